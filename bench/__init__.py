@@ -1,0 +1,1 @@
+"""Benchmarks: a native load generator and named workloads."""

@@ -1,0 +1,1 @@
+"""Small shared leaves: contract, wire, network, configuration, credentials, operations."""

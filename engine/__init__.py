@@ -1,0 +1,1 @@
+"""The bundled engine: one commit log, its indexes, delivery, and the private link to the proxies."""

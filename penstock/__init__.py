@@ -1,0 +1,1 @@
+"""The penstock command: it wires the parts together."""

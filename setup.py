@@ -1,0 +1,39 @@
+"""Builds the optional native modules; everything else about the package is in setup.cfg.
+
+Every `_name.pyx` under the packages is an extension. Without a C compiler, or with PENSTOCK_PURE=1, the package installs
+without them and runs on the pure-Python twins. PENSTOCK_EXT=common.wire builds only the modules whose name contains that text.
+"""
+
+import os
+from pathlib import Path
+
+from setuptools import Extension, setup
+
+PACKAGES = ("common", "engine", "producer_proxy", "consumer_proxy", "bench")
+ROOT = Path(__file__).parent
+
+
+def sources() -> list[Path]:
+    wanted = os.environ.get("PENSTOCK_EXT", "")
+    found = [path.relative_to(ROOT) for package in PACKAGES for path in sorted((ROOT / package).rglob("*.pyx"))]
+    return [path for path in found if wanted in ".".join(path.with_suffix("").parts)]
+
+
+def extensions() -> list[Extension]:
+    if os.environ.get("PENSTOCK_PURE"):
+        return []
+    try:
+        from Cython.Build import cythonize
+    except ImportError:
+        return []
+    modules = [
+        Extension(".".join(path.with_suffix("").parts), [str(path)], extra_compile_args=["-O3"], include_dirs=["common/native"])
+        for path in sources()
+    ]
+    built = cythonize(modules, compiler_directives={"language_level": 3, "boundscheck": False, "wraparound": False})
+    for extension in built:
+        extension.optional = True  # cythonize() drops the flag; without it an install fails where there is no compiler
+    return built
+
+
+setup(ext_modules=extensions())
