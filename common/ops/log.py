@@ -1,0 +1,72 @@
+"""Log lines on stderr, one form for people and one (JSON) for machines.
+
+A line names the thing first: `topic=pay queue=3 epoch=7: truncated 4096→4010`. Give the thing as
+`extra={"about": {"topic": "pay", "queue": 3}}` and both forms show it; a message may also spell it out itself.
+"""
+
+import json as _json
+import logging
+import os
+import sys
+import time
+
+
+class TextFormatter(logging.Formatter):
+    """`2026-03-01T10:00:00.123Z INFO engine: topic=pay: message`; times are UTC."""
+
+    def __init__(self, process: str) -> None:
+        super().__init__()
+        self.process = process
+
+    def format(self, record: logging.LogRecord) -> str:
+        about = getattr(record, "about", None)
+        thing = " ".join(f"{name}={value}" for name, value in about.items()) + ": " if about else ""
+        line = f"{utc(record.created)} {record.levelname} {self.process}: {thing}{record.getMessage()}"
+        if record.exc_info:
+            line += "\n" + self.formatException(record.exc_info)
+        return line
+
+
+class JsonFormatter(logging.Formatter):
+    """One JSON object a line; a trace is one string inside it, so that a line is always one event."""
+
+    def __init__(self, process: str) -> None:
+        super().__init__()
+        self.process = process
+
+    def format(self, record: logging.LogRecord) -> str:
+        event = {
+            "at": utc(record.created),
+            "level": record.levelname.lower(),
+            "process": self.process,
+            "pid": record.process,
+            "logger": record.name,
+            **(getattr(record, "about", None) or {}),
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            event["trace"] = self.formatException(record.exc_info)
+        return _json.dumps(event, ensure_ascii=False, default=str)
+
+
+def utc(seconds: float) -> str:
+    """Unix time as ISO 8601 with milliseconds."""
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds)) + f".{int(seconds % 1 * 1000):03d}Z"
+
+
+def setup_logging(process: str, level: str = "INFO", json: bool = False) -> None:
+    """Send this process's log lines to stderr. The environment wins over the arguments' defaults.
+
+    Args:
+        process: the name shown in every line, e.g. `engine`.
+        level: least level shown; PENSTOCK_LOG_LEVEL overrides it.
+        json: JSON lines; PENSTOCK_LOG=json asks for the same.
+    """
+    as_json = json or os.environ.get("PENSTOCK_LOG") == "json"
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonFormatter(process) if as_json else TextFormatter(process))
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    wanted = os.environ.get("PENSTOCK_LOG_LEVEL", level).upper()
+    root.setLevel(wanted if wanted in logging.getLevelNamesMapping() else "INFO")
+    logging.getLogger("kazoo").setLevel(logging.WARNING)  # it tells every ping at INFO

@@ -1,0 +1,88 @@
+"""The operator's port: `/metrics`, `/healthz`, `/readyz`.
+
+Plain HTTP, without authentication: bind it where only operators reach.
+"""
+
+import json
+import logging
+import socket
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from gevent.pool import Pool
+from gevent.pywsgi import WSGIServer
+from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+
+log = logging.getLogger(__name__)
+
+Health = Callable[[], Mapping[str, bool | str]]
+CONNECTIONS_MAX = 64
+PAGE_AGE_S = 2.0  # a big page blocks the loop while it is made; several scrapers share one
+JSON = "application/json"
+
+
+class _Listener(WSGIServer):
+    def handle(self, sock: socket.socket, address: Any) -> None:
+        # Without it Nagle and delayed acknowledgements make every keep-alive answer wait for 40 ms.
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        super().handle(sock, address)
+
+
+class OpsServer:
+    """Serves the three pages in greenlets of its own until `stop()`.
+
+    `health()` names what the process depends on: True is well, False or a sentence (the reason) is not ready.
+    """
+
+    def __init__(self, host: str, port: int, registry: CollectorRegistry, health: Health) -> None:
+        self._registry, self._health = registry, health
+        self._page, self._page_made = b"", -PAGE_AGE_S
+        self._server = _Listener((host, port), self._answer, log=None, error_log=log, spawn=Pool(CONNECTIONS_MAX))
+        self._server.start()
+
+    @property
+    def port(self) -> int:
+        """The real port, also when 0 was asked for."""
+        return self._server.server_port
+
+    def stop(self) -> None:
+        """Close the listener and all connections; an answer half written is cut after a second."""
+        self._server.stop(timeout=1)
+
+    def _answer(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        pages = {"/metrics": self._metrics, "/healthz": self._healthz, "/readyz": self._readyz}
+        page = pages.get(environ["PATH_INFO"])
+        if page is None:
+            status, kind, body = "404 Not Found", "text/plain", b"pages: " + " ".join(pages).encode() + b"\n"
+        elif environ["REQUEST_METHOD"] not in ("GET", "HEAD"):
+            status, kind, body = "405 Method Not Allowed", "text/plain", b"only GET\n"
+        else:
+            status, kind, body = page()
+        start_response(status, [("Content-Type", kind), ("Content-Length", str(len(body)))])
+        return [] if environ["REQUEST_METHOD"] == "HEAD" else [body]
+
+    def _metrics(self) -> tuple[str, str, bytes]:
+        now = time.monotonic()
+        if now - self._page_made >= PAGE_AGE_S:
+            self._page, self._page_made = generate_latest(self._registry), now
+        return "200 OK", CONTENT_TYPE_LATEST, self._page
+
+    def _healthz(self) -> tuple[str, str, bytes]:
+        return "200 OK", JSON, b'{"alive": true}\n'  # that it is answered at all says that the loop turns
+
+    def _readyz(self) -> tuple[str, str, bytes]:
+        try:
+            state = dict(self._health())
+        except Exception as fault:
+            log.exception("readyz: the health check itself failed")
+            state = {"health": f"the check failed: {fault}"}
+        faults = {name: value or "not ready" for name, value in state.items() if value is not True}
+        body = json.dumps({"ready": not faults, "faults": faults, "checks": sorted(state)}).encode() + b"\n"
+        return ("503 Service Unavailable" if faults else "200 OK"), JSON, body
+
+
+def start_ops(host: str, port: int, registry: CollectorRegistry, health: Health) -> OpsServer:
+    """Start the operator's pages of this process; port 0 takes a free one."""
+    return OpsServer(host, port, registry, health)

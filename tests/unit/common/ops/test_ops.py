@@ -1,0 +1,119 @@
+"""The operator's side of a process, each part by itself."""
+
+import json
+import logging
+import os
+import signal
+import subprocess
+import sys
+
+import gevent
+import pytest
+from gevent import socket as gsocket
+from prometheus_client import CollectorRegistry, Counter
+
+from common.ops import CountsCollector, TopLabels, announce_ready, start_ops
+from common.ops.log import JsonFormatter, TextFormatter
+
+
+def fetch(port: int, path: str, method: str = "GET") -> tuple[int, bytes]:
+    with gevent.Timeout(5), gsocket.create_connection(("127.0.0.1", port)) as peer:
+        peer.sendall(f"{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
+        data = b""
+        while chunk := peer.recv(65536):
+            data += chunk
+    head, _, body = data.partition(b"\r\n\r\n")
+    return int(head.split()[1]), body
+
+
+@pytest.fixture
+def ops():
+    state = {"engine": True, "config": True}
+    registry = CollectorRegistry()
+    Counter("calls", "Calls answered.", registry=registry).inc(3)
+    server = start_ops("127.0.0.1", 0, registry, lambda: state)
+    yield server.port, state
+    server.stop()
+
+
+def test_metrics_page_shows_the_registry(ops):
+    assert b"calls_total 3.0" in fetch(ops[0], "/metrics")[1]
+
+
+def test_healthz_answers_200_even_when_not_ready(ops):
+    ops[1]["engine"] = False
+    assert fetch(ops[0], "/healthz")[0] == 200
+
+
+def test_readyz_turns_503_and_gives_the_reason(ops):
+    assert fetch(ops[0], "/readyz")[0] == 200
+    ops[1]["engine"] = "no connection for 3 s"
+    status, body = fetch(ops[0], "/readyz")
+    assert (status, json.loads(body)["faults"]) == (503, {"engine": "no connection for 3 s"})
+
+
+def test_unknown_page_is_404_and_other_methods_405(ops):
+    assert (fetch(ops[0], "/")[0], fetch(ops[0], "/metrics", "POST")[0]) == (404, 405)
+
+
+def test_readiness_line_holds_the_pid_and_closes_the_pipe():
+    reader, writer = os.pipe()
+    announce_ready(writer, {"host": "127.0.0.1", "port": 7, "ops_port": 8})
+    with os.fdopen(reader) as lines:
+        assert json.loads(lines.read()) == {"host": "127.0.0.1", "port": 7, "ops_port": 8, "pid": os.getpid()}
+
+
+def test_readiness_line_to_a_parent_that_has_gone_is_no_error():
+    reader, writer = os.pipe()
+    os.close(reader)
+    announce_ready(writer, {"port": 1})
+
+
+def test_top_labels_are_bounded_and_keep_the_sum():
+    labels = TopLabels(limit=2)
+    assert labels.fold({"a": 5, "b": 9, "c": 1}) == {"a": 5, "b": 9, "other": 1}
+    assert labels.fold({"a": 5, "b": 9, "c": 100}) == {"a": 5, "b": 9, "other": 100}
+
+
+def test_counts_collector_reads_at_scrape_time_only():
+    totals, registry = {"pay": 2.0}, CollectorRegistry()
+    registry.register(CountsCollector("sent", "Messages sent.", "topic", lambda: totals))
+    totals["pay"] = 4.0
+    assert registry.get_sample_value("sent_total", {"topic": "pay"}) == 4.0
+
+
+def record(**extra) -> logging.LogRecord:
+    made = logging.LogRecord("engine.log", logging.INFO, __file__, 1, "truncated %d→%d", (4096, 4010), None)
+    made.__dict__.update(extra)
+    return made
+
+
+def test_text_line_names_the_thing_first():
+    line = TextFormatter("engine").format(record(about={"topic": "pay", "queue": 3}))
+    assert line.endswith(" INFO engine: topic=pay queue=3: truncated 4096→4010")
+
+
+def test_json_line_is_one_object_with_the_thing_as_fields():
+    event = json.loads(JsonFormatter("engine").format(record(about={"topic": "pay"})))
+    assert (event["topic"], event["message"], event["process"]) == ("pay", "truncated 4096→4010", "engine")
+
+
+STOPPER = """
+from gevent import monkey; monkey.patch_all()
+from common.ops.stop import catch_stop, wait_for_stop
+catch_stop(); print("ready", flush=True); print(wait_for_stop(), flush=True)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_wait_for_stop_returns_on_the_signal(number):
+    with subprocess.Popen([sys.executable, "-c", STOPPER], stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdout.readline() == "ready\n"
+        child.send_signal(number)
+        assert child.stdout.readline().strip() == number.name
+        assert child.wait(5) == 0
+
+
+def test_logs_are_had_without_gevent():
+    code = "import sys, common.ops; common.ops.setup_logging('up'); sys.exit('gevent' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
