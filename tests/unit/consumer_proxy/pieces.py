@@ -1,0 +1,52 @@
+"""Makes what an engine would send: records, tokens, pieces and whole PULL answers."""
+
+import struct
+
+from consumer_proxy.layout import PIECE
+
+
+def message(topic=b"orders", body=b"x", own_id=None, extra=b""):
+    parts = [struct.pack(">BHI", 11, 1, len(topic)), topic, struct.pack(">BHI", 11, 2, len(body)), body]
+    if own_id is not None:
+        parts += [struct.pack(">BHI", 11, 6, len(own_id)), own_id]
+    return b"".join([*parts, extra, b"\0"])
+
+
+def record(stored, assigned=None):
+    inner = b"\0" + stored if assigned is None else b"\1" + assigned + stored
+    return struct.pack("<I", len(inner)) + inner
+
+
+def token(queue=3, count=100, base=1000, lease=7, mac=b"m" * 16, topic_hash=5):
+    return struct.pack("<BBHIQQQ", 1, 0, queue, count, topic_hash, base, lease) + mac
+
+
+def receipt(delta, **fields):
+    return token(**fields) + struct.pack("<I", delta)
+
+
+def piece(records, of=None, offset=1000, delta=0, queue=3, attempt=1, stored_at_ms=1_700_000_000_000):
+    block = b"".join(records)
+    head = PIECE.pack(
+        token() if of is None else of, offset, delta, queue, len(records), attempt, stored_at_ms, len(block), 0
+    )
+    return head + block
+
+
+def answer(pieces, codes=()):
+    return b"".join([struct.pack(f"<I{len(codes)}H", len(codes), *codes), struct.pack("<I", len(pieces)), *pieces])
+
+
+def pieces_at(codes=()):
+    return 4 + 2 * len(codes)
+
+
+def ack(receipt_bytes, verdict=None, delay_ms=None, reason=None):
+    parts = [struct.pack(">BHI", 11, 1, len(receipt_bytes)), receipt_bytes]
+    if verdict is not None:
+        parts.append(struct.pack(">BHi", 8, 2, verdict))
+    if delay_ms is not None:
+        parts.append(struct.pack(">BHi", 8, 3, delay_ms))
+    if reason is not None:
+        parts += [struct.pack(">BHI", 11, 4, len(reason)), reason]
+    return b"".join([*parts, b"\0"])

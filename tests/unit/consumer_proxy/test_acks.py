@@ -1,0 +1,178 @@
+"""Acks of a pull become as few ranges as they can, and every ack gets its own answer."""
+
+import struct
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from consumer_proxy import acks_pure, deliver
+from consumer_proxy.layout import EXTEND_MS_MAX, LOCAL, RANGE, REASON_BYTES_MAX, RUN, DeliverError
+
+from .pieces import ack, receipt, token
+
+DONE, RETRY, REJECT, EXTEND = range(4)
+INVALID, STALE = LOCAL | 100, LOCAL | 106
+
+
+def plan(twin, *acks):
+    """(ranges as tuples, runs as tuples)"""
+    frame = b"call" + b"".join(acks) + b"rest"
+    packed, runs, end = twin.plan_acks(frame, 4, len(acks))
+    assert end == len(frame) - 4
+    return unpack(packed), list(RUN.iter_unpack(runs))
+
+
+def unpack(packed):
+    count = struct.unpack_from("<I", packed)[0]
+    at, ranges = 4, []
+    for _ in range(count):
+        *kept, size = RANGE.unpack_from(packed, at)
+        at += RANGE.size + size
+        ranges.append((*kept, packed[at - size : at]))
+    assert at == len(packed)
+    return ranges
+
+
+def test_neighbours_of_one_lease_share_a_range(twin):
+    ranges, runs = plan(twin, *[ack(receipt(i)) for i in range(5, 95)])
+    assert ranges == [(token(), 5, 90, DONE, -1, b"")]
+    assert runs == [(90, 0)]
+
+
+def test_thousands_of_acks_over_many_leases_make_a_range_a_lease(twin):
+    acks = [ack(receipt(i, lease=lease), DONE) for lease in range(50) for i in range(100)]
+    ranges, runs = plan(twin, *acks)
+    assert [(r[1], r[2]) for r in ranges] == [(0, 100)] * 50
+    assert runs == [(100, i) for i in range(50)]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        ack(receipt(7)),
+        ack(receipt(5)),
+        ack(receipt(6, lease=8)),
+        ack(receipt(6), RETRY),
+        ack(receipt(6), REJECT, reason=b"bad"),
+        ack(receipt(6), EXTEND, 1000),
+    ],
+)
+def test_a_gap_another_lease_or_verdict_starts_a_new_range(twin, other):
+    ranges, runs = plan(twin, ack(receipt(5)), other)
+    assert len(ranges) == 2
+    assert runs == [(1, 0), (1, 1)]
+
+
+def test_delay_and_reason_must_be_equal_to_share_a_range(twin):
+    acks = [
+        ack(receipt(0), RETRY, 100, b"a"),
+        ack(receipt(1), RETRY, 100, b"a"),
+        ack(receipt(2), RETRY, 200, b"a"),
+        ack(receipt(3), RETRY, 200, b"b"),
+        ack(receipt(4), RETRY, None, b"b"),
+    ]
+    ranges, runs = plan(twin, *acks)
+    assert [r[1:] for r in ranges] == [
+        (0, 2, RETRY, 100, b"a"),
+        (2, 1, RETRY, 200, b"a"),
+        (3, 1, RETRY, 200, b"b"),
+        (4, 1, RETRY, -1, b"b"),
+    ]
+    assert runs == [(2, 0), (1, 1), (1, 2), (1, 3)]
+
+
+def test_delay_and_reason_mean_nothing_to_done(twin):
+    ranges, _ = plan(twin, ack(receipt(0)), ack(receipt(1), DONE, 70, b"x"), ack(receipt(2), DONE, -9))
+    assert ranges == [(token(), 0, 3, DONE, -1, b"")]
+
+
+BAD_RECEIPTS = {
+    "empty": b"",
+    "short": receipt(1)[:-1],
+    "long": receipt(1) + b"x",
+    "other version": b"\2" + receipt(1)[1:],
+    "flagged": b"\1\1" + receipt(1)[2:],
+    "beyond its lease": receipt(100, count=100),
+    "far beyond its lease": receipt(2**32 - 1),
+}
+
+
+@pytest.mark.parametrize("kind", BAD_RECEIPTS)
+def test_a_receipt_that_cannot_be_ours_is_stale_without_asking_the_engine(twin, kind):
+    ranges, runs = plan(twin, ack(receipt(0)), ack(BAD_RECEIPTS[kind]), ack(receipt(1)))
+    assert runs == [(1, 0), (1, STALE), (1, 0)]
+    assert ranges == [(token(), 0, 2, DONE, -1, b"")]
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        ack(receipt(0), 4),
+        ack(receipt(0), -1),
+        ack(receipt(0), 2**31 - 1),
+        ack(receipt(0), RETRY, -1),
+        ack(receipt(0), RETRY, -(2**31)),
+        ack(receipt(0), EXTEND, EXTEND_MS_MAX + 1),
+    ],
+)
+def test_a_verdict_or_delay_outside_the_contract_is_invalid_for_that_ack_alone(twin, bad):
+    ranges, runs = plan(twin, ack(receipt(0)), bad)
+    assert runs == [(1, 0), (1, INVALID)]
+    assert len(ranges) == 1
+
+
+def test_the_longest_extension_is_allowed(twin):
+    assert plan(twin, ack(receipt(0), EXTEND, EXTEND_MS_MAX))[0][0][4] == EXTEND_MS_MAX
+
+
+def test_a_long_reason_is_cut_at_a_character(twin):
+    ranges, _ = plan(twin, ack(receipt(0), REJECT, reason="€".encode() * 1000))
+    assert ranges[0][5] == "€".encode() * (REASON_BYTES_MAX // 3)
+
+
+def test_unknown_fields_of_an_ack_are_passed_over(twin):
+    extra = struct.pack(">BHi", 8, 77, 1) + struct.pack(">BHBI", 15, 78, 11, 1) + struct.pack(">I2s", 2, b"xy")
+    ranges, runs = plan(twin, extra + ack(receipt(0)), ack(receipt(1))[:-1] + extra + b"\0")
+    assert ranges == [(token(), 0, 2, DONE, -1, b"")]
+    assert runs == [(2, 0)]
+
+
+def test_no_acks_make_no_ranges(twin):
+    assert plan(twin) == ([], [])
+
+
+@pytest.mark.parametrize("cut", range(1, 60))
+def test_a_cut_ack_is_refused(twin, cut):
+    with pytest.raises(DeliverError):
+        twin.plan_acks(ack(receipt(0))[:-cut], 0, 1)
+
+
+receipts = st.one_of(
+    st.builds(receipt, st.integers(0, 5), lease=st.integers(0, 2), count=st.just(4)), st.binary(max_size=60)
+)
+delays = st.one_of(st.none(), st.sampled_from([0, 1, -1, -5, EXTEND_MS_MAX, EXTEND_MS_MAX + 1]))
+acks_of = st.builds(
+    ack,
+    receipts,
+    st.one_of(st.none(), st.integers(-1, 4)),
+    delays,
+    st.one_of(st.none(), st.sampled_from([b"", b"no", "é".encode() * 700, b"\x80" * 1100])),
+)
+
+
+@given(
+    acks=st.lists(acks_of, max_size=12), flips=st.lists(st.tuples(st.integers(0, 400), st.integers(0, 255)), max_size=3)
+)
+def test_twins_plan_the_same_bytes(acks, flips):
+    frame = bytearray(b"".join(acks))
+    for at, value in flips:
+        if at < len(frame):
+            frame[at] = value
+    outcomes = []
+    for planner in (deliver.plan_acks, acks_pure.plan_acks):
+        try:
+            outcomes.append(planner(bytes(frame), 0, len(acks)))
+        except DeliverError:
+            outcomes.append(DeliverError)
+    assert outcomes[0] == outcomes[1]
