@@ -1,0 +1,89 @@
+"""One worker thread for tasks that block: preparing and sealing segments, bringing the view up to date.
+
+A real thread even in a process whose threads gevent has replaced, because files block the loop; so nothing here may touch the loop.
+"""
+
+import traceback
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable
+
+
+def _original(module: str, name: str) -> Callable:
+    """The function as it was before gevent patched it, or as it is."""
+    try:
+        from gevent.monkey import get_original
+    except ImportError:
+        return getattr(__import__(module), name)
+    return get_original(module, name)
+
+
+class Background(ABC):
+    """Runs tasks one after the other, in the order given."""
+
+    @abstractmethod
+    def submit(self, task: Callable[[], None]) -> None:
+        """Queue the task and return. An exception in it ends the process, since nobody could answer for what it left behind."""
+
+    @abstractmethod
+    def drain(self) -> None:
+        """Block until all tasks given so far have run."""
+
+    @abstractmethod
+    def stop(self) -> None:
+        """Run what is queued, then end the worker. Blocks."""
+
+
+class ThreadBackground(Background):
+    """Tasks in a thread; `die(reason)` is called when one raises."""
+
+    def __init__(self, die: Callable[[str], None]) -> None:
+        self._die = die
+        self._tasks: deque[Callable[[], None]] = deque()
+        allocate = _original("_thread", "allocate_lock")
+        self._start = _original("_thread", "start_new_thread")
+        self._lock_type = allocate
+        self._guard = allocate()
+        self._running = False
+
+    def submit(self, task: Callable[[], None]) -> None:
+        with self._guard:
+            self._tasks.append(task)
+            if not self._running:
+                # Started for the first task and gone after the last: an idle log has no thread.
+                self._running = True
+                self._start(self._run, ())
+
+    def drain(self) -> None:
+        done = self._lock_type()
+        done.acquire()
+        self.submit(done.release)
+        done.acquire()
+
+    def stop(self) -> None:
+        self.drain()
+
+    def _run(self) -> None:
+        while True:
+            with self._guard:
+                if not self._tasks:
+                    self._running = False
+                    return
+                task = self._tasks.popleft()
+            try:
+                task()
+            except BaseException:
+                self._die("a background task failed\n" + traceback.format_exc())
+
+
+class InlineBackground(Background):
+    """Runs each task at once in the caller; for simulations, where the order of everything is fixed."""
+
+    def submit(self, task: Callable[[], None]) -> None:
+        task()
+
+    def drain(self) -> None:
+        pass
+
+    def stop(self) -> None:
+        pass
