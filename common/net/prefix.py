@@ -1,0 +1,24 @@
+"""The credential at the start of a call that is still arriving: how a stranger's first long frame is let in.
+
+Stock writers put fields in the order of their ids, and the credential is field 1 of field 1; a frame longer than the limit for
+strangers is taken in only when its first bytes carry a credential that verifies.
+"""
+
+from common.net.framing import FramingError, Incomplete, _skip
+
+_STRUCT, _FIELD_1 = 12, b"\x0c\x00\x01"
+
+
+def credential_at_start(prefix: bytes) -> bytes | None:
+    """The credential struct's bytes (fields and STOP) of a strict binary call, or None where they are not at the start."""
+    if len(prefix) < 12 or prefix[:2] != b"\x80\x01":
+        return None
+    name_size = int.from_bytes(prefix[4:8], "big", signed=True)
+    at = 12 + name_size
+    if not 0 <= name_size <= 64 or prefix[at : at + 6] != _FIELD_1 + _FIELD_1:
+        return None
+    try:
+        end = _skip(prefix, at + 6, _STRUCT, 0)
+    except (FramingError, Incomplete):
+        return None
+    return prefix[at + 6 : end]

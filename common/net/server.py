@@ -1,0 +1,101 @@
+"""Accepting connections, for both forms of connection.
+
+`serve()` is the one door; docs/design/0001-seams.md, section 2, says what callers may rely on.
+"""
+
+import errno
+import logging
+import socket
+
+import gevent
+from gevent import socket as gevent_socket
+
+from common.net.limits import Limits
+
+log = logging.getLogger("penstock.net")
+ACCEPTS_A_TURN = 64
+_OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+
+
+def listen(host: str, port: int, backlog: int = 1024) -> socket.socket:
+    """A bound, listening, non-blocking TCP socket. Port 0 takes a free one. Raises OSError when the address is taken."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    sock = gevent_socket.socket(family, socket.SOCK_STREAM)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    sock.bind((host, port))
+    sock.listen(backlog)
+    return sock
+
+
+class Server:
+    """Listening sockets and the connections that came in through them.
+
+    Args:
+        listeners: (socket, ssl_context or None) pairs.
+        limits: what connections may take.
+        make_connection: called as (socket, peer, ssl_context); returns an object with `on_close`, `close(reason)` and `closed`, and owns the socket.
+    """
+
+    def __init__(self, listeners, limits: Limits, make_connection):
+        self.limits = limits
+        self.connections: set = set()
+        self.refused = 0
+        self._make_connection = make_connection
+        self._watchers = []
+        loop = gevent.get_hub().loop
+        for sock, ssl_context in listeners:
+            watcher = loop.io(sock.fileno(), 1)
+            watcher.start(self._accept, sock, ssl_context, watcher)
+            self._watchers.append((watcher, sock))
+
+    @property
+    def ports(self) -> list[int]:
+        """The bound port of each listener, in the order given."""
+        return [sock.getsockname()[1] for _, sock in self._watchers]
+
+    def _accept(self, sock, ssl_context, watcher) -> None:
+        for _ in range(ACCEPTS_A_TURN):
+            try:
+                descriptor, address = sock._accept()
+            except (BlockingIOError, InterruptedError):
+                return
+            except OSError as error:
+                if error.errno in _OUT_OF_DESCRIPTORS:
+                    # The pending connection stays readable, so go on accepting a little later rather than spin.
+                    log.warning("listener=%s: %s; accepting again in 0.1 s", sock.getsockname(), error.strerror)
+                    watcher.stop()
+                    gevent.get_hub().loop.timer(0.1).start(self._resume, sock, ssl_context, watcher)
+                return
+            self._take(socket.socket(sock.family, sock.type, fileno=descriptor), address, ssl_context)
+
+    def _resume(self, sock, ssl_context, watcher) -> None:
+        if sock.fileno() >= 0:
+            watcher.start(self._accept, sock, ssl_context, watcher)
+
+    def _take(self, client, address, ssl_context) -> None:
+        if len(self.connections) >= self.limits.connections_max:
+            self.refused += 1
+            client.close()
+            return
+        client.setblocking(False)
+        client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connection = self._make_connection(client, f"{address[0]}:{address[1]}", ssl_context)
+        connection.on_close = self._forget
+        self.connections.add(connection)
+        if connection.closed:
+            self.connections.discard(connection)
+
+    def _forget(self, connection) -> None:
+        self.connections.discard(connection)
+
+    def stop_accepting(self) -> None:
+        """Close the listening sockets; connections go on."""
+        for watcher, sock in self._watchers:
+            watcher.stop()
+            sock.close()
+
+    def close(self) -> None:
+        """Stop accepting and close every connection at once, answered or not."""
+        self.stop_accepting()
+        for connection in list(self.connections):
+            connection.close("server closed")

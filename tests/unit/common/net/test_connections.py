@@ -1,0 +1,239 @@
+"""Listeners and connections, native and pure: one behaviour, shown over real sockets."""
+
+import socket
+import ssl
+import struct
+import subprocess
+import threading
+
+import gevent
+import pytest
+
+import common.net as net
+from common.net import Limits, connection_pure, listen
+from common.net.prefix import credential_at_start
+from common.net.server import Server
+from common.net.tls import server_context
+
+VERSION = b"\x80\x01\x00\x01"
+LIMITS = Limits(read_deadline_s=0.5, greeting_deadline_s=0.5, idle_deadline_s=1.0, connections_max=50)
+
+
+def call(body: bytes = b"", name: bytes = b"send", seqid: int = 7) -> bytes:
+    """A strict binary CALL whose argument struct holds one binary field."""
+    field = b"\x0b\x00\x05" + struct.pack(">i", len(body)) + body
+    return VERSION + struct.pack(">i", len(name)) + name + struct.pack(">i", seqid) + field + b"\x00"
+
+
+def framed(payload: bytes) -> bytes:
+    return struct.pack(">I", len(payload)) + payload
+
+
+@pytest.fixture(params=["native", "pure"])
+def serve(request):
+    servers = []
+
+    def start(on_call, limits=LIMITS, tls=None, prefix_check=None):
+        if request.param == "native":
+            if not net.NATIVE:
+                pytest.skip("no native connections in this run")
+            factory = net._factory(limits, on_call, prefix_check)
+        else:
+            factory = lambda sock, peer, ctx: connection_pure.CallConnection(
+                sock, limits, peer, ctx, on_call, prefix_check
+            )  # noqa: E731
+        server = Server([(listen("127.0.0.1", 0), tls)], limits, factory)
+        servers.append(server)
+        return server
+
+    yield start
+    for server in servers:
+        server.close()
+
+
+def client(server) -> socket.socket:
+    from gevent import socket as cooperative
+
+    sock = cooperative.create_connection(("127.0.0.1", server.ports[0]))
+    sock.settimeout(5)
+    return sock
+
+
+def echo(connection, frame):
+    connection.reply(frame)
+
+
+def read_exactly(sock, size: int) -> bytes:
+    data = b""
+    while len(data) < size:
+        chunk = sock.recv(size - len(data))
+        assert chunk, f"closed after {len(data)} of {size} bytes"
+        data += chunk
+    return data
+
+
+def is_closed(sock, within_s: float = 2.0) -> bool:
+    sock.settimeout(within_s)
+    try:
+        return sock.recv(1) == b""
+    except ConnectionError:
+        return True
+
+
+def test_framed_and_buffered_calls_are_answered_in_their_own_framing_on_one_port(serve):
+    server = serve(echo)
+    for wrap in (framed, bytes):
+        sock = client(server)
+        for _ in range(3):
+            sock.sendall(wrap(call(b"x" * 100)))
+            assert read_exactly(sock, len(wrap(call(b"x" * 100)))) == wrap(call(b"x" * 100))
+
+
+@pytest.mark.parametrize("wrap", [framed, bytes])
+def test_a_call_cut_into_single_bytes_is_put_together_again(serve, wrap):
+    sock = client(serve(echo))
+    data = wrap(call(b"abc"))
+    for i in range(len(data)):
+        sock.sendall(data[i : i + 1])
+        gevent.sleep(0)
+    assert read_exactly(sock, len(data)) == data
+
+
+@pytest.mark.parametrize("wrap", [framed, bytes])
+def test_calls_sent_ahead_are_answered_in_order_one_at_a_time(serve, wrap):
+    waiting = []
+    sock = client(serve(lambda connection, frame: waiting.append((connection, frame))))
+    calls = [call(bytes([65 + i])) for i in range(5)]
+    sock.sendall(b"".join(map(wrap, calls)))
+    for expected in calls:
+        with gevent.Timeout(2):
+            while not waiting:
+                gevent.sleep(0.001)
+        assert len(waiting) == 1
+        connection, frame = waiting.pop()
+        assert frame == expected
+        connection.reply(frame)
+    assert read_exactly(sock, sum(len(wrap(c)) for c in calls)) == b"".join(map(wrap, calls))
+
+
+@pytest.mark.parametrize(
+    "foreign",
+    [b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01\x02\x00\x01", b"SSH-2.0-x\r\n", b"\x82\x21\x01\x04send", b'[1,"send",1,0,{}]',
+     b"\x00\x00\x00\x10\x00\x00\x00\x04send\x01", b"\x00\x00\x00\x20\x82\x21", b"\x00\x00\x00\x00\x80", b"\xff\xff\xff\xff\x80", b"\x7f\xff\xff\xff\x80"],
+)  # fmt: skip
+def test_what_is_no_strict_binary_call_is_closed_within_a_tenth_of_a_second(serve, foreign):
+    sock = client(serve(echo))
+    sock.sendall(foreign)
+    assert is_closed(sock, 0.1)
+
+
+def test_a_frame_that_never_completes_is_closed_by_the_read_deadline(serve):
+    sock = client(serve(echo))
+    sock.sendall(framed(call(b"x" * 50))[:-1])
+    assert is_closed(sock, 3)
+
+
+def test_a_silent_client_is_closed_by_the_greeting_deadline(serve):
+    assert is_closed(client(serve(echo)), 3)
+
+
+def test_a_strangers_long_frame_is_let_in_only_when_its_start_carries_a_good_credential(serve):
+    body = call(b"z" * 200_000)
+    for verdict in (True, False):
+        asked = []
+        sock = client(serve(echo, prefix_check=lambda c, prefix, v=verdict, a=asked: a.append(len(prefix)) or v))
+        try:
+            sock.sendall(framed(body))
+        except ConnectionError:
+            assert not verdict
+        if verdict:
+            assert read_exactly(sock, len(framed(body))) == framed(body)
+        else:
+            assert is_closed(sock)
+        assert asked == [65_536]
+
+
+def test_a_trusted_connection_may_send_up_to_the_frame_limit_and_no_more(serve):
+    def trusting(connection, frame):
+        connection.trust()
+        connection.reply(frame[:8])
+
+    sock = client(serve(trusting))
+    sock.sendall(framed(call()))
+    assert read_exactly(sock, 12)
+    sock.sendall(framed(call(b"y" * 3_000_000)))
+    assert read_exactly(sock, 12)
+    sock.sendall(struct.pack(">I", 16_384_001) + VERSION)
+    assert is_closed(sock)
+
+
+def test_connections_over_the_cap_are_closed_and_the_others_go_on(serve):
+    server = serve(echo, Limits(connections_max=2))
+    kept = [client(server) for _ in range(2)]
+    for sock in kept:
+        sock.sendall(framed(call()))
+        read_exactly(sock, 4 + len(call()))
+    assert is_closed(client(server))
+    kept[0].sendall(framed(call(b"still")))
+    assert read_exactly(kept[0], 4 + len(call(b"still")))
+
+
+def test_closing_tells_the_owner_once(serve):
+    seen = []
+    sock = client(serve(lambda c, f: seen.append(c)))
+    sock.sendall(framed(call()))
+    with gevent.Timeout(2):
+        while not seen:
+            gevent.sleep(0.001)
+    closed = []
+    seen[0].on_close = closed.append
+    sock.close()
+    with gevent.Timeout(3):
+        while not closed:
+            gevent.sleep(0.001)
+    seen[0].reply(b"nobody reads this")
+    assert len(closed) == 1 and seen[0].closed
+
+
+def test_a_large_answer_reaches_a_slow_reader_whole(serve):
+    answer = bytes(range(256)) * 40_000
+    sock = client(serve(lambda c, f: c.reply(answer)))
+    sock.sendall(framed(call()))
+    gevent.sleep(0.05)
+    assert read_exactly(sock, 4 + len(answer))[4:] == answer
+
+
+def test_tls_clients_are_served_and_a_plain_one_on_that_port_is_closed(serve, tmp_path):
+    key, cert = tmp_path / "key.pem", tmp_path / "cert.pem"
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost", "-addext",
+                    "subjectAltName=DNS:localhost", "-keyout", key, "-out", cert], check=True, capture_output=True)  # fmt: skip
+    server = serve(echo, tls=server_context(str(cert), str(key)))
+    answers = []
+
+    def talk():
+        trust = ssl.create_default_context(cafile=cert)
+        with (
+            socket.create_connection(("localhost", server.ports[0])) as raw,
+            trust.wrap_socket(raw, server_hostname="localhost") as sock,
+        ):
+            for size in (1, 60_000):
+                sock.sendall(framed(call(b"t" * size)))
+                answers.append(read_exactly(sock, len(framed(call(b"t" * size)))) == framed(call(b"t" * size)))
+
+    thread = threading.Thread(target=talk, daemon=True)
+    thread.start()
+    with gevent.Timeout(5):
+        while thread.is_alive():
+            gevent.sleep(0.005)
+    assert answers == [True, True]
+    plain = client(server)
+    plain.sendall(framed(call()))
+    assert plain.recv(100)[:1] in (b"", b"\x15")
+
+
+def test_the_credential_at_the_start_of_a_call_is_found_and_nothing_else_is():
+    credential = b"\x0b\x00\x01\x00\x00\x00\x01a\x00"
+    head = VERSION + b"\x00\x00\x00\x04send" + b"\x00\x00\x00\x01"
+    assert credential_at_start(head + b"\x0c\x00\x01\x0c\x00\x01" + credential + b"\x0f\x00\x02") == credential
+    assert credential_at_start(head + b"\x0c\x00\x01\x0f\x00\x02") is None
+    assert credential_at_start(head + b"\x0c\x00\x01\x0c\x00\x01" + credential[:-3]) is None
