@@ -1,1 +1,1 @@
-"""The penstock command: it wires the parts together."""
+"""The `penstock` command: it wires the other packages together and holds no logic of theirs."""

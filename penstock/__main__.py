@@ -1,0 +1,82 @@
+"""The `penstock` command.
+
+A sub-command's module is imported when it is used, so that `up` stays small and help is quick.
+"""
+
+import os
+import sys
+from importlib import import_module
+
+import click
+
+# name → (module, its command's name there, one line for the overview)
+COMMANDS = {
+    "up": ("up", "command", "Start everything on one machine."),
+    "topic": ("topic", "command", "Create, list, show, set and delete topics."),
+    "group": ("group", "command", "Consumer groups: settings, lag."),
+    "app": ("app", "command", "Applications: keys and what they may do."),
+    "send": ("send", "command", "Send messages from the shell."),
+    "pull": ("pull", "command", "Pull messages to the shell."),
+    "status": ("status", "command", "Processes, ports, memory, topics and lag of a running `up`."),
+    "doctor": ("doctor", "command", "What is missing or mis-set on this machine, in plain words."),
+    "bench": ("bench", "command", "Load generator: throughput, latency, CPU."),
+    "engine": ("engine", "command", "Run one engine process."),
+    "producer-proxy": ("producer_proxy", "command", "Run one producer proxy process."),
+    "consumer-proxy": ("consumer_proxy", "command", "Run one consumer proxy process."),
+    "completion": ("completion", "command", "Completion script for bash, zsh or fish."),
+}
+
+
+class LazyGroup(click.Group):
+    """Knows its commands' names and one-line texts without importing them."""
+
+    def list_commands(self, context: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, context: click.Context, name: str) -> click.Command | None:
+        if name not in COMMANDS:
+            return None
+        module, attribute, _ = COMMANDS[name]
+        return getattr(import_module(f"penstock.commands.{module}"), attribute)
+
+    def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, _, text) in COMMANDS.items()])
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="penstock", message="%(prog)s %(version)s")
+def cli() -> None:
+    """Penstock: a message gateway in front of a message engine of its own. `penstock up --demo` shows it at work.
+
+    \b
+    Exit codes: 0 done, 1 failed, 2 wrong usage, 4 the data directory is in use.
+    """
+
+
+def main() -> None:
+    """Run the command line. An error is one line; PENSTOCK_DEBUG=1 shows where it came from."""
+    try:
+        cli.main(prog_name="penstock", standalone_mode=True)
+    except BrokenPipeError:
+        silence_stdout()
+        sys.exit(0)
+    except Exception as fault:
+        if os.environ.get("PENSTOCK_DEBUG"):
+            raise
+        click.echo(f"penstock: {describe(fault)}", err=True)
+        sys.exit(1)
+
+
+def describe(fault: BaseException) -> str:
+    text = " ".join(str(fault).split())
+    return f"{text or type(fault).__name__} (PENSTOCK_DEBUG=1 shows more)"
+
+
+def silence_stdout() -> None:
+    """Whoever read our output (`| head`) has left; Python must not complain about it while it exits."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+if __name__ == "__main__":
+    main()

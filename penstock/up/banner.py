@@ -1,0 +1,34 @@
+"""What `penstock up` prints for the person who started it."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from penstock.up.child import Child
+
+
+def banner(facts: dict[str, Any], seconds: float) -> str:
+    """Endpoints, the data directory, and lines to copy."""
+
+    def endpoint(name: str) -> str:
+        return f"{facts[name]['host']}:{facts[name]['port']}"
+
+    data = facts["data"]
+    return "\n".join(
+        [
+            f"Penstock serves after {seconds:.1f} s (Ctrl-C stops it).",
+            f"  send to     {endpoint('producer_proxy')}   metrics http://{facts['producer_proxy']['host']}:"
+            f"{facts['ops']['producer_proxy']}/metrics",
+            f"  pull from   {endpoint('consumer_proxy')}   metrics http://{facts['consumer_proxy']['host']}:"
+            f"{facts['ops']['consumer_proxy']}/metrics",
+            f"  engine      {endpoint('engine')}   metrics http://{facts['engine']['host']}:{facts['ops']['engine']}/metrics",
+            f"  data        {data}",
+            "Try it from another terminal:",
+            f"  penstock topic create hello --data {data}",
+            f"  penstock send hello 'first message' --data {data}",
+            f"  penstock pull hello --group readers --data {data}",
+        ]
+    )
+
+
+def serving_again(children: Iterable[Child]) -> str:
+    return "all serve: " + ", ".join(f"{child.name} (pid {child.pid})" for child in children)

@@ -1,0 +1,136 @@
+"""One supervised process: start, readiness line, death, and how long to wait before the next try."""
+
+import contextlib
+import ctypes
+import json
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+from penstock.up.plan import ChildPlan
+
+LOG_BYTES_MAX = 16 << 20
+BACKOFF_FIRST_S = 0.1
+BACKOFF_MAX_S = 5.0
+STEADY_S = 30.0  # after this long the next death counts as the first again
+PR_SET_PDEATHSIG = 1
+_libc = ctypes.CDLL(None)
+
+
+class Child:
+    """Owned by the supervisor's single thread. States: not started → starting → ready → dead → starting …
+
+    Invariant: `facts` is {} unless this very process has said that it serves.
+    """
+
+    def __init__(self, plan: ChildPlan) -> None:
+        self.plan = plan
+        self.name = plan.name
+        self.facts: dict[str, Any] = {}
+        self.ready_fd = -1
+        self.restarts = 0
+        self.deaths_in_row = 0
+        self.ever_ready = False
+        self.start_at = 0.0  # monotonic; when a dead child is due again
+        self._process: subprocess.Popen[bytes] | None = None
+        self._line = b""
+        self._started_at = 0.0
+
+    @property
+    def running(self) -> bool:
+        return self._process is not None
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid if self._process else 0
+
+    def start(self) -> None:
+        """Start the process with a fresh readiness pipe, its output appended to the log."""
+        self.facts, self._line, self._started_at = {}, b"", time.monotonic()
+        with contextlib.ExitStack() as ours:
+            command, inherited = self.plan.command, []
+            if self.plan.announces:
+                self.ready_fd, write_end = os.pipe()
+                ours.callback(os.close, write_end)
+                command, inherited = [*command, "--ready-fd", str(write_end)], [write_end]
+            output = ours.enter_context(open_log(self.plan.log)) if self.plan.log else None
+            self._process = self._spawn(command, inherited, output)
+
+    def _spawn(self, command: list[str], inherited: list[int], output: Any) -> "subprocess.Popen[bytes]":
+        parent = os.getpid()
+        return subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            pass_fds=inherited,
+            start_new_session=True,  # Ctrl-C at the terminal is the supervisor's: it stops them in order
+            preexec_fn=lambda: die_with(parent),
+        )
+
+    def read_ready(self) -> bool:
+        """Take what is on the readiness pipe; True once the whole line is there. The pipe is closed then."""
+        chunk = os.read(self.ready_fd, 4096)
+        self._line += chunk
+        if chunk and not chunk.endswith(b"\n"):
+            return False
+        self._close_pipe()
+        if not self._line.endswith(b"\n"):
+            return False  # it closed the pipe without a word: it is about to die
+        self.facts = json.loads(self._line)
+        self.ever_ready = True
+        return True
+
+    def reap(self) -> int | None:
+        """Return the exit status if the process has ended since the last look (negative: the signal), else None."""
+        status = self._process.poll() if self._process else None
+        if status is None:
+            return None
+        self._process = None
+        self._close_pipe()
+        self.facts = {}
+        self._note_death()
+        return status
+
+    def _note_death(self) -> None:
+        now = time.monotonic()
+        self.deaths_in_row = 1 if now - self._started_at > STEADY_S else self.deaths_in_row + 1
+        self.start_at = now + min(BACKOFF_FIRST_S * 2 ** (self.deaths_in_row - 1), BACKOFF_MAX_S)
+
+    def signal(self, number: int) -> None:
+        if self._process:
+            self._process.send_signal(number)
+
+    def log_tail(self, lines: int = 8) -> str:
+        """The end of its log, for the person who has to know why it died."""
+        try:
+            with open(self.plan.log or os.devnull, "rb") as log:
+                log.seek(max(0, os.fstat(log.fileno()).st_size - 8192))
+                return "\n".join(log.read().decode(errors="replace").splitlines()[-lines:])
+        except OSError:
+            return ""
+
+    def _close_pipe(self) -> None:
+        if self.ready_fd >= 0:
+            os.close(self.ready_fd)
+            self.ready_fd = -1
+
+
+def open_log(path: Path) -> Any:
+    """Open for appending; a log that has grown too big becomes `.1`, one generation back."""
+    if path.exists() and path.stat().st_size > LOG_BYTES_MAX:
+        path.replace(path.with_suffix(".log.1"))
+    return open(path, "ab", buffering=0)
+
+
+def die_with(parent: int) -> None:
+    """In the child, before exec: the kernel kills it when the supervisor is gone, however that went.
+
+    KILL and not TERM: the log survives it by design, and a process that hangs must not outlive its supervisor either.
+    """
+    _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:
+        os._exit(1)  # the parent died before the request above was in place

@@ -1,0 +1,53 @@
+"""What a running `up` tells others: DIR/up.json and the --ready-file, the same JSON, replaced as a whole."""
+
+import json
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from penstock.up.child import Child
+from penstock.up.lock import is_held
+from penstock.up.plan import Plan
+
+
+def describe(plan: Plan, children: Iterable[Child]) -> dict[str, Any]:
+    """Where everything is. A child's port is the one that it announced."""
+    facts: dict[str, Any] = {}
+    pids, ops = {"up": os.getpid()}, {}
+    for child in children:
+        port = child.facts.get("port", plan.ports.get(child.name))
+        facts[child.name] = {"host": child.facts.get("host", plan.host), "port": port}
+        ops[child.name] = child.facts.get("ops_port", plan.ports.get(f"{child.name}_ops"))
+        pids[child.name] = child.pid
+    places = {"config": plan.config, "cluster_key": str(plan.cluster_key), "data": str(plan.data)}
+    return {**facts, "ops": ops, **places, "pids": pids}
+
+
+def write_all(plan: Plan, children: Iterable[Child]) -> None:
+    text = json.dumps(describe(plan, children), indent=1) + "\n"
+    for path in filter(None, (plan.data / "up.json", plan.ready_file)):
+        write_whole(path, text)
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Replace a file by rename: a reader finds the old text or the new one, never a part."""
+    part = path.with_name(f".{path.name}.{os.getpid()}")
+    part.write_text(text, encoding="utf-8")
+    part.replace(path)
+
+
+def remove_stale(data: Path, ready_file: Path | None) -> None:
+    """Before a start and after a stop nobody is to find addresses where nobody listens."""
+    for path in filter(None, (data / "up.json", ready_file)):
+        path.unlink(missing_ok=True)
+
+
+def read_running(data: Path) -> dict[str, Any] | None:
+    """The facts of the `up` that serves this directory now, or None."""
+    if not is_held(data):
+        return None
+    try:
+        return json.loads((data / "up.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None

@@ -1,0 +1,80 @@
+"""The steps of `penstock up`, from an empty directory to a clean stop."""
+
+import os
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from penstock.up import files, ports
+from penstock.up.banner import banner, serving_again
+from penstock.up.child import Child
+from penstock.up.directory import ensure_cluster_key, prepare
+from penstock.up.lock import DirectoryLock
+from penstock.up.plan import ChildPlan, Plan, make_plan
+from penstock.up.supervisor import Supervisor
+
+
+@dataclass(frozen=True)
+class UpOptions:
+    """The command line of `penstock up`, checked by click."""
+
+    data: Path
+    host: str = "127.0.0.1"
+    ports: str | None = None
+    config: str | None = None
+    ready_file: Path | None = None
+    demo: tuple[str, ...] | None = None  # arguments of `python -m penstock.demo`; None: no demo
+    demo_exit: bool = False
+
+
+def run_up(options: UpOptions) -> int:
+    """Serve until told to stop; returns the exit code.
+
+    Raises:
+        UpError: one sentence why not; nothing of ours is left running.
+    """
+    began = time.monotonic()
+    data = options.data.absolute()
+    prepare(data)
+    with DirectoryLock(data) as lock:
+        files.remove_stale(data, options.ready_file)
+        chosen = ports.choose(options.ports, options.host, lock.noted().get("ports", {}))
+        key = ensure_cluster_key(data)
+        plan = make_plan(data, options.host, options.config, key, chosen, options.ready_file)
+        lock.note({"pid": os.getpid(), "ports": chosen})
+        try:
+            return make_supervisor(plan, options, began).run()
+        finally:
+            files.remove_stale(data, options.ready_file)
+            say("Penstock has stopped.")
+
+
+def make_supervisor(plan: Plan, options: UpOptions, began: float) -> Supervisor:
+    companion = None
+    if options.demo is not None:
+        command = [sys.executable, "-P", "-m", "penstock.demo", "--data", str(plan.data), *options.demo]
+        companion = ChildPlan("demo", command, log=None, announces=False)
+    return Supervisor(plan, say, announcer(plan, began), companion, options.demo_exit)
+
+
+def announcer(plan: Plan, began: float) -> Callable[[list[Child]], None]:
+    """Writes the files each time all serve; the whole banner only at the first."""
+    announced: list[bool] = []
+
+    def on_serving(children: list[Child]) -> None:
+        files.write_all(plan, children)
+        seconds = time.monotonic() - began
+        say(serving_again(children) if announced else banner(files.describe(plan, children), seconds))
+        announced.append(True)
+
+    return on_serving
+
+
+def say(line: str) -> None:
+    """Print for the operator. A terminal that has gone away is no reason to stop serving."""
+    try:
+        print(line, flush=True)
+    except OSError:
+        pass

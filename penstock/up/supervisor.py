@@ -1,0 +1,149 @@
+"""Keeps the planned processes running until it is told to stop. One thread, one poll; nothing here blocks for long.
+
+Unpatched and small on purpose: it stays in memory for as long as everything else does.
+"""
+
+import select
+import signal
+import time
+from collections.abc import Callable
+
+from penstock.up.child import Child
+from penstock.up.errors import ChildFailed
+from penstock.up.plan import ChildPlan, Plan
+from penstock.up.signals import SignalPipe
+
+STOP_S = 4.0  # a rank's time to end by itself before it is killed; two ranks stay below ten seconds
+FIRST_TRIES_MAX = 3
+IMPATIENT_S = 10.0
+
+
+class Supervisor:
+    """Runs a plan's processes.
+
+    Args:
+        say: prints one line for the operator.
+        on_serving: called whenever all processes serve: at first, and again after each restart.
+        companion: an extra process that is started when all serve for the first time, stopped before the others, and
+            never restarted (the demo). With `leave_with_companion` its end stops everything.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        say: Callable[[str], None],
+        on_serving: Callable[[list[Child]], None],
+        companion: ChildPlan | None = None,
+        leave_with_companion: bool = False,
+    ) -> None:
+        self.plan, self._say, self._on_serving = plan, say, on_serving
+        self.children = [Child(child) for child in plan.children]
+        self._companion_plan, self._leave_with_companion = companion, leave_with_companion
+        self._companion: Child | None = None
+        self._exit_code: int | None = None
+        self._announced = False
+
+    def run(self) -> int:
+        """Serve until a stop signal (exit code 0) or until the companion's end decides.
+
+        Raises:
+            ChildFailed: a process could not be brought up at all; all others have been stopped.
+        """
+        with SignalPipe() as signals:
+            try:
+                began = time.monotonic()
+                for child in self.children:
+                    child.start()
+                while not signals.stops and self._exit_code is None:
+                    self._turn(signals)
+                    began = self._tell_delay(began)
+            finally:
+                self._stop(signals)
+        return self._exit_code or 0
+
+    def _turn(self, signals: SignalPipe) -> None:
+        self._wait(signals, self._timeout_s())
+        for child in self.children:
+            self._look_after(child)
+        self._look_after_companion()
+        now = time.monotonic()
+        for child in self.children:
+            if not child.running and child.start_at <= now:
+                child.restarts += 1
+                child.start()
+
+    def _timeout_s(self) -> float:
+        due = [child.start_at - time.monotonic() for child in self.children if not child.running]
+        return max(0.0, min([*due, 1.0 if not self._announced else 60.0]))
+
+    def _wait(self, signals: SignalPipe, timeout_s: float) -> None:
+        poll = select.poll()
+        poll.register(signals.fd, select.POLLIN)
+        waiting = {child.ready_fd: child for child in self.children if child.ready_fd >= 0}
+        for descriptor in waiting:
+            poll.register(descriptor, select.POLLIN)
+        for descriptor, _ in poll.poll(timeout_s * 1000):
+            if descriptor == signals.fd:
+                signals.drain()
+            elif waiting[descriptor].read_ready():
+                self._on_child_ready(waiting[descriptor])
+
+    def _on_child_ready(self, child: Child) -> None:
+        if child.restarts:
+            self._say(f"{child.name}: serves again (pid {child.pid}, restart {child.restarts})")
+        if all(each.facts for each in self.children):
+            self._announced = True
+            self._on_serving(self.children)
+            if self._companion_plan and self._companion is None:
+                self._companion = Child(self._companion_plan)
+                self._companion.start()
+
+    def _look_after(self, child: Child) -> None:
+        status = child.reap()
+        if status is None:
+            return
+        tail = child.log_tail()
+        if not child.ever_ready and child.deaths_in_row >= FIRST_TRIES_MAX:
+            raise ChildFailed(f"{child.name} does not start ({ending(status)}); see {child.plan.log}\n{tail}")
+        self._say(f"{child.name}: {ending(status)}; starting it again on the same port (log: {child.plan.log})")
+
+    def _look_after_companion(self) -> None:
+        status = self._companion.reap() if self._companion else None
+        if status is not None and self._leave_with_companion:
+            self._exit_code = status if status >= 0 else 1
+
+    def _tell_delay(self, since: float) -> float:
+        """Say once in a while who is still not up; returns when that was."""
+        if self._announced or time.monotonic() - since < IMPATIENT_S:
+            return since
+        names = ", ".join(child.name for child in self.children if not child.facts)
+        self._say(f"still waiting for {names} (a large log takes a while to check after a crash)")
+        return time.monotonic()
+
+    def _stop(self, signals: SignalPipe) -> None:
+        if self._companion:
+            self._stop_all([self._companion], signals)
+        for rank in sorted({child.plan.stop_rank for child in self.children}):
+            self._stop_all([child for child in self.children if child.plan.stop_rank == rank], signals)
+
+    def _stop_all(self, children: list[Child], signals: SignalPipe) -> None:
+        """TERM, then KILL after STOP_S or at once when the operator insists by a second signal."""
+        deadline, patience = time.monotonic() + STOP_S, signals.stops
+        for child in children:
+            child.signal(signal.SIGTERM)
+        while any(child.running for child in children):
+            late = time.monotonic() >= deadline or signals.stops > patience
+            for child in children:
+                if late and child.running:
+                    self._say(f"{child.name}: does not stop, killing it")
+                    child.signal(signal.SIGKILL)
+                child.reap()
+            if any(child.running for child in children):
+                self._wait(signals, 0.05 if late else min(0.5, max(0.0, deadline - time.monotonic())))
+
+
+def ending(status: int) -> str:
+    """A wait status in words."""
+    if status < 0:
+        return f"killed by {signal.Signals(-status).name}"
+    return f"ended with code {status}"

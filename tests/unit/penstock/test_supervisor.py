@@ -1,0 +1,94 @@
+"""The supervisor with fake children: order, restarts, and that nothing outlives it."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.unit.penstock.fakes import is_alive, order, wait_until
+
+ROOT = Path(__file__).parents[3]
+
+
+class Running:
+    """A supervisor in a process of its own."""
+
+    def __init__(self, place: Path, how: dict[str, str]) -> None:
+        command = [sys.executable, "-m", "tests.unit.penstock.fakes", str(place), json.dumps(how)]
+        self.process = subprocess.Popen(
+            command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+        )
+
+    def pids(self) -> dict[str, int]:
+        """The children's pids at the next time that all serve."""
+        for line in self.process.stdout:
+            if line.startswith("serving "):
+                return json.loads(line.removeprefix("serving "))
+        raise AssertionError("ended before all served: " + self.process.stderr.read())
+
+    def stop(self, number: int = signal.SIGTERM) -> int:
+        self.process.send_signal(number)
+        return self.process.wait(15)
+
+
+@pytest.fixture
+def up(tmp_path):
+    started: list[Running] = []
+
+    def start(**how: str) -> Running:
+        started.append(Running(tmp_path, how))
+        return started[-1]
+
+    yield start
+    for each in started:
+        if each.process.poll() is None:
+            each.process.kill()
+        each.process.communicate()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_stop_ends_the_proxies_before_the_engine_with_code_0(up, tmp_path, number):
+    running = up()
+    running.pids()
+    assert running.stop(number) == 0
+    stops = [line.split()[0] for line in order(tmp_path) if line.endswith("stopped")]
+    assert (set(stops[:2]), stops[2:]) == ({"producer_proxy", "consumer_proxy"}, ["engine"])
+
+
+def test_a_killed_child_is_started_again(up):
+    running = up()
+    before = running.pids()
+    os.kill(before["engine"], signal.SIGKILL)
+    after = running.pids()
+    assert after["engine"] != before["engine"]
+    assert after["producer_proxy"] == before["producer_proxy"]
+
+
+def test_children_die_with_a_killed_supervisor(up):
+    running = up()
+    pids = running.pids()
+    running.process.kill()
+    running.process.wait(5)
+    wait_until(lambda: not any(is_alive(pid) for pid in pids.values()))
+
+
+def test_a_child_that_ignores_the_stop_is_killed_within_ten_seconds(up):
+    running = up(producer_proxy="stubborn")
+    pids = running.pids()
+    began = time.monotonic()
+    assert running.stop() == 0
+    assert time.monotonic() - began < 10
+    assert not is_alive(pids["producer_proxy"])
+
+
+def test_a_child_that_never_serves_ends_everything_and_shows_its_log(up):
+    running = up(engine="broken")
+    _, errors = running.process.communicate(timeout=15)
+    assert running.process.returncode == 1
+    assert "engine does not start (ended with code 3)" in errors
+    assert "cannot open the store" in errors

@@ -1,0 +1,87 @@
+"""Directory, lock, ports and files of `penstock up`, each by itself."""
+
+import json
+import socket
+import stat
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from penstock.up import files, ports
+from penstock.up.child import Child
+from penstock.up.directory import KEY_BYTES, ensure_cluster_key, prepare
+from penstock.up.errors import AlreadyRunning, PortTaken, UpError
+from penstock.up.lock import DirectoryLock, is_held
+from penstock.up.plan import make_plan
+from tests.unit.penstock.fakes import fake_plan
+
+HOST = "127.0.0.1"
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def test_the_directory_and_the_key_are_closed_to_others_and_the_key_is_kept(tmp_path):
+    prepare(tmp_path / "data")
+    key = ensure_cluster_key(tmp_path / "data")
+    first = key.read_bytes()
+    assert (mode(tmp_path / "data"), mode(key), len(first)) == (0o700, 0o600, KEY_BYTES)
+    assert ensure_cluster_key(tmp_path / "data").read_bytes() == first
+
+
+def test_a_second_holder_is_refused_and_told_who_holds_it(tmp_path):
+    with DirectoryLock(tmp_path) as lock:
+        lock.note({"pid": 4711})
+        with pytest.raises(AlreadyRunning, match="pid 4711"), DirectoryLock(tmp_path):
+            pass
+        assert is_held(tmp_path)
+    assert not is_held(tmp_path)
+
+
+def test_auto_ports_are_those_of_the_last_run(tmp_path):
+    first = ports.choose("auto", HOST, {})
+    assert len(set(first.values())) == len(ports.NAMES)
+    assert ports.choose("auto", HOST, first) == first
+
+
+def test_auto_ports_change_when_one_was_taken_meanwhile():
+    first = ports.choose("auto", HOST, {})
+    with socket.create_server((HOST, first["engine"])):
+        assert ports.choose("auto", HOST, first)["engine"] != first["engine"]
+
+
+def test_a_base_that_is_in_use_is_named_and_refused():
+    base = ports.choose("auto", HOST, {})["engine"]
+    with socket.create_server((HOST, base)), pytest.raises(PortTaken, match=f"port {base} "):
+        ports.choose(str(base), HOST, {})
+
+
+@pytest.mark.parametrize("text", ["", "-1", "0", "65535", "http", "7.5"])
+def test_a_base_that_is_no_port_is_refused(text):
+    with pytest.raises(UpError):
+        ports.choose(text, HOST, {})
+
+
+def test_proxies_know_the_engine_and_all_share_config_and_key(tmp_path):
+    chosen = ports.any_free(HOST)
+    plan = make_plan(tmp_path, HOST, None, tmp_path / "cluster.key", chosen, None)
+    for child in plan.children:
+        assert f"file://{tmp_path}/config" in child.command and str(tmp_path / "cluster.key") in child.command
+        assert (f"{HOST}:{chosen['engine']}" in child.command) and f"{HOST}:{chosen[child.name]}" in child.command
+
+
+def test_files_tell_addresses_and_pids_and_vanish_with_the_lock(tmp_path):
+    plan = replace(fake_plan(tmp_path), ready_file=tmp_path / "ready.json")
+    children = [Child(each) for each in plan.children]
+    for index, child in enumerate(children):
+        child.facts = {"host": HOST, "port": 1000 + index, "ops_port": 2000 + index}
+    with DirectoryLock(tmp_path):
+        files.write_all(plan, children)
+        facts = json.loads((tmp_path / "ready.json").read_text())
+        assert facts["engine"] == {"host": HOST, "port": 1000}
+        assert facts["ops"]["consumer_proxy"] == 2002
+        assert set(facts["pids"]) == {"up", "engine", "producer_proxy", "consumer_proxy"}
+        assert files.read_running(tmp_path) == facts
+    assert files.read_running(tmp_path) is None
