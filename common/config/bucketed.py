@@ -1,0 +1,171 @@
+"""What all stores share: compare-and-set on entries, made of compare-and-set on a kind's index.
+
+A store below only reads an index, reads buckets, and commits new buckets together with the index that they belong to.
+"""
+
+import random
+import time
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, NamedTuple
+
+from common.config import buckets as layout
+from common.config.errors import ConfigError, InvalidEntry, StoreUnavailable, VersionConflict
+from common.config.store import KINDS, Change, ConfigStore, Versioned
+
+RACE_DEADLINE_S = 20.0
+
+
+class LostRace(ConfigError):
+    """Another writer committed first; nothing was written. Never leaves this package."""
+
+
+class Index(NamedTuple):
+    revisions: tuple[int, ...]
+    token: Any  # what the store compares at the commit
+
+
+class Plan(NamedTuple):
+    """The new state of one bucket."""
+
+    number: int
+    payload: bytes
+    revision: int
+    names: tuple[str, ...]
+
+
+class BucketedStore(ConfigStore):
+    transaction_bytes_max: int | None = None  # how many bytes of buckets one commit may carry; None: any
+
+    def __init__(self) -> None:
+        self._payloads: dict[tuple[str, int], bytes] = {}
+
+    @abstractmethod
+    def _read_index(self, kind: str) -> Index: ...
+
+    @abstractmethod
+    def _read_buckets(self, kind: str, numbers: Sequence[int], index: Index) -> list[bytes]:
+        """The buckets at the index's revisions or newer."""
+
+    @abstractmethod
+    def _commit(self, kind: str, payloads: dict[int, bytes], revisions: tuple[int, ...], token: Any) -> Any:
+        """Replace buckets and index durably in one step and return the next token.
+
+        Raises:
+            LostRace: the index is no longer the one of `token`.
+        """
+
+    def _writing(self, kind: str) -> AbstractContextManager:
+        """Held around a read-modify-write; stores whose commit does not compare by itself lock here."""
+        return nullcontext()
+
+    def get(self, kind: str, name: str) -> Versioned | None:
+        layout.check_name(kind, name)
+        index = self._read_index(kind)
+        number = layout.bucket_of(name, len(index.revisions))
+        return layout.find(self._text(kind, number, index), name)
+
+    def entries(self, kind: str, prefix: str = "", after: str = "", limit: int = 1000) -> list[tuple[str, Versioned]]:
+        index = self._read_index(kind)
+        found: dict[str, bytes] = {}
+        for number, payload in enumerate(self._cached(kind, range(len(index.revisions)), index)):
+            for name, line in layout.lines_of(layout.unpack(payload, f"{kind} bucket {number}")).items():
+                if name.startswith(prefix) and name > after:
+                    found[name] = line
+        return [(name, layout.parse_line(found[name])) for name in sorted(found)[:limit]]
+
+    def index(self, kind: str) -> Sequence[int]:
+        return self._read_index(kind).revisions
+
+    def buckets(self, kind: str, numbers: Sequence[int]) -> list[bytes]:
+        return self._cached(kind, numbers, self._read_index(kind))
+
+    def put_many(self, kind: str, changes: Iterable[Change]) -> list[int]:
+        wanted = list(changes)
+        left = {change.name: change for change in wanted}
+        if len(left) != len(wanted):
+            raise InvalidEntry(f"{kind}: a name stands twice in one change")
+        for name in left:
+            layout.check_name(kind, name)
+        versions: dict[str, int] = {}
+        deadline = time.monotonic() + RACE_DEADLINE_S
+        with self._writing(kind):
+            while left:
+                try:
+                    self._put_round(kind, left, versions)
+                except LostRace:
+                    if time.monotonic() > deadline:
+                        raise StoreUnavailable(
+                            f"{kind}: other writers kept winning for {RACE_DEADLINE_S:.0f} s"
+                        ) from None
+                    time.sleep(random.uniform(0.001, 0.02))  # spreads the writers that lost the same race
+        return [versions[change.name] for change in wanted]
+
+    def _put_round(self, kind: str, left: dict[str, Change], versions: dict[str, int]) -> None:
+        """Commit as many groups of buckets as no other writer interferes with, moving names from `left` to `versions`."""
+        index = self._read_index(kind)
+        for group in self._groups(self._plan(kind, left, index)):
+            revisions = list(index.revisions)
+            for plan in group:
+                revisions[plan.number] = plan.revision
+            token = self._commit(kind, {plan.number: plan.payload for plan in group}, tuple(revisions), index.token)
+            index = Index(tuple(revisions), token)
+            for plan in group:
+                self._payloads[kind, plan.number] = plan.payload
+                for name in plan.names:
+                    versions[name] = plan.revision
+                    del left[name]
+
+    def _plan(self, kind: str, left: dict[str, Change], index: Index) -> list[Plan]:
+        """New payloads of all buckets concerned; every expectation is checked here, before the first commit."""
+        by_bucket: dict[int, list[Change]] = {}
+        for change in left.values():
+            by_bucket.setdefault(layout.bucket_of(change.name, len(index.revisions)), []).append(change)
+        payloads = self._cached(kind, list(by_bucket), index)
+        return [
+            _rewrite(kind, number, payload, changes)
+            for (number, changes), payload in zip(by_bucket.items(), payloads, strict=True)
+        ]
+
+    def _groups(self, plans: list[Plan]) -> Iterator[list[Plan]]:
+        group: list[Plan] = []
+        size = 0
+        for plan in plans:
+            if group and self.transaction_bytes_max and size + len(plan.payload) > self.transaction_bytes_max:
+                yield group
+                group, size = [], 0
+            group.append(plan)
+            size += len(plan.payload)
+        if group:
+            yield group
+
+    def _cached(self, kind: str, numbers: Sequence[int], index: Index) -> list[bytes]:
+        """Buckets from memory where the index says that they have not changed."""
+        result = {number: self._payloads.get((kind, number), b"") for number in numbers}
+        stale = [number for number in numbers if layout.revision_of(result[number]) != index.revisions[number]]
+        for number, payload in zip(stale, self._read_buckets(kind, stale, index) if stale else [], strict=True):
+            result[number] = self._payloads[kind, number] = payload
+        return [result[number] for number in numbers]
+
+    def _text(self, kind: str, number: int, index: Index) -> bytes:
+        return layout.unpack(self._cached(kind, [number], index)[0], f"{kind} bucket {number}")
+
+
+def _rewrite(kind: str, number: int, payload: bytes, changes: list[Change]) -> Plan:
+    subject = f"{kind} bucket {number}"
+    lines = layout.lines_of(layout.unpack(payload, subject))
+    revision = layout.revision_of(payload) + 1
+    for change in changes:
+        found = layout.version_of_line(lines[change.name]) if change.name in lines else 0
+        if found != change.expected_version:
+            raise VersionConflict(kind, change.name, change.expected_version, found)
+        if change.value is None:
+            lines.pop(change.name, None)
+        else:
+            lines[change.name] = layout.entry_line(change.name, revision, change.value)
+    entries_max = KINDS[kind].bucket_entries_max
+    if entries_max is not None:
+        for name in sorted(lines)[:-entries_max]:
+            del lines[name]
+    return Plan(number, layout.pack(lines, revision, subject), revision, tuple(change.name for change in changes))

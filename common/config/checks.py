@@ -1,0 +1,103 @@
+"""Collects the faults of one definition, so that its author sees all of them at once.
+
+Every method returns the field if it is right and a harmless stand-in if not; `raise_faults` ends the work. Messages never
+contain a value, which might be a secret, except a name or a number out of its range.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from common.config.errors import InvalidDefinition
+
+NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
+PRINTABLE = re.compile(r"[!-~]+")
+NAME_RULE = "1 to 249 of A-Z a-z 0-9 . _ - and not . or .."
+
+
+def is_name(name: Any) -> bool:
+    """Kafka's rule for topics, so that every Kafka topic can move; groups and applications follow it too."""
+    return isinstance(name, str) and NAME.fullmatch(name) is not None and name not in (".", "..")
+
+
+def is_pattern(pattern: Any) -> bool:
+    if not isinstance(pattern, str):
+        return False
+    return pattern == "*" or is_name(pattern) or (pattern.endswith("*") and NAME.fullmatch(pattern[:-1]) is not None)
+
+
+class Checks:
+    def __init__(
+        self, kind: str, name: Any, value: Mapping[str, Any], *, prefix: str = "", faults: list[str] | None = None
+    ):
+        self._kind = kind
+        self._name = name
+        self._value = dict(value)
+        self._prefix = prefix
+        self._faults: list[str] = [] if faults is None else faults
+
+    def inside(self, field: str, value: Mapping[str, Any]) -> "Checks":
+        """Checks of a nested value that report here."""
+        return Checks(self._kind, self._name, value, prefix=f"{self._prefix}{field}.", faults=self._faults)
+
+    def fault(self, field: str, rule: str) -> None:
+        self._faults.append(f"{self._prefix}{field}: {rule}")
+
+    def own_name(self) -> str:
+        if not is_name(self._name):
+            self.fault("name", NAME_RULE)
+        return str(self._name)
+
+    def integer(self, field: str, default: int, low: int, high: int) -> int:
+        value = self._value.pop(field, default)
+        if isinstance(value, bool) or not isinstance(value, int):
+            self.fault(field, f"must be a whole number from {low} to {high}")
+            return default
+        if not low <= value <= high:
+            self.fault(field, f"must be from {low} to {high}, is {value}")
+        return value
+
+    def choice(self, field: str, default: str, choices: Sequence[str]) -> str:
+        value = self._value.pop(field, default)
+        if value not in choices:
+            self.fault(field, f"must be one of {', '.join(choices)}")
+            return default
+        return value
+
+    def text(self, field: str, length_min: int, length_max: int) -> str:
+        """Printable ASCII without spaces."""
+        value = self._value.pop(field, None)
+        if not isinstance(value, str) or not (PRINTABLE.fullmatch(value) and length_min <= len(value) <= length_max):
+            self.fault(field, f"must be {length_min} to {length_max} printable ASCII characters without spaces")
+            return ""
+        return value
+
+    def list_of(self, field: str, item_type: type, count_max: int) -> list[Any]:
+        value = self._value.pop(field, [])
+        if not isinstance(value, list | tuple) or not all(isinstance(item, item_type) for item in value):
+            self.fault(field, "must be a list of the right items")
+            return []
+        if len(value) > count_max:
+            self.fault(field, f"must have at most {count_max} items, has {len(value)}")
+        return list(value)
+
+    def names(self, field: str) -> tuple[str, ...]:
+        value = self.list_of(field, str, 10_000)
+        for name in value:
+            if not is_name(name):
+                self.fault(field, f"{name[:64]!r} is not a name: {NAME_RULE}")
+        return tuple(value)
+
+    def pattern(self, field: str, value: Any) -> bool:
+        if is_pattern(value):
+            return True
+        self.fault(field, f"{str(value)[:64]!r} is not a pattern: a name, or a prefix with * behind it")
+        return False
+
+    def rest(self) -> dict[str, Any]:
+        """The fields that nobody asked for: another version's."""
+        return dict(self._value)
+
+    def raise_faults(self) -> None:
+        if self._faults:
+            raise InvalidDefinition(f"{self._kind}={str(self._name)[:64]}", self._faults)

@@ -1,0 +1,173 @@
+"""What the configuration means: topics, groups and applications as frozen values.
+
+Each has `from_value(name, value)`, which raises InvalidDefinition with all faults at once, and `to_value()`. Fields that this
+version does not know are kept in `extra` and written back, so that an older command does not drop what a newer one set.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+from common.config.checks import Checks
+
+DURABILITIES = ("memory", "fsync", "replicated", "replicated_fsync")
+QUEUES_MAX = 10_000
+BODY_BYTES_MAX = 16_000_000  # below the frame limit, which has to hold the rest of the call too
+LIVE_KEYS_MAX = 2
+GRANTS_MAX = 200
+
+
+@dataclass(frozen=True)
+class TopicDefinition:
+    """
+    Attributes:
+        queues: more allow more consumers in queue order at once and cost a little memory each; may grow, never shrink.
+        durability: what a send that asks for TOPIC_DEFAULT gets.
+        body_bytes_max: larger messages are refused with TOO_LARGE.
+    """
+
+    name: str
+    queues: int = 8
+    durability: str = "replicated"
+    body_bytes_max: int = 4 << 20
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def from_value(cls, name: str, value: Mapping[str, Any]) -> Self:
+        checks = Checks("topic", name, value)
+        made = cls(
+            name=checks.own_name(),
+            queues=checks.integer("queues", cls.queues, 1, QUEUES_MAX),
+            durability=checks.choice("durability", cls.durability, DURABILITIES),
+            body_bytes_max=checks.integer("body_bytes_max", cls.body_bytes_max, 1, BODY_BYTES_MAX),
+            extra=checks.rest(),
+        )
+        checks.raise_faults()
+        return made
+
+    def to_value(self) -> dict[str, Any]:
+        return {
+            **self.extra,
+            "queues": self.queues,
+            "durability": self.durability,
+            "body_bytes_max": self.body_bytes_max,
+        }
+
+
+@dataclass(frozen=True)
+class GroupDefinition:
+    """
+    Attributes:
+        topics: what a pull without topics reads; empty: every pull names its topics.
+        invisible_ms: for how long a delivery is leased. Longer: a crashed consumer's messages come back later; shorter: slow
+            consumers get theirs twice.
+        start: where the group begins on a topic that it has not read before.
+        attempts_max: deliveries of one message before it goes to the dead-letter queue.
+    """
+
+    name: str
+    topics: tuple[str, ...] = ()
+    invisible_ms: int = 30_000
+    start: str = "earliest"
+    attempts_max: int = 16
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def from_value(cls, name: str, value: Mapping[str, Any]) -> Self:
+        checks = Checks("group", name, value)
+        made = cls(
+            name=checks.own_name(),
+            topics=checks.names("topics"),
+            invisible_ms=checks.integer("invisible_ms", cls.invisible_ms, 100, 12 * 3_600_000),
+            start=checks.choice("start", cls.start, ("earliest", "latest")),
+            attempts_max=checks.integer("attempts_max", cls.attempts_max, 1, 1_000),
+            extra=checks.rest(),
+        )
+        checks.raise_faults()
+        return made
+
+    def to_value(self) -> dict[str, Any]:
+        return {
+            **self.extra,
+            "topics": list(self.topics),
+            "invisible_ms": self.invisible_ms,
+            "start": self.start,
+            "attempts_max": self.attempts_max,
+        }
+
+
+@dataclass(frozen=True)
+class Key:
+    """One of an application's live keys. The secret's ASCII bytes, as shown once to the user, are the HMAC key."""
+
+    key_id: str
+    secret: str = field(repr=False)
+    created_at_ms: int
+
+
+@dataclass(frozen=True, order=True)
+class Grant:
+    """`action` send or pull; `pattern` a name or a prefix with `*` behind it. Pull patterns hold for topics and for groups."""
+
+    action: str
+    pattern: str
+
+
+@dataclass(frozen=True)
+class ApplicationDefinition:
+    """An application without a key cannot authenticate; one without a grant may do nothing."""
+
+    name: str
+    keys: tuple[Key, ...] = ()
+    grants: tuple[Grant, ...] = ()
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def from_value(cls, name: str, value: Mapping[str, Any]) -> Self:
+        checks = Checks("application", name, value)
+        made = cls(
+            name=checks.own_name(),
+            keys=tuple(_keys(checks)),
+            grants=tuple(_grants(checks)),
+            extra=checks.rest(),
+        )
+        checks.raise_faults()
+        return made
+
+    def to_value(self) -> dict[str, Any]:
+        """With the secrets: for the store only."""
+        keys = [{"key_id": key.key_id, "secret": key.secret, "created_at_ms": key.created_at_ms} for key in self.keys]
+        return {**self.extra, "keys": keys, "grants": [[grant.action, grant.pattern] for grant in self.grants]}
+
+    def without_secrets(self) -> dict[str, Any]:
+        """For people, logs and the audit journal."""
+        keys = [{"key_id": key.key_id, "created_at_ms": key.created_at_ms} for key in self.keys]
+        return {**self.to_value(), "keys": keys}
+
+    def key(self, key_id: str) -> Key | None:
+        return next((key for key in self.keys if key.key_id == key_id), None)
+
+
+Definition = TopicDefinition | GroupDefinition | ApplicationDefinition
+
+
+def _keys(checks: Checks) -> Iterable[Key]:
+    given = checks.list_of("keys", Mapping, LIVE_KEYS_MAX)
+    for at, item in enumerate(given):
+        inner = checks.inside(f"keys[{at}]", item)
+        yield Key(
+            key_id=inner.text("key_id", 1, 64),
+            secret=inner.text("secret", 16, 256),
+            created_at_ms=inner.integer("created_at_ms", 0, 0, 1 << 53),
+        )
+    ids = [item.get("key_id") for item in given]
+    if len(set(map(str, ids))) != len(ids):
+        checks.fault("keys", "two keys have the same key_id")
+
+
+def _grants(checks: Checks) -> Iterable[Grant]:
+    for at, item in enumerate(checks.list_of("grants", list, GRANTS_MAX)):
+        if len(item) != 2 or item[0] not in ("send", "pull"):
+            checks.fault(f"grants[{at}]", 'must be ["send" or "pull", pattern]')
+        elif checks.pattern(f"grants[{at}]", item[1]):
+            yield Grant(item[0], item[1])

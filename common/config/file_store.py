@@ -1,0 +1,208 @@
+"""The store of one machine: a directory that all of its processes share.
+
+    DIR/lock                  writers hold its flock; dies with its holder
+    DIR/<kind>/index          which revision of each bucket is current; its replacement is the commit
+    DIR/<kind>/017.42         bucket 17 at revision 42. Never rewritten once the index names it
+    DIR/applied/<process>.PID see reports.py
+
+Files are 0600 and directories 0700: applications' secrets are in here. DIR must be on a local file system (flock, atomic rename).
+"""
+
+import fcntl
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from common.clock import SystemClock
+from common.config import buckets as layout
+from common.config import files
+from common.config.blocking import run_blocking
+from common.config.bucketed import BucketedStore, Index
+from common.config.errors import StoreDamaged, StoreUnavailable
+from common.config.reports import Reports
+from common.config.store import KINDS, Applied, ConfigVersion
+
+LOCK_DEADLINE_S = 10.0
+POLL_S = 0.2
+FRESH_NS = 2_000_000_000  # a file changed so lately may change again within one tick of the file system's clock
+
+log = logging.getLogger("penstock.config")
+
+
+class FileStore(BucketedStore):
+    def __init__(self, directory: Path | str):
+        """Open the store in `directory`, which is made if it is not there.
+
+        Raises:
+            StoreUnavailable: it cannot be made or read.
+        """
+        super().__init__()
+        self._root = Path(directory)
+        self._clock = SystemClock()
+        self._away_since_ms: int | None = None
+        self._watchers: list[Callable[[str], None]] = []
+        self._watching: threading.Thread | None = None
+        self._closed = threading.Event()
+        with self._as_unavailable():
+            for name in (".", "applied", *KINDS):
+                (self._root / name).mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._reports = Reports(self._root / "applied", self._clock)
+
+    def _read_index(self, kind: str) -> Index:
+        path = self._root / kind / "index"
+        with self._as_unavailable():
+            try:
+                payload = path.read_bytes()
+            except FileNotFoundError:
+                if not path.parent.is_dir():
+                    raise  # the whole store is gone, which must not read as an empty one
+                return Index((0,) * KINDS[kind].buckets, None)
+        return Index(layout.unpack_index(payload, str(path)), None)
+
+    def _read_buckets(self, kind: str, numbers: Sequence[int], index: Index) -> list[bytes]:
+        return [self._read_bucket(kind, number, index.revisions[number]) for number in numbers]
+
+    def _read_bucket(self, kind: str, number: int, revision: int) -> bytes:
+        while revision:
+            path = self._root / kind / f"{number:03d}.{revision}"
+            with self._as_unavailable():
+                try:
+                    return path.read_bytes()
+                except FileNotFoundError:
+                    current = self._read_index(kind).revisions[number]
+            if current == revision:
+                raise StoreDamaged(f"{path}: missing, but the index names it")
+            revision = current  # a writer replaced it between our two reads
+        return b""
+
+    def _commit(self, kind: str, payloads: dict[int, bytes], revisions: tuple[int, ...], token: Any) -> Any:
+        with self._as_unavailable():
+            run_blocking(lambda: self._commit_files(self._root / kind, payloads, revisions))
+
+    def _commit_files(self, directory: Path, payloads: dict[int, bytes], revisions: tuple[int, ...]) -> None:
+        current = {}
+        for number, payload in payloads.items():
+            current[f"{number:03d}"] = name = f"{number:03d}.{revisions[number]}"
+            files.write_synced(directory / name, payload)
+        files.sync_directory(directory)  # the new names must be on disk before an index that names them
+        files.replace(directory / "index", layout.pack_index(revisions))
+        for name in os.listdir(directory):  # also what crashed writers left behind
+            if current.get(name[:3], name) != name:
+                (directory / name).unlink(missing_ok=True)
+
+    @contextmanager
+    def _writing(self, kind: str) -> Iterator[None]:
+        fd = self._open_lock()
+        try:
+            deadline = time.monotonic() + LOCK_DEADLINE_S
+            while not _try_lock(fd):
+                if time.monotonic() > deadline:
+                    raise StoreUnavailable(f"{self._root}/lock: another process held it for {LOCK_DEADLINE_S:.0f} s")
+                time.sleep(0.005)  # not a blocking flock: that would stop all greenlets of the process
+            yield
+        finally:
+            os.close(fd)
+
+    def _open_lock(self) -> int:
+        with self._as_unavailable():
+            return os.open(self._root / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+
+    def watch(self, callback: Callable[[str], None]) -> None:
+        self._watchers.append(callback)
+        if self._watching is None:
+            seen = {kind: self._stat(kind) for kind in KINDS}
+            self._watching = threading.Thread(target=self._poll, args=(seen,), name="config-watch", daemon=True)
+            self._watching.start()
+
+    def _poll(self, seen: dict[str, tuple | None]) -> None:
+        revisions: dict[str, tuple[int, ...] | None] = {kind: self._revisions(kind) for kind in KINDS}
+        for kind in KINDS:  # what changed between the caller's last read and here is told too
+            self._tell(kind)
+        while not self._closed.wait(POLL_S):
+            away = self._away_since_ms is not None
+            self._note_availability()
+            if away and self._away_since_ms is None:
+                revisions = dict.fromkeys(KINDS)  # contact is back: everything is told again
+                seen = dict.fromkeys(KINDS)
+            for kind in KINDS:
+                stat = self._stat(kind)
+                if stat == seen[kind] and not self._fresh(stat):
+                    continue
+                seen[kind] = stat
+                now = self._revisions(kind)
+                if now is not None and now != revisions[kind]:
+                    revisions[kind] = now
+                    self._tell(kind)
+
+    def _stat(self, kind: str) -> tuple | None:
+        try:
+            stat = os.stat(self._root / kind / "index")
+        except OSError:
+            return None
+        return (stat.st_mtime_ns, stat.st_ino, stat.st_size)
+
+    def _fresh(self, stat: tuple | None) -> bool:
+        """Two quick commits can leave equal stats: a reused inode within one tick. So a young file is always read."""
+        return stat is not None and self._clock.now_ms() * 1_000_000 - stat[0] < FRESH_NS
+
+    def _revisions(self, kind: str) -> tuple[int, ...] | None:
+        try:
+            return self._read_index(kind).revisions
+        except (StoreUnavailable, StoreDamaged) as error:
+            log.warning("%s", error)
+            return None
+
+    def _tell(self, kind: str) -> None:
+        for callback in list(self._watchers):
+            try:
+                callback(kind)
+            except Exception:
+                log.exception("config kind=%s: a watcher failed", kind)
+
+    def _note_availability(self) -> None:
+        gone = not self._root.is_dir()
+        if not gone:
+            self._away_since_ms = None
+        elif self._away_since_ms is None:
+            self._away_since_ms = self._clock.now_ms()
+
+    @property
+    def unavailable_since_ms(self) -> int | None:
+        self._note_availability()
+        return self._away_since_ms
+
+    def report_applied(self, process: str, version: ConfigVersion) -> None:
+        with self._as_unavailable():
+            self._reports.report(process, version)
+
+    def applied(self) -> dict[str, Applied]:
+        with self._as_unavailable():
+            return self._reports.living()
+
+    def close(self) -> None:
+        self._closed.set()
+        if self._watching is not None and self._watching is not threading.current_thread():
+            self._watching.join()
+        self._reports.close()
+
+    @contextmanager
+    def _as_unavailable(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise StoreUnavailable(
+                f"configuration at {self._root}: {error.strerror or error} ({error.filename})"
+            ) from error
+
+
+def _try_lock(fd: int) -> bool:
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

@@ -1,0 +1,34 @@
+"""Files that are replaced whole, so that neither a crash nor a power cut leaves half of one."""
+
+import os
+from pathlib import Path
+
+
+def write_synced(path: Path, data: bytes) -> None:
+    """Write and fsync a file (0600). It may stay torn after a crash; for names that nothing refers to yet."""
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    try:
+        with os.fdopen(fd, "wb", closefd=False) as file:
+            file.write(data)
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def replace(path: Path, data: bytes) -> None:
+    """Put `data` at `path` durably: readers and crashes see the old content or the new one. Mode 0600.
+
+    The caller makes sure that nobody else replaces the same path at the same time.
+    """
+    new = path.with_name(path.name + ".new")
+    write_synced(new, data)
+    os.rename(new, path)
+    sync_directory(path.parent)
+
+
+def sync_directory(directory: Path) -> None:
+    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

@@ -1,0 +1,101 @@
+"""The store in memory: the model that the others are tested against, and what tests of everything else use."""
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from common.clock import SystemClock
+from common.config.bucketed import BucketedStore, Index, LostRace
+from common.config.errors import StoreUnavailable
+from common.config.store import KINDS, Applied, ConfigVersion
+
+
+@dataclass
+class Shared:
+    """What a server would hold; several MemoryStores on one of these are like several processes."""
+
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    revisions: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    payloads: dict[tuple[str, int], bytes] = field(default_factory=dict)
+    applied: dict[str, Applied] = field(default_factory=dict)
+    watchers: list[Callable[[str], None]] = field(default_factory=list)
+    pids: int = 0
+
+
+class MemoryStore(BucketedStore):
+    """Watchers are called in the thread that made the change, before its put returns: tests need not wait."""
+
+    def __init__(self, shared: Shared | None = None):
+        super().__init__()
+        self._shared = shared or Shared()
+        self._shared.pids += 1
+        self._pid = self._shared.pids
+        self._watchers: list[Callable[[str], None]] = []
+        self._reports: set[str] = set()
+        self._away_since_ms: int | None = None
+
+    def peer(self) -> "MemoryStore":
+        """Another process's store with the same content."""
+        return MemoryStore(self._shared)
+
+    def set_available(self, available: bool, now_ms: int | None = None) -> None:
+        """Cut this store off its content, or give it back, as an outage would."""
+        self._away_since_ms = None if available else now_ms or SystemClock().now_ms()
+        if available:
+            for callback in self._watchers:
+                for kind in KINDS:
+                    callback(kind)
+
+    def _read_index(self, kind: str) -> Index:
+        self._check()
+        revisions = self._shared.revisions.get(kind, (0,) * KINDS[kind].buckets)
+        return Index(revisions, revisions)
+
+    def _read_buckets(self, kind: str, numbers: Sequence[int], index: Index) -> list[bytes]:
+        self._check()
+        return [self._shared.payloads.get((kind, number), b"") for number in numbers]
+
+    def _commit(self, kind: str, payloads: dict[int, bytes], revisions: tuple[int, ...], token: Any) -> Any:
+        self._check()
+        with self._shared.lock:
+            if self._shared.revisions.get(kind, (0,) * KINDS[kind].buckets) != token:
+                raise LostRace(kind)
+            self._shared.revisions[kind] = revisions
+            for number, payload in payloads.items():
+                self._shared.payloads[kind, number] = payload
+        for callback in list(self._shared.watchers):
+            callback(kind)
+        return revisions
+
+    def watch(self, callback: Callable[[str], None]) -> None:
+        def while_available(kind: str) -> None:
+            if self._away_since_ms is None:
+                callback(kind)
+
+        self._watchers.append(while_available)
+        self._shared.watchers.append(while_available)
+
+    @property
+    def unavailable_since_ms(self) -> int | None:
+        return self._away_since_ms
+
+    def report_applied(self, process: str, version: ConfigVersion) -> None:
+        self._check()
+        self._reports.add(process)
+        self._shared.applied[process] = Applied(dict(version), self._pid, SystemClock().now_ms())
+
+    def applied(self) -> dict[str, Applied]:
+        self._check()
+        return dict(self._shared.applied)
+
+    def close(self) -> None:
+        for process in self._reports:
+            self._shared.applied.pop(process, None)
+        for callback in self._watchers:
+            self._shared.watchers.remove(callback)
+        self._watchers = []
+
+    def _check(self) -> None:
+        if self._away_since_ms is not None:
+            raise StoreUnavailable("memory store: cut off")

@@ -1,0 +1,72 @@
+"""Who works by which version of the configuration, on one machine: a file per process that is locked while the process lives.
+
+The flock makes it ephemeral: it goes with its holder however that ends, and a reused process id cannot revive it.
+"""
+
+import fcntl
+import json
+import os
+from pathlib import Path
+from urllib.parse import quote, unquote
+
+from common.clock import Clock
+from common.config.store import Applied, ConfigVersion
+
+REPORT_BYTES = 512  # padded, so that one write replaces all of the last one and a reader never sees a mixture
+
+
+class Reports:
+    def __init__(self, directory: Path, clock: Clock):
+        self._directory = directory
+        self._clock = clock
+        self._held: dict[str, int] = {}  # process -> descriptor that holds the lock
+
+    def report(self, process: str, version: ConfigVersion) -> None:
+        text = json.dumps({"version": version, "at_ms": self._clock.now_ms()}).encode().ljust(REPORT_BYTES)
+        if process not in self._held:
+            self._held[process] = self._claim(self._directory / f"{quote(process, safe='')}.{os.getpid()}")
+        os.pwrite(self._held[process], text, 0)
+
+    def _claim(self, path: Path) -> int:
+        while True:
+            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            fcntl.flock(fd, fcntl.LOCK_EX)  # only a reader that probes can hold it, for microseconds
+            try:
+                if os.stat(path).st_ino == os.fstat(fd).st_ino:
+                    return fd
+            except FileNotFoundError:
+                pass
+            os.close(fd)  # the reader took it for a dead process's and removed it: make it again
+
+    def living(self) -> dict[str, Applied]:
+        found: dict[str, Applied] = {}
+        for path in self._directory.iterdir():
+            report = self._read(path)
+            process = unquote(path.stem)
+            if report and (process not in found or found[process].at_ms < report.at_ms):
+                found[process] = report
+        return found
+
+    def _read(self, path: Path) -> Applied | None:
+        try:
+            fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return None
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            path.unlink(missing_ok=True)  # nobody holds it, so its process is dead
+            return None
+        except BlockingIOError:
+            text = os.pread(fd, REPORT_BYTES, 0)
+        finally:
+            os.close(fd)
+        if not text:
+            return None  # claimed a moment ago, not written yet
+        data = json.loads(text)
+        return Applied(data["version"], int(path.suffix[1:]), data["at_ms"])
+
+    def close(self) -> None:
+        for process, fd in self._held.items():
+            (self._directory / f"{quote(process, safe='')}.{os.getpid()}").unlink(missing_ok=True)
+            os.close(fd)
+        self._held = {}

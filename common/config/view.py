@@ -1,0 +1,247 @@
+"""The configuration as a process sees it: always in memory, followed as it changes, kept on disk for a start without the store."""
+
+import logging
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from common.clock import Clock, SystemClock
+from common.config import buckets as layout
+from common.config import snapshot
+from common.config.blocking import run_blocking
+from common.config.checks import is_name
+from common.config.definitions import ApplicationDefinition, Definition, GroupDefinition, TopicDefinition
+from common.config.errors import InvalidDefinition, StoreDamaged, StoreUnavailable
+from common.config.snapshot import Buckets
+from common.config.store import FOLLOWED, KINDS, ConfigStore, ConfigVersion
+
+log = logging.getLogger("penstock.config")
+
+SNAPSHOT_GAP_S = 1.0  # a burst of changes is written once
+CONFIRM_S = 60.0  # how often an unchanged snapshot is marked as current
+ABSENT_MAX = (
+    10_000  # names that do not exist and are remembered, per bucket set; a client may ask for any number of them
+)
+
+
+class KindView:
+    """One kind at one moment. Buckets stay packed until the first look-up in them, entries unparsed until their own."""
+
+    def __init__(self, buckets: Buckets):
+        self.buckets = buckets
+        self.texts: list[bytes | None] = [None] * len(buckets.payloads)
+        self.parsed: list[dict[str, Any]] = [{} for _ in buckets.payloads]
+
+    def successor(self, buckets: Buckets) -> "KindView":
+        """The view after a change; what was unpacked and parsed of unchanged buckets is kept."""
+        new = KindView(buckets)
+        if len(buckets.payloads) == len(self.buckets.payloads):
+            for number, payload in enumerate(buckets.payloads):
+                if payload is self.buckets.payloads[number]:
+                    new.texts[number], new.parsed[number] = self.texts[number], self.parsed[number]
+        return new
+
+    def text(self, number: int) -> bytes:
+        text = self.texts[number]
+        if text is None:
+            text = self.texts[number] = layout.unpack(self.buckets.payloads[number], f"bucket {number}")
+        return text
+
+
+class ConfigView:
+    def __init__(
+        self,
+        store: ConfigStore,
+        snapshot_path: Path | str | None = None,
+        *,
+        process: str | None = None,
+        clock: Clock | None = None,
+    ):
+        """Load everything from the store, or from the snapshot while the store is away, and follow changes from then on.
+
+        Args:
+            snapshot_path: where to keep the last state; None: nowhere.
+            process: under this name the version at work is reported to the store after each change.
+        Raises:
+            StoreUnavailable: the store is away and there is no usable snapshot.
+        """
+        self._store = store
+        self._snapshot_path = Path(snapshot_path) if snapshot_path else None
+        self._process = process
+        self._clock = clock or SystemClock()
+        self._callbacks: list[Callable[[], None]] = []
+        self._refreshing = threading.Lock()
+        self._kinds = {
+            kind: KindView(Buckets((0,) * KINDS[kind].buckets, (b"",) * KINDS[kind].buckets)) for kind in FOLLOWED
+        }
+        self._unsynced = set(FOLLOWED)  # kinds that may be older than the store
+        self._snapshot_at_ms: int | None = None  # while some kind is from the snapshot: when that was current
+        self._absent = 0
+        self.generation = 1
+        self._unsaved = False
+        self._wake = threading.Event()
+        self._closed = threading.Event()
+        store.watch(self._changed)  # before the first load, so that no change falls between the two
+        self._load()
+        self._keeper = threading.Thread(target=self._keep, name="config-view", daemon=True)
+        self._keeper.start()
+
+    def topic(self, name: str) -> TopicDefinition | None:
+        return self._find("topic", name, TopicDefinition.from_value)
+
+    def group(self, name: str) -> GroupDefinition | None:
+        return self._find("group", name, GroupDefinition.from_value)
+
+    def application(self, name: str) -> ApplicationDefinition | None:
+        return self._find("application", name, ApplicationDefinition.from_value)
+
+    def setting(self, name: str) -> dict[str, Any] | None:
+        return self._find("setting", name, lambda name, value: dict(value))
+
+    def on_change(self, callback: Callable[[], None]) -> None:
+        """Call `callback()` after each change, once `generation` has risen; from the store's thread or greenlet."""
+        self._callbacks.append(callback)
+
+    @property
+    def version(self) -> ConfigVersion:
+        """What this view shows, in the store's own numbers."""
+        return {kind: sum(view.buckets.revisions) for kind, view in self._kinds.items()}
+
+    @property
+    def age_s(self) -> float:
+        """For how long the store may have changed unseen; 0.0 while there is contact."""
+        since_ms = self._snapshot_at_ms or self._store.unavailable_since_ms
+        return 0.0 if since_ms is None else max(0.001, (self._clock.now_ms() - since_ms) / 1000)
+
+    def close(self) -> None:
+        """Stop following and write the last snapshot; the store stays open."""
+        self._closed.set()
+        self._wake.set()
+        self._keeper.join()
+
+    def _find(self, kind: str, name: str, parse: Callable[[str, dict[str, Any]], Any]) -> Any:
+        view = self._kinds[kind]
+        number = layout.bucket_of(name, len(view.parsed))
+        try:
+            return view.parsed[number][name]
+        except KeyError:
+            found = self._parse(kind, view.text(number), name, parse)
+            if found is None:
+                self._absent += 1
+                if self._absent > ABSENT_MAX:
+                    self._forget()
+                    return None
+            view.parsed[number][name] = found
+            return found
+
+    def _parse(
+        self, kind: str, text: bytes, name: str, parse: Callable[[str, dict[str, Any]], Any]
+    ) -> Definition | None:
+        entry = layout.find(text, name) if is_name(name) else None
+        if entry is None:
+            return None
+        try:
+            return parse(name, entry.value)
+        except InvalidDefinition as fault:
+            log.warning("%s; treated as unknown", fault)
+            return None
+
+    def _forget(self) -> None:
+        """Drop what was parsed, with all the names that do not exist: they are somebody's typing, not a working set."""
+        self._absent = 0
+        for view in self._kinds.values():
+            view.parsed = [{} for _ in view.parsed]
+
+    def _load(self) -> None:
+        try:
+            for kind in FOLLOWED:
+                self._refresh(kind)
+            self._unsaved = True
+            self._wake.set()
+        except (StoreUnavailable, StoreDamaged) as error:
+            self._start_on_snapshot(error)
+
+    def _start_on_snapshot(self, error: Exception) -> None:
+        saved = snapshot.load(self._snapshot_path) if self._snapshot_path else None
+        if saved is None:
+            raise StoreUnavailable(f"{error}; and there is no snapshot to start on") from error
+        with self._refreshing:
+            for kind in self._unsynced & saved.kinds.keys():
+                self._kinds[kind] = KindView(saved.kinds[kind])
+            if self._unsynced:
+                self._snapshot_at_ms = saved.current_at_ms
+        log.warning("config: %s; started on the snapshot, %.0f s old", error, self.age_s)
+
+    def _changed(self, kind: str) -> None:
+        if kind not in self._kinds or self._closed.is_set():
+            return
+        try:
+            self._refresh(kind)
+        except (StoreUnavailable, StoreDamaged) as error:
+            log.warning("config kind=%s: keeping what was seen last: %s", kind, error)
+            self._unsynced.add(kind)  # the keeper tries again
+            self._wake.set()
+
+    def _refresh(self, kind: str) -> None:
+        with self._refreshing:
+            old = self._kinds[kind]
+            new = self._fetch(kind, old.buckets)
+            changed = new.revisions != old.buckets.revisions
+            if changed:
+                self._kinds[kind] = old.successor(new)
+                self.generation += 1
+            first = kind in self._unsynced
+            self._unsynced.discard(kind)
+            if not self._unsynced:
+                self._snapshot_at_ms = None
+        if changed:
+            self._announce()
+        if self._process and not self._unsynced and (changed or first):
+            self._store.report_applied(self._process, self.version)
+
+    def _fetch(self, kind: str, old: Buckets) -> Buckets:
+        """The kind's current buckets. A bucket may be newer than the index read here; its own change is then yet to be told."""
+        revisions = tuple(self._store.index(kind))
+        same_layout = len(revisions) == len(old.payloads)
+        payloads = list(old.payloads) if same_layout else [b""] * len(revisions)
+        stale = [
+            number for number, revision in enumerate(revisions) if revision != layout.revision_of(payloads[number])
+        ]
+        for number, payload in zip(stale, self._store.buckets(kind, stale) if stale else [], strict=True):
+            payloads[number] = layout.verify(payload, f"{kind} bucket {number}")
+        return Buckets(revisions, tuple(payloads))
+
+    def _announce(self) -> None:
+        self._unsaved = True
+        self._wake.set()
+        for callback in list(self._callbacks):
+            try:
+                callback()
+            except Exception:
+                log.exception("config: a listener to changes failed")
+
+    def _keep(self) -> None:
+        """Write snapshots and repeat refreshes that failed, until closed."""
+        while not self._closed.is_set():
+            self._wake.wait(SNAPSHOT_GAP_S if self._unsynced else CONFIRM_S)
+            self._wake.clear()
+            for kind in list(self._unsynced) if self._store.unavailable_since_ms is None else []:
+                self._changed(kind)
+            self._save()
+            self._closed.wait(SNAPSHOT_GAP_S)
+
+    def _save(self) -> None:
+        if self._snapshot_path is None or self._snapshot_at_ms is not None:
+            return
+        if not self._unsaved:
+            if self.age_s == 0.0:
+                snapshot.mark_current(self._snapshot_path)
+            return
+        self._unsaved = False
+        kinds = {kind: view.buckets for kind, view in self._kinds.items()}
+        try:
+            run_blocking(lambda: snapshot.save(self._snapshot_path, kinds, self._clock.now_ms()))
+        except OSError as error:
+            self._unsaved = True
+            log.warning("snapshot=%s: not written: %s", self._snapshot_path, error)

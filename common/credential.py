@@ -1,0 +1,112 @@
+"""Credentials: minted by an application, verified by a proxy; and what its bearer may do.
+
+signature = HMAC-SHA256(secret, "penstock/1\\n" + app + "\\n" + key_id + "\\n" + decimal(issued_at_ms)), where the secret is the text
+that `penstock app create` showed, as ASCII bytes. It is a bearer token: it says nothing about the body of a call.
+"""
+
+import hashlib
+import hmac
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from common.clock import Clock
+from common.config.definitions import ApplicationDefinition, Grant
+from common.config.view import ConfigView
+from common.errors import AuthenticationError
+
+WINDOW_MS = 300_000
+REFUSED = "credential refused: the application or key is unknown, or the signature is wrong"
+_NOBODYS_SECRET = "0" * 43  # an unknown application costs the same work as a wrong signature
+
+
+class CredentialFields(NamedTuple):
+    """Same names as the contract's struct Credential."""
+
+    app: str
+    key_id: str
+    issued_at_ms: int
+    signature: bytes
+
+
+def mint(app: str, key_id: str, secret: str, now_ms: int) -> CredentialFields:
+    """A credential good for WINDOW_MS; reuse it, so that the proxy finds its verdict in the cache."""
+    return CredentialFields(app, key_id, now_ms, _sign(secret, app, key_id, now_ms))
+
+
+def _sign(secret: str, app: str, key_id: str, issued_at_ms: int) -> bytes:
+    text = f"penstock/1\n{app}\n{key_id}\n{issued_at_ms}"
+    return hmac.digest(secret.encode(), text.encode(errors="replace"), hashlib.sha256)
+
+
+class Principal:
+    """An authenticated application and its permissions, as of one generation of the configuration.
+
+    Callers may cache it by the credential's bytes until `expires_at_ms` and as long as the view's generation is `generation`.
+    """
+
+    __slots__ = ("_pull", "_send", "app", "expires_at_ms", "generation", "key_id")
+
+    def __init__(self, app: ApplicationDefinition, key_id: str, expires_at_ms: int, generation: int):
+        self.app = app.name
+        self.key_id = key_id
+        self.expires_at_ms = expires_at_ms
+        self.generation = generation
+        self._send = _Patterns(grant for grant in app.grants if grant.action == "send")
+        self._pull = _Patterns(grant for grant in app.grants if grant.action == "pull")
+
+    def may_send(self, topic: str) -> bool:
+        return self._send.match(topic)
+
+    def may_pull(self, name: str) -> bool:
+        """Whether it may pull as this group, or from this topic; a pull needs both."""
+        return self._pull.match(name)
+
+
+class _Patterns:
+    __slots__ = ("_exact", "_prefixes")
+
+    def __init__(self, grants: Iterable[Grant]):
+        patterns = [grant.pattern for grant in grants]
+        self._exact = frozenset(pattern for pattern in patterns if not pattern.endswith("*"))
+        self._prefixes = tuple(pattern[:-1] for pattern in patterns if pattern.endswith("*"))
+
+    def match(self, name: str) -> bool:
+        return name in self._exact or name.startswith(self._prefixes)
+
+
+class Verifier:
+    def __init__(self, view: ConfigView, clock: Clock):
+        self._view = view
+        self._clock = clock
+
+    def verify(self, fields: Any) -> Principal:
+        """Return who presents this credential: any object with the four fields of the contract's struct, types unchecked.
+
+        Raises:
+            AuthenticationError: its sentence tells about clocks only to somebody who holds the secret.
+        """
+        generation = self._view.generation  # before the look-up: a change in between must not be missed by a cache
+        app, secret = self._find(fields)
+        if not _signature_matches(fields, secret) or app is None:
+            raise AuthenticationError(REFUSED)
+        age_ms = self._clock.now_ms() - fields.issued_at_ms
+        if abs(age_ms) > WINDOW_MS:
+            when = f"{age_ms // 1000} s ago" if age_ms > 0 else f"{-age_ms // 1000} s in the future"
+            raise AuthenticationError(
+                f"credential expired: issued {when} by this proxy's clock, it holds for {WINDOW_MS // 1000} s; "
+                "mint a new one, or set the clock"
+            )
+        return Principal(app, fields.key_id, fields.issued_at_ms + WINDOW_MS, generation)
+
+    def _find(self, fields: Any) -> tuple[ApplicationDefinition | None, str]:
+        app = self._view.application(fields.app) if isinstance(fields.app, str) else None
+        key = app.key(fields.key_id) if app else None
+        return (app, key.secret) if key else (None, _NOBODYS_SECRET)
+
+
+def _signature_matches(fields: Any, secret: str) -> bool:
+    signature = fields.signature if isinstance(fields.signature, bytes) else b""
+    if not isinstance(fields.issued_at_ms, int):
+        return False
+    wanted = _sign(secret, str(fields.app), str(fields.key_id), fields.issued_at_ms)
+    return hmac.compare_digest(signature, wanted)
