@@ -1,0 +1,142 @@
+"""The contract of thrift/*.thrift as Python objects, and calls and replies to and from bytes.
+
+Loaded once, at import, before any thread; the modules' names are fixed so that the objects pickle. A frame is one strict binary
+message without the framing's length.
+"""
+
+from importlib import resources
+from pathlib import Path
+
+import thriftpy2
+from thriftpy2.protocol.cybin import TCyBinaryProtocol
+from thriftpy2.thrift import TApplicationException, TMessageType
+from thriftpy2.transport import TTransportException
+from thriftpy2.transport.framed import TCyFramedTransport
+from thriftpy2.transport.memory import TCyMemoryBuffer
+
+INTERNAL_ERROR = TApplicationException.INTERNAL_ERROR
+PROTOCOL_ERROR = TApplicationException.PROTOCOL_ERROR
+UNKNOWN_METHOD = TApplicationException.UNKNOWN_METHOD
+
+
+def thrift_folder() -> Path:
+    """Where the .thrift files lie: the source tree's folder, or the `penstock_thrift` package of an installed Penstock."""
+    source = Path(__file__).parent.parent / "thrift"
+    if (source / "message.thrift").is_file():
+        return source
+    with resources.as_file(resources.files("penstock_thrift")) as installed:
+        return installed
+
+
+def _load(name: str):
+    return thriftpy2.load(str(thrift_folder() / f"{name}.thrift"), module_name=f"{name}_thrift")
+
+
+# The includes of the other two find this one under the same name, so there is one Message class, not three.
+_message = _load("message")
+_producer = _load("producer")
+_consumer = _load("consumer")
+
+Code = _message.Code
+Credential = _message.Credential
+Message = _message.Message
+Operation = _message.Operation
+
+Durability = _producer.Durability
+Producer = _producer.Producer
+SendRequest = _producer.SendRequest
+SendResponse = _producer.SendResponse
+SendResult = _producer.SendResult
+
+Ack = _consumer.Ack
+AckResult = _consumer.AckResult
+Consumer = _consumer.Consumer
+Delivery = _consumer.Delivery
+Position = _consumer.Position
+PositionReport = _consumer.PositionReport
+PullRequest = _consumer.PullRequest
+PullResponse = _consumer.PullResponse
+Verdict = _consumer.Verdict
+
+_ARGUMENTS = {"send": Producer.send_args, "pull": Consumer.pull_args}
+_RESULTS = {"send": Producer.send_result, "pull": Consumer.pull_result}
+
+
+class _OneFrame:
+    """A source that serves one frame and then raises.
+
+    thriftpy2 allocates what a length claims and, over its memory buffer, returns old heap where bytes are missing; over this it
+    stops at the frame's end.
+    """
+
+    def __init__(self, frame: bytes):
+        self._data = len(frame).to_bytes(4, "big") + frame
+        self._at = 0
+
+    def read(self, size: int) -> bytes:
+        piece = self._data[self._at : self._at + size]
+        if not piece:
+            raise TTransportException(TTransportException.END_OF_FILE, "the message reaches past its frame")
+        self._at += len(piece)
+        return piece
+
+
+def _reader(frame: bytes) -> TCyBinaryProtocol:
+    return TCyBinaryProtocol(TCyFramedTransport(_OneFrame(frame)))
+
+
+def _encode(name: str, kind: int, seqid: int, struct) -> bytes:
+    out = TCyMemoryBuffer()
+    protocol = TCyBinaryProtocol(out)
+    protocol.write_message_begin(name, kind, seqid)
+    protocol.write_struct(struct)
+    return out.getvalue()
+
+
+def decode_call(frame: bytes) -> tuple[str, int, object]:
+    """(method, seqid, arguments) of a call, whose `arguments.request` is the request struct.
+
+    Only for a frame that went through `common.wire.walk_send` or `walk_pull` without a WireError: a lying count would hold this
+    decoder for seconds. Fields of elements that the walker faulted may be missing (None) or, where text is no UTF-8, bytes.
+    """
+    protocol = _reader(frame)
+    name, _kind, seqid = protocol.read_message_begin()
+    arguments = _ARGUMENTS[name]()
+    protocol.read_struct(arguments)
+    return name, seqid, arguments
+
+
+def encode_reply(name: str, seqid: int, result) -> bytes:
+    """The frame that returns `result`, a SendResponse or PullResponse."""
+    return _encode(name, TMessageType.REPLY, seqid, _RESULTS[name](success=result))
+
+
+def encode_exception(name: str, seqid: int, kind: int, text: str) -> bytes:
+    """The frame that raises TApplicationException(kind, text) in the caller: for what is no call at all."""
+    return _encode(name, TMessageType.EXCEPTION, seqid, TApplicationException(kind, text))
+
+
+def encode_call(name: str, seqid: int, request) -> bytes:
+    """The frame that calls `name` with `request`, a SendRequest or PullRequest."""
+    return _encode(name, TMessageType.CALL, seqid, _ARGUMENTS[name](request))
+
+
+def decode_reply(frame: bytes, seqid: int | None = None) -> object:
+    """The SendResponse or PullResponse of a reply from a proxy that we trust; `seqid`, if given, must be the call's.
+
+    Raises:
+        TApplicationException: as sent by the proxy, or made here for an answer that is not one of this call.
+    """
+    protocol = _reader(frame)
+    name, kind, answered = protocol.read_message_begin()
+    if kind == TMessageType.EXCEPTION:
+        raise protocol.read_struct(TApplicationException())
+    if name not in _RESULTS or kind != TMessageType.REPLY:
+        raise TApplicationException(TApplicationException.INVALID_MESSAGE_TYPE, f"not a reply of ours: {name!r}")
+    if seqid is not None and answered != seqid:
+        raise TApplicationException(TApplicationException.BAD_SEQUENCE_ID, f"reply {answered} to call {seqid}")
+    result = _RESULTS[name]()
+    protocol.read_struct(result)
+    if result.success is None:
+        raise TApplicationException(TApplicationException.MISSING_RESULT, f"{name} answered without a result")
+    return result.success
