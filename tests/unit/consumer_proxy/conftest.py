@@ -1,13 +1,15 @@
+from types import SimpleNamespace
+
 import pytest
 
-from consumer_proxy import acks_pure, deliver, deliver_pure
+from consumer_proxy import call_pure, deliver_pure, native
 
 
 @pytest.fixture(params=["native", "pure"])
 def twin(request):
-    """The module under test: both twins where the native one was built."""
-    if request.param == "native":
-        if not deliver.NATIVE:
-            pytest.skip("the native modules are not built")
-        return deliver
-    return type("Pure", (), {"build_reply": deliver_pure.build_reply, "plan_acks": acks_pure.plan_acks})
+    """The functions under test: both twins where the native one was built."""
+    if request.param == "pure":
+        return SimpleNamespace(build_reply=deliver_pure.build_reply, read_call=call_pure.read_call)
+    if not native.NATIVE:
+        pytest.skip("the native modules are not built")
+    return native

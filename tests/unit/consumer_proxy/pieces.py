@@ -50,3 +50,27 @@ def ack(receipt_bytes, verdict=None, delay_ms=None, reason=None):
     if reason is not None:
         parts += [struct.pack(">BHI", 11, 4, len(reason)), reason]
     return b"".join([*parts, b"\0"])
+
+
+CREDENTIAL = b"".join(
+    [
+        struct.pack(">BHI", 11, 1, 3) + b"app",
+        struct.pack(">BHI", 11, 2, 1) + b"k",
+        struct.pack(">BHq", 10, 3, 1_700_000_000_000),
+        struct.pack(">BHI", 11, 4, 32) + b"s" * 32,
+        b"\0",
+    ]
+)
+
+
+def pull_frame(acks=(), seqid=9, group=b"billing", rest=b""):
+    """A whole pull, strict binary, with its acks as they are given."""
+    parts = [
+        struct.pack(">HHI4si", 0x8001, 1, 4, b"pull", seqid),
+        struct.pack(">BHBH", 12, 1, 12, 1) + CREDENTIAL,
+        struct.pack(">BHI", 11, 2, len(group)) + group,
+        struct.pack(">BHBI", 15, 7, 12, len(acks)) + b"".join(acks),
+        rest,
+        b"\0\0",
+    ]
+    return b"".join(parts)

@@ -6,10 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consumer_proxy import acks_pure, deliver
-from consumer_proxy.layout import EXTEND_MS_MAX, LOCAL, RANGE, REASON_BYTES_MAX, RUN, DeliverError
+from common.wire import WireError
+from consumer_proxy import call_pure, native
+from consumer_proxy.layout import EXTEND_MS_MAX, LOCAL, RANGE, REASON_BYTES_MAX, RUN
 
-from .pieces import ack, receipt, token
+from .pieces import CREDENTIAL, ack, pull_frame, receipt, token
 
 DONE, RETRY, REJECT, EXTEND = range(4)
 INVALID, STALE = LOCAL | 100, LOCAL | 106
@@ -17,10 +18,9 @@ INVALID, STALE = LOCAL | 100, LOCAL | 106
 
 def plan(twin, *acks):
     """(ranges as tuples, runs as tuples)"""
-    frame = b"call" + b"".join(acks) + b"rest"
-    packed, runs, end = twin.plan_acks(frame, 4, len(acks))
-    assert end == len(frame) - 4
-    return unpack(packed), list(RUN.iter_unpack(runs))
+    call = twin.read_call(pull_frame(acks))
+    assert call.acks == len(acks)
+    return unpack(call.ranges), list(RUN.iter_unpack(call.runs))
 
 
 def unpack(packed):
@@ -83,7 +83,7 @@ def test_delay_and_reason_must_be_equal_to_share_a_range(twin):
 
 
 def test_delay_and_reason_mean_nothing_to_done(twin):
-    ranges, _ = plan(twin, ack(receipt(0)), ack(receipt(1), DONE, 70, b"x"), ack(receipt(2), DONE, -9))
+    ranges, _ = plan(twin, ack(receipt(0)), ack(receipt(1), DONE, 70, b"x"), ack(receipt(2), DONE, 0))
     assert ranges == [(token(), 0, 3, DONE, -1, b"")]
 
 
@@ -142,10 +142,25 @@ def test_no_acks_make_no_ranges(twin):
     assert plan(twin) == ([], [])
 
 
-@pytest.mark.parametrize("cut", range(1, 60))
-def test_a_cut_ack_is_refused(twin, cut):
-    with pytest.raises(DeliverError):
-        twin.plan_acks(ack(receipt(0))[:-cut], 0, 1)
+@pytest.mark.parametrize("cut", range(1, 62))
+def test_a_cut_call_is_no_call(twin, cut):
+    with pytest.raises(WireError):
+        twin.read_call(pull_frame([ack(receipt(0))])[:-cut])
+
+
+def test_a_call_shows_what_was_asked_and_the_defaults_of_what_was_not(twin):
+    call = twin.read_call(pull_frame())
+    assert (call.seqid, call.group, call.credential, call.fault) == (9, b"billing", CREDENTIAL, 0)
+    assert (call.topics, call.positions, call.acks, call.runs) == ((), 0, 0, b"")
+    assert (call.max_messages, call.max_bytes, call.wait_ms, call.invisible_ms) == (32, 1 << 20, 0, -1)
+
+
+def test_named_topics_and_limits_are_read(twin):
+    topics = struct.pack(">BHBI", 15, 3, 11, 2) + b"".join(struct.pack(">I1s", 1, name) for name in (b"a", b"b"))
+    numbers = b"".join(struct.pack(">BHi", 8, field, value) for field, value in ((4, 7), (5, 8), (6, 9), (9, 1000)))
+    call = twin.read_call(pull_frame(rest=topics + numbers))
+    assert call.topics == (b"a", b"b")
+    assert (call.max_messages, call.max_bytes, call.wait_ms, call.invisible_ms) == (7, 8, 9, 1000)
 
 
 receipts = st.one_of(
@@ -161,18 +176,19 @@ acks_of = st.builds(
 )
 
 
-@given(
-    acks=st.lists(acks_of, max_size=12), flips=st.lists(st.tuples(st.integers(0, 400), st.integers(0, 255)), max_size=3)
-)
-def test_twins_plan_the_same_bytes(acks, flips):
-    frame = bytearray(b"".join(acks))
+flips_of = st.lists(st.tuples(st.integers(0, 600), st.integers(0, 255)), max_size=3)
+
+
+@given(acks=st.lists(acks_of, max_size=12), flips=flips_of)
+def test_twins_read_the_same_call(acks, flips):
+    frame = bytearray(pull_frame(acks))
     for at, value in flips:
         if at < len(frame):
             frame[at] = value
     outcomes = []
-    for planner in (deliver.plan_acks, acks_pure.plan_acks):
+    for read in (native.read_call, call_pure.read_call):
         try:
-            outcomes.append(planner(bytes(frame), 0, len(acks)))
-        except DeliverError:
-            outcomes.append(DeliverError)
+            outcomes.append(read(bytes(frame)))
+        except WireError as error:
+            outcomes.append((error.rule, error.at, error.seqid))
     assert outcomes[0] == outcomes[1]

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consumer_proxy import deliver, deliver_pure
+from consumer_proxy import deliver_pure, native
 from consumer_proxy.layout import ACK_SENTENCES_MAX, DELIVERY_OVERHEAD_MAX, LOCAL, REPLY_BYTES_MAX, RUN, DeliverError
 
 from .contract import decode_reply, encode, message
@@ -177,7 +177,7 @@ runs_of = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 2) | st.sampled_
 def both(*arguments):
     """What each twin answers, an error counting as an answer."""
     outcomes = []
-    for build in (deliver.build_reply, deliver_pure.build_reply):
+    for build in (native.build_reply, deliver_pure.build_reply):
         try:
             outcomes.append(build(*arguments))
         except DeliverError:
@@ -195,8 +195,8 @@ def both(*arguments):
 )
 def test_twins_build_the_same_bytes(pieces, codes, runs, seqid, tail, size_max):
     packed = b"".join(RUN.pack(*run) for run in runs)
-    native, pure = both(seqid, 0, answer(pieces, codes), pieces_at(codes), 4, packed, tail, size_max)
-    assert native == pure
+    one, other = both(seqid, 0, answer(pieces, codes), pieces_at(codes), 4, packed, tail, size_max)
+    assert one == other
 
 
 @given(pieces=st.lists(pieces_of, min_size=1, max_size=3), data=st.data())
@@ -205,8 +205,8 @@ def test_twins_agree_on_damaged_bytes(pieces, data):
     for _ in range(data.draw(st.integers(1, 4))):
         payload[data.draw(st.integers(0, len(payload) - 1))] = data.draw(st.integers(0, 255))
     cut = data.draw(st.integers(4, len(payload)))
-    native, pure = both(1, 0, bytes(payload[:cut]), 4, 4, b"", b"", REPLY_BYTES_MAX)
-    assert native == pure
+    one, other = both(1, 0, bytes(payload[:cut]), 4, 4, b"", b"", REPLY_BYTES_MAX)
+    assert one == other
 
 
 def test_the_contract_decodes_every_field_of_a_full_message(twin):
