@@ -1,0 +1,16 @@
+<?php
+
+namespace Penstock\Client;
+
+/**
+ * One call at one endpoint brought no answer. `$sent` false: not a byte of it left this machine.
+ *
+ * @internal
+ */
+final class CallFailed extends \Exception
+{
+    public function __construct(string $reason, public readonly bool $sent)
+    {
+        parent::__construct($reason);
+    }
+}

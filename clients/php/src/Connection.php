@@ -1,0 +1,56 @@
+<?php
+
+namespace Penstock\Client;
+
+use Thrift\Protocol\TBinaryProtocolAccelerated;
+use Thrift\Transport\TBufferedTransport;
+use Thrift\Transport\TFramedTransport;
+use Thrift\Transport\TSocket;
+
+/**
+ * One socket with one call at a time. After any failure it must be closed: a late answer would go to the next call.
+ *
+ * TBinaryProtocolAccelerated uses the thrift_protocol extension where it is loaded and is plain PHP otherwise.
+ *
+ * @internal
+ */
+final class Connection
+{
+    public bool $trusted = false;
+    public float $usedAtS;
+    private TSocket $socket;
+    private object $client;
+
+    /** @param class-string $clientClass the generated client */
+    public function __construct(string $host, int $port, string $clientClass, Options $options)
+    {
+        $this->socket = $options->tls === null
+            ? new TSocket($host, $port)
+            : new TlsSocket($host, $port, $options->tls, $options->connectTimeoutMs);
+        $this->socket->setSendTimeout($options->connectTimeoutMs); // TSocket also connects with it
+        $this->socket->setRecvTimeout($options->connectTimeoutMs);
+        $transport = $options->framed
+            ? new TFramedTransport($this->socket)
+            : new TBufferedTransport($this->socket, 65_536, 65_536);
+        $this->socket->open();
+        $this->client = new $clientClass(new TBinaryProtocolAccelerated($transport));
+        $this->usedAtS = Clock::nowS();
+    }
+
+    public function call(string $method, object $request, float $timeoutS): object
+    {
+        $this->socket->setSendTimeout((int) ceil($timeoutS * 1000));
+        $this->socket->setRecvTimeout((int) ceil($timeoutS * 1000));
+        $answer = $this->client->$method($request);
+        $this->trusted = true;
+        $this->usedAtS = Clock::nowS();
+        return $answer;
+    }
+
+    public function close(): void
+    {
+        if ($this->socket->isOpen()) {
+            $this->socket->close();
+        }
+    }
+}

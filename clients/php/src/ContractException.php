@@ -1,0 +1,8 @@
+<?php
+
+namespace Penstock\Client;
+
+/** The other end does not speak this contract (for example a consumer proxy was asked to send). Retrying cannot help. */
+final class ContractException extends PenstockException
+{
+}

@@ -1,0 +1,37 @@
+<?php
+
+namespace Penstock\Client;
+
+/** Every knob of the client, with what turning it costs. */
+final class Options
+{
+    /**
+     * @param int $deadlineMs for one send with all its retries; a pull adds it to its wait
+     * @param int $callTimeoutMs for one attempt at one proxy; shorter finds a hung proxy sooner, and retries more
+     * @param bool $framed false: buffered. Penstock takes both on one port
+     * @param ?array<string, mixed> $tls the `ssl` options of a stream context, e.g. `['cafile' => …]`; null: plain TCP.
+     *        Certificate and host name are verified unless these options say otherwise
+     * @param int $backoffFirstMs doubled with each failure up to $backoffMaxMs, with jitter
+     * @param int $credentialMs one minted credential is used this long; proxies take it for 300 s
+     * @param int $idleMsMax an older idle connection may have been closed by the proxy
+     */
+    public function __construct(
+        public readonly int $deadlineMs = 10_000,
+        public readonly int $callTimeoutMs = 3_000,
+        public readonly int $connectTimeoutMs = 1_000,
+        public readonly bool $framed = true,
+        public readonly ?array $tls = null,
+        public readonly int $backoffFirstMs = 50,
+        public readonly int $backoffMaxMs = 2_000,
+        public readonly int $credentialMs = 60_000,
+        public readonly int $idleMsMax = 30_000,
+    ) {
+    }
+
+    /** The pause after the n-th failure in a row: a random point in the upper half of a doubling pause. */
+    public function backoffS(int $failures): float
+    {
+        $pauseMs = min($this->backoffMaxMs, $this->backoffFirstMs * 2 ** min($failures - 1, 30));
+        return $pauseMs * (0.5 + mt_rand() / mt_getrandmax() / 2) / 1000;
+    }
+}

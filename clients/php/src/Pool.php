@@ -1,0 +1,125 @@
+<?php
+
+namespace Penstock\Client;
+
+use Thrift\Exception\TApplicationException;
+use Thrift\Exception\TException;
+
+/**
+ * Connections to several proxies, one each, as PHP runs one call at a time. A proxy that fails is set aside for a growing pause;
+ * the others are used in turn.
+ *
+ * @internal
+ */
+final class Pool
+{
+    /**
+     * Until a connection has shown a valid credential, proxies take frames of 64 KiB at most. A larger first call is preceded
+     * by a small one.
+     */
+    private const UNTRUSTED_CALL_BYTES_MAX = 48 * 1024;
+
+    /** @var non-empty-list<Endpoint> */
+    private array $endpoints;
+    private int $turn;
+
+    /**
+     * @param string|list<string> $endpoints
+     * @param class-string $clientClass the generated client
+     */
+    public function __construct(string|array $endpoints, private readonly string $clientClass, private readonly Options $options)
+    {
+        $this->endpoints = Endpoint::parse($endpoints);
+        $this->turn = mt_rand(0, count($this->endpoints) - 1); // short-lived processes would all begin at the first one
+    }
+
+    /** When the first proxy is worth a try again (Clock's seconds); in the past when one is now. */
+    public function usableAtS(): float
+    {
+        return min(array_map(fn (Endpoint $endpoint) => $endpoint->asideUntilS, $this->endpoints));
+    }
+
+    /**
+     * One attempt at the next usable proxy.
+     *
+     * @param int $size about how many bytes the request takes
+     * @param object $hello an empty request with the same credential, sent ahead when $size is too much for a new connection
+     * @return array{object, Endpoint}
+     * @throws CallFailed no answer; the proxy has been set aside
+     * @throws ContractException the other end answered that it cannot take such calls
+     */
+    public function call(string $method, object $request, float $timeoutS, int $size, object $hello): array
+    {
+        $endpoint = $this->choose();
+        $connection = $this->takeIdle($endpoint);
+        $sent = false;
+        try {
+            $connection ??= new Connection($endpoint->host, $endpoint->port, $this->clientClass, $this->options);
+            if ($size > self::UNTRUSTED_CALL_BYTES_MAX && !$connection->trusted) {
+                $connection->call($method, $hello, $timeoutS);
+            }
+            $sent = true;
+            $answer = $connection->call($method, $request, $timeoutS);
+        } catch (TException $error) {
+            $connection?->close();
+            $reason = "$endpoint->host:$endpoint->port: " . $error->getMessage();
+            if ($error instanceof TApplicationException && $error->getCode() !== TApplicationException::INTERNAL_ERROR) {
+                throw new ContractException($reason, 0, $error);
+            }
+            $this->setAside($endpoint);
+            throw new CallFailed($reason, $sent);
+        }
+        $endpoint->idle = $connection;
+        return [$answer, $endpoint];
+    }
+
+    /** Prefer other proxies for a pause that grows with each failure in a row. */
+    public function setAside(Endpoint $endpoint): void
+    {
+        $endpoint->failures++;
+        $endpoint->asideUntilS = Clock::nowS() + $this->options->backoffS($endpoint->failures);
+        $endpoint->idle?->close();
+        $endpoint->idle = null;
+    }
+
+    /** It answered and works: forget its failures. */
+    public function praise(Endpoint $endpoint): void
+    {
+        $endpoint->failures = 0;
+        $endpoint->asideUntilS = 0.0;
+    }
+
+    public function close(): void
+    {
+        foreach ($this->endpoints as $endpoint) {
+            $endpoint->idle?->close();
+            $endpoint->idle = null;
+        }
+    }
+
+    private function choose(): Endpoint
+    {
+        $nowS = Clock::nowS();
+        $this->turn++;
+        $count = count($this->endpoints);
+        $best = $this->endpoints[$this->turn % $count];
+        for ($step = 1; $step < $count; $step++) {
+            $other = $this->endpoints[($this->turn + $step) % $count];
+            if (max($other->asideUntilS, $nowS) < max($best->asideUntilS, $nowS)) {
+                $best = $other;
+            }
+        }
+        return $best;
+    }
+
+    private function takeIdle(Endpoint $endpoint): ?Connection
+    {
+        $connection = $endpoint->idle;
+        $endpoint->idle = null;
+        if ($connection !== null && $connection->usedAtS < Clock::nowS() - $this->options->idleMsMax / 1000) {
+            $connection->close();
+            return null;
+        }
+        return $connection;
+    }
+}

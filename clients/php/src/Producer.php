@@ -1,0 +1,159 @@
+<?php
+
+namespace Penstock\Client;
+
+use Penstock\Message;
+use Penstock\ProducerClient;
+use Penstock\SendRequest;
+
+/**
+ * Sends to Penstock through any of several producer proxies and retries what needs it, each message by its own result code.
+ *
+ * A message without an id gets one, set in the caller's object, since a retry after a broken connection is free of duplicates
+ * only with the same id.
+ */
+final class Producer
+{
+    private const CALL_MESSAGES_MAX = 1_000;
+    private const CALL_BYTES_MAX = 8_000_000; // well under Thrift's frame limit of 16,384,000
+    private const SOCKET_MARGIN_S = 0.5; // a proxy answers by the call's timeout; its answer needs a moment to come back
+
+    private readonly Pool $pool;
+    private readonly CredentialMint $mint;
+    private int $retried = 0;
+
+    /** @param string|list<string> $endpoints "host:port,host:port" or a list */
+    public function __construct(
+        string|array $endpoints,
+        string $app,
+        string $keyId,
+        #[\SensitiveParameter] string $secret,
+        private readonly Options $options = new Options(),
+    ) {
+        $this->pool = new Pool($endpoints, ProducerClient::class, $options);
+        $this->mint = new CredentialMint($app, $keyId, $secret, $options->credentialMs);
+    }
+
+    /**
+     * Send one message and return once it is stored.
+     *
+     * @param ?int $durability a constant of Penstock\Durability; null: what the topic says
+     * @param ?int $replyWaitMs wait for a consumer's reply
+     * @param ?int $deadlineMs for everything, retries included; null: the option
+     * @throws SendException it was refused, or the deadline passed; `maybeStored()` tells whether it may be there all the same
+     * @throws ContractException that endpoint is no producer proxy
+     */
+    public function send(Message $message, ?int $durability = null, ?int $replyWaitMs = null, ?int $deadlineMs = null): Result
+    {
+        $result = $this->sendAll([$message], $durability, $replyWaitMs, $deadlineMs)[0];
+        return $result->ok() ? $result : throw new SendException($result);
+    }
+
+    /**
+     * Send many messages, of any topics, and return one result each, in order. Does not throw for a message's failure.
+     *
+     * Messages of one key keep their order within the queue as long as none of them needs a retry.
+     *
+     * @param list<Message> $messages
+     * @return list<Result>
+     */
+    public function sendAll(
+        array $messages,
+        ?int $durability = null,
+        ?int $replyWaitMs = null,
+        ?int $deadlineMs = null,
+    ): array {
+        foreach ($messages as $message) {
+            $message->id ??= bin2hex(random_bytes(16));
+        }
+        $nowS = Clock::nowS();
+        $deadlineS = $nowS + (($deadlineMs ?? $this->options->deadlineMs) + ($replyWaitMs ?? 0)) / 1000;
+        $plan = new SendPlan(count($messages), $nowS, $this->options);
+        while (!$plan->finished()) {
+            $nowS = Clock::nowS();
+            $startS = max($plan->nextDueS(), $this->pool->usableAtS());
+            if (max($startS, $nowS) >= $deadlineS) {
+                break;
+            }
+            if ($startS > $nowS) {
+                Clock::sleepS($startS - $nowS);
+                continue;
+            }
+            [$indexes, $size] = $this->oneCall($messages, $plan->due($nowS));
+            $this->attempt($plan, $indexes, $size, new SendRequest([
+                'credential' => $this->mint->credential(),
+                'messages' => array_map(fn (int $index) => $messages[$index], $indexes),
+                'timeout_ms' => max(1, min($this->options->callTimeoutMs, (int) (($deadlineS - $nowS) * 1000))),
+                'durability' => $durability,
+                'reply_wait_ms' => $replyWaitMs,
+            ]));
+        }
+        return array_map(fn (Message $message, SendEntry $entry) => $entry->result($message->id), $messages, $plan->entries);
+    }
+
+    /** Messages that were sent once more, over all calls. */
+    public function retried(): int
+    {
+        return $this->retried;
+    }
+
+    public function close(): void
+    {
+        $this->pool->close();
+    }
+
+    /** @param list<int> $indexes */
+    private function attempt(SendPlan $plan, array $indexes, int $size, SendRequest $request): void
+    {
+        foreach ($indexes as $index) {
+            $this->retried += $plan->entries[$index]->attempts > 0 ? 1 : 0;
+        }
+        $timeoutS = max($request->timeout_ms, $request->reply_wait_ms ?? 0) / 1000 + self::SOCKET_MARGIN_S;
+        $hello = new SendRequest(['credential' => $request->credential, 'messages' => []]);
+        try {
+            [$response, $endpoint] = $this->pool->call('send', $request, $timeoutS, $size, $hello);
+        } catch (CallFailed $failure) {
+            foreach ($indexes as $index) {
+                $plan->failed($index, $failure, Clock::nowS());
+            }
+            return;
+        }
+        $nowS = Clock::nowS();
+        $leave = false;
+        foreach ($indexes as $position => $index) {
+            $answer = $response->results[$position];
+            $plan->answered($index, $answer, $nowS);
+            $leave = $leave || Action::of($answer->code) === Action::Elsewhere;
+        }
+        $leave ? $this->pool->setAside($endpoint) : $this->pool->praise($endpoint);
+    }
+
+    /**
+     * As many of the due messages as fit into one call, at least one, and about how many bytes they take.
+     *
+     * @param list<Message> $messages
+     * @param list<int> $due
+     * @return array{list<int>, int}
+     */
+    private function oneCall(array $messages, array $due): array
+    {
+        $size = 0;
+        foreach ($due as $count => $index) {
+            $more = $this->size($messages[$index]);
+            if ($count > 0 && ($count >= self::CALL_MESSAGES_MAX || $size + $more > self::CALL_BYTES_MAX)) {
+                return [array_slice($due, 0, $count), $size];
+            }
+            $size += $more;
+        }
+        return [$due, $size];
+    }
+
+    private function size(Message $message): int
+    {
+        $size = 200 + strlen($message->topic) + strlen($message->body ?? '') + strlen($message->key ?? '');
+        foreach ($message->properties ?? [] as $name => $value) {
+            $size += 8 + strlen($name) + strlen($value);
+        }
+        return $size;
+    }
+}

@@ -1,0 +1,80 @@
+<?php
+
+namespace Penstock\Client;
+
+use Penstock\SendResult;
+
+/**
+ * Which messages of a batch go out next, and when: the retry rules without any I/O.
+ *
+ * Invariant: a message whose fate was once unknown is reported as unknown (TIMEOUT) unless a later answer settles it. A later
+ * "not stored" speaks only of that later attempt.
+ *
+ * @internal
+ */
+final class SendPlan
+{
+    /** @var array<int, SendEntry> */
+    public array $entries = [];
+    /** @var array<int, true> */
+    private array $open = [];
+
+    public function __construct(int $count, float $nowS, private readonly Options $options)
+    {
+        for ($index = 0; $index < $count; $index++) {
+            $this->entries[] = new SendEntry($nowS);
+            $this->open[$index] = true;
+        }
+    }
+
+    public function finished(): bool
+    {
+        return $this->open === [];
+    }
+
+    /** @return list<int> */
+    public function due(float $nowS): array
+    {
+        $due = array_filter(array_keys($this->open), fn (int $index) => $this->entries[$index]->dueS <= $nowS);
+        return array_values($due);
+    }
+
+    public function nextDueS(): float
+    {
+        return min(array_map(fn (int $index) => $this->entries[$index]->dueS, array_keys($this->open)));
+    }
+
+    public function answered(int $index, SendResult $answer, float $nowS): void
+    {
+        $entry = $this->entries[$index];
+        $entry->attempts++;
+        $entry->code = $answer->code;
+        $entry->error = $answer->error;
+        $entry->answer = $answer;
+        $action = Action::of($answer->code);
+        switch ($action) {
+            case Action::Later:
+            case Action::Unknown:
+                $pauseS = max(($answer->retry_after_ms ?? 0) / 1000, $this->options->backoffS($entry->attempts));
+                $entry->dueS = $nowS + $pauseS;
+                $entry->maybeStored = $entry->maybeStored || $action === Action::Unknown;
+                break;
+            case Action::Elsewhere:
+                $entry->dueS = $nowS;
+                break;
+            default:
+                $entry->settled = true;
+                unset($this->open[$index]);
+        }
+    }
+
+    /** No answer came. The message is due again at once: the pool has set that proxy aside. */
+    public function failed(int $index, CallFailed $failure, float $nowS): void
+    {
+        $entry = $this->entries[$index];
+        $entry->attempts += (int) $failure->sent;
+        $entry->maybeStored = $entry->maybeStored || $failure->sent;
+        $entry->error = $failure->getMessage();
+        $entry->dueS = $nowS;
+    }
+}

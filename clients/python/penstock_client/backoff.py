@@ -1,0 +1,9 @@
+"""Exponential back-off with jitter: a random point in the upper half of a doubling pause, so that clients spread out."""
+
+import random
+
+
+def backoff_s(failures: int, first_ms: int, max_ms: int, chance=random.random) -> float:
+    """The pause after the n-th failure in a row, n from 1."""
+    pause_ms = min(max_ms, first_ms * 2 ** min(failures - 1, 30))
+    return pause_ms * (0.5 + chance() / 2) / 1000

@@ -1,0 +1,65 @@
+"""Which messages of a batch go out next, and when: the retry rules without any I/O.
+
+Invariant: a message whose fate was once unknown is reported as unknown (TIMEOUT) unless a later answer settles it. A later "not
+stored" speaks only of that later attempt.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from penstock_client.codes import Action, action_of
+from penstock_client.contract import Code
+
+
+@dataclass
+class Entry:
+    due_s: float
+    attempts: int = 0
+    settled: bool = False
+    maybe_stored: bool = False
+    code: int = Code.UNAVAILABLE
+    error: str | None = "no proxy could be reached before the deadline"
+    answer: object | None = None
+
+    @property
+    def final_code(self) -> int:
+        return Code.TIMEOUT if self.maybe_stored and not self.settled else self.code
+
+
+class SendPlan:
+    def __init__(self, count: int, now_s: float, backoff_s: Callable[[int], float]) -> None:
+        self.entries = [Entry(now_s) for _ in range(count)]
+        self._open = set(range(count))
+        self._backoff_s = backoff_s
+
+    @property
+    def finished(self) -> bool:
+        return not self._open
+
+    def due(self, now_s: float) -> list[int]:
+        return sorted(index for index in self._open if self.entries[index].due_s <= now_s)
+
+    def next_due_s(self) -> float:
+        return min(self.entries[index].due_s for index in self._open)
+
+    def answered(self, index: int, answer, now_s: float) -> None:
+        entry = self.entries[index]
+        entry.attempts += 1
+        entry.code, entry.error, entry.answer = answer.code, answer.error, answer
+        action = action_of(answer.code)
+        if action in (Action.LATER, Action.UNKNOWN):
+            entry.due_s = now_s + max((answer.retry_after_ms or 0) / 1000, self._backoff_s(entry.attempts))
+            entry.maybe_stored |= action is Action.UNKNOWN
+        elif action is Action.ELSEWHERE:
+            entry.due_s = now_s
+        else:
+            entry.settled = True
+            self._open.discard(index)
+
+    def failed(self, index: int, reason: str, *, sent: bool, now_s: float) -> None:
+        """No answer came. It is due again at once: the pool has set that proxy aside."""
+        entry = self.entries[index]
+        entry.attempts += sent
+        entry.maybe_stored |= sent
+        entry.error = reason
+        entry.due_s = now_s

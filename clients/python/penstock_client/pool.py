@@ -1,0 +1,155 @@
+"""Connections to several proxies. A proxy that fails is set aside for a growing pause; the others are used in turn."""
+
+import socket
+import threading
+import time
+from typing import Any
+
+from thriftpy2.protocol.cybin import TCyBinaryProtocol
+from thriftpy2.thrift import TApplicationException, TClient
+from thriftpy2.transport import TSocket
+from thriftpy2.transport.buffered import TCyBufferedTransport
+from thriftpy2.transport.framed import TCyFramedTransport
+
+from penstock_client.backoff import backoff_s
+from penstock_client.errors import CallFailed, ContractError
+from penstock_client.options import Options
+
+# Until a connection has shown a valid credential, proxies take frames of 64 KiB at most. A larger first call is preceded by a small one.
+UNTRUSTED_CALL_BYTES_MAX = 48 * 1024
+
+
+class Connection:
+    """One socket with one call at a time. After any failure it must be closed: a late answer would go to the next call."""
+
+    def __init__(self, host: str, port: int, service: Any, options: Options) -> None:
+        self._socket = socket.create_connection((host, port), timeout=options.connect_timeout_ms / 1000)
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if options.ssl_context:
+            self._socket = options.ssl_context.wrap_socket(self._socket, server_hostname=host)
+        raw = TSocket()
+        raw.set_handle(self._socket)
+        transport = TCyFramedTransport(raw) if options.framed else TCyBufferedTransport(raw)
+        self._client = TClient(service, TCyBinaryProtocol(transport))
+        self.trusted = False
+        self.used_at_s = time.monotonic()
+
+    def call(self, method: str, request: Any, timeout_s: float) -> Any:
+        self._socket.settimeout(timeout_s)
+        answer = getattr(self._client, method)(request)
+        self.trusted = True
+        self.used_at_s = time.monotonic()
+        return answer
+
+    def close(self) -> None:
+        self._client.close()
+
+
+class Endpoint:
+    def __init__(self, host: str, port: int) -> None:
+        self.host = host
+        self.port = port
+        self.idle: list[Connection] = []
+        self.failures = 0
+        self.aside_until_s = 0.0
+
+
+class Pool:
+    """Thread-safe; a connection is used by one thread at a time and the lock is never held over I/O."""
+
+    def __init__(self, endpoints: list[tuple[str, int]], service: Any, options: Options) -> None:
+        self._endpoints = [Endpoint(host, port) for host, port in endpoints]
+        self._service = service
+        self._options = options
+        self._lock = threading.Lock()
+        self._turn = 0
+
+    def usable_at_s(self) -> float:
+        """When (monotonic) the first proxy is worth a try again; in the past when one is now."""
+        with self._lock:
+            return min(endpoint.aside_until_s for endpoint in self._endpoints)
+
+    def call(self, method: str, request: Any, timeout_s: float, *, size: int = 0, hello: Any = None) -> tuple[Any, Endpoint]:
+        """One attempt at the next usable proxy.
+
+        Args:
+            size: about how many bytes the request takes.
+            hello: an empty request with the same credential, sent ahead when `size` is too much for a new connection.
+        Raises:
+            CallFailed: no answer; the proxy has been set aside.
+            ContractError: the other end answered that it cannot take such calls.
+        """
+        endpoint = self._choose()
+        connection = self._idle_connection(endpoint)
+        sent = False
+        try:
+            if connection is None:
+                connection = Connection(endpoint.host, endpoint.port, self._service, self._options)
+            if size > UNTRUSTED_CALL_BYTES_MAX and not connection.trusted:
+                connection.call(method, hello, timeout_s)
+            sent = True
+            answer = connection.call(method, request, timeout_s)
+        except TApplicationException as error:
+            connection.close()
+            if error.type != TApplicationException.INTERNAL_ERROR:
+                raise ContractError(f"{endpoint.host}:{endpoint.port}: {error.message}") from error
+            self.set_aside(endpoint)
+            raise CallFailed(f"{endpoint.host}:{endpoint.port}: {error.message}", sent=True) from error
+        except Exception as error:  # sockets, TLS and thriftpy2's decoder each raise their own
+            if connection is not None:
+                connection.close()
+            self.set_aside(endpoint)
+            raise CallFailed(f"{endpoint.host}:{endpoint.port}: {error or type(error).__name__}", sent=sent) from error
+        self._give_back(endpoint, connection)
+        return answer, endpoint
+
+    def set_aside(self, endpoint: Endpoint) -> None:
+        """Prefer other proxies for a pause that grows with each failure in a row."""
+        with self._lock:
+            endpoint.failures += 1
+            pause_s = backoff_s(endpoint.failures, self._options.backoff_first_ms, self._options.backoff_max_ms)
+            endpoint.aside_until_s = time.monotonic() + pause_s
+            stale, endpoint.idle = endpoint.idle, []
+        for connection in stale:
+            connection.close()
+
+    def praise(self, endpoint: Endpoint) -> None:
+        """It answered and works: forget its failures."""
+        with self._lock:
+            endpoint.failures = 0
+            endpoint.aside_until_s = 0.0
+
+    def close(self) -> None:
+        with self._lock:
+            connections = [connection for endpoint in self._endpoints for connection in endpoint.idle]
+            for endpoint in self._endpoints:
+                endpoint.idle = []
+        for connection in connections:
+            connection.close()
+
+    def _choose(self) -> Endpoint:
+        now_s = time.monotonic()
+        with self._lock:
+            self._turn += 1
+            count = len(self._endpoints)
+            turned = [self._endpoints[(self._turn + step) % count] for step in range(count)]
+            return min(turned, key=lambda endpoint: max(endpoint.aside_until_s, now_s))
+
+    def _idle_connection(self, endpoint: Endpoint) -> Connection | None:
+        newest_s = time.monotonic() - self._options.idle_ms_max / 1000
+        while True:
+            with self._lock:
+                if not endpoint.idle:
+                    return None
+                connection = endpoint.idle.pop()
+            if connection.used_at_s >= newest_s:
+                return connection
+            connection.close()
+
+    def _give_back(self, endpoint: Endpoint, connection: Connection) -> None:
+        with self._lock:
+            keep = len(endpoint.idle) < self._options.idle_connections_max
+            if keep:
+                endpoint.idle.append(connection)
+        if not keep:
+            connection.close()

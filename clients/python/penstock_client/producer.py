@@ -1,0 +1,144 @@
+"""Sends messages and retries those that need it, each by its own result code."""
+
+import time
+import uuid
+from collections.abc import Iterable
+
+from penstock_client.backoff import backoff_s
+from penstock_client.codes import Action, action_of
+from penstock_client.contract import Message, SendRequest, producer_thrift
+from penstock_client.credential import CredentialMint
+from penstock_client.errors import CallFailed, SendError
+from penstock_client.options import Endpoints, Options, parse_endpoints
+from penstock_client.plan import SendPlan
+from penstock_client.pool import Pool
+from penstock_client.results import Result
+
+CALL_MESSAGES_MAX = 1_000
+CALL_BYTES_MAX = 8_000_000  # well under Thrift's frame limit of 16,384,000
+SOCKET_MARGIN_S = 0.5  # a proxy answers by the call's timeout; its answer needs a moment to come back
+
+
+class Producer:
+    """Sends to Penstock through any of several producer proxies. Thread-safe; close it or use it as a context manager.
+
+    A message without an id gets one (a UUID in hex, set in the caller's object), since a retry after a broken connection is
+    free of duplicates only with the same id.
+
+    Attributes:
+        retried: messages that were sent once more, over all calls.
+    """
+
+    def __init__(self, endpoints: Endpoints, app: str, key_id: str, secret: str | bytes, options: Options | None = None) -> None:
+        self._options = options or Options()
+        self._pool = Pool(parse_endpoints(endpoints), producer_thrift.Producer, self._options)
+        self._mint = CredentialMint(app, key_id, secret, self._options.credential_ms)
+        self.retried = 0
+
+    def __enter__(self) -> "Producer":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def send(self, message: Message, **how) -> Result:
+        """Send one message and return once it is stored.
+
+        Args:
+            how: as for `send_all`.
+        Raises:
+            SendError: it was refused, or the deadline passed. `maybe_stored` tells whether it may be there all the same.
+            ContractError: that endpoint is no producer proxy.
+        """
+        result = self.send_all([message], **how)[0]
+        if not result.ok:
+            raise SendError(result)
+        return result
+
+    def send_all(
+        self, messages: Iterable[Message], *, durability: int | None = None, reply_wait_ms: int | None = None,
+        deadline_ms: int | None = None,
+    ) -> list[Result]:
+        """Send many messages, of any topics, and return one result each, in order. Does not raise for a message's failure.
+
+        Messages of one key keep their order within the queue as long as none of them needs a retry.
+
+        Args:
+            durability: a `Durability`; None: what the topic says.
+            reply_wait_ms: wait for a consumer's reply; one message only.
+            deadline_ms: for everything, retries included; None: the option.
+        """
+        messages = list(messages)
+        for message in messages:
+            if not message.id:
+                message.id = uuid.uuid4().hex
+        now_s = time.monotonic()
+        deadline_s = now_s + (deadline_ms or self._options.deadline_ms) / 1000 + (reply_wait_ms or 0) / 1000
+        plan = SendPlan(len(messages), now_s, self._pause_s)
+        while not plan.finished:
+            now_s = time.monotonic()
+            start_s = max(plan.next_due_s(), self._pool.usable_at_s())
+            if max(start_s, now_s) >= deadline_s:
+                break
+            if start_s > now_s:
+                time.sleep(start_s - now_s)
+                continue
+            indexes, size = _one_call(messages, plan.due(now_s))
+            request = SendRequest(
+                credential=self._mint.credential(), messages=[messages[index] for index in indexes], durability=durability,
+                reply_wait_ms=reply_wait_ms, timeout_ms=self._attempt_ms(deadline_s - now_s),
+            )
+            self.retried += sum(1 for index in indexes if plan.entries[index].attempts)
+            self._attempt(plan, indexes, request, size)
+        return [_result(message, entry) for message, entry in zip(messages, plan.entries, strict=True)]
+
+    def close(self) -> None:
+        self._pool.close()
+
+    def _attempt(self, plan: SendPlan, indexes: list[int], request: SendRequest, size: int) -> None:
+        timeout_s = max(request.timeout_ms, request.reply_wait_ms or 0) / 1000 + SOCKET_MARGIN_S
+        hello = SendRequest(credential=request.credential, messages=[])
+        try:
+            response, endpoint = self._pool.call("send", request, timeout_s, size=size, hello=hello)
+        except CallFailed as failure:
+            for index in indexes:
+                plan.failed(index, str(failure), sent=failure.sent, now_s=time.monotonic())
+            return
+        now_s = time.monotonic()
+        for index, answer in zip(indexes, response.results, strict=True):
+            plan.answered(index, answer, now_s)
+        if any(action_of(answer.code) is Action.ELSEWHERE for answer in response.results):
+            self._pool.set_aside(endpoint)
+        else:
+            self._pool.praise(endpoint)
+
+    def _attempt_ms(self, left_s: float) -> int:
+        return max(1, min(self._options.call_timeout_ms, int(left_s * 1000)))
+
+    def _pause_s(self, failures: int) -> float:
+        return backoff_s(failures, self._options.backoff_first_ms, self._options.backoff_max_ms)
+
+
+def _one_call(messages: list[Message], due: list[int]) -> tuple[list[int], int]:
+    """As many of the due messages as fit into one call, at least one, and about how many bytes they take."""
+    size = 0
+    for count, index in enumerate(due):
+        more = _size(messages[index])
+        if count and (count >= CALL_MESSAGES_MAX or size + more > CALL_BYTES_MAX):
+            return due[:count], size
+        size += more
+    return due, size
+
+
+def _size(message: Message) -> int:
+    properties = sum(len(name) + len(value) for name, value in (message.properties or {}).items())
+    return 200 + len(message.topic) + len(message.body or b"") + 4 * len(message.key or "") + 4 * properties
+
+
+def _result(message: Message, entry) -> Result:
+    answer = entry.answer
+    if not entry.settled:
+        return Result(entry.final_code, message.id, error=entry.error, attempts=entry.attempts)
+    return Result(
+        entry.final_code, answer.id or message.id, answer.queue, answer.offset, answer.error, answer.reply, entry.attempts
+    )
