@@ -1,0 +1,68 @@
+"""How long does finding the messages in a send take, a message?
+
+Workload: one frame, walked again and again from warm cache: 1 and 50 messages of a 128-byte body, each with topic, key and id, under
+one credential. Native: in a C loop, as the producer proxy calls it. Native from Python and pure: with the objects of calls.py.
+Excluded: sockets, decoding, everything behind the walker. The frame is made before the clock; the best of five runs counts, since
+anything slower is another process's doing.
+
+    python -m bench.walk [--messages 200000]
+"""
+
+import argparse
+import time
+
+from common import contract
+from common.wire import walk_pure
+
+
+def make_frame(messages: int, body_bytes: int = 128) -> bytes:
+    credential = contract.Credential(app="shop", key_id="2024-05", issued_at_ms=1_714_000_000_000, signature=b"s" * 32)
+    batch = [
+        contract.Message(topic="shop.order.paid", body=b"b" * body_bytes, key=f"customer-{i}", id=f"order-{i:08}")
+        for i in range(messages)
+    ]
+    return contract.encode_call("send", 1, contract.SendRequest(credential=credential, messages=batch))
+
+
+def best_ns(run, rounds: int, messages: int, repeats: int = 5) -> float:
+    best = float("inf")
+    for _ in range(repeats):
+        started = time.perf_counter_ns()
+        run(rounds)
+        best = min(best, time.perf_counter_ns() - started)
+    return best / rounds / messages
+
+
+def ways() -> dict:
+    """By name: a function of (frame, rounds), and how many times fewer rounds it deserves."""
+
+    def repeat(walk):
+        def run(frame: bytes, rounds: int) -> None:
+            for _ in range(rounds):
+                walk(frame)
+
+        return run
+
+    found = {"pure": (repeat(walk_pure.walk_send), 50)}
+    try:
+        from bench._walking import walk_send_rounds
+        from common.wire import _native
+    except ImportError:
+        return found
+    return {"native": (walk_send_rounds, 1), "native, from Python": (repeat(_native.walk_send), 10), **found}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--messages", type=int, default=200_000, help="messages a run")
+    arguments = parser.parse_args()
+    for count in (1, 50):
+        frame = make_frame(count)
+        for name, (run, slower) in ways().items():
+            rounds = max(1, arguments.messages // count // slower)
+            ns = best_ns(lambda rounds, run=run, frame=frame: run(frame, rounds), rounds, count)
+            print(f"walk_send {name}: {count} messages a call, {len(frame)} B: {ns:.1f} ns a message")
+
+
+if __name__ == "__main__":
+    main()
