@@ -16,7 +16,7 @@ from pathlib import Path
 
 from engine.background import Background, ThreadBackground
 from engine.errors import LockedError
-from engine.log.store import RocksStore, Store
+from engine.store import RocksStore, Store
 
 logger = logging.getLogger(__name__)
 

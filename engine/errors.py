@@ -8,6 +8,7 @@ EngineError
     ├── CorruptionError    bytes do not verify; names file, position and bytes lost
     ├── BehindCheckpointError   the log ends before what its own checkpoint saw: an older copy was put back
     ├── DiskFullError      nothing was written; works again when there is room
+    ├── PartlyWrittenError the same after a part was written: the outcome is unknown
     ├── UnknownTopicError  no such topic, or a queue that it does not have
     ├── OffsetOutOfRangeError   below the first or above the end offset
     └── ClosedError        the log was closed
@@ -76,6 +77,13 @@ class DiskFullError(LogError):
     """The disk has no room. Nothing of the request was written; the same request works when there is room."""
 
     retriable = True
+
+
+class PartlyWrittenError(LogError):
+    """The disk ran full between two writes of one request, so some of its batches are stored. Retry with the same ids."""
+
+    retriable = True
+    code = 300
 
 
 class UnknownTopicError(LogError):

@@ -4,20 +4,59 @@
     from engine.log._append cimport Appender
     cdef Appender appender = log.appender
 
-Only the loop's thread may call it. `results` takes 16 bytes a batch: u16 code, 6 zero bytes, u64 base offset. The caller's bytes are
-never changed and need to live only during the call.
+Only the loop's thread may call it. `results` takes 16 bytes a batch: u16 code, 6 zero bytes, u64 base offset. The caller's bytes are never
+changed and need to live only during the call.
 """
-from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from posix.uio cimport iovec
+
+from engine.log._index cimport SegmentIndex
 
 
 cdef class Appender:
     cdef readonly uint64_t end_position      # bytes below it are in the page cache; nothing at or above it can be read
     cdef readonly uint32_t epoch             # as patched into batches
+    cdef readonly SegmentIndex index         # of the segment being written
+    cdef readonly uint64_t segment_base
+    cdef readonly bint part_written          # since the last commit(), which failed, some bytes went out: outcomes are unknown
 
     # Validates, assigns offsets and writes. Returns how many batches were accepted; raises DiskFullError when the write was refused as a whole.
     cdef int append_frame(self, const unsigned char* batches, size_t size, uint32_t count, int64_t now_ms, unsigned char* results) except -1
 
     # The same without the write: several frames, then one commit() at the end of the loop turn. `results` are valid at once, but must not be
-    # answered before commit() has returned. When commit() raises DiskFullError, nothing staged since the last commit() is stored: answer 203.
+    # answered before commit() has returned. When commit() raises DiskFullError, nothing staged since the last commit() is stored: answer its
+    # `code` (203) to all; PartlyWrittenError's code is 300, since some of it may be.
     cdef int stage_frame(self, const unsigned char* batches, size_t size, uint32_t count, int64_t now_ms, unsigned char* results) except -1
     cdef int commit(self) except -1
+
+    # The rest is the appender's own.
+    cdef object host, file, env
+    cdef int fd
+    cdef uint32_t seed
+    cdef uint64_t segment_end, stage_position
+    cdef public list older
+    cdef uint32_t* topic_queues              # by topic id; 0 not looked up yet, NO_SUCH_TOPIC looked up in vain
+    cdef size_t topic_room
+    cdef uint8_t* staging
+    cdef size_t staged
+    cdef iovec* parts
+    cdef int part_count
+    cdef uint64_t* undo
+    cdef size_t undo_count, undo_room
+    cdef uint64_t* watches
+    cdef size_t watch_mask, watch_count
+    cdef uint64_t* woken
+    cdef size_t woken_count, woken_ready, woken_room
+    cdef int stage(self, const unsigned char* batches, size_t size, uint32_t count, int64_t now_ms, unsigned char* results, bint trusted) except -1
+    cdef ssize_t write_by_object(self, int first, uint64_t at, int* error) except? -2
+    cdef int stage_batch(self, const unsigned char* batch, size_t size, bint trusted, int64_t now_ms, uint64_t* base_offset) except -1
+    cdef int check_batch(self, const unsigned char* batch, size_t size, bint trusted) except -1
+    cdef int queues_of(self, uint32_t topic_id, uint32_t* queues) except -1
+    cdef uint64_t counter(self, uint64_t key) except? 0xFFFFFFFFFFFFFFFF
+    cdef int add_part(self, const void* data, size_t size) except -1
+    cdef int flush(self) except -1
+    cdef int write_parts(self, int* error) except -1
+    cdef int roll_back(self) except -1
+    cdef int remember(self, uint64_t key) except -1
+    cdef bint disarm(self, uint64_t key) noexcept
+    cdef int wake(self, uint64_t key) except -1

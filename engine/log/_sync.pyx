@@ -1,0 +1,166 @@
+# cython: language_level=3
+"""One thread that does nothing but fdatasync, asked by one eventfd and answering by another. Twin: sync_pure.py.
+
+It never holds the interpreter's lock, so a sync costs the loop two small system calls. While a sync runs, whatever is asked for waits and
+becomes the next one: group commit without a timer.
+"""
+from libc.errno cimport EINTR, errno
+from libc.stdint cimport uint64_t
+from posix.unistd cimport close, read, write
+
+cdef extern from "sys/eventfd.h" nogil:
+    int eventfd(unsigned int start, int flags)
+    int EFD_CLOEXEC
+    int EFD_NONBLOCK
+
+cdef extern from "unistd.h" nogil:
+    int fdatasync(int fd)
+
+cdef extern from "signal.h" nogil:
+    ctypedef struct sigset_t:
+        pass
+    int sigfillset(sigset_t* signals)
+    int SIG_SETMASK
+
+cdef extern from "pthread.h" nogil:
+    ctypedef unsigned long pthread_t
+    ctypedef struct pthread_mutex_t:
+        pass
+    ctypedef struct pthread_attr_t:
+        pass
+    int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*start)(void*) noexcept nogil, void* argument)
+    int pthread_join(pthread_t thread, void** result)
+    int pthread_mutex_init(pthread_mutex_t* mutex, void* attributes)
+    int pthread_mutex_lock(pthread_mutex_t* mutex)
+    int pthread_mutex_unlock(pthread_mutex_t* mutex)
+    int pthread_sigmask(int how, const sigset_t* wanted, sigset_t* old)
+
+cdef enum:
+    EARLIER_MAX = 8
+
+cdef struct Shared:
+    pthread_mutex_t mutex
+    int wake_fd
+    int done_fd
+    int fd
+    int earlier[EARLIER_MAX]     # files that were left behind since the last sync; they come first
+    int earlier_count
+    uint64_t wanted
+    uint64_t done
+    int error
+    int stopping
+
+
+cdef void* run(void* argument) noexcept nogil:
+    cdef Shared* shared = <Shared*>argument
+    cdef uint64_t ticks, wanted
+    cdef int files[EARLIER_MAX + 1]
+    cdef int count, i, failed
+    cdef uint64_t one = 1
+    while True:
+        if read(shared.wake_fd, &ticks, 8) < 0 and errno == EINTR:
+            continue
+        pthread_mutex_lock(&shared.mutex)
+        if shared.stopping:
+            pthread_mutex_unlock(&shared.mutex)
+            return NULL
+        wanted = shared.wanted
+        count = shared.earlier_count
+        for i in range(count):
+            files[i] = shared.earlier[i]
+        files[count] = shared.fd
+        count += 1
+        shared.earlier_count = 0
+        pthread_mutex_unlock(&shared.mutex)
+        failed = 0
+        for i in range(count):
+            if failed == 0 and fdatasync(files[i]) != 0:
+                failed = errno
+        pthread_mutex_lock(&shared.mutex)
+        if failed:
+            shared.error = failed
+        else:
+            shared.done = wanted
+        pthread_mutex_unlock(&shared.mutex)
+        write(shared.done_fd, &one, 8)
+        if failed:
+            return NULL
+
+
+cdef class SyncThread:
+    """Syncs a file up to a position.
+
+    `done_fd` becomes readable when `done` or `error` has changed; `collect()` reads it. After an error the thread has ended.
+    """
+
+    cdef Shared shared
+    cdef pthread_t thread
+    cdef bint started
+    cdef readonly int done_fd
+
+    def __cinit__(self):
+        cdef sigset_t all_signals, old
+        pthread_mutex_init(&self.shared.mutex, NULL)
+        self.shared.wake_fd = eventfd(0, EFD_CLOEXEC)
+        self.shared.done_fd = self.done_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)
+        if self.shared.wake_fd < 0 or self.shared.done_fd < 0:
+            raise OSError(errno, "eventfd")
+        # Signals belong to Python's main thread.
+        sigfillset(&all_signals)
+        pthread_sigmask(SIG_SETMASK, &all_signals, &old)
+        cdef int failed = pthread_create(&self.thread, NULL, run, &self.shared)
+        pthread_sigmask(SIG_SETMASK, &old, NULL)
+        if failed:
+            raise OSError(failed, "pthread_create")
+        self.started = True
+
+    def __dealloc__(self):
+        self.stop()
+        close(self.shared.wake_fd)
+        close(self.shared.done_fd)
+
+    def request(self, int fd, uint64_t position):
+        """Ask for everything below `position`, which ends in file `fd`, to be synced. Returns at once."""
+        cdef uint64_t one = 1
+        pthread_mutex_lock(&self.shared.mutex)
+        self.shared.fd = fd
+        self.shared.wanted = position
+        pthread_mutex_unlock(&self.shared.mutex)
+        write(self.shared.wake_fd, &one, 8)
+
+    def leave_behind(self, int fd):
+        """The file is full: sync it before the next one. Its descriptor must stay open until a later position is done.
+
+        Returns False when too many are waiting already; the caller syncs it then.
+        """
+        cdef bint taken = False
+        pthread_mutex_lock(&self.shared.mutex)
+        if self.shared.earlier_count < EARLIER_MAX:
+            self.shared.earlier[self.shared.earlier_count] = fd
+            self.shared.earlier_count += 1
+            taken = True
+        pthread_mutex_unlock(&self.shared.mutex)
+        return taken
+
+    def collect(self):
+        """(position synced so far, errno of a failed sync or 0). Clears `done_fd`."""
+        cdef uint64_t ticks
+        read(self.shared.done_fd, &ticks, 8)
+        pthread_mutex_lock(&self.shared.mutex)
+        done, error = self.shared.done, self.shared.error
+        pthread_mutex_unlock(&self.shared.mutex)
+        return done, error
+
+    def stop(self):
+        """End the thread after the sync that runs. Blocks for that long."""
+        cdef uint64_t one = 1
+        cdef pthread_t thread = self.thread
+        if not self.started:
+            return
+        self.started = False
+        pthread_mutex_lock(&self.shared.mutex)
+        self.shared.stopping = 1
+        pthread_mutex_unlock(&self.shared.mutex)
+        write(self.shared.wake_fd, &one, 8)
+        with nogil:
+            pthread_join(thread, NULL)
