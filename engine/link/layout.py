@@ -1,0 +1,54 @@
+"""Frame header, operations, codes and the fixed parts of the payloads (docs/design/0001-seams.md section 5).
+
+All little-endian. Sizes in bytes.
+"""
+
+import struct
+
+HEADER = struct.Struct("<IBBHII")  # size of what follows the size field ‖ op ‖ flags ‖ code ‖ request id ‖ epoch
+HEADER_SIZE = 16
+FRAME_BYTES_MAX = 32 << 20
+VERSION = 1
+
+HELLO, AUTH, APPEND, TOPIC, PULL, READ, ADMIN = 1, 2, 10, 11, 20, 21, 30
+
+OK = 0
+INVALID = 100
+TOO_LARGE = 101
+UNKNOWN_TOPIC = 102
+UNAUTHENTICATED = 104
+STALE_RECEIPT = 106
+OFFSET_OUT_OF_RANGE = 107
+OVERLOADED = 201
+UNAVAILABLE = 203
+TIMEOUT = 300
+SHUTTING_DOWN = 400
+
+MEMORY, FSYNC = 1, 2
+APPEND_HEAD = struct.Struct("<B3xI")  # durability ‖ batch count
+APPEND_RESULT = struct.Struct("<H6xQ")  # code ‖ base offset
+BATCH_HEADER_SIZE = 48
+
+DONE, RETRY, REJECT, EXTEND = range(4)
+EARLIEST, LATEST = 0, 1
+
+U16 = struct.Struct("<H")
+U32 = struct.Struct("<I")
+PULL_LIMITS = struct.Struct("<iiiiB3xI")  # max_messages ‖ max_bytes ‖ wait_ms ‖ invisible_ms ‖ start ‖ ack count
+ACK = struct.Struct("<48sIIB3xiH")  # token ‖ first ‖ count ‖ verdict ‖ delay_ms ‖ size of the reason, which follows
+# token ‖ first offset ‖ first delta ‖ queue ‖ record count ‖ attempt ‖ stored_at_ms ‖ size of the records ‖ 0
+PIECE = struct.Struct("<48sQIIIIqII")
+
+TOKEN = struct.Struct("<BxHIQQQ")  # version ‖ queue ‖ count ‖ topic hash ‖ base offset ‖ lease; the MAC follows
+TOKEN_SIZE = 48
+TOKEN_VERSION = 1
+MAC_SIZE = 16
+NO_TOKEN = bytes(TOKEN_SIZE)
+RECEIPT_SIZE = 52
+
+AUTH_CONTEXT = b"penstock-link/1\n"
+
+
+def frame(op: int, request_id: int, payload: bytes, code: int = 0, epoch: int = 0) -> bytes:
+    """One whole frame."""
+    return HEADER.pack(HEADER_SIZE - 4 + len(payload), op, 0, code, request_id, epoch) + payload

@@ -1,0 +1,11 @@
+"""What delivery has done since the process started, as plain integers: the metrics page reads them when it is asked."""
+
+
+class Counts:
+    """Totals since start."""
+
+    __slots__ = ("acks", "deliveries", "delivered_bytes", "pulls", "redeliveries", "stale_receipts")  # noqa: RUF023
+
+    def __init__(self) -> None:
+        self.pulls = self.deliveries = self.delivered_bytes = self.redeliveries = 0
+        self.acks = self.stale_receipts = 0

@@ -1,0 +1,208 @@
+"""Delivery: pulls in, messages out, acknowledgements in. The composition of the pure parts of this package.
+
+Nothing here blocks or knows sockets; the server calls it from the loop and tells the time. Cost follows calls and runs
+of messages, never single messages, and never the number of topics.
+"""
+
+from collections.abc import Callable
+
+from engine.link.layout import DONE, EXTEND, INVALID, OK, RETRY, STALE_RECEIPT
+from engine.queue import progress
+from engine.queue.clockwork import Clockwork
+from engine.queue.counts import Counts
+from engine.queue.group import Group
+from engine.queue.handout import HandOut
+from engine.queue.place import Place
+from engine.queue.pull import Ack, Pull, PullRequest
+from engine.queue.receipt import KEY_SIZE
+from engine.queue.settings import DeliverySettings
+from engine.queue.subscription import Hungry, Subscription
+from engine.queue.wheel import Wheel
+
+
+class Delivery:
+    """All groups of one engine.
+
+    Args:
+        store: the log (seam 6), or its twin in memory.
+        key: the receipt key, see `receipt_key()`.
+        wall_ms: the wall clock, of which lease numbers are made.
+
+    Every `now_ms` is a clock that never steps back.
+    """
+
+    def __init__(self, store, key: bytes, wall_ms: Callable[[], int], settings: DeliverySettings | None = None) -> None:
+        self.settings = settings or DeliverySettings()
+        self.counts = Counts()
+        self.groups: dict[str, Group] = {}
+        self.parked = 0
+        self._store, self._key = store, key
+        self._clockwork = Clockwork(wall_ms)
+        self._dirty: set[Place] = set()
+        self._hand_out = HandOut(store, self.settings, self._clockwork, self._dirty, self.counts)
+        self._hungry = Hungry()
+        self._waits = Wheel()
+        self._by_queue: dict[tuple[int, int], list[Place]] = {}
+
+    # -- what consumers ask
+
+    def pull(self, request: PullRequest, now_ms: int, answer: Callable[[Pull], None], context: object = None) -> Pull:
+        """Take the acknowledgements, then find messages or wait for them; `answer(pull)` is called once, perhaps at once.
+
+        Acknowledgements count from here on, also when the answer never arrives.
+        """
+        self.counts.pulls += 1
+        pull = Pull(answer, context)
+        group = self.group(request.group)
+        if request.topics:
+            pull.subscription = group.subscription(request.topics_key, request.topics, request.start)
+        if request.acks:
+            pull.ack_codes = [self._acknowledge(group, ack, now_ms) for ack in request.acks]
+            self._serve_hungry(now_ms)
+        if pull.subscription is None or request.max_messages <= 0:
+            answer(pull)
+            return pull
+        self._bound(pull, request)
+        pull.group = group
+        if not pull.subscription.parked:
+            self._hand_out.fill(pull, group, now_ms)
+        if pull.piece_count or request.wait_ms <= 0 or self.parked >= self.settings.parked_max:
+            answer(pull)
+        else:
+            self._park(pull, now_ms + min(request.wait_ms, self.settings.wait_ms_max))
+        return pull
+
+    def cancel(self, pull: Pull) -> None:
+        """The asker has gone: a waiting pull is forgotten, and nothing will be leased to it."""
+        if pull.tick:
+            self._unpark(pull)
+
+    # -- what the server's loop tells
+
+    def on_woken(self, woken: list[tuple[int, int]], now_ms: int) -> None:
+        """These queues got records: serve the pulls that wait for them."""
+        for queue in woken:
+            for place in self._by_queue.get(queue, ()):
+                self._hungry.wake(place)
+        self._serve_hungry(now_ms)
+
+    def on_time(self, now_ms: int) -> int | None:
+        """Do what is due; returns when to call again at the latest, None when nothing is waiting for time to pass."""
+        for place in self._clockwork.expire(now_ms):
+            self._hungry.wake(place)
+        self._serve_hungry(now_ms)
+        for pull in self._waits.pop_due(now_ms):
+            self._unpark(pull)
+            pull.answer(pull)
+        moments = [at for at in (self._clockwork.next_at_ms(), self._waits.next_at_ms()) if at is not None]
+        return min(moments, default=None)
+
+    @property
+    def has_progress(self) -> bool:
+        """Whether write_progress() has anything to write."""
+        return bool(self._dirty)
+
+    def write_progress(self) -> None:
+        """Put the progress of every place that has moved since into the log."""
+        for place in self._dirty:
+            self._store.put_progress(place.key, progress.encode(place.progress()))
+        self._dirty.clear()
+
+    # -- what operators ask
+
+    def group(self, name: str) -> Group:
+        """The group of that name; made when it is new."""
+        found = self.groups.get(name)
+        if found is None:
+            found = self.groups[name] = Group(name, self._key, self._store, self.settings, self._by_queue)
+        return found
+
+    def move(self, group: Group, place: Place, offset: int, now_ms: int) -> None:
+        """Let the group go on at `offset`, within what can be read. All of its receipts of that queue become stale."""
+        first_offset, end_offset = self._store.bounds(place.topic_id, place.queue)
+        place.move(min(max(offset, first_offset), end_offset), self._clockwork.next_lease())
+        self._dirty.add(place)
+        self._hungry.wake(place)
+        self._serve_hungry(now_ms)
+
+    # -- inside
+
+    def _acknowledge(self, group: Group, ack: Ack, now_ms: int) -> int:
+        token = group.receipts.check(ack.token)
+        if token is None or ack.count < 1 or ack.first + ack.count > token.count:
+            self.counts.stale_receipts += 1
+            return STALE_RECEIPT
+        if ack.verdict not in (DONE, RETRY, EXTEND) or ack.delay_ms < -1:
+            return INVALID
+        place = group.find(token.topic_hash, token.queue)
+        if place is None or not self._apply(place, token, ack, now_ms):
+            self.counts.stale_receipts += 1
+            return STALE_RECEIPT
+        self.counts.acks += ack.count
+        return OK
+
+    def _apply(self, place: Place, token, ack: Ack, now_ms: int) -> bool:
+        first = token.base_offset + ack.first
+        end = first + ack.count
+        foreign = self._clockwork.is_foreign(token.lease)
+        if foreign:
+            moment = self._clockwork.stored_until_ms(token.lease)
+            if end > self._store.offset_at_time(place.topic_id, place.queue, moment):
+                return False
+        self._dirty.add(place)
+        if ack.verdict == DONE:
+            counted = place.settle(first, end, token.lease, foreign)
+        else:
+            due_ms = now_ms + self._delay_ms(ack)
+            counted = place.hold(first, end, token.lease, foreign, due_ms, now_ms)
+            self._clockwork.due(place, due_ms)
+        if place.blocked or ack.verdict == RETRY:
+            self._hungry.wake(place)
+        return counted
+
+    def _delay_ms(self, ack: Ack) -> int:
+        settings = self.settings
+        if ack.verdict == EXTEND:
+            return min(ack.delay_ms if ack.delay_ms >= 0 else settings.invisible_ms_default, settings.invisible_ms_max)
+        return min(ack.delay_ms if ack.delay_ms >= 0 else settings.retry_delay_ms, settings.invisible_ms_max)
+
+    def _bound(self, pull: Pull, request: PullRequest) -> None:
+        settings = self.settings
+        pull.messages_left = min(request.max_messages, settings.pull_messages_max)
+        wanted = request.max_bytes if request.max_bytes > 0 else settings.pull_bytes_default
+        pull.bytes_left = min(wanted, settings.pull_bytes_max)
+        wanted = request.invisible_ms if request.invisible_ms > 0 else settings.invisible_ms_default
+        pull.invisible_ms = min(wanted, settings.invisible_ms_max)
+
+    def _park(self, pull: Pull, until_ms: int) -> None:
+        pull.subscription.parked[pull] = None
+        pull.tick = self._waits.add(until_ms, pull)
+        self.parked += 1
+
+    def _unpark(self, pull: Pull) -> None:
+        self._waits.drop(pull.tick, pull)
+        pull.tick = 0
+        pull.subscription.parked.pop(pull, None)
+        self.parked -= 1
+
+    def _serve_hungry(self, now_ms: int) -> None:
+        while (subscription := self._hungry.take()) is not None:
+            self._serve(subscription, now_ms)
+
+    def _serve(self, subscription: Subscription, now_ms: int) -> None:
+        while subscription.parked and subscription.ring:
+            pull = next(iter(subscription.parked))
+            self._hand_out.fill(pull, pull.group, now_ms)
+            if pull.piece_count:
+                self._unpark(pull)
+                pull.answer(pull)
+
+
+def receipt_key(store, random_bytes: Callable[[int], bytes]) -> bytes:
+    """The secret of all receipts: made once, then kept in the log, so that it survives restarts and fail-over."""
+    for raw, value in store.progress(progress.RECEIPT_KEY):
+        if raw == progress.RECEIPT_KEY and len(value) == KEY_SIZE:
+            return value
+    made = random_bytes(KEY_SIZE)
+    store.put_progress(progress.RECEIPT_KEY, made)
+    return made

@@ -1,0 +1,126 @@
+"""One consumer group: its places, and the sets of topics that its consumers ask for."""
+
+import logging
+from collections import OrderedDict
+
+from engine.link.layout import LATEST
+from engine.queue import progress
+from engine.queue.place import Place
+from engine.queue.receipt import Receipts, topic_hash
+from engine.queue.settings import DeliverySettings
+from engine.queue.subscription import Subscription
+
+log = logging.getLogger(__name__)
+
+
+class Group:
+    """A group comes into being with its first pull; what is kept of it in the log is taken up a queue at a time.
+
+    Args:
+        store: the log, for bounds, topics and kept progress.
+        by_queue: (topic id, queue) -> places of all groups; this group adds its own.
+    """
+
+    def __init__(self, name: str, key: bytes, store, settings: DeliverySettings, by_queue: dict) -> None:
+        self.name = name
+        self.receipts = Receipts(key, name)
+        self.topics: dict[int, list[Place]] = {}
+        self._store, self._settings, self._by_queue = store, settings, by_queue
+        self._by_hash: dict[int, list[Place]] = {}
+        self._subscriptions: OrderedDict[bytes, Subscription] = OrderedDict()
+        self._kept: dict[int, dict[int, bytes]] = {}
+        for raw, value in store.progress(progress.group_prefix(name)):
+            parts = progress.split_key(raw)
+            if parts is not None and parts[0] == name:
+                self._kept.setdefault(parts[1], {})[parts[2]] = value
+        self._kept_hashes: dict[int, int] | None = None
+
+    def subscription(self, raw: bytes, topics: list[tuple[str, int]], start: int) -> Subscription:
+        """The remembered form of a request's topics; topics that do not exist yet are made when queues are named.
+
+        Args:
+            raw: the topics' bytes in the request, which say whether this set was asked for before.
+        """
+        found = self._subscriptions.get(raw)
+        if found is not None:
+            self._subscriptions.move_to_end(raw)
+            return found
+        unique = dict(topics)
+        made = self._store.create_topics([(name, queues) for name, queues in unique.items() if queues])
+        known = [self._store.topic(name) for name, queues in unique.items() if not queues]
+        places = []
+        for topic in made + [topic for topic in known if topic is not None]:
+            places += self.places(topic, start)
+        found = Subscription(places)
+        self._subscriptions[raw] = found
+        self._forget_oldest()
+        return found
+
+    def places(self, topic, start: int) -> list[Place]:
+        """All places of a topic, made when missing.
+
+        A queue that was added to a topic which the group already reads begins at its first message, whatever `start`
+        says: nothing of it has been passed over.
+        """
+        places = self.topics.get(topic.id)
+        if places is None:
+            places = self.topics[topic.id] = self._by_hash[topic_hash(topic.name)] = []
+            fresh = topic.id not in self._kept
+        else:
+            fresh = False
+        for queue in range(len(places), topic.queues):
+            places.append(self._place(topic, queue, start if fresh else 0))
+        return places
+
+    def find(self, hashed: int, queue: int) -> Place | None:
+        """The place that a token names; takes up the topic when only its kept progress is known so far."""
+        places = self._by_hash.get(hashed)
+        if places is None:
+            topic = self._kept_topic(hashed)
+            if topic is None:
+                return None
+            places = self.places(topic, 0)
+        return places[queue] if queue < len(places) else None
+
+    def load_all(self) -> list[Place]:
+        """Take up everything that is kept of the group; returns all its places."""
+        for topic_id in list(self._kept):
+            topic = self._store.topic_by_id(topic_id)
+            if topic is not None:
+                self.places(topic, 0)
+        return [place for places in self.topics.values() for place in places]
+
+    def _place(self, topic, queue: int, start: int) -> Place:
+        place = Place(topic.name, topic.id, topic_hash(topic.name), queue, self._settings)
+        place.key = progress.key(self.name, topic.id, queue)
+        kept = self._kept.get(topic.id, {}).pop(queue, None)
+        first_offset, end_offset = self._store.bounds(topic.id, queue)
+        if kept is not None:
+            place.resume(progress.decode(kept))
+        elif start == LATEST:
+            place.next_offset = end_offset
+            # At once: a restart before the first flush would otherwise begin at the end of that time, and lose what lies between.
+            self._store.put_progress(place.key, progress.encode(place.progress()))
+        else:
+            place.next_offset = first_offset
+        self._by_queue.setdefault((topic.id, queue), []).append(place)
+        return place
+
+    def _kept_topic(self, hashed: int):
+        if self._kept_hashes is None:
+            self._kept_hashes = {}
+            for topic_id in self._kept:
+                topic = self._store.topic_by_id(topic_id)
+                if topic is not None:
+                    self._kept_hashes[topic_hash(topic.name)] = topic_id
+        topic_id = self._kept_hashes.get(hashed)
+        return None if topic_id is None else self._store.topic_by_id(topic_id)
+
+    def _forget_oldest(self) -> None:
+        if len(self._subscriptions) <= self._settings.subscriptions_max:
+            return
+        for raw, subscription in self._subscriptions.items():
+            if not subscription.parked:
+                subscription.leave()
+                del self._subscriptions[raw]
+                return

@@ -1,0 +1,120 @@
+"""Filling a pull: deficit round robin over the places that may have something, a lease for each run that is taken.
+
+Deficit round robin after Shreedhar and Varghese (1995): a place may give a quantum of bytes in its turn, and what it
+gives beyond that (a message is never cut) it owes in its next turns. So large messages take no more than their share.
+"""
+
+import logging
+
+from engine.errors import CorruptionError
+from engine.link.layout import PIECE
+from engine.queue.clockwork import Clockwork
+from engine.queue.counts import Counts
+from engine.queue.group import Group
+from engine.queue.place import Place
+from engine.queue.pull import Pull
+from engine.queue.settings import DeliverySettings
+
+log = logging.getLogger(__name__)
+
+
+class HandOut:
+    """Takes runs from places and gives them to pulls.
+
+    Args:
+        store: the log; only bounds, read and watch are used.
+        dirty: places whose progress has to be written.
+    """
+
+    def __init__(
+        self, store, settings: DeliverySettings, clockwork: Clockwork, dirty: set[Place], counts: Counts
+    ) -> None:
+        self._store, self._settings, self._clockwork = store, settings, clockwork
+        self._dirty, self._counts = dirty, counts
+
+    def fill(self, pull: Pull, group: Group, now_ms: int) -> None:
+        """Give the pull what its subscription has, until it is full or nothing is left. The first message always fits."""
+        ring = pull.subscription.ring
+        quantum = self._settings.quantum_bytes
+        while ring and pull.messages_left > 0 and pull.bytes_left > 0:
+            place = next(iter(ring))
+            place.credit = min(place.credit + quantum, quantum)
+            if place.credit <= 0 or self._give(place, pull, group, now_ms):
+                ring.move_to_end(place)
+            else:
+                del ring[place]
+                place.credit = 0
+
+    def _give(self, place: Place, pull: Pull, group: Group, now_ms: int) -> bool:
+        """Hand out of one place until its turn is over or the pull is full; False when the place has nothing left."""
+        first_offset, end_offset = self._store.bounds(place.topic_id, place.queue)
+        while pull.messages_left > 0 and pull.bytes_left > 0 and place.credit > 0:
+            plan = place.plan(first_offset, end_offset, pull.messages_left)
+            if plan is None:
+                self._rest(place, end_offset)
+                return False
+            first, end, _ = plan
+            pieces = self._read(place, first, end, min(place.credit, pull.bytes_left))
+            if pieces is None:
+                continue
+            if not pieces:
+                self._store.watch(place.topic_id, place.queue)
+                return False
+            size = 0
+            for piece in pieces:
+                size += len(piece.records)
+            if size > pull.bytes_left and pull.piece_count:
+                pull.bytes_left = 0
+                break
+            given_end = pieces[-1].first_offset + pieces[-1].count
+            self._lease(place, pull, group, first, given_end, pieces, now_ms)
+            pull.bytes_left -= size
+            place.credit -= size
+            self._counts.delivered_bytes += size
+            if given_end < end:
+                break  # the turn's bytes end here; going on would make a lease for every single message
+        return True
+
+    def _lease(self, place: Place, pull: Pull, group: Group, first: int, end: int, pieces: list, now_ms: int) -> None:
+        lease = self._clockwork.next_lease()
+        due_ms = now_ms + pull.invisible_ms
+        attempt = place.lease(first, end, lease, due_ms)
+        self._clockwork.due(place, due_ms)
+        self._dirty.add(place)
+        count = end - first
+        token = group.receipts.make(place.queue, count, place.topic_hash, first, lease)
+        out = pull.pieces
+        for at, messages, stored_at_ms, records in pieces:
+            out.append(PIECE.pack(token, at, at - first, place.queue, messages, attempt, stored_at_ms, len(records), 0))
+            out.append(records)
+        pull.piece_count += len(pieces)
+        pull.messages_left -= count
+        self._counts.deliveries += count
+        if attempt > 1:
+            self._counts.redeliveries += count
+
+    def _rest(self, place: Place, end_offset: int) -> None:
+        """Nothing may be handed out: let new records wake the place, or the acknowledgement that makes room."""
+        if place.next_offset >= end_offset:
+            self._store.watch(place.topic_id, place.queue)
+        else:
+            place.blocked = True
+
+    def _read(self, place: Place, first: int, end: int, bytes_max: int) -> list | None:
+        """The pieces; None when damage was stepped over, so that the place has to be planned anew."""
+        try:
+            return self._store.read(place.topic_id, place.queue, first, end - first, bytes_max)
+        except CorruptionError as damage:
+            after = damage.next_offset
+            log.error(
+                "topic=%s queue=%d offset=%d: cannot be delivered, going on at %s: %s",
+                place.topic_name, place.queue, first, after, damage,
+            )  # fmt: skip
+            if after is None or after <= first:
+                return []
+            # The bytes are gone for everybody; a queue that stops at them would lose the messages behind them, too.
+            lease, stop = self._clockwork.next_lease(), min(after, end)
+            place.lease(first, stop, lease, 0)
+            place.settle(first, stop, lease, False)
+            self._dirty.add(place)
+            return None

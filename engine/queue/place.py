@@ -1,0 +1,121 @@
+"""One queue as one group sees it: where handing out goes on, who holds what, what is done.
+
+Pure: offsets and moments in, decisions out. Moments are milliseconds of a clock that never steps back.
+"""
+
+from engine.queue.intervals import IntervalSet
+from engine.queue.progress import Progress
+from engine.queue.runs import OpenRuns, Run
+from engine.queue.settings import DeliverySettings
+
+OFFSET_MAX = (1 << 63) - 1
+
+
+class Place:
+    """State of (group, topic, queue).
+
+    Invariants: every run lies below `next_offset`; `early` lies above it; an offset below `next_offset` in no run is
+    acknowledged (or was deleted by retention).
+    """
+
+    __slots__ = (
+        "blocked", "credit", "due_ms", "early", "floor", "key", "next_offset", "open", "queue", "settings",
+        "subscriptions", "tick", "topic_hash", "topic_id", "topic_name",
+    )  # fmt: skip
+
+    def __init__(self, topic_name: str, topic_id: int, topic_hash: int, queue: int, settings: DeliverySettings) -> None:
+        self.topic_name, self.topic_id, self.topic_hash, self.queue = topic_name, topic_id, topic_hash, queue
+        self.settings = settings
+        self.key = b""
+        self.next_offset = 0
+        self.floor = 0  # leases below it were given before an operator moved the group
+        self.open = OpenRuns()
+        self.early = IntervalSet()
+        self.blocked = False  # there is more to hand out, but a bound forbids it
+        self.credit = 0  # bytes that this queue may still give in its turn
+        self.due_ms: int | None = None  # a lower bound of when a lease runs out
+        self.tick = 0
+        self.subscriptions: list = []
+
+    @property
+    def contiguous(self) -> int:
+        """Everything below is acknowledged."""
+        return self.open.firsts[0] if self.open.firsts else self.next_offset
+
+    def plan(self, first_offset: int, end_offset: int, messages_max: int) -> tuple[int, int, int] | None:
+        """What would be handed out next: (first, end at most, attempt so far); None when nothing may be.
+
+        Args:
+            first_offset, end_offset: what the log can read now.
+            messages_max: at least 1.
+        """
+        if first_offset > self.contiguous:
+            self.trim(first_offset)
+        again = self.open.next_ready(messages_max)
+        if again is not None:
+            return again
+        room = min(self.settings.in_flight_max - self.open.messages, messages_max)
+        if room <= 0 or len(self.open) >= self.settings.runs_max:
+            return None
+        if self.early:
+            self.next_offset = self.early.skip(self.next_offset)
+        end = min(end_offset, self.next_offset + room, self.early.first() or OFFSET_MAX)
+        return (self.next_offset, end, 0) if end > self.next_offset else None
+
+    def lease(self, first: int, end: int, lease: int, due_ms: int) -> int:
+        """Give first..end, the start of what plan() returned, to a lease until `due_ms`; returns the attempt."""
+        if first != self.next_offset:
+            return self.open.release(first, end, lease, due_ms)
+        self.open.append(Run(first, end, lease, 1, due_ms))
+        self.next_offset = end
+        return 1
+
+    def settle(self, first: int, end: int, lease: int, foreign: bool) -> bool:
+        """Count first..end as done; False when a part of it is in other hands. What can count counts all the same.
+
+        Args:
+            foreign: the lease was given before a restart, and its messages were stored by then.
+        """
+        if lease < self.floor:
+            return False
+        whole = self.open.settle(first, end, lease, foreign)
+        if end > self.next_offset:
+            if not foreign:
+                return False
+            self.early.add(max(first, self.next_offset), end)
+            if first <= self.next_offset:
+                self.next_offset = self.early.skip(self.next_offset)
+        return whole
+
+    def hold(self, first: int, end: int, lease: int, foreign: bool, due_ms: int, now_ms: int) -> bool:
+        """Keep first..end from everybody until `due_ms`, which serves both RETRY and EXTEND; False when not all of it
+        is in this lease's hands any more."""
+        if lease < self.floor:
+            return False
+        return self.open.hold(first, end, lease, foreign, due_ms, now_ms)
+
+    def trim(self, first_offset: int) -> None:
+        """Retention has deleted everything below `first_offset`, so it can neither be handed out nor be waited for."""
+        self.open.trim(first_offset)
+        self.next_offset = self.early.skip(max(self.next_offset, first_offset))
+
+    def move(self, offset: int, floor: int) -> None:
+        """Go on handing out at `offset`, forgetting who holds what; receipts of leases below `floor` settle nothing."""
+        self.open.clear()
+        self.early.clear()
+        self.next_offset, self.floor = offset, floor
+
+    def progress(self) -> Progress:
+        """What a restart needs."""
+        runs = [(run.first, run.end, run.attempt) for run in self.open.runs]
+        at = self.next_offset
+        for first, end in self.early:
+            runs.append((at, first, 0))
+            at = end
+        return Progress(self.floor, at, runs)
+
+    def resume(self, progress: Progress) -> None:
+        """Take up what was kept: what was out is ready to be handed out again at once."""
+        self.floor, self.next_offset = progress.floor, progress.next_offset
+        for first, end, attempt in progress.runs:
+            self.open.append(Run(first, end, 0, attempt, 0, ready=True))

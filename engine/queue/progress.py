@@ -1,0 +1,105 @@
+"""What is kept in the log of one queue of one group, so that a restart or a new master carries on from it.
+
+Key: b"g" ‖ group ‖ 0x00 ‖ u32 topic id ‖ u32 queue, big-endian so that one topic's queues lie together.
+Value: varints: version 1 ‖ floor ‖ first open offset ‖ run count ‖ runs ‖ tail. A run is gap before it ‖ messages ‖
+attempts so far; the gaps are acknowledged, and so is the tail, which ends where handing out goes on.
+"""
+
+import struct
+from collections.abc import Iterator
+from typing import NamedTuple
+
+VERSION = 1
+RECEIPT_KEY = b"\0receipt-key"
+_PLACE = struct.Struct(">II")
+
+
+class Progress(NamedTuple):
+    """One queue's state as it is kept. `runs`: (first, end, attempts so far), ordered, below `next_offset`.
+
+    `floor`: leases below it were given before the group was moved, so that their receipts settle nothing.
+    """
+
+    floor: int
+    next_offset: int
+    runs: list[tuple[int, int, int]]
+
+
+def key(group: str, topic_id: int, queue: int) -> bytes:
+    """The progress key of one queue of one group."""
+    return group_prefix(group) + _PLACE.pack(topic_id, queue)
+
+
+def group_prefix(group: str) -> bytes:
+    """What all progress keys of one group begin with."""
+    return b"g" + group.encode() + b"\0"
+
+
+def split_key(raw: bytes) -> tuple[str, int, int] | None:
+    """Return (group, topic id, queue), None for a key of another kind."""
+    if len(raw) < 2 + _PLACE.size or raw[:1] != b"g" or raw[-_PLACE.size - 1]:
+        return None
+    return raw[1 : -_PLACE.size - 1].decode(), *_PLACE.unpack(raw[-_PLACE.size :])
+
+
+def encode(progress: Progress) -> bytes:
+    """The value's bytes. Neighbouring runs of one attempt become one: who held them is not kept."""
+    out = bytearray()
+    merged = list(_merged(progress.runs))
+    at = merged[0][0] if merged else progress.next_offset
+    for number in (VERSION, progress.floor, at, len(merged)):
+        _put(out, number)
+    for first, end, attempt in merged:
+        _put(out, first - at)
+        _put(out, end - first)
+        _put(out, attempt)
+        at = end
+    _put(out, progress.next_offset - at)
+    return bytes(out)
+
+
+def decode(value: bytes) -> Progress:
+    """Read a value back. Raises ValueError on bytes that encode() did not make."""
+    numbers = list(_numbers(value))
+    if len(numbers) < 5 or numbers[0] != VERSION or len(numbers) != 5 + 3 * numbers[3]:
+        raise ValueError("not a progress value of version 1")
+    _, floor, at, count, *rest = numbers
+    runs = []
+    for index in range(count):
+        gap, messages, attempt = rest[3 * index : 3 * index + 3]
+        runs.append((at + gap, at + gap + messages, attempt))
+        at += gap + messages
+    return Progress(floor, at + rest[-1], runs)
+
+
+def _merged(runs: list[tuple[int, int, int]]) -> Iterator[tuple[int, int, int]]:
+    before = None
+    for run in runs:
+        if before and before[1] == run[0] and before[2] == run[2]:
+            before = (before[0], run[1], run[2])
+            continue
+        if before:
+            yield before
+        before = run
+    if before:
+        yield before
+
+
+def _put(out: bytearray, number: int) -> None:
+    while number > 0x7F:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    out.append(number)
+
+
+def _numbers(value: bytes) -> Iterator[int]:
+    number = shift = 0
+    for byte in value:
+        number |= (byte & 0x7F) << shift
+        if byte & 0x80:
+            shift += 7
+            continue
+        yield number
+        number = shift = 0
+    if shift:
+        raise ValueError("a progress value that ends within a number")

@@ -1,0 +1,46 @@
+"""One pull: what was asked, what has been found for it."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+
+class Ack(NamedTuple):
+    """One range of acknowledgements, all with one verdict. `delay_ms`: -1 is unset."""
+
+    token: bytes
+    first: int
+    count: int
+    verdict: int
+    delay_ms: int
+    reason: bytes
+
+
+class PullRequest(NamedTuple):
+    """A decoded PULL. `topics_key` is the topics as they came, by which their resolved form is remembered."""
+
+    group: str
+    topics: list[tuple[str, int]]
+    topics_key: bytes
+    max_messages: int
+    max_bytes: int
+    wait_ms: int
+    invisible_ms: int
+    start: int
+    acks: list[Ack]
+
+
+class Pull:
+    """A pull in work or waiting. `answer(pull)` is called once, unless it is cancelled first."""
+
+    __slots__ = (
+        "ack_codes", "answer", "bytes_left", "context", "group", "invisible_ms", "messages_left",
+        "piece_count", "pieces", "subscription", "tick",
+    )  # fmt: skip
+
+    def __init__(self, answer: Callable[["Pull"], None], context: object) -> None:
+        self.answer, self.context = answer, context
+        self.ack_codes: list[int] = []
+        self.pieces: list[bytes] = []  # piece headers and records in turn, ready for the link
+        self.piece_count = 0
+        self.messages_left = self.bytes_left = self.invisible_ms = self.tick = 0
+        self.subscription = self.group = None

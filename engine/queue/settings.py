@@ -1,0 +1,35 @@
+"""Bounds and defaults of delivery."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class DeliverySettings:
+    """Everything that grows with what consumers do has its bound here."""
+
+    in_flight_max: int = 65_536
+    """Messages of one queue that one group may hold unacknowledged; then only expired ones are handed out again."""
+    runs_max: int = 16_384
+    """Leases and acknowledged holes of one queue of one group. More costs memory and makes progress records longer."""
+    pull_messages_max: int = 65_536
+    """Of one pull; a greater wish is served with this."""
+    pull_bytes_max: int = 15 << 20
+    """Of one pull, below what a Thrift client can read in one answer."""
+    pull_bytes_default: int = 1 << 20
+    wait_ms_max: int = 30_000
+    parked_max: int = 100_000
+    """Waiting pulls of the whole engine; each costs about 1 KiB. One more is answered empty at once."""
+    invisible_ms_default: int = 30_000
+    invisible_ms_max: int = 12 * 3600 * 1000
+    retry_delay_ms: int = 1_000
+    """Of a RETRY that names no delay. 0 lets a message that fails at once spin."""
+    progress_ms: int = 200
+    """Least time between two progress records of one queue. More redelivers more after a crash, less writes more."""
+    quantum_bytes: int = 64 << 10
+    """What a queue may give before the next queue has its turn. Less is fairer and makes smaller reads."""
+    subscriptions_max: int = 1_024
+    """Remembered sets of topics of one group; beyond it the one not used for longest is forgotten."""
+
+    def faults(self) -> list[str]:
+        """Every violated rule at once."""
+        return [f"{name}: at least 1" for name, value in vars(self).items() if value < 1]

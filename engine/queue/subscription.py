@@ -1,0 +1,50 @@
+"""A group's interest in one set of topics: which of its queues may have something, and who waits for it."""
+
+from collections import OrderedDict, deque
+
+from engine.queue.place import Place
+from engine.queue.pull import Pull
+
+
+class Subscription:
+    """`ring`: places that may have something to hand out, in the order of their turns; a place is taken out when it
+    turns out to have nothing, and comes back when it is woken. `parked`: pulls that wait, longest first.
+
+    Invariant between two calls of Delivery: pulls wait only while the ring is empty.
+    """
+
+    __slots__ = ("parked", "places", "ring")
+
+    def __init__(self, places: list[Place]) -> None:
+        self.places = places
+        self.ring: OrderedDict[Place, None] = OrderedDict.fromkeys(places)
+        self.parked: OrderedDict[Pull, None] = OrderedDict()
+        for place in places:
+            place.subscriptions.append(self)
+
+    def leave(self) -> None:
+        """Forget the places, which then forget this subscription."""
+        for place in self.places:
+            place.subscriptions.remove(self)
+
+
+class Hungry:
+    """Subscriptions whose parked pulls can perhaps be served, each once."""
+
+    __slots__ = ("_queue",)
+
+    def __init__(self) -> None:
+        self._queue: deque[Subscription] = deque()
+
+    def wake(self, place: Place) -> None:
+        """The place may have something again: give it a turn in all of its subscriptions."""
+        place.blocked = False
+        for subscription in place.subscriptions:
+            if place not in subscription.ring:
+                subscription.ring[place] = None
+                if subscription.parked:
+                    self._queue.append(subscription)
+
+    def take(self) -> Subscription | None:
+        """The next one, None when there is none."""
+        return self._queue.popleft() if self._queue else None

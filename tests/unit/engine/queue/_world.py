@@ -1,0 +1,90 @@
+"""A delivery on a log in memory with a clock that the test turns."""
+
+from engine.link.layout import DONE, PIECE, TOKEN, TOKEN_SIZE, U16
+from engine.queue.delivery import Delivery, receipt_key
+from engine.queue.memory_log import MemoryLog
+from engine.queue.pull import Ack, PullRequest
+from engine.queue.settings import DeliverySettings
+
+WALL0 = 1_800_000_000_000
+
+
+class Given:
+    """One piece of an answer, its records counted, not parsed."""
+
+    def __init__(self, head: bytes, records: bytes) -> None:
+        self.token, self.first, self.delta, self.queue, self.count, self.attempt, self.stored_at_ms, self.size, _ = (
+            PIECE.unpack(head)
+        )
+        self.records = records
+        assert self.size == len(records)
+
+    @property
+    def offsets(self) -> range:
+        return range(self.first, self.first + self.count)
+
+    @property
+    def lease(self) -> int:
+        return TOKEN.unpack(self.token[: TOKEN_SIZE - 16])[-1]
+
+    def ack(self, first: int = 0, count: int | None = None, verdict: int = DONE, delay_ms: int = -1) -> Ack:
+        return Ack(self.token, self.delta + first, self.count if count is None else count, verdict, delay_ms, b"")
+
+
+class World:
+    """Restartable: what the log keeps is all that a new Delivery gets."""
+
+    def __init__(self, **settings) -> None:
+        self.now_ms = 1_000
+        self.wall_ms = WALL0
+        self.log = MemoryLog()
+        self.settings = DeliverySettings(**settings)
+        self.restart()
+
+    def restart(self) -> None:
+        self.delivery = Delivery(
+            self.log, receipt_key(self.log, lambda size: b"k" * size), lambda: self.wall_ms, self.settings
+        )
+
+    def turn(self, ms: int) -> None:
+        self.now_ms += ms
+        self.wall_ms += ms
+        self.delivery.on_time(self.now_ms)
+
+    def topic(self, name: str = "orders", queues: int = 1) -> int:
+        return self.log.create_topics([(name, queues)])[0].id
+
+    def store(self, topic_id: int, count: int, queue: int = 0, size: int = 10) -> None:
+        self.log.store(topic_id, queue, [b"x" * size] * count, self.wall_ms)
+        self.delivery.on_woken(self.log.take_woken(), self.now_ms)
+
+    def pull(
+        self,
+        topics=(("orders", 1),),
+        acks=(),
+        group="g",
+        most=32,
+        most_bytes=0,
+        wait_ms=0,
+        invisible_ms=10_000,
+        start=0,
+        answers=None,
+    ):
+        """Returns (ack codes, pieces) of an answer that came at once; with `answers` it is appended there when it comes."""
+        got = [] if answers is None else answers
+        raw = b"".join(U16.pack(len(name)) + name.encode() + bytes([queues]) for name, queues in topics)
+        request = PullRequest(group, list(topics), raw, most, most_bytes, wait_ms, invisible_ms, start, list(acks))
+        pull = self.delivery.pull(request, self.now_ms, lambda done: got.append(answer_of(done)))
+        return pull if answers is not None else got[0]
+
+    def give(self, **options) -> list[Given]:
+        return self.pull(**options)[1]
+
+
+def answer_of(pull) -> tuple[list[int], list[Given]]:
+    pieces = [Given(head, records) for head, records in zip(pull.pieces[::2], pull.pieces[1::2], strict=True)]
+    return pull.ack_codes, pieces
+
+
+def offsets(pieces: list[Given]) -> list[int]:
+    return [offset for piece in pieces for offset in piece.offsets]
