@@ -1,0 +1,85 @@
+# cython: language_level=3
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+
+from common.net._reactor cimport Connection, TurnEnd
+
+
+cdef struct Slot:                     # where a queue's run stands in the append being filled
+    uint64_t append
+    uint32_t run
+
+cdef struct Item:                     # one message
+    uint32_t next                     # in its run; 0 ends it (items count from 1)
+    uint32_t waiter
+    uint32_t index
+    uint32_t size                     # of its record
+    size_t at                         # of its record, in the arena
+
+cdef struct Run:                      # what one append carries for one queue: it becomes one batch
+    uint32_t topic_id
+    uint32_t queue
+    uint32_t count
+    uint32_t head
+    uint32_t tail
+    size_t bytes
+
+
+cdef class Destination:
+    cdef readonly str name
+    cdef readonly uint32_t topic_id
+    cdef readonly uint32_t queues
+    cdef readonly uint32_t body_bytes_max
+    cdef readonly int durability      # 1 MEMORY, 2 FSYNC: the topic's default
+    cdef Slot* slots                  # [lanes * queues]
+    cdef uint64_t sticky_append[2]
+    cdef uint32_t sticky_queue[2]
+    cdef uint32_t next_queue
+
+
+cdef class Waiter:
+    cdef uint32_t waiting             # messages that have no result yet
+    cdef double deadline              # monotonic seconds
+    cdef bint expired
+    cdef int result(self, uint32_t index, int code, uint32_t queue, int64_t offset) except -1
+    cdef int done(self) except -1
+    cdef int expire(self) except -1
+
+
+cdef class Append:
+    cdef list waiters
+    cdef Item* items
+    cdef Run* runs
+    cdef unsigned char* arena
+    cdef uint32_t item_count, item_cap, run_count, run_cap
+    cdef size_t arena_used, arena_cap, frame_bytes
+    cdef uint32_t request_id
+    cdef int clear(self) except -1
+    cdef int answer_all(self, int code) except -1
+    cdef int answer(self, const unsigned char* results, Py_ssize_t size) except -1
+
+
+cdef class Lane(TurnEnd):
+    cdef int number                   # 0 MEMORY, 1 FSYNC
+    cdef int in_flight_max
+    cdef Append filling
+    cdef list flying
+    cdef list spare
+    cdef uint64_t append_number
+    cdef uint32_t request_id
+    cdef readonly object link
+    cdef public object on_down
+    cdef readonly uint64_t appends
+    cdef readonly uint64_t messages
+    cdef bint is_up(self)
+    cdef uint32_t choose_queue(self, Destination destination, const unsigned char* key, Py_ssize_t key_size) except? 0
+    cdef bint has_room(self, size_t bytes)
+    cdef int add(self, Destination destination, uint32_t queue, const unsigned char* id16, const unsigned char* message,
+                 uint32_t size, Waiter waiter, uint32_t index) except -1
+    cdef int join(self, Waiter waiter) except -1
+    cdef int send(self) except -1
+    cdef int answered(self, uint32_t request_id, int code, const unsigned char* payload, Py_ssize_t size) except -1
+    cdef int lost(self) except -1
+
+
+cdef class AppendLink(Connection):
+    cdef Lane lane

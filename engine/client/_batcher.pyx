@@ -1,0 +1,394 @@
+# cython: language_level=3, boundscheck=False, wraparound=False
+"""Messages on their way to one broker: while an append is in flight, whatever comes forms the next one, across topics.
+
+A lane is one link connection and one class of durability, so that an answer from memory never waits behind a sync. Nothing here
+waits: results come to a Waiter in the loop callback that read the broker's answer. The bytes are those of docs/design/0001-seams.md,
+sections 4 and 5.
+"""
+
+from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t
+from libc.stdlib cimport calloc, free, realloc
+from libc.string cimport memcpy, memset
+
+from common.net._reactor cimport PROTOCOL_LINK, Connection, TurnEnd, reactor_of
+from common.wire._walk cimport murmur2
+
+from common.net.limits import Limits
+from engine.link import layout
+
+cdef enum:
+    BATCH_HEADER = 48
+    FRAME_HEADER = 16
+    APPEND_HEAD = 8
+    MAGIC = 0x5042
+    OP_APPEND = 10
+    FRAME_BYTES_MAX = 24 << 20        # below the link's 32 MiB; what does not fit is refused as OVERLOADED
+    CODE_UNAVAILABLE = 203
+    CODE_TIMEOUT = 300
+
+LINK_LIMITS = Limits()
+
+
+cdef inline void put32(unsigned char* p, uint32_t value) noexcept nogil:
+    memcpy(p, &value, 4)
+
+
+cdef inline void put64(unsigned char* p, uint64_t value) noexcept nogil:
+    memcpy(p, &value, 8)
+
+
+cdef inline uint32_t get32(const unsigned char* p) noexcept nogil:
+    cdef uint32_t value
+    memcpy(&value, p, 4)
+    return value
+
+
+cdef class Destination:
+    """A topic as the broker knows it. Made when the first message for it comes; void when the broker's log_id changes."""
+
+    def __init__(self, str name, uint32_t topic_id, uint32_t queues, int durability, uint32_t body_bytes_max):
+        self.name, self.topic_id, self.queues = name, topic_id, queues
+        self.durability, self.body_bytes_max = durability, body_bytes_max
+        self.slots = <Slot*>calloc(2 * queues, sizeof(Slot))
+        if self.slots == NULL:
+            raise MemoryError()
+
+    def __dealloc__(self):
+        free(self.slots)
+
+
+cdef class Waiter:
+    """Whoever wants the results of messages: one call on behalf of one client."""
+
+    cdef int result(self, uint32_t index, int code, uint32_t queue, int64_t offset) except -1:
+        return 0
+
+    cdef int done(self) except -1:
+        return 0
+
+    cdef int expire(self) except -1:
+        return 0
+
+
+cdef class CallbackWaiter(Waiter):
+    """For the rare path: calls `callback([(code, queue, offset), …])` once, in a loop callback."""
+
+    cdef list results
+    cdef object callback
+
+    def __init__(self, int count, callback):
+        self.results = [None] * count
+        self.callback = callback
+        self.deadline = 1e18                # whoever waits has a timeout of its own
+
+    cdef int result(self, uint32_t index, int code, uint32_t queue, int64_t offset) except -1:
+        self.results[index] = (code, queue, offset)
+        return 0
+
+    cdef int done(self) except -1:
+        self.callback(self.results)
+        return 0
+
+
+cdef class Append:
+    """What one append carries: runs of messages, and who waits for them. Reused, so its arrays are allocated once."""
+
+    def __cinit__(self):
+        self.waiters = []
+        self.clear()
+
+    def __dealloc__(self):
+        free(self.items)
+        free(self.runs)
+        free(self.arena)
+
+    cdef int clear(self) except -1:
+        self.waiters.clear()
+        self.item_count = self.run_count = 0
+        self.arena_used = 0
+        self.frame_bytes = FRAME_HEADER + APPEND_HEAD
+        if self.arena_cap > (4 << 20):
+            free(self.arena)
+            self.arena, self.arena_cap = NULL, 0
+        return 0
+
+    cdef int answer_all(self, int code) except -1:
+        """One code for every message."""
+        cdef uint32_t r, i
+        cdef Waiter waiter
+        for r in range(self.run_count):
+            i = self.runs[r].head
+            while i:
+                waiter = <Waiter>self.waiters[self.items[i - 1].waiter]
+                if not waiter.expired:
+                    waiter.result(self.items[i - 1].index, code, self.runs[r].queue, -1)
+                i = self.items[i - 1].next
+        return self.finish()
+
+    cdef int answer(self, const unsigned char* results, Py_ssize_t size) except -1:
+        """Spread the broker's 16 bytes a batch over the messages."""
+        cdef uint32_t r, i
+        cdef uint16_t code
+        cdef int64_t offset
+        cdef Waiter waiter
+        cdef Run* run
+        if size != <Py_ssize_t>self.run_count * 16:
+            return self.answer_all(CODE_TIMEOUT)
+        for r in range(self.run_count):
+            run = &self.runs[r]
+            memcpy(&code, results + 16 * r, 2)
+            memcpy(&offset, results + 16 * r + 8, 8)
+            i = run.head
+            while i:
+                waiter = <Waiter>self.waiters[self.items[i - 1].waiter]
+                if not waiter.expired:
+                    waiter.result(self.items[i - 1].index, code, run.queue, offset)
+                offset += 1
+                i = self.items[i - 1].next
+        return self.finish()
+
+    def finish(self):
+        cdef Waiter waiter
+        for waiter in self.waiters:
+            if not waiter.expired:
+                waiter.done()
+        self.clear()
+        return 0
+
+
+cdef class Lane(TurnEnd):
+    """One connection to one broker for one class of durability.
+
+    Args:
+        number: 0 MEMORY, 1 FSYNC.
+        in_flight_max: appends that may be unanswered. More keeps a slow disk busy and costs nothing where answers are quick.
+    """
+
+    def __init__(self, int number, int in_flight_max):
+        self.number, self.in_flight_max = number, in_flight_max
+        self.filling = Append()
+        self.flying, self.spare = [], []
+        self.append_number = 1
+        self.link = None
+        self.on_down = None
+
+    def use(self, int fd, str peer):
+        """Send over this connected, authenticated socket from now on; owns it."""
+        self.link = AppendLink(fd, LINK_LIMITS, peer, PROTOCOL_LINK)
+        (<AppendLink>self.link).lane = self
+
+    def drop(self, str reason):
+        """Close the connection, as when it broke."""
+        if self.link is not None:
+            self.link.close(reason)
+
+    @property
+    def idle(self):
+        """Nothing is waiting for an answer or to be sent."""
+        return not self.flying and self.filling.item_count == 0
+
+    def submit(self, messages, callback):
+        """The rare path's way in: append (destination, key or None, id16 or None, encoded message) tuples, all or none taken.
+
+        `callback([(code, queue, offset), …])` comes later in a loop callback. Returns False, and calls nothing, when the lane is
+        down or full.
+        """
+        cdef CallbackWaiter waiter
+        cdef Destination destination
+        cdef bytes encoded
+        cdef size_t total = 0
+        cdef uint32_t index = 0, queue
+        for _, _, _, encoded in messages:
+            total += len(encoded) + 96
+        if not self.is_up() or not self.has_room(total):
+            return False
+        waiter = CallbackWaiter(len(messages), callback)
+        self.join(waiter)
+        for destination, key, id16, encoded in messages:
+            if key is None:
+                queue = self.choose_queue(destination, NULL, -1)
+            else:
+                queue = self.choose_queue(destination, <bytes>key, len(key))
+            self.add(destination, queue, NULL if id16 is None else <const unsigned char*><bytes>id16, encoded, len(encoded), waiter, index)
+            index += 1
+        return True
+
+    def expire(self, double now):
+        """Answer TIMEOUT to every call whose deadline has passed; its messages may still be stored."""
+        cdef Waiter waiter
+        cdef Append append
+        for append in self.flying + [self.filling]:
+            for waiter in append.waiters:
+                if now > waiter.deadline and not waiter.expired:
+                    waiter.expired = True
+                    waiter.expire()
+
+    cdef bint is_up(self):
+        return self.link is not None
+
+    cdef bint has_room(self, size_t bytes):
+        return self.filling.frame_bytes + bytes <= FRAME_BYTES_MAX
+
+    cdef uint32_t choose_queue(self, Destination destination, const unsigned char* key, Py_ssize_t key_size) except? 0:
+        """A key's own queue, by Kafka's hash; without a key one queue of the topic for the whole append, the next for the next."""
+        cdef int lane = self.number
+        if key_size >= 0:
+            return (murmur2(key, key_size) & 0x7FFFFFFF) % destination.queues
+        if destination.sticky_append[lane] != self.append_number:
+            destination.sticky_append[lane] = self.append_number
+            destination.sticky_queue[lane] = destination.next_queue
+            destination.next_queue = (destination.next_queue + 1) % destination.queues
+        return destination.sticky_queue[lane]
+
+    cdef int join(self, Waiter waiter) except -1:
+        """Before the first add() of a call."""
+        self.filling.waiters.append(waiter)
+        reactor_of().at_turn_end(self)
+        return 0
+
+    cdef int add(self, Destination destination, uint32_t queue, const unsigned char* id16, const unsigned char* message,
+                 uint32_t size, Waiter waiter, uint32_t index) except -1:
+        """Take one message of the waiter that joined last; its bytes are copied. The caller has asked has_room()."""
+        cdef Append append = self.filling
+        cdef Slot* slot = &destination.slots[self.number * destination.queues + queue]
+        cdef uint32_t body = 1 + (16 if id16 != NULL else 0) + size
+        cdef size_t at = append.arena_used
+        cdef unsigned char* record
+        cdef Run* run
+        cdef Item* item
+        if append.item_count == append.item_cap:
+            append.item_cap = max(256, append.item_cap * 2)
+            append.items = <Item*>realloc_or_raise(append.items, append.item_cap * sizeof(Item))
+        if at + 4 + body > append.arena_cap:
+            append.arena_cap = max(65536, append.arena_cap * 2, at + 4 + body)
+            append.arena = <unsigned char*>realloc_or_raise(append.arena, append.arena_cap)
+        record = append.arena + at
+        put32(record, body)
+        record[4] = 1 if id16 != NULL else 0
+        if id16 != NULL:
+            memcpy(record + 5, id16, 16)
+        memcpy(record + 4 + body - size, message, size)
+        append.arena_used = at + 4 + body
+        item = &append.items[append.item_count]
+        append.item_count += 1
+        item.next, item.waiter, item.index = 0, <uint32_t>(len(append.waiters) - 1), index
+        item.at, item.size = at, 4 + body
+        if slot.append != self.append_number:
+            slot.append = self.append_number
+            slot.run = append.run_count
+            if append.run_count == append.run_cap:
+                append.run_cap = max(64, append.run_cap * 2)
+                append.runs = <Run*>realloc_or_raise(append.runs, append.run_cap * sizeof(Run))
+            run = &append.runs[append.run_count]
+            append.run_count += 1
+            run.topic_id, run.queue, run.count, run.bytes = destination.topic_id, queue, 1, 4 + body
+            run.head = run.tail = append.item_count
+            append.frame_bytes += BATCH_HEADER + 8
+        else:
+            run = &append.runs[slot.run]
+            append.items[run.tail - 1].next = append.item_count
+            run.tail = append.item_count
+            run.count += 1
+            run.bytes += 4 + body
+        append.frame_bytes += 4 + body
+        waiter.waiting += 1
+        return 0
+
+    cdef int turn_end(self) except -1:
+        if self.filling.item_count and self.link is not None and len(self.flying) < self.in_flight_max:
+            self.send()
+        return 0
+
+    cdef int send(self) except -1:
+        """Lay the runs out as batches in their final form, straight into the connection's output."""
+        cdef Append append = self.filling
+        cdef AppendLink link = self.link
+        cdef unsigned char* start = link.out_reserve(append.frame_bytes)
+        cdef unsigned char* out = start + FRAME_HEADER + APPEND_HEAD
+        cdef unsigned char* head
+        cdef uint32_t r, i, pad
+        cdef Run* run
+        for r in range(append.run_count):
+            run = &append.runs[r]
+            head = out
+            memset(head, 0, BATCH_HEADER)
+            put32(head + 4, <uint32_t>(BATCH_HEADER + run.bytes))
+            head[8], head[9] = MAGIC & 255, MAGIC >> 8
+            put32(head + 16, run.topic_id)
+            put32(head + 20, run.queue)
+            put32(head + 24, run.count)
+            out += BATCH_HEADER
+            i = run.head
+            while i:
+                memcpy(out, append.arena + append.items[i - 1].at, append.items[i - 1].size)
+                out += append.items[i - 1].size
+                i = append.items[i - 1].next
+            pad = <uint32_t>((8 - (out - head) % 8) % 8)
+            memset(out, 0, pad)
+            out += pad
+        self.request_id += 1
+        append.request_id = self.request_id
+        memset(start, 0, FRAME_HEADER + APPEND_HEAD)
+        put32(start, <uint32_t>(out - start - 4))
+        start[4] = OP_APPEND
+        put32(start + 8, self.request_id)
+        start[FRAME_HEADER] = self.number + 1
+        put32(start + FRAME_HEADER + 4, append.run_count)
+        link.out_commit(out - start)
+        self.appends += 1
+        self.messages += append.item_count
+        self.flying.append(append)
+        self.filling = self.spare.pop() if self.spare else Append()
+        self.append_number += 1
+        return 0
+
+    cdef int answered(self, uint32_t request_id, int code, const unsigned char* payload, Py_ssize_t size) except -1:
+        cdef Append append
+        if not self.flying or (<Append>self.flying[0]).request_id != request_id:
+            self.drop("answers out of order")
+            return 0
+        append = self.flying.pop(0)
+        if code == 0:
+            append.answer(payload, size)
+        else:
+            append.answer_all(code)
+        self.spare.append(append)
+        reactor_of().at_turn_end(self)
+        return 0
+
+    cdef int lost(self) except -1:
+        """The connection broke: what was sent may be stored, what was not is not."""
+        cdef Append append
+        self.link = None
+        flying, self.flying = self.flying, []
+        for append in flying:
+            append.answer_all(CODE_TIMEOUT)
+        append, self.filling = self.filling, Append()
+        self.append_number += 1
+        append.answer_all(CODE_UNAVAILABLE)
+        if self.on_down is not None:
+            self.on_down(self)
+        return 0
+
+
+cdef void* realloc_or_raise(void* old, size_t size) except NULL:
+    cdef void* grown = realloc(old, size)
+    if grown == NULL:
+        raise MemoryError()
+    return grown
+
+
+cdef class AppendLink(Connection):
+    """The lane's connection."""
+
+    cdef int on_frame(self, const unsigned char* frame, Py_ssize_t size) except -1:
+        cdef uint16_t code
+        if size < FRAME_HEADER - 4:
+            return self.shut("a link frame without a header")
+        memcpy(&code, frame + 2, 2)
+        return self.lane.answered(get32(frame + 4), code, frame + FRAME_HEADER - 4, size - (FRAME_HEADER - 4))
+
+    cdef int on_closed(self) except -1:
+        if self.lane.link is self:
+            self.lane.lost()
+        return 0

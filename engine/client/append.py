@@ -1,0 +1,102 @@
+"""The append side of a broker: two lanes that are kept connected."""
+
+import logging
+import os
+import time
+
+import gevent
+from gevent import socket as gevent_socket
+
+from engine.client.dial import Hello, dial
+from engine.link.errors import LinkError
+
+try:
+    if os.environ.get("PENSTOCK_PURE"):
+        raise ImportError("the pure twin was asked for")
+    from engine.client._batcher import Destination, Lane
+
+    NATIVE = True
+except ImportError:
+    from engine.client.batcher_pure import Destination, Lane
+
+    NATIVE = False
+
+__all__ = ["NATIVE", "AppendClient", "Destination", "Lane"]
+
+log = logging.getLogger("penstock.engine.client")
+MEMORY, FSYNC = 0, 1
+EXPIRY_S = 0.02
+BACKOFF_S_MAX = 1.0
+
+
+class AppendClient:
+    """Appends to one broker, by lane: `lanes[MEMORY]`, `lanes[FSYNC]`.
+
+    While a lane is down, `submit` refuses at once; connecting goes on with back-off until `close()`.
+
+    Args:
+        on_hello: called with the Hello of every new connection, before it is used: topic ids belong to its log_id.
+    """
+
+    def __init__(
+        self, address: tuple[str, int], cluster_key: bytes, on_hello=lambda hello: None, role: str = "producer_proxy"
+    ):
+        self._address, self._cluster_key, self._on_hello, self._role = address, cluster_key, on_hello, role
+        # Two syncs overlap: while one is on the disk the next append is already at the broker, so the disk never waits for the network.
+        self.lanes = (Lane(MEMORY, 1), Lane(FSYNC, 2))
+        self._closed = False
+        self._expiry = gevent.get_hub().loop.timer(EXPIRY_S, EXPIRY_S)
+        self._expiry.start(self._expire)
+        for lane in self.lanes:
+            lane.on_down = self._connect
+            self._connect(lane)
+
+    @property
+    def connected(self) -> bool:
+        return all(lane.link is not None for lane in self.lanes)
+
+    @property
+    def idle(self) -> bool:
+        """Every message taken has its answer."""
+        return all(lane.idle for lane in self.lanes)
+
+    def close(self) -> None:
+        """Close both connections; unanswered messages get TIMEOUT (may be stored) or UNAVAILABLE (were not sent)."""
+        self._closed = True
+        self._expiry.stop()
+        for lane in self.lanes:
+            lane.drop("closed")
+
+    def _expire(self) -> None:
+        now = time.monotonic()
+        for lane in self.lanes:
+            lane.expire(now)
+
+    def _connect(self, lane) -> None:
+        if not self._closed:
+            gevent.spawn(self._connect_until_done, lane)
+
+    def _connect_until_done(self, lane) -> None:
+        pause_s, told = 0.01, False
+        while not self._closed and lane.link is None:
+            try:
+                sock, hello = dial(
+                    self._address, self._cluster_key, role=self._role, connect=gevent_socket.create_connection
+                )
+            except (OSError, LinkError) as error:
+                if not told:
+                    log.warning("engine=%s:%d: not connected: %s", *self._address, error)
+                    told = True
+                gevent.sleep(pause_s)
+                pause_s = min(BACKOFF_S_MAX, pause_s * 2)
+                continue
+            self._take(lane, sock, hello)
+
+    def _take(self, lane, sock, hello: Hello) -> None:
+        if self._closed:
+            sock.close()
+            return
+        self._on_hello(hello)
+        sock.setblocking(False)
+        lane.use(os.dup(sock.fileno()), f"engine {self._address[0]}:{self._address[1]}")
+        sock.close()

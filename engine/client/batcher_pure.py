@@ -1,0 +1,175 @@
+"""The pure-Python twin of `_batcher`: same lanes, same bytes, a greenlet that reads and one that writes."""
+
+import struct
+
+import gevent
+from gevent import socket as gevent_socket
+
+from common.keyhash import queue_of
+from engine.link import layout
+
+FRAME_BYTES_MAX = 24 << 20
+_BATCH = struct.Struct("<IIHBBIIIIIQq")
+MAGIC = 0x5042
+
+
+class Destination:
+    """A topic as the broker knows it. Made when the first message for it comes; void when the broker's log_id changes."""
+
+    def __init__(self, name: str, topic_id: int, queues: int, durability: int, body_bytes_max: int):
+        self.name, self.topic_id, self.queues = name, topic_id, queues
+        self.durability, self.body_bytes_max = durability, body_bytes_max
+        self._next_queue = 0
+        self._sticky: dict[int, tuple[int, int]] = {}
+
+    def choose_queue(self, lane: int, append: int, key: bytes | None) -> int:
+        """A key's own queue; without a key one queue for the whole append, the next for the next."""
+        if key is not None:
+            return queue_of(key, self.queues)
+        if self._sticky.get(lane, (0, 0))[0] != append:
+            self._sticky[lane] = (append, self._next_queue)
+            self._next_queue = (self._next_queue + 1) % self.queues
+        return self._sticky[lane][1]
+
+
+class Append:
+    """What one append carries: runs of records by (topic id, queue), each with who waits for them."""
+
+    def __init__(self) -> None:
+        self.runs: dict[tuple[int, int], list] = {}
+        self.calls: list = []
+        self.size = layout.HEADER_SIZE + layout.APPEND_HEAD.size
+
+    def encode(self, request_id: int, durability: int) -> bytes:
+        out = bytearray(layout.APPEND_HEAD.pack(durability, len(self.runs)))
+        for (topic_id, queue), members in self.runs.items():
+            records = b"".join(record for record, _, _ in members)
+            size = layout.BATCH_HEADER_SIZE + len(records)
+            out += _BATCH.pack(0, size, MAGIC, 0, 0, 0, topic_id, queue, len(members), 0, 0, 0)
+            out += records + bytes(-size % 8)
+        return layout.frame(layout.APPEND, request_id, bytes(out))
+
+    def answer(self, payload: bytes) -> None:
+        if len(payload) != len(self.runs) * layout.APPEND_RESULT.size:
+            return self.answer_all(layout.TIMEOUT)
+        for number, ((_, queue), members) in enumerate(self.runs.items()):
+            code, offset = layout.APPEND_RESULT.unpack_from(payload, number * layout.APPEND_RESULT.size)
+            for step, (_, results, index) in enumerate(members):
+                results[index] = (code, queue, offset + step)
+        return self._finish()
+
+    def answer_all(self, code: int) -> None:
+        """One code for every message."""
+        for (_, queue), members in self.runs.items():
+            for _, results, index in members:
+                results[index] = (code, queue, -1)
+        self._finish()
+
+    def _finish(self) -> None:
+        for results, callback in self.calls:
+            callback(results)
+
+
+class Lane:
+    """One connection to one broker for one class of durability; see `_batcher.Lane`."""
+
+    def __init__(self, number: int, in_flight_max: int):
+        self.number, self.in_flight_max = number, in_flight_max
+        self.on_down = None
+        self.link = None
+        self.appends = self.messages = 0
+        self._filling, self._flying = Append(), []
+        self._append_number, self._request_id = 1, 0
+        self._asked = False
+
+    @property
+    def idle(self) -> bool:
+        return not self._flying and not self._filling.runs
+
+    def use(self, fd: int, peer: str) -> None:
+        """Send over this connected, authenticated socket from now on; owns it."""
+        self.link = gevent_socket.socket(fileno=fd)
+        gevent.spawn(self._read, self.link)
+
+    def drop(self, reason: str) -> None:
+        if self.link is not None:
+            self._lost(self.link)
+
+    def submit(self, messages, callback) -> bool:
+        """See `_batcher.Lane.submit`."""
+        total = sum(len(encoded) + 96 for _, _, _, encoded in messages)
+        if self.link is None or self._filling.size + total > FRAME_BYTES_MAX:
+            return False
+        results = [None] * len(messages)
+        self._filling.calls.append((results, callback))
+        for index, (destination, key, id16, encoded) in enumerate(messages):
+            queue = destination.choose_queue(self.number, self._append_number, key)
+            body = bytes([0 if id16 is None else 1]) + (id16 or b"") + encoded
+            run = self._filling.runs.setdefault((destination.topic_id, queue), [])
+            run.append((layout.U32.pack(len(body)) + body, results, index))
+        self._filling.size += total
+        self._ask()
+        return True
+
+    def expire(self, now: float) -> None:
+        """Only the hot path leaves deadlines to the lane."""
+
+    def _ask(self) -> None:
+        if not self._asked:
+            self._asked = True
+            gevent.get_hub().loop.run_callback(self._send)
+
+    def _send(self) -> None:
+        self._asked = False
+        if not self._filling.runs or self.link is None or len(self._flying) >= self.in_flight_max:
+            return
+        append, self._filling = self._filling, Append()
+        self._append_number += 1
+        self._request_id += 1
+        self._flying.append((self._request_id, append))
+        self.appends += 1
+        self.messages += sum(map(len, append.runs.values()))
+        gevent.spawn(self._write, self.link, append.encode(self._request_id, self.number + 1))
+
+    def _write(self, link, frame: bytes) -> None:
+        try:
+            link.sendall(frame)
+        except OSError:
+            self._lost(link)
+
+    def _read(self, link) -> None:
+        pending = bytearray()
+        try:
+            while data := link.recv(65_536):
+                pending += data
+                while len(pending) >= 4 and len(pending) >= (size := 4 + int.from_bytes(pending[:4], "little")):
+                    self._answered(bytes(pending[:size]))
+                    del pending[:size]
+        except OSError:
+            pass
+        self._lost(link)
+
+    def _answered(self, frame: bytes) -> None:
+        _, _, _, code, request_id, _ = layout.HEADER.unpack_from(frame)
+        if not self._flying or self._flying[0][0] != request_id:
+            return self.drop("answers out of order")
+        _, append = self._flying.pop(0)
+        if code == layout.OK:
+            append.answer(frame[layout.HEADER_SIZE :])
+        else:
+            append.answer_all(code)
+        return self._ask()
+
+    def _lost(self, link) -> None:
+        if self.link is not link:
+            return
+        self.link = None
+        link.close()
+        flying, self._flying = self._flying, []
+        for _, append in flying:
+            append.answer_all(layout.TIMEOUT)
+        append, self._filling = self._filling, Append()
+        self._append_number += 1
+        append.answer_all(layout.UNAVAILABLE)
+        if self.on_down is not None:
+            self.on_down(self)

@@ -1,0 +1,104 @@
+"""The producer proxy's process: `python -m producer_proxy --listen HOST:PORT --engine HOST:PORT …`."""
+
+# ruff: noqa: E402, I001
+from gevent import monkey
+
+monkey.patch_all()
+
+import argparse
+import gc
+import sys
+
+from prometheus_client import CollectorRegistry
+
+from common.config import ConfigView, open_store
+from common.net import Limits, listen
+from common.net.tls import server_context
+from common.ops import announce_ready, setup_logging, start_ops
+from common.ops.stop import catch_stop
+from engine.client.rpc import RpcClient
+from producer_proxy.metrics import SendMetrics
+from producer_proxy.proxy import ProducerProxy
+
+
+def address(text: str) -> tuple[str, int]:
+    """HOST:PORT or [IPv6]:PORT."""
+    host, _, port = text.rpartition(":")
+    if not host or not port.isdigit() or int(port) > 65_535:
+        raise argparse.ArgumentTypeError(f"{text!r} is not HOST:PORT")
+    return host.strip("[]"), int(port)
+
+
+def parse(arguments: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="penstock producer-proxy", description="Serve `send`, in front of an engine.")
+    parser.add_argument(
+        "--listen", type=address, required=True, metavar="HOST:PORT", help="for applications; port 0 takes a free one"
+    )
+    parser.add_argument("--tls-listen", type=address, metavar="HOST:PORT", help="the same with TLS")
+    parser.add_argument("--tls-cert", metavar="FILE", help="PEM chain for --tls-listen")
+    parser.add_argument("--tls-key", metavar="FILE", help="PEM private key for --tls-listen")
+    parser.add_argument(
+        "--ops", type=address, default=("127.0.0.1", 0), metavar="HOST:PORT", help="/metrics /healthz /readyz"
+    )
+    parser.add_argument("--engine", type=address, required=True, metavar="HOST:PORT")
+    parser.add_argument(
+        "--cluster-key", required=True, metavar="FILE", help="what proves to the engine that we belong to it"
+    )
+    parser.add_argument("--config", required=True, metavar="URL", help="file:///dir or zookeeper://host,host/chroot")
+    parser.add_argument(
+        "--snapshot", metavar="FILE", help="where the last configuration is kept for a start without the store"
+    )
+    parser.add_argument("--connections-max", type=int, default=Limits.connections_max)
+    parser.add_argument("--frame-bytes-max", type=int, default=Limits.frame_bytes_max)
+    parser.add_argument("--ready-fd", type=int, help="a JSON line is written here once the proxy serves")
+    options = parser.parse_args(arguments)
+    if options.tls_listen and not (options.tls_cert and options.tls_key):
+        parser.error("--tls-listen needs --tls-cert and --tls-key")
+    return options
+
+
+def listeners(options) -> list:
+    found = [(listen(*options.listen), None)]
+    if options.tls_listen:
+        found.append((listen(*options.tls_listen), server_context(options.tls_cert, options.tls_key)))
+    return found
+
+
+def run(options) -> None:
+    stop = catch_stop()
+    limits = Limits(connections_max=options.connections_max, frame_bytes_max=options.frame_bytes_max)
+    if faults := limits.faults():
+        raise ValueError("; ".join(faults))
+    with open(options.cluster_key, "rb") as file:
+        key = file.read()
+    store = open_store(options.config)
+    view = ConfigView(store, options.snapshot, process=f"producer_proxy@{options.listen[0]}:{options.listen[1]}")
+    rpc = RpcClient(options.engine, key, role="producer_proxy")
+    proxy = ProducerProxy(listeners(options), view, rpc, options.engine, key, limits)
+    registry = CollectorRegistry()
+    registry.register(SendMetrics(proxy.server, proxy.service, proxy.client.lanes, proxy.front))
+    ops = start_ops(*options.ops, registry, proxy.health)
+    gc.collect()
+    gc.freeze()  # what start-up made is never garbage; without it each full collection walks all of it
+    ports = proxy.server.ports
+    facts = {"host": options.listen[0], "port": ports[0], "ops_port": ops.port}
+    announce_ready(options.ready_fd, facts | ({"tls_port": ports[1]} if len(ports) > 1 else {}))
+    stop.wait()
+    proxy.stop()
+    rpc.close()
+    view.close()
+    store.close()
+    ops.stop()
+
+
+def main() -> None:
+    options = parse(sys.argv[1:])
+    setup_logging("producer_proxy")
+    try:
+        run(options)
+    except (OSError, ValueError) as error:
+        sys.exit(f"penstock producer-proxy: {error}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,404 @@
+# cython: language_level=3, boundscheck=False, wraparound=False
+"""The hot path of send: from the socket's bytes to the broker's batch and back, in loop callbacks, without an object a message.
+
+It takes only what is common: a credential that verified before, topics that are known, no fault, no delay, no request. Everything
+else, whole calls at a time, goes to `slow(connection, frame)`, which is producer_proxy/send.py and the reference for every answer.
+"""
+
+from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
+from libc.stdlib cimport free, malloc, realloc
+from libc.string cimport memcmp, memcpy
+
+from common.net._reactor cimport PROTOCOL_UNKNOWN, Connection, reactor_of
+from common.wire cimport _walk
+from engine.client._batcher cimport Destination, Lane, Waiter
+
+cdef enum:
+    MESSAGES_MAX = 1000
+    RARE_FLAGS = 64 | 128 | 512       # HAS_DELIVER_AT, HAS_DELAY, HAS_REPLY_TO
+    BODY_BYTES_ANY = 16384000         # the topic's own limit is checked once the topic is known
+    LATENCY_BUCKETS = 16              # powers of two from 62.5 µs
+
+cdef inline void put_be32(unsigned char* p, uint32_t value) noexcept nogil:
+    p[0], p[1], p[2], p[3] = (value >> 24) & 255, (value >> 16) & 255, (value >> 8) & 255, value & 255
+
+
+cdef inline void put_be64(unsigned char* p, uint64_t value) noexcept nogil:
+    put_be32(p, <uint32_t>(value >> 32))
+    put_be32(p + 4, <uint32_t>value)
+
+
+cdef extern from "<time.h>" nogil:
+    cdef struct timespec:
+        long tv_sec
+        long tv_nsec
+    int clock_gettime(int clock, timespec* out)
+    int CLOCK_REALTIME
+
+
+cdef inline uint64_t unix_ms() noexcept nogil:
+    cdef timespec t
+    clock_gettime(CLOCK_REALTIME, &t)
+    return <uint64_t>t.tv_sec * 1000 + t.tv_nsec // 1000000
+
+
+cdef const char* HEX = b"0123456789abcdef"
+
+
+cdef class Admitted:
+    """A credential that verified, and the topics that its application has sent to."""
+
+    cdef bytes credential
+    cdef double expires_at            # monotonic seconds
+    cdef dict destinations            # topic name as bytes -> Destination
+
+    def __init__(self, bytes credential, double expires_at):
+        self.credential, self.expires_at = credential, expires_at
+        self.destinations = {}
+
+
+cdef class Front:
+    """What all connections of a producer proxy share.
+
+    Args:
+        lanes: the MEMORY and the FSYNC Lane of the broker.
+        slow: called as (connection, frame bytes) in a loop callback for every call that is not common.
+        sentences: contract code -> the sentence that goes with it, as bytes.
+        process_bytes: 6 random bytes, the middle of every id assigned here; see common/ids.py for the layout.
+    """
+
+    cdef Lane memory
+    cdef Lane fsync
+    cdef object slow
+    cdef dict sentences
+    cdef dict admitted
+    cdef unsigned char process_bytes[6]
+    cdef uint32_t id_counter
+    cdef double timeout_s
+    cdef int32_t retry_after_ms
+    cdef _walk.SendCall call
+    cdef _walk.Message* messages
+    cdef void** chosen                # Destination of each message of the call in hand
+    cdef public bint closing
+    cdef readonly uint64_t calls, hot_calls, hot_messages, bytes_in
+    cdef uint64_t latency[LATENCY_BUCKETS]
+    cdef readonly double latency_sum_s
+    cdef readonly dict codes
+
+    def __init__(self, Lane memory, Lane fsync, slow, dict sentences, bytes process_bytes, int timeout_ms, int retry_after_ms):
+        self.memory, self.fsync, self.slow, self.sentences = memory, fsync, slow, sentences
+        self.admitted, self.codes = {}, {}
+        memcpy(self.process_bytes, <const unsigned char*>process_bytes, 6)
+        self.timeout_s = timeout_ms / 1000.0
+        self.retry_after_ms = retry_after_ms
+        self.messages = <_walk.Message*>malloc(MESSAGES_MAX * sizeof(_walk.Message))
+        self.chosen = <void**>malloc(MESSAGES_MAX * sizeof(void*))
+        if self.messages == NULL or self.chosen == NULL:
+            raise MemoryError()
+
+    def __dealloc__(self):
+        free(self.messages)
+        free(self.chosen)
+
+    def connection(self, int fd, limits, str peer, ssl_context, prefix_check):
+        """A connection served by this front; it owns the descriptor."""
+        return HotConnection(self, fd, limits, peer, ssl_context, prefix_check)
+
+    def admit(self, bytes credential, double expires_at):
+        """The slow path has verified these credential bytes; `expires_at` in monotonic seconds."""
+        if len(self.admitted) >= 10_000:
+            self.admitted.clear()
+        self.admitted[credential] = Admitted(credential, expires_at)
+
+    def know(self, bytes credential, bytes topic, Destination destination):
+        """The holder of the credential may send to the topic, which is at `destination`."""
+        cdef Admitted admitted = self.admitted.get(credential)
+        if admitted is not None:
+            admitted.destinations[topic] = destination
+
+    def forget(self):
+        """Configuration or broker changed: every verdict and every destination is looked up anew."""
+        cdef Admitted admitted
+        for admitted in self.admitted.values():
+            admitted.expires_at = 0       # connections hold their last one
+        self.admitted.clear()
+
+    def latency_buckets(self):
+        """Counts of hot calls by time from the call's bytes to its answer: bucket i is up to 62.5 µs * 2**i."""
+        return [self.latency[i] for i in range(LATENCY_BUCKETS)]
+
+    cdef int assign(self, unsigned char* id16, uint64_t now_ms) except -1:
+        self.id_counter += 1
+        put_be64(id16, now_ms << 16)
+        memcpy(id16 + 6, self.process_bytes, 6)
+        put_be32(id16 + 12, self.id_counter)
+        return 0
+
+    cdef int observe(self, double seconds) except -1:
+        cdef int bucket = 0
+        cdef double bound = 62.5e-6
+        while seconds > bound and bucket < LATENCY_BUCKETS - 1:
+            bound *= 2
+            bucket += 1
+        self.latency[bucket] += 1
+        self.latency_sum_s += seconds
+        return 0
+
+
+cdef struct Result:
+    int32_t code
+    uint32_t queue
+    int64_t offset
+    uint32_t id_at
+    uint32_t id_size
+
+
+cdef class HotCall(Waiter):
+    """One call in work. A connection reuses its own until a deadline passes: then it answers, and the late results find nobody."""
+
+    cdef HotConnection connection
+    cdef Front front
+    cdef int32_t seqid
+    cdef uint32_t count
+    cdef uint32_t results_cap
+    cdef Result* results
+    cdef unsigned char* ids
+    cdef size_t ids_used, ids_cap
+    cdef double started_at
+
+    def __dealloc__(self):
+        free(self.results)
+        free(self.ids)
+
+    cdef int start(self, int32_t seqid, uint32_t count, double now, double timeout_s) except -1:
+        if count > self.results_cap:
+            self.results = <Result*>grow(self.results, count * sizeof(Result))
+            self.results_cap = count
+        self.seqid, self.count, self.waiting = seqid, count, 0
+        self.ids_used = 0
+        self.started_at, self.deadline = now, now + timeout_s
+        return 0
+
+    cdef int set_id(self, uint32_t index, const unsigned char* id, uint32_t size, bint assigned) except -1:
+        cdef uint32_t shown = size * 2 if assigned else size
+        cdef unsigned char* out
+        cdef uint32_t i
+        if self.ids_used + shown > self.ids_cap:
+            self.ids_cap = max(64, 2 * (self.ids_used + shown))
+            self.ids = <unsigned char*>grow(self.ids, self.ids_cap)
+        out = self.ids + self.ids_used
+        if assigned:
+            for i in range(size):
+                out[2 * i] = HEX[id[i] >> 4]
+                out[2 * i + 1] = HEX[id[i] & 15]
+        else:
+            memcpy(out, id, size)
+        self.results[index].id_at, self.results[index].id_size = <uint32_t>self.ids_used, shown
+        self.ids_used += shown
+        return 0
+
+    cdef int result(self, uint32_t index, int code, uint32_t queue, int64_t offset) except -1:
+        self.results[index].code, self.results[index].queue, self.results[index].offset = code, queue, offset
+        return 0
+
+    cdef int done(self) except -1:
+        cdef HotConnection connection = self.connection
+        if connection is None:
+            return 0
+        self.encode()
+        self.front.observe(connection.reactor.now - self.started_at)
+        return connection.answered()
+
+    cdef int expire(self) except -1:
+        cdef HotConnection connection = self.connection
+        cdef uint32_t i
+        if connection is None:
+            return 0
+        for i in range(self.count):
+            self.results[i].code = 300
+        self.encode()
+        self.connection = None
+        connection.call = None
+        return connection.answered()
+
+    cdef int encode(self) except -1:
+        """The SendResponse as a framed or buffered REPLY, into the connection's output. Fields in the order of their ids, as every writer does."""
+        cdef Connection connection = self.connection
+        cdef bytes sentence
+        cdef Result* r
+        cdef uint32_t i
+        cdef size_t bound = 40
+        cdef unsigned char* out
+        cdef unsigned char* start
+        cdef int head = 4 if connection.protocol == 1 else 0
+        if connection.is_closed:
+            return 0
+        for i in range(self.count):
+            bound += 48 + self.results[i].id_size
+            if self.results[i].code:
+                bound += 7 + len(<bytes>self.front.sentences.get(self.results[i].code, b""))
+        start = connection.out_reserve(bound + head)
+        out = start + head
+        put_be32(out, 0x80010002)
+        put_be32(out + 4, 4)
+        memcpy(out + 8, b"send", 4)
+        put_be32(out + 12, self.seqid)
+        memcpy(out + 16, b"\x0c\x00\x00\x0f\x00\x01\x0c", 7)
+        put_be32(out + 23, self.count)
+        out += 27
+        for i in range(self.count):
+            r = &self.results[i]
+            memcpy(out, b"\x08\x00\x01", 3)
+            put_be32(out + 3, r.code)
+            memcpy(out + 7, b"\x0b\x00\x02", 3)
+            put_be32(out + 10, r.id_size)
+            memcpy(out + 14, self.ids + r.id_at, r.id_size)
+            out += 14 + r.id_size
+            if r.code == 0:
+                memcpy(out, b"\x08\x00\x03", 3)
+                put_be32(out + 3, r.queue)
+                memcpy(out + 7, b"\x0a\x00\x04", 3)
+                put_be64(out + 10, r.offset)
+                out += 18
+            else:
+                out = self.encode_error(out, r.code)
+            out[0] = 0
+            out += 1
+        out[0] = out[1] = 0
+        out += 2
+        if head:
+            put_be32(start, <uint32_t>(out - start - 4))
+        self.front.hot_calls += 1
+        self.front.hot_messages += self.count
+        return connection.out_commit(out - start)
+
+    cdef unsigned char* encode_error(self, unsigned char* out, int32_t code) except NULL:
+        cdef bytes sentence = self.front.sentences.get(code, b"")
+        if 200 <= code < 300:
+            memcpy(out, b"\x08\x00\x05", 3)
+            put_be32(out + 3, self.front.retry_after_ms)
+            out += 7
+        memcpy(out, b"\x0b\x00\x06", 3)
+        put_be32(out + 3, <uint32_t>len(sentence))
+        memcpy(out + 7, <const unsigned char*>sentence, len(sentence))
+        self.front.codes[code] = self.front.codes.get(code, 0) + 1
+        return out + 7 + len(sentence)
+
+
+cdef class HotConnection(Connection):
+    """A client of the producer proxy."""
+
+    cdef Front front
+    cdef HotCall call
+    cdef Admitted last
+    cdef object prefix_check
+
+    def __init__(self, Front front, int fd, limits, str peer, ssl_context, prefix_check):
+        self.front, self.prefix_check = front, prefix_check
+        Connection.__init__(self, fd, limits, peer, PROTOCOL_UNKNOWN, ssl_context)
+
+    cdef bint on_prefix(self, const unsigned char* frame, Py_ssize_t size) except -1:
+        return self.prefix_check(self, frame[:size])
+
+    cdef int on_closed(self) except -1:
+        if self.call is not None:
+            self.call.connection = None
+            self.call = None
+        return Connection.on_closed(self)
+
+    cdef int on_frame(self, const unsigned char* frame, Py_ssize_t size) except -1:
+        cdef Lane lane
+        self.front.calls += 1
+        self.front.bytes_in += size
+        self.busy = True
+        lane = self.examine(frame, size)
+        if lane is None:
+            self.front.slow(self, frame[:size])
+        else:
+            self.take(lane, frame)
+        return 0
+
+    cdef Lane examine(self, const unsigned char* frame, Py_ssize_t size):
+        """The lane that takes the whole call, or None for the slow path; fills front.call, front.messages and front.chosen."""
+        cdef Front front = self.front
+        cdef _walk.SendCall* call = &front.call
+        cdef _walk.Message* m
+        cdef const unsigned char* topic = NULL
+        cdef uint32_t topic_size = 0, i
+        cdef Destination destination = None
+        cdef Admitted admitted
+        cdef int durability, wanted
+        cdef size_t total = 0
+        cdef Lane lane = None
+        if front.closing or _walk.walk_send(frame, size, call, front.messages, MESSAGES_MAX, BODY_BYTES_ANY) != 0:
+            return None
+        if call.fault or call.reply_wait_ms > 0 or call.message_count == 0:
+            return None
+        admitted = self.admission(frame + call.credential_start, call.credential_size)
+        if admitted is None:
+            return None
+        wanted = call.durability
+        for i in range(call.message_count):
+            m = &front.messages[i]
+            if m.fault or m.flags & RARE_FLAGS or m.operation:
+                return None
+            if m.topic_size != topic_size or memcmp(topic, frame + m.topic_start, topic_size) != 0:
+                topic, topic_size = frame + m.topic_start, m.topic_size
+                destination = admitted.destinations.get(topic[:topic_size])
+                if destination is None:
+                    return None
+            if m.body_size > destination.body_bytes_max:
+                return None
+            durability = wanted if wanted else destination.durability
+            if lane is None:
+                lane = front.memory if durability == 1 else front.fsync
+            elif lane is not (front.memory if durability == 1 else front.fsync):
+                return None                   # one call over two lanes is rare
+            total += m.size + 96
+            front.chosen[i] = <void*>destination
+        return lane if lane.is_up() and lane.has_room(total) else None
+
+    cdef Admitted admission(self, const unsigned char* credential, uint32_t size):
+        cdef Admitted last = self.last
+        if last is None or len(last.credential) != size or memcmp(<const unsigned char*>last.credential, credential, size) != 0 \
+                or last.expires_at == 0:
+            last = self.front.admitted.get(credential[:size])
+            self.last = last
+        if last is None or self.reactor.now > last.expires_at:
+            return None
+        self.is_trusted = True
+        return last
+
+    cdef int take(self, Lane lane, const unsigned char* frame) except -1:
+        cdef Front front = self.front
+        cdef HotCall call = self.call
+        cdef _walk.Message* m
+        cdef Destination destination
+        cdef unsigned char id16[16]
+        cdef uint32_t i, queue
+        cdef uint64_t now_ms = unix_ms()
+        cdef double timeout_s = front.call.timeout_ms / 1000.0 if front.call.timeout_ms > 0 else front.timeout_s
+        if call is None:
+            call = self.call = HotCall()
+            call.connection, call.front = self, front
+        call.start(front.call.seqid, front.call.message_count, self.reactor.now, timeout_s)
+        lane.join(call)
+        for i in range(front.call.message_count):
+            m = &front.messages[i]
+            destination = <Destination>front.chosen[i]
+            queue = lane.choose_queue(destination, frame + m.key_start, m.key_size if m.flags & 4 else -1)
+            if m.flags & 32:
+                call.set_id(i, frame + m.id_start, m.id_size, False)
+                lane.add(destination, queue, NULL, frame + m.start, m.size, call, i)
+            else:
+                front.assign(id16, now_ms)
+                call.set_id(i, id16, 16, True)
+                lane.add(destination, queue, id16, frame + m.start, m.size, call, i)
+        return 0
+
+
+cdef void* grow(void* old, size_t size) except NULL:
+    cdef void* grown = realloc(old, size)
+    if grown == NULL:
+        raise MemoryError()
+    return grown

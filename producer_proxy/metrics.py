@@ -1,0 +1,65 @@
+"""What the producer proxy counts. Read at scrape time from counters that the paths keep anyway.
+
+| name | type, unit | what to do about it |
+|---|---|---|
+| penstock_send_calls_total | calls, by path hot / slow | many slow ones: credentials minted per call, or faulty clients |
+| penstock_send_messages_total | messages appended, by durability | - |
+| penstock_send_appends_total | appends, by durability | messages per append is the batching that the load makes possible |
+| penstock_send_bytes_total | bytes of calls taken | - |
+| penstock_send_refused_total | messages, by contract code | 2xx: the engine or its link; 1xx: a client |
+| penstock_send_seconds | histogram of hot calls, s | above 1 ms without load: look at the engine |
+| penstock_connections | connections open | near connections_max: raise it, or find who leaks |
+| penstock_bytes_in_flight | bytes buffered for connections | - |
+"""
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+
+LANES = ("memory", "fsync")
+
+
+class SendMetrics:
+    """A collector over the proxy's parts; `front` is None where the hot path is not built."""
+
+    def __init__(self, server, service, lanes, front):
+        self._server, self._service, self._lanes, self._front = server, service, lanes, front
+
+    def describe(self):
+        return []
+
+    def collect(self):
+        yield GaugeMetricFamily("penstock_connections", "open connections", value=len(self._server.connections))
+        calls = CounterMetricFamily("penstock_send_calls", "calls answered", labels=["path"])
+        calls.add_metric(["slow"], self._service.answered)
+        if self._front is not None:
+            calls.add_metric(["hot"], self._front.hot_calls)
+            yield self._latency()
+            yield CounterMetricFamily("penstock_send_bytes", "bytes of calls taken", value=self._front.bytes_in)
+        yield calls
+        for name, field in (("penstock_send_messages", "messages"), ("penstock_send_appends", "appends")):
+            family = CounterMetricFamily(name, f"{field} sent to the broker", labels=["durability"])
+            for label, lane in zip(LANES, self._lanes, strict=True):
+                family.add_metric([label], getattr(lane, field))
+            yield family
+        refused = CounterMetricFamily(
+            "penstock_send_refused", "messages answered with another code than OK", labels=["code"]
+        )
+        for code, count in self._refused().items():
+            refused.add_metric([str(code)], count)
+        yield refused
+
+    def _refused(self) -> dict[int, int]:
+        totals = dict(self._service.codes)
+        if self._front is not None:
+            for code, count in self._front.codes.items():
+                totals[code] = totals.get(code, 0) + count
+        return totals
+
+    def _latency(self):
+        buckets, total = [], 0
+        for number, count in enumerate(self._front.latency_buckets()):
+            total += count
+            buckets.append((repr(62.5e-6 * 2**number), total))
+        buckets[-1] = ("+Inf", total)
+        family = HistogramMetricFamily("penstock_send_seconds", "from a hot call's bytes to its answer")
+        family.add_metric([], buckets, self._front.latency_sum_s)
+        return family

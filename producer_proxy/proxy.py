@@ -1,0 +1,105 @@
+"""The producer proxy as one object: its parts wired, started and stopped."""
+
+import logging
+import os
+import time
+
+import gevent
+
+from common.clock import SystemClock
+from common.contract import Code
+from common.credential import Verifier
+from common.net import Limits, serve
+from engine.client.append import NATIVE as NATIVE_LANES
+from engine.client.append import AppendClient
+from producer_proxy.admission import Admission
+from producer_proxy.send import DEFAULT_TIMEOUT_MS, RETRY_AFTER_MS, SENTENCES, SendService
+from producer_proxy.topics import Topics
+
+try:
+    if not NATIVE_LANES:
+        raise ImportError("the hot path needs native lanes")
+    from producer_proxy._hot import Front
+except ImportError:
+    Front = None
+
+log = logging.getLogger("penstock.producer_proxy")
+DRAIN_S = 5.0
+
+
+class ProducerProxy:
+    """Serves `send` on the given listeners until `stop()`.
+
+    Args:
+        listeners: (socket, ssl_context or None) pairs from common.net.listen.
+        view: the configuration; rpc: the broker's link for rare operations; engine, cluster_key: for the append lanes.
+    """
+
+    def __init__(self, listeners, view, rpc, engine: tuple[str, int], cluster_key: bytes, limits: Limits | None = None):
+        self._limits = limits or Limits()
+        self._clock = SystemClock()
+        self.topics = Topics(view, rpc)
+        self.client = AppendClient(engine, cluster_key, self._on_hello)
+        self._admission = Admission(Verifier(view, self._clock), view, self._clock.now_ms)
+        self.service = SendService(self._admission, self.topics, self.client.lanes, self._clock.now_ms, self._learn)
+        self.front = self._make_front()
+        view.on_change(self._forget)
+        make = self._hot_connection if self.front is not None else None
+        self.server = serve(
+            listeners,
+            self._limits,
+            self.service.handle,
+            prefix_check=self._admission.prefix_verifies,
+            make_connection=make,
+        )
+
+    def _make_front(self):
+        if Front is None:
+            return None
+        sentences = {int(code): sentence.encode() for code, sentence in SENTENCES.items()}
+        return Front(
+            *self.client.lanes, self.service.handle, sentences, os.urandom(6), DEFAULT_TIMEOUT_MS, RETRY_AFTER_MS
+        )
+
+    def _hot_connection(self, sock, peer, ssl_context):
+        return self.front.connection(sock.detach(), self._limits, peer, ssl_context, self._admission.prefix_verifies)
+
+    def _learn(self, credential: bytes, principal, destinations) -> None:
+        if self.front is None:
+            return
+        lasts_s = (principal.expires_at_ms - self._clock.now_ms()) / 1000
+        self.front.admit(credential, time.monotonic() + lasts_s)
+        for name, destination in destinations.items():
+            self.front.know(credential, name.encode(), destination)
+
+    def _forget(self) -> None:
+        self.topics.forget()
+        if self.front is not None:
+            self.front.forget()
+
+    def _on_hello(self, hello) -> None:
+        if self.topics.on_hello(hello.log_id):
+            self._forget()
+
+    def health(self) -> dict:
+        """What /readyz shows."""
+        return {
+            "engine": self.client.connected or "the link to the engine is down",
+            "serving": not self.service.closing or "stopping",
+        }
+
+    def stop(self) -> None:
+        """Stop accepting, answer SHUTTING_DOWN to what still comes, wait for what was taken, close. Blocks up to DRAIN_S."""
+        self.server.stop_accepting()
+        self.service.closing = True
+        if self.front is not None:
+            self.front.closing = True
+        deadline = time.monotonic() + DRAIN_S
+        while (self.service.in_work or not self.client.idle) and time.monotonic() < deadline:
+            gevent.sleep(0.005)
+        gevent.sleep(0.05)  # the last answers leave; clients that call once more are told SHUTTING_DOWN
+        self.server.close()
+        self.client.close()
+
+
+assert set(SENTENCES) <= {getattr(Code, name) for name in dir(Code) if name.isupper()}

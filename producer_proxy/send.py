@@ -1,0 +1,176 @@
+"""One send call, start to end, in a greenlet: the rare path, and the reference for the hot one.
+
+authenticate → topic known and allowed → fault and size → route → append → answer. One result per message, in order.
+"""
+
+import logging
+import time
+
+import gevent
+from gevent.event import AsyncResult
+
+from common import contract
+from common.contract import Code, SendResponse, SendResult
+from common.errors import AuthenticationError
+from common.ids import IdSource, show_id
+from common.wire import WireError, walk_send
+from common.wire.calls import HAS_DELAY, HAS_DELIVER_AT, HAS_REPLY_TO, MESSAGES_MAX
+from common.wire.faults import CALL_FAULTS, MESSAGE_FAULTS, WireFault
+from producer_proxy.topics import ResolveError, lane_of
+
+log = logging.getLogger("penstock.producer_proxy")
+
+DEFAULT_TIMEOUT_MS = 3000
+TIMEOUT_MS_MAX = 60_000
+RETRY_AFTER_MS = 200
+BODY_BYTES_ANY = 16_384_000  # the topic's own limit is checked once the topic is known
+SENTENCES = {
+    Code.UNKNOWN_TOPIC: "Message.topic: the broker does not know it; send again",
+    Code.INVALID: "the broker refused the message's bytes",
+    Code.TOO_LARGE: "larger than the broker takes",
+    Code.OVERLOADED: "too much is waiting for the broker; nothing was stored",
+    Code.UNAVAILABLE: "the broker cannot be reached; nothing was stored",
+    Code.TIMEOUT: "no answer from the broker in time; the message may be stored, send again with the same id",
+    Code.SHUTTING_DOWN: "this proxy is stopping; use another one",
+}
+_NOT_YET = (
+    (HAS_DELIVER_AT, "Message.deliver_at_ms: delayed delivery is not part of this version"),
+    (HAS_DELAY, "Message.delay_ms: delayed delivery is not part of this version"),
+    (HAS_REPLY_TO, "Message.reply_to: request-reply is not part of this version"),
+)
+
+
+class SendService:
+    """Answers send calls.
+
+    Args:
+        admission: who may send; topics: where to; lanes: (MEMORY, FSYNC) of the broker.
+        learn: called as (credential bytes, principal, {topic: Destination}) after each good call, so that the hot path knows them.
+    """
+
+    def __init__(self, admission, topics, lanes, now_ms, learn=lambda credential, principal, destinations: None):
+        self._admission, self._topics, self._lanes, self._learn = admission, topics, lanes, learn
+        self._ids = IdSource(now_ms)
+        self.closing = False
+        self.in_work = self.answered = 0
+        self.codes: dict[int, int] = {}
+
+    def handle(self, connection, frame: bytes) -> None:
+        """Take one call in a loop callback; the answer comes later by `connection.reply`."""
+        self.in_work += 1
+        gevent.spawn(self._run, connection, frame)
+
+    def _run(self, connection, frame: bytes) -> None:
+        try:
+            connection.reply(self._answer(connection, frame))
+        except Exception:
+            log.exception("connection=%s: a send ended by an error of ours", connection.peer)
+            connection.close("internal error")
+        finally:
+            self.in_work -= 1
+            self.answered += 1
+
+    def _answer(self, connection, frame: bytes) -> bytes:
+        try:
+            call = walk_send(frame, messages_max=MESSAGES_MAX, body_bytes_max=BODY_BYTES_ANY)
+        except WireError as error:
+            kind = contract.UNKNOWN_METHOD if error.rule == WireFault.METHOD else contract.PROTOCOL_ERROR
+            return contract.encode_exception("send", error.seqid, kind, error.sentence)
+        results = self._results(connection, call)
+        for result in results:
+            if result.code:
+                self.codes[result.code] = self.codes.get(result.code, 0) + 1
+        return contract.encode_reply("send", call.seqid, SendResponse(results=results))
+
+    def _results(self, connection, call) -> list[SendResult]:
+        if self.closing:
+            return [_refusal(Code.SHUTTING_DOWN) for _ in call.messages]
+        try:
+            principal = self._admission.principal(call.credential)
+        except AuthenticationError as error:
+            return [_refusal(error.code, str(error)) for _ in call.messages]
+        connection.trust()
+        if call.fault:
+            return [_refusal(*CALL_FAULTS[call.fault]) for _ in call.messages]
+        if call.reply_wait_ms > 0:
+            sentence = "SendRequest.reply_wait_ms: request-reply is not part of this version"
+            return [_refusal(Code.INVALID, sentence) for _ in call.messages]
+        results = [self._refused(message, principal) for message in call.messages]
+        wanted = [index for index, result in enumerate(results) if result is None]
+        if wanted:
+            self._store(call, principal, wanted, results)
+        return results
+
+    def _refused(self, message, principal) -> SendResult | None:
+        """What is wrong with a message before anything is asked of the broker, or None."""
+        if message.fault:
+            return _refusal(*MESSAGE_FAULTS[message.fault])
+        for flag, sentence in _NOT_YET:
+            if message.flags & flag:
+                return _refusal(Code.INVALID, sentence, message.id)
+        if message.operation:
+            return _refusal(Code.INVALID, "Message.operation: CANCEL is not part of this version", message.id)
+        if not principal.may_send(message.topic):
+            return _refusal(
+                Code.FORBIDDEN, f"application={principal.app}: may not send to topic {message.topic}", message.id
+            )
+        if not self._topics.defined(message.topic):
+            return _refusal(Code.UNKNOWN_TOPIC, f"topic={message.topic}: not defined", message.id)
+        return None
+
+    def _store(self, call, principal, wanted: list[int], results: list) -> None:
+        timeout_ms = min(call.timeout_ms or DEFAULT_TIMEOUT_MS, TIMEOUT_MS_MAX)
+        deadline = time.monotonic() + timeout_ms / 1000
+        messages = call.messages
+        try:
+            found = self._topics.find([messages[index].topic for index in wanted])
+        except ResolveError as error:
+            for index in wanted:
+                results[index] = _refusal(error.code, str(error), messages[index].id)
+            return
+        self._learn(call.credential, principal, found)
+        lanes: dict[int, list[int]] = {}
+        for index in wanted:
+            destination = found[messages[index].topic]
+            if messages[index].body_size > destination.body_bytes_max:
+                sentence = f"Message.body: at most {destination.body_bytes_max} bytes for this topic"
+                results[index] = _refusal(Code.TOO_LARGE, sentence, messages[index].id)
+            else:
+                lanes.setdefault(lane_of(call.durability, destination), []).append(index)
+        waiting = [self._submit(number, indices, messages, found, results) for number, indices in lanes.items()]
+        for indices, ids, answer in filter(None, waiting):
+            _collect(indices, ids, answer, deadline, results)
+
+    def _submit(self, number: int, indices: list[int], messages, found, results: list):
+        ids, batch = [], []
+        for index in indices:
+            message = messages[index]
+            id16 = None if message.id is not None else self._ids.next()
+            ids.append(message.id if id16 is None else show_id(id16))
+            key = None if message.key is None else message.key.encode()
+            batch.append((found[message.topic], key, id16, message.encoded))
+        answer = AsyncResult()
+        lane = self._lanes[number]
+        if lane.submit(batch, answer.set):
+            return indices, ids, answer
+        code = Code.UNAVAILABLE if lane.link is None else Code.OVERLOADED
+        for index in indices:
+            results[index] = _refusal(code, None, messages[index].id)
+        return None
+
+
+def _collect(indices: list[int], ids: list[str], answer: AsyncResult, deadline: float, results: list) -> None:
+    try:
+        outcomes = answer.get(timeout=max(0.0, deadline - time.monotonic()))
+    except gevent.Timeout:
+        outcomes = [(Code.TIMEOUT, 0, -1)] * len(indices)
+    for index, shown, (code, queue, offset) in zip(indices, ids, outcomes, strict=True):
+        if code == Code.OK:
+            results[index] = SendResult(code=code, id=shown, queue=queue, offset=offset)
+        else:
+            results[index] = _refusal(code, None, shown)
+
+
+def _refusal(code: int, sentence: str | None = None, shown_id: str | None = None) -> SendResult:
+    retry_after_ms = RETRY_AFTER_MS if 200 <= code < 300 else None
+    return SendResult(code=code, id=shown_id, retry_after_ms=retry_after_ms, error=sentence or SENTENCES.get(code, ""))
