@@ -1,4 +1,7 @@
-"""Builds the optional native modules; everything else about the package is in setup.cfg.
+"""Builds the optional native modules and names the packages; everything else about the package is in setup.cfg.
+
+setup.cfg can either find packages or list them; three of ours live in folders of another name (its `package_dir`), so they are
+added to the found ones here: the contract's .thrift files, and the Python client with the two programs of the demo.
 
 Every `_name.pyx` under the packages is an extension. Without a C compiler, or with PENSTOCK_PURE=1, the package installs
 without them and runs on the pure-Python twins. PENSTOCK_EXT=common.wire builds only the modules whose name contains that text.
@@ -7,9 +10,10 @@ without them and runs on the pure-Python twins. PENSTOCK_EXT=common.wire builds 
 import os
 from pathlib import Path
 
-from setuptools import Extension, setup
+from setuptools import Extension, find_packages, setup
 
 PACKAGES = ("common", "engine", "producer_proxy", "consumer_proxy", "bench")
+MAPPED = ("penstock_thrift", "penstock_client", "penstock_client_examples")
 ROOT = Path(__file__).parent
 
 
@@ -36,4 +40,9 @@ def extensions() -> list[Extension]:
     return built
 
 
-setup(ext_modules=extensions())
+def packages() -> list[str]:
+    wanted = [pattern for name in (*PACKAGES, "penstock") for pattern in (name, f"{name}.*")]
+    return [*find_packages(str(ROOT), include=wanted), *MAPPED]
+
+
+setup(packages=packages(), ext_modules=extensions())

@@ -1,0 +1,91 @@
+# `make run` and `make test` do all set-up by themselves; the second time they start at once.
+# Stamps say what is done: in the virtual environment what was installed, in build/ which system packages were looked at.
+
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
+SOURCES := $(shell find common engine producer_proxy consumer_proxy bench -name '*.pyx' -o -name '*.pxd')
+ARGS ?=
+
+.PHONY: help run test lint native clients bench lock wheel without-compiler fuzz soak clean
+help:
+	@sed -n 's/^## //p' Makefile
+
+## make run               everything on this machine, with a demo: a real file through the whole path (ARGS="--data DIR …")
+run: $(VENV)/.installed
+	@exec $(BIN)/penstock up --demo $(ARGS)
+
+## make test              all tests but the slow ones (ARGS="tests/unit -k name")
+test: $(VENV)/.installed-dev clients
+	$(BIN)/python -m pytest -m "not slow" $(ARGS)
+
+## make lint              format, lint, types
+lint: $(VENV)/.installed-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy common engine producer_proxy consumer_proxy penstock bench
+
+## make native            build the native modules in place again
+native: $(VENV)/.dev-packages
+	$(BIN)/python setup.py --quiet build_ext --inplace
+
+## make clients           contract code and programs of the clients whose tool chains are here
+clients:
+	@scripts/build-clients
+
+## make bench             the load generator against a Penstock of its own
+bench: $(VENV)/.installed
+	$(BIN)/penstock bench $(ARGS)
+
+## make fuzz              mutate frames at the walkers for FUZZ_S seconds (default 60)
+fuzz: $(VENV)/.installed-dev
+	PENSTOCK_FUZZ_S=$${FUZZ_S:-60} $(BIN)/python -m pytest tests -k fuzz $(ARGS)
+
+## make soak              the tests that take minutes
+soak: $(VENV)/.installed-dev clients
+	$(BIN)/python -m pytest -m slow $(ARGS)
+
+## make without-compiler  install a copy of this tree with CC=/bin/false and send a message through it
+without-compiler: $(VENV)/.installed-dev
+	scripts/check-without-compiler
+
+## make wheel             a wheel in dist/
+wheel: $(VENV)/.installed-dev
+	$(PIP) wheel . --no-deps --no-build-isolation --wheel-dir dist
+
+## make lock              resolve requirements/*.in to versions and hashes again
+lock: $(VENV)/.dev-packages
+	scripts/lock-requirements
+
+## make clean             all that was built; data and the virtual environment stay
+clean:
+	rm -rf build dist *.egg-info
+	find common engine producer_proxy consumer_proxy bench \( -name '*.so' -o -name '_*.c' \) -delete
+
+$(VENV)/bin/python:
+	@scripts/system-packages run
+	@echo "Creating $(VENV)"
+	@$$(scripts/find-python) -m venv $(VENV)
+
+$(VENV)/.core-packages: requirements/core.txt requirements/build.txt | $(VENV)/bin/python
+	@echo "Installing Python packages"
+	@$(PIP) install --require-hashes -r requirements/build.txt -r requirements/core.txt
+	@touch $@
+
+# Not a dependency of .installed on itself alone: `make test` brings compilers first, so that the one build is native.
+$(VENV)/.installed: $(VENV)/.core-packages setup.py setup.cfg pyproject.toml $(SOURCES)
+	@echo "Building Penstock"
+	@$(PIP) install --no-deps --no-build-isolation --editable .
+	@touch $@
+
+build/.test-packages: packages.debian.txt
+	@scripts/system-packages test
+	@mkdir -p build && touch $@
+
+$(VENV)/.dev-packages: requirements/dev.txt build/.test-packages | $(VENV)/.core-packages
+	@echo "Installing Python packages of the tests"
+	@$(PIP) install --require-hashes -r requirements/dev.txt
+	@touch $@
+
+$(VENV)/.installed-dev: $(VENV)/.dev-packages $(VENV)/.installed
+	@touch $@
