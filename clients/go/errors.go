@@ -1,0 +1,37 @@
+package penstock
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Error is a refusal or an outcome that is not success. Use errors.As to get at the code.
+type Error struct {
+	Code   Code
+	Reason string
+	ID     string // of the message; empty for a pull
+}
+
+func (e *Error) Error() string {
+	text := fmt.Sprintf("penstock: %v: %s", e.Code, e.Reason)
+	if e.ID != "" {
+		text += " (message id " + e.ID + ")"
+	}
+	return text
+}
+
+// MaybeStored reports that the message may have been stored all the same: send it again only with the same id.
+func (e *Error) MaybeStored() bool { return e.Code.Action() == Unknown }
+
+// ErrClosed is returned by calls on a closed Producer or Consumer.
+var ErrClosed = errors.New("penstock: closed")
+
+// callFailed: one call at one endpoint brought no answer. Unless sent, not a byte of it left this machine.
+type callFailed struct {
+	cause error
+	at    string
+	sent  bool
+}
+
+func (e *callFailed) Error() string { return e.at + ": " + e.cause.Error() }
+func (e *callFailed) Unwrap() error { return e.cause }

@@ -1,0 +1,71 @@
+// Package penstock is a thin client of the Penstock message gateway, on Apache Thrift's stock Go library.
+//
+// A Producer sends and retries by result code; a Consumer pulls and acknowledges on the next pull. Both spread over several
+// proxies and are safe for use by many goroutines.
+package penstock
+
+import (
+	"crypto/tls"
+	"math/rand"
+	"strings"
+	"time"
+)
+
+// Config says where the proxies are and who is calling. Zero values of the settings below Secret mean the defaults given.
+type Config struct {
+	Endpoints []string // "host:port" each
+	App       string
+	KeyID     string
+	Secret    string
+
+	Deadline       time.Duration // 10 s: for one Send with all its retries; a Pull adds it to its wait
+	CallTimeout    time.Duration // 3 s: for one attempt at one proxy; shorter finds a hung proxy sooner, and retries more
+	ConnectTimeout time.Duration // 1 s
+	Buffered       bool          // buffered transport in place of framed; Penstock takes both on one port
+	TLS            *tls.Config   // nil: plain TCP
+	BackoffFirst   time.Duration // 50 ms: doubled with each failure, with jitter
+	BackoffMax     time.Duration // 2 s
+	CredentialUse  time.Duration // 60 s: one minted credential is used this long; proxies take it for 300 s
+	IdleConns      int           // 8: kept open per proxy; more are made when needed and closed after use
+	IdleTime       time.Duration // 30 s: an older idle connection may have been closed by the proxy
+}
+
+// ParseEndpoints splits "host:port,host:port".
+func ParseEndpoints(list string) []string {
+	var endpoints []string
+	for _, endpoint := range strings.Split(list, ",") {
+		if endpoint = strings.TrimSpace(endpoint); endpoint != "" {
+			endpoints = append(endpoints, endpoint)
+		}
+	}
+	return endpoints
+}
+
+func (c Config) withDefaults() Config {
+	orDuration(&c.Deadline, 10*time.Second)
+	orDuration(&c.CallTimeout, 3*time.Second)
+	orDuration(&c.ConnectTimeout, time.Second)
+	orDuration(&c.BackoffFirst, 50*time.Millisecond)
+	orDuration(&c.BackoffMax, 2*time.Second)
+	orDuration(&c.CredentialUse, time.Minute)
+	orDuration(&c.IdleTime, 30*time.Second)
+	if c.IdleConns == 0 {
+		c.IdleConns = 8
+	}
+	return c
+}
+
+func orDuration(value *time.Duration, standard time.Duration) {
+	if *value == 0 {
+		*value = standard
+	}
+}
+
+// backoff is the pause after the n-th failure in a row: a random point in the upper half of a doubling pause.
+func (c Config) backoff(failures int) time.Duration {
+	pause := c.BackoffMax
+	if failures < 30 && c.BackoffFirst<<(failures-1) < pause {
+		pause = c.BackoffFirst << (failures - 1)
+	}
+	return pause/2 + time.Duration(rand.Int63n(int64(pause/2)+1))
+}
