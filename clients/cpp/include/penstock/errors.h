@@ -1,0 +1,51 @@
+#pragma once
+
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+
+#include "penstock/codes.h"
+
+namespace penstock::client {
+
+/// Ancestor of all that this client throws.
+class Error : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+/// The other end does not speak this contract. Retrying cannot help.
+class ContractError : public Error {
+ public:
+  using Error::Error;
+};
+
+/// One message was not stored, or may not be.
+class SendError : public Error {
+ public:
+  SendError(int code, std::string id, const std::string& reason)
+      : Error(NameOf(code) + ": " + reason + " (message id " + id + ")"), code_(code), id_(std::move(id)) {}
+
+  int code() const { return code_; }
+  const std::string& id() const { return id_; }
+
+  /// True: send again only with the same id.
+  bool maybe_stored() const { return ActionOf(code_) == Action::kUnknown; }
+
+ private:
+  int code_;
+  std::string id_;
+};
+
+/// The pull was refused, or no proxy answered before the deadline.
+class PullError : public Error {
+ public:
+  PullError(int code, const std::string& reason) : Error(NameOf(code) + ": " + reason), code_(code) {}
+
+  int code() const { return code_; }
+
+ private:
+  int code_;
+};
+
+}  // namespace penstock::client

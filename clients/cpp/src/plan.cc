@@ -1,0 +1,72 @@
+#include "plan.h"
+
+namespace penstock::client {
+
+SendPlan::SendPlan(std::size_t count, Clock::time_point now, const Options& options)
+    : options_(options), entries_(count), open_(count) {
+  for (Entry& entry : entries_) entry.due = now;
+}
+
+std::vector<std::size_t> SendPlan::Due(Clock::time_point now) const {
+  std::vector<std::size_t> due;
+  for (std::size_t index = 0; index < entries_.size(); index++)
+    if (!entries_[index].settled && entries_[index].due <= now) due.push_back(index);
+  return due;
+}
+
+Clock::time_point SendPlan::NextDue() const {
+  auto next = Clock::time_point::max();
+  for (const Entry& entry : entries_)
+    if (!entry.settled) next = std::min(next, entry.due);
+  return next;
+}
+
+void SendPlan::Answered(std::size_t index, const SendResult& answer, Clock::time_point now) {
+  Entry& entry = entries_[index];
+  entry.attempts++;
+  entry.code = answer.code;
+  entry.reason = answer.error;
+  entry.answer = answer;
+  const Action action = ActionOf(answer.code);
+  switch (action) {
+    case Action::kLater:
+    case Action::kUnknown: {
+      const Clock::duration told = Milliseconds(answer.__isset.retry_after_ms ? answer.retry_after_ms : 0);
+      entry.due = now + std::max(told, Backoff(options_, entry.attempts));
+      entry.maybe_stored = entry.maybe_stored || action == Action::kUnknown;
+      break;
+    }
+    case Action::kElsewhere:
+      entry.due = now;
+      break;
+    default:
+      entry.settled = true;
+      open_--;
+  }
+}
+
+void SendPlan::Failed(std::size_t index, const CallFailed& failure, Clock::time_point now) {
+  Entry& entry = entries_[index];
+  entry.attempts += failure.sent ? 1 : 0;
+  entry.maybe_stored = entry.maybe_stored || failure.sent;
+  entry.reason = failure.what();
+  entry.due = now;
+}
+
+Result SendPlan::ResultOf(std::size_t index, const std::string& id) const {
+  const Entry& entry = entries_[index];
+  Result result;
+  result.code = !entry.settled && entry.maybe_stored ? static_cast<int>(Code::TIMEOUT) : entry.code;
+  result.id = id;
+  result.reason = entry.reason;
+  result.attempts = entry.attempts;
+  if (!entry.settled) return result;
+  const SendResult& answer = entry.answer;
+  if (answer.__isset.id) result.id = answer.id;
+  if (answer.__isset.queue) result.queue = answer.queue;
+  if (answer.__isset.offset) result.offset = answer.offset;
+  if (answer.__isset.reply) result.reply = answer.reply;
+  return result;
+}
+
+}  // namespace penstock::client

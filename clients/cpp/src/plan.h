@@ -1,0 +1,49 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "backoff.h"
+#include "pool.h"
+#include "penstock/producer.h"
+
+namespace penstock::client {
+
+/// Which messages of a batch go out next, and when: the retry rules without any I/O.
+///
+/// Invariant: a message whose fate was once unknown is reported as unknown (TIMEOUT) unless a later answer settles it. A later "not
+/// stored" speaks only of that later attempt.
+class SendPlan {
+ public:
+  SendPlan(std::size_t count, Clock::time_point now, const Options& options);
+
+  bool finished() const { return open_ == 0; }
+  std::vector<std::size_t> Due(Clock::time_point now) const;
+  Clock::time_point NextDue() const;
+  bool AttemptedBefore(std::size_t index) const { return entries_[index].attempts > 0; }
+
+  void Answered(std::size_t index, const SendResult& answer, Clock::time_point now);
+
+  /// No answer came. The message is due again at once: the pool has set that proxy aside.
+  void Failed(std::size_t index, const CallFailed& failure, Clock::time_point now);
+
+  Result ResultOf(std::size_t index, const std::string& id) const;
+
+ private:
+  struct Entry {
+    Clock::time_point due;
+    int attempts = 0;
+    bool settled = false;
+    bool maybe_stored = false;
+    int code = Code::UNAVAILABLE;
+    std::string reason = "no proxy could be reached before the deadline";
+    SendResult answer;
+  };
+
+  const Options& options_;
+  std::vector<Entry> entries_;
+  std::size_t open_;
+};
+
+}  // namespace penstock::client

@@ -1,0 +1,140 @@
+#include "pool.h"
+
+#include <thrift/TApplicationException.h>
+#include <thrift/protocol/TBinaryProtocol.h>
+#include <thrift/transport/TBufferTransports.h>
+
+#include <algorithm>
+
+#include "penstock/errors.h"
+#include "socket.h"
+
+namespace penstock::client {
+namespace {
+
+using apache::thrift::TApplicationException;
+using apache::thrift::TException;
+using apache::thrift::protocol::TBinaryProtocol;
+using apache::thrift::transport::TBufferedTransport;
+using apache::thrift::transport::TFramedTransport;
+using apache::thrift::transport::TTransport;
+
+// Until a connection has shown a valid credential, proxies take frames of 64 KiB at most. A larger first call is preceded by a
+// small one.
+constexpr std::size_t kUntrustedCallBytesMax = 48 * 1024;
+constexpr uint32_t kBufferBytes = 64 * 1024;
+
+}  // namespace
+
+Pool::Pool(std::vector<Endpoint> endpoints, Options options) : options_(std::move(options)) {
+  if (endpoints.empty()) throw std::invalid_argument("at least one endpoint is needed");
+  for (Endpoint& endpoint : endpoints) {
+    proxies_.emplace_back();
+    proxies_.back().endpoint = std::move(endpoint);
+  }
+  turn_ = Chance()() % proxies_.size();
+}
+
+Clock::time_point Pool::UsableAt() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  auto first = proxies_.front().aside_until;
+  for (const Proxy& proxy : proxies_) first = std::min(first, proxy.aside_until);
+  return first;
+}
+
+std::size_t Pool::Call(const Attempt& attempt) {
+  const std::size_t proxy = Choose();
+  const Endpoint& endpoint = proxies_[proxy].endpoint;  // never changes, so it is read without the lock
+  const std::string at = endpoint.host + ":" + std::to_string(endpoint.port) + ": ";
+  ConnectionPtr connection = TakeIdle(proxy);
+  bool sent = false;
+  try {
+    if (!connection) connection = Connect(endpoint);
+    if (attempt.size_bytes > kUntrustedCallBytesMax && !connection->trusted) Run(*connection, attempt.hello, attempt.timeout);
+    sent = true;
+    Run(*connection, attempt.call, attempt.timeout);
+  } catch (const TApplicationException& error) {
+    if (error.getType() != TApplicationException::INTERNAL_ERROR) throw ContractError(at + error.what());
+    SetAside(proxy);
+    throw CallFailed(at + error.what(), sent);
+  } catch (const TException& error) {
+    SetAside(proxy);
+    throw CallFailed(at + error.what(), sent);
+  }
+  GiveBack(proxy, std::move(connection));
+  return proxy;
+}
+
+void Pool::SetAside(std::size_t proxy) {
+  std::vector<ConnectionPtr> stale;  // closed after the lock is released
+  const std::lock_guard<std::mutex> lock(mutex_);
+  Proxy& failing = proxies_[proxy];
+  failing.failures++;
+  failing.aside_until = Clock::now() + Backoff(options_, failing.failures);
+  stale.swap(failing.idle);
+}
+
+void Pool::Praise(std::size_t proxy) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  proxies_[proxy].failures = 0;
+  proxies_[proxy].aside_until = {};
+}
+
+std::size_t Pool::Choose() {
+  const auto now = Clock::now();
+  const std::lock_guard<std::mutex> lock(mutex_);
+  turn_++;
+  std::size_t best = turn_ % proxies_.size();
+  for (std::size_t step = 1; step < proxies_.size(); step++) {
+    const std::size_t other = (turn_ + step) % proxies_.size();
+    if (std::max(proxies_[other].aside_until, now) < std::max(proxies_[best].aside_until, now)) best = other;
+  }
+  return best;
+}
+
+Pool::ConnectionPtr Pool::TakeIdle(std::size_t proxy) {
+  std::vector<ConnectionPtr> stale;
+  const auto newest = Clock::now() - options_.idle_max;
+  const std::lock_guard<std::mutex> lock(mutex_);
+  auto& idle = proxies_[proxy].idle;
+  while (!idle.empty()) {
+    ConnectionPtr connection = std::move(idle.back());
+    idle.pop_back();
+    if (connection->used_at > newest) return connection;
+    stale.push_back(std::move(connection));
+  }
+  return nullptr;
+}
+
+Pool::ConnectionPtr Pool::Connect(const Endpoint& endpoint) const {
+  auto connection = std::make_unique<Connection>();
+  connection->socket = MakeSocket(endpoint, options_);
+  connection->socket->setConnTimeout(static_cast<int>(options_.connect_timeout.count()));
+  connection->socket->setRecvTimeout(static_cast<int>(options_.call_timeout.count()));
+  connection->socket->setNoDelay(true);
+  std::shared_ptr<TTransport> transport;
+  if (options_.framed)
+    transport = std::make_shared<TFramedTransport>(connection->socket);
+  else
+    transport = std::make_shared<TBufferedTransport>(connection->socket, kBufferBytes);
+  transport->open();
+  connection->protocol = std::make_shared<TBinaryProtocol>(transport);
+  return connection;
+}
+
+void Pool::GiveBack(std::size_t proxy, ConnectionPtr connection) {
+  connection->used_at = Clock::now();
+  const std::lock_guard<std::mutex> lock(mutex_);
+  auto& idle = proxies_[proxy].idle;
+  if (idle.size() < options_.idle_connections_max) idle.push_back(std::move(connection));
+}
+
+void Pool::Run(Connection& connection, const std::function<void(const ProtocolPtr&)>& call, Clock::duration timeout) const {
+  const int timeout_ms = static_cast<int>(std::chrono::ceil<Milliseconds>(timeout).count());
+  connection.socket->setSendTimeout(timeout_ms);
+  connection.socket->setRecvTimeout(timeout_ms);
+  call(connection.protocol);
+  connection.trusted = true;
+}
+
+}  // namespace penstock::client

@@ -1,0 +1,82 @@
+#pragma once
+
+#include <thrift/protocol/TProtocol.h>
+#include <thrift/transport/TSocket.h>
+
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "backoff.h"
+#include "penstock/options.h"
+
+namespace penstock::client {
+
+using ProtocolPtr = std::shared_ptr<apache::thrift::protocol::TProtocol>;
+
+/// One call at one endpoint brought no answer. Unless `sent`, not a byte of it left this machine.
+struct CallFailed : std::runtime_error {
+  CallFailed(const std::string& reason, bool was_sent) : std::runtime_error(reason), sent(was_sent) {}
+  bool sent;
+};
+
+/// One socket with one call at a time. After any failure it must go: a late answer would go to the next call.
+struct Connection {
+  std::shared_ptr<apache::thrift::transport::TSocket> socket;
+  ProtocolPtr protocol;
+  bool trusted = false;
+  Clock::time_point used_at;
+};
+
+/// Connections to several proxies. One that fails is set aside for a growing pause; the others are used in turn. Thread-safe; the
+/// lock is never held over I/O.
+class Pool {
+ public:
+  /// One attempt. `call` and `hello` run on a connection's protocol; `hello` is an empty call with the same credential, which goes
+  /// ahead when `size_bytes` is too much for a new connection.
+  struct Attempt {
+    std::function<void(const ProtocolPtr&)> call;
+    std::function<void(const ProtocolPtr&)> hello;
+    std::size_t size_bytes;
+    Clock::duration timeout;
+  };
+
+  Pool(std::vector<Endpoint> endpoints, Options options);
+
+  /// When the first proxy is worth a try again; in the past when one is now.
+  Clock::time_point UsableAt();
+
+  /// Runs the attempt at the next usable proxy and returns that proxy's index. Throws CallFailed (the proxy has been set aside)
+  /// and ContractError.
+  std::size_t Call(const Attempt& attempt);
+
+  /// Prefer other proxies for a pause that grows with each failure in a row.
+  void SetAside(std::size_t proxy);
+
+  /// It answered and works: forget its failures.
+  void Praise(std::size_t proxy);
+
+ private:
+  using ConnectionPtr = std::unique_ptr<Connection>;
+  struct Proxy {
+    Endpoint endpoint;
+    std::vector<ConnectionPtr> idle;
+    int failures = 0;
+    Clock::time_point aside_until{};
+  };
+
+  std::size_t Choose();
+  ConnectionPtr TakeIdle(std::size_t proxy);
+  ConnectionPtr Connect(const Endpoint& endpoint) const;
+  void GiveBack(std::size_t proxy, ConnectionPtr connection);
+  void Run(Connection& connection, const std::function<void(const ProtocolPtr&)>& call, Clock::duration timeout) const;
+
+  const Options options_;
+  std::mutex mutex_;
+  std::vector<Proxy> proxies_;
+  std::size_t turn_;
+};
+
+}  // namespace penstock::client

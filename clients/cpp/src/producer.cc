@@ -1,0 +1,153 @@
+#include "penstock/producer.h"
+
+#include <atomic>
+#include <thread>
+
+#include "Producer.h"
+#include "credential.h"
+#include "penstock/sha256.h"
+#include "plan.h"
+#include "pool.h"
+
+namespace penstock::client {
+namespace {
+
+constexpr std::size_t kCallMessagesMax = 1'000;
+constexpr std::size_t kCallBytesMax = 8'000'000;  // well under Thrift's frame limit of 16,384,000
+constexpr Milliseconds kSocketMargin{500};  // a proxy answers by the call's timeout; its answer needs a moment to come back
+
+std::string NewId() {
+  std::string raw;
+  for (int half = 0; half < 2; half++) {
+    const uint64_t word = Chance()();
+    raw.append(reinterpret_cast<const char*>(&word), sizeof word);
+  }
+  return Hex(raw);
+}
+
+std::size_t SizeOf(const Message& message) {
+  std::size_t size = 200 + message.topic.size() + message.body.size() + message.key.size();
+  for (const auto& [name, value] : message.properties) size += 8 + name.size() + value.size();
+  return size;
+}
+
+}  // namespace
+
+class Producer::Impl {
+ public:
+  Impl(std::vector<Endpoint> endpoints, Identity identity, Options options)
+      : options_(options), pool_(std::move(endpoints), options), mint_(std::move(identity), options.credential_use) {}
+
+  std::vector<Result> SendAll(std::vector<Message>& messages, const How& how);
+
+  std::atomic<int64_t> retried{0};
+
+ private:
+  void Attempt(SendPlan& plan, std::vector<Message>& messages, const How& how, Clock::time_point deadline);
+  std::size_t Call(const SendRequest& request, std::size_t size, Clock::duration timeout, SendResponse& response);
+
+  const Options options_;
+  Pool pool_;
+  CredentialMint mint_;
+};
+
+std::vector<Result> Producer::Impl::SendAll(std::vector<Message>& messages, const How& how) {
+  for (Message& message : messages)
+    if (!message.__isset.id) message.__set_id(NewId());
+  const auto deadline = Clock::now() + options_.deadline + how.reply_wait;
+  SendPlan plan(messages.size(), Clock::now(), options_);
+  while (!plan.finished()) {
+    const auto now = Clock::now();
+    const auto start = std::max({plan.NextDue(), pool_.UsableAt(), now});
+    if (start >= deadline) break;
+    std::this_thread::sleep_until(start);
+    Attempt(plan, messages, how, deadline);
+  }
+  std::vector<Result> results;
+  for (std::size_t index = 0; index < messages.size(); index++) results.push_back(plan.ResultOf(index, messages[index].id));
+  return results;
+}
+
+// One call with as many of the due messages as fit, at least one.
+void Producer::Impl::Attempt(SendPlan& plan, std::vector<Message>& messages, const How& how, Clock::time_point deadline) {
+  const auto now = Clock::now();
+  const Clock::duration left = std::max<Clock::duration>(deadline - now, Milliseconds(1));
+  const Clock::duration timeout = std::min<Clock::duration>(options_.call_timeout, left);
+  SendRequest request;
+  request.credential = mint_.Get();
+  request.__set_timeout_ms(static_cast<int32_t>(std::chrono::ceil<Milliseconds>(timeout).count()));
+  if (how.durability) request.__set_durability(*how.durability);
+  if (how.reply_wait.count() > 0) request.__set_reply_wait_ms(static_cast<int32_t>(how.reply_wait.count()));
+
+  std::vector<std::size_t> indexes;
+  std::size_t size = 0;
+  for (const std::size_t index : plan.Due(now)) {
+    const std::size_t more = SizeOf(messages[index]);
+    if (!indexes.empty() && (indexes.size() >= kCallMessagesMax || size + more > kCallBytesMax)) break;
+    size += more;
+    indexes.push_back(index);
+    retried += plan.AttemptedBefore(index) ? 1 : 0;
+    request.messages.push_back(std::move(messages[index]));
+  }
+  const auto take_back = [&] {
+    for (std::size_t position = 0; position < indexes.size(); position++)
+      messages[indexes[position]] = std::move(request.messages[position]);
+  };
+  SendResponse response;
+  std::size_t proxy;
+  try {
+    proxy = Call(request, size, std::max<Clock::duration>(timeout, how.reply_wait) + kSocketMargin, response);
+  } catch (const CallFailed& failure) {
+    take_back();
+    for (const std::size_t index : indexes) plan.Failed(index, failure, Clock::now());
+    return;
+  } catch (...) {
+    take_back();
+    throw;
+  }
+  take_back();
+  bool leave = false;
+  for (std::size_t position = 0; position < indexes.size(); position++) {
+    const SendResult& answer = response.results[position];
+    plan.Answered(indexes[position], answer, Clock::now());
+    leave = leave || ActionOf(answer.code) == Action::kElsewhere;
+  }
+  leave ? pool_.SetAside(proxy) : pool_.Praise(proxy);
+}
+
+std::size_t Producer::Impl::Call(const SendRequest& request, std::size_t size, Clock::duration timeout, SendResponse& response) {
+  Pool::Attempt attempt;
+  attempt.size_bytes = size;
+  attempt.timeout = timeout;
+  attempt.call = [&](const ProtocolPtr& protocol) {
+    ProducerClient(protocol).send(response, request);
+    if (response.results.size() != request.messages.size())
+      throw apache::thrift::TException("the answer has another number of results than the request has messages");
+  };
+  attempt.hello = [&](const ProtocolPtr& protocol) {
+    SendRequest empty;
+    empty.credential = request.credential;
+    SendResponse ignored;
+    ProducerClient(protocol).send(ignored, empty);
+  };
+  return pool_.Call(attempt);
+}
+
+Producer::Producer(std::vector<Endpoint> endpoints, Identity identity, Options options)
+    : impl_(std::make_unique<Impl>(std::move(endpoints), std::move(identity), std::move(options))) {}
+
+Producer::~Producer() = default;
+
+Result Producer::Send(Message message, const How& how) {
+  std::vector<Message> messages;
+  messages.push_back(std::move(message));
+  Result result = SendAll(messages, how).front();
+  if (!result.ok()) throw SendError(result.code, result.id, result.reason);
+  return result;
+}
+
+std::vector<Result> Producer::SendAll(std::vector<Message>& messages, const How& how) { return impl_->SendAll(messages, how); }
+
+int64_t Producer::retried() const { return impl_->retried; }
+
+}  // namespace penstock::client
