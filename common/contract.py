@@ -24,8 +24,8 @@ def thrift_folder() -> Path:
     source = Path(__file__).parent.parent / "thrift"
     if (source / "message.thrift").is_file():
         return source
-    with resources.as_file(resources.files("penstock_thrift")) as installed:
-        return installed
+    # A package without __init__.py: the folder itself is no plain path to importlib, a file in it is.
+    return Path(str(resources.files("penstock_thrift") / "message.thrift")).parent
 
 
 def _load(name: str):
