@@ -1,0 +1,120 @@
+"""Who may pull what: verdicts that are found once and remembered while the configuration stays as it is."""
+
+from typing import Any, NamedTuple
+
+from common.clock import Clock
+from common.config.definitions import GroupDefinition
+from common.contract import Code
+from common.credential import CredentialFields, Principal, Verifier
+from common.errors import AuthenticationError
+from consumer_proxy.call import Call
+from consumer_proxy.errors import Refused
+from consumer_proxy.link_bytes import encode_topics
+from consumer_proxy.skip_pure import fields
+
+
+class Admitted(NamedTuple):
+    """A group and topics that this credential may pull, in the form that the engine wants them."""
+
+    group: bytes
+    topics: bytes  # encoded, with their count in front
+    invisible_ms: int
+    start: int
+    expires_at_ms: int
+
+
+class Admission:
+    """Verdicts by the bytes of the call. A change of the configuration forgets them all.
+
+    Args:
+        view: the ConfigView. verdicts_max: of each kind; a full table is emptied, which costs one look-up each.
+    """
+
+    def __init__(self, view: Any, clock: Clock, verdicts_max: int):
+        self._view, self._clock, self._verdicts_max = view, clock, verdicts_max
+        self._verifier = Verifier(view, clock)
+        self._generation = view.generation
+        self._principals: dict[bytes, Principal] = {}
+        self._admitted: dict[tuple[bytes, bytes, tuple[bytes, ...], bool], Admitted] = {}
+
+    def admit(self, call: Call) -> Admitted:
+        """The verdict on a leasing pull. Raises Refused with UNAUTHENTICATED, FORBIDDEN, UNKNOWN_TOPIC or UNKNOWN_GROUP."""
+        self._follow()
+        key = (call.credential, call.group, call.topics, call.max_messages > 0)
+        found = self._admitted.get(key)
+        if found is not None and self._clock.now_ms() < found.expires_at_ms:
+            return found
+        principal = self.principal(call.credential)
+        admitted = self._look_up(principal, call)
+        if len(self._admitted) >= self._verdicts_max:
+            self._admitted.clear()
+        self._admitted[key] = admitted
+        return admitted
+
+    def principal(self, credential: bytes) -> Principal:
+        """Who presents this credential. Raises Refused with UNAUTHENTICATED."""
+        self._follow()
+        known = self._principals.get(credential)
+        if known is not None and self._clock.now_ms() < known.expires_at_ms:
+            return known
+        try:
+            principal = self._verifier.verify(credential_fields(credential))
+        except AuthenticationError as error:
+            self._principals.pop(credential, None)
+            raise Refused(Code.UNAUTHENTICATED, str(error)) from error
+        if len(self._principals) >= self._verdicts_max:
+            self._principals.clear()
+        self._principals[credential] = principal
+        return principal
+
+    def knows(self, credential: bytes | None) -> bool:
+        """Whether this credential verifies: asked before a stranger's long frame is taken in."""
+        try:
+            return credential is not None and self.principal(credential) is not None
+        except Refused:
+            return False
+
+    def check_group(self, principal: Principal, group: str) -> None:
+        """Raises Refused with FORBIDDEN."""
+        if not principal.may_pull(group):
+            raise Refused(Code.FORBIDDEN, f"application {principal.app} may not pull as group {group}")
+
+    def queues_of(self, principal: Principal, topic: str) -> int:
+        """How many queues the topic has. Raises Refused with FORBIDDEN or UNKNOWN_TOPIC."""
+        # Permission first: somebody without it does not learn which topics exist.
+        if not principal.may_pull(topic):
+            raise Refused(Code.FORBIDDEN, f"application {principal.app} may not pull from topic {topic}")
+        definition = self._view.topic(topic)
+        if definition is None:
+            raise Refused(Code.UNKNOWN_TOPIC, f"there is no topic {topic}")
+        return definition.queues
+
+    def _look_up(self, principal: Principal, call: Call) -> Admitted:
+        group = call.group.decode()
+        self.check_group(principal, group)
+        definition = self._view.group(group) or GroupDefinition(group)
+        names = [name.decode() for name in call.topics] or list(definition.topics)
+        if not names and call.max_messages > 0:
+            raise Refused(Code.UNKNOWN_GROUP, f"group {group} has no topics of its own: name some in the pull")
+        topics = {name: self.queues_of(principal, name) for name in names}
+        return Admitted(
+            call.group,
+            encode_topics(topics),
+            definition.invisible_ms,
+            0 if definition.start == "earliest" else 1,
+            principal.expires_at_ms,
+        )
+
+    def _follow(self) -> None:
+        if self._generation != self._view.generation:
+            self._generation = self._view.generation
+            self._principals.clear()
+            self._admitted.clear()
+
+
+def credential_fields(credential: bytes) -> CredentialFields:
+    """The fields of a walked Credential struct."""
+    found = {field: credential[at:end] for _, field, at, end in fields(credential, 0)}
+    app, key_id, signature = (found[number][4:] for number in (1, 2, 4))
+    issued_at_ms = int.from_bytes(found[3], "big", signed=True)
+    return CredentialFields(app.decode("utf-8", "replace"), key_id.decode("utf-8", "replace"), issued_at_ms, signature)

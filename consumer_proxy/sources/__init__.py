@@ -1,0 +1,1 @@
+"""Where messages come from: one interface, one module a kind of store."""

@@ -1,0 +1,440 @@
+"""A pull from frame to reply: every outcome that a client can meet, without sockets."""
+
+import json
+import struct
+
+import pytest
+from thriftpy2.thrift import TApplicationException
+
+from common.clock import FakeClock
+from common.config import ConfigView
+from common.config.memory_store import MemoryStore
+from common.contract import Ack, Code, Credential, Position, PullRequest, Verdict, decode_reply, encode_call
+from common.credential import mint
+from consumer_proxy.admission import Admission
+from consumer_proxy.layout import RANGE
+from consumer_proxy.pull import Pulls
+from consumer_proxy.settings import Settings
+from consumer_proxy.stats import Stats
+
+from . import fakes
+from .pieces import answer, message, piece, receipt, record, token
+
+SECRET = "s" * 43
+ID = bytes(range(16))
+
+
+class World:
+    """A proxy's inside with one client."""
+
+    def __init__(self):
+        self.clock = FakeClock()
+        self.store = MemoryStore()
+        self.store.put("topic", "orders", {"queues": 4}, 0)
+        self.store.put("topic", "refunds", {"queues": 2}, 0)
+        self.store.put("topic", "secret", {"queues": 2}, 0)
+        self.store.put("group", "billing", {"topics": ["orders"], "invisible_ms": 5000, "start": "latest"}, 0)
+        self.store.put("group", "hollow", {}, 0)
+        self.put_app(
+            [["pull", "orders"], ["pull", "refunds"], ["pull", "gone"], ["pull", "billing"], ["pull", "hollow"]]
+        )
+        self.view = ConfigView(self.store, clock=self.clock)
+        self.source, self.stats = fakes.FakeSource(), Stats()
+        settings = Settings()
+        admission = Admission(self.view, self.clock, settings.verdicts_max)
+        self.pulls = Pulls(admission, self.source, settings, self.clock, self.stats)
+        self.connection = fakes.FakeConnection()
+        self.seqid = 0
+
+    def put_app(self, grants, version=0):
+        keys = [{"key_id": "k1", "secret": SECRET, "created_at_ms": 1}]
+        return self.store.put("application", "shop", {"keys": keys, "grants": grants}, version)
+
+    def credential(self, app="shop", secret=SECRET, at_ms=None):
+        fields = mint(app, "k1", secret, self.clock.now_ms() if at_ms is None else at_ms)
+        return Credential(**fields._asdict())
+
+    def call(self, connection=None, **fields):
+        """Send a pull; its credential, group and topics are good unless given."""
+        self.seqid += 1
+        request = PullRequest(**{"credential": self.credential(), "group": "billing", "topics": ["orders"], **fields})
+        self.pulls.on_call(connection or self.connection, encode_call("pull", self.seqid, request))
+
+    def response(self):
+        assert len(self.connection.replies) == 1
+        return decode_reply(self.connection.replies.pop(), self.seqid)
+
+    def refused(self, **fields):
+        """(code, sentence) of a pull that the source is not asked for."""
+        self.call(**fields)
+        response = self.response()
+        assert self.source.asked == []
+        assert response.deliveries == []
+        return response.code, response.error
+
+    def asked(self):
+        kind, request, _ = self.source.asked[-1]
+        return fakes.PullRequest(request) if kind == "pull" else json.loads(request)
+
+
+@pytest.fixture
+def world():
+    made = World()
+    yield made
+    made.view.close()
+
+
+ONE = answer([piece([record(message(), ID)])])
+
+
+def test_a_pull_asks_for_what_the_call_says(world):
+    world.call(topics=["refunds", "orders"], max_messages=7, max_bytes=800, wait_ms=900, invisible_ms=1000)
+    asked = world.asked()
+    assert (asked.group, asked.topics) == ("billing", {"refunds": 2, "orders": 4})
+    assert (asked.max_messages, asked.max_bytes, asked.wait_ms, asked.invisible_ms) == (7, 800, 900, 1000)
+    assert asked.ranges == b"\0\0\0\0"
+
+
+def test_what_the_call_leaves_open_comes_from_the_group_and_the_contract(world):
+    world.call(topics=None)
+    asked = world.asked()
+    assert asked.topics == {"orders": 4}
+    assert (asked.max_messages, asked.max_bytes, asked.wait_ms) == (32, 1 << 20, 0)
+    assert (asked.invisible_ms, asked.start) == (5000, 1)
+
+
+def test_the_answer_becomes_the_reply(world):
+    world.call()
+    assert world.connection.replies == []
+    world.source.answer(ONE)
+    response = world.response()
+    assert (response.code, response.ack_results, response.error) == (Code.OK, [], None)
+    assert [(d.offset, d.id, d.message.topic) for d in response.deliveries] == [(1000, ID.hex(), "orders")]
+    assert (world.stats.pulls, world.stats.deliveries, world.pulls.waiting) == (1, 1, 0)
+
+
+def test_the_first_verified_credential_makes_the_connection_trusted(world):
+    world.call(credential=world.credential(secret="x" * 43))
+    assert not world.connection.trusted
+    world.connection.replies.clear()
+    world.call()
+    assert world.connection.trusted
+
+
+@pytest.mark.parametrize(
+    "fields, code, text",
+    [
+        ({"max_messages": -1}, Code.INVALID, "max_messages"),
+        ({"max_messages": 10_001}, Code.INVALID, "max_messages"),
+        ({"max_messages": 10**9}, Code.INVALID, "max_messages"),
+        ({"max_bytes": 0}, Code.INVALID, "max_bytes"),
+        ({"max_bytes": -(2**31)}, Code.INVALID, "max_bytes"),
+        ({"max_bytes": (12 << 20) + 1}, Code.INVALID, "max_bytes"),
+        ({"wait_ms": -1}, Code.INVALID, "wait_ms"),
+        ({"wait_ms": 30_001}, Code.INVALID, "wait_ms"),
+        ({"invisible_ms": 999}, Code.INVALID, "invisible_ms"),
+        ({"invisible_ms": 12 * 3_600_000 + 1}, Code.INVALID, "invisible_ms"),
+        ({"group": ""}, Code.INVALID, "group"),
+        ({"group": "a/b"}, Code.INVALID, "group"),
+        ({"group": ".."}, Code.INVALID, "group"),
+        ({"group": "g" * 250}, Code.INVALID, "group"),
+        ({"topics": ["%RETRY%x"]}, Code.INVALID, "topics"),
+        ({"topics": ["orders\n"]}, Code.INVALID, "topics"),
+        ({"topics": ["gone"]}, Code.UNKNOWN_TOPIC, "gone"),
+        ({"topics": ["orders", "gone"]}, Code.UNKNOWN_TOPIC, "gone"),
+        ({"topics": ["secret"]}, Code.FORBIDDEN, "secret"),
+        ({"topics": ["nowhere"]}, Code.FORBIDDEN, "nowhere"),
+        ({"group": "theirs"}, Code.FORBIDDEN, "theirs"),
+        ({"group": "hollow", "topics": None}, Code.UNKNOWN_GROUP, "hollow"),
+        ({"group": "hollow", "topics": []}, Code.UNKNOWN_GROUP, "hollow"),
+    ],
+)
+def test_a_broken_rule_is_named(world, fields, code, text):
+    got, sentence = world.refused(**fields)
+    assert (got, text in sentence) == (code, True), sentence
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"max_messages": 1, "max_bytes": 1, "invisible_ms": 1000},
+        {"max_messages": 10_000, "max_bytes": 12 << 20, "wait_ms": 30_000, "invisible_ms": 12 * 3_600_000},
+        {"max_messages": 0},
+        {"invisible_ms": 0},
+        {"group": "hollow", "topics": None, "max_messages": 0},
+    ],
+)
+def test_the_edges_of_the_ranges_are_allowed(world, fields):
+    world.call(**fields)
+    assert len(world.source.asked) == 1
+
+
+@pytest.mark.parametrize("app, secret", [("shop", "wrong" * 9), ("nobody", SECRET)])
+def test_a_forged_credential_is_unauthenticated(world, app, secret):
+    assert world.refused(credential=world.credential(app, secret))[0] == Code.UNAUTHENTICATED
+
+
+@pytest.mark.parametrize("age_ms", [300_001, -300_001])
+def test_a_credential_outside_its_window_is_unauthenticated(world, age_ms):
+    stale = world.credential(at_ms=world.clock.now_ms() - age_ms)
+    assert world.refused(credential=stale)[0] == Code.UNAUTHENTICATED
+
+
+def test_a_remembered_verdict_ends_with_the_credential(world):
+    credential = world.credential()
+    world.call(credential=credential)
+    world.source.answer(answer([]))
+    assert world.response().code == Code.OK
+    world.clock.advance(300_001)
+    assert world.refused(credential=credential)[0] == Code.UNAUTHENTICATED
+
+
+def test_a_remembered_verdict_ends_with_a_change_of_the_configuration(world):
+    credential = world.credential()
+    world.call(credential=credential)
+    world.source.answer(answer([]))
+    assert world.response().code == Code.OK
+    version = world.store.get("application", "shop").version
+    world.put_app([["pull", "billing"]], version)
+    assert world.refused(credential=credential)[0] == Code.FORBIDDEN
+
+
+def test_a_revoked_key_is_refused_at_once(world):
+    credential = world.credential()
+    world.call(credential=credential)
+    world.source.answer(answer([]))
+    assert world.response().code == Code.OK
+    version = world.store.get("application", "shop").version
+    world.store.put("application", "shop", {"keys": [], "grants": [["pull", "*"]]}, version)
+    assert world.refused(credential=credential)[0] == Code.UNAUTHENTICATED
+
+
+def test_acks_ride_along_and_come_back_one_by_one(world):
+    acks = [Ack(receipt(0)), Ack(receipt(1)), Ack(b"junk"), Ack(receipt(5), Verdict.RETRY, 250, "busy")]
+    world.call(acks=acks, max_messages=0)
+    ranges = world.asked().ranges
+    assert struct.unpack_from("<I", ranges)[0] == 2
+    assert RANGE.unpack_from(ranges, 4) == (token(), 0, 2, Verdict.DONE, -1, 0)
+    assert RANGE.unpack_from(ranges, 4 + RANGE.size)[1:] == (5, 1, Verdict.RETRY, 250, 4)
+    world.source.answer(answer([], codes=(0, Code.STALE_RECEIPT)))
+    results = world.response().ack_results
+    assert [r.code for r in results] == [0, 0, Code.STALE_RECEIPT, Code.STALE_RECEIPT]
+
+
+def test_the_acks_of_a_refused_pull_are_answered_with_its_code(world):
+    world.call(acks=[Ack(receipt(0)), Ack(b"")], topics=["gone"])
+    response = world.response()
+    assert response.code == Code.UNKNOWN_TOPIC
+    assert [r.code for r in response.ack_results] == [Code.UNKNOWN_TOPIC] * 2
+
+
+def test_while_the_engine_is_away_pulls_are_told_when_to_come_back(world):
+    world.source.is_up = False
+    world.call(acks=[Ack(receipt(0))])
+    response = world.response()
+    assert (response.code, response.retry_after_ms) == (Code.UNAVAILABLE, 200)
+    assert [r.code for r in response.ack_results] == [Code.UNAVAILABLE]
+
+
+@pytest.mark.parametrize(
+    "code, shown, again",
+    [
+        (Code.UNAVAILABLE, Code.UNAVAILABLE, True),
+        (Code.OVERLOADED, Code.OVERLOADED, True),
+        (Code.SHUTTING_DOWN, Code.UNAVAILABLE, True),
+        (Code.INVALID, Code.INVALID, False),
+        (Code.TIMEOUT, Code.TIMEOUT, False),
+    ],
+)
+def test_an_error_of_the_engine_reaches_the_client(world, code, shown, again):
+    world.call()
+    world.source.answer(b"why", code)
+    response = world.response()
+    assert (response.code, response.error) == (shown, "why")
+    assert (response.retry_after_ms is not None) == again
+
+
+@pytest.mark.parametrize("payload", [b"", b"\0\0\0", b"\5\0\0\0", answer([]) + b"x", ONE[:-1]])
+def test_a_damaged_answer_is_unavailable_and_the_proxy_goes_on(world, payload):
+    world.call()
+    world.source.answer(payload)
+    assert world.response().code == Code.UNAVAILABLE
+    world.call()
+    world.source.answer(ONE)
+    assert len(world.response().deliveries) == 1
+
+
+def test_an_engine_that_does_not_answer_makes_a_timeout(world):
+    world.call(wait_ms=1000)
+    world.clock.advance(3900)
+    world.pulls.sweep()
+    assert world.connection.replies == []
+    world.clock.advance(600)
+    world.pulls.sweep()
+    assert world.response().code == Code.TIMEOUT
+    assert len(world.source.cancelled) == 1
+
+
+def test_an_answer_behind_its_timeout_is_given_back(world):
+    world.call()
+    world.clock.advance(4000)
+    world.pulls.sweep()
+    assert world.response().code == Code.TIMEOUT
+    world.source.answer(ONE)
+    assert world.connection.replies == []
+    assert RANGE.unpack_from(world.source.told[0].ranges, 4) == (token(), 0, 1, Verdict.RETRY, 0, 0)
+
+
+def test_the_engine_is_told_when_a_waiting_client_leaves(world):
+    world.call(wait_ms=30_000)
+    world.connection.leave()
+    assert len(world.source.cancelled) == 1
+    assert world.stats.abandoned == 1
+
+
+def test_what_arrives_for_a_client_that_has_left_is_given_back(world):
+    world.call(topics=["orders"])
+    world.connection.leave()
+    pieces = [
+        piece([record(message(), ID)] * 3, delta=2, offset=1002),
+        piece([record(message(), ID)], of=token(lease=8)),
+    ]
+    world.source.answer(answer(pieces))
+    told = world.source.told[0]
+    assert (told.group, told.topics, told.max_messages) == ("billing", {"orders": 4}, 0)
+    assert struct.unpack_from("<I", told.ranges)[0] == 2
+    assert RANGE.unpack_from(told.ranges, 4) == (token(), 2, 3, Verdict.RETRY, 0, 0)
+    assert world.stats.given_back == 4
+
+
+def test_a_client_that_left_after_its_reply_is_nobodys_business(world):
+    world.call()
+    world.source.answer(ONE)
+    world.connection.leave()
+    assert (world.source.cancelled, world.source.told, world.stats.abandoned) == ([], [], 0)
+
+
+def test_the_closing_is_passed_on_to_who_listened_before(world):
+    heard = []
+    world.connection.on_close = heard.append
+    world.call()
+    world.source.answer(ONE)
+    world.call()
+    world.connection.leave()
+    assert heard == [world.connection]
+
+
+def test_a_stop_answers_what_waits_and_refuses_what_comes(world):
+    world.call(acks=[Ack(receipt(0))], wait_ms=30_000)
+    world.pulls.stop()
+    response = world.response()
+    assert (response.code, [r.code for r in response.ack_results]) == (Code.SHUTTING_DOWN, [Code.SHUTTING_DOWN])
+    world.source.answer(ONE)
+    assert len(world.source.told) == 1
+    assert world.refused()[0] == Code.SHUTTING_DOWN
+
+
+def test_bytes_that_are_no_pull_get_an_application_exception(world):
+    frame = encode_call("pull", 5, PullRequest(world.credential(), "billing"))
+    world.pulls.on_call(world.connection, frame[:-1])
+    with pytest.raises(TApplicationException) as raised:
+        decode_reply(world.connection.replies.pop(), 5)
+    assert raised.value.type == TApplicationException.PROTOCOL_ERROR
+
+
+@pytest.mark.parametrize("method", ["send", "push", "", "PULL"])
+def test_an_unknown_method_is_named_so(world, method):
+    name = method.encode()
+    world.pulls.on_call(world.connection, struct.pack(">HHI", 0x8001, 1, len(name)) + name + b"\0\0\0\7\0")
+    with pytest.raises(TApplicationException) as raised:
+        decode_reply(world.connection.replies.pop(), 7)
+    if method:
+        assert raised.value.type == TApplicationException.UNKNOWN_METHOD
+
+
+def test_a_failure_of_our_own_is_answered_too(world, monkeypatch):
+    monkeypatch.setattr(world.source, "pull", lambda request, answer: 1 / 0)
+    world.call()
+    assert world.response().code == Code.UNAVAILABLE
+
+
+def reports(*found, pieces=()):
+    text = json.dumps({"reports": found}).encode()
+    return struct.pack("<I", len(text)) + text + struct.pack("<I", len(pieces)) + b"".join(pieces)
+
+
+def test_a_read_by_position_leases_nothing_and_reports(world):
+    world.call(
+        positions=[Position("orders", 1, offset=5, end_offset=9), Position("orders", 2, at_time_ms=-1)], max_messages=10
+    )
+    assert world.asked() == {
+        "positions": [
+            {"topic": "orders", "queue": 1, "offset": 5, "end_offset": 9},
+            {"topic": "orders", "queue": 2, "at_time_ms": -1},
+        ],
+        "max_messages": 10,
+        "max_bytes": 1 << 20,
+        "wait_ms": 0,
+    }
+    found = [
+        {"code": 0, "next_offset": 6, "min_offset": 0, "end_offset": 8},
+        {"code": Code.OFFSET_OUT_OF_RANGE, "min_offset": 3, "end_offset": 8, "error": "too old"},
+    ]
+    world.source.answer(reports(*found, pieces=[piece([record(message(), ID)], of=bytes(48), offset=5, queue=1)]))
+    response = world.response()
+    assert [(d.queue, d.offset, d.receipt) for d in response.deliveries] == [(1, 5, b"")]
+    assert [(r.code, r.topic, r.queue) for r in response.positions] == [(0, "orders", 1), (107, "orders", 2)]
+    assert (response.positions[0].next_offset, response.positions[1].min_offset) == (6, 3)
+    assert response.positions[1].error == "too old"
+
+
+@pytest.mark.parametrize(
+    "position, code",
+    [
+        (Position("orders", 4), Code.INVALID),
+        (Position("orders", -1), Code.INVALID),
+        (Position("orders", 0, offset=-1), Code.INVALID),
+        (Position("orders", 0, offset=1, end_offset=-1), Code.INVALID),
+        (Position("orders", 0, at_time_ms=-3), Code.INVALID),
+        (Position("gone", 0), Code.UNKNOWN_TOPIC),
+        (Position("a/b", 0), Code.INVALID),
+    ],
+)
+def test_a_wrong_position_is_reported_without_disturbing_the_others(world, position, code):
+    world.call(positions=[position, Position("orders", 0)])
+    if world.source.asked:
+        assert len(world.asked()["positions"]) == 1
+        world.source.answer(reports({"code": 0, "next_offset": 0, "min_offset": 0, "end_offset": 0}))
+    response = world.response()
+    if response.code == Code.OK:
+        assert [r.code for r in response.positions] == [code, 0]
+    else:
+        assert response.code == code
+
+
+def test_positions_of_a_topic_that_is_not_allowed_are_forbidden(world):
+    assert world.refused(positions=[Position("orders", 0), Position("secret", 0)])[0] == Code.FORBIDDEN
+
+
+def test_acks_of_a_read_by_position_are_taken_first(world):
+    world.call(positions=[Position("orders", 0)], acks=[Ack(receipt(0)), Ack(b"")])
+    assert world.asked().max_messages == 0
+    world.source.answer(answer([], codes=(0,)))
+    world.source.answer(reports({"code": 0, "next_offset": 1, "min_offset": 0, "end_offset": 1}))
+    response = world.response()
+    assert [r.code for r in response.ack_results] == [0, Code.STALE_RECEIPT]
+    assert response.positions[0].end_offset == 1
+
+
+def test_a_topic_that_the_engine_has_not_met_reads_as_empty(world):
+    world.call(positions=[Position("orders", 0, offset=0), Position("orders", 1, offset=3)])
+    world.source.answer(reports({"code": Code.UNKNOWN_TOPIC}, {"code": Code.UNKNOWN_TOPIC}))
+    found = world.response().positions
+    assert [(r.code, r.end_offset) for r in found] == [(0, 0), (Code.OFFSET_OUT_OF_RANGE, 0)]
+
+
+@pytest.mark.parametrize("payload", [b"", b"\xff\xff\xff\xff{}", reports()])
+def test_damaged_reports_are_unavailable(world, payload):
+    world.call(positions=[Position("orders", 0)])
+    world.source.answer(payload)
+    assert world.response().code == Code.UNAVAILABLE
