@@ -43,7 +43,17 @@ class Cost:
 
 def send_answer(messages: int) -> bytes:
     """A SendResponse of OKs with id, queue and offset, as the proxy would give."""
-    result = b"\x08\0\1" + bytes(4) + b"\x0b\0\2\0\0\0\x20" + b"0" * 32 + b"\x08\0\3" + bytes(4) + b"\x0a\0\4" + bytes(8) + b"\0"
+    result = (
+        b"\x08\0\1"
+        + bytes(4)
+        + b"\x0b\0\2\0\0\0\x20"
+        + b"0" * 32
+        + b"\x08\0\3"
+        + bytes(4)
+        + b"\x0a\0\4"
+        + bytes(8)
+        + b"\0"
+    )
     return _reply(b"send", b"\x0f\0\1\x0c" + struct.pack(">I", messages) + result * messages)
 
 
@@ -55,7 +65,10 @@ def pull_answer(deliveries: int, body_size: int) -> bytes:
         b"\x0a\0\5" + bytes(8) + b"\x0b\0\6\0\0\0\x20" + b"0" * 32 + b"\x0c\0\7" + message + b"\0"
     )
     fields = b"\x08\0\1" + bytes(4) + b"\x0f\0\2\x0c" + struct.pack(">I", deliveries) + delivery * deliveries
-    return _reply(b"pull", fields + b"\x0f\0\3\x0c" + struct.pack(">I", deliveries) + (b"\x08\0\1" + bytes(4) + b"\0") * deliveries)
+    return _reply(
+        b"pull",
+        fields + b"\x0f\0\3\x0c" + struct.pack(">I", deliveries) + (b"\x08\0\1" + bytes(4) + b"\0") * deliveries,
+    )
 
 
 def _reply(name: bytes, fields: bytes) -> bytes:
@@ -74,7 +87,9 @@ def connected_pairs(count: int) -> tuple[list[socket.socket], list[socket.socket
     return clients, servers
 
 
-def measure(name: str, *, batch: int = 1, pull: int = 0, connections: int = 16, seconds: float = 2.0, size: int = 128) -> Cost:
+def measure(
+    name: str, *, batch: int = 1, pull: int = 0, connections: int = 16, seconds: float = 2.0, size: int = 128
+) -> Cost:
     """One closed-loop run against a forked stub; `pull` above 0 pulls that many a call instead of sending."""
     clients, servers = connected_pairs(connections)
     child = os.fork()
@@ -87,10 +102,16 @@ def measure(name: str, *, batch: int = 1, pull: int = 0, connections: int = 16, 
         end.close()
     usage = []
     topics = [b"bench-%02d" % number for number in range(16)]
-    ends = {"consumers": clients, "pull": PullFrames(b"bench", topics, max_messages=pull)} if pull else {
-        "producers": clients, "send": SendFrames(topics, size), "batch": batch}
+    ends = (
+        {"consumers": clients, "pull": PullFrames(b"bench", topics, max_messages=pull)}
+        if pull
+        else {"producers": clients, "send": SendFrames(topics, size), "batch": batch}
+    )
     load = Load(
-        **ends, mint=lambda: bytes(150), seconds=seconds, warmup_s=0.3,
+        **ends,
+        mint=lambda: bytes(150),
+        seconds=seconds,
+        warmup_s=0.3,
         on_window=lambda opens: usage.append(resource.getrusage(resource.RUSAGE_THREAD)),
     )
     counts = load.run()

@@ -1,0 +1,81 @@
+"""The steps of one benchmark against a running instance."""
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+from bench.errors import RunError
+from bench.generator import Target, run_load
+from bench.instance import Instance
+from bench.outcome import STORED, Outcome, commit
+from bench.servers import Sampler
+from bench.settings import Settings
+
+SETTLE_TIMEOUT_S = 15.0
+FILL_BATCH = 200
+UNTIL_DONE_S = 3600.0  # a fill ends by count
+
+
+def measure(name: str, settings: Settings, instance: Instance, say: Callable[[str], None]) -> Outcome:
+    """Prepare topics and application, settle, fill if need be, run, and read what the servers used.
+
+    Raises:
+        BenchError: the instance refused a command, or the run broke off.
+    """
+    say(f"{name}: creating {settings.topics:,} topics")
+    target = instance.prepare(settings)
+    there = settle(settings, target)
+    if settings.mode == "pull":
+        say(f"{name}: filling them with {settings.fill:,} messages")
+        there += fill(settings, target)
+    say(f"{name}: {settings.warmup_s:g} s of warm-up, then {settings.seconds:g} s")
+    sampler = Sampler(instance.pids)
+    loaded = run_load(settings, target, sampler.on_window, deliveries_max=0 if settings.sends else there)
+    return Outcome(name, settings, commit(), loaded, sampler.uses, sampler.generator)
+
+
+def settle(settings: Settings, target: Target) -> int:
+    """Send one message to each topic until every proxy knows them all; returns how many were stored.
+
+    A definition reaches the proxies a moment after the command that made it returns; refusals of that moment are not the run's.
+    """
+    once = replace(
+        settings,
+        mode="send",
+        sequential=True,
+        connections=1,
+        rate=0.0,
+        warmup_s=0.0,
+        seconds=60.0,
+        batch=min(settings.topics, 100),
+    )
+    stored = 0
+    deadline = time.monotonic() + SETTLE_TIMEOUT_S
+    while True:
+        codes = _all_codes(run_load(once, target, messages_max=settings.topics).counts)
+        stored += sum(count for code, count in codes.items() if code in STORED)
+        refused = [code for code in codes if code not in STORED]
+        if not refused:
+            return stored
+        if time.monotonic() > deadline:
+            raise RunError(f"after {SETTLE_TIMEOUT_S:g} s the producer proxy still answers with code {refused[0]}")
+        time.sleep(0.05)
+
+
+def fill(settings: Settings, target: Target) -> int:
+    """Put `settings.fill` messages into the topics, as fast as it goes; returns how many were stored."""
+    much = replace(
+        settings, mode="send", batch=min(FILL_BATCH, settings.fill), rate=0.0, warmup_s=0.0, seconds=UNTIL_DONE_S
+    )
+    codes = _all_codes(run_load(much, target, messages_max=settings.fill).counts)
+    refused = {code: count for code, count in codes.items() if code not in STORED}
+    if refused:
+        raise RunError(f"filling the topics: {refused} (code: messages)")
+    return sum(codes.values())
+
+
+def _all_codes(counts: dict) -> dict[int, int]:
+    total = dict(counts["codes"])
+    for code, count in counts["codes_outside"].items():
+        total[code] = total.get(code, 0) + count
+    return total

@@ -1,0 +1,40 @@
+"""Named workloads: each module's head gives the question, the settings and what is excluded."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+
+from bench.outcome import Outcome
+from bench.settings import Settings
+
+NAMES = ("single_memory", "single_fsync", "batch50", "pull1000", "open_loop_10k", "single_with_consumers")
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A figure that the project promises, and how to read it from an outcome."""
+
+    text: str
+    figure: Callable[[Outcome], float]
+    least: float | None = None
+    most: float | None = None
+
+    def met(self, outcome: Outcome) -> bool:
+        value = self.figure(outcome)
+        return (self.least is None or value >= self.least) and (self.most is None or value <= self.most)
+
+    @property
+    def wanted(self) -> str:
+        return f"≥ {self.least:,g}" if self.least is not None else f"≤ {self.most:,g}"
+
+
+@dataclass(frozen=True)
+class Workload:
+    name: str
+    settings: Settings
+    bars: tuple[Bar, ...] = ()
+
+
+def load(name: str) -> Workload:
+    """The workload of that name."""
+    return import_module(f"bench.workloads.{name}").WORKLOAD
