@@ -1,0 +1,116 @@
+"""A broker in memory that speaks the link, for tests of proxies: answers, refuses, stalls or breaks on demand."""
+
+import hashlib
+import hmac
+import json
+import struct
+
+import gevent
+from gevent import socket as gevent_socket
+from gevent.event import Event
+from gevent.server import StreamServer
+
+from engine.link import layout
+
+KEY = b"k" * 32
+_BATCH = struct.Struct("<IIHBBIIIIIQq")
+
+
+class FakeBroker:
+    """Listens on loopback. `stored[(topic id, queue)]` is the list of (id16 or None, encoded message) by offset."""
+
+    def __init__(self, log_id: str = "a" * 32):
+        self.log_id = log_id
+        self.topics: dict[str, dict] = {}
+        self.stored: dict[tuple[int, int], list] = {}
+        self.appends: list[tuple[int, int]] = []  # (durability, batches)
+        self.go = Event()  # cleared: appends are taken, their answers wait
+        self.go.set()
+        self.code = 0  # of every append's answer
+        self.batch_code = 0
+        self._server = StreamServer(("127.0.0.1", 0), self._serve)
+        self._server.start()
+        self._sockets: set = set()
+
+    @property
+    def address(self) -> tuple[str, int]:
+        return "127.0.0.1", self._server.server_port
+
+    def stop(self) -> None:
+        self._server.stop(timeout=0)
+        self.break_links()
+
+    def break_links(self) -> None:
+        for sock in list(self._sockets):
+            try:
+                sock.shutdown(gevent_socket.SHUT_RDWR)
+            except OSError:
+                pass
+
+    def _serve(self, sock, _) -> None:
+        self._sockets.add(sock)
+        nonce = b"n" * 16
+        file = sock.makefile("rb")
+        try:
+            while head := file.read(layout.HEADER_SIZE):
+                size, op, _, _, request, _ = layout.HEADER.unpack(head)
+                payload = file.read(size + 4 - layout.HEADER_SIZE)
+                code, answer = self._answer(op, payload, nonce)
+                sock.sendall(layout.frame(op, request, answer, code, 1))
+        except OSError:
+            pass
+        finally:
+            self._sockets.discard(sock)
+            sock.close()
+
+    def _answer(self, op: int, payload: bytes, nonce: bytes) -> tuple[int, bytes]:
+        if op == layout.HELLO:
+            return 0, json.dumps(
+                {"version": 1, "log_id": self.log_id, "broker_group": "g", "nonce": nonce.hex()}
+            ).encode()
+        if op == layout.AUTH:
+            assert payload == hmac.new(KEY, layout.AUTH_CONTEXT + nonce, hashlib.sha256).digest()
+            return 0, b""
+        if op == layout.TOPIC:
+            return 0, json.dumps({"topics": [self._topic(**topic) for topic in json.loads(payload)["topics"]]}).encode()
+        assert op == layout.APPEND
+        return self._append(payload)
+
+    def _topic(self, name: str, queues: int) -> dict:
+        return self.topics.setdefault(name, {"id": len(self.topics) + 1, "queues": queues})
+
+    def _append(self, payload: bytes) -> tuple[int, bytes]:
+        durability, count = layout.APPEND_HEAD.unpack_from(payload)
+        self.appends.append((durability, count))
+        self.go.wait()
+        if self.code:
+            return self.code, b"refused by the test"
+        at, answer = layout.APPEND_HEAD.size, b""
+        for _ in range(count):
+            _, size, magic, kind, _, _, topic_id, queue, records, _, _, _ = _BATCH.unpack_from(payload, at)
+            assert (magic, kind) == (0x5042, 0)
+            run = self.stored.setdefault((topic_id, queue), [])
+            answer += layout.APPEND_RESULT.pack(self.batch_code, len(run))
+            found = list(_records(payload[at + layout.BATCH_HEADER_SIZE : at + size]))
+            assert len(found) == records
+            if not self.batch_code:
+                run += found
+            at += size + -size % 8
+        assert at == len(payload)
+        return 0, answer
+
+
+def _records(data: bytes):
+    at = 0
+    while at < len(data):
+        (size,) = struct.unpack_from("<I", data, at)
+        body = data[at + 4 : at + 4 + size]
+        yield (body[1:17], body[17:]) if body[0] & 1 else (None, body[1:])
+        at += 4 + size
+
+
+def wait_until(condition, timeout_s: float = 3.0) -> None:
+    """Let greenlets run until the condition holds; fails loudly when it does not in time."""
+    with gevent.Timeout(timeout_s, AssertionError(f"not within {timeout_s} s: {condition}")):
+        while not condition():
+            gevent.sleep(0.001)

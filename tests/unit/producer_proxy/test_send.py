@@ -1,0 +1,346 @@
+"""send through a producer proxy and a broker in memory; every case on the hot path's front and on the reference alone."""
+
+import itertools
+import os
+
+import gevent
+import pytest
+from gevent import socket as gevent_socket
+
+import producer_proxy.proxy as proxy_module
+from common import contract
+from common.clock import SystemClock
+from common.config import ConfigView
+from common.config.definitions import ApplicationDefinition, Grant, Key, TopicDefinition
+from common.config.memory_store import MemoryStore
+from common.contract import Code, Credential, Durability, Message, SendRequest
+from common.credential import mint
+from common.keyhash import queue_of
+from common.net import listen
+from producer_proxy.proxy import ProducerProxy
+from tests.services.fake_broker import KEY, FakeBroker, wait_until
+
+SECRET = "s" * 43
+
+
+class Rpc:
+    """The rare operations, straight to the fake."""
+
+    def __init__(self, broker):
+        self.broker, self.asked = broker, 0
+
+    def call(self, op, payload, timeout):
+        self.asked += 1
+        return self.broker._answer(op, payload, b"")
+
+
+class Client:
+    """One framed connection."""
+
+    def __init__(self, port: int):
+        self.sock = gevent_socket.create_connection(("127.0.0.1", port))
+        self.sock.settimeout(5)
+        self.seqids = itertools.count(1)
+
+    def call_bytes(self, request) -> bytes:
+        frame = contract.encode_call("send", next(self.seqids), request)
+        self.sock.sendall(len(frame).to_bytes(4, "big") + frame)
+        return self._read(int.from_bytes(self._read(4), "big"))
+
+    def call(self, request):
+        return contract.decode_reply(self.call_bytes(request)).results
+
+    def _read(self, size: int) -> bytes:
+        data = b""
+        while len(data) < size:
+            chunk = self.sock.recv(size - len(data))
+            assert chunk, "closed"
+            data += chunk
+        return data
+
+
+class Desk:
+    """A proxy, its broker and its configuration."""
+
+    def __init__(self, hot: bool, monkeypatch):
+        if not hot:
+            monkeypatch.setattr(proxy_module, "Front", None)
+        self.broker = FakeBroker()
+        self.store = MemoryStore()
+        app = ApplicationDefinition("shop", (Key("k1", SECRET, 0),), (Grant("send", "orders*"), Grant("send", "pay")))
+        self.store.put("application", "shop", app.to_value(), 0)
+        for name, fields in {
+            "orders": {},
+            "orders.fast": {"durability": "memory"},
+            "pay": {"body_bytes_max": 2048},
+            "other": {},
+        }.items():
+            self.store.put("topic", name, TopicDefinition(name, **({"queues": 4} | fields)).to_value(), 0)
+        self.view = ConfigView(self.store)
+        self.rpc = Rpc(self.broker)
+        self.proxy = ProducerProxy([(listen("127.0.0.1", 0), None)], self.view, self.rpc, self.broker.address, KEY)
+        wait_until(lambda: self.proxy.client.connected)
+
+    def client(self) -> Client:
+        return Client(self.proxy.server.ports[0])
+
+    def close(self):
+        self.proxy.stop()
+        self.broker.stop()
+        self.view.close()
+
+
+@pytest.fixture(params=["hot", "slow"])
+def desk(request, monkeypatch):
+    if request.param == "hot" and proxy_module.Front is None:
+        pytest.skip("the hot path is not built in this run")
+    made = Desk(request.param == "hot", monkeypatch)
+    yield made
+    made.close()
+
+
+def credential(app="shop", key_id="k1", secret=SECRET, shift_ms=0) -> Credential:
+    return Credential(*mint(app, key_id, secret, SystemClock().now_ms() + shift_ms))
+
+
+def request(*messages, **fields) -> SendRequest:
+    return SendRequest(**({"credential": credential(), "messages": list(messages)} | fields))
+
+
+def codes(results):
+    return [result.code for result in results]
+
+
+def test_a_message_is_stored_as_the_bytes_that_came_under_the_id_that_the_answer_names(desk):
+    client = desk.client()
+    fixed = credential()
+    for body in (b"first", b"second", bytes(range(256)) * 50):
+        sent = Message(topic="orders", body=body, properties={"a": "ü"})
+        (result,) = client.call(request(sent, credential=fixed))
+        topic_id = desk.broker.topics["orders"]["id"]
+        id16, encoded = desk.broker.stored[(topic_id, result.queue)][result.offset]
+        assert result.code == Code.OK and id16.hex() == result.id
+        assert encoded in contract.encode_call("send", 1, request(sent))
+
+
+def test_a_key_always_goes_to_kafkas_queue_and_results_keep_the_order_of_messages(desk):
+    client = desk.client()
+    fixed = credential()
+    for _ in range(3):
+        messages = [Message(topic=("orders", "pay")[i % 2], key=f"key{i}", body=b"%d" % i) for i in range(50)]
+        results = client.call(request(*messages, credential=fixed))
+        for i, result in enumerate(results):
+            assert result.queue == queue_of(f"key{i}".encode(), 4)
+            topic_id = desk.broker.topics[messages[i].topic]["id"]
+            assert messages[i].body in desk.broker.stored[(topic_id, result.queue)][result.offset][1]
+
+
+def test_messages_without_a_key_take_one_queue_an_append_and_all_queues_in_turn(desk):
+    client = desk.client()
+    fixed = credential()
+    seen = []
+    for _ in range(8):
+        results = client.call(request(*[Message(topic="orders", body=b"x")] * 5, credential=fixed))
+        assert len({result.queue for result in results}) == 1
+        seen.append(results[0].queue)
+    assert set(seen) == {0, 1, 2, 3}
+
+
+def test_an_id_that_the_client_set_is_kept_and_none_is_assigned(desk):
+    client = desk.client()
+    fixed = credential()
+    for number in range(3):
+        (result,) = client.call(request(Message(topic="orders", id=f"mine-{number}"), credential=fixed))
+        topic_id = desk.broker.topics["orders"]["id"]
+        assert result.id == f"mine-{number}"
+        assert desk.broker.stored[(topic_id, result.queue)][result.offset][0] is None
+
+
+def test_assigned_ids_are_32_hex_characters_and_never_the_same(desk):
+    client = desk.client()
+    fixed = credential()
+    ids = [
+        r.id
+        for _ in range(20)
+        for r in client.call(request(*[Message(topic="orders", body=b"")] * 50, credential=fixed))
+    ]
+    assert len(set(ids)) == 1000 and all(len(shown) == 32 and int(shown, 16) for shown in ids)
+
+
+def test_durability_is_the_topics_unless_the_call_asks_for_another(desk):
+    client = desk.client()
+    fixed = credential()
+    for topic, asked, lane in (
+        ("orders", None, 2),
+        ("orders.fast", None, 1),
+        ("orders", 1, 1),
+        ("orders.fast", 2, 2),
+        ("orders.fast", 4, 2),
+    ):
+        for _ in range(2):
+            assert codes(client.call(request(Message(topic=topic), durability=asked, credential=fixed))) == [Code.OK]
+            assert desk.broker.appends[-1][0] == lane
+
+
+def test_a_call_over_both_durabilities_is_answered_in_order(desk):
+    client = desk.client()
+    fixed = credential()
+    for _ in range(2):
+        messages = [Message(topic=("orders", "orders.fast")[i % 2], id=f"m{i}") for i in range(10)]
+        results = client.call(request(*messages, credential=fixed))
+        assert [r.id for r in results] == [f"m{i}" for i in range(10)] and set(codes(results)) == {Code.OK}
+
+
+@pytest.mark.parametrize(
+    "faulty,code,word",
+    [
+        (Message(topic="pay", body=b"x" * 2049), Code.TOO_LARGE, "2048"),
+        (Message(topic="a/b"), Code.INVALID, "topic"),
+        (Message(topic="", body=b""), Code.INVALID, "topic"),
+        (Message(topic="x" * 250), Code.INVALID, "topic"),
+        (Message(topic=".."), Code.INVALID, "topic"),
+        (Message(topic="other"), Code.FORBIDDEN, "other"),
+        (Message(topic="orders.unknown"), Code.UNKNOWN_TOPIC, "orders.unknown"),
+        (Message(topic="orders", id=""), Code.INVALID, "id"),
+        (Message(topic="orders", id="i" * 65), Code.INVALID, "id"),
+        (Message(topic="orders", tag="two words"), Code.INVALID, "tag"),
+        (Message(topic="orders", deliver_at_ms=2**63 - 1), Code.INVALID, "deliver_at_ms"),
+        (Message(topic="orders", deliver_at_ms=-1), Code.INVALID, "deliver_at_ms"),
+        (Message(topic="orders", delay_ms=1, deliver_at_ms=1), Code.INVALID, "delay_ms"),
+        (Message(topic="orders", properties={str(i): "v" for i in range(65)}), Code.INVALID, "properties"),
+    ],
+)  # fmt: skip
+def test_a_faulty_message_is_refused_with_a_sentence_and_its_neighbours_are_stored(desk, faulty, code, word):
+    client = desk.client()
+    fixed = credential()
+    for _ in range(2):
+        results = client.call(
+            request(Message(topic="orders", body=b"a"), faulty, Message(topic="orders", body=b"b"), credential=fixed)
+        )
+        assert codes(results) == [Code.OK, code, Code.OK]
+        assert word in results[1].error
+
+
+@pytest.mark.parametrize("bad", [
+    {"secret": "wrong"}, {"app": "nobody"}, {"key_id": "k9"}, {"shift_ms": -301_000}, {"shift_ms": 301_000},
+])  # fmt: skip
+def test_a_forged_or_expired_credential_is_refused_whatever_was_cached_before(desk, bad):
+    client = desk.client()
+    assert codes(client.call(request(Message(topic="orders")))) == [Code.OK]
+    results = client.call(request(Message(topic="orders"), Message(topic="pay"), credential=credential(**bad)))
+    assert codes(results) == [Code.UNAUTHENTICATED] * 2
+
+
+def test_a_revoked_key_a_withdrawn_grant_and_a_deleted_topic_count_at_once(desk):
+    client, fixed = desk.client(), credential()
+    for _ in range(2):
+        assert codes(client.call(request(Message(topic="orders"), credential=fixed))) == [Code.OK]
+    found = desk.store.get("topic", "orders")
+    desk.store.delete("topic", "orders", found.version)
+    assert codes(client.call(request(Message(topic="orders"), credential=fixed))) == [Code.UNKNOWN_TOPIC]
+    app = desk.store.get("application", "shop")
+    desk.store.put("application", "shop", app.value | {"grants": []}, app.version)
+    assert codes(client.call(request(Message(topic="pay"), credential=fixed))) == [Code.FORBIDDEN]
+    app = desk.store.get("application", "shop")
+    desk.store.put("application", "shop", app.value | {"keys": []}, app.version)
+    assert codes(client.call(request(Message(topic="pay"), credential=fixed))) == [Code.UNAUTHENTICATED]
+
+
+def test_a_broker_that_does_not_answer_in_time_gives_timeout_and_the_connection_goes_on(desk):
+    client, fixed = desk.client(), credential()
+    assert codes(client.call(request(Message(topic="orders"), credential=fixed))) == [Code.OK]
+    desk.broker.go.clear()
+    results = client.call(request(Message(topic="orders", id="late"), credential=fixed, timeout_ms=60))
+    assert codes(results) == [Code.TIMEOUT] and results[0].id == "late"
+    desk.broker.go.set()
+    wait_until(lambda: desk.proxy.client.idle)
+    for _ in range(3):
+        (result,) = client.call(request(Message(topic="orders", id="next"), credential=fixed))
+        assert (result.code, result.id) == (Code.OK, "next")
+
+
+def test_a_broken_link_makes_what_was_sent_unknown_and_refuses_what_comes_until_it_is_back(desk):
+    client, fixed = desk.client(), credential()
+    assert codes(client.call(request(Message(topic="orders"), credential=fixed))) == [Code.OK]
+    desk.broker.go.clear()
+    asking = gevent.spawn(client.call, request(Message(topic="orders"), credential=fixed))
+    wait_until(lambda: len(desk.broker.appends) == 2)
+    desk.broker.break_links()
+    assert codes(asking.get(timeout=3)) == [Code.TIMEOUT]
+    desk.broker.go.set()
+    wait_until(lambda: desk.proxy.client.connected)
+    assert codes(client.call(request(Message(topic="orders"), credential=fixed))) == [Code.OK]
+
+
+def test_without_a_broker_a_send_is_refused_at_once_as_unavailable(desk):
+    client, fixed = desk.client(), credential()
+    assert codes(client.call(request(Message(topic="orders"), credential=fixed))) == [Code.OK]
+    desk.broker.stop()
+    wait_until(lambda: not any(lane.link for lane in desk.proxy.client.lanes))
+    (result,) = client.call(request(Message(topic="orders"), credential=fixed))
+    assert result.code == Code.UNAVAILABLE and result.retry_after_ms > 0
+
+
+def test_another_log_behind_the_link_makes_every_topic_id_be_asked_for_anew(desk):
+    client, fixed = desk.client(), credential()
+    assert codes(client.call(request(Message(topic="orders"), credential=fixed))) == [Code.OK]
+    desk.broker.log_id, desk.broker.topics = "b" * 32, {"something": {"id": 1, "queues": 1}}
+    desk.broker.break_links()
+    wait_until(lambda: desk.proxy.topics._log_id == "b" * 32 and desk.proxy.client.connected)
+    asked = desk.rpc.asked
+    assert codes(client.call(request(Message(topic="orders"), credential=fixed))) == [Code.OK]
+    assert desk.rpc.asked == asked + 1
+    assert any(topic_id == desk.broker.topics["orders"]["id"] for topic_id, _ in desk.broker.stored)
+
+
+def test_a_stopping_proxy_finishes_what_it_took_and_tells_the_rest_to_go_elsewhere(desk):
+    first, second, fixed = desk.client(), desk.client(), credential()
+    for client in (first, second):
+        assert codes(client.call(request(Message(topic="orders"), credential=fixed))) == [Code.OK]
+    desk.broker.go.clear()
+    asking = gevent.spawn(first.call, request(Message(topic="orders"), credential=fixed))
+    wait_until(lambda: len(desk.broker.appends) == 3)
+    stopping = gevent.spawn(desk.proxy.stop)
+    wait_until(lambda: desk.proxy.service.closing)
+    assert codes(second.call(request(Message(topic="orders"), credential=fixed))) == [Code.SHUTTING_DOWN]
+    desk.broker.go.set()
+    assert codes(asking.get(timeout=3)) == [Code.OK]
+    stopping.join(timeout=6)
+
+
+def test_bytes_that_are_no_call_and_unknown_methods_get_an_exception_and_the_connection_lives(desk):
+    client = desk.client()
+    for frame in (
+        contract.encode_call("send", 3, request(Message(topic="orders")))[:-1] + b"\x63",
+        b"\x80\x01\x00\x01\x00\x00\x00\x04pull\x00\x00\x00\x01\x00",
+    ):
+        client.sock.sendall(len(frame).to_bytes(4, "big") + frame)
+        answer = client._read(int.from_bytes(client._read(4), "big"))
+        assert answer[:4] == b"\x80\x01\x00\x03"
+    assert codes(client.call(request(Message(topic="orders")))) == [Code.OK]
+
+
+def test_answers_of_the_hot_path_are_the_references_byte_for_byte(desk, monkeypatch):
+    if desk.proxy.front is None:
+        pytest.skip("only one path in this run")
+    other = Desk(False, monkeypatch)
+    fixed = credential()
+    hot, slow = desk.client(), other.client()
+    calls = [request(Message(topic="orders", id=f"id-{i}", key=f"k{i}", body=os.urandom(i)), Message(topic="orders.fast", id="z"), credential=fixed, durability=d)
+             for i in range(5) for d in (1, 2)]  # fmt: skip
+    for call in calls:
+        assert hot.call_bytes(call) == slow.call_bytes(call)
+    assert desk.proxy.front.hot_calls >= 8
+    for broker in (desk.broker, other.broker):
+        broker.code = Code.OVERLOADED
+    for call in calls:
+        assert hot.call_bytes(call) == slow.call_bytes(call)
+    for broker in (desk.broker, other.broker):
+        broker.code, broker.batch_code = 0, Code.UNKNOWN_TOPIC
+    for call in calls:
+        assert hot.call_bytes(call) == slow.call_bytes(call)
+    other.close()
+
+
+def test_durability_values_of_the_contract_are_those_of_the_lanes():
+    assert (Durability.MEMORY, Durability.FSYNC) == (1, 2)
