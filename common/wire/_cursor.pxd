@@ -41,6 +41,7 @@ cdef enum:
 cdef enum:
     DEPTH_MAX = 16
     NAME_BYTES_MAX = 249
+    ELEMENTS_MAX = 100000
 
 cdef enum:
     # WireFault of faults.py
@@ -58,6 +59,7 @@ cdef enum:
     MISSING = 12
     LIST_TOO_LONG = 13
     FRAME_TOO_LARGE = 14
+    TOO_MANY_ELEMENTS = 15
 
 cdef struct Cursor:
     const unsigned char* p
@@ -66,6 +68,7 @@ cdef struct Cursor:
     int32_t fault
     uint32_t fault_at
     uint32_t field
+    uint32_t elements         # of all containers so far
 
 
 cdef inline bint fail(Cursor* c, int32_t fault, uint32_t at, uint32_t field) noexcept nogil:
@@ -139,10 +142,13 @@ cdef inline bint read_string(Cursor* c, uint32_t* start, uint32_t* size) noexcep
 
 
 cdef inline bint read_count(Cursor* c, uint32_t least, uint32_t* count) noexcept nogil:
-    """An element count; what it claims must fit into the bytes behind it."""
+    """An element count; what it claims must fit into the bytes behind it, and into what one call may hold altogether."""
     cdef int32_t claimed = wire_i32(c.p + c.at)
     if claimed < 0 or <uint64_t>claimed * least > c.n - c.at - 4:
         return fail(c, BAD_COUNT, c.at, 0)
+    if <uint32_t>claimed > ELEMENTS_MAX - c.elements:
+        return fail(c, TOO_MANY_ELEMENTS, c.at, 0)
+    c.elements += <uint32_t>claimed
     count[0] = <uint32_t>claimed
     c.at += 4
     return True

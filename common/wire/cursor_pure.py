@@ -11,6 +11,7 @@ from common.wire.faults import WireError, WireFault
 
 I32, I64, STRING, STRUCT, MAP, LIST = 8, 10, 11, 12, 13, 15
 DEPTH_MAX = 16
+ELEMENTS_MAX = 100_000  # of all lists, sets and maps: bounds what a decoder behind the walker can be made to do
 
 FIXED = {2: 1, 3: 1, 4: 8, 6: 2, 8: 4, 10: 8}
 LEAST = {**FIXED, STRING: 4, STRUCT: 1, MAP: 6, 14: 5, LIST: 5}
@@ -37,12 +38,13 @@ def valid_utf8(text: bytes) -> bool:
 class Cursor:
     """A place in a frame. `seqid` is what a WireError will carry."""
 
-    __slots__ = ("at", "data", "end", "seqid")
+    __slots__ = ("at", "data", "elements", "end", "seqid")
 
     def __init__(self, frame: bytes):
         self.data = frame
         self.end = len(frame)
         self.at = 0
+        self.elements = 0
         self.seqid = 0
 
     def fail(self, rule: WireFault, at: int, field: int = 0):
@@ -99,10 +101,13 @@ class Cursor:
         return self.data[start : start + size]
 
     def count(self, least: int) -> int:
-        """An element count; what it claims must fit into the bytes behind it."""
+        """An element count; what it claims must fit into the bytes behind it, and into what one call may hold altogether."""
         (count,) = _I32(self.data, self.at)
         if count < 0 or count * least > self.end - self.at - 4:
             self.fail(WireFault.COUNT, self.at)
+        self.elements += count
+        if self.elements > ELEMENTS_MAX:
+            self.fail(WireFault.TOO_MANY_ELEMENTS, self.at)
         self.at += 4
         return count
 

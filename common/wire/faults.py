@@ -31,6 +31,7 @@ class WireFault(IntEnum):
     MISSING = 12
     LIST_TOO_LONG = 13
     FRAME_TOO_LARGE = 14
+    TOO_MANY_ELEMENTS = 15
 
 
 class CallFault(IntEnum):
@@ -126,6 +127,7 @@ WIRE_SENTENCES = {
     WireFault.MISSING: "a required field is missing",
     WireFault.LIST_TOO_LONG: "a list is longer than one call may carry",
     WireFault.FRAME_TOO_LARGE: "the frame is larger than 2 GiB",
+    WireFault.TOO_MANY_ELEMENTS: "the lists, sets and maps of a call hold more than 100,000 elements together",
 }
 
 CALL_FAULTS = {

@@ -165,6 +165,18 @@ def test_a_missing_required_field_is_a_typed_error_that_names_it(walker, frame, 
     assert (fault.rule, fault.field, fault.seqid) == (WireFault.MISSING, name, 7)
 
 
+def test_all_containers_of_a_call_together_hold_100000_elements(walker):
+    half = field(LIST, 99, bytes([BYTE]) + i32(50_000) + bytes(50_000))
+    most = field(LIST, 98, bytes([BYTE]) + i32(49_999) + bytes(49_999))
+    walker.walk_send(send(message(), more=half + most))  # the one message is an element too
+    assert refused(walker.walk_send, send(message(), more=half + half)).rule == WireFault.TOO_MANY_ELEMENTS
+    repeated = field(LIST, 2, list_of(STRUCT, *[message()] * 1000))
+    assert refused(walker.walk_send, send(more=repeated * 101)).rule == WireFault.TOO_MANY_ELEMENTS
+    assert refused(walker.walk_send, send(message(field(MAP, 5, map_of(*[(b"", b"")] * 100_000))))).rule == (
+        WireFault.TOO_MANY_ELEMENTS
+    )
+
+
 def test_of_a_field_that_comes_twice_the_last_value_counts(walker):
     twice = field(STRING, 1, text(b"other")) + field(STRING, 6, text(b"b"))
     found = walker.walk_send(send(message(field(STRING, 6, text(b"a")), twice))).messages[0]
