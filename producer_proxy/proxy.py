@@ -7,7 +7,6 @@ import time
 import gevent
 
 from common.clock import SystemClock
-from common.contract import Code
 from common.credential import Verifier
 from common.net import Limits, serve
 from engine.client.append import NATIVE as NATIVE_LANES

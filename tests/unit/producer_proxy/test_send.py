@@ -326,7 +326,8 @@ def test_answers_of_the_hot_path_are_the_references_byte_for_byte(desk, monkeypa
     other = Desk(False, monkeypatch)
     fixed = credential()
     hot, slow = desk.client(), other.client()
-    calls = [request(Message(topic="orders", id=f"id-{i}", key=f"k{i}", body=os.urandom(i)), Message(topic="orders.fast", id="z"), credential=fixed, durability=d)
+    calls = [request(Message(topic="orders", id=f"id-{i}", key=f"k{i}", body=os.urandom(i)),
+                     Message(topic="orders.fast", id="z"), credential=fixed, durability=d)
              for i in range(5) for d in (1, 2)]  # fmt: skip
     for call in calls:
         assert hot.call_bytes(call) == slow.call_bytes(call)
