@@ -197,10 +197,16 @@ class FakeProxy:
                 if refusal:
                     results.append(producer_thrift.SendResult(code=refusal, error="the credential is not valid"))
                 elif fault.hits(position):
-                    results.append(producer_thrift.SendResult(code=fault.code, retry_after_ms=fault.retry_after_ms, error="a fault"))
+                    results.append(
+                        producer_thrift.SendResult(
+                            code=fault.code, retry_after_ms=fault.retry_after_ms, error="a fault"
+                        )
+                    )
                 else:
                     code, record = self.store.store(message)
-                    results.append(producer_thrift.SendResult(code=code, id=record.id, queue=record.queue, offset=record.offset))
+                    results.append(
+                        producer_thrift.SendResult(code=code, id=record.id, queue=record.queue, offset=record.offset)
+                    )
         if fault.drop == "after":
             raise Dropped
         return producer_thrift.SendResponse(results=results)
@@ -284,8 +290,13 @@ class FakeProxy:
 def _delivery(receipt: bytes, lease: Lease) -> Any:
     record = lease.record
     return consumer_thrift.Delivery(
-        receipt=receipt, queue=record.queue, offset=record.offset, attempt=lease.attempt,
-        stored_at_ms=record.stored_at_ms, id=record.id, message=record.message,
+        receipt=receipt,
+        queue=record.queue,
+        offset=record.offset,
+        attempt=lease.attempt,
+        stored_at_ms=record.stored_at_ms,
+        id=record.id,
+        message=record.message,
     )
 
 
@@ -352,10 +363,18 @@ def main() -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     with FakePenstock(options.producers, options.consumers) as fake:
-        print(json.dumps({
-            "producers": fake.producer_endpoints, "consumers": fake.consumer_endpoints,
-            "app": fake.app, "key_id": fake.key_id, "secret": fake.secret,
-        }), flush=True)
+        print(
+            json.dumps(
+                {
+                    "producers": fake.producer_endpoints,
+                    "consumers": fake.consumer_endpoints,
+                    "app": fake.app,
+                    "key_id": fake.key_id,
+                    "secret": fake.secret,
+                }
+            ),
+            flush=True,
+        )
         stop.wait()
 
 

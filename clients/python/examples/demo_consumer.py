@@ -25,7 +25,12 @@ def main() -> int:
     seen: set[str] = set()
     try:
         with Consumer(
-            given.endpoints, given.app, given.key_id, arguments.secret(), given.group, [given.topic],
+            given.endpoints,
+            given.app,
+            given.key_id,
+            arguments.secret(),
+            given.group,
+            [given.topic],
             options=arguments.options(given),
         ) as consumer:
             while len(seen) < given.count and not stop.is_set():

@@ -29,10 +29,18 @@ class Report:
     def print(self, retried: int) -> None:
         self.printed_s = time.monotonic()
         ordered = sorted(self.calls_ms) or [0.0]
-        print(json.dumps({
-            "sent": self.sent, "retried": retried, "seconds": round(self.printed_s - self.started_s, 3),
-            "p50_ms": round(ordered[len(ordered) // 2], 3), "p99_ms": round(ordered[len(ordered) * 99 // 100], 3),
-        }), flush=True)
+        print(
+            json.dumps(
+                {
+                    "sent": self.sent,
+                    "retried": retried,
+                    "seconds": round(self.printed_s - self.started_s, 3),
+                    "p50_ms": round(ordered[len(ordered) // 2], 3),
+                    "p99_ms": round(ordered[len(ordered) * 99 // 100], 3),
+                }
+            ),
+            flush=True,
+        )
 
 
 def main() -> int:

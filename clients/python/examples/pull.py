@@ -13,13 +13,20 @@ def main() -> int:
     given = parser.parse_args()
     try:
         with Consumer(
-            given.endpoints, given.app, given.key_id, arguments.secret(), given.group, [given.topic],
+            given.endpoints,
+            given.app,
+            given.key_id,
+            arguments.secret(),
+            given.group,
+            [given.topic],
             options=arguments.options(given),
         ) as consumer:
             while deliveries := consumer.pull(wait_ms=given.wait_ms):
                 for delivery in deliveries:
                     body = (delivery.message.body or b"").decode(errors="replace")
-                    print(f"{delivery.queue}\t{delivery.offset}\t{delivery.attempt}\t{delivery.message.key or ''}\t{body}")
+                    print(
+                        f"{delivery.queue}\t{delivery.offset}\t{delivery.attempt}\t{delivery.message.key or ''}\t{body}"
+                    )
                     consumer.done(delivery)
     except PenstockError as error:
         print(error, file=sys.stderr)

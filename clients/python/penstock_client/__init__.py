@@ -9,6 +9,20 @@ from penstock_client.producer import Producer
 from penstock_client.results import Result
 
 __all__ = [
-    "Action", "Code", "Consumer", "ContractError", "Delivery", "Durability", "Message", "Options", "PenstockError", "Producer",
-    "PullError", "Result", "SendError", "Verdict", "action_of", "name_of",
+    "Action",
+    "Code",
+    "Consumer",
+    "ContractError",
+    "Delivery",
+    "Durability",
+    "Message",
+    "Options",
+    "PenstockError",
+    "Producer",
+    "PullError",
+    "Result",
+    "SendError",
+    "Verdict",
+    "action_of",
+    "name_of",
 ]

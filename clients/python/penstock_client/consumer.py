@@ -31,8 +31,16 @@ class Consumer:
     """
 
     def __init__(
-        self, endpoints: Endpoints, app: str, key_id: str, secret: str | bytes, group: str, topics: list[str] | None = None, *,
-        invisible_ms: int | None = None, options: Options | None = None,
+        self,
+        endpoints: Endpoints,
+        app: str,
+        key_id: str,
+        secret: str | bytes,
+        group: str,
+        topics: list[str] | None = None,
+        *,
+        invisible_ms: int | None = None,
+        options: Options | None = None,
     ) -> None:
         self._options = options or Options()
         self._pool = Pool(parse_endpoints(endpoints), consumer_thrift.Consumer, self._options)
@@ -83,7 +91,12 @@ class Consumer:
                 self._pull(0, 0, None)
 
     def run(
-        self, handle: Callable[[Delivery], int | None], stop: threading.Event, *, max_messages: int = 32, wait_ms: int = 5_000
+        self,
+        handle: Callable[[Delivery], int | None],
+        stop: threading.Event,
+        *,
+        max_messages: int = 32,
+        wait_ms: int = 5_000,
     ) -> None:
         """Pull and handle until `stop` is set, then deliver the last acknowledgements.
 
@@ -104,7 +117,9 @@ class Consumer:
         finally:
             self._pool.close()
 
-    def _acknowledge(self, delivery: Delivery, verdict: int, delay_ms: int | None = None, reason: str | None = None) -> None:
+    def _acknowledge(
+        self, delivery: Delivery, verdict: int, delay_ms: int | None = None, reason: str | None = None
+    ) -> None:
         ack = Ack(receipt=delivery.receipt, verdict=verdict or None, delay_ms=delay_ms, reason=reason)
         with self._lock:
             self._acks.append(ack)
@@ -123,12 +138,22 @@ class Consumer:
             with self._lock:
                 acks = list(self._acks)
             request = PullRequest(
-                credential=self._mint.credential(), group=self._group, topics=self._topics, max_messages=max_messages,
-                max_bytes=max_bytes, wait_ms=wait_ms, acks=acks or None, invisible_ms=self._invisible_ms,
+                credential=self._mint.credential(),
+                group=self._group,
+                topics=self._topics,
+                max_messages=max_messages,
+                max_bytes=max_bytes,
+                wait_ms=wait_ms,
+                acks=acks or None,
+                invisible_ms=self._invisible_ms,
             )
             try:
                 response, endpoint = self._pool.call(
-                    "pull", request, wait_ms / 1000 + SOCKET_MARGIN_S, size=len(acks) * ACK_BYTES, hello=self._hello(request),
+                    "pull",
+                    request,
+                    wait_ms / 1000 + SOCKET_MARGIN_S,
+                    size=len(acks) * ACK_BYTES,
+                    hello=self._hello(request),
                 )
             except CallFailed as failure:
                 code, reason = Code.UNAVAILABLE, str(failure)

@@ -69,7 +69,9 @@ class Pool:
         with self._lock:
             return min(endpoint.aside_until_s for endpoint in self._endpoints)
 
-    def call(self, method: str, request: Any, timeout_s: float, *, size: int = 0, hello: Any = None) -> tuple[Any, Endpoint]:
+    def call(
+        self, method: str, request: Any, timeout_s: float, *, size: int = 0, hello: Any = None
+    ) -> tuple[Any, Endpoint]:
         """One attempt at the next usable proxy.
 
         Args:

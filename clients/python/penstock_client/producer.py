@@ -29,7 +29,9 @@ class Producer:
         retried: messages that were sent once more, over all calls.
     """
 
-    def __init__(self, endpoints: Endpoints, app: str, key_id: str, secret: str | bytes, options: Options | None = None) -> None:
+    def __init__(
+        self, endpoints: Endpoints, app: str, key_id: str, secret: str | bytes, options: Options | None = None
+    ) -> None:
         self._options = options or Options()
         self._pool = Pool(parse_endpoints(endpoints), producer_thrift.Producer, self._options)
         self._mint = CredentialMint(app, key_id, secret, self._options.credential_ms)
@@ -56,7 +58,11 @@ class Producer:
         return result
 
     def send_all(
-        self, messages: Iterable[Message], *, durability: int | None = None, reply_wait_ms: int | None = None,
+        self,
+        messages: Iterable[Message],
+        *,
+        durability: int | None = None,
+        reply_wait_ms: int | None = None,
         deadline_ms: int | None = None,
     ) -> list[Result]:
         """Send many messages, of any topics, and return one result each, in order. Does not raise for a message's failure.
@@ -85,8 +91,11 @@ class Producer:
                 continue
             indexes, size = _one_call(messages, plan.due(now_s))
             request = SendRequest(
-                credential=self._mint.credential(), messages=[messages[index] for index in indexes], durability=durability,
-                reply_wait_ms=reply_wait_ms, timeout_ms=self._attempt_ms(deadline_s - now_s),
+                credential=self._mint.credential(),
+                messages=[messages[index] for index in indexes],
+                durability=durability,
+                reply_wait_ms=reply_wait_ms,
+                timeout_ms=self._attempt_ms(deadline_s - now_s),
             )
             self.retried += sum(1 for index in indexes if plan.entries[index].attempts)
             self._attempt(plan, indexes, request, size)
@@ -140,5 +149,11 @@ def _result(message: Message, entry) -> Result:
     if not entry.settled:
         return Result(entry.final_code, message.id, error=entry.error, attempts=entry.attempts)
     return Result(
-        entry.final_code, answer.id or message.id, answer.queue, answer.offset, answer.error, answer.reply, entry.attempts
+        entry.final_code,
+        answer.id or message.id,
+        answer.queue,
+        answer.offset,
+        answer.error,
+        answer.reply,
+        entry.attempts,
     )
