@@ -27,10 +27,13 @@ class Reading:
     def __init__(self, positions: list[Any], queues_of: Callable[[str], int]):
         self.reports: list[Report | None] = []  # None: the engine answers it
         self._asked: list[Report] = []
+        self._places: set[int] = set()  # of what the engine is asked, in `reports`
+        self._divisor = 1
         for position in positions:
             fault = _fault(position, queues_of)
             report = {"topic": position.topic, "queue": position.queue}
             if fault is None:
+                self._places.add(len(self.reports))
                 self.reports.append(None)
                 self._asked.append({**report, **_place(position)})
             else:
@@ -43,8 +46,15 @@ class Reading:
 
     def request(self, call: Call) -> bytes:
         """The READ request."""
-        limits = {"max_messages": call.max_messages, "max_bytes": call.max_bytes, "wait_ms": call.wait_ms}
+        max_bytes = max(1, call.max_bytes // self._divisor)
+        limits = {"max_messages": call.max_messages, "max_bytes": max_bytes, "wait_ms": call.wait_ms}
         return json.dumps({"positions": self._asked, **limits}).encode()
+
+    def ask_for_less(self) -> bool:
+        """Let the next request ask for half the bytes, all reports being open again; False when it is down to one message."""
+        self._divisor *= 2
+        self.reports = [None if at in self._places else report for at, report in enumerate(self.reports)]
+        return self._divisor <= 1 << 24
 
     def take(self, payload: bytes) -> int:
         """Put the engine's reports in their places; returns where its pieces begin. Raises DeliverError."""

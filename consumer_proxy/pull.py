@@ -82,10 +82,14 @@ class Pulls:
             self._refuse(pending, Code.TIMEOUT, "the engine did not answer in time; leases come back by themselves")
 
     def stop(self) -> None:
-        """Refuse what comes from now on and answer what waits; answers that are on their way are given back."""
+        """Refuse what comes from now on; what waits is called back, so that its acknowledgements still get their codes."""
         self._stopping = True
-        for pending in [pending for pending in self._waiting if pending.connection is not None]:
+        for pending in self._waiting:
             self._source.cancel(pending.handle)
+
+    def abandon(self) -> None:
+        """Answer SHUTTING_DOWN to what still waits. Its acknowledgements may have been taken; twice is harmless."""
+        for pending in list(self._waiting):
             self._refuse(pending, Code.SHUTTING_DOWN, _STOPPING)
 
     def _begin(self, pending: Pending, frame: bytes) -> None:
@@ -144,13 +148,15 @@ class Pulls:
 
     def _answer(self, pending: Pending, payload: bytes, pieces_at: int) -> None:
         """Reply with what the payload holds: u32 count and ack codes, then the pieces."""
-        call = pending.call
-        reading = pending.reading
+        call, reading = pending.call, pending.reading
         end = b"" if reading is None else tail(positions=position_reports(reading.reports))
         reply, given, held = build_reply(call.seqid, 0, payload, pieces_at, 4, call.runs, end, REPLY_BYTES_MAX)
-        if given < held:
+        if given < held and reading is not None and reading.ask_for_less():
+            self._read(pending, pending.codes)  # its reports count what does not fit, so they would be wrong
+            return
+        if given < held and reading is None:
             self._give_back(pending, payload, pieces_at, given)
-        if held and not given:
+        if given < held and not (given and reading is None):
             self._refuse(pending, Code.TOO_LARGE, "the next message is larger than a reply can be")
             return
         self.stats.deliveries += given

@@ -324,13 +324,27 @@ def test_the_closing_is_passed_on_to_who_listened_before(world):
     assert heard == [world.connection]
 
 
-def test_a_stop_answers_what_waits_and_refuses_what_comes(world):
+def test_a_stop_calls_back_what_waits_so_that_its_acks_get_their_codes(world):
     world.call(acks=[Ack(receipt(0))], wait_ms=30_000)
     world.pulls.stop()
+    assert len(world.source.cancelled) == 1
+    world.source.answer(answer([], codes=(0,)))
+    response = world.response()
+    assert (response.code, [r.code for r in response.ack_results]) == (Code.OK, [Code.OK])
+
+
+def test_what_the_engine_does_not_answer_during_a_stop_is_told_so(world):
+    world.call(acks=[Ack(receipt(0))], wait_ms=30_000)
+    world.pulls.stop()
+    world.pulls.abandon()
     response = world.response()
     assert (response.code, [r.code for r in response.ack_results]) == (Code.SHUTTING_DOWN, [Code.SHUTTING_DOWN])
     world.source.answer(ONE)
     assert len(world.source.told) == 1
+
+
+def test_a_pull_during_a_stop_is_sent_elsewhere(world):
+    world.pulls.stop()
     assert world.refused()[0] == Code.SHUTTING_DOWN
 
 
@@ -438,3 +452,30 @@ def test_damaged_reports_are_unavailable(world, payload):
     world.call(positions=[Position("orders", 0)])
     world.source.answer(payload)
     assert world.response().code == Code.UNAVAILABLE
+
+
+def test_a_read_that_does_not_fit_is_asked_again_for_less(world):
+    large = [piece([record(message(body=bytes(4 << 20)), ID)] * 4, of=bytes(48))]
+    world.call(positions=[Position("orders", 0, offset=0), Position("gone", 0)], max_bytes=12 << 20)
+    world.source.answer(reports({"code": 0, "next_offset": 4}, pieces=large))
+    assert world.connection.replies == []
+    assert world.asked()["max_bytes"] == 6 << 20
+    small = [piece([record(message(), ID)], of=bytes(48))]
+    world.source.answer(reports({"code": 0, "next_offset": 1}, pieces=small))
+    response = world.response()
+    assert len(response.deliveries) == 1
+    assert [(r.code, r.next_offset) for r in response.positions] == [(0, 1), (Code.UNKNOWN_TOPIC, None)]
+
+
+def test_a_message_that_no_reply_can_hold_is_told_and_given_back(world):
+    world.call()
+    world.source.answer(answer([piece([record(message(body=bytes(16_384_000)), ID)])]))
+    assert world.response().code == Code.TOO_LARGE
+    assert world.stats.given_back == 1
+
+
+def test_what_does_not_fit_into_a_reply_is_given_back(world):
+    world.call(max_bytes=12 << 20)
+    world.source.answer(answer([piece([record(message(body=bytes(6_000_000)), ID)] * 3)]))
+    assert len(world.response().deliveries) == 2
+    assert RANGE.unpack_from(world.source.told[0].ranges, 4)[1:3] == (2, 1)

@@ -1,0 +1,68 @@
+"""The consumer proxy's process: `python -m consumer_proxy --listen HOST:PORT --engine HOST:PORT …`."""
+
+# ruff: noqa: E402, I001
+from gevent import monkey
+
+monkey.patch_all()
+
+import argparse
+import gc
+import sys
+from pathlib import Path
+
+from prometheus_client import CollectorRegistry
+
+from common.config import ConfigView, open_store
+from common.errors import PenstockError
+from common.net import listen
+from common.net.tls import server_context
+from common.ops import announce_ready, setup_logging, start_ops
+from common.ops.stop import catch_stop
+from consumer_proxy.options import limits, parse
+from consumer_proxy.proxy import ConsumerProxy
+from consumer_proxy.sources.engine import EngineSource
+from engine.client.rpc import RpcClient
+
+
+def listeners(options: argparse.Namespace) -> list:
+    """Bound sockets; nothing is accepted before the proxy serves them."""
+    found = [(listen(*options.listen), None)]
+    if options.tls_listen:
+        found.append((listen(*options.tls_listen), server_context(options.tls_cert, options.tls_key)))
+    return found
+
+
+def run(options: argparse.Namespace) -> None:
+    stop = catch_stop()
+    sockets = listeners(options)
+    host, port = options.listen[0], sockets[0][0].getsockname()[1]
+    store = open_store(options.config)
+    view = ConfigView(store, options.snapshot, process=f"consumer_proxy@{host}:{port}")
+    source = EngineSource(RpcClient(options.engine, Path(options.cluster_key).read_bytes(), role="consumer_proxy"))
+    proxy = ConsumerProxy(sockets, view, source, limits(options))
+    registry = CollectorRegistry()
+    registry.register(proxy.metrics)
+    ops = start_ops(*options.ops, registry, proxy.health)
+    gc.collect()
+    gc.freeze()  # what start-up made is never garbage; without it each full collection walks all of it
+    ports = proxy.server.ports
+    facts = {"host": host, "port": port, "ops_port": ops.port}
+    announce_ready(options.ready_fd, facts | ({"tls_port": ports[1]} if len(ports) > 1 else {}))
+    stop.wait()
+    proxy.stop()
+    view.close()
+    store.close()
+    ops.stop()
+
+
+def main() -> None:
+    options = parse(sys.argv[1:])
+    setup_logging("consumer_proxy")
+    try:
+        run(options)
+    except (OSError, ValueError, PenstockError) as error:
+        sys.exit(f"penstock consumer-proxy: {error}")
+
+
+if __name__ == "__main__":
+    main()

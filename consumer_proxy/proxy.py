@@ -1,0 +1,75 @@
+"""The consumer proxy as one object: its parts wired, started and stopped."""
+
+import logging
+import time
+from typing import Any
+
+import gevent
+
+from common.clock import SystemClock
+from common.config import ConfigView
+from common.net import Limits, serve
+from common.net.prefix import credential_at_start
+from consumer_proxy.admission import Admission
+from consumer_proxy.native import NATIVE
+from consumer_proxy.pull import Pulls
+from consumer_proxy.settings import Settings
+from consumer_proxy.sources.base import Source
+from consumer_proxy.stats import Stats, StatsCollector
+
+log = logging.getLogger("penstock.consumer")
+_LAST_ANSWERS_S = 0.05
+
+
+class ConsumerProxy:
+    """Serves `pull` on the given listeners until `stop()`.
+
+    Args:
+        listeners: (socket, ssl_context or None) pairs from common.net.listen.
+    """
+
+    def __init__(
+        self, listeners: list[Any], view: ConfigView, source: Source, limits: Limits, settings: Settings | None = None
+    ):
+        self._settings = settings or Settings()
+        self._source = source
+        self._stopping = False
+        clock = SystemClock()
+        stats = Stats()
+        admission = Admission(view, clock, self._settings.verdicts_max)
+        self.pulls = Pulls(admission, source, self._settings, clock, stats)
+        step_s = self.pulls.deadlines.step_s
+        self._sweeper = gevent.get_hub().loop.timer(step_s, step_s)
+        self._sweeper.start(self.pulls.sweep)
+        self.server = serve(
+            listeners,
+            limits,
+            self.pulls.on_call,
+            prefix_check=lambda connection, prefix: admission.knows(credential_at_start(prefix)),
+        )
+        self.metrics = StatsCollector(
+            stats, lambda: self.pulls.waiting, lambda: len(self.server.connections), lambda: source.up
+        )
+        log.info("byte work: %s", "native" if NATIVE else "pure Python")
+
+    def health(self) -> dict[str, bool | str]:
+        """What /readyz shows. That the configuration is loaded is true since the start, or there was none."""
+        return {
+            "engine": self._source.up or "the link to the engine is down",
+            "configuration": True,
+            "serving": not self._stopping or "stopping",
+        }
+
+    def stop(self) -> None:
+        """Stop accepting, answer every pull, flush, close. Blocks for up to `stop_grace_ms`."""
+        self._stopping = True
+        self.server.stop_accepting()
+        self.pulls.stop()
+        deadline_s = time.monotonic() + self._settings.stop_grace_ms / 1000
+        while self.pulls.waiting and time.monotonic() < deadline_s:
+            gevent.sleep(0.005)
+        self.pulls.abandon()
+        gevent.sleep(_LAST_ANSWERS_S)  # replies leave; clients that call once more are told SHUTTING_DOWN
+        self._sweeper.stop()
+        self.server.close()
+        self._source.close()
