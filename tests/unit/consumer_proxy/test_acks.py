@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from common.wire import WireError
 from consumer_proxy import call_pure, native
 from consumer_proxy.layout import EXTEND_MS_MAX, LOCAL, RANGE, REASON_BYTES_MAX, RUN
-
-from .pieces import CREDENTIAL, ack, pull_frame, receipt, token
+from tests.unit.consumer_proxy.pieces import CREDENTIAL, ack, pull_frame, receipt, token
 
 DONE, RETRY, REJECT, EXTEND = range(4)
 INVALID, STALE = LOCAL | 100, LOCAL | 106

@@ -8,10 +8,9 @@ from hypothesis import strategies as st
 
 from consumer_proxy import deliver_pure, native
 from consumer_proxy.layout import ACK_SENTENCES_MAX, DELIVERY_OVERHEAD_MAX, LOCAL, REPLY_BYTES_MAX, RUN, DeliverError
-
-from .contract import decode_reply, encode, message
-from .pieces import answer, piece, pieces_at, receipt, record, token
-from .pieces import message as stored
+from tests.unit.consumer_proxy.contract import decode_reply, encode, message
+from tests.unit.consumer_proxy.pieces import answer, piece, pieces_at, receipt, record, token
+from tests.unit.consumer_proxy.pieces import message as stored
 
 ID = bytes(range(16))
 

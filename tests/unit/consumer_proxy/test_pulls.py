@@ -16,9 +16,8 @@ from consumer_proxy.layout import RANGE
 from consumer_proxy.pull import Pulls
 from consumer_proxy.settings import Settings
 from consumer_proxy.stats import Stats
-
-from . import fakes
-from .pieces import answer, message, piece, receipt, record, token
+from tests.unit.consumer_proxy import fakes
+from tests.unit.consumer_proxy.pieces import answer, message, piece, receipt, record, token
 
 SECRET = "s" * 43
 ID = bytes(range(16))
