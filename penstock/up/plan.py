@@ -38,7 +38,7 @@ def module_command(module: str) -> list[str]:
 
 def make_plan(data: Path, host: str, config: str | None, key: Path, ports: Ports, ready_file: Path | None) -> Plan:
     """The three processes of one machine. Proxies stop before the engine, so that what they took is answered."""
-    url = config or f"file://{data / 'config'}"
+    url = config or (data / "config").as_uri()
 
     def address(name: str) -> str:
         return f"[{host}]:{ports[name]}" if ":" in host else f"{host}:{ports[name]}"

@@ -1,0 +1,124 @@
+"""The producer's and the consumer's process: started, read while they run, stopped."""
+
+import json
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections import deque
+from typing import IO, Any
+
+from penstock.demo.access import Access
+from penstock.demo.check import Check
+from penstock.demo.programs import Program, environment
+from penstock.demo.source import Source
+from penstock.up.child import die_with
+
+BATCH = 100
+KEYS = 16
+QUIET_S_MAX = 30.0  # neither sent nor received anything for so long: it hangs
+ERROR_LINES = 3
+
+
+class Running:
+    """One of the two processes. Its output is read by a thread, so that it never waits for us."""
+
+    def __init__(self, program: Program, arguments: list[str], secret: str, on_line: Any) -> None:
+        parent = os.getpid()
+        self.language = program.language
+        self.errors: deque[str] = deque(maxlen=ERROR_LINES)
+        self.process = subprocess.Popen(
+            [*program.command, *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env={**environment(), "PENSTOCK_SECRET": secret, "PYTHONUNBUFFERED": ""},
+            encoding="utf-8",
+            errors="replace",
+            preexec_fn=lambda: die_with(parent),
+        )
+        self._readers = [
+            threading.Thread(target=read_lines, args=(self.process.stdout, on_line), daemon=True),
+            threading.Thread(target=read_lines, args=(self.process.stderr, self.errors.append), daemon=True),
+        ]
+        for reader in self._readers:
+            reader.start()
+
+    @property
+    def code(self) -> int | None:
+        """Its exit code once it has ended and all of its output was read."""
+        code = self.process.poll()
+        if code is not None:
+            for reader in self._readers:
+                reader.join(5)
+        return code
+
+    def stop(self) -> None:
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+            try:
+                self.process.wait(2)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+
+    def complaint(self) -> str:
+        return " | ".join(line.strip() for line in self.errors)
+
+
+def read_lines(stream: IO[str], on_line: Any) -> None:
+    for line in stream:
+        on_line(line)
+
+
+class Pair:
+    """Both processes and what is known of their progress."""
+
+    def __init__(
+        self, source: Source, access: Access, programs: tuple[Program, Program], facts: dict[str, Any]
+    ) -> None:
+        self.check = Check(source, KEYS)
+        self.progress: dict[str, Any] = {"sent": 0, "retried": 0, "p50_ms": 0.0, "p99_ms": 0.0}
+        self.began = time.monotonic()
+        self._moved, self._moved_at = 0, self.began
+        producer, consumer = programs
+        common = ["--app", access.app, "--key-id", access.key_id, "--topic", access.topic]
+        pulling = [*endpoint(facts, "consumer_proxy"), *common, "--group", access.group, "--count", str(source.count)]
+        sending = [*endpoint(facts, "producer_proxy"), *common, "--file", str(source.path)]
+        sending += ["--keys", str(KEYS), "--batch", str(source.batch(BATCH))]
+        self.consumer = Running(consumer, pulling, access.secret, self.check.take)
+        self.producer = Running(producer, sending, access.secret, self._on_progress)
+
+    def _on_progress(self, line: str) -> None:
+        try:
+            self.progress.update(json.loads(line))
+        except ValueError:
+            self.producer.errors.append(line)
+
+    @property
+    def seconds(self) -> float:
+        return time.monotonic() - self.began
+
+    def fault(self) -> str:
+        """Why waiting longer is of no use; "" while it is."""
+        for role, running in (("producer", self.producer), ("consumer", self.consumer)):
+            if running.code not in (None, 0):
+                return f"the {running.language} {role} ended with code {running.code}: {running.complaint()}"
+        moved = self.progress["sent"] + self.check.deliveries
+        if moved != self._moved:
+            self._moved, self._moved_at = moved, time.monotonic()
+        if time.monotonic() - self._moved_at > QUIET_S_MAX:
+            return f"nothing has moved for {QUIET_S_MAX:.0f} s. {self.producer.complaint()} {self.consumer.complaint()}"
+        return ""
+
+    @property
+    def finished(self) -> bool:
+        return self.producer.code == 0 and self.consumer.code == 0
+
+    def stop(self) -> None:
+        self.producer.stop()
+        self.consumer.stop()
+
+
+def endpoint(facts: dict[str, Any], name: str) -> list[str]:
+    return ["--endpoints", f"{facts[name]['host']}:{facts[name]['port']}"]

@@ -1,0 +1,89 @@
+"""Who sends and who pulls: the SDKs' demo programs, in the languages whose tool chains are on this machine."""
+
+import glob
+import importlib
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from penstock.demo.errors import DemoError
+
+BUILD_S_MAX = 240
+PREFERENCE = {"producer": ("php", "cpp", "go", "python"), "consumer": ("go", "php", "cpp", "python")}
+# What a language needs: programs, and files of which each pattern must match.
+TOOLS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "php": (("make", "php", "thrift"), ("/usr/lib/php/*/TBinaryProtocol*.php",)),
+    "go": (("make", "go", "thrift"), ("/usr/share/gocode/src/github.com/apache/thrift/lib/go/thrift",)),
+    "cpp": (("make", "c++", "thrift"), ("/usr/include/thrift/Thrift.h", "/usr/include/boost/version.hpp")),
+    "python": ((), ()),
+}
+SOURCE_TREE = Path(__file__).parents[2] / "clients"
+GO_HOME = "/usr/local/go/bin"
+
+
+@dataclass(frozen=True)
+class Program:
+    """A demo program of one language, ready to run."""
+
+    language: str
+    command: list[str]
+
+
+def environment() -> dict[str, str]:
+    """Ours, with the interpreter that has thriftpy2 and with Go where its own installer puts it."""
+    return {**os.environ, "PYTHON": sys.executable, "PATH": f"{os.environ.get('PATH', '')}:{GO_HOME}"}
+
+
+def missing(language: str) -> list[str]:
+    """What keeps this machine from running the language's client."""
+    programs, patterns = TOOLS[language]
+    lacking = [name for name in programs if not shutil.which(name, path=environment()["PATH"])]
+    lacking += [pattern for pattern in patterns if not glob.glob(pattern)]
+    if language != "python" and not (SOURCE_TREE / "run").exists():
+        lacking.append("Penstock's source tree")
+    return lacking
+
+
+def build(language: str) -> str:
+    """Build the language's programs where needed; returns what went wrong, or ""."""
+    if language == "python":
+        return ""
+    command = ["make", "--quiet", "-C", str(SOURCE_TREE), language]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=BUILD_S_MAX, env=environment())
+    except subprocess.TimeoutExpired:
+        return f"its build took more than {BUILD_S_MAX} s"
+    return "" if done.returncode == 0 else (done.stderr.strip().splitlines() or ["its build failed"])[-1]
+
+
+def choose(role: str, asked: str) -> tuple[Program, list[str]]:
+    """The program for a role ("producer" or "consumer"), and sentences on why others were passed over.
+
+    Raises:
+        DemoError: a language asked for by name does not work here.
+    """
+    notes: list[str] = []
+    for language in PREFERENCE[role] if asked == "auto" else (asked,):
+        lacking = missing(language)
+        fault = f"not here: {', '.join(lacking)}" if lacking else build(language)
+        if not fault:
+            return program(language, role), notes
+        notes.append(f"no {language} {role} ({fault})")
+    raise DemoError("; ".join(notes))
+
+
+def program(language: str, role: str) -> Program:
+    if language != "python":
+        return Program(language, [str(SOURCE_TREE / "run"), language, f"demo_{role}"])
+    return Program(language, [sys.executable, str(python_examples() / f"demo_{role}.py")])
+
+
+def python_examples() -> Path:
+    """In the source tree, or beside the installed packages."""
+    if (SOURCE_TREE / "python" / "examples").is_dir():
+        return SOURCE_TREE / "python" / "examples"
+    return Path(next(iter(importlib.import_module("penstock_client_examples").__path__)))
