@@ -62,10 +62,13 @@ func orDuration(value *time.Duration, standard time.Duration) {
 }
 
 // backoff is the pause after the n-th failure in a row: a random point in the upper half of a doubling pause.
-func (c Config) backoff(failures int) time.Duration {
+func (c Config) backoff(failures int) time.Duration { return c.backoffAt(failures, rand.Float64()) }
+
+// backoffAt is backoff with the chance, from 0 to 1, drawn by the caller.
+func (c Config) backoffAt(failures int, chance float64) time.Duration {
 	pause := c.BackoffMax
 	if failures < 30 && c.BackoffFirst<<(failures-1) < pause {
 		pause = c.BackoffFirst << (failures - 1)
 	}
-	return pause/2 + time.Duration(rand.Int63n(int64(pause/2)+1))
+	return pause/2 + time.Duration(chance*float64(pause/2))
 }

@@ -13,7 +13,8 @@ import (
 type plan struct {
 	entries []entry
 	open    int
-	backoff func(failures int) time.Duration
+	config  Config
+	chance  float64 // of the jitter; drawn once, so that messages refused together are sent again together
 }
 
 type entry struct {
@@ -26,8 +27,8 @@ type entry struct {
 	answer      *contract.SendResult_
 }
 
-func newPlan(count int, now time.Time, backoff func(int) time.Duration) *plan {
-	p := &plan{entries: make([]entry, count), open: count, backoff: backoff}
+func newPlan(count int, now time.Time, config Config, chance float64) *plan {
+	p := &plan{entries: make([]entry, count), open: count, config: config, chance: chance}
 	for i := range p.entries {
 		p.entries[i] = entry{due: now, code: Unavailable, reason: "no proxy could be reached before the deadline"}
 	}
@@ -60,7 +61,7 @@ func (p *plan) answered(index int, answer *contract.SendResult_, now time.Time) 
 	e.code, e.reason, e.answer = Code(answer.Code), answer.GetError(), answer
 	switch action := e.code.Action(); action {
 	case Later, Unknown:
-		pause := p.backoff(e.attempts)
+		pause := p.config.backoffAt(e.attempts, p.chance)
 		if told := time.Duration(answer.GetRetryAfterMs()) * time.Millisecond; told > pause {
 			pause = told
 		}

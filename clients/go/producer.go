@@ -3,6 +3,7 @@ package penstock
 import (
 	"context"
 	"errors"
+	"math/rand"
 	"sync/atomic"
 	"time"
 
@@ -98,7 +99,7 @@ func (p *Producer) SendAll(ctx context.Context, messages []*Message, how How) ([
 	if asked, ok := ctx.Deadline(); ok && asked.Before(deadline) {
 		deadline = asked
 	}
-	plan := newPlan(len(messages), now, p.config.backoff)
+	plan := newPlan(len(messages), now, p.config, rand.Float64())
 	for plan.open > 0 && ctx.Err() == nil {
 		now = time.Now()
 		start := latest(plan.nextDue(), p.pool.usableAt())

@@ -19,12 +19,14 @@ inline std::mt19937_64& Chance() {
   return source;
 }
 
-/// The pause after the n-th failure in a row, n from 1: a random point in the upper half of a doubling pause.
-inline Clock::duration Backoff(const Options& options, int failures) {
+/// A part between a half and the whole.
+inline double Jitter() { return std::uniform_real_distribution<double>(0.5, 1.0)(Chance()); }
+
+/// The pause after the n-th failure in a row, n from 1: a random part of a doubling pause.
+inline Clock::duration Backoff(const Options& options, int failures, double jitter) {
   const auto doubled = options.backoff_first * (int64_t{1} << std::min(failures - 1, 20));
   const std::chrono::duration<double, std::milli> pause = std::min(options.backoff_max, doubled);
-  const double part = std::uniform_real_distribution<double>(0.5, 1.0)(Chance());
-  return std::chrono::duration_cast<Clock::duration>(pause * part);
+  return std::chrono::duration_cast<Clock::duration>(pause * jitter);
 }
 
 }  // namespace penstock::client

@@ -80,7 +80,7 @@ std::vector<Delivery> Consumer::Impl::Pull(int max_messages, Milliseconds wait) 
       continue;
     }
     const Clock::duration told = Milliseconds(response.__isset.retry_after_ms ? response.retry_after_ms : 0);
-    due = Clock::now() + std::max(told, Backoff(options_, failures));
+    due = Clock::now() + std::max(told, Backoff(options_, failures, Jitter()));
   }
 }
 

@@ -42,6 +42,7 @@ class SendPlan {
   };
 
   const Options& options_;
+  const double jitter_ = Jitter();  // drawn once: messages refused together are sent again together
   std::vector<Entry> entries_;
   std::size_t open_;
 };

@@ -70,7 +70,7 @@ void Pool::SetAside(std::size_t proxy) {
   const std::lock_guard<std::mutex> lock(mutex_);
   Proxy& failing = proxies_[proxy];
   failing.failures++;
-  failing.aside_until = Clock::now() + Backoff(options_, failing.failures);
+  failing.aside_until = Clock::now() + Backoff(options_, failing.failures, Jitter());
   stale.swap(failing.idle);
 }
 

@@ -90,7 +90,7 @@ final class Consumer
             if ($action === Action::Elsewhere) {
                 $this->pool->setAside($endpoint);
             } else {
-                $pauseS = max(($response->retry_after_ms ?? 0) / 1000, $this->options->backoffS($failures));
+                $pauseS = max(($response->retry_after_ms ?? 0) / 1000, $this->options->backoffS($failures, Options::chance()));
                 $dueS = Clock::nowS() + $pauseS;
             }
         }

@@ -28,10 +28,16 @@ final class Options
     ) {
     }
 
-    /** The pause after the n-th failure in a row: a random point in the upper half of a doubling pause. */
-    public function backoffS(int $failures): float
+    /** A number from 0 to 1. */
+    public static function chance(): float
+    {
+        return mt_rand() / mt_getrandmax();
+    }
+
+    /** The pause after the n-th failure in a row: a random point, given by $chance, in the upper half of a doubling pause. */
+    public function backoffS(int $failures, float $chance): float
     {
         $pauseMs = min($this->backoffMaxMs, $this->backoffFirstMs * 2 ** min($failures - 1, 30));
-        return $pauseMs * (0.5 + mt_rand() / mt_getrandmax() / 2) / 1000;
+        return $pauseMs * (0.5 + $chance / 2) / 1000;
     }
 }

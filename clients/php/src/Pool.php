@@ -77,7 +77,7 @@ final class Pool
     public function setAside(Endpoint $endpoint): void
     {
         $endpoint->failures++;
-        $endpoint->asideUntilS = Clock::nowS() + $this->options->backoffS($endpoint->failures);
+        $endpoint->asideUntilS = Clock::nowS() + $this->options->backoffS($endpoint->failures, Options::chance());
         $endpoint->idle?->close();
         $endpoint->idle = null;
     }

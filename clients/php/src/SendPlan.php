@@ -18,9 +18,12 @@ final class SendPlan
     public array $entries = [];
     /** @var array<int, true> */
     private array $open = [];
+    /** Drawn once: messages refused together are sent again together. */
+    private readonly float $chance;
 
     public function __construct(int $count, float $nowS, private readonly Options $options)
     {
+        $this->chance = Options::chance();
         for ($index = 0; $index < $count; $index++) {
             $this->entries[] = new SendEntry($nowS);
             $this->open[$index] = true;
@@ -55,7 +58,7 @@ final class SendPlan
         switch ($action) {
             case Action::Later:
             case Action::Unknown:
-                $pauseS = max(($answer->retry_after_ms ?? 0) / 1000, $this->options->backoffS($entry->attempts));
+                $pauseS = max(($answer->retry_after_ms ?? 0) / 1000, $this->options->backoffS($entry->attempts, $this->chance));
                 $entry->dueS = $nowS + $pauseS;
                 $entry->maybeStored = $entry->maybeStored || $action === Action::Unknown;
                 break;

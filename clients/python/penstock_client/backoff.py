@@ -3,7 +3,7 @@
 import random
 
 
-def backoff_s(failures: int, first_ms: int, max_ms: int, chance=random.random) -> float:
-    """The pause after the n-th failure in a row, n from 1."""
+def backoff_s(failures: int, first_ms: int, max_ms: int, chance: float | None = None) -> float:
+    """The pause after the n-th failure in a row, n from 1; `chance` in 0..1 is drawn unless given."""
     pause_ms = min(max_ms, first_ms * 2 ** min(failures - 1, 30))
-    return pause_ms * (0.5 + chance() / 2) / 1000
+    return pause_ms * (0.5 + (random.random() if chance is None else chance) / 2) / 1000

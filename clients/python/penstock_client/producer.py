@@ -1,8 +1,9 @@
 """Sends messages and retries those that need it, each by its own result code."""
 
+import random
 import time
 import uuid
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from penstock_client.backoff import backoff_s
 from penstock_client.codes import Action, action_of
@@ -80,7 +81,7 @@ class Producer:
                 message.id = uuid.uuid4().hex
         now_s = time.monotonic()
         deadline_s = now_s + (deadline_ms or self._options.deadline_ms) / 1000 + (reply_wait_ms or 0) / 1000
-        plan = SendPlan(len(messages), now_s, self._pause_s)
+        plan = SendPlan(len(messages), now_s, self._pauses())
         while not plan.finished:
             now_s = time.monotonic()
             start_s = max(plan.next_due_s(), self._pool.usable_at_s())
@@ -124,8 +125,12 @@ class Producer:
     def _attempt_ms(self, left_s: float) -> int:
         return max(1, min(self._options.call_timeout_ms, int(left_s * 1000)))
 
-    def _pause_s(self, failures: int) -> float:
-        return backoff_s(failures, self._options.backoff_first_ms, self._options.backoff_max_ms)
+    def _pauses(self) -> Callable[[int], float]:
+        """The back-off of one send. Its jitter is drawn once: messages refused together are sent again together."""
+        chance = random.random()
+        return lambda failures: backoff_s(
+            failures, self._options.backoff_first_ms, self._options.backoff_max_ms, chance
+        )
 
 
 def _one_call(messages: list[Message], due: list[int]) -> tuple[list[int], int]:

@@ -1,0 +1,84 @@
+"""What each client language needs to build and run: found, built once a test session, or the test is skipped (CI: failed)."""
+
+import functools
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.services import require
+
+CLIENTS = Path(__file__).resolve().parents[2] / "clients"
+LANGUAGES = ("python", "php", "go", "cpp")
+_GO_OUTSIDE_PATH = Path("/usr/local/go/bin")
+_BUILD_DEADLINE_S = 600
+
+
+def program(language: str, name: str) -> list[str]:
+    """The command that runs one of a language's programs (send, pull, demo_producer, demo_consumer); arguments follow it."""
+    build(language)
+    return [str(CLIENTS / "run"), language, name]
+
+
+def environment(**more: str) -> dict[str, str]:
+    """The environment for `program` and for builds: this Python for the Python programs, and Go found outside PATH."""
+    path = os.environ["PATH"]
+    if shutil.which("go") is None:
+        path = f"{path}:{_GO_OUTSIDE_PATH}"
+    return {**os.environ, "PATH": path, "PYTHON": sys.executable, **more}
+
+
+def build(language: str) -> None:
+    """Generate and build a language's programs, or skip the test where the tool chain is missing."""
+    for condition, why in _needs(language):
+        require(condition, f"clients in {language}: {why}")
+    if language != "python":
+        make(language)
+
+
+@functools.cache
+def make(*targets: str, directory: Path = CLIENTS) -> None:
+    """Raises: AssertionError with the build's own words."""
+    command = ["make", "--silent", "-C", str(directory), *targets]
+    made = subprocess.run(
+        command,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=_BUILD_DEADLINE_S,
+    )
+    assert made.returncode == 0, f"{' '.join(command)}:\n{made.stdout}"
+
+
+@functools.cache
+def php_extension() -> list[str]:
+    """PHP's options that load the thrift_protocol extension; empty where it is loaded anyway or not installed."""
+    directory = subprocess.run(["php", "-r", "echo ini_get('extension_dir');"], capture_output=True, text=True).stdout
+    loaded = "thrift_protocol" in subprocess.run(["php", "-m"], capture_output=True, text=True).stdout.split()
+    installed = (Path(directory) / "thrift_protocol.so").is_file()
+    return ["-dextension=thrift_protocol.so"] if installed and not loaded else []
+
+
+def _needs(language: str) -> list[tuple[object, str]]:
+    compiler = (shutil.which("thrift"), "the thrift compiler (Debian: thrift-compiler)")
+    return {
+        "python": [(True, "")],
+        "php": [
+            compiler,
+            (shutil.which("php"), "PHP (Debian: php-cli)"),
+            (Path("/usr/lib/php/Protocol").is_dir() or os.environ.get("PENSTOCK_THRIFT_PHP"), "Debian's php-thrift"),
+        ],
+        "go": [
+            compiler,
+            (shutil.which("go") or (_GO_OUTSIDE_PATH / "go").is_file(), "Go (Debian: golang-go)"),
+            (Path("/usr/share/gocode/src/github.com/apache/thrift").is_dir(), "Debian's golang-thrift-dev"),
+        ],
+        "cpp": [
+            compiler,
+            (shutil.which("g++"), "a C++ compiler (Debian: g++)"),
+            (Path("/usr/include/thrift").is_dir(), "Debian's libthrift-dev"),
+            (Path("/usr/include/boost").is_dir(), "Debian's libboost-dev, which libthrift-dev's headers need"),
+        ],
+    }[language]
