@@ -8,7 +8,7 @@ from importlib import resources
 from pathlib import Path
 
 import thriftpy2
-from thriftpy2.protocol.cybin import TCyBinaryProtocol
+from thriftpy2.protocol import TCyBinaryProtocol
 from thriftpy2.thrift import TApplicationException, TMessageType
 from thriftpy2.transport import TTransportException
 from thriftpy2.transport.framed import TCyFramedTransport
