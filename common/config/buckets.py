@@ -33,7 +33,7 @@ NAME = re.compile(r"[!-~]{1,249}")
 
 
 def bucket_of(name: str, buckets: int) -> int:
-    return zlib.crc32(name.encode()) % buckets
+    return zlib.crc32(name.encode(errors="replace")) % buckets  # also of a name that nobody could have stored
 
 
 def pack(lines: dict[str, bytes], revision: int, subject: str) -> bytes:

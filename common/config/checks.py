@@ -9,21 +9,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from common.config.errors import InvalidDefinition
+from common.names import NAME_RULE, is_name
 
-NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
 PRINTABLE = re.compile(r"[!-~]+")
-NAME_RULE = "1 to 249 of A-Z a-z 0-9 . _ - and not . or .."
-
-
-def is_name(name: Any) -> bool:
-    """Kafka's rule for topics, so that every Kafka topic can move; groups and applications follow it too."""
-    return isinstance(name, str) and NAME.fullmatch(name) is not None and name not in (".", "..")
+PREFIX = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
 
 def is_pattern(pattern: Any) -> bool:
+    """Whether it is a name, or a prefix of names with `*` behind it."""
     if not isinstance(pattern, str):
         return False
-    return pattern == "*" or is_name(pattern) or (pattern.endswith("*") and NAME.fullmatch(pattern[:-1]) is not None)
+    return pattern == "*" or is_name(pattern) or (pattern.endswith("*") and PREFIX.fullmatch(pattern[:-1]) is not None)
 
 
 class Checks:
@@ -44,7 +40,7 @@ class Checks:
         self._faults.append(f"{self._prefix}{field}: {rule}")
 
     def own_name(self) -> str:
-        if not is_name(self._name):
+        if not isinstance(self._name, str) or not is_name(self._name):
             self.fault("name", NAME_RULE)
         return str(self._name)
 

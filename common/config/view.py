@@ -10,11 +10,11 @@ from common.clock import Clock, SystemClock
 from common.config import buckets as layout
 from common.config import snapshot
 from common.config.blocking import run_blocking
-from common.config.checks import is_name
 from common.config.definitions import ApplicationDefinition, Definition, GroupDefinition, TopicDefinition
 from common.config.errors import InvalidDefinition, StoreDamaged, StoreUnavailable
 from common.config.snapshot import Buckets
 from common.config.store import FOLLOWED, KINDS, ConfigStore, ConfigVersion
+from common.names import is_name
 
 log = logging.getLogger("penstock.config")
 

@@ -1,0 +1,308 @@
+"""The store of a cluster: ZooKeeper, below one chroot.
+
+    CHROOT/<kind>/index       revisions of all buckets; its compare-and-set is the commit, its watch tells of changes
+    CHROOT/<kind>/017         bucket 17, set in the same transaction as the index
+    CHROOT/applied/<process>  ephemeral; JSON {"version","pid","at_ms"}
+
+A process has one watch a kind, however many topics there are. Following is by level, not by event: on every event, every new
+connection and now and then anyway, the index is read again and compared, so a lost event only costs time.
+"""
+
+import functools
+import json
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+from urllib.parse import quote, unquote
+
+from kazoo import exceptions as zk
+from kazoo.client import KazooClient, KazooState
+from kazoo.handlers.threading import SequentialThreadingHandler
+from kazoo.retry import KazooRetry
+from kazoo.security import CREATOR_ALL_ACL
+
+from common.clock import SystemClock
+from common.config import buckets as layout
+from common.config.blocking import gevent_patched
+from common.config.bucketed import BucketedStore, Index, LostRace
+from common.config.errors import StoreUnavailable, UncertainWrite
+from common.config.store import KINDS, Applied, ConfigVersion
+from common.config.zookeeper_options import ZooKeeperOptions
+
+RESYNC_S = 30.0
+RETRY_S = 0.5
+CUT_OFF = (zk.ConnectionLoss, zk.SessionExpiredError, zk.ConnectionClosedError, zk.OperationTimeoutError)
+RACED = (zk.BadVersionError, zk.NodeExistsError, zk.NoNodeError)
+
+log = logging.getLogger("penstock.config")
+
+
+class ZooKeeperStore(BucketedStore):
+    transaction_bytes_max = 950_000  # the whole packet must stay below 1,048,575 bytes
+
+    def __init__(self, options: ZooKeeperOptions):
+        """Connects in the background, for as long as it takes; calls wait `connect_timeout_s` for it."""
+        super().__init__()
+        self._options = options
+        self._clock = SystemClock()
+        self._away_since_ms: int | None = self._clock.now_ms()
+        self._connected = threading.Event()
+        self._closed = False
+        self._wake = threading.Event()
+        self._dirty: set[str] = set()
+        self._untold: set[str] = set()
+        self._seen: dict[str, tuple[int, ...] | None] = dict.fromkeys(KINDS)
+        self._watchers: list[Callable[[str], None]] = []
+        self._on_event = {kind: functools.partial(self._index_event, kind) for kind in KINDS}  # kazoo keeps one of each
+        self._reports: dict[str, ConfigVersion] = {}
+        self._report_again = False
+        self._reporting = threading.Lock()  # the follower repeats reports beside the caller who makes them
+        self._follower: threading.Thread | None = None
+        self._client = _client(options)
+        self._client.add_listener(self._state_changed)
+        self._client.start_async()
+
+    def _path(self, *parts: str) -> str:
+        return "/".join((self._options.chroot, *parts))
+
+    def _read_index(self, kind: str) -> Index:
+        return self._index_from(kind, lambda path: self._client.get_async(path))
+
+    def _index_from(self, kind: str, get: Callable[[str], Any]) -> Index:
+        path = self._path(kind, "index")
+        try:
+            data, stat = self._ask(lambda: get(path))
+        except zk.NoNodeError:
+            return Index((0,) * KINDS[kind].buckets, None)
+        return Index(layout.unpack_index(data, path), stat.version)
+
+    def _read_buckets(self, kind: str, numbers: Sequence[int], index: Index) -> list[bytes]:
+        wanted = [number for number in numbers if index.revisions[number]]
+        answers = self._ask_all(
+            [functools.partial(self._client.get_async, self._path(kind, f"{n:03d}")) for n in wanted]
+        )
+        found = {number: data for number, (data, _) in zip(wanted, answers, strict=True)}
+        return [found.get(number, b"") for number in numbers]
+
+    def _commit(self, kind: str, payloads: dict[int, bytes], revisions: tuple[int, ...], token: Any) -> Any:
+        if token is None:
+            self._ask(lambda: self._client.ensure_path_async(self._path(kind)))
+        transaction = self._client.transaction()
+        for number, payload in payloads.items():
+            path = self._path(kind, f"{number:03d}")
+            if revisions[number] == 1:
+                transaction.create(path, payload)
+            else:
+                transaction.set_data(path, payload)
+        if token is None:
+            transaction.create(self._path(kind, "index"), layout.pack_index(revisions))
+        else:
+            transaction.set_data(self._path(kind, "index"), layout.pack_index(revisions), version=token)
+        results = self._ask(transaction.commit_async, writes=True)
+        failures = [result for result in results if isinstance(result, Exception)]
+        if any(isinstance(failure, RACED) for failure in failures):
+            raise LostRace(kind)
+        if failures:
+            raise StoreUnavailable(f"{self._name}: refused the change: {failures[0]!r}")
+        return 0 if token is None else results[-1].version
+
+    def watch(self, callback: Callable[[str], None]) -> None:
+        self._watchers.append(callback)
+        self._untold.update(KINDS)
+        self._dirty.update(KINDS)
+        self._start_following()
+
+    @property
+    def unavailable_since_ms(self) -> int | None:
+        return self._away_since_ms
+
+    def report_applied(self, process: str, version: ConfigVersion) -> None:
+        self._reports[process] = dict(version)
+        self._start_following()  # which repeats the report in each new session
+        self._write_report(process)
+
+    def _write_report(self, process: str) -> None:
+        with self._reporting:
+            self._write_report_alone(process, self._reports[process])
+
+    def _write_report_alone(self, process: str, version: ConfigVersion) -> None:
+        path = self._path("applied", quote(process, safe=""))
+        data = json.dumps({"version": version, "pid": os.getpid(), "at_ms": self._clock.now_ms()}).encode()
+        stat = self._ask(lambda: self._client.exists_async(path))
+        if stat and stat.owner_session_id == self._client.client_id[0]:
+            self._ask(lambda: self._client.set_async(path, data), writes=True)
+            return
+        if stat:  # of an earlier session or process of this name, not yet expired
+            self._ask_quietly(lambda: self._client.delete_async(path), zk.NoNodeError)
+        self._ask(lambda: self._client.create_async(path, data, ephemeral=True, makepath=True), writes=True)
+
+    def applied(self) -> dict[str, Applied]:
+        try:
+            names = self._ask(lambda: self._client.get_children_async(self._path("applied")))
+        except zk.NoNodeError:
+            return {}
+        found = {}
+        for name in names:
+            answer = self._ask_quietly(
+                functools.partial(self._client.get_async, self._path("applied", name)), zk.NoNodeError
+            )
+            if answer:
+                data = json.loads(answer[0])
+                found[unquote(name)] = Applied(data["version"], data["pid"], data["at_ms"])
+        return found
+
+    def close(self) -> None:
+        self._closed = True
+        self._wake.set()
+        self._connected.set()  # whoever waits for a connection finds out that there will be none
+        self._client.stop()
+        self._client.close()
+        if self._follower is not None and self._follower is not threading.current_thread():
+            self._follower.join()
+
+    # Following
+
+    def _state_changed(self, state: str) -> None:
+        """Called by kazoo, which must not be kept: only notes and wakes."""
+        if state == KazooState.CONNECTED:
+            self._away_since_ms = None
+            self._connected.set()
+            self._untold.update(KINDS)  # events may have been lost with the connection
+            self._dirty.update(KINDS)
+            self._report_again = True
+            self._wake.set()
+        else:
+            self._connected.clear()
+            if self._away_since_ms is None and not self._closed:
+                self._away_since_ms = self._clock.now_ms()
+                log.warning("%s: connection %s; working by what was seen last", self._name, state.lower())
+
+    def _index_event(self, kind: str, event: Any) -> None:
+        self._dirty.add(kind)
+        self._wake.set()
+
+    def _start_following(self) -> None:
+        if self._follower is None:
+            self._follower = threading.Thread(target=self._follow, name="config-watch", daemon=True)
+            self._follower.start()
+        self._wake.set()
+
+    def _follow(self) -> None:
+        pause_s = RESYNC_S
+        while not self._closed:
+            if not self._wake.wait(pause_s):
+                self._dirty.update(KINDS)
+            self._wake.clear()
+            pause_s = RESYNC_S
+            if self._closed or not self._connected.is_set():
+                continue
+            try:
+                self._follow_once()
+            except StoreUnavailable as error:
+                log.debug("%s", error)
+                pause_s = RETRY_S
+            except Exception:
+                log.exception("%s: following failed", self._name)
+                pause_s = RETRY_S
+
+    def _follow_once(self) -> None:
+        """Look at every kind that may have changed. What fails stays noted for the next time."""
+        if self._report_again:
+            self._report_again = False
+            try:
+                for process in list(self._reports):
+                    self._write_report(process)
+            except BaseException:
+                self._report_again = True
+                raise
+        for kind in list(self._dirty):
+            self._dirty.discard(kind)  # first, so that an event from here on is not forgotten
+            try:
+                revisions = self._watched_index(kind)
+            except BaseException:
+                self._dirty.add(kind)
+                raise
+            if revisions != self._seen[kind] or kind in self._untold:
+                self._seen[kind] = revisions
+                self._untold.discard(kind)
+                self._tell(kind)
+
+    def _watched_index(self, kind: str) -> tuple[int, ...]:
+        watch = self._on_event[kind]
+        index = self._index_from(kind, lambda path: self._client.get_async(path, watch=watch))
+        if index.token is None and self._ask(lambda: self._client.exists_async(self._path(kind, "index"), watch=watch)):
+            return self._watched_index(kind)  # made between the two questions
+        return index.revisions
+
+    def _tell(self, kind: str) -> None:
+        for callback in list(self._watchers):
+            try:
+                callback(kind)
+            except Exception:
+                log.exception("config kind=%s: a watcher failed", kind)
+
+    # Asking
+
+    @property
+    def _name(self) -> str:
+        return f"zookeeper={self._options.hosts}{self._options.chroot}"
+
+    def _ask(self, send: Callable[[], Any], *, writes: bool = False) -> Any:
+        return self._ask_all([send], writes=writes)[0]
+
+    def _ask_quietly(self, send: Callable[[], Any], *ignored: type[Exception]) -> Any:
+        try:
+            return self._ask(send)
+        except ignored:
+            return None
+
+    def _ask_all(self, sends: Sequence[Callable[[], Any]], *, writes: bool = False) -> list[Any]:
+        """Send requests without waiting between them and return the answers; reads are repeated over a lost connection."""
+        deadline = time.monotonic() + self._options.connect_timeout_s
+        while True:
+            left_s = deadline - time.monotonic()
+            if self._closed:
+                raise StoreUnavailable(f"{self._name}: closed")
+            if not self._connected.wait(max(left_s, 0)):
+                raise StoreUnavailable(f"{self._name}: no connection for {self._options.connect_timeout_s:g} s")
+            try:
+                answers = [send() for send in sends]
+                return [answer.get(timeout=self._options.session_timeout_s) for answer in answers]
+            except (*CUT_OFF, self._client.handler.timeout_exception) as error:
+                if writes:
+                    raise UncertainWrite(
+                        f"{self._name}: connection lost in mid-write; read before trying again"
+                    ) from error
+                if left_s <= 0:
+                    raise StoreUnavailable(f"{self._name}: no answer: {error!r}") from error
+                self._client.handler.sleep_func(0.05)  # kazoo reports the loss before it changes its state
+            except (zk.NoAuthError, zk.AuthFailedError) as error:
+                raise StoreUnavailable(f"{self._name}: refused our authentication: {error!r}") from error
+
+
+def _client(options: ZooKeeperOptions) -> KazooClient:
+    handler: Any = SequentialThreadingHandler()
+    if gevent_patched():
+        from kazoo.handlers.gevent import SequentialGeventHandler  # needs gevent, which the command line does not load
+
+        handler = SequentialGeventHandler()
+    auth = options.auth()
+    if not auth:
+        log.warning("zookeeper=%s: no auth_file: whoever reaches it can change the configuration", options.hosts)
+    return KazooClient(
+        hosts=options.hosts,
+        timeout=options.session_timeout_s,
+        handler=handler,
+        auth_data=auth,
+        default_acl=CREATOR_ALL_ACL if auth else None,
+        connection_retry=KazooRetry(max_tries=-1, delay=0.05, max_delay=1.0, sleep_func=handler.sleep_func),
+        use_ssl=bool(options.ca_file),
+        ca=options.ca_file or None,
+        certfile=options.cert_file or None,
+        keyfile=options.key_file or None,
+        verify_certs=True,
+        check_hostname=bool(options.ca_file),
+    )

@@ -1,0 +1,341 @@
+"""One contract for every configuration store: in memory, in files, and on a real ZooKeeper that the test starts."""
+
+import base64
+import itertools
+import os
+import threading
+import time
+
+import pytest
+
+from common.config import buckets as layout
+from common.config.errors import BucketFull, InvalidEntry, VersionConflict
+from common.config.file_store import FileStore
+from common.config.memory_store import MemoryStore
+from common.config.store import KINDS, Change
+from common.config.view import ConfigView
+from common.config.zookeeper_options import ZooKeeperOptions
+from common.config.zookeeper_store import ZooKeeperStore
+from tests.services.zookeeper import ZooKeeper
+from tests.waiting import until
+
+CHROOTS = itertools.count()
+
+
+class ConfigStoreContract:
+    """`open_another` opens one more store on the same content, as another process would."""
+
+    @pytest.fixture
+    def store(self, open_another):
+        return open_another()
+
+    def test_an_entry_comes_back_as_it_was_put(self, store):
+        value = {"queues": 8, "nested": {"list": [1, None, "ü\n\t"]}}
+        version = store.put("topic", "orders", value, 0)
+        assert version >= 1
+        assert store.get("topic", "orders") == (value, version)
+
+    def test_an_unknown_entry_is_none(self, store):
+        assert store.get("topic", "orders") is None
+
+    def test_kinds_do_not_mix(self, store):
+        store.put("topic", "orders", {}, 0)
+        assert store.get("group", "orders") is None
+
+    def test_a_put_at_the_read_version_succeeds_and_raises_it(self, store):
+        first = store.put("topic", "orders", {"queues": 8}, 0)
+        second = store.put("topic", "orders", {"queues": 16}, first)
+        assert second > first
+        assert store.get("topic", "orders") == ({"queues": 16}, second)
+
+    def test_a_put_at_an_old_version_conflicts_and_changes_nothing(self, store):
+        first = store.put("topic", "orders", {"queues": 8}, 0)
+        second = store.put("topic", "orders", {"queues": 16}, first)
+        with pytest.raises(VersionConflict) as caught:
+            store.put("topic", "orders", {"queues": 32}, first)
+        assert (caught.value.expected, caught.value.found) == (first, second)
+        assert store.get("topic", "orders") == ({"queues": 16}, second)
+
+    def test_creating_what_exists_conflicts(self, store):
+        store.put("topic", "orders", {}, 0)
+        with pytest.raises(VersionConflict, match="exists already"):
+            store.put("topic", "orders", {}, 0)
+
+    def test_changing_what_does_not_exist_conflicts(self, store):
+        with pytest.raises(VersionConflict, match="does not exist"):
+            store.put("topic", "orders", {}, 3)
+
+    def test_a_deleted_entry_is_gone_and_its_version_is_never_used_again(self, store):
+        first = store.put("topic", "orders", {}, 0)
+        store.delete("topic", "orders", first)
+        assert store.get("topic", "orders") is None
+        assert store.put("topic", "orders", {}, 0) > first
+
+    def test_deleting_at_an_old_version_conflicts(self, store):
+        first = store.put("topic", "orders", {}, 0)
+        store.put("topic", "orders", {"queues": 2}, first)
+        with pytest.raises(VersionConflict):
+            store.delete("topic", "orders", first)
+
+    def test_names_are_sorted_paged_and_searched_by_prefix(self, store):
+        names = [f"orders-{i:03d}" for i in range(30)]
+        store.put_many("topic", [Change(name, {}, 0) for name in [*names, "payments"]])
+        assert store.names("topic") == [*names, "payments"]
+        assert store.names("topic", prefix="orders-", after="orders-009", limit=5) == names[10:15]
+        assert store.names("topic", prefix="nothing") == []
+
+    def test_entries_carry_values_and_versions(self, store):
+        version = store.put("topic", "orders", {"queues": 3}, 0)
+        assert store.entries("topic") == [("orders", ({"queues": 3}, version))]
+
+    def test_put_many_answers_in_the_order_asked(self, store):
+        changes = [Change(f"t{i}", {"i": i}, 0) for i in range(100)]
+        versions = store.put_many("topic", changes)
+        assert [store.get("topic", change.name) for change in changes] == [
+            (change.value, version) for change, version in zip(changes, versions, strict=True)
+        ]
+
+    def test_put_many_with_one_conflict_writes_nothing(self, store):
+        store.put("topic", "t5", {}, 0)
+        with pytest.raises(VersionConflict):
+            store.put_many("topic", [Change(f"t{i}", {}, 0) for i in range(10)])
+        assert store.names("topic") == ["t5"]
+
+    def test_a_name_twice_in_one_change_is_refused(self, store):
+        with pytest.raises(InvalidEntry, match="twice"):
+            store.put_many("topic", [Change("a", {}, 0), Change("a", {}, 0)])
+
+    @pytest.mark.parametrize("name", ["", "with space", "tab\there", "line\nbreak", "é", "x" * 250])
+    def test_a_name_that_the_format_cannot_hold_is_refused(self, store, name):
+        with pytest.raises(InvalidEntry):
+            store.put("topic", name, {}, 0)
+
+    def test_a_value_that_is_too_big_is_refused(self, store):
+        with pytest.raises(InvalidEntry, match="65536"):
+            store.put("topic", "orders", {"text": "x" * 70_000}, 0)
+
+    def test_a_bucket_beyond_the_limit_is_refused_and_stays_as_it_was(self, store):
+        numbers = (f"t{i}" for i in itertools.count())
+        names = list(
+            itertools.islice((name for name in numbers if layout.bucket_of(name, KINDS["setting"].buckets) == 3), 25)
+        )
+        noise = {name: {"text": base64.b64encode(os.urandom(45_000)).decode()} for name in names}
+        with pytest.raises(BucketFull, match="900000"):
+            store.put_many("setting", [Change(name, noise[name], 0) for name in names])
+        assert store.names("setting") == []
+        store.put_many("setting", [Change(name, noise[name], 0) for name in names[:15]])
+        assert store.names("setting") == sorted(names[:15])
+
+    def test_a_journal_kind_drops_its_oldest_names(self, store):
+        count = KINDS["audit"].buckets * KINDS["audit"].bucket_entries_max + 2_000
+        store.put_many("audit", [Change(f"{i:06d}", {}, 0) for i in range(count)])
+        left = store.names("audit", limit=count)
+        assert len(left) < count
+        assert left[-1] == f"{count - 1:06d}"
+
+    def test_another_store_sees_what_was_put(self, store, open_another):
+        other = open_another()
+        version = store.put("topic", "orders", {"queues": 8}, 0)
+        assert other.get("topic", "orders") == ({"queues": 8}, version)
+        assert other.put("topic", "orders", {"queues": 9}, version) > version
+        assert store.get("topic", "orders").value == {"queues": 9}
+
+    def test_writers_that_race_on_one_entry_lose_no_update(self, open_another):
+        def count_up(store):
+            for _ in range(10):
+                while True:
+                    found = store.get("setting", "counter")
+                    try:
+                        store.put("setting", "counter", {"n": found.value["n"] + 1}, found.version)
+                        break
+                    except VersionConflict:
+                        continue
+
+        stores = [open_another() for _ in range(3)]
+        stores[0].put("setting", "counter", {"n": 0}, 0)
+        threads = [threading.Thread(target=count_up, args=(store,)) for store in stores]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert stores[0].get("setting", "counter").value == {"n": 30}
+
+    def test_writers_of_different_entries_do_not_conflict(self, open_another):
+        def put_all(store, mark):
+            for i in range(15):
+                store.put("topic", f"{mark}-{i:02d}", {}, 0)
+
+        threads = [threading.Thread(target=put_all, args=(open_another(), mark)) for mark in "abc"]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len(open_another().names("topic")) == 45
+
+    def test_a_watcher_hears_of_another_stores_change_within_a_second(self, store, open_another):
+        heard = []
+        other = open_another()
+        other.watch(heard.append)
+        until(lambda: self.quiet(heard), "the first round of news")
+        heard.clear()
+        began = time.monotonic()
+        store.put("group", "readers", {}, 0)
+        until(lambda: "group" in heard, "the change of kind group")
+        assert time.monotonic() - began < 1.0
+        assert "topic" not in heard
+
+    @staticmethod
+    def quiet(heard) -> bool:
+        """Stores may tell all kinds once after watch(); wait for that."""
+        return set(heard) >= set(KINDS)
+
+    def test_quick_changes_are_never_missed(self, store, open_another):
+        view = ConfigView(open_another())
+        try:
+            version = 0
+            for i in range(50):
+                version = store.put("topic", "orders", {"queues": i + 1}, version)
+            until(lambda: view.topic("orders") and view.topic("orders").queues == 50, "the last of 50 changes")
+        finally:
+            view.close()
+
+    def test_the_index_grows_with_each_change_and_only_where_it_was(self, store):
+        before = store.index("topic")
+        store.put("topic", "orders", {}, 0)
+        after = store.index("topic")
+        changed = [number for number, (old, new) in enumerate(zip(before, after, strict=True)) if old != new]
+        assert changed == [layout.bucket_of("orders", len(after))]
+        assert store.version()["topic"] == sum(after) == 1
+
+    def test_buckets_are_the_same_bytes_in_every_store(self, store):
+        store.put("topic", "orders", {"queues": 8}, 0)
+        number = layout.bucket_of("orders", len(store.index("topic")))
+        written, empty = store.buckets("topic", [number, (number + 1) % 256])
+        assert layout.unpack(written, "") == b'\norders\t1\t{"queues":8}\n'
+        assert empty == b""
+
+    def test_applied_versions_are_those_of_the_living(self, store, open_another):
+        other = open_another()
+        store.report_applied("proxy/127.0.0.1:9001", {"topic": 3})
+        other.report_applied("engine", {"topic": 1})
+        other.report_applied("engine", {"topic": 2})
+        seen = {process: report.version for process, report in store.applied().items()}
+        assert seen == {"proxy/127.0.0.1:9001": {"topic": 3}, "engine": {"topic": 2}}
+        other.close()
+        until(lambda: store.applied().keys() == {"proxy/127.0.0.1:9001"}, "the closed store's report to go")
+
+    def test_100000_topics_are_created_well_within_a_minute(self, store):
+        began = time.monotonic()
+        store.put_many(
+            "topic", [Change(f"bulk.topic-{i:06d}", {"queues": 8, "durability": "memory"}, 0) for i in range(100_000)]
+        )
+        assert time.monotonic() - began < 60
+        assert store.names("topic", prefix="bulk.", after="bulk.topic-099998") == ["bulk.topic-099999"]
+
+
+@pytest.fixture
+def opened():
+    """Stores to close behind the test, last first."""
+    stores: list = []
+    yield stores
+    for store in reversed(stores):
+        store.close()
+
+
+class TestMemoryStore(ConfigStoreContract):
+    @pytest.fixture
+    def open_another(self, opened):
+        def open_store():
+            opened.append(opened[0].peer() if opened else MemoryStore())
+            return opened[-1]
+
+        return open_store
+
+    @staticmethod
+    def quiet(heard) -> bool:
+        return True
+
+
+class TestFileStore(ConfigStoreContract):
+    @pytest.fixture
+    def open_another(self, opened, tmp_path):
+        def open_store():
+            opened.append(FileStore(tmp_path / "config"))
+            return opened[-1]
+
+        return open_store
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    with ZooKeeper(tmp_path_factory.mktemp("zookeeper")) as running:
+        yield running
+
+
+class TestZooKeeperStore(ConfigStoreContract):
+    @pytest.fixture
+    def open_another(self, opened, server):
+        chroot = f"/contract/{next(CHROOTS)}"
+
+        def open_store():
+            opened.append(ZooKeeperStore(ZooKeeperOptions(server.address, chroot)))
+            return opened[-1]
+
+        return open_store
+
+    def test_a_restart_of_zookeeper_loses_no_change(self, server, open_another, tmp_path):
+        store = open_another()
+        version = store.put("topic", "orders", {"queues": 1}, 0)
+        view = ConfigView(open_another(), tmp_path / "snapshot", process="proxy")
+        try:
+            server.stop()
+            until(lambda: view.age_s > 0, "the view to notice the outage")
+            assert view.topic("orders").queues == 1
+            server.start()
+            store.put("topic", "orders", {"queues": 2}, version)
+            until(lambda: view.topic("orders").queues == 2, "the change that was made before the view was back")
+            until(lambda: "proxy" in store.applied() and store.applied()["proxy"].version == view.version, "its report")
+            assert view.age_s == 0.0
+        finally:
+            view.close()
+
+    def test_a_lost_session_is_replaced_and_its_report_made_again(self, open_another):
+        store, other = open_another(), open_another()
+        view = ConfigView(other, process="proxy")
+        try:
+            session = other._client.client_id
+            expire(other._client)
+            store.put("topic", "orders", {}, 0)
+            until(lambda: view.topic("orders"), "the change made while the session was gone")
+            until(
+                lambda: "proxy" in store.applied() and store.applied()["proxy"].version == view.version,
+                "the report again",
+            )
+            assert other._client.client_id != session
+        finally:
+            view.close()
+
+    def test_nodes_belong_to_the_authenticated_user_alone(self, server, opened, tmp_path):
+        auth = tmp_path / "auth"
+        auth.write_text("penstock:s3cret-enough\n")
+        auth.chmod(0o600)
+        owner = ZooKeeperStore(ZooKeeperOptions(server.address, "/closed", auth_file=str(auth)))
+        stranger = ZooKeeperStore(ZooKeeperOptions(server.address, "/closed"))
+        opened += [owner, stranger]
+        owner.put("topic", "orders", {}, 0)
+        owner.report_applied("proxy", {"topic": 1})
+        for path in ("/closed", "/closed/topic", "/closed/topic/index", "/closed/applied", "/closed/applied/proxy"):
+            acls, _ = owner._client.get_acls(path)
+            assert {acl.id.scheme for acl in acls} == {"digest"}, path
+        with pytest.raises(Exception, match="refused our authentication"):
+            stranger.get("topic", "orders")
+
+
+def expire(client) -> None:
+    """End a client's session behind its back: a second connection takes the session over and closes it."""
+    from kazoo.client import KazooClient
+
+    thief = KazooClient(hosts=",".join(f"{host}:{port}" for host, port in client.hosts), client_id=client.client_id)
+    thief.start()
+    thief.stop()
+    thief.close()

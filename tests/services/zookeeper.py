@@ -1,0 +1,98 @@
+"""One real ZooKeeper on a free loopback port, as Debian ships it.
+
+with ZooKeeper(tmp_path) as server:
+    open_store(f"zookeeper://{server.address}/test")
+"""
+
+import shutil
+import socket
+import subprocess
+import time
+from pathlib import Path
+from types import TracebackType
+
+from tests.services import require
+
+JARS = ("zookeeper", "zookeeper-jute", "slf4j-api", "slf4j-simple", "netty-all", "commons-cli", "metrics-core")
+JAVA_OPTIONS = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dzookeeper.admin.enableServer=false")
+MAIN_CLASS = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
+JAR_FOLDER = Path("/usr/share/java")
+START_DEADLINE_S = 30.0
+CONFIG = """\
+tickTime=500
+initLimit=10
+syncLimit=5
+dataDir={directory}/data
+clientPort={port}
+clientPortAddress=127.0.0.1
+admin.enableServer=false
+4lw.commands.whitelist=*
+maxClientCnxns=0
+"""
+
+
+class ZooKeeper:
+    """Keeps its data and its port over stop() and start()."""
+
+    def __init__(self, directory: Path):
+        self._java = shutil.which("java")
+        self._jars = [JAR_FOLDER / f"{name}.jar" for name in JARS]
+        missing = [jar.name for jar in self._jars if not jar.exists()]
+        require(
+            self._java and not missing,
+            f"ZooKeeper needs java and {', '.join(missing) or 'its jars'}: apt install zookeeper",
+        )
+        self._directory = directory
+        self._process: subprocess.Popen[bytes] | None = None
+        self.port = _free_port()
+        self.address = f"127.0.0.1:{self.port}"
+
+    def start(self) -> None:
+        """Start it and return when it serves."""
+        (self._directory / "data").mkdir(parents=True, exist_ok=True)
+        config = self._directory / "zoo.cfg"
+        config.write_text(CONFIG.format(directory=self._directory, port=self.port))
+        with open(self._directory / "zookeeper.log", "ab") as log:
+            self._process = subprocess.Popen(
+                [str(self._java), *JAVA_OPTIONS, "-cp", ":".join(map(str, self._jars)), MAIN_CLASS, str(config)],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+        deadline = time.monotonic() + START_DEADLINE_S
+        while not self._serves():
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                raise RuntimeError(
+                    f"ZooKeeper did not start: {(self._directory / 'zookeeper.log').read_text()[-2000:]}"
+                )
+            time.sleep(0.05)
+
+    def _serves(self) -> bool:
+        try:
+            with socket.create_connection(("127.0.0.1", self.port), timeout=1) as connection:
+                connection.sendall(b"ruok")
+                return connection.recv(4) == b"imok"
+        except OSError:
+            return False
+
+    def stop(self) -> None:
+        """End it at once, as `kill -9` does; what it acknowledged is on disk."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def __enter__(self) -> "ZooKeeper":
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]

@@ -1,0 +1,93 @@
+"""Definitions: defaults, ranges, unknown fields, secrets."""
+
+import pytest
+
+from common.config.checks import is_pattern
+from common.config.definitions import ApplicationDefinition, GroupDefinition, TopicDefinition
+from common.config.errors import InvalidDefinition
+
+KEY = {"key_id": "k1", "secret": "s" * 43, "created_at_ms": 5}
+
+
+def test_an_empty_topic_has_the_documented_defaults():
+    topic = TopicDefinition.from_value("orders", {})
+    assert (topic.queues, topic.durability, topic.body_bytes_max) == (8, "replicated", 4 << 20)
+
+
+def test_an_empty_group_has_the_documented_defaults():
+    group = GroupDefinition.from_value("readers", {})
+    assert (group.topics, group.invisible_ms, group.start, group.attempts_max) == ((), 30_000, "earliest", 16)
+
+
+def test_all_faults_of_a_definition_come_at_once_with_field_and_range():
+    with pytest.raises(InvalidDefinition) as caught:
+        TopicDefinition.from_value("bad name", {"queues": 0, "durability": "disk", "body_bytes_max": "4M"})
+    text = str(caught.value)
+    assert len(caught.value.faults) == 4
+    for part in (
+        "name:",
+        "queues: must be from 1 to 10000, is 0",
+        "durability: must be one of memory, fsync",
+        "body_bytes_max: must",
+    ):
+        assert part in text
+
+
+@pytest.mark.parametrize("queues", [1, 10_000])
+def test_queues_at_the_ends_of_the_range_are_right(queues):
+    assert TopicDefinition.from_value("t", {"queues": queues}).queues == queues
+
+
+@pytest.mark.parametrize("queues", [0, 10_001, -1, True, 1.0, "8", None])
+def test_queues_out_of_range_or_no_number_are_refused(queues):
+    with pytest.raises(InvalidDefinition, match="queues"):
+        TopicDefinition.from_value("t", {"queues": queues})
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "a b", "é", "x" * 250, None, 7])
+def test_a_name_against_the_rule_is_refused(name):
+    with pytest.raises(InvalidDefinition, match="name"):
+        TopicDefinition.from_value(name, {})
+
+
+@pytest.mark.parametrize("kind", [TopicDefinition, GroupDefinition, ApplicationDefinition])
+def test_fields_of_another_version_are_written_back(kind):
+    value = {"grade": "gold", "limit": {"bytes": 5}}
+    assert kind.from_value("x", value).to_value().items() >= value.items()
+
+
+def test_a_definition_comes_back_from_its_value():
+    app = ApplicationDefinition.from_value("shop", {"keys": [KEY], "grants": [["send", "orders*"], ["pull", "x"]]})
+    assert ApplicationDefinition.from_value("shop", app.to_value()) == app
+
+
+def test_three_live_keys_are_one_too_many():
+    with pytest.raises(InvalidDefinition, match="at most 2"):
+        ApplicationDefinition.from_value("shop", {"keys": [{**KEY, "key_id": f"k{i}"} for i in range(3)]})
+
+
+def test_two_keys_of_one_id_are_refused():
+    with pytest.raises(InvalidDefinition, match="same key_id"):
+        ApplicationDefinition.from_value("shop", {"keys": [KEY, KEY]})
+
+
+def test_a_secret_is_neither_in_repr_nor_in_faults_nor_without_secrets():
+    secret = "canary-secret-canary-secret"
+    app = ApplicationDefinition.from_value("shop", {"keys": [{**KEY, "secret": secret}]})
+    assert secret not in repr(app) + str(app.without_secrets())
+    with pytest.raises(InvalidDefinition) as caught:
+        ApplicationDefinition.from_value("shop", {"keys": [{**KEY, "key_id": "", "secret": secret + " "}]})
+    assert secret not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "grant", [["send"], ["delete", "x"], ["send", "a**"], ["pull", ""], ["send", "a*b"], ["send", 3]]
+)
+def test_a_wrong_grant_is_refused(grant):
+    with pytest.raises(InvalidDefinition, match=r"grants\[0\]"):
+        ApplicationDefinition.from_value("shop", {"grants": [grant]})
+
+
+@pytest.mark.parametrize("pattern", ["orders", "orders*", "*", "a.b-c_D*", ".*"])
+def test_a_pattern_is_a_name_or_a_prefix_with_a_star(pattern):
+    assert is_pattern(pattern)

@@ -1,0 +1,129 @@
+"""What only the file store can get wrong: crashes between its files, permissions, the poll."""
+
+import os
+import stat
+import subprocess
+import sys
+
+import pytest
+
+from common.config import buckets as layout
+from common.config import files
+from common.config.errors import StoreDamaged, StoreUnavailable
+from common.config.file_store import FileStore
+from common.config.opening import open_store
+from tests.waiting import until
+
+
+@pytest.fixture
+def store(tmp_path):
+    opened = FileStore(tmp_path / "config")
+    yield opened
+    opened.close()
+
+
+class Crash(BaseException):
+    pass
+
+
+@pytest.mark.parametrize("step", ["write_synced", "sync_directory", "replace"])
+def test_a_crash_before_the_index_is_replaced_changes_nothing(store, monkeypatch, step):
+    version = store.put("topic", "orders", {"queues": 1}, 0)
+
+    def crash(*_):
+        raise Crash
+
+    with monkeypatch.context() as patch, pytest.raises(Crash):
+        patch.setattr(files, step, crash)
+        store.put("topic", "orders", {"queues": 2}, version)
+    assert store.get("topic", "orders") == ({"queues": 1}, version)
+    assert store.put("topic", "orders", {"queues": 3}, version) > version
+
+
+def test_what_a_crashed_writer_left_is_swept_by_the_next_one(store, tmp_path):
+    version = store.put("topic", "orders", {}, 0)
+    number = layout.bucket_of("orders", 256)
+    (tmp_path / "config/topic" / f"{number:03d}.77").write_bytes(b"half")
+    store.put("topic", "orders", {"queues": 2}, version)
+    assert sorted(os.listdir(tmp_path / "config/topic")) == [f"{number:03d}.2", "index"]
+
+
+def test_a_torn_index_is_named_and_not_taken_for_an_empty_store(store, tmp_path):
+    store.put("topic", "orders", {}, 0)
+    (tmp_path / "config/topic/index").write_bytes(b"")
+    with pytest.raises(StoreDamaged, match="topic/index"):
+        store.get("topic", "orders")
+
+
+def test_a_damaged_bucket_is_named(store, tmp_path):
+    store.put("topic", "orders", {}, 0)
+    [path] = [path for path in (tmp_path / "config/topic").iterdir() if path.name != "index"]
+    path.write_bytes(path.read_bytes()[:-3])
+    other = FileStore(tmp_path / "config")
+    with pytest.raises(StoreDamaged, match="topic bucket"):
+        other.get("topic", "orders")
+
+
+def test_files_and_directories_are_for_their_owner_only(store, tmp_path):
+    store.put("application", "shop", {}, 0)
+    for path in (tmp_path / "config").rglob("*"):
+        assert stat.S_IMODE(path.stat().st_mode) & 0o077 == 0, path
+
+
+def test_a_directory_that_vanished_is_unavailable_not_empty(store, tmp_path):
+    store.put("topic", "orders", {}, 0)
+    (tmp_path / "config").rename(tmp_path / "elsewhere")
+    assert store.unavailable_since_ms
+    with pytest.raises(StoreUnavailable):
+        store.get("topic", "orders")
+
+
+def test_a_directory_that_came_back_is_told_to_the_watchers(store, tmp_path):
+    store.put("topic", "orders", {}, 0)
+    heard = []
+    store.watch(heard.append)
+    until(lambda: "setting" in heard, "the first round")
+    (tmp_path / "config").rename(tmp_path / "elsewhere")
+    until(lambda: store._away_since_ms, "the loss to be noticed")
+    heard.clear()
+    (tmp_path / "elsewhere").rename(tmp_path / "config")
+    until(lambda: "topic" in heard, "the news of the return")
+
+
+def test_the_report_of_a_killed_process_goes_with_it(store, tmp_path):
+    code = (
+        "import sys; from common.config.file_store import FileStore; FileStore(sys.argv[1]).report_applied('proxy', {'topic': 1});"
+        "print('up', flush=True); sys.stdin.read()"
+    )
+    child = subprocess.Popen(
+        [sys.executable, "-c", code, str(tmp_path / "config")], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    assert child.stdout.readline() == b"up\n"
+    assert store.applied()["proxy"].pid == child.pid
+    child.kill()
+    child.communicate()
+    assert store.applied() == {}
+
+
+def test_it_co_operates_with_gevent(tmp_path):
+    code = """
+from gevent import monkey; monkey.patch_all()
+import sys, gevent
+from common.config import ConfigView, open_store
+store, writer = open_store(sys.argv[1]), open_store(sys.argv[1])
+view = ConfigView(store, sys.argv[2])
+turns = []
+def spin():
+    while True:
+        turns.append(1); gevent.sleep(0.001)
+spinner = gevent.spawn(spin)
+writer.put('topic', 'orders', {}, 0)
+with gevent.Timeout(5):
+    while view.topic('orders') is None:
+        gevent.sleep(0.01)
+assert len(turns) > 3
+view.close(); store.close(); writer.close()
+"""
+    url = f"file://{tmp_path}/config"
+    subprocess.run([sys.executable, "-c", code, url, str(tmp_path / "snapshot")], check=True, timeout=30)
+    assert open_store(url).names("topic") == ["orders"]
