@@ -70,6 +70,6 @@ def wait_applied(store: ConfigStore, processes: tuple[str, ...]) -> None:
 
 
 def is_applied(store: ConfigStore, process: str, wanted: dict[str, int]) -> bool:
-    """A process reports as its name, or as its name and its address behind a slash."""
-    reports = [each for name, each in store.applied().items() if name.partition("/")[0] == process]
+    """A process reports as its name, or as NAME@HOST:PORT."""
+    reports = [each for name, each in store.applied().items() if name.partition("@")[0] == process]
     return any(all(each.version.get(kind, 0) >= number for kind, number in wanted.items()) for each in reports)

@@ -1,0 +1,50 @@
+"""`penstock doctor`: what is missing or mis-set on this machine, in plain words."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+from penstock.doctor import machine, software, storage
+from penstock.doctor.finding import Finding
+
+MARKS = {"ok": click.style("ok     ", fg="green"), "note": click.style("note   ", fg="yellow")}
+MARKS["missing"] = click.style("MISSING", fg="red", bold=True)
+
+
+def findings(data: Path) -> Iterator[Finding]:
+    yield software.python()
+    yield software.libraries()
+    yield software.native_modules()
+    yield software.compiler()
+    yield from software.languages()
+    yield from software.programs()
+    yield from (machine.open_files(), machine.memory(), machine.dirty_pages(), machine.overcommit(), machine.clock())
+    yield from (storage.room(data), storage.file_system(data), storage.sync_time(data))
+
+
+@click.command("doctor")
+@click.option(
+    "--data", default="./.penstock", type=click.Path(path_type=Path), show_default=True, help="Data directory to judge."
+)
+@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
+def command(data: Path, output: str) -> None:
+    """Look at this machine and say what to do. Exit code 1 when something is missing without which Penstock cannot run."""
+    found = list(findings(data.absolute()))
+    lacking = [each for each in found if each.state == "missing"]
+    if output == "json":
+        click.echo(json.dumps({"ok": not lacking, "findings": [each.to_value() for each in found]}, indent=1))
+    else:
+        show(found, lacking)
+    raise SystemExit(1 if lacking else 0)
+
+
+def show(found: list[Finding], lacking: list[Finding]) -> None:
+    width = max(len(each.subject) for each in found)
+    for each in found:
+        click.echo(f"{MARKS[each.state]}  {each.subject:<{width}}  {each.words}")
+        if each.advice:
+            click.echo(f"{'':<7}  {'':<{width}}  → {each.advice}")
+    words = f"{len(lacking)} things are missing" if lacking else "nothing essential is missing"
+    click.echo(f"\nPenstock can{'not' if lacking else ''} run here: {words}.")

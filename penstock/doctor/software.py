@@ -1,0 +1,101 @@
+"""Python, compilers, native modules, other languages' tool chains."""
+
+import importlib
+import os
+import shutil
+import sys
+from importlib.machinery import EXTENSION_SUFFIXES
+from importlib.util import find_spec
+from pathlib import Path
+
+from penstock.demo.programs import TOOLS, missing
+from penstock.doctor.finding import Finding
+
+PACKAGES = ("common", "engine", "producer_proxy", "consumer_proxy", "bench")
+LIBRARIES = ("click", "gevent", "google_crc32c", "kazoo", "prometheus_client", "rich", "rocksdict", "thriftpy2")
+OPTIONAL_PROGRAMS = {
+    "redis-server": "a fallback buffer on this machine",
+    "java": "a ZooKeeper on this machine, and the tests of the ZooKeeper store",
+    "strace": "the fault tests that fail single system calls",
+}
+
+
+def python() -> Finding:
+    return Finding("Python", "ok", ".".join(map(str, sys.version_info[:3])))  # an older one cannot run this line
+
+
+def libraries() -> Finding:
+    lacking = [name for name in LIBRARIES if find_spec(name) is None]
+    if not lacking:
+        return Finding("libraries", "ok", f"all {len(LIBRARIES)} are installed")
+    return Finding(
+        "libraries", "missing", f"not installed: {', '.join(lacking)}", "pip install penstock, or `make run`"
+    )
+
+
+def compiler() -> Finding:
+    found = next((name for name in (os.environ.get("CC"), "cc", "gcc", "clang") if name and shutil.which(name)), None)
+    if found:
+        return Finding("C compiler", "ok", found)
+    advice = "optional: install gcc and python3-dev, then `make native`: about ten times the speed"
+    return Finding("C compiler", "note", "none", advice)
+
+
+def native_sources() -> dict[str, Path]:
+    """Module name → .pyx file of all modules that have a native form."""
+    found = {}
+    for package in PACKAGES:
+        spec = find_spec(package)
+        for place in (spec.submodule_search_locations or []) if spec else []:
+            for path in sorted(Path(place).rglob("_*.pyx")):
+                found[".".join((package, *path.relative_to(place).with_suffix("").parts))] = path
+    return found
+
+
+def native_state(name: str, source: Path) -> str:
+    """ "" when the module is built and loads, else why not."""
+    built = [source.with_name(source.stem + suffix) for suffix in EXTENSION_SUFFIXES]
+    if not any(path.exists() for path in built):
+        return "not built"
+    try:
+        importlib.import_module(name)
+    except Exception as fault:
+        return f"does not load ({fault})"
+    return ""
+
+
+def native_modules() -> Finding:
+    """Which of the native modules are active; the others run as their pure-Python twins."""
+    sources = native_sources()
+    if os.environ.get("PENSTOCK_PURE"):
+        words = "all off: PENSTOCK_PURE is set, the pure-Python twins run"
+        return Finding("native modules", "note", words, "unset PENSTOCK_PURE for speed")
+    states = {name: native_state(name, path) for name, path in sources.items()}
+    off = {name: state for name, state in states.items() if state}
+    if not off:
+        return Finding("native modules", "ok", f"all {len(states)} active")
+    words = f"{len(states) - len(off)} of {len(states)} active; pure Python: " + ", ".join(
+        f"{name} {state}" for name, state in off.items()
+    )
+    return Finding("native modules", "note", words, "with a C compiler: `make native`")
+
+
+def languages() -> list[Finding]:
+    """The clients' tool chains; only Python's is needed."""
+    findings = []
+    for language in TOOLS:
+        if lacking := missing(language):
+            advice = f"optional, for the {language} client: scripts/system-packages test installs it as root"
+            findings.append(Finding(f"client {language}", "note", f"cannot be built: no {', '.join(lacking)}", advice))
+        else:
+            findings.append(Finding(f"client {language}", "ok", "ready to build and run"))
+    return findings
+
+
+def programs() -> list[Finding]:
+    findings = []
+    for name, use in OPTIONAL_PROGRAMS.items():
+        path = shutil.which(name)
+        advice = "" if path else f"optional: install it for {use}"
+        findings.append(Finding(name, "ok" if path else "note", path or "not installed", advice))
+    return findings

@@ -1,0 +1,75 @@
+"""The data directory's disk: room, the time of an fsync, what kind of file system."""
+
+import os
+import shutil
+import statistics
+import tempfile
+import time
+from pathlib import Path
+
+from penstock.doctor.finding import Finding
+
+ROOM_WANTED_BYTES = 2 << 30
+FSYNC_NOTED_MS = 10.0
+TRIES = 20
+RECORD = b"x" * 4096
+NOT_DISKS = {
+    "tmpfs": "memory, gone with the machine",
+    "nfs": "a network",
+    "nfs4": "a network",
+    "overlay": "a container's layer",
+}
+
+
+def existing(path: Path) -> Path:
+    """The path, or the nearest folder above it that is there."""
+    while not path.exists():
+        path = path.parent
+    return path
+
+
+def room(data: Path) -> Finding:
+    free = shutil.disk_usage(existing(data)).free
+    words = f"{free / (1 << 30):,.1f} GiB free at {data}"
+    if free >= ROOM_WANTED_BYTES:
+        return Finding("disk space", "ok", words)
+    return Finding("disk space", "note", words, "the log keeps whole segments of 256 MiB: give it 2 GiB or more")
+
+
+def file_system(data: Path) -> Finding:
+    kind = mounted_kind(existing(data).resolve())
+    if kind in NOT_DISKS:
+        words = f"{kind}: {NOT_DISKS[kind]}"
+        return Finding("file system", "note", words, "keep what must last on a local disk: --data DIR")
+    return Finding("file system", "ok", kind)
+
+
+def mounted_kind(path: Path) -> str:
+    """The file system type of the longest mount point above the path."""
+    best, kind = "", "unknown"
+    for line in Path("/proc/self/mounts").read_text().splitlines():
+        _, point, type_, *_ = line.split()
+        if len(point) >= len(best) and path.is_relative_to(point):
+            best, kind = point, type_
+    return kind
+
+
+def sync_time(data: Path) -> Finding:
+    """Median time of writing 4 KiB and waiting for the disk: what a FSYNC send costs at least."""
+    folder = existing(data)
+    if not os.access(folder, os.W_OK):
+        return Finding(
+            "fsync", "missing", f"{folder} cannot be written", "choose another --data DIR or change its owner"
+        )
+    took_ms = []
+    with tempfile.TemporaryFile(dir=folder) as file:
+        for _ in range(TRIES):
+            began = time.perf_counter()
+            os.write(file.fileno(), RECORD)
+            os.fdatasync(file.fileno())
+            took_ms.append((time.perf_counter() - began) * 1000)
+    median, worst = statistics.median(took_ms), max(took_ms)
+    words = f"median {median:.2f} ms, worst of {TRIES} {worst:.2f} ms"
+    if median <= FSYNC_NOTED_MS:
+        return Finding("fsync", "ok", words)
+    return Finding("fsync", "note", words, "durable sends wait so long; a faster disk or larger calls help")
