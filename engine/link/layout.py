@@ -11,6 +11,7 @@ FRAME_BYTES_MAX = 32 << 20
 VERSION = 1
 
 HELLO, AUTH, APPEND, TOPIC, PULL, READ, ADMIN = 1, 2, 10, 11, 20, 21, 30
+CANCEL = 22  # its request id is that of a waiting PULL or READ, which is then answered at once with what it has
 
 OK = 0
 INVALID = 100
@@ -45,6 +46,9 @@ TOKEN_VERSION = 1
 MAC_SIZE = 16
 NO_TOKEN = bytes(TOKEN_SIZE)
 RECEIPT_SIZE = 52
+
+STRANGER_BYTES_MAX = 64 << 10
+"""Frame limit until the other end has proved that it knows the cluster key."""
 
 AUTH_CONTEXT = b"penstock-link/1\n"
 

@@ -1,0 +1,86 @@
+"""The engine's process: `python -m engine --data DIR --listen HOST:PORT --cluster-key FILE …`."""
+
+# ruff: noqa: E402
+from gevent import monkey
+
+monkey.patch_all()
+
+import argparse
+import gc
+import logging
+import sys
+from pathlib import Path
+
+from gevent.event import Event
+from prometheus_client import CollectorRegistry
+
+from common.ops import announce_ready, setup_logging, start_ops
+from common.ops.stop import catch_stop
+from engine.config import LogConfig
+from engine.env import RealEnv
+from engine.errors import EngineError
+from engine.log import Log, open_log
+from engine.options import MIB, parse
+from engine.queue.delivery import Delivery, receipt_key
+from engine.server.metrics import EngineMetrics
+from engine.server.server import LinkServer
+
+log = logging.getLogger("penstock.engine")
+DRAIN_S = 2.0
+
+
+def run(options: argparse.Namespace) -> None:
+    """Serve until SIGTERM or the verb `stop`."""
+    stop = catch_stop()
+    env = RealEnv()
+    store = open_log(env, options.data, LogConfig(segment_bytes=options.segment_mib * MIB).checked())
+    try:
+        serve(options, env, store, stop.asked)
+    finally:
+        store.close()
+
+
+def serve(options: argparse.Namespace, env: RealEnv, store: Log, asked: Event) -> None:
+    """Serve an open log until `asked` is set, then finish what was taken."""
+    delivery = Delivery(store, receipt_key(store, env.random_bytes), env.now_ms)
+    host, port = options.listen
+    server = LinkServer(
+        store, delivery, host, port, Path(options.cluster_key).read_bytes(),
+        broker_group=options.broker_group, progress_ms=options.progress_ms, stop=asked.set,
+    )  # fmt: skip
+    registry = CollectorRegistry()
+    registry.register(EngineMetrics(server))
+    ops = start_ops(*options.ops, registry, lambda: {"log": True, "accepting": not asked.is_set() or "stopping"})
+    gc.collect()
+    gc.freeze()  # what start-up made is never garbage; without it each full collection walks all of it
+    announce_ready(options.ready_fd, {"host": host, "port": server.port, "ops_port": ops.port})
+    log.info("data=%s port=%d: serving from position %d", options.data, server.port, store.end_position)
+    asked.wait()
+    finish(server, store)
+    ops.stop()
+
+
+def finish(server: LinkServer, store: Log) -> None:
+    """Answer what was taken, write progress, bring the view up to date."""
+    server.stop_accepting()
+    settled = Event()
+    store.when_durable(store.end_position, settled.set)
+    settled.wait(DRAIN_S)
+    server.drain(DRAIN_S)
+    server.close()
+    store.checkpoint()
+    log.info("stopped at position %d", store.end_position)
+
+
+def main() -> None:
+    """Parse, serve, and say in one line why it cannot."""
+    options = parse(sys.argv[1:])
+    setup_logging("engine")
+    try:
+        run(options)
+    except (OSError, EngineError) as error:
+        sys.exit(f"penstock engine: {error}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,108 @@
+"""An operator's questions to one engine: blocking, over a plain socket, in processes that gevent has not patched too."""
+
+import json
+import socket
+from typing import Any
+
+from engine.client.dial import Hello, dial
+from engine.link import layout
+from engine.link.errors import LinkError
+
+
+class AdminError(Exception):
+    """The engine refused. `code` is the contract's, the text one sentence."""
+
+    def __init__(self, code: int, sentence: str) -> None:
+        super().__init__(sentence)
+        self.code = code
+
+
+class AdminClient:
+    """One link for one caller at a time; close it when done, or use it in a `with`."""
+
+    def __init__(self, address: tuple[str, int], cluster_key: bytes, *, timeout_s: float = 5.0) -> None:
+        self._sock, self.hello = dial(address, cluster_key, role="admin", timeout_s=timeout_s)
+        self._sock.settimeout(timeout_s)
+        self._request_id = 0
+
+    hello: Hello
+    _sock: socket.socket
+
+    def __enter__(self) -> "AdminClient":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the link."""
+        self._sock.close()
+
+    def call(self, op: int, payload: bytes) -> tuple[int, bytes]:
+        """Ask anything of the link and wait for (code, payload). Raises OSError, also when the time is over."""
+        self._request_id += 1
+        self._sock.sendall(layout.frame(op, self._request_id, payload))
+        size, _, _, code, request_id, _ = layout.HEADER.unpack(self._receive(layout.HEADER_SIZE))
+        if not layout.HEADER_SIZE - 4 <= size <= layout.FRAME_BYTES_MAX or request_id != self._request_id:
+            raise LinkError("the answer is none to this request")
+        return code, self._receive(size + 4 - layout.HEADER_SIZE)
+
+    def ask(self, verb: str, **options: Any) -> dict[str, Any]:
+        """One ADMIN verb: status, topics, groups, lag, reset, stop. Raises AdminError, OSError, LinkError."""
+        given = {name: value for name, value in options.items() if value is not None}
+        code, payload = self.call(layout.ADMIN, json.dumps({"verb": verb, **given}).encode())
+        if code != layout.OK:
+            raise AdminError(code, payload.decode("utf-8", "replace"))
+        return json.loads(payload)
+
+    def _receive(self, size: int) -> bytes:
+        data = bytearray()
+        while len(data) < size:
+            chunk = self._sock.recv(min(size - len(data), 1 << 20))
+            if not chunk:
+                raise ConnectionError("the engine closed the link")
+            data += chunk
+        return bytes(data)
+
+
+def status(address: tuple[str, int], cluster_key: bytes) -> dict[str, Any]:
+    """The engine's figures."""
+    with AdminClient(address, cluster_key) as admin:
+        return admin.ask("status")
+
+
+def topics(
+    address: tuple[str, int], cluster_key: bytes, prefix: str = "", after: str = "", limit: int = 1000
+) -> list[dict]:
+    """Topics that the engine holds, in the order of their names, those behind `after`."""
+    with AdminClient(address, cluster_key) as admin:
+        return admin.ask("topics", prefix=prefix, after=after, limit=limit)["topics"]
+
+
+def groups(
+    address: tuple[str, int], cluster_key: bytes, prefix: str = "", after: str = "", limit: int = 1000
+) -> list[str]:
+    """Groups that have pulled, in the order of their names."""
+    with AdminClient(address, cluster_key) as admin:
+        return admin.ask("groups", prefix=prefix, after=after, limit=limit)["groups"]
+
+
+def lag(address: tuple[str, int], cluster_key: bytes, group: str, topic: str | None = None) -> list[dict]:
+    """A row a queue: first, end, progress, in_flight, lag."""
+    with AdminClient(address, cluster_key) as admin:
+        return admin.ask("lag", group=group, topic=topic)["queues"]
+
+
+def reset(
+    address: tuple[str, int], cluster_key: bytes, group: str, topic: str, to: str | int, *,
+    queue: int | None = None, preview: bool = False,
+) -> list[dict]:  # fmt: skip
+    """Move a group to "earliest", "latest" or an offset; a row a queue: old and new. `preview` changes nothing."""
+    with AdminClient(address, cluster_key) as admin:
+        return admin.ask("reset", group=group, topic=topic, to=to, queue=queue, preview=preview or None)["moved"]
+
+
+def stop(address: tuple[str, int], cluster_key: bytes) -> None:
+    """Let the engine end as after SIGTERM. Returns when it has taken the request, not when it has ended."""
+    with AdminClient(address, cluster_key) as admin:
+        admin.ask("stop")

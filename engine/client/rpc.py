@@ -1,0 +1,161 @@
+"""Requests to one broker over one link that many share: answers find their askers by request id, in any order."""
+
+import logging
+import os
+from collections.abc import Callable
+
+import gevent
+from gevent import socket as gevent_socket
+from gevent.event import AsyncResult, Event
+
+from engine.client.dial import Hello, dial
+from engine.link import layout
+from engine.link.errors import LinkDown, LinkError
+
+try:
+    if os.environ.get("PENSTOCK_PURE"):
+        raise ImportError("the pure twin was asked for")
+    from engine.client._rpc import Transport
+
+    NATIVE = True
+except ImportError:
+    from engine.client.rpc_pure import Transport
+
+    NATIVE = False
+
+log = logging.getLogger("penstock.engine.client")
+BACKOFF_S_MIN, BACKOFF_S_MAX = 0.01, 1.0
+
+Callback = Callable[[int, bytes], None]
+
+
+class RpcClient:
+    """A link that is kept connected, with back-off, until `close()`.
+
+    Args:
+        on_hello: called with the Hello of every new connection, before it is used.
+        on_log_id_changed: called when the broker holds another log than at the connection before: cached topic ids are void.
+    """
+
+    def __init__(
+        self, address: tuple[str, int], cluster_key: bytes, *, role: str,
+        on_hello: Callable[[Hello], None] = lambda hello: None, on_log_id_changed: Callable[[], None] = lambda: None,
+    ) -> None:  # fmt: skip
+        self._address, self._cluster_key, self._role = address, cluster_key, role
+        self._on_hello, self._on_log_id_changed = on_hello, on_log_id_changed
+        self._log_id: str | None = None
+        self._transport: Transport | None = None
+        self._waiting: dict[int, Callback] = {}
+        self._last_id = 0
+        self._up = Event()
+        self._closed = False
+        self._dialler = gevent.spawn(self._dial_until_up)
+
+    @property
+    def connected(self) -> bool:
+        """Whether a request would be sent now."""
+        return self._transport is not None
+
+    def wait_connected(self, timeout_s: float | None = None) -> bool:
+        """Block this greenlet until the link is up; False when the time has passed."""
+        return self._up.wait(timeout_s) is True
+
+    def send(self, op: int, payload: bytes, callback: Callback) -> int:
+        """Send without blocking; `callback(code, payload)` comes once, later, in the loop; it must not block.
+
+        When the link breaks meanwhile it gets UNAVAILABLE: the broker may have done the request or not.
+
+        Returns: the request id, for `cancel()`. Raises: LinkDown.
+        """
+        if self._transport is None:
+            raise LinkDown(f"engine={self._address[0]}:{self._address[1]}: not connected")
+        self._last_id = request_id = self._last_id % 0xFFFFFFFF + 1
+        self._waiting[request_id] = callback
+        self._transport.post(op, request_id, payload)
+        return request_id
+
+    def cancel(self, request_id: int) -> None:
+        """Withdraw a PULL or READ that waits at the broker. Its answer still comes, at once, with what it has."""
+        if self._transport is not None and request_id in self._waiting:
+            self._transport.post(layout.CANCEL, request_id, b"")
+
+    def call(self, op: int, payload: bytes, timeout_s: float) -> tuple[int, bytes]:
+        """Ask and block this greenlet for (code, payload); a payload with an error code is a sentence.
+
+        Waits for the link to come up within the same time: UNAVAILABLE when it does not, TIMEOUT when no answer comes.
+        """
+        timer = gevent.Timeout(timeout_s)
+        timer.start()
+        sent = False
+        try:
+            self._up.wait()
+            result: AsyncResult = AsyncResult()
+            request_id = self.send(op, payload, lambda code, answer: result.set((code, answer)))
+            sent = True
+            return result.get()
+        except LinkDown as down:
+            return layout.UNAVAILABLE, str(down).encode()
+        except gevent.Timeout as over:
+            if over is not timer:
+                raise
+            if not sent:
+                return layout.UNAVAILABLE, b"the engine cannot be reached"
+            self._waiting.pop(request_id, None)
+            return layout.TIMEOUT, b"the engine did not answer in time"
+        finally:
+            timer.close()
+
+    def close(self) -> None:
+        """Close the link; who waits is told UNAVAILABLE."""
+        self._closed = True
+        self._dialler.kill(block=False)
+        if self._transport is not None:
+            self._transport.close("closed")
+
+    def _dial_until_up(self) -> None:
+        pause_s, told = BACKOFF_S_MIN, False
+        while not self._closed:
+            try:
+                sock, hello = dial(
+                    self._address, self._cluster_key, role=self._role, connect=gevent_socket.create_connection
+                )
+            except (OSError, LinkError) as error:
+                if not told:
+                    log.warning("engine=%s:%d: not connected: %s", *self._address, error)
+                    told = True
+                gevent.sleep(pause_s)
+                pause_s = min(BACKOFF_S_MAX, pause_s * 2)
+                continue
+            self._use(sock, hello)
+            break
+
+    def _use(self, sock, hello: Hello) -> None:
+        if self._log_id not in (None, hello.log_id):
+            self._on_log_id_changed()
+        self._log_id = hello.log_id
+        self._on_hello(hello)
+        # Kept by the reactor; on_down may come as early as the next turn, when _transport is set.
+        self._transport = Transport(sock, f"{self._address[0]}:{self._address[1]}", self._on_answer, self._on_down)
+        self._up.set()
+
+    def _on_answer(self, request_id: int, code: int, payload: bytes) -> None:
+        callback = self._waiting.pop(request_id, None)
+        if callback is not None:
+            callback(code, payload)
+
+    def _on_down(self) -> None:
+        self._transport = None
+        self._up.clear()
+        waiting, self._waiting = self._waiting, {}
+        if not self._closed:
+            self._dialler = gevent.spawn(self._dial_until_up)
+        # Not from here: a connection may be found closed inside send(), whose caller does not expect its answer yet.
+        gevent.get_hub().loop.run_callback(_tell_lost, waiting)
+
+
+def _tell_lost(waiting: dict[int, Callback]) -> None:
+    for callback in waiting.values():
+        try:
+            callback(layout.UNAVAILABLE, b"the link to the engine broke; the request may have been done")
+        except Exception:
+            log.exception("a callback failed when the link broke")

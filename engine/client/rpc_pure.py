@@ -1,0 +1,79 @@
+"""The pure-Python twin of `_rpc.Transport`: one greenlet reads, one writes while there is output."""
+
+import logging
+
+import gevent
+from gevent import socket as gevent_socket
+
+from engine.link import layout
+
+log = logging.getLogger("penstock.engine.client")
+READ_BYTES = 262_144
+WRITE_DEADLINE_S = 30.0
+
+
+class Transport:
+    """One authenticated link; the same methods as the native form."""
+
+    def __init__(self, sock, peer: str, on_answer, on_down) -> None:
+        self.peer, self.closed = peer, False
+        self._on_answer, self._on_down = on_answer, on_down
+        self._output: list[bytes] = []
+        self._writer = None
+        sock.setblocking(False)
+        self._sock = gevent_socket.socket(sock.family, sock.type, fileno=sock.detach())
+        self._reader = gevent.spawn(self._read)
+
+    def post(self, op: int, request_id: int, payload: bytes) -> None:
+        if self.closed:
+            return
+        self._output.append(layout.frame(op, request_id, payload))
+        if self._writer is None:
+            self._writer = gevent.spawn(self._write)
+
+    def close(self, reason: str = "") -> None:
+        if self.closed:
+            return
+        self.closed = True
+        self._sock.close()
+        for greenlet in (self._reader, self._writer):
+            if greenlet is not None and greenlet is not gevent.getcurrent():
+                greenlet.kill(block=False)
+        self._on_down()
+
+    def _read(self) -> None:
+        data = bytearray()
+        try:
+            while not self.closed:
+                chunk = self._sock.recv(READ_BYTES)
+                if not chunk:
+                    return self.close("closed by the engine")
+                data += chunk
+                self._consume(data)
+        except OSError as error:
+            self.close(str(error))
+
+    def _consume(self, data: bytearray) -> None:
+        while len(data) >= layout.HEADER_SIZE and not self.closed:
+            size, _, _, code, request_id, _ = layout.HEADER.unpack_from(data)
+            if not layout.HEADER_SIZE - 4 <= size <= layout.FRAME_BYTES_MAX:
+                self.close("not a link frame")
+                break
+            if len(data) < 4 + size:
+                break
+            payload = bytes(data[layout.HEADER_SIZE : 4 + size])
+            del data[: 4 + size]
+            try:
+                self._on_answer(request_id, code, payload)
+            except Exception:
+                log.exception("engine=%s: an answer could not be taken", self.peer)
+
+    def _write(self) -> None:
+        try:
+            while self._output:
+                chunk, self._output = b"".join(self._output), []
+                with gevent.Timeout(WRITE_DEADLINE_S):
+                    self._sock.sendall(chunk)
+            self._writer = None
+        except (gevent.Timeout, OSError) as error:
+            self.close(str(error))

@@ -1,0 +1,81 @@
+"""PULL's bytes as the server reads and writes them. Counts are held against the bytes that are left before anything is made."""
+
+import struct
+from functools import lru_cache
+
+from common.names import NAME_RULE, is_name
+from engine.link.layout import ACK, PULL_LIMITS, U16, U32
+from engine.queue.pull import Ack, Pull, PullRequest
+from engine.server.errors import RequestError
+
+_TOPIC_LEAST = 6
+_NO_ACKS: list[Ack] = []
+
+
+def decode_pull(payload: bytes) -> PullRequest:
+    """Raises RequestError with one sentence when the bytes are no PULL request."""
+    try:
+        return _decode_pull(payload)
+    except (IndexError, ValueError, struct.error) as fault:
+        raise RequestError(f"PULL: the payload is cut off or damaged: {fault}") from fault
+
+
+def _decode_pull(payload: bytes) -> PullRequest:
+    at = 2 + U16.unpack_from(payload, 0)[0]
+    group = _group(payload[2:at])
+    (topic_count,) = U16.unpack_from(payload, at)
+    topics_at = at = at + 2
+    if topic_count * _TOPIC_LEAST > len(payload) - at:
+        raise RequestError("PULL: more topics than bytes")
+    for _ in range(topic_count):
+        at += payload[at] + (payload[at + 1] << 8) + _TOPIC_LEAST
+    raw = payload[topics_at:at]
+    if at > len(payload):
+        raise RequestError("PULL: topics run past the end")
+    most, most_bytes, wait_ms, invisible_ms, start, ack_count = PULL_LIMITS.unpack_from(payload, at)
+    acks = _acks(payload, at + PULL_LIMITS.size, ack_count) if ack_count else _NO_ACKS
+    if not ack_count and at + PULL_LIMITS.size != len(payload):
+        raise RequestError("PULL: bytes behind the end")
+    return PullRequest(group, _topics(raw), raw, most, most_bytes, wait_ms, invisible_ms, start, acks)
+
+
+def _acks(payload: bytes, at: int, count: int) -> list[Ack]:
+    if count * ACK.size > len(payload) - at:
+        raise RequestError("PULL: more acknowledgements than bytes")
+    acks = []
+    for _ in range(count):
+        token, first, messages, verdict, delay_ms, reason_size = ACK.unpack_from(payload, at)
+        at += ACK.size + reason_size
+        acks.append(Ack(token, first, messages, verdict, delay_ms, payload[at - reason_size : at]))
+    if at != len(payload):
+        raise RequestError("PULL: acknowledgements do not end where the payload does")
+    return acks
+
+
+@lru_cache(maxsize=4096)
+def _group(raw: bytes) -> str:
+    return checked_name(raw.decode(), "group")
+
+
+@lru_cache(maxsize=4096)
+def _topics(raw: bytes) -> tuple[tuple[str, int], ...]:
+    topics, at = [], 0
+    while at < len(raw):
+        end = at + 2 + U16.unpack_from(raw, at)[0]
+        topics.append((checked_name(raw[at + 2 : end].decode(), "topic"), U32.unpack_from(raw, end)[0]))
+        at = end + 4
+    return tuple(topics)
+
+
+def checked_name(name: object, what: str) -> str:
+    """The name itself. Raises RequestError when it breaks the rule for names."""
+    if not isinstance(name, str) or not is_name(name):
+        raise RequestError(f"{what}: {NAME_RULE}")
+    return name
+
+
+def encode_pull_answer(pull: Pull) -> list[bytes]:
+    """The answer's payload in parts, so that records are copied once only."""
+    codes = pull.ack_codes
+    head = U32.pack(len(codes)) + b"".join(map(U16.pack, codes)) + U32.pack(pull.piece_count)
+    return [head, *pull.pieces]

@@ -1,0 +1,59 @@
+"""The engine's page of metrics. Everything is counted as plain integers where it happens and read here at scrape time.
+
+name | type, unit | what to do about it
+penstock_engine_appends_total | requests | –
+penstock_engine_appended_batches_total, _messages_total, _bytes_total | – | bytes: size the disk by it
+penstock_engine_pulls_total | requests | many without deliveries: consumers poll without wait_ms
+penstock_engine_deliveries_total, _delivered_bytes_total | messages, bytes | –
+penstock_engine_acks_total | messages | well below deliveries: consumers do not finish
+penstock_engine_redeliveries_total | messages | rising: invisible time is too short, or consumers die
+penstock_engine_stale_receipts_total | ranges | rising: the same; one that jumps: somebody forges
+penstock_engine_syncs_total | fdatasyncs | –
+penstock_engine_parked_pulls, _link_connections | now | –
+penstock_engine_log_end_position, _log_durable_position | bytes | apart for long: the disk is slow
+"""
+
+from collections.abc import Iterator
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+from engine.server.server import LinkServer
+
+_PREFIX = "penstock_engine_"
+
+
+class EngineMetrics:
+    """A Prometheus collector over one engine; no labels, so the page never grows."""
+
+    def __init__(self, server: LinkServer) -> None:
+        self._server = server
+
+    def collect(self) -> Iterator[Metric]:
+        turn, counts, store = self._server.turn, self._server.delivery.counts, self._server.store
+        counters = {
+            "appends": (turn.appends, "APPEND requests."),
+            "appended_batches": (turn.batches, "Batches stored."),
+            "appended_messages": (turn.messages, "Messages stored."),
+            "appended_bytes": (turn.bytes, "Bytes of stored batches."),
+            "pulls": (counts.pulls, "PULL requests."),
+            "deliveries": (counts.deliveries, "Messages handed out, again ones included."),
+            "delivered_bytes": (counts.delivered_bytes, "Bytes of records handed out."),
+            "acks": (counts.acks, "Messages acknowledged, put off or extended."),
+            "redeliveries": (counts.redeliveries, "Messages handed out for the second time or more."),
+            "stale_receipts": (counts.stale_receipts, "Acknowledgements refused as stale or forged."),
+            "syncs": (getattr(store, "syncs", 0), "Syncs of the log."),
+        }
+        gauges = {
+            "parked_pulls": (self._server.delivery.parked, "Pulls that wait for messages."),
+            "link_connections": (len(self._server.connections), "Open link connections."),
+            "log_end_position": (store.end_position, "Log bytes in the page cache."),
+            "log_durable_position": (store.durable_position, "Log bytes on the disk."),
+        }
+        for name, (value, text) in counters.items():
+            yield CounterMetricFamily(_PREFIX + name, text, value=value)
+        for name, (value, text) in gauges.items():
+            yield GaugeMetricFamily(_PREFIX + name, text, value=value)
+
+    def describe(self) -> list[Metric]:
+        """Registering reads nothing."""
+        return []

@@ -1,0 +1,116 @@
+"""The listening link server, put together: connections, turn, service, timers."""
+
+import os
+import time
+
+import gevent
+
+from common.net.limits import Limits
+from common.net.server import Server, listen
+from engine.link.layout import FRAME_BYTES_MAX
+from engine.queue.delivery import Delivery
+from engine.server.admin import Admin
+from engine.server.peer import Greeter
+from engine.server.service import Service
+
+try:
+    if os.environ.get("PENSTOCK_PURE"):
+        raise ImportError("twins asked for")
+    from engine.log.native import NATIVE as _LOG_IS_NATIVE
+
+    if not _LOG_IS_NATIVE:
+        raise ImportError("the appender is the twin")
+    from engine.server import _serve as _form
+
+    NATIVE = True
+except ImportError:
+    from engine.server import serve_pure as _form  # type: ignore[no-redef]
+
+    NATIVE = False
+
+LIMITS = Limits(frame_bytes_max=FRAME_BYTES_MAX, connections_max=10_000)
+TICK_S = 0.02
+
+
+class LinkServer:
+    """Serves one log's link on one address until `close()`.
+
+    Args:
+        progress_ms: least time between two progress records of one queue.
+        stop: called when an operator asks over the link for the process to end.
+    """
+
+    def __init__(
+        self, store, delivery: Delivery, host: str, port: int, cluster_key: bytes, *,
+        broker_group: str, progress_ms: int, stop, random_bytes=os.urandom,
+    ) -> None:  # fmt: skip
+        self.store, self.delivery = store, delivery
+        greeter = Greeter(cluster_key, store.log_id, broker_group, random_bytes)
+        admin = Admin(store, delivery, self._facts, stop)
+        loop = gevent.get_hub().loop
+        self._tick = loop.timer(TICK_S, TICK_S)
+        self._ticking = False
+        self.service = Service(store, delivery, greeter, admin, self._wake)
+        self.turn = _form.Turn(store, self.service)
+        self._progress = loop.timer(progress_ms / 1000, progress_ms / 1000)
+        self._progress.start(self._write_progress)
+        self._server = Server([(listen(host, port), None)], LIMITS, self._connect)
+
+    @property
+    def port(self) -> int:
+        """The bound port."""
+        return self._server.ports[0]
+
+    @property
+    def connections(self) -> set:
+        """Open connections."""
+        return self._server.connections
+
+    def stop_accepting(self) -> None:
+        """No new connections; who waits is answered with what there is."""
+        self._server.stop_accepting()
+        self.service.release_waiting(self._server.connections)
+
+    def drain(self, timeout_s: float) -> None:
+        """Close each connection behind its last answer; blocks this greenlet until all have gone, or the time has."""
+        until = time.monotonic() + timeout_s
+        for connection in list(self._server.connections):
+            connection.close_when_sent()
+        while self._server.connections and time.monotonic() < until:
+            gevent.sleep(0.002)
+
+    def close(self) -> None:
+        """Write progress and close everything. What was answered is in the log."""
+        self._tick.stop()
+        self._progress.stop()
+        self._server.close()
+        self.delivery.write_progress()
+
+    def _connect(self, sock, peer: str, _):
+        owned = sock.detach() if NATIVE else sock
+        return _form.LinkConnection(owned, LIMITS, peer, self.turn, self.service)
+
+    def _wake(self) -> None:
+        # The timer runs only while something waits for time to pass, so an idle engine sleeps.
+        if not self._ticking:
+            self._ticking = True
+            self._tick.start(self._on_tick)
+
+    def _on_tick(self) -> None:
+        if not self.service.on_time():
+            self._ticking = False
+            self._tick.stop()
+
+    def _write_progress(self) -> None:
+        if self.delivery.has_progress:
+            self.delivery.write_progress()
+
+    def _facts(self) -> dict:
+        turn = self.turn
+        return {
+            "native": NATIVE,
+            "connections": len(self._server.connections),
+            "appends": turn.appends,
+            "messages": turn.messages,
+            "bytes": turn.bytes,
+        }
