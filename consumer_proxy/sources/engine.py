@@ -4,11 +4,10 @@ import logging
 from typing import Any
 
 from consumer_proxy.sources.base import Answer, Source, SourceDown
-from engine.client.rpc import RpcClient
-from engine.link.errors import LinkDown
-from engine.link.layout import PULL, READ
+from engine.client.rpc import LinkDown, RpcClient
 
 log = logging.getLogger("penstock.consumer")
+PULL, READ = 20, 21  # operations of the link
 _AWAY = "the engine cannot be reached at the moment"
 
 

@@ -1,0 +1,211 @@
+"""Real processes for the pull tests: an engine, consumer proxies, their configuration, and an appender on a raw link."""
+
+import json
+import os
+import select
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+
+from thriftpy2.protocol import TBinaryProtocol
+from thriftpy2.thrift import TClient
+from thriftpy2.transport import TBufferedTransport, TFramedTransport, TSocket
+
+from common.config import open_store
+from common.contract import Consumer, Credential, PullRequest
+from common.credential import mint
+from engine.client.dial import dial
+from engine.link import layout
+
+READY_S = 15.0
+KEY = b"k" * 32
+SECRET = "s" * 43
+
+
+class Process:
+    """A Penstock process and its readiness line."""
+
+    def __init__(self, module, *arguments, env=None):
+        read, write = os.pipe()
+        command = [sys.executable, "-m", module, *map(str, arguments), "--ready-fd", str(write)]
+        self.child = subprocess.Popen(command, pass_fds=(write,), env={**os.environ, **(env or {})})
+        os.close(write)
+        try:
+            self.facts = json.loads(_line(read, module))
+        except BaseException:
+            self.kill()
+            raise
+        finally:
+            os.close(read)
+        self.port, self.ops_port = self.facts["port"], self.facts["ops_port"]
+
+    def kill(self):
+        """As a crash would end it."""
+        self.child.kill()
+        self.child.wait()
+
+    def stop(self):
+        """As an operator ends it; returns the exit code."""
+        if self.child.poll() is None:
+            self.child.send_signal(signal.SIGTERM)
+        return self.child.wait(READY_S)
+
+    def page(self, path):
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.ops_port}{path}", timeout=5) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read().decode()
+
+
+def _line(descriptor, module):
+    data, end = b"", time.monotonic() + READY_S
+    while not data.endswith(b"\n"):
+        ready, _, _ = select.select([descriptor], [], [], max(0, end - time.monotonic()))
+        assert ready, f"{module} was not ready within {READY_S} s"
+        chunk = os.read(descriptor, 4096)
+        assert chunk, f"{module} ended before it was ready"
+        data += chunk
+    return data
+
+
+class Site:
+    """One engine with its configuration; `proxy()` starts as many consumer proxies as a test wants."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+        self.config = f"file://{folder / 'config'}"
+        self.key = folder / "cluster.key"
+        self.key.write_bytes(KEY)
+        self.key.chmod(0o600)
+        self.engine = None
+        self.proxies, self.clients = [], []
+        self._configure()
+        self.start_engine()
+
+    def _configure(self):
+        store = open_store(self.config)
+        store.put("topic", "orders", {"queues": 4, "durability": "memory"}, 0)
+        store.put("topic", "single", {"queues": 1, "durability": "memory"}, 0)
+        store.put("group", "billing", {"topics": ["orders"]}, 0)
+        keys = [{"key_id": "k1", "secret": SECRET, "created_at_ms": 1}]
+        store.put("application", "shop", {"keys": keys, "grants": [["pull", "*"]]}, 0)
+        store.close()
+
+    def start_engine(self):
+        port = self.engine.port if self.engine else 0
+        options = ["--data", self.folder / "engine", "--listen", f"127.0.0.1:{port}", "--ops", "127.0.0.1:0"]
+        self.engine = Process("engine", *options, "--config", self.config, "--cluster-key", self.key)
+
+    def proxy(self, *more, config=None, env=None):
+        options = ["--listen", "127.0.0.1:0", "--ops", "127.0.0.1:0", "--engine", f"127.0.0.1:{self.engine.port}"]
+        options += ["--config", config or self.config, "--cluster-key", self.key]
+        started = Process("consumer_proxy", *options, *more, env=env)
+        self.proxies.append(started)
+        return started
+
+    def client(self, proxy, transport="framed"):
+        made = Client(proxy.port, transport)
+        self.clients.append(made)
+        return made
+
+    def link(self):
+        return Link(self.engine.port)
+
+    def close(self):
+        for client in self.clients:
+            client.close()
+        for process in [*self.proxies, self.engine]:
+            if process is not None and process.child.poll() is None:
+                process.kill()
+
+
+class Client:
+    """A stock thriftpy2 client: one socket, blocking."""
+
+    def __init__(self, port, transport="framed"):
+        self.socket = TSocket("127.0.0.1", port, socket_timeout=20_000)
+        wrap = {"framed": TFramedTransport, "buffered": TBufferedTransport}[transport]
+        self._transport = wrap(self.socket)
+        self._transport.open()
+        self._stub = TClient(Consumer, TBinaryProtocol(self._transport))
+
+    def pull(self, **fields):
+        now_ms = time.time_ns() // 1_000_000
+        credential = fields.pop("credential", None) or Credential(**mint("shop", "k1", SECRET, now_ms)._asdict())
+        return self._stub.pull(PullRequest(**{"credential": credential, "group": "billing", **fields}))
+
+    def close(self):
+        self._transport.close()
+
+
+class Link:
+    """A raw link: what a producer proxy would say, said slowly."""
+
+    def __init__(self, port):
+        self._sock, _ = dial(("127.0.0.1", port), KEY, role="test")
+        self._topics = {}
+        self._last = 0
+
+    def append(self, topic, bodies, queue=0, queues=4, own_id=None):
+        """Store messages; returns the offset of the first."""
+        if topic not in self._topics:
+            asked = json.dumps({"topics": [{"name": topic, "queues": queues}]}).encode()
+            self._topics[topic] = json.loads(self._ask(layout.TOPIC, asked))["topics"][0]["id"]
+        records = b"".join(_record(stored(topic, body, own_id), own_id) for body in bodies)
+        header = struct.pack(
+            "<IIHBBIIIIIQq", 0, 48 + len(records), 0x5042, 0, 0, 0, self._topics[topic], queue, len(bodies), 0, 0, 0
+        )
+        answer = self._ask(layout.APPEND, layout.APPEND_HEAD.pack(layout.MEMORY, 1) + header + records)
+        code, offset = layout.APPEND_RESULT.unpack(answer)
+        assert code == 0, code
+        return offset
+
+    def status(self):
+        return json.loads(self._ask(layout.ADMIN, b'{"verb": "status"}'))
+
+    def close(self):
+        self._sock.close()
+
+    def _ask(self, op, payload):
+        self._last += 1
+        self._sock.sendall(layout.frame(op, self._last, payload))
+        while True:
+            size, _, _, code, request_id, _ = layout.HEADER.unpack(self._read(layout.HEADER_SIZE))
+            answer = self._read(size + 4 - layout.HEADER_SIZE)
+            if request_id == self._last:
+                assert code == 0, (code, answer)
+                return answer
+
+    def _read(self, size):
+        data = b""
+        while len(data) < size:
+            chunk = self._sock.recv(size - len(data))
+            assert chunk, "the engine closed the link"
+            data += chunk
+        return data
+
+
+def stored(topic, body, own_id=None):
+    """A message as a producer encodes it."""
+    parts = [struct.pack(">BHI", 11, 1, len(topic)), topic.encode(), struct.pack(">BHI", 11, 2, len(body)), body]
+    if own_id is not None:
+        parts += [struct.pack(">BHI", 11, 6, len(own_id)), own_id.encode()]
+    return b"".join([*parts, b"\0"])
+
+
+def _record(message, own_id):
+    inner = b"\0" + message if own_id else b"\1" + os.urandom(16) + message
+    return struct.pack("<I", len(inner)) + inner
+
+
+def cut(client):
+    """The client dies: its end is reset, not closed in good order."""
+    raw = client.socket.sock
+    raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    raw.close()
