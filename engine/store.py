@@ -4,6 +4,7 @@ It holds nothing that the log could not rebuild, so writes skip RocksDB's own lo
 crash, and some of it may be there all the same. Whoever writes makes sure that both are right.
 """
 
+import errno
 from abc import ABC, abstractmethod
 from bisect import bisect_left, insort
 from collections.abc import Iterator
@@ -71,10 +72,16 @@ class RocksStore(Store):
             batch.put(key, value)
         for key in deletes:
             batch.delete(key)
-        self._database.write(batch, self._write_options)
+        try:
+            self._database.write(batch, self._write_options)
+        except Exception as error:  # rocksdict has no type of its own for a full or failing disk
+            raise OSError(errno.EIO, f"RocksDB: {error}") from error
 
     def flush(self) -> None:
-        self._database.flush(True)
+        try:
+            self._database.flush(True)
+        except Exception as error:
+            raise OSError(errno.EIO, f"RocksDB: {error}") from error
 
     def last_at_or_before(self, key: bytes) -> tuple[bytes, bytes] | None:
         found = self._database.iter()

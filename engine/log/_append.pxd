@@ -18,22 +18,24 @@ cdef class Appender:
     cdef readonly uint32_t epoch             # as patched into batches
     cdef readonly SegmentIndex index         # of the segment being written
     cdef readonly uint64_t segment_base
-    cdef readonly bint part_written          # since the last commit(), which failed, some bytes went out: outcomes are unknown
 
     # Validates, assigns offsets and writes. Returns how many batches were accepted; raises DiskFullError when the write was refused as a whole.
     cdef int append_frame(self, const unsigned char* batches, size_t size, uint32_t count, int64_t now_ms, unsigned char* results) except -1
 
     # The same without the write: several frames, then one commit() at the end of the loop turn. `results` are valid at once, but must not be
-    # answered before commit() has returned. When commit() raises DiskFullError, nothing staged since the last commit() is stored: answer its
-    # `code` (203) to all; PartlyWrittenError's code is 300, since some of it may be.
+    # answered before commit() has returned. Both may raise: DiskFullError when nothing staged since the last commit() is stored, so answer its
+    # `code` (203) to all of them; PartlyWrittenError when some of it may be (code 300).
     cdef int stage_frame(self, const unsigned char* batches, size_t size, uint32_t count, int64_t now_ms, unsigned char* results) except -1
     cdef int commit(self) except -1
+
+    cdef readonly uint64_t last_at           # byte address of the last written batch in its segment, 0 when there is none
 
     # The rest is the appender's own.
     cdef object host, file, env
     cdef int fd
     cdef uint32_t seed
-    cdef uint64_t segment_end, stage_position
+    cdef uint64_t segment_end, stage_position, staged_last_at
+    cdef bint part_written, owes, lost, closed
     cdef public list older
     cdef uint32_t* topic_queues              # by topic id; 0 not looked up yet, NO_SUCH_TOPIC looked up in vain
     cdef size_t topic_room

@@ -13,7 +13,7 @@ from cpython.bytes cimport PyBytes_FromStringAndSize
 
 from engine.log._index cimport BatchHeader, Slot, crc32c_extend, hash_of, key_of
 
-from engine.errors import DiskFullError, PartlyWrittenError
+from engine.errors import ClosedError, DiskFullError, PartlyWrittenError
 
 cdef extern from "sys/uio.h" nogil:
     ssize_t pwritev(int fd, const iovec* parts, int count, long offset)
@@ -62,8 +62,8 @@ cdef class Appender:
         free(self.undo)
         free(self.topic_queues)
 
-    def set_segment(self, file, SegmentIndex index, uint64_t segment_end, uint64_t position):
-        """Go on in this segment at `position`. Nothing may be staged."""
+    def set_segment(self, file, SegmentIndex index, uint64_t segment_end, uint64_t position, uint64_t last_at):
+        """Go on in this segment at `position`; its last batch lies at byte address `last_at` (0: none). Nothing may be staged."""
         assert self.part_count == 0 and self.staged == 0
         self.file = file
         self.fd = file.fileno()
@@ -72,13 +72,17 @@ cdef class Appender:
         self.segment_end = segment_end
         self.stage_position = position
         self.end_position = position
+        self.last_at = self.staged_last_at = last_at
 
     def set_topic(self, uint32_t topic_id, uint32_t queues):
         """The topic exists with so many queues."""
-        cdef size_t room
+        cdef size_t room = <size_t>topic_id + 1
         cdef uint32_t* grown
         if topic_id >= self.topic_room:
-            room = max(<size_t>topic_id + 1, self.topic_room * 2, 1024)
+            if room < self.topic_room * 2:
+                room = self.topic_room * 2
+            if room < 1024:
+                room = 1024
             # Fresh zero pages cost nothing until a topic in them is touched, so a million cold topics stay out of memory.
             grown = <uint32_t*>calloc(room, sizeof(uint32_t))
             if grown == NULL:
@@ -98,6 +102,16 @@ cdef class Appender:
             if queues[0] != NO_SUCH_TOPIC:
                 self.set_topic(topic_id, queues[0])
         return 0
+
+    def queue_count(self, uint32_t topic_id):
+        """How many queues the topic has; 0 when there is no such topic."""
+        cdef uint32_t queues = 0
+        self.queues_of(topic_id, &queues)
+        return 0 if queues == NO_SUCH_TOPIC else queues
+
+    def next_offset(self, uint32_t topic_id, uint32_t queue):
+        """Offset of the queue's next record, when the segment being written holds none of it."""
+        return self.counter(key_of(topic_id, queue))
 
     cdef uint64_t counter(self, uint64_t key) except? 0xFFFFFFFFFFFFFFFF:
         """The queue's next offset when the active segment has not seen it yet."""
@@ -193,6 +207,7 @@ cdef class Appender:
             self.staged += padded
         staged.crc = crc
         self.index.add(slot, base_offset[0], <uint32_t>(self.stage_position - self.segment_base), header.size, header.count, now_ms)
+        self.staged_last_at = self.stage_position - self.segment_base
         self.stage_position += padded
         if self.watch_count and self.disarm(key):
             self.wake(key)
@@ -211,6 +226,7 @@ cdef class Appender:
         return 0
 
     cdef int stage_frame(self, const unsigned char* batches, size_t size, uint32_t count, int64_t now_ms, unsigned char* results) except -1:
+        self.owes = True
         return self.stage(batches, size, count, now_ms, results, False)
 
     cdef int stage(self, const unsigned char* batches, size_t size, uint32_t count, int64_t now_ms, unsigned char* results,
@@ -222,6 +238,8 @@ cdef class Appender:
         cdef int accepted = 0
         cdef bint direct = False
         cdef uint64_t base_offset
+        if self.closed:
+            raise ClosedError("the log is closed")
         memset(results, 0, 16 * <size_t>count)
         for i in range(count):
             base_offset = 0
@@ -244,13 +262,20 @@ cdef class Appender:
         return accepted
 
     cdef int append_frame(self, const unsigned char* batches, size_t size, uint32_t count, int64_t now_ms, unsigned char* results) except -1:
-        cdef int accepted = self.stage(batches, size, count, now_ms, results, False)
-        self.commit()
+        cdef int accepted
+        if not self.owes:
+            self.part_written = False
+        accepted = self.stage(batches, size, count, now_ms, results, False)
+        self.flush()
         return accepted
 
     cdef int commit(self) except -1:
+        self.owes = False
         self.flush()
         self.part_written = False
+        if self.lost:
+            self.lost = False
+            raise PartlyWrittenError(f"{self.file.path}: an earlier write of this turn was refused")
         return 0
 
     cdef int flush(self) except -1:
@@ -264,6 +289,7 @@ cdef class Appender:
             self.staged = 0
             self.undo_count = 0
             self.end_position = self.stage_position
+            self.last_at = self.staged_last_at
             self.woken_ready = self.woken_count
             self.part_written = True
             return 0
@@ -271,6 +297,8 @@ cdef class Appender:
         if error in (ENOSPC, EDQUOT):
             kind = PartlyWrittenError if self.part_written else DiskFullError
             self.part_written = False
+            # Somebody else's write of this turn met the full disk; whoever staged before it hears of it at the commit.
+            self.lost = self.owes
             raise kind(f"{self.file.path}: {strerror(error).decode()}")
         self.env.die(f"{self.file.path}: write at {self.end_position} failed: {strerror(error).decode()}")
         return -1
@@ -333,6 +361,7 @@ cdef class Appender:
             self.undo_count -= 1
             self.index.take_back(self.undo[self.undo_count])
         self.stage_position = self.end_position
+        self.staged_last_at = self.last_at
         self.part_count = 0
         self.staged = 0
         self.woken_ready = self.woken_count
@@ -421,10 +450,18 @@ cdef class Appender:
         cdef unsigned char* out = <unsigned char*><char*>results
         cdef uint32_t i
         cdef const unsigned char* start = &batches[0] if batches.shape[0] else NULL
+        if staged:
+            self.owes = True
+        elif not self.owes:
+            self.part_written = False
         self.stage(start, batches.shape[0], count, now_ms, out, trusted)
         if not staged:
-            self.commit()
+            self.flush()
         return [((<uint16_t*>(out + 16 * i))[0], (<uint64_t*>(out + 16 * i + 8))[0]) for i in range(count)]
+
+    def close(self):
+        """Refuse everything from now on; the file's descriptor may become another file's."""
+        self.closed = True
 
     def commit_staged(self):
         """Python's way to commit()."""

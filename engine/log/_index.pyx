@@ -13,7 +13,12 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 def crc32c(data, uint32_t crc=0):
     """CRC-32C of `data`, continuing `crc`."""
     cdef const uint8_t[::1] view = data
-    return crc32c_extend(crc, &view[0], view.shape[0]) if view.shape[0] else crc
+    cdef size_t size = view.shape[0]
+    if size < 65536:
+        return crc32c_extend(crc, &view[0], size) if size else crc
+    with nogil:
+        crc = crc32c_extend(crc, &view[0], size)
+    return crc
 
 
 def use_tables(bint wanted):
@@ -186,11 +191,20 @@ cdef class SegmentIndex(EntrySource):
         """A copy that knows each queue's next offset but no entries."""
         cdef SegmentIndex copy = SegmentIndex(self.base, self.created_ms)
         cdef size_t i
-        while copy.mask < self.mask:
-            copy.grow()
-        for i in range(self.mask + 1):
-            if self.slots[i].key != 0:
-                copy.claim(self.slots[i].key).next_offset = self.slots[i].next_offset
+        cdef Slot* slots = <Slot*>malloc((self.mask + 1) * sizeof(Slot))
+        if slots == NULL:
+            raise MemoryError()
+        with nogil:
+            for i in range(self.mask + 1):
+                slots[i].key = self.slots[i].key
+                slots[i].next_offset = self.slots[i].next_offset
+                slots[i].entries = NULL
+                slots[i].count = 0
+                slots[i].capacity = 0
+        free(copy.slots)
+        copy.slots = slots
+        copy.mask = self.mask
+        copy.used = self.used
         return copy
 
     def encode(self):
@@ -204,11 +218,11 @@ cdef class SegmentIndex(EntrySource):
         if order == NULL:
             raise MemoryError()
         try:
-            for i in range(self.mask + 1):
-                if self.slots[i].count:
-                    order[queues] = &self.slots[i]
-                    queues += 1
             with nogil:
+                for i in range(self.mask + 1):
+                    if self.slots[i].count:
+                        order[queues] = &self.slots[i]
+                        queues += 1
                 qsort(order, queues, sizeof(Slot*), compare_slots)
             body = PyBytes_FromStringAndSize(NULL, queues * sizeof(DirectoryEntry) + self.entry_count * sizeof(Entry))
             directory = <DirectoryEntry*>PyBytes_AS_STRING(body)
@@ -271,11 +285,11 @@ cdef class SealedIndex(EntrySource):
         count[0] = found.entry_count
         return &self.entries[found.first_entry]
 
-    def queues(self):
-        """[(topic id, queue, first offset, next offset)] of every queue, in order."""
+    def queues(self, uint32_t start, uint32_t count):
+        """[(topic id, queue, first offset, next offset)] of up to `count` queues from the directory's entry `start` on."""
         cdef uint32_t i
         found = []
-        for i in range(self.directory_count):
+        for i in range(start, min(<uint64_t>start + count, <uint64_t>self.directory_count)):
             found.append((
                 self.directory[i].topic_id, self.directory[i].queue,
                 self.entries[self.directory[i].first_entry].base_offset, self.directory[i].next_offset,

@@ -6,7 +6,7 @@ becomes the next one: group commit without a timer.
 """
 from libc.errno cimport EINTR, errno
 from libc.stdint cimport uint64_t
-from posix.unistd cimport close, read, write
+from posix.unistd cimport close, dup, read, write
 
 cdef extern from "sys/eventfd.h" nogil:
     int eventfd(unsigned int start, int flags)
@@ -76,6 +76,8 @@ cdef void* run(void* argument) noexcept nogil:
         for i in range(count):
             if failed == 0 and fdatasync(files[i]) != 0:
                 failed = errno
+            if i < count - 1:
+                close(files[i])
         pthread_mutex_lock(&shared.mutex)
         if failed:
             shared.error = failed
@@ -115,7 +117,10 @@ cdef class SyncThread:
         self.started = True
 
     def __dealloc__(self):
+        cdef int i
         self.stop()
+        for i in range(self.shared.earlier_count):
+            close(self.shared.earlier[i])
         close(self.shared.wake_fd)
         close(self.shared.done_fd)
 
@@ -129,17 +134,22 @@ cdef class SyncThread:
         write(self.shared.wake_fd, &one, 8)
 
     def leave_behind(self, int fd):
-        """The file is full: sync it before the next one. Its descriptor must stay open until a later position is done.
+        """The file is full: sync it before the next one. The caller may close its descriptor at once.
 
         Returns False when too many are waiting already; the caller syncs it then.
         """
         cdef bint taken = False
+        cdef int own = dup(fd)
+        if own < 0:
+            return False
         pthread_mutex_lock(&self.shared.mutex)
         if self.shared.earlier_count < EARLIER_MAX:
-            self.shared.earlier[self.shared.earlier_count] = fd
+            self.shared.earlier[self.shared.earlier_count] = own
             self.shared.earlier_count += 1
             taken = True
         pthread_mutex_unlock(&self.shared.mutex)
+        if not taken:
+            close(own)
         return taken
 
     def collect(self):

@@ -1,10 +1,38 @@
-"""The commit log of one engine node: what colleagues above it call."""
+"""The commit log of one engine node: what the layers above it call."""
 
+import logging
+import time
 from collections.abc import Callable, Iterable, Iterator
 
 from engine.config import LogConfig
 from engine.env import Env
+from engine.errors import ConfigError, DiskFullError, UnknownTopicError
+from engine.log.format import (
+    CODE_OK,
+    CONTROL_TOPIC_ID,
+    KIND_PROGRESS,
+    KIND_TOPIC,
+    SEGMENT_HEADER_SIZE,
+    SegmentHeader,
+    pack_batch,
+    pack_progress,
+    pack_record,
+    pack_topic,
+)
+from engine.log.native import Appender, BatchReader
+from engine.log.reader import Reader
+from engine.log.recovery import Recovered, Recovery
+from engine.log.scan import Damage, rebuild_index
+from engine.log.sealer import Sealer, seal, write_checkpoint, write_directory
+from engine.log.segment import SealedSegments, Segment, create_segment, open_segment
+from engine.log.syncer import InlineSyncer, ThreadSyncer, sync_or_die
 from engine.log.types import Piece, Topic
+from engine.log.view import Checkpoint, View, after_prefix
+
+logger = logging.getLogger(__name__)
+
+CONTROL_BATCH_BYTES = 32_768
+NAMES_CACHED_MAX = 100_000
 
 
 def open_log(env: Env, directory: str, config: LogConfig) -> "Log":
@@ -12,26 +40,76 @@ def open_log(env: Env, directory: str, config: LogConfig) -> "Log":
 
     Blocks for as long as one segment takes to scan. Raises LockedError, VersionError, BehindCheckpointError, CorruptionError.
     """
-    raise NotImplementedError
+    config.checked()
+    env.make_directory(f"{directory}/log")
+    unlock = env.lock(f"{directory}/lock")
+    store = None
+    try:
+        started = time.monotonic()
+        store = env.open_store(f"{directory}/state", config.store_cache_bytes)
+        view = View(store)
+        recovered = Recovery(env, f"{directory}/log", config, view).run()
+        log = Log(env, f"{directory}/log", config, view, recovered, unlock)
+    except BaseException:
+        if store is not None:
+            store.close()
+        unlock()
+        raise
+    logger.info(
+        "log=%s position=%d epoch=%d: recovered in %.3f s, %d bytes scanned",
+        log.log_id.hex(), log.end_position, log.epoch, time.monotonic() - started, recovered.bytes_scanned,
+    )  # fmt: skip
+    return log
 
 
 class Log:
     """Appends and reads batches. All methods belong to the loop's thread; only what says so blocks."""
 
     log_id: bytes
-    epoch: int
-    appender: object
+    appender: Appender
     """Native form: `engine.log._append.Appender`, for cimport; the twin has the same `append`."""
+    damage: list[Damage]
+    """What recovery found damaged and stepped over."""
+
+    def __init__(
+        self, env: Env, directory: str, config: LogConfig, view: View, recovered: Recovered, unlock: Callable[[], None]
+    ) -> None:
+        active = recovered.active
+        assert active is not None and active.index is not None
+        self._env, self._directory, self._config, self._view, self._unlock = env, directory, config, view, unlock
+        self.log_id = recovered.log_id
+        self.damage = recovered.damage
+        self._next_topic_id = recovered.next_topic_id
+        self._names: dict[str, Topic] = {}
+        self._batches = BatchReader(self.log_id)
+        self._sealed = SealedSegments(recovered.sealed, config.sealed_open_max, self._open_sealed)
+        self.appender = Appender(self, env, self.log_id, recovered.epoch)
+        self._reader = Reader(self.log_id, self.appender, view, self._sealed)
+        self._syncer = ThreadSyncer(env) if env.has_threads() else InlineSyncer(env)
+        self._sealer = Sealer(env.background())
+        self._preparer = env.background()
+        self._next = recovered.next
+        self._refused_at = -1.0
+        self._closed = False
+        self._fresh_from = [self._next_topic_id]
+        self._enter(active, active.base + active.end_at, recovered.active_last_at)
+        # What recovery kept was in the file before, and _cut() has synced the file.
+        self._syncer.advance(self.end_position)
+
+    @property
+    def epoch(self) -> int:
+        """As patched into batches."""
+        return self.appender.epoch
 
     @property
     def end_position(self) -> int:
         """Bytes below are in the page cache and readable."""
-        raise NotImplementedError
+        return self.appender.end_position
 
     @property
     def durable_position(self) -> int:
         """Bytes below are synced."""
-        raise NotImplementedError
+        return self._syncer.durable_position
 
     def append(self, batches: bytes | bytearray | memoryview, count: int, now_ms: int) -> list[tuple[int, int]]:
         """Append `count` batches (each starting at a multiple of 8 in `batches`) and return (code, base offset) for each.
@@ -40,34 +118,61 @@ class Log:
         batch does not stop the others, except that one with a wrong size hides what follows it. Bytes are in the page cache on return.
         Raises DiskFullError when nothing at all could be written.
         """
-        raise NotImplementedError
+        return self.appender.append(batches, count, now_ms)
 
     def when_durable(self, position: int, callback: Callable[[], None]) -> None:
         """Call `callback()` once all bytes below `position` are synced: at once when they are, else from the loop."""
-        raise NotImplementedError
+        self._syncer.when_durable(position, self.appender.end_position, callback)
 
     def create_topics(self, wanted: Iterable[tuple[str, int]]) -> list[Topic]:
         """Find or create each (name, queues), in order. A topic that exists with fewer queues grows, one with more stays as it is.
 
         In the page cache on return; use `when_durable(end_position, …)` before telling anybody who must not lose it.
         """
-        raise NotImplementedError
+        asked = list(wanted)
+        changed: dict[str, Topic] = {}
+        next_id = self._next_topic_id
+        for name, queues in asked:
+            if not 1 <= queues <= self._config.queues_max:
+                raise ConfigError([f"queues of {name}: 1..{self._config.queues_max}"])
+            known = changed.get(name) or self.topic(name)
+            if known is None:
+                changed[name] = Topic(next_id, name, queues)
+                next_id += 1
+            elif known.queues < queues:
+                changed[name] = Topic(known.id, name, queues)
+        self._append_control(KIND_TOPIC, [pack_topic(topic.id, topic.name, topic.queues) for topic in changed.values()])
+        self._next_topic_id = next_id
+        for topic in changed.values():
+            self._view.put_topic(topic)
+            self._names.pop(topic.name, None)
+            self.appender.set_topic(topic.id, topic.queues)
+        self._bound_pending()
+        return [changed.get(name) or self._known(name) for name, _ in asked]
 
     def topic(self, name: str) -> Topic | None:
         """The topic of that name, or None."""
-        raise NotImplementedError
+        found = self._names.get(name)
+        if found is None:
+            found = self._view.topic(name)
+            if found is not None:
+                if len(self._names) >= NAMES_CACHED_MAX:
+                    self._names.clear()
+                self._names[name] = found
+        return found
 
     def topic_by_id(self, topic_id: int) -> Topic | None:
         """The topic of that id, or None."""
-        raise NotImplementedError
+        return self._view.topic_by_id(topic_id)
 
     def topics(self, prefix: str = "", after: str = "", limit: int = 1000) -> list[Topic]:
         """Up to `limit` topics in the byte order of their names, those with the prefix and behind `after`."""
-        raise NotImplementedError
+        return self._view.topics(prefix, after, limit)
 
     def bounds(self, topic_id: int, queue: int) -> tuple[int, int]:
         """(first offset, end offset): what can be read is first <= offset < end. Raises UnknownTopicError."""
-        raise NotImplementedError
+        self._check(topic_id, queue)
+        return self._reader.bounds(topic_id, queue)
 
     def read(self, topic_id: int, queue: int, offset: int, max_records: int, max_bytes: int) -> list[Piece]:
         """Records from `offset` on, verified; the first record is given even when it is larger than `max_bytes`. Empty at the end.
@@ -75,32 +180,214 @@ class Log:
         Reads the page cache or the disk, so a cold read blocks. Raises OffsetOutOfRangeError, CorruptionError (with `next_offset` behind the
         damage) when the record at `offset` cannot be served; damage further on only ends the answer early.
         """
-        raise NotImplementedError
+        self._check(topic_id, queue)
+        return self._reader.read(topic_id, queue, offset, max_records, max_bytes)
 
     def offset_at_time(self, topic_id: int, queue: int, at_ms: int) -> int:
         """Offset of the first record stored at or after `at_ms`, else the end offset. Exact while the clock does not step back."""
-        raise NotImplementedError
+        self._check(topic_id, queue)
+        return self._reader.offset_at_time(topic_id, queue, at_ms)
 
     def watch(self, topic_id: int, queue: int) -> None:
         """Arm the queue: its next append puts it into `take_woken()` once, and disarms it."""
-        raise NotImplementedError
+        self.appender.watch(topic_id, queue)
 
     def take_woken(self) -> list[tuple[int, int]]:
         """The armed queues that got records since the last call, as (topic id, queue). Their records can be read now."""
-        raise NotImplementedError
+        return self.appender.take_woken()
 
     def put_progress(self, key: bytes, value: bytes) -> None:
         """Append a PROGRESS record; an empty value removes the key. In the page cache on return."""
-        raise NotImplementedError
+        self._append_control(KIND_PROGRESS, [pack_progress(key, value)])
+        self._view.put(b"p" + key, value or None)
+        self._bound_pending()
 
     def progress(self, prefix: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
         """All (key, value) with the prefix, in key order."""
-        raise NotImplementedError
+        for key, value in self._view.scan(b"p" + prefix, after_prefix(b"p" + prefix)):
+            yield key[1:], value
 
     def checkpoint(self) -> None:
         """Sync, and bring the view in RocksDB up to date. Blocks."""
-        raise NotImplementedError
+        self.appender.commit_staged()
+        position = self.end_position
+        self._submit_checkpoint()
+        if not self._sealer.finish():
+            raise DiskFullError("the view could not be brought up to date; the log itself is whole")
+        self._syncer.advance(position)
 
     def close(self) -> None:
         """Write what is staged, sync, release the lock. Blocks."""
-        raise NotImplementedError
+        if self._closed:
+            return
+        self._closed = True
+        self.appender.commit_staged()
+        self.appender.close()
+        self._preparer.stop()
+        self._sealer.finish()
+        self._syncer.close()
+        sync_or_die(self._env, self._reader.active.file)
+        for segment in (*self._reader.sealing, self._reader.active, self._next):
+            if segment is not None:
+                segment.close()
+        self._sealed.close()
+        self._view.store.close()
+        self._unlock()
+
+    # What the appender asks ------------------------------------------------------------------------------------------
+
+    def load_next_offset(self, topic_id: int, queue: int) -> int:
+        """The queue's next offset as of the sealed segments; no index in memory knows the queue."""
+        if topic_id >= self._fresh_from[-1]:
+            return 0
+        return self._view.stored_end(topic_id, queue)
+
+    def load_queue_count(self, topic_id: int) -> int:
+        """How many queues the topic has, 0 when there is none. Topic 0 is the log's own."""
+        if topic_id == CONTROL_TOPIC_ID or topic_id >= self._next_topic_id:
+            return 0
+        topic = self._view.topic_by_id(topic_id)
+        return topic.queues if topic else 0
+
+    def roll(self) -> bool:
+        """Go on in the next segment, which usually is ready. False when the disk has no room for one."""
+        following = self._take_next()
+        if following is None:
+            return False
+        full = self._reader.active
+        full.end_at = self.appender.end_position - full.base
+        last_at = self.appender.last_at
+        assert full.index is not None
+        self._fresh_from.insert(0, self._next_topic_id)
+        self.appender.older.insert(0, full.index)
+        self._reader.sealing.append(full)
+        following.open_index()
+        self._enter(following, following.base + SEGMENT_HEADER_SIZE, 0)
+        self._submit_seal(full, last_at)
+        return True
+
+    # Segments ----------------------------------------------------------------------------------------------------------
+
+    def _enter(self, segment: Segment, position: int, last_at: int) -> None:
+        assert segment.index is not None
+        self.appender.set_segment(segment.file, segment.index, segment.next_base, position, last_at)
+        self._reader.active = segment
+        self._syncer.switch(segment.file, position)
+        if self._next is None:
+            self._preparer.submit(self._prepare)
+
+    def _next_header(self) -> SegmentHeader:
+        active = self._reader.active
+        return SegmentHeader(
+            self.log_id, active.next_base, self.appender.epoch, self._config.segment_bytes, self._env.now_ms()
+        )
+
+    def _prepare(self) -> None:
+        """Make the next segment ahead of its use, in the background. Without room for it the roll tries again."""
+        try:
+            self._next = create_segment(self._env, self._directory, self._next_header())
+        except DiskFullError as error:
+            logger.warning("%s: appends will be refused when the current segment is full", error)
+
+    def _take_next(self) -> Segment | None:
+        """The prepared segment; made here and now, which blocks, when it is not ready."""
+        if self._next is None:
+            self._preparer.drain()
+        if self._next is None:
+            if self._env.now_ms() == self._refused_at:
+                return None
+            try:
+                self._next = create_segment(self._env, self._directory, self._next_header())
+            except DiskFullError:
+                # Once a millisecond: every batch of a frame would try otherwise.
+                self._refused_at = self._env.now_ms()
+                return None
+        following, self._next = self._next, None
+        return following
+
+    def _open_sealed(self, base: int) -> Segment:
+        header = self._reader.active.header
+        size = min((other for other in self._sealed.bases if other > base), default=self._reader.active.base) - base
+        fallback = SegmentHeader(self.log_id, base, self.epoch, size, header.created_ms)
+        segment = open_segment(self._env, self._directory, base, fallback)
+        rebuild_index(self._env, self._batches, segment)
+        return segment
+
+    # The view ----------------------------------------------------------------------------------------------------------
+
+    def _submit_seal(self, segment: Segment, last_at: int) -> None:
+        frozen = self._view.freeze()
+        checkpoint = Checkpoint(
+            self.log_id, segment.next_base, segment.base + segment.end_at, self._next_topic_id, self.epoch
+        )
+
+        def job() -> None:
+            seal(self._env, segment, last_at)
+            write_directory(self._view, segment)
+            write_checkpoint(self._view, frozen, checkpoint)
+            self._forget(segment)
+
+        self._sealer.submit(job)
+
+    def _submit_checkpoint(self) -> None:
+        active, position = self._reader.active, self.end_position
+        frozen = self._view.freeze()
+        checkpoint = Checkpoint(self.log_id, active.base, position, self._next_topic_id, self.epoch)
+
+        def job() -> None:
+            # Full segments before this one were synced by their own jobs, which came first.
+            sync_or_die(self._env, active.file)
+            write_checkpoint(self._view, frozen, checkpoint)
+
+        self._sealer.submit(job)
+
+    def _bound_pending(self) -> None:
+        if self._view.pending_count > self._config.pending_max:
+            self._submit_checkpoint()
+
+    def _forget(self, segment: Segment) -> None:
+        """In the sealing thread: the segment's entries leave memory, its counters stay while there is room for them.
+
+        Lists that the loop reads change by one step each, at the end that the loop does not touch: it only inserts at the front.
+        """
+        index, older = segment.index, self.appender.older
+        assert index is not None
+        back = next(back for back in range(1, len(older) + 1) if older[-back] is index)
+        older[-back] = index.counters()
+        self._sealed.add(segment)
+        self._reader.sealing.remove(segment)
+        segment.index = None
+        while older and len(self._reader.sealing) < len(older) and sum(o.used for o in older) > self._config.counters_max:
+            self._fresh_from.pop()
+            older.pop()
+
+    # Control records ---------------------------------------------------------------------------------------------------
+
+    def _append_control(self, kind: int, payloads: list[bytes]) -> None:
+        """All or, when the disk is full, an error; then the first of several batches may be in the log, which is harmless."""
+        batch: list[bytes] = []
+        size = 0
+        for payload in payloads:
+            record = pack_record(payload)
+            if batch and size + len(record) > min(CONTROL_BATCH_BYTES, self._config.segment_bytes // 4):
+                self._append_control_batch(kind, batch)
+                batch, size = [], 0
+            batch.append(record)
+            size += len(record)
+        if batch:
+            self._append_control_batch(kind, batch)
+
+    def _append_control_batch(self, kind: int, records: list[bytes]) -> None:
+        data = pack_batch(kind, CONTROL_TOPIC_ID, kind, records)
+        ((code, _),) = self.appender.append(data, 1, self._env.now_ms(), trusted=True)
+        if code != CODE_OK:
+            raise DiskFullError(f"no room for a control record (code {code})")
+
+    def _check(self, topic_id: int, queue: int) -> None:
+        if not 0 <= queue < self.appender.queue_count(topic_id):
+            raise UnknownTopicError(f"topic={topic_id} queue={queue}: unknown")
+
+    def _known(self, name: str) -> Topic:
+        found = self.topic(name)
+        assert found is not None
+        return found

@@ -1,0 +1,121 @@
+"""The bytes of segments, batches, control records and index files. Little-endian; described in docs/format/log.md."""
+
+import struct
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from google_crc32c import extend, value
+
+from engine.errors import VersionError
+
+SEGMENT_MAGIC = b"PNSTLOG1"
+SEGMENT_HEADER = struct.Struct("<8s16sQIIq12sI")
+SEGMENT_HEADER_SIZE = 64
+
+BATCH_MAGIC = 0x5042
+BATCH_HEADER = struct.Struct("<IIHBBIIIIIQq")
+BATCH_HEADER_SIZE = 48
+KIND_MESSAGES, KIND_TOPIC, KIND_PROGRESS, KIND_EPOCH = range(4)
+KIND_MAX = 15
+CONTROL_TOPIC_ID = 0
+"""Control batches form queues of their own: topic id 0, queue = kind. So indexes and offsets treat them as any other."""
+
+INDEX_MAGIC = b"PNSTIDX1"
+INDEX_HEADER = struct.Struct("<8s16sQQqIIIIIII")
+INDEX_HEADER_SIZE = 80
+DIRECTORY_ENTRY = struct.Struct("<IIIIQ")
+INDEX_ENTRY = struct.Struct("<QIIII")
+
+CODE_OK, CODE_INVALID, CODE_TOO_LARGE, CODE_UNKNOWN_TOPIC, CODE_NO_ROOM = 0, 100, 101, 102, 203
+
+_RECORD = struct.Struct("<IB")
+_TOPIC = struct.Struct("<II")
+_KEY_SIZE = struct.Struct("<H")
+
+
+def padded(size: int) -> int:
+    """The size with the zero bytes behind it that bring the next batch to a multiple of 8."""
+    return (size + 7) & ~7
+
+
+def batch_checksum(log_id: bytes, position: int, batch: bytes | memoryview) -> int:
+    """CRC-32C of bytes 4..size, seeded with the log's id and the batch's position."""
+    return extend(extend(value(log_id), position.to_bytes(8, "little")), bytes(batch[4:]))
+
+
+@dataclass(frozen=True)
+class SegmentHeader:
+    """The first 64 bytes of a segment file. `epoch` is the writer's when the file was made."""
+
+    log_id: bytes
+    base: int
+    epoch: int
+    size: int
+    created_ms: int
+
+    def pack(self) -> bytes:
+        """The bytes, checksum included."""
+        head = SEGMENT_HEADER.pack(
+            SEGMENT_MAGIC, self.log_id, self.base, self.epoch, self.size, self.created_ms, bytes(12), 0
+        )[:60]
+        return head + value(head).to_bytes(4, "little")
+
+
+def parse_segment_header(data: bytes, path: str) -> SegmentHeader | None:
+    """The header, or None when the bytes are damaged. Raises VersionError when they are sound but of another version."""
+    if len(data) < SEGMENT_HEADER_SIZE or value(data[:60]) != int.from_bytes(data[60:64], "little"):
+        return None
+    magic, log_id, base, epoch, size, created_ms, _, _ = SEGMENT_HEADER.unpack(data[:SEGMENT_HEADER_SIZE])
+    if magic != SEGMENT_MAGIC:
+        raise VersionError(f"{path} has format {magic!r}, this version reads {SEGMENT_MAGIC!r}; use a newer Penstock")
+    return SegmentHeader(log_id, base, epoch, size, created_ms)
+
+
+def segment_name(base: int) -> str:
+    """File name of the segment whose first byte has that position."""
+    return f"{base:020d}.seg"
+
+
+def pack_record(payload: bytes, assigned_id: bytes = b"") -> bytes:
+    """One record, with a 16-byte assigned id or none."""
+    return _RECORD.pack(1 + len(assigned_id) + len(payload), 1 if assigned_id else 0) + assigned_id + payload
+
+
+def pack_batch(kind: int, topic_id: int, queue: int, records: Iterable[bytes]) -> bytes:
+    """A batch as its writer hands it to the log: epoch, offset, time and checksum still zero, padded to a multiple of 8."""
+    parts = list(records)
+    body = b"".join(parts)
+    size = BATCH_HEADER_SIZE + len(body)
+    header = BATCH_HEADER.pack(0, size, BATCH_MAGIC, kind, 0, 0, topic_id, queue, len(parts), 0, 0, 0)
+    return header + body + bytes(padded(size) - size)
+
+
+def split_records(records: bytes) -> Iterator[bytes]:
+    """What follows each record's flags byte and id."""
+    at = 0
+    while at < len(records):
+        size, flags = _RECORD.unpack_from(records, at)
+        yield records[at + (21 if flags & 1 else 5) : at + 4 + size]
+        at += 4 + size
+
+
+def pack_topic(topic_id: int, name: str, queues: int) -> bytes:
+    """Payload of a TOPIC record; a later one of the same id replaces the number of queues."""
+    return _TOPIC.pack(topic_id, queues) + name.encode()
+
+
+def parse_topic(payload: bytes) -> tuple[int, str, int]:
+    """(id, name, queues)."""
+    topic_id, queues = _TOPIC.unpack_from(payload)
+    return topic_id, payload[_TOPIC.size :].decode(), queues
+
+
+def pack_progress(key: bytes, value: bytes) -> bytes:
+    """Payload of a PROGRESS record; an empty value removes the key."""
+    return _KEY_SIZE.pack(len(key)) + key + value
+
+
+def parse_progress(payload: bytes) -> tuple[bytes, bytes]:
+    """(key, value)."""
+    (size,) = _KEY_SIZE.unpack_from(payload)
+    return payload[2 : 2 + size], payload[2 + size :]

@@ -1,0 +1,25 @@
+"""Which form of the hot parts is in use: compiled modules, or their twins in pure Python.
+
+`PENSTOCK_PURE=1` forces the twins. Import the classes from here, so that one place decides.
+"""
+
+import os
+
+NATIVE = False
+if not os.environ.get("PENSTOCK_PURE"):
+    try:
+        from engine.log._append import Appender
+        from engine.log._index import SealedIndex, SegmentIndex, crc32c
+        from engine.log._read import BatchReader
+        from engine.log._sync import SyncThread
+
+        NATIVE = True
+    except ImportError:
+        pass
+if not NATIVE:
+    from engine.log.append_pure import Appender  # type: ignore[assignment]
+    from engine.log.index_pure import SealedIndex, SegmentIndex, crc32c  # type: ignore[assignment]
+    from engine.log.read_pure import BatchReader  # type: ignore[assignment]
+    from engine.log.sync_pure import SyncThread  # type: ignore[assignment]
+
+__all__ = ["NATIVE", "Appender", "BatchReader", "SealedIndex", "SegmentIndex", "SyncThread", "crc32c"]

@@ -1,0 +1,118 @@
+"""Finding a queue's records: the segment being written, those on their way to be sealed, then sealed ones through the store."""
+
+from collections.abc import Iterator
+
+from engine.errors import CorruptionError, OffsetOutOfRangeError
+from engine.log.native import Appender, BatchReader, SealedIndex, SegmentIndex
+from engine.log.segment import SealedSegments, Segment
+from engine.log.types import Piece
+from engine.log.view import View
+
+NO_LIMIT = 0xFFFFFFFFFFFFFFFF
+DONE, BELOW, HOLE, DAMAGED = range(4)
+
+
+class Reader:
+    """Reads by offset and by time. Keeps nothing between calls but the order of the segments."""
+
+    def __init__(self, log_id: bytes, appender: Appender, view: View, sealed: SealedSegments) -> None:
+        self._appender = appender
+        self._view = view
+        self._sealed = sealed
+        self._batches = BatchReader(log_id)
+        self.active: Segment
+        self.sealing: list[Segment] = []
+        """Full segments whose index is still in memory, oldest first. The sealing thread takes them out, last thing it does."""
+
+    def bounds(self, topic_id: int, queue: int) -> tuple[int, int]:
+        """(first readable offset, end offset)."""
+        end = self._end(topic_id, queue)
+        for segment, first in self._runs(topic_id, queue, 0):
+            if self._limit(segment) > 0:
+                return min(first, end), end
+        return end, end
+
+    def read(self, topic_id: int, queue: int, offset: int, max_records: int, max_bytes: int) -> list[Piece]:
+        """As Log.read."""
+        pieces: list[Piece] = []
+        segment, source = self.active, self._appender.index
+        at, records, size = offset, max_records, max_bytes
+        while True:
+            how, at, records, size, damage = self._batches.read(
+                source, segment.file, topic_id, queue, self._limit(segment), at, records, size, pieces
+            )
+            ended = how in (HOLE, DAMAGED) or (how == DONE and segment is self.active)
+            if ended or records <= 0 or (pieces and size <= 0) or at == self._end(topic_id, queue):
+                break
+            found = self._find(topic_id, queue, at)
+            if found is None or found[0] is segment:
+                break
+            segment, source = found
+        if pieces or max_records <= 0:
+            return pieces
+        return self._explain(topic_id, queue, offset, how, at, segment, damage)
+
+    def offset_at_time(self, topic_id: int, queue: int, at_ms: int) -> int:
+        """As Log.offset_at_time."""
+        for segment, _ in self._runs(topic_id, queue, 0):
+            found = segment.source().offset_at_time(topic_id, queue, at_ms, self._limit(segment))
+            if found is not None:
+                return found
+        return self._end(topic_id, queue)
+
+    def _explain(
+        self, topic_id: int, queue: int, offset: int, how: int, at: int, segment: Segment, damage: int
+    ) -> list[Piece]:
+        """Why nothing can be read at `offset`: the end, out of range, or damage."""
+        if offset == self._end(topic_id, queue):
+            return []
+        first, end = self.bounds(topic_id, queue)
+        if not first <= offset < end:
+            raise OffsetOutOfRangeError(offset, first, end)
+        if how == DAMAGED:
+            raise CorruptionError(
+                segment.path, segment.base + damage, 0, f"topic={topic_id} queue={queue} offset={offset}: does not verify", at
+            )
+        following = next((start for _, start in self._runs(topic_id, queue, offset + 1)), end)
+        if how == HOLE:
+            following = min(at, following)
+        raise CorruptionError(
+            segment.path, segment.base, 0, f"topic={topic_id} queue={queue} offset={offset}: lost up to {following}", following
+        )
+
+    def _committed_at(self) -> int:
+        return self._appender.end_position - self._appender.segment_base
+
+    def _limit(self, segment: Segment) -> int:
+        return self._committed_at() if segment is self.active else NO_LIMIT
+
+    def _end(self, topic_id: int, queue: int) -> int:
+        end = self._appender.index.committed_end(topic_id, queue, self._committed_at())
+        if end is None:
+            end = self._appender.next_offset(topic_id, queue)
+        return end
+
+    def _find(self, topic_id: int, queue: int, offset: int) -> tuple[Segment, SegmentIndex | SealedIndex] | None:
+        """The newest segment in which the queue begins at or below `offset`."""
+        for segment in (self.active, *reversed(self.sealing)):
+            source = segment.source()
+            first = source.first_offset(topic_id, queue)
+            if first is not None and first <= offset:
+                return segment, source
+        base = self._view.segment_of(topic_id, queue, offset)
+        segment = self._sealed.get(base) if base is not None else None
+        return (segment, segment.source()) if segment is not None else None
+
+    def _runs(self, topic_id: int, queue: int, offset: int) -> Iterator[tuple[Segment, int]]:
+        """(segment, first offset of the queue in it) for runs that begin at or above `offset`, in order."""
+        sealing = tuple(self.sealing)
+        last = -1
+        for first, base in self._view.segments_from(topic_id, queue, offset):
+            segment = self._sealed.get(base)
+            if segment is not None:
+                last = base
+                yield segment, first
+        for segment in (*sealing, self.active):
+            first = segment.source().first_offset(topic_id, queue)
+            if segment.base > last and first is not None and first >= offset:
+                yield segment, first

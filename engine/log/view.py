@@ -1,0 +1,161 @@
+"""What the log says about topics, progress and segments, as sorted keys: the latest in memory, the rest in the store.
+
+Nothing reaches the store before the log that says it is durable: RocksDB may write out its buffers at any time, and a state that is ahead
+of the log would hand out the ids of topics that a power cut has taken back. Replay may repeat what the store holds already; every
+value is absolute, so that is harmless.
+
+Keys: t ‖ topic name → id, queues. i ‖ id → queues, name. p ‖ progress key → value. q ‖ topic id ‖ queue ‖ first offset in a segment →
+the segment's base, the queue's next offset behind it. m ‖ … → of the log as a whole. Numbers in keys are big-endian, to sort.
+"""
+
+import struct
+from collections.abc import Iterator
+from heapq import merge
+
+from engine.log.types import Topic
+from engine.store import Store
+
+_QUEUE_KEY = struct.Struct(">sIIQ")
+_QUEUE_VALUE = struct.Struct("<QQ")
+_TOPIC_VALUE = struct.Struct("<II")
+_CHECKPOINT = struct.Struct("<I16sQQII")
+
+CHECKPOINT_KEY = b"mcheckpoint"
+VIEW_VERSION = 1
+
+
+class Checkpoint:
+    """What the store knows: the log is replayed from the segment at `segment_base`, and was durable up to `durable_position`."""
+
+    def __init__(self, log_id: bytes, segment_base: int, durable_position: int, next_topic_id: int, epoch: int) -> None:
+        self.log_id = log_id
+        self.segment_base = segment_base
+        self.durable_position = durable_position
+        self.next_topic_id = next_topic_id
+        self.epoch = epoch
+
+    def pack(self) -> bytes:
+        """The value under CHECKPOINT_KEY."""
+        return _CHECKPOINT.pack(
+            VIEW_VERSION, self.log_id, self.segment_base, self.durable_position, self.next_topic_id, self.epoch
+        )
+
+    @classmethod
+    def parse(cls, value: bytes) -> "Checkpoint | None":
+        """The checkpoint, or None when it is of another version, so that the view is built again."""
+        if len(value) != _CHECKPOINT.size or value[:4] != VIEW_VERSION.to_bytes(4, "little"):
+            return None
+        return cls(*_CHECKPOINT.unpack(value)[1:])
+
+
+def queue_key(topic_id: int, queue: int, first_offset: int) -> bytes:
+    """Key of the segment in which the queue's offsets from `first_offset` on begin."""
+    return _QUEUE_KEY.pack(b"q", topic_id, queue, first_offset)
+
+
+def queue_value(segment_base: int, next_offset: int) -> bytes:
+    """Value under `queue_key`."""
+    return _QUEUE_VALUE.pack(segment_base, next_offset)
+
+
+def after_prefix(prefix: bytes) -> bytes:
+    """The least key above all that begin with the prefix."""
+    stripped = prefix.rstrip(b"\xff")
+    return stripped[:-1] + bytes([stripped[-1] + 1])
+
+
+class View:
+    """Sorted keys in layers: `pending` takes changes, older layers are on their way to the store."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self._layers: list[dict[bytes, bytes | None]] = [{}]
+
+    @property
+    def pending_count(self) -> int:
+        """Changed keys that no checkpoint has taken up yet."""
+        return len(self._layers[0])
+
+    def put(self, key: bytes, value: bytes | None) -> None:
+        """Set, or remove by None."""
+        self._layers[0][key] = value
+
+    def get(self, key: bytes) -> bytes | None:
+        """The value as of now."""
+        for layer in self._layers:
+            if key in layer:
+                return layer[key]
+        return self.store.get(key)
+
+    def scan(self, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """Entries with start <= key < end, in order, as of the call."""
+        changed: dict[bytes, bytes | None] = {}
+        for layer in reversed(tuple(self._layers)):
+            changed.update((key, value) for key, value in layer.items() if start <= key < end)
+        stored = ((key, value) for key, value in self.store.scan(start, end) if key not in changed)
+        return merge(stored, sorted((key, value) for key, value in changed.items() if value is not None))
+
+    def freeze(self) -> dict[bytes, bytes | None]:
+        """The changes so far, for a checkpoint; later ones go to a new layer. They stay visible until `drop`."""
+        frozen = self._layers[0]
+        self._layers.insert(0, {})
+        return frozen
+
+    def drop(self, frozen: dict[bytes, bytes | None]) -> None:
+        """The layer has reached the store. Safe in another thread: layers leave at the end, oldest first, and come at the start."""
+        assert self._layers[-1] is frozen
+        self._layers.pop()
+
+    # Topics ---------------------------------------------------------------------------------------------------------
+
+    def put_topic(self, topic: Topic) -> None:
+        """Make the topic known by name and by id."""
+        self.put(b"t" + topic.name.encode(), _TOPIC_VALUE.pack(topic.id, topic.queues))
+        self.put(b"i" + topic.id.to_bytes(4, "big"), topic.queues.to_bytes(4, "little") + topic.name.encode())
+
+    def topic(self, name: str) -> Topic | None:
+        """The topic of that name."""
+        value = self.get(b"t" + name.encode())
+        return Topic(int.from_bytes(value[:4], "little"), name, int.from_bytes(value[4:], "little")) if value else None
+
+    def topic_by_id(self, topic_id: int) -> Topic | None:
+        """The topic of that id."""
+        value = self.get(b"i" + topic_id.to_bytes(4, "big"))
+        return Topic(topic_id, value[4:].decode(), int.from_bytes(value[:4], "little")) if value else None
+
+    def topics(self, prefix: str, after: str, limit: int) -> list[Topic]:
+        """Up to `limit` topics in the order of their names."""
+        low = b"t" + prefix.encode()
+        start = max(low, b"t" + after.encode() + b"\0" if after else low)
+        found = []
+        for key, value in self.scan(start, after_prefix(low)):
+            if len(found) >= limit:
+                break
+            topic_id, queues = _TOPIC_VALUE.unpack(value)
+            found.append(Topic(topic_id, key[1:].decode(), queues))
+        return found
+
+    # Where a queue's offsets lie ------------------------------------------------------------------------------------
+
+    def stored_end(self, topic_id: int, queue: int) -> int:
+        """The queue's next offset behind its last sealed segment; 0 when it has none."""
+        found = self._last(topic_id, queue, 0xFFFFFFFFFFFFFFFF)
+        return found[2] if found else 0
+
+    def segment_of(self, topic_id: int, queue: int, offset: int) -> int | None:
+        """Base of the last segment whose first offset of this queue is not above `offset`."""
+        found = self._last(topic_id, queue, offset)
+        return found[1] if found else None
+
+    def segments_from(self, topic_id: int, queue: int, offset: int) -> Iterator[tuple[int, int]]:
+        """(first offset, segment base) of the queue's sealed segments that begin at or above `offset`, in order."""
+        end = queue_key(topic_id, queue, 0xFFFFFFFFFFFFFFFF)
+        for key, value in self.store.scan(queue_key(topic_id, queue, offset), end):
+            yield _QUEUE_KEY.unpack(key)[3], _QUEUE_VALUE.unpack(value)[0]
+
+    def _last(self, topic_id: int, queue: int, offset: int) -> tuple[int, int, int] | None:
+        found = self.store.last_at_or_before(queue_key(topic_id, queue, offset))
+        if found is None or found[0][:9] != queue_key(topic_id, queue, 0)[:9]:
+            return None
+        segment_base, next_offset = _QUEUE_VALUE.unpack(found[1])
+        return _QUEUE_KEY.unpack(found[0])[3], segment_base, next_offset
