@@ -85,3 +85,6 @@ cdef class Connection:
     cdef int sweep(self, double now) except -1
     cdef int admit(self, size_t total, const unsigned char* frame, size_t have) except -1
     cdef bint sniff(self, bytes first) except -1
+
+
+cdef Reactor reactor_of()

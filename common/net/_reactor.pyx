@@ -319,15 +319,19 @@ cdef class Reactor:
                 connection.sweep(self.now)
 
 
-_reactor = None
+cdef Reactor _the_reactor = None
+
+
+cdef Reactor reactor_of():
+    global _the_reactor
+    if _the_reactor is None:
+        _the_reactor = Reactor()
+    return _the_reactor
 
 
 def reactor():
     """The process's reactor, made on first use; call it in the thread whose gevent hub shall run it."""
-    global _reactor
-    if _reactor is None:
-        _reactor = Reactor()
-    return _reactor
+    return reactor_of()
 
 
 # ---- one connection -------------------------------------------------------------------------------------------------
@@ -353,7 +357,7 @@ cdef class Connection:
             self.tls_in, self.tls_out = _ssl.MemoryBIO(), _ssl.MemoryBIO()
             self.tls = ssl_context.wrap_bio(self.tls_in, self.tls_out, server_side=True)
             self.tls_rest = b""
-        self.reactor = reactor()
+        self.reactor = reactor_of()
         self.reactor.add(self)
 
     def __dealloc__(self):
