@@ -77,13 +77,8 @@ def choose(role: str, asked: str) -> tuple[Program, list[str]]:
 
 
 def program(language: str, role: str) -> Program:
-    if language != "python":
+    """From the source tree; an installed Penstock without its tree still has the Python ones."""
+    if (SOURCE_TREE / "run").exists():
         return Program(language, [str(SOURCE_TREE / "run"), language, f"demo_{role}"])
-    return Program(language, [sys.executable, str(python_examples() / f"demo_{role}.py")])
-
-
-def python_examples() -> Path:
-    """In the source tree, or beside the installed packages."""
-    if (SOURCE_TREE / "python" / "examples").is_dir():
-        return SOURCE_TREE / "python" / "examples"
-    return Path(next(iter(importlib.import_module("penstock_client_examples").__path__)))
+    examples = next(iter(importlib.import_module("penstock_client_examples").__path__))
+    return Program(language, [sys.executable, str(Path(examples) / f"demo_{role}.py")])

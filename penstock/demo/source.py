@@ -14,7 +14,6 @@ USUAL = (
     "/var/lib/dpkg/status",
     "/var/lib/apt/lists/*_Packages",
     "/usr/share/dict/words",
-    "/usr/share/perl/*/unicore/Name.pl",
     "/var/log/dpkg.log",
     "/usr/share/common-licenses/GPL-3",
     "/etc/services",
