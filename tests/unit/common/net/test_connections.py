@@ -39,9 +39,10 @@ def serve(request):
                 pytest.skip("no native connections in this run")
             factory = net._factory(limits, on_call, prefix_check)
         else:
-            factory = lambda sock, peer, ctx: connection_pure.CallConnection(
-                sock, limits, peer, ctx, on_call, prefix_check
-            )  # noqa: E731
+
+            def factory(sock, peer, ctx):
+                return connection_pure.CallConnection(sock, limits, peer, ctx, on_call, prefix_check)
+
         server = Server([(listen("127.0.0.1", 0), tls)], limits, factory)
         servers.append(server)
         return server
@@ -119,7 +120,8 @@ def test_calls_sent_ahead_are_answered_in_order_one_at_a_time(serve, wrap):
 @pytest.mark.parametrize(
     "foreign",
     [b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01\x02\x00\x01", b"SSH-2.0-x\r\n", b"\x82\x21\x01\x04send", b'[1,"send",1,0,{}]',
-     b"\x00\x00\x00\x10\x00\x00\x00\x04send\x01", b"\x00\x00\x00\x20\x82\x21", b"\x00\x00\x00\x00\x80", b"\xff\xff\xff\xff\x80", b"\x7f\xff\xff\xff\x80"],
+     b"\x00\x00\x00\x10\x00\x00\x00\x04send\x01", b"\x00\x00\x00\x20\x82\x21", b"\x00\x00\x00\x00\x80", b"\xff\xff\xff\xff\x80",
+     b"\x7f\xff\xff\xff\x80"],
 )  # fmt: skip
 def test_what_is_no_strict_binary_call_is_closed_within_a_tenth_of_a_second(serve, foreign):
     sock = client(serve(echo))
