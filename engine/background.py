@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable
 
 
-def _original(module: str, name: str) -> Callable:
+def original(module: str, name: str) -> Callable:
     """The function as it was before gevent patched it, or as it is."""
     try:
         from gevent.monkey import get_original
@@ -40,8 +40,8 @@ class ThreadBackground(Background):
     def __init__(self, die: Callable[[str], None]) -> None:
         self._die = die
         self._tasks: deque[Callable[[], None]] = deque()
-        allocate = _original("_thread", "allocate_lock")
-        self._start = _original("_thread", "start_new_thread")
+        allocate = original("_thread", "allocate_lock")
+        self._start = original("_thread", "start_new_thread")
         self._lock_type = allocate
         self._guard = allocate()
         self._running = False

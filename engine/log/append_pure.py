@@ -1,0 +1,246 @@
+"""The one writer in pure Python: the reference for _append.pyx, with the same answers, errors and bytes."""
+
+import errno
+import os
+import struct
+from typing import Protocol
+
+from google_crc32c import extend, value
+
+from engine.env import Env, File
+from engine.errors import ClosedError, DiskFullError, PartlyWrittenError
+from engine.log.format import (
+    BATCH_HEADER,
+    BATCH_HEADER_SIZE,
+    BATCH_MAGIC,
+    CODE_INVALID,
+    CODE_NO_ROOM,
+    CODE_OK,
+    CODE_TOO_LARGE,
+    CODE_UNKNOWN_TOPIC,
+    SEGMENT_HEADER_SIZE,
+    padded,
+)
+from engine.log.index_pure import SegmentIndex
+
+STAGING_SIZE = 1 << 20
+_RECORD = struct.Struct("<IB")
+
+
+class Host(Protocol):
+    """Who answers the rare questions."""
+
+    def load_next_offset(self, topic_id: int, queue: int) -> int: ...
+    def load_queue_count(self, topic_id: int) -> int: ...
+    def roll(self) -> bool: ...
+
+
+class Appender:
+    """Owns the end of the log. See _append.pyx for what the methods promise."""
+
+    def __init__(self, host: Host, env: Env, log_id: bytes, epoch: int) -> None:
+        self._host = host
+        self._env = env
+        self._seed = value(log_id)
+        self.epoch = epoch
+        self.older: list[SegmentIndex] = []
+        self._topic_queues: dict[int, int] = {}
+        self._staged: list[bytes] = []
+        self._staged_size = 0
+        self._undo: list[tuple[int, int]] = []
+        self._watches: set[tuple[int, int]] = set()
+        self._woken: list[tuple[int, int]] = []
+        self._woken_ready = 0
+        self._part_written = self._owes = self._lost = self._closed = False
+
+    def set_segment(self, file: File, index: SegmentIndex, segment_end: int, position: int, last_at: int) -> None:
+        """Go on in this segment at `position`. Nothing may be staged."""
+        assert not self._staged
+        self._file = file
+        self.index = index
+        self.segment_base = index.base
+        self._segment_end = segment_end
+        self._stage_position = self.end_position = position
+        self.last_at = self._staged_last_at = last_at
+
+    def set_topic(self, topic_id: int, queues: int) -> None:
+        """The topic exists with so many queues."""
+        self._topic_queues[topic_id] = queues
+
+    def queue_count(self, topic_id: int) -> int:
+        """How many queues the topic has; 0 when there is no such topic."""
+        queues = self._topic_queues.get(topic_id, 0)
+        if not queues:
+            queues = self._host.load_queue_count(topic_id)
+            if queues:
+                self._topic_queues[topic_id] = queues
+        return queues
+
+    def next_offset(self, topic_id: int, queue: int) -> int:
+        """Offset of the queue's next record, when the segment being written holds none of it."""
+        for index in self.older:
+            found = index.next_offset(topic_id, queue)
+            if found is not None:
+                return found
+        return self._host.load_next_offset(topic_id, queue)
+
+    def append(
+        self, batches: bytes | bytearray | memoryview, count: int, now_ms: int, trusted: bool = False, staged: bool = False
+    ) -> list[tuple[int, int]]:
+        """Append and return [(code, base offset)]."""
+        if self._closed:
+            raise ClosedError("the log is closed")
+        if staged:
+            self._owes = True
+        elif not self._owes:
+            self._part_written = False
+        data = bytes(batches)
+        results = []
+        at = 0
+        for _ in range(count):
+            size = int.from_bytes(data[at + 4 : at + 8], "little") if at + BATCH_HEADER_SIZE <= len(data) else 0
+            if size < BATCH_HEADER_SIZE or at + size > len(data):
+                # Its end is unknown, so is the start of every batch behind it.
+                results += [(CODE_INVALID, 0)] * (count - len(results))
+                break
+            results.append(self._stage_batch(data[at : at + size], trusted, now_ms))
+            at += padded(size)
+        if not staged:
+            self._flush()
+        return results
+
+    def commit_staged(self) -> None:
+        """Write what is staged; raises for whoever staged it."""
+        self._owes = False
+        self._flush()
+        self._part_written = False
+        if self._lost:
+            self._lost = False
+            raise PartlyWrittenError(f"{self._file.path}: an earlier write of this turn was refused")
+
+    def close(self) -> None:
+        """Refuse everything from now on."""
+        self._closed = True
+
+    def watch(self, topic_id: int, queue: int) -> None:
+        """Arm the queue."""
+        self._watches.add((topic_id, queue))
+
+    def unwatch(self, topic_id: int, queue: int) -> None:
+        """Disarm the queue; one that was not armed is no error."""
+        self._watches.discard((topic_id, queue))
+
+    def take_woken(self) -> list[tuple[int, int]]:
+        """[(topic id, queue)] of armed queues whose records have become readable."""
+        found = self._woken[: self._woken_ready]
+        del self._woken[: self._woken_ready]
+        self._woken_ready = 0
+        return found
+
+    def _check_batch(self, batch: bytes, trusted: bool) -> int:
+        _, _, magic, kind, flags, _, topic_id, queue, count, reserved, _, _ = BATCH_HEADER.unpack_from(batch)
+        if magic != BATCH_MAGIC or flags or reserved or count == 0 or _count_records(batch) != count:
+            return CODE_INVALID
+        if trusted:
+            return CODE_OK
+        if kind:
+            return CODE_INVALID
+        queues = self.queue_count(topic_id)
+        if not queues:
+            return CODE_UNKNOWN_TOPIC
+        return CODE_OK if queue < queues else CODE_INVALID
+
+    def _stage_batch(self, batch: bytes, trusted: bool, now_ms: int) -> tuple[int, int]:
+        code = self._check_batch(batch, trusted)
+        if code:
+            return code, 0
+        room = padded(len(batch))
+        if room > self._segment_end - self.segment_base - SEGMENT_HEADER_SIZE:
+            return CODE_TOO_LARGE, 0
+        if self._stage_position + room > self._segment_end:
+            self._flush()
+            if not self._host.roll():
+                return CODE_NO_ROOM, 0
+            if room > self._segment_end - self.segment_base - SEGMENT_HEADER_SIZE:
+                return CODE_TOO_LARGE, 0
+        if self._staged_size + room > STAGING_SIZE:
+            self._flush()
+        _, size, magic, kind, flags, _, topic_id, queue, count, reserved, _, _ = BATCH_HEADER.unpack_from(batch)
+        base_offset = self.index.next_offset(topic_id, queue)
+        if base_offset is None:
+            base_offset = self.next_offset(topic_id, queue)
+            self.index.claim(topic_id, queue, base_offset)
+        fields = (size, magic, kind, flags, self.epoch, topic_id, queue, count, reserved, base_offset, now_ms)
+        covered = BATCH_HEADER.pack(0, *fields)[4:] + batch[BATCH_HEADER_SIZE:]
+        crc = extend(extend(self._seed, self._stage_position.to_bytes(8, "little")), covered)
+        self._staged.append(crc.to_bytes(4, "little") + covered + bytes(room - size))
+        self._staged_size += room
+        self._staged_last_at = self._stage_position - self.segment_base
+        self.index.add_entry(topic_id, queue, base_offset, self._staged_last_at, size, count, now_ms)
+        self._undo.append((topic_id, queue))
+        self._stage_position += room
+        if (topic_id, queue) in self._watches:
+            self._watches.discard((topic_id, queue))
+            self._woken.append((topic_id, queue))
+        return CODE_OK, base_offset
+
+    def _flush(self) -> None:
+        """Write what is staged. On return it is in the page cache and readable."""
+        if not self._staged:
+            return
+        try:
+            self._write(b"".join(self._staged))
+        except OSError as error:
+            self._roll_back()
+            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                kind = PartlyWrittenError if self._part_written else DiskFullError
+                self._part_written = False
+                # Somebody else's write of this turn met the full disk; whoever staged before it hears of it at the commit.
+                self._lost = self._owes
+                raise kind(f"{self._file.path}: {os.strerror(error.errno)}") from error
+            self._env.die(f"{self._file.path}: write at {self.end_position} failed: {error}")
+        self._staged.clear()
+        self._staged_size = 0
+        self._undo.clear()
+        self.end_position = self._stage_position
+        self.last_at = self._staged_last_at
+        self._woken_ready = len(self._woken)
+        self._part_written = True
+
+    def _write(self, data: bytes) -> None:
+        """All, or none with an OSError. A write that fails half-way ends the process, since the log's end is unknown then."""
+        view = memoryview(data)
+        start = at = self.end_position - self.segment_base
+        while view.nbytes:
+            try:
+                taken = self._file.write_at(view, at)
+            except OSError as error:
+                if at == start:
+                    raise
+                self._env.die(f"{self._file.path}: write at {self.segment_base + at} failed half-way: {error}")
+            view = view[taken:]
+            at += taken
+
+    def _roll_back(self) -> None:
+        while self._undo:
+            self.index.take_back(*self._undo.pop())
+        self._stage_position = self.end_position
+        self._staged_last_at = self.last_at
+        self._staged.clear()
+        self._staged_size = 0
+        self._woken_ready = len(self._woken)
+
+
+def _count_records(batch: bytes) -> int:
+    """Records in the batch, or -1 when their sizes do not add up."""
+    at, count = BATCH_HEADER_SIZE, 0
+    while at < len(batch):
+        if len(batch) - at < 6:
+            return -1
+        size, flags = _RECORD.unpack_from(batch, at)
+        # At least a flags byte and a struct's stop byte, behind the id when there is one.
+        if size > len(batch) - at - 4 or flags > 1 or size < (18 if flags else 2):
+            return -1
+        at += 4 + size
+        count += 1
+    return count

@@ -1,0 +1,146 @@
+"""The index of a segment in pure Python: the reference for _index.pyx, and its stand-in where there is no compiler."""
+
+from bisect import bisect_left
+
+import google_crc32c
+
+from engine.log.format import DIRECTORY_ENTRY, INDEX_ENTRY
+
+Entry = tuple[int, int, int, int, int]
+"""Base offset, byte address in the file, size, count, stored delta in ms."""
+
+
+def crc32c(data: bytes | memoryview, crc: int = 0) -> int:
+    """CRC-32C of `data`, continuing `crc`."""
+    return google_crc32c.extend(crc, bytes(data))
+
+
+def delta_of(stored_at_ms: int, created_ms: int) -> int:
+    """Milliseconds behind the segment's creation, held within 32 bits."""
+    return min(max(stored_at_ms - created_ms, 0), 0xFFFFFFFF)
+
+
+class EntrySource:
+    """Where the entries of a queue are found, sorted by offset."""
+
+    base: int
+    created_ms: int
+
+    def entries(self, topic_id: int, queue: int) -> list[Entry]:
+        """The queue's entries."""
+        raise NotImplementedError
+
+    def first_offset(self, topic_id: int, queue: int) -> int | None:
+        """Base offset of the queue's first batch in this segment, or None."""
+        run = self.entries(topic_id, queue)
+        return run[0][0] if run else None
+
+    def committed_end(self, topic_id: int, queue: int, limit_at: int) -> int | None:
+        """Offset behind the queue's last batch that begins below `limit_at`; None when the queue has no batch here."""
+        run = self.entries(topic_id, queue)
+        if not run:
+            return None
+        count = bisect_left(run, limit_at, key=lambda entry: entry[1])
+        return run[count - 1][0] + run[count - 1][3] if count else run[0][0]
+
+    def offset_at_time(self, topic_id: int, queue: int, at_ms: int, limit_at: int) -> int | None:
+        """Base offset of the first batch stored at or after `at_ms` below the limit, or None."""
+        run = self.entries(topic_id, queue)
+        count = bisect_left(run, limit_at, key=lambda entry: entry[1])
+        found = bisect_left(run, delta_of(at_ms, self.created_ms), 0, count, key=lambda entry: entry[4])
+        return run[found][0] if found < count else None
+
+
+class SegmentIndex(EntrySource):
+    """The index of the segment being written."""
+
+    def __init__(self, base: int, created_ms: int) -> None:
+        self.base = base
+        self.created_ms = created_ms
+        self._runs: dict[tuple[int, int], list[Entry]] = {}
+        self._next: dict[tuple[int, int], int] = {}
+
+    @property
+    def used(self) -> int:
+        """Queues known."""
+        return len(self._next)
+
+    @property
+    def entry_count(self) -> int:
+        """Batches known."""
+        return sum(map(len, self._runs.values()))
+
+    def entries(self, topic_id: int, queue: int) -> list[Entry]:
+        return self._runs.get((topic_id, queue), [])
+
+    def claim(self, topic_id: int, queue: int, next_offset: int) -> None:
+        """Know the queue by its next offset, as yet without a batch."""
+        self._next.setdefault((topic_id, queue), next_offset)
+
+    def add_entry(
+        self, topic_id: int, queue: int, base_offset: int, at: int, size: int, count: int, stored_at_ms: int
+    ) -> None:
+        """Take a batch into the index."""
+        entry = (base_offset, at, size, count, delta_of(stored_at_ms, self.created_ms))
+        self._runs.setdefault((topic_id, queue), []).append(entry)
+        self._next[topic_id, queue] = base_offset + count
+
+    def take_back(self, topic_id: int, queue: int) -> None:
+        """Undo the queue's latest add; its offsets are free again."""
+        self._next[topic_id, queue] = self._runs[topic_id, queue].pop()[0]
+
+    def next_offset(self, topic_id: int, queue: int) -> int | None:
+        """The offset that the queue's next record gets, staged ones counted; None when the queue is not known here."""
+        return self._next.get((topic_id, queue))
+
+    def counters(self) -> "SegmentIndex":
+        """A copy that knows each queue's next offset but no entries."""
+        copy = SegmentIndex(self.base, self.created_ms)
+        copy._next = dict(self._next)
+        return copy
+
+    def encode(self) -> tuple[int, int, bytes]:
+        """(number of directory entries, number of entries, their bytes), sorted by topic id, queue and offset."""
+        directory, entries = [], []
+        for key in sorted(key for key, run in self._runs.items() if run):
+            run = self._runs[key]
+            directory.append(DIRECTORY_ENTRY.pack(*key, len(entries), len(run), self._next[key]))
+            entries += [INDEX_ENTRY.pack(*entry) for entry in run]
+        return len(directory), len(entries), b"".join(directory + entries)
+
+
+class SealedIndex(EntrySource):
+    """The index file of a sealed segment, read where it lies. The caller has verified its checksum."""
+
+    def __init__(
+        self, base: int, created_ms: int, end: int, directory_count: int, entry_count: int, body: bytes | memoryview
+    ) -> None:
+        self.base = base
+        self.created_ms = created_ms
+        self.end = end
+        self.directory_count = directory_count
+        self.entry_count = entry_count
+        self._body = memoryview(body)
+        if len(self._body) < directory_count * DIRECTORY_ENTRY.size + entry_count * INDEX_ENTRY.size:
+            raise ValueError("an index shorter than its counts")
+
+    def _directory(self, at: int) -> tuple[int, int, int, int, int]:
+        return DIRECTORY_ENTRY.unpack_from(self._body, at * DIRECTORY_ENTRY.size)
+
+    def _entry(self, at: int) -> Entry:
+        return INDEX_ENTRY.unpack_from(self._body, self.directory_count * DIRECTORY_ENTRY.size + at * INDEX_ENTRY.size)
+
+    def entries(self, topic_id: int, queue: int) -> list[Entry]:
+        at = bisect_left(range(self.directory_count), (topic_id, queue), key=lambda at: self._directory(at)[:2])
+        if at == self.directory_count or self._directory(at)[:2] != (topic_id, queue):
+            return []
+        _, _, first, count, _ = self._directory(at)
+        return [self._entry(entry) for entry in range(first, first + count)] if first + count <= self.entry_count else []
+
+    def queues(self, start: int, count: int) -> list[tuple[int, int, int, int]]:
+        """[(topic id, queue, first offset, next offset)] of up to `count` queues from the directory's entry `start` on."""
+        found = []
+        for at in range(start, min(start + count, self.directory_count)):
+            topic_id, queue, first, _, next_offset = self._directory(at)
+            found.append((topic_id, queue, self._entry(first)[0], next_offset))
+        return found
