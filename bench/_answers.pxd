@@ -37,4 +37,6 @@ cdef struct PullNotes:
     Counts* end_to_end
 
 cdef Kind walk_send_answer(const uint8_t* frame, size_t size, uint32_t seqid, SendTally* tally) noexcept nogil
-cdef Kind walk_pull_answer(const uint8_t* frame, size_t size, uint32_t seqid, PullTally* tally, PullNotes* notes) noexcept nogil
+cdef Kind walk_pull_answer(
+    const uint8_t* frame, size_t size, uint32_t seqid, PullTally* tally, PullNotes* notes
+) noexcept nogil

@@ -1,7 +1,7 @@
 """Walks SendResponse and PullResponse: counts codes, takes receipts, allocates nothing but room for acknowledgements.
 
-Answers come from the server under test, so every length is checked against the frame: a wrong answer must end the run with an
-error line, not the generator with a crash.
+Answers come from the server under test, so every length is checked against the frame: a wrong answer must end the run
+with an error line, not the generator with a crash.
 """
 
 from libc.string cimport memcmp, memcpy, memset
@@ -235,7 +235,9 @@ cdef int _deliveries(Cursor* cursor, PullTally* tally, PullNotes* notes) noexcep
     return 0
 
 
-cdef Kind walk_pull_answer(const uint8_t* frame, size_t size, uint32_t seqid, PullTally* tally, PullNotes* notes) noexcept nogil:
+cdef Kind walk_pull_answer(
+    const uint8_t* frame, size_t size, uint32_t seqid, PullTally* tally, PullNotes* notes
+) noexcept nogil:
     """Count deliveries and codes, and append an acknowledgement for each delivery to `notes.acks`."""
     cdef Cursor cursor
     cdef uint8_t kind = 0
@@ -270,7 +272,7 @@ cdef Kind walk_pull_answer(const uint8_t* frame, size_t size, uint32_t seqid, Pu
 
 
 def count_send_codes(frame: bytes, seqid: int) -> dict[int, int] | None:
-    """Code → how many results have it, as the load loop counts them; None when the frame is not such an answer. For tests."""
+    """Code → how many results have it, as the load loop counts them; None when it is no such answer. For tests."""
     cdef SendTally tally
     memset(&tally, 0, sizeof(tally))
     if walk_send_answer(frame, len(frame), seqid, &tally) != ANSWER:

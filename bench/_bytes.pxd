@@ -1,4 +1,4 @@
-"""Bytes for the native generator: a growable buffer to write to and a bounded cursor to read from. Thrift is big-endian."""
+"""Bytes for the native generator: a growable buffer to write, a bounded cursor to read. Thrift is big-endian."""
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport realloc

@@ -1,4 +1,4 @@
-"""Reading and writing of one connection without the GIL. Nothing here blocks; the socket itself is Python's and is not closed here."""
+"""Reading and writing of one connection without the GIL. Nothing here blocks; Python closes the socket."""
 
 from libc.errno cimport EAGAIN, EINTR, errno
 from libc.stdlib cimport free
@@ -25,7 +25,9 @@ cdef enum:
     READ_SIZE = 16384                  # first read of an answer; a long answer is read into what its length asks for
 
 
-cdef int _control(Connection* connection, int epoll, int operation, unsigned int events, unsigned int index) noexcept nogil:
+cdef int _control(
+    Connection* connection, int epoll, int operation, unsigned int events, unsigned int index
+) noexcept nogil:
     cdef epoll_event event
     event.events = events
     event.data.u32 = index
@@ -38,11 +40,13 @@ cdef int watch(Connection* connection, int epoll, int index) noexcept nogil:
 
 
 cdef int flush(Connection* connection) noexcept nogil:
-    """Write what the socket takes. 1 when all is written, 0 when the rest must wait for room, -1 when the peer is gone."""
+    """Write what the socket takes: 1 when that is all, 0 when the rest must wait for room, -1 when the peer is gone."""
     cdef Py_ssize_t written
     while connection.out_done < connection.out.size:
-        written = send(connection.fd, connection.out.data + connection.out_done, connection.out.size - connection.out_done,
-                       MSG_NOSIGNAL | MSG_DONTWAIT)
+        written = send(
+            connection.fd, connection.out.data + connection.out_done, connection.out.size - connection.out_done,
+            MSG_NOSIGNAL | MSG_DONTWAIT,
+        )
         if written < 0:
             if errno == EINTR:
                 continue

@@ -1,8 +1,10 @@
 """Latencies in logarithmic buckets: constant memory, percentiles within 1 % however long the run.
 
-The idea is HdrHistogram's: buckets whose width is a fixed share of their value. The two shares that the bars name (under 1 ms,
-under 100 ms) and the maximum are counted exactly beside them.
+The idea is HdrHistogram's: buckets whose width is a fixed share of their value. The two shares that the bars name
+(under 1 ms, under 100 ms) and the maximum are counted exactly beside them.
 """
+
+import math
 
 from libc.string cimport memset
 
@@ -36,12 +38,12 @@ cdef class Histogram:
         return self.counts.under_100_ms / self.counts.total if self.counts.total else 0.0
 
     def percentile(self, share: float) -> int:
-        """The smallest recorded value (as its bucket's middle) that `share` of all values do not exceed; 0 when nothing was recorded."""
+        """The smallest recorded value, as its bucket's middle, that `share` of all values do not exceed; 0 of none."""
         cdef uint64_t rank, seen = 0
         cdef int bucket
         if not self.counts.total:
             return 0
-        rank = max(1, -int(-self.counts.total * share // 1))
+        rank = max(1, math.ceil(self.counts.total * share))
         if rank >= self.counts.total:
             return self.counts.max_ns
         for bucket in range(BUCKETS):

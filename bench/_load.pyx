@@ -1,8 +1,8 @@
 """The load loop: one thread, one epoll set, no GIL between phase changes.
 
-Phases: warm-up → window → drain. Only calls that begin in the window are counted; drain takes in what is still in flight (and, in
-open loop, sends what was planned in the window), lets consumers deliver their last acknowledgements, and ends.
-A fault (closed connection, broken answer, exception, no answer in time) ends the run at once with a sentence in `fault`.
+Phases: warm-up → window → drain. Only calls that begin in the window count; drain takes in what is still in flight
+(and, in open loop, sends what was planned in the window), lets consumers deliver their last acknowledgements, and ends.
+A fault (closed connection, broken answer, exception, no answer in time) ends the run at once with a sentence.
 """
 
 from cpython.exc cimport PyErr_CheckSignals
@@ -108,9 +108,9 @@ cdef class Load:
     cdef uint64_t calls, messages, empty_pulls, sent_total, unsent
     cdef readonly Histogram latency, lag, pull_latency, end_to_end
 
-    def __cinit__(self, *, producers=(), consumers=(), SendFrames send=None, PullFrames pull=None, mint, on_window, batch=1, rate=0.0,
-                  poisson=True, seconds=10.0, warmup_s=0.0, messages_max=0, deliveries_max=0, drain=False, acknowledge=True,
-                  wait_ms=0, timeout_s=10.0, seed=1):
+    def __cinit__(self, *, producers=(), consumers=(), SendFrames send=None, PullFrames pull=None, mint, on_window,
+                  batch=1, rate=0.0, poisson=True, seconds=10.0, warmup_s=0.0, messages_max=0, deliveries_max=0,
+                  drain=False, acknowledge=True, wait_ms=0, timeout_s=10.0, seed=1):
         cdef int index
         self.send, self.pull, self.mint, self.on_window = send, pull, mint, on_window
         self._sockets = [*producers, *consumers]
@@ -158,7 +158,8 @@ cdef class Load:
     cdef int _open(self) except -1:
         cdef int index
         cdef epoll_event event
-        self.epoll, self.timer = epoll_create1(EPOLL_CLOEXEC), timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC)
+        self.epoll = epoll_create1(EPOLL_CLOEXEC)
+        self.timer = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC)
         event.events, event.data.u32 = EPOLLIN | EPOLLET, TIMER
         if self.epoll < 0 or self.timer < 0 or epoll_ctl(self.epoll, EPOLL_CTL_ADD, self.timer, &event) < 0:
             raise OSError(errno, "no epoll set or timer")
@@ -194,13 +195,15 @@ cdef class Load:
     cdef int _tick(self, int64_t now) except -1 with gil:
         """The rare work that needs Python; raises KeyboardInterrupt."""
         cdef int index
+        cdef int64_t patience_ns
         cdef Connection* connection
         self.next_tick = now + TICK_NS
         if now - self.credential_at > CREDENTIAL_NS:
             self._refresh(now)
         for index in range(self.count):
             connection = &self.connections[index]
-            if connection.in_flight and now - connection.sent_ns > self.timeout_ns + (self.wait_ns if connection.pulls else 0):
+            patience_ns = self.timeout_ns + (self.wait_ns if connection.pulls else 0)
+            if connection.in_flight and now - connection.sent_ns > patience_ns:
                 self._fail(index, b"late")
         PyErr_CheckSignals()
         return 0
@@ -226,7 +229,8 @@ cdef class Load:
             "calls": self.calls, "messages": self.messages, "codes": _codes(self.sends.codes), "unsent": self.unsent,
             "sent_total": self.sent_total, "codes_outside": _codes(self.ignored_sends.codes),
             "pulls": len(self.pull_latency), "empty_pulls": self.empty_pulls, "pull_codes": _codes(self.pulls.codes),
-            "deliveries": self.pulls.deliveries, "delivered_bytes": self.pulls.bytes, "redelivered": self.pulls.redelivered,
+            "deliveries": self.pulls.deliveries, "delivered_bytes": self.pulls.bytes,
+            "redelivered": self.pulls.redelivered,
             "deliveries_total": self.pulls.deliveries + self.ignored_pulls.deliveries,
             "wrong_size": self.pulls.wrong_size + self.ignored_pulls.wrong_size,
             "ack_codes": _codes(self.pulls.ack_codes),
@@ -238,7 +242,8 @@ cdef class Load:
         if self.fault_index < 0:
             return None
         connection = &self.connections[self.fault_index]
-        role, number = ("consumer", self.fault_index - self.producer_count) if connection.pulls else ("producer", self.fault_index)
+        role = "consumer" if connection.pulls else "producer"
+        number = self.fault_index - (self.producer_count if connection.pulls else 0)
         kind = self.fault_kind.decode()
         sentence = f"{role} connection {number}, call {connection.calls}: {FAULTS[kind]}"
         if kind == "refused":
@@ -265,7 +270,9 @@ cdef class Load:
         connection.seqid += 1
         connection.counted_from_ns = connection.sent_ns = planned
         if connection.pulls:
-            written = self.pull.write(&connection.out, connection.seqid, &connection.acks, connection.ack_count, connection.last_pull)
+            written = self.pull.write(
+                &connection.out, connection.seqid, &connection.acks, connection.ack_count, connection.last_pull
+            )
             connection.acks.size = connection.ack_count = 0
         else:
             connection.messages = self.batch
@@ -296,7 +303,9 @@ cdef class Load:
         cdef int index
         while self.idle_count:
             due, now = due_ns(&self.schedule), _now()
-            if due > now or (self.phase == DRAIN and due >= self.window_to):
+            if due > now:
+                return
+            if self.phase == DRAIN and (due >= self.window_to or now >= self.window_to + self.timeout_ns):
                 return
             if self.messages_max and self.sent_total >= self.messages_max:
                 return
@@ -310,7 +319,7 @@ cdef class Load:
             self.connections[index].sent_ns = now
 
     cdef bint _counts(self, Connection* connection) noexcept nogil:
-        """Whether the answered call belongs to the window. A closed loop's late answers do not, or the tail would shape its rate."""
+        """Whether the answered call belongs to the window. A closed loop's late answers do not."""
         if self.phase == WARM_UP or connection.counted_from_ns < self.window_from:
             return False
         return self.phase == WINDOW or (self.schedule.interval_ns != 0 and connection.counted_from_ns < self.window_to)
@@ -415,7 +424,7 @@ cdef class Load:
         return self.consumers_left == 0 or (self.deliveries_max != 0 and got >= self.deliveries_max)
 
     cdef bint _drained(self, int64_t now) noexcept nogil:
-        """Whether nothing is left to wait for after the window. What could not be sent by the timeout is reported as unsent."""
+        """Whether nothing is left to wait for after the window. What could not be sent in time is counted as unsent."""
         cdef bint planned = self.schedule.interval_ns != 0 and due_ns(&self.schedule) < self.window_to
         planned = planned and self.messages_max == 0
         if self.in_flight or (planned and now < self.window_to + self.timeout_ns):
@@ -426,7 +435,7 @@ cdef class Load:
         return True
 
     cdef void _arm(self) noexcept nogil:
-        """Set the timer to what comes first: a tick, a phase change or a planned call. An absolute timer has no slack."""
+        """Set the timer to what comes first: a tick, a phase change or a planned call. A timerfd has no timer slack."""
         cdef itimerspec setting
         cdef int64_t at = self.next_tick
         cdef int64_t boundary = self.window_from if self.phase == WARM_UP else self.window_to

@@ -1,7 +1,7 @@
 """Request frames from parts that were encoded before the clock started: a call is a few copies and some patched fields.
 
-A frame is the head (header, credential), then the messages or acknowledgements, then the tail; only the frame's length, the
-sequence number, counts, topic, key and the body's place in a pool of random bytes differ from call to call.
+A frame is the head (header, credential), then the messages or acknowledgements, then the tail; only the frame's length,
+the sequence number, counts, topic, key and the body's place in a pool of random bytes differ from call to call.
 """
 
 import os
@@ -42,7 +42,8 @@ cdef int _fill(Buffer* buffer, bytes data) except -1:
 
 cdef bytes _call_head(bytes name, bytes credential):
     """Through the credential: length and sequence number are zero until a call patches them."""
-    return bytes(4) + b"\x80\x01\x00\x01" + b"\x00\x00\x00\x04" + name + bytes(4) + b"\x0c\x00\x01\x0c\x00\x01" + credential
+    header = bytes(4) + b"\x80\x01\x00\x01" + b"\x00\x00\x00\x04" + name + bytes(4)
+    return header + b"\x0c\x00\x01\x0c\x00\x01" + credential
 
 
 cdef bytes _string(bytes text):
@@ -54,18 +55,19 @@ cdef class SendFrames:
 
     Args:
         topics: names; messages go to them at random, or in their order when `sequential`.
-        body_size: bytes a body. From 16 on, a body begins with this run's mark and its send time (CLOCK_MONOTONIC, native order).
+        body_size: bytes a body. From 16 on, it begins with the run's mark and the send time (monotonic, native order).
         key_count: distinct keys; 0 sends none.
         durability: the contract's number; 0 leaves the field unset.
         seed: same seed, same topics and keys. The pool of bodies is random anyway.
     """
 
-    def __cinit__(self, topics: list[bytes], body_size: int, *, key_count: int = 0, durability: int = 0, timeout_ms: int = 0,
-                  sequential: bool = False, seed: int = 1):
+    def __cinit__(self, topics: list[bytes], body_size: int, *, key_count: int = 0, durability: int = 0,
+                  timeout_ms: int = 0, sequential: bool = False, seed: int = 1):
         cdef Py_ssize_t index
         cdef uint32_t at = 0
         self.topic_count, self.next_topic, self.key_count = len(topics), 0, key_count
-        self.body_size, self.sequential, self.random = body_size, sequential, seed * 0x9E3779B97F4A7C15 & 0xFFFFFFFFFFFFFFFF | 1
+        self.body_size, self.sequential = body_size, sequential
+        self.random = seed * 0x9E3779B97F4A7C15 & 0xFFFFFFFFFFFFFFFF | 1
         self.starts = <uint32_t*>malloc((len(topics) + 1) * sizeof(uint32_t))
         if self.starts == NULL:
             raise MemoryError
@@ -151,8 +153,8 @@ cdef class SendFrames:
 cdef class PullFrames:
     """Frames of `pull`: the same group and topics in each, with the acknowledgements of the pull before."""
 
-    def __cinit__(self, group: bytes, topics: list[bytes], *, max_messages: int = 32, max_bytes: int = 0, wait_ms: int = 0,
-                  invisible_ms: int = 0):
+    def __cinit__(self, group: bytes, topics: list[bytes], *, max_messages: int = 32, max_bytes: int = 0,
+                  wait_ms: int = 0, invisible_ms: int = 0):
         self.max_messages, self.wait_ms = max_messages, wait_ms
         parts = [b"\x0b\x00\x02", _string(group)]
         if topics:

@@ -1,7 +1,7 @@
 """Planned send times: even spacing, or exponential gaps (a Poisson process), which is how independent callers arrive.
 
-The schedule never slips: when no connection is free, planned times pile up and each call's latency counts from its own, so a
-stall of the server is seen by every call that fell due during it and not only by the one that was in flight.
+The schedule never slips: when no connection is free, planned times pile up and each call's latency counts from its own,
+so a stall of the server is seen by every call that fell due during it and not only by the one that was in flight.
 """
 
 from libc.math cimport log

@@ -1,0 +1,51 @@
+"""The command's options and its refusals; running it for real is an end-to-end test."""
+
+import json
+import os
+
+import pytest
+from click.testing import CliRunner
+
+from bench import generator, instance
+from bench.errors import BenchError, InstanceError
+from bench.settings import Settings
+from penstock.commands.bench import choose, command
+
+
+def test_without_the_native_module_the_command_says_that_it_needs_a_compiler(monkeypatch):
+    monkeypatch.setattr(generator, "native", None)
+    done = CliRunner().invoke(command, ["send"])
+    assert done.exit_code == 1
+    assert "needs its native load generator" in done.output and "C compiler" in done.output
+
+
+def test_options_change_a_named_workload_and_its_name_shows_it():
+    name, settings = choose("single_fsync", {"seconds": 3.0, "warmup": 0.5, "rate": None})
+    assert (name, settings.durability, settings.seconds, settings.warmup_s) == ("single_fsync*", "fsync", 3.0, 0.5)
+    assert choose("single_fsync", {})[0] == "single_fsync"
+
+
+def test_a_mode_takes_the_defaults_and_the_options_given():
+    name, settings = choose("both", {"ack": False, "timeout": 3.0, "pattern": "t-%d"})
+    assert (name, settings) == ("both", Settings(mode="both", acknowledge=False, timeout_s=3.0, topic_pattern="t-%d"))
+
+
+def test_all_faults_of_the_settings_are_told_at_once():
+    with pytest.raises(BenchError, match=r"batch is 0.*size is -1.*needs a %d"):
+        Settings(batch=0, size=-1, topic_pattern="one")
+
+
+def test_topics_are_named_by_the_pattern():
+    assert Settings(topics=3).topic_names() == ["bench-0", "bench-1", "bench-2"]
+    assert Settings(topics=1, topic_pattern="only").topic_names() == ["only"]
+
+
+def test_a_directory_that_nobody_serves_is_refused(tmp_path):
+    with pytest.raises(InstanceError, match="no penstock up is serving"):
+        instance.running(tmp_path)
+
+
+def test_a_running_instance_is_found_by_its_file(tmp_path):
+    facts = {"producer_proxy": {"host": "127.0.0.1", "port": 1}, "pids": {"engine": os.getpid()}}
+    (tmp_path / "up.json").write_text(json.dumps(facts))
+    assert instance.running(tmp_path).pids == {"engine": os.getpid()}
