@@ -1,6 +1,6 @@
 """The consumer proxy's process: `python -m consumer_proxy --listen HOST:PORT --engine HOST:PORT …`."""
 
-# ruff: noqa: E402, I001
+# ruff: noqa: E402
 from gevent import monkey
 
 monkey.patch_all()
@@ -9,6 +9,7 @@ import argparse
 import gc
 import sys
 from pathlib import Path
+from typing import Any
 
 from prometheus_client import CollectorRegistry
 
@@ -24,9 +25,9 @@ from consumer_proxy.sources.engine import EngineSource
 from engine.client.rpc import RpcClient
 
 
-def listeners(options: argparse.Namespace) -> list:
+def listeners(options: argparse.Namespace) -> list[tuple[Any, Any]]:
     """Bound sockets; nothing is accepted before the proxy serves them."""
-    found = [(listen(*options.listen), None)]
+    found: list[tuple[Any, Any]] = [(listen(*options.listen), None)]
     if options.tls_listen:
         found.append((listen(*options.tls_listen), server_context(options.tls_cert, options.tls_key)))
     return found
@@ -42,7 +43,7 @@ def run(options: argparse.Namespace) -> None:
     proxy = ConsumerProxy(sockets, view, source, limits(options))
     registry = CollectorRegistry()
     registry.register(proxy.metrics)
-    ops = start_ops(*options.ops, registry, proxy.health)
+    ops = start_ops(options.ops[0], options.ops[1], registry, proxy.health)
     gc.collect()
     gc.freeze()  # what start-up made is never garbage; without it each full collection walks all of it
     ports = proxy.server.ports

@@ -1,7 +1,7 @@
 """The numbers of a pull, held to their ranges."""
 
 from common.contract import Code
-from common.wire.faults import CALL_FAULTS
+from common.wire.faults import CALL_FAULTS, CallFault
 from consumer_proxy.call import Call
 from consumer_proxy.errors import Refused
 from consumer_proxy.settings import Settings
@@ -10,7 +10,7 @@ from consumer_proxy.settings import Settings
 def check_bounds(call: Call, settings: Settings) -> None:
     """Raises Refused with the code and the field of the first broken rule."""
     if call.fault:
-        raise Refused(*CALL_FAULTS[call.fault])
+        raise Refused(*CALL_FAULTS[CallFault(call.fault)])
     if not 0 <= call.max_messages <= settings.messages_max:
         raise _outside("max_messages", 0, settings.messages_max)
     if not 1 <= call.max_bytes <= settings.bytes_max:

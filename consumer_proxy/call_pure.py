@@ -4,7 +4,7 @@ import struct
 
 from common.wire import walk_pull
 from common.wire.calls import Ack
-from common.wire.faults import ACK_FAULTS
+from common.wire.faults import ACK_FAULTS, AckFault
 from consumer_proxy.call import Call
 from consumer_proxy.layout import (
     DELAY_UNSET,
@@ -73,7 +73,7 @@ def plan_acks(acks: list[Ack]) -> tuple[bytes, bytes]:
 def _refusal(ack: Ack) -> int:
     """The code that answers the ack here, 0 when it goes to the engine."""
     if ack.fault:
-        return int(ACK_FAULTS[ack.fault][0])
+        return int(ACK_FAULTS[AckFault(ack.fault)][0])
     receipt = ack.receipt
     if len(receipt) != RECEIPT_SIZE or receipt[0] != TOKEN_VERSION or receipt[1] != 0:
         return STALE_RECEIPT

@@ -120,8 +120,8 @@ class Pulls:
         principal = admission.principal(call.credential)
         pending.connection.trust()
         admission.check_group(principal, call.group.decode())
-        positions = decode_call(frame)[2].request.positions
-        pending.reading = Reading(positions, partial(admission.queues_of, principal))
+        arguments: Any = decode_call(frame)[2]
+        pending.reading = Reading(arguments.request.positions, partial(admission.queues_of, principal))
         if call.ranges == NO_ACKS:
             self._read(pending, call.ranges)
             return

@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from common.contract import Message
 from consumer_proxy import deliver_pure, native
 from consumer_proxy.layout import ACK_SENTENCES_MAX, DELIVERY_OVERHEAD_MAX, LOCAL, REPLY_BYTES_MAX, RUN, DeliverError
-from tests.unit.consumer_proxy.contract import decode_reply, encode, message
+from tests.unit.consumer_proxy.contract import decode_reply, encode
 from tests.unit.consumer_proxy.pieces import answer, piece, pieces_at, receipt, record, token
 from tests.unit.consumer_proxy.pieces import message as stored
 
@@ -209,7 +210,7 @@ def test_twins_agree_on_damaged_bytes(pieces, data):
 
 
 def test_the_contract_decodes_every_field_of_a_full_message(twin):
-    full = message.Message(
+    full = Message(
         topic="t", body=b"\0\xff", key="k", tag="g", properties={"a": "b"}, id="own", delay_ms=5, reply_to=b"r"
     )
     frame, _, _ = reply(twin, [piece([record(encode(full))])])
