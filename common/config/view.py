@@ -232,16 +232,17 @@ class ConfigView:
             self._closed.wait(SNAPSHOT_GAP_S)
 
     def _save(self) -> None:
-        if self._snapshot_path is None or self._snapshot_at_ms is not None:
+        path = self._snapshot_path
+        if path is None or self._snapshot_at_ms is not None:
             return
         if not self._unsaved:
             if self.age_s == 0.0:
-                snapshot.mark_current(self._snapshot_path)
+                snapshot.mark_current(path)
             return
         self._unsaved = False
         kinds = {kind: view.buckets for kind, view in self._kinds.items()}
         try:
-            run_blocking(lambda: snapshot.save(self._snapshot_path, kinds, self._clock.now_ms()))
+            run_blocking(lambda: snapshot.save(path, kinds, self._clock.now_ms()))
         except OSError as error:
             self._unsaved = True
-            log.warning("snapshot=%s: not written: %s", self._snapshot_path, error)
+            log.warning("snapshot=%s: not written: %s", path, error)

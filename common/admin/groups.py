@@ -1,0 +1,44 @@
+"""Consumer groups: create, list, show, set, delete. Lag and reset are the engine's: see engine/client/admin.py."""
+
+from dataclasses import dataclass, replace
+
+from common.admin import administrator as verbs
+from common.admin.administrator import Administrator
+from common.config.definitions import GroupDefinition
+
+
+@dataclass(frozen=True)
+class GroupSettings:
+    """What a caller may choose; None leaves the default, or what was there."""
+
+    topics: tuple[str, ...] | None = None
+    invisible_ms: int | None = None
+    start: str | None = None
+    attempts_max: int | None = None
+
+    def given(self) -> dict[str, int | str | tuple[str, ...]]:
+        return {name: value for name, value in vars(self).items() if value is not None}
+
+
+def create(admin: Administrator, name: str, settings: GroupSettings) -> GroupDefinition:
+    """A group needs a definition only for settings that differ from the defaults, or to be pulled without naming topics."""
+    made = GroupDefinition.from_value(name, settings.given())
+    verbs.create(admin, [made])
+    return made
+
+
+def list_groups(admin: Administrator, prefix: str = "", after: str = "", limit: int = 1000) -> list[GroupDefinition]:
+    return [group for group, _ in verbs.page(admin, GroupDefinition, prefix, after, limit)]
+
+
+def show(admin: Administrator, name: str) -> tuple[GroupDefinition, int]:
+    return verbs.get(admin, GroupDefinition, name)
+
+
+def set_group(admin: Administrator, name: str, settings: GroupSettings) -> GroupDefinition:
+    return verbs.change(admin, GroupDefinition, name, lambda old: replace(old, **settings.given()))
+
+
+def delete(admin: Administrator, name: str) -> None:
+    """Removes the settings; the group's progress stays with the engine."""
+    verbs.delete(admin, GroupDefinition, name)

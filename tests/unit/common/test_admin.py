@@ -1,0 +1,142 @@
+"""Administrative verbs on a store in memory."""
+
+import pytest
+
+from common.admin import applications, audit, groups, topics
+from common.admin.administrator import Administrator
+from common.admin.applications import Grants
+from common.admin.errors import Refused
+from common.admin.groups import GroupSettings
+from common.admin.topics import TopicSettings
+from common.clock import FakeClock
+from common.config.applying import laggards, wait_applied
+from common.config.definitions import Grant
+from common.config.errors import EntryNotFound, InvalidDefinition, VersionConflict
+from common.config.memory_store import MemoryStore
+
+
+@pytest.fixture
+def admin():
+    return Administrator(MemoryStore(), "test:alice", FakeClock())
+
+
+def test_topics_are_created_listed_shown_set_and_deleted(admin):
+    topics.create(admin, ["b", "a"], TopicSettings(queues=4))
+    assert [topic.name for topic in topics.list_topics(admin)] == ["a", "b"]
+    assert topics.set_topic(admin, "a", TopicSettings(queues=16, durability="memory")).queues == 16
+    topic, version = topics.show(admin, "a")
+    assert (topic.queues, topic.durability, version) == (16, "memory", 2)
+    topics.delete(admin, "a")
+    with pytest.raises(EntryNotFound):
+        topics.show(admin, "a")
+
+
+def test_many_topics_with_wrong_names_are_refused_together_and_none_is_created(admin):
+    with pytest.raises(InvalidDefinition) as caught:
+        topics.create(admin, ["good", "bad one", "worse/one"], TopicSettings())
+    assert "bad one" in str(caught.value)
+    assert "worse/one" in str(caught.value)
+    assert topics.list_topics(admin) == []
+
+
+def test_creating_an_existing_topic_conflicts_and_creates_no_other(admin):
+    topics.create(admin, ["a"], TopicSettings())
+    with pytest.raises(VersionConflict):
+        topics.create(admin, ["new", "a"], TopicSettings())
+    assert [topic.name for topic in topics.list_topics(admin)] == ["a"]
+
+
+def test_queues_do_not_shrink(admin):
+    topics.create(admin, ["a"], TopicSettings(queues=8))
+    with pytest.raises(Refused, match="it has 8"):
+        topics.set_topic(admin, "a", TopicSettings(queues=4))
+
+
+def test_setting_a_topic_keeps_the_fields_of_another_version(admin):
+    admin.store.put("topic", "a", {"grade": "gold"}, 0)
+    topics.set_topic(admin, "a", TopicSettings(queues=9))
+    assert admin.store.get("topic", "a").value["grade"] == "gold"
+
+
+def test_groups_are_created_set_and_deleted(admin):
+    groups.create(admin, "readers", GroupSettings(topics=("a",)))
+    assert groups.set_group(admin, "readers", GroupSettings(invisible_ms=5_000)).invisible_ms == 5_000
+    assert groups.show(admin, "readers")[0].topics == ("a",)
+    groups.delete(admin, "readers")
+    assert groups.list_groups(admin) == []
+
+
+def test_rotation_overlaps_two_keys_and_revoking_ends_the_old_one(admin):
+    first = applications.create(admin, "shop")
+    second = applications.rotate(admin, "shop")
+    assert {key.key_id for key in applications.show(admin, "shop")[0].keys} == {first.key_id, second.key_id}
+    with pytest.raises(Refused, match="revoke one first"):
+        applications.rotate(admin, "shop")
+    assert [key.key_id for key in applications.revoke(admin, "shop", first.key_id).keys] == [second.key_id]
+    with pytest.raises(EntryNotFound, match="no key"):
+        applications.revoke(admin, "shop", first.key_id)
+
+
+def test_grants_are_added_once_and_taken_back(admin):
+    applications.create(admin, "shop")
+    for _ in range(2):
+        app = applications.grant(admin, "shop", Grants(send=("orders*",), pull=("orders*", "readers")))
+    assert app.grants == (Grant("send", "orders*"), Grant("pull", "orders*"), Grant("pull", "readers"))
+    assert len(applications.ungrant(admin, "shop", Grants(pull=("readers",))).grants) == 2
+    with pytest.raises(EntryNotFound):
+        applications.ungrant(admin, "shop", Grants(pull=("readers",)))
+
+
+def test_a_wrong_pattern_is_refused(admin):
+    applications.create(admin, "shop")
+    with pytest.raises(InvalidDefinition, match="pattern"):
+        applications.grant(admin, "shop", Grants(send=("a*b",)))
+
+
+def test_each_change_leaves_an_audit_record_without_secrets(admin):
+    key = applications.create(admin, "shop")
+    admin.clock.advance(1)
+    applications.grant(admin, "shop", Grants(send=("*",)))
+    admin.clock.advance(1)
+    topics.create(admin, [f"t{i}" for i in range(100)], TopicSettings())
+    newest, grant, create = audit.latest(admin.store)
+    assert (create["who"], create["action"], create["names"]) == ("test:alice", "create", ["shop"])
+    assert (grant["old"]["grants"], grant["new"]["grants"]) == ([], [["send", "*"]])
+    assert (newest["count"], len(newest["names"])) == (100, 50)
+    assert key.secret not in str([newest, grant, create])
+
+
+def test_a_change_that_changes_nothing_leaves_no_record(admin):
+    topics.create(admin, ["a"], TopicSettings(queues=8))
+    topics.set_topic(admin, "a", TopicSettings(queues=8))
+    assert len(audit.latest(admin.store)) == 1
+
+
+def test_a_race_between_two_administrators_is_redone_on_the_newer_state(admin, monkeypatch):
+    topics.create(admin, ["a"], TopicSettings())
+    put, raced = admin.store.put, []
+
+    def put_after_a_rival(kind, name, value, version):
+        if kind == "topic" and not raced:
+            raced.append(put(kind, name, {"durability": "memory"}, version))
+        return put(kind, name, value, version)
+
+    monkeypatch.setattr(admin.store, "put", put_after_a_rival)
+    topic = topics.set_topic(admin, "a", TopicSettings(queues=16))
+    assert (topic.queues, topic.durability) == (16, "memory")
+
+
+def test_the_operators_key_is_kept_while_it_works_and_replaced_when_not(admin):
+    key = applications.ensure_operator(admin, "penstock-cli", None)
+    assert applications.ensure_operator(admin, "penstock-cli", key) == key
+    applications.revoke(admin, "penstock-cli", key.key_id)
+    assert applications.ensure_operator(admin, "penstock-cli", key) != key
+
+
+def test_a_process_lags_until_it_has_reported_the_version_of_every_kind(admin):
+    store = admin.store
+    store.report_applied("proxy", {"topic": 1, "group": 9})
+    assert laggards(store, {"topic": 2, "group": 1}) == ["proxy"]
+    assert wait_applied(store, {"topic": 2}, 0.01) == ["proxy"]
+    store.report_applied("proxy", {"topic": 2, "group": 9})
+    assert wait_applied(store, {"topic": 2, "group": 1}, 0.01) == []
