@@ -14,7 +14,7 @@ from common.credential import CredentialFields, mint
 
 native: ModuleType | None
 try:
-    from bench import _load, _requests
+    from bench import _load, _requests  # type: ignore[attr-defined]
 except ImportError:
     native = None
 else:

@@ -8,8 +8,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,48 +16,85 @@ from typing import Any
 from bench.errors import InstanceError
 from bench.generator import Target
 from bench.settings import Settings
+from common.admin import applications, topics
+from common.admin.administrator import Administrator
+from common.config.errors import ConfigError
+from common.config.opening import open_store
+from common.config.store import ConfigStore
 
 PENSTOCK = [sys.executable, "-P", "-m", "penstock"]
 READY_TIMEOUT_S = 20.0
 STOP_TIMEOUT_S = 20.0
-COMMAND_TIMEOUT_S = 60.0
 
 
 @dataclass(frozen=True)
 class Instance:
     """A running `penstock up`; `facts` is its ready file."""
 
-    data: Path
     facts: dict[str, Any]
+    temporary: bool = False  # its data goes with it, so nothing needs to be tidied up
 
     @property
     def pids(self) -> dict[str, int]:
         return {name: pid for name, pid in self.facts["pids"].items() if isinstance(pid, int)}
 
-    def prepare(self, settings: Settings) -> Target:
-        """Create the topics and an application that may use them, through the command line like everybody."""
-        app = f"bench-{secrets.token_hex(4)}"
-        made = json.loads(self.command("app", "create", app, "-o", "json"))
-        prefix = settings.topic_pattern.partition("%d")[0]
-        self.command("app", "grant", app, "--send", f"{prefix}*", "--pull", f"{prefix}*", "--pull", settings.group)
-        options = ("--queues", str(settings.queues), "--durability", settings.durability)
-        with ThreadPoolExecutor(os.cpu_count()) as pool:
-            list(pool.map(lambda name: self.command("topic", "create", name, *options), settings.topic_names()))
-        return Target(
-            self._address("producer_proxy"), self._address("consumer_proxy"), app, made["key_id"], made["secret"]
-        )
+    @contextmanager
+    def prepared(self, settings: Settings) -> Iterator[Target]:
+        """Topics and an application that may use them; what was made here is deleted afterwards.
 
-    def command(self, *arguments: str) -> str:
-        """Run `penstock …` against this instance and return what it printed."""
-        line = [*PENSTOCK, *arguments, "--data", str(self.data)]
-        done = subprocess.run(line, capture_output=True, text=True, timeout=COMMAND_TIMEOUT_S, check=False)
-        if done.returncode:
-            raise InstanceError(f"penstock {' '.join(arguments)}: {_last_line(done.stderr or done.stdout)}")
-        return done.stdout
+        By the functions behind `penstock topic create` and `app create`: a process for each of 10,000 topics would take an hour.
+
+        Raises:
+            InstanceError: the configuration could not be read or written.
+        """
+        with _store(self.facts["config"]) as store:
+            admin = Administrator(store, "bench")
+            prefix = settings.topic_pattern.partition("%d")[0]
+            may = applications.Grants(send=(f"{prefix}*",), pull=(f"{prefix}*", settings.group))
+            try:
+                names = _missing(admin, settings.topic_names(), prefix)
+                topics.create(admin, names, topics.TopicSettings(settings.queues, _stored_durability(settings)))
+                key = applications.create(admin, f"bench-{secrets.token_hex(4)}", may)
+            except ConfigError as fault:
+                raise InstanceError(f"topics and application for the run: {fault}") from fault
+            try:
+                yield Target(
+                    self._address("producer_proxy"), self._address("consumer_proxy"), key.app, key.key_id, key.secret
+                )
+            finally:
+                if not self.temporary:
+                    applications.delete(admin, key.app)
+                    for name in names:
+                        topics.delete(admin, name)
 
     def _address(self, name: str) -> tuple[str, int]:
         place = self.facts[name]
         return place["host"], place["port"]
+
+
+@contextmanager
+def _store(url: str) -> Iterator[ConfigStore]:
+    try:
+        store = open_store(url)
+    except ConfigError as fault:
+        raise InstanceError(f"configuration {url}: {fault}") from fault
+    with closing(store):
+        yield store
+
+
+def _missing(admin: Administrator, names: list[str], prefix: str) -> list[str]:
+    """Those of `names` that are no topics yet."""
+    there: set[str] = set()
+    after = ""
+    while page := topics.list_topics(admin, prefix, after):
+        there.update(topic.name for topic in page)
+        after = page[-1].name
+    return [name for name in names if name not in there]
+
+
+def _stored_durability(settings: Settings) -> str | None:
+    """What the topics get; the calls ask for it by name as well, so this only matters for `default`."""
+    return None if settings.durability == "default" else settings.durability
 
 
 def running(data: Path) -> Instance:
@@ -70,7 +106,7 @@ def running(data: Path) -> Instance:
         raise InstanceError(
             f"no penstock up is serving {data}; start one, or leave --data out to have one started"
         ) from fault
-    return Instance(data, facts)
+    return Instance(facts)
 
 
 @contextmanager
@@ -82,7 +118,7 @@ def own() -> Iterator[Instance]:
         with log.open("wb") as out:
             process = subprocess.Popen(line, stdout=out, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
         try:
-            yield Instance(data, _wait_ready(process, ready, log))
+            yield Instance(_wait_ready(process, ready, log), temporary=True)
         finally:
             _stop(process)
 

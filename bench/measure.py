@@ -23,14 +23,14 @@ def measure(name: str, settings: Settings, instance: Instance, say: Callable[[st
         BenchError: the instance refused a command, or the run broke off.
     """
     say(f"{name}: creating {settings.topics:,} topics")
-    target = instance.prepare(settings)
-    there = settle(settings, target)
-    if settings.mode == "pull":
-        say(f"{name}: filling them with {settings.fill:,} messages")
-        there += fill(settings, target)
-    say(f"{name}: {settings.warmup_s:g} s of warm-up, then {settings.seconds:g} s")
-    sampler = Sampler(instance.pids)
-    loaded = run_load(settings, target, sampler.on_window, deliveries_max=0 if settings.sends else there)
+    with instance.prepared(settings) as target:
+        there = settle(settings, target)
+        if settings.mode == "pull":
+            say(f"{name}: filling them with {settings.fill:,} messages")
+            there += fill(settings, target)
+        say(f"{name}: {settings.warmup_s:g} s of warm-up, then {settings.seconds:g} s")
+        sampler = Sampler(instance.pids)
+        loaded = run_load(settings, target, sampler.on_window, deliveries_max=0 if settings.sends else there)
     return Outcome(name, settings, commit(), loaded, sampler.uses, sampler.generator)
 
 
