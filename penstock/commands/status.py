@@ -1,0 +1,71 @@
+"""`penstock status`: processes, ports, memory, configuration, topics and lag of a running `up`."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from penstock.up.files import read_running
+from penstock.up.status import gather
+
+
+@click.command("status")
+@click.option(
+    "--data",
+    default="./.penstock",
+    type=click.Path(path_type=Path),
+    show_default=True,
+    help="The data directory of a running `penstock up`.",
+)
+@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
+def command(data: Path, output: str) -> None:
+    """Show what the `up` of a data directory runs. Exit code 1 when none does, or when a process is not ready."""
+    facts = read_running(data)
+    if facts is None:
+        raise click.ClickException(f"no `penstock up` serves {data.absolute()}; start one: penstock up --data {data}")
+    state = gather(facts)
+    if output == "json":
+        click.echo(json.dumps(state, indent=1))
+    else:
+        show(state)
+    raise SystemExit(0 if all(each.get("ready", "yes") == "yes" for each in state["processes"]) else 1)
+
+
+def show(state: dict[str, Any]) -> None:
+    rows = [["process", "pid", "listens on", "ops port", "ready", "RSS MiB", "configuration"]]
+    for each in state["processes"]:
+        cells = [each["name"], each["pid"], each.get("listen", ""), each.get("ops_port", ""), each.get("ready", "yes")]
+        rows.append([*map(str, cells), str(each["rss_mib"]), applied_words(each)])
+    print_columns(rows)
+    click.echo(f"\ndata {state['data']}   configuration {state['config']}   memory {state['rss_mib']} MiB")
+    if "config_error" in state:
+        click.echo(f"configuration store: {state['config_error']}")
+    show_engine(state["engine"])
+
+
+def print_columns(rows: list[list[str]]) -> None:
+    """Aligned and never cut: these lines are copied from."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        click.echo("  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+def applied_words(process: dict[str, Any]) -> str:
+    if "applied" not in process:
+        return ""
+    numbers = ", ".join(f"{kind} {number}" for kind, number in process["applied"].items() if number)
+    return f"behind in {', '.join(process['behind'])}" if process["behind"] else f"current ({numbers or 'empty'})"
+
+
+def show_engine(engine: dict[str, Any]) -> None:
+    if "error" in engine:
+        click.echo(f"engine: {engine['error']}")
+        return
+    status = engine["status"]
+    more = " or more" if engine["topics_more"] else ""
+    words = f"log {status['end_position']:,} bytes, {status['durable_position']:,} on disk, epoch {status['epoch']}"
+    click.echo(f"{words}; {engine['topics']:,}{more} topics, {len(engine['group_lag'])} groups")
+    if engine["group_lag"]:
+        click.echo()
+        print_columns([["group", "lag"], *([name, f"{lag:,}"] for name, lag in engine["group_lag"].items())])

@@ -1,0 +1,89 @@
+"""What runs, from the outside: each process by /proc and its operator's page, the engine by its own answer."""
+
+import http.client
+import os
+from pathlib import Path
+from typing import Any
+
+from common.config import open_store
+from common.config.store import ConfigStore
+from engine.client.admin import AdminClient, AdminError
+from engine.link.errors import LinkError
+
+PROCESSES = ("producer_proxy", "consumer_proxy", "engine")
+PAGE_S_MAX = 2.0
+GROUPS_MAX = 100
+TOPICS_MAX = 10_000
+
+
+def gather(facts: dict[str, Any]) -> dict[str, Any]:
+    """All of it as JSON values. A part that does not answer is told as such; the others are shown all the same."""
+    processes = [process(name, facts) for name in ("up", *PROCESSES)]
+    state: dict[str, Any] = {"data": facts["data"], "config": facts["config"], "processes": processes}
+    state["rss_mib"] = round(sum(each["rss_mib"] for each in processes), 1)
+    try:
+        store = open_store(facts["config"])
+        try:
+            add_applied(processes, store)
+        finally:
+            store.close()
+    except Exception as fault:  # any store may fail in its own way
+        state["config_error"] = str(fault)
+    try:
+        state["engine"] = engine(facts)
+    except (OSError, LinkError, AdminError) as fault:
+        state["engine"] = {"error": f"{type(fault).__name__}: {fault}"}
+    return state
+
+
+def process(name: str, facts: dict[str, Any]) -> dict[str, Any]:
+    pid = facts["pids"][name]
+    shown = {"name": name, "pid": pid, "rss_mib": round(rss_bytes(pid) / (1 << 20), 1)}
+    if name in facts["ops"]:
+        place = facts[name]
+        ready = page(place["host"], facts["ops"][name], "/readyz")
+        shown |= {"listen": f"{place['host']}:{place['port']}", "ops_port": facts["ops"][name], "ready": ready}
+    return shown
+
+
+def rss_bytes(pid: int) -> int:
+    """Resident memory; 0 for a process that has gone."""
+    try:
+        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, IndexError):
+        return 0
+
+
+def page(host: str, port: int, path: str) -> str:
+    """ "yes" for 200, else what it answered or why it did not."""
+    connection = http.client.HTTPConnection(host, port, timeout=PAGE_S_MAX)
+    try:
+        connection.request("GET", path)
+        answer = connection.getresponse()
+        return "yes" if answer.status == 200 else answer.read(400).decode(errors="replace").strip()
+    except (OSError, http.client.HTTPException) as fault:
+        return f"no answer ({fault})"
+    finally:
+        connection.close()
+
+
+def add_applied(processes: list[dict[str, Any]], store: ConfigStore) -> None:
+    """Which configuration each process works by; `behind` names the kinds in which the store is newer."""
+    wanted, reports = store.version(), store.applied()
+    for each in processes:
+        report = next((value for name, value in reports.items() if name.partition("@")[0] == each["name"]), None)
+        if report:
+            each["applied"] = report.version
+            each["behind"] = [kind for kind, number in wanted.items() if report.version.get(kind, 0) < number]
+
+
+def engine(facts: dict[str, Any]) -> dict[str, Any]:
+    """The log's ends, how many topics and groups there are, and how far each group is behind."""
+    key = Path(facts["cluster_key"]).read_bytes()
+    place = facts["engine"]
+    with AdminClient((place["host"], place["port"]), key, timeout_s=PAGE_S_MAX) as admin:
+        state = admin.ask("status")
+        topics = admin.ask("topics", limit=TOPICS_MAX)["topics"]
+        groups = admin.ask("groups", limit=GROUPS_MAX)["groups"]
+        lags = {name: sum(row["lag"] for row in admin.ask("lag", group=name)["queues"]) for name in groups}
+    return {"status": state, "topics": len(topics), "topics_more": len(topics) == TOPICS_MAX, "group_lag": lags}
