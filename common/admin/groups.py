@@ -1,6 +1,7 @@
 """Consumer groups: create, list, show, set, delete. Lag and reset are the engine's: see engine/client/admin.py."""
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 from common.admin import administrator as verbs
 from common.admin.administrator import Administrator
@@ -16,7 +17,7 @@ class GroupSettings:
     start: str | None = None
     attempts_max: int | None = None
 
-    def given(self) -> dict[str, int | str | tuple[str, ...]]:
+    def given(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if value is not None}
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from typing import Any
 
 from common.admin import administrator as verbs
 from common.admin.administrator import Administrator
@@ -18,7 +19,7 @@ class TopicSettings:
     durability: str | None = None
     body_bytes_max: int | None = None
 
-    def given(self) -> dict[str, int | str]:
+    def given(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if value is not None}
 
 

@@ -1,0 +1,67 @@
+"""Exit codes, and errors as one line on stderr.
+
+0 done · 1 failed · 2 wrong usage or value · 3 not found · 4 conflict with what is there · 5 unavailable, try again later
+"""
+
+import os
+from typing import Any
+
+import click
+
+from common.admin.errors import Refused
+from common.config.errors import EntryNotFound, InvalidEntry, StoreUnavailable, VersionConflict
+from common.errors import PenstockError
+
+FAILED, USAGE, NOT_FOUND, CONFLICT, UNAVAILABLE = 1, 2, 3, 4, 5
+
+CODES: dict[type[Exception], int] = {
+    InvalidEntry: USAGE,
+    EntryNotFound: NOT_FOUND,
+    VersionConflict: CONFLICT,
+    Refused: CONFLICT,
+    StoreUnavailable: UNAVAILABLE,
+    ConnectionError: UNAVAILABLE,
+    TimeoutError: UNAVAILABLE,
+}
+
+
+class CommandError(Exception):
+    """A sentence for the user and the exit code."""
+
+    def __init__(self, sentence: str, exit_code: int = FAILED):
+        super().__init__(sentence)
+        self.exit_code = exit_code
+
+
+def code_for_contract(code: int) -> int:
+    """The exit code for a result code of the contract."""
+    if code in (102, 103):
+        return NOT_FOUND
+    if 100 <= code < 200:
+        return USAGE if code in (100, 101) else FAILED
+    return UNAVAILABLE
+
+
+class Command(click.Command):
+    """A command that ends with one of these codes and never with a traceback (except under PENSTOCK_DEBUG)."""
+
+    def invoke(self, context: click.Context) -> Any:
+        try:
+            return super().invoke(context)
+        except CommandError as error:
+            _end(context, error, error.exit_code)
+        except (PenstockError, ConnectionError, TimeoutError) as error:
+            if isinstance(error, BrokenPipeError):
+                raise  # our own output's reader has left
+            _end(context, error, next((code for kind, code in CODES.items() if isinstance(error, kind)), FAILED))
+
+
+def _end(context: click.Context, error: Exception, code: int) -> None:
+    if os.environ.get("PENSTOCK_DEBUG"):
+        raise error
+    click.echo(f"{context.command_path}: {' '.join(str(error).split())}", err=True)
+    context.exit(code)
+
+
+class Group(click.Group):
+    command_class = Command

@@ -1,0 +1,168 @@
+"""`penstock group`: settings, lag and resets of consumer groups."""
+
+from typing import Any
+
+import click
+
+from common.admin import groups
+from common.admin.groups import GroupSettings
+from common.config.definitions import GroupDefinition
+from penstock.commands.exits import USAGE, CommandError, Group, code_for_contract
+from penstock.commands.instance import Instance, administration, instance_options
+from penstock.commands.output import output_option, show_one, show_rows
+
+COLUMNS = ("name", "topics", "invisible_ms", "start", "attempts_max")
+LAG_COLUMNS = ("topic", "queue", "first", "end", "progress", "in_flight", "lag")
+
+
+def row(group: GroupDefinition) -> dict[str, Any]:
+    return {"name": group.name, **group.to_value()}
+
+
+def settings_options(command: Any) -> Any:
+    for option in (
+        click.option("--attempts-max", type=int, help="Deliveries before the dead-letter queue.  [new: 16]"),
+        click.option(
+            "--start", type=click.Choice(["earliest", "latest"]), help="Where on a new topic.  [new: earliest]"
+        ),
+        click.option("--invisible-ms", type=int, help="How long a delivery is leased.  [new: 30000]"),
+        click.option("--topic", "topics", multiple=True, help="What a pull that names no topic reads; repeatable."),
+    ):
+        command = option(command)
+    return command
+
+
+@click.group(cls=Group)
+def group() -> None:
+    """Consumer groups: settings, lag, resets.
+
+    A group needs no definition to pull with topics named; define it to change its settings.
+
+    \b
+    penstock group create readers --topic orders --invisible-ms 60000
+    penstock group lag readers
+    penstock group reset readers --topic orders --to earliest --preview
+    """
+
+
+@group.command()
+@click.argument("name")
+@settings_options
+@output_option
+@instance_options()
+def create(
+    instance: Instance,
+    name: str,
+    topics: tuple[str, ...],
+    invisible_ms: int | None,
+    start: str | None,
+    attempts_max: int | None,
+    output: str,
+) -> None:
+    """Define group NAME."""
+    with administration(instance, changes=True) as admin:
+        made = groups.create(admin, name, GroupSettings(topics or None, invisible_ms, start, attempts_max))
+    show_one(row(made), output)
+
+
+@group.command("list")
+@click.option("--prefix", default="", help="Only names that begin so.")
+@click.option("--after", default="", metavar="NAME", help="The next page: names behind this one.")
+@click.option("--limit", type=click.IntRange(1, 100_000), default=1000, show_default=True)
+@output_option
+@instance_options()
+def list_command(instance: Instance, prefix: str, after: str, limit: int, output: str) -> None:
+    """List groups that have a definition."""
+    with administration(instance) as admin:
+        found = groups.list_groups(admin, prefix, after, limit)
+    show_rows([row(each) for each in found], COLUMNS, output)
+
+
+@group.command()
+@click.argument("name")
+@output_option
+@instance_options()
+def show(instance: Instance, name: str, output: str) -> None:
+    """Show one group's settings."""
+    with administration(instance) as admin:
+        found, version = groups.show(admin, name)
+    show_one({**row(found), "version": version}, output)
+
+
+@group.command("set")
+@click.argument("name")
+@settings_options
+@output_option
+@instance_options()
+def set_command(
+    instance: Instance,
+    name: str,
+    topics: tuple[str, ...],
+    invisible_ms: int | None,
+    start: str | None,
+    attempts_max: int | None,
+    output: str,
+) -> None:
+    """Change a group's settings; what is not named stays. --topic replaces the whole list."""
+    settings = GroupSettings(topics or None, invisible_ms, start, attempts_max)
+    if not settings.given():
+        raise click.UsageError("say what to set: --topic, --invisible-ms, --start or --attempts-max")
+    with administration(instance, changes=True) as admin:
+        changed = groups.set_group(admin, name, settings)
+    show_one(row(changed), output)
+
+
+@group.command()
+@click.argument("name")
+@output_option
+@instance_options()
+def delete(instance: Instance, name: str, output: str) -> None:
+    """Delete a group's settings; its progress stays with the engine."""
+    with administration(instance, changes=True) as admin:
+        groups.delete(admin, name)
+    show_one({"deleted": name}, output)
+
+
+@group.command()
+@click.argument("name")
+@click.option("--topic", help="Only this topic.")
+@output_option
+@instance_options("engine")
+def lag(instance: Instance, name: str, topic: str | None, output: str) -> None:
+    """How far behind the group is, a line a queue."""
+    rows = _ask_engine(instance, "lag", name, topic)
+    show_rows(rows, LAG_COLUMNS, output)
+    if output == "table":
+        click.echo(f"total lag: {sum(each['lag'] for each in rows)}")
+
+
+@group.command()
+@click.argument("name")
+@click.option("--topic", required=True)
+@click.option("--to", required=True, metavar="earliest|latest|OFFSET")
+@click.option("--queue", type=click.IntRange(min=0), help="Only this queue.")
+@click.option("--preview", is_flag=True, help="Only say what would move.")
+@output_option
+@instance_options("engine")
+def reset(instance: Instance, name: str, topic: str, to: str, queue: int | None, preview: bool, output: str) -> None:
+    """Move the group's progress on a topic; what it holds in flight is delivered anew."""
+    if to not in ("earliest", "latest") and not to.isdigit():
+        raise CommandError(f"--to {to}: earliest, latest or an offset", USAGE)
+    target = int(to) if to.isdigit() else to
+    rows = _ask_engine(instance, "reset", name, topic, target, queue=queue, preview=preview)
+    show_rows(rows, ("queue", "old", "new"), output)
+
+
+def _ask_engine(instance: Instance, verb: str, *arguments: Any, **options: Any) -> list[dict[str, Any]]:
+    from engine.client import admin  # the link and its native parts: only for the commands that need the engine
+    from engine.link.errors import LinkError
+
+    try:
+        return getattr(admin, verb)(instance.address("engine"), instance.cluster_key(), *arguments, **options)
+    except admin.AdminError as error:
+        raise CommandError(str(error), code_for_contract(error.code)) from error
+    except LinkError as error:
+        raise CommandError(f"engine: {error}") from error
+
+
+command = group

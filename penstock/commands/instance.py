@@ -1,0 +1,118 @@
+"""Which Penstock a command talks to: what a running `up` says in its data directory, or what the options say."""
+
+import functools
+import getpass
+import os
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+
+from common.admin.administrator import Administrator
+from common.config import open_store
+from common.config.applying import wait_applied
+from common.config.store import ConfigStore
+from penstock.commands.exits import UNAVAILABLE, USAGE, CommandError
+from penstock.up.files import read_running
+
+Address = tuple[str, int]
+APPLIED_S_MAX = 3.0
+
+
+@dataclass(frozen=True)
+class Instance:
+    """Everything is looked up when it is asked for: changing the configuration needs no running process."""
+
+    data: Path
+    config_url: str | None
+    addresses: dict[str, str]
+
+    def config(self) -> str:
+        """The configuration's URL. Raises CommandError if nothing tells where it is."""
+        if self.config_url:
+            return self.config_url
+        running = read_running(self.data)
+        if running:
+            return running["config"]
+        if (self.data / "config").is_dir():
+            return (self.data / "config").absolute().as_uri()
+        raise CommandError(
+            f"no Penstock at {self.data}: start one with `penstock up --data {self.data}`, or say --config URL",
+            UNAVAILABLE,
+        )
+
+    def address(self, process: str) -> Address:
+        """Where producer_proxy, consumer_proxy or engine listens."""
+        given = self.addresses.get(process)
+        if given:
+            host, _, port = given.rpartition(":")
+            if not host or not port.isdigit():
+                raise CommandError(f"{given!r} is no address: use HOST:PORT", USAGE)
+            return host.strip("[]"), int(port)
+        found = (read_running(self.data) or {}).get(process)
+        if not found:
+            raise CommandError(
+                f"no running Penstock at {self.data}: start one with `penstock up --data {self.data}`", UNAVAILABLE
+            )
+        return found["host"], found["port"]
+
+    def cluster_key(self) -> bytes:
+        path = Path((read_running(self.data) or {}).get("cluster_key", self.data / "cluster.key"))
+        try:
+            return path.read_bytes()
+        except OSError as error:
+            raise CommandError(f"{path}: {error.strerror}", UNAVAILABLE) from error
+
+
+@contextmanager
+def open_config(instance: Instance) -> Iterator[ConfigStore]:
+    store = open_store(instance.config())
+    try:
+        yield store
+    finally:
+        store.close()
+
+
+@contextmanager
+def administration(instance: Instance, *, changes: bool = False) -> Iterator[Administrator]:
+    """The verbs' context. With `changes` it ends when every running process works by the changes that were made in it."""
+    with open_config(instance) as store:
+        yield Administrator(store, f"cli:{getpass.getuser()}@{socket.gethostname()}")
+        if changes:
+            late = wait_applied(store, store.version(), APPLIED_S_MAX)
+            if late:
+                click.echo(f"warning: stored, but not yet in use at {', '.join(late)}", err=True)
+
+
+def instance_options(*processes: str) -> Callable:
+    """Add --data and --config, and an address option for each process; the command gets an `instance` argument."""
+
+    def decorate(command: Callable) -> Callable:
+        @functools.wraps(command)
+        def with_instance(data: Path, config: str | None, **rest: Any) -> Any:
+            addresses = {process: rest.pop(_option(process)) for process in processes}
+            return command(instance=Instance(data, config, {k: v for k, v in addresses.items() if v}), **rest)
+
+        wrapped: Callable = with_instance
+        for process in processes:
+            wrapped = click.option(
+                f"--{_option(process)}", metavar="HOST:PORT", help=f"The {process.replace('_', ' ')}."
+            )(wrapped)
+        wrapped = click.option("--config", metavar="URL", help="Configuration store, in place of DIR's.")(wrapped)
+        return click.option(
+            "--data",
+            type=click.Path(path_type=Path),
+            default=lambda: os.environ.get("PENSTOCK_DATA", "./.penstock"),
+            metavar="DIR",
+            help="Data directory of a running `up`.  [env PENSTOCK_DATA, else ./.penstock]",
+        )(wrapped)
+
+    return decorate
+
+
+def _option(process: str) -> str:
+    return process.removesuffix("_proxy")

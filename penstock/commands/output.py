@@ -1,0 +1,54 @@
+"""-o table|json: rows for people or for scripts."""
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import click
+
+Row = dict[str, Any]
+
+
+def output_option(command: Callable) -> Callable:
+    return click.option(
+        "-o",
+        "--output",
+        type=click.Choice(["table", "json"]),
+        default="table",
+        show_default=True,
+        help="For people or scripts.",
+    )(command)
+
+
+def show_rows(rows: Sequence[Row], columns: Sequence[str], output: str) -> None:
+    """A list: a JSON array of all fields, or a table of `columns` with a header."""
+    if output == "json":
+        click.echo(json.dumps(list(rows), indent=1))
+        return
+    for line in table(rows, columns):
+        click.echo(line)
+
+
+def show_one(row: Row, output: str) -> None:
+    """One thing: a JSON object, or a line a field."""
+    if output == "json":
+        click.echo(json.dumps(row, indent=1))
+        return
+    width = max(map(len, row), default=0)
+    for name, value in row.items():
+        click.echo(f"{name:<{width}}  {cell(value)}")
+
+
+def table(rows: Iterable[Row], columns: Sequence[str]) -> list[str]:
+    cells = [[column.upper().replace("_", " ") for column in columns]]
+    cells += [[cell(row.get(column)) for column in columns] for row in rows]
+    widths = [max(len(line[at]) for line in cells) for at in range(len(columns))]
+    return ["  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip() for line in cells]
+
+
+def cell(value: Any) -> str:
+    if value is None or value in ([], (), ""):
+        return "-"
+    if isinstance(value, list | tuple):
+        return ", ".join(map(cell, value))
+    return str(value)

@@ -1,0 +1,69 @@
+"""One connection to a proxy, for commands: blocking, framed, straight on the contract."""
+
+import socket
+from typing import Any
+
+from thriftpy2.thrift import TApplicationException
+
+from common import contract
+from penstock.commands.exits import UNAVAILABLE, CommandError
+
+UNTRUSTED_CALL_BYTES_MAX = 60_000  # a proxy takes no larger frame before a connection's first good credential
+ANSWER_BYTES_MAX = 16_384_000
+CONNECT_S_MAX = 5.0
+
+
+class ProxyLink:
+    """Use it in a `with`. `name` is the method that this proxy serves."""
+
+    def __init__(self, name: str, address: tuple[str, int]):
+        self._name = name
+        self._where = f"{address[0]}:{address[1]}"
+        self._seqid = 0
+        self._trusted = False
+        try:
+            self._sock = socket.create_connection(address, timeout=CONNECT_S_MAX)
+        except OSError as error:
+            raise CommandError(f"{self._where}: {error.strerror or error}", UNAVAILABLE) from error
+        self._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def __enter__(self) -> "ProxyLink":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._sock.close()
+
+    def call(self, request: Any, timeout_s: float, empty: Any = None) -> Any:
+        """Send one request and return the response struct.
+
+        Args:
+            empty: a request of the same credential that does nothing; sent ahead of one that is too big for a new connection.
+        Raises:
+            CommandError: no answer, or a TApplicationException.
+        """
+        self._seqid += 1
+        frame = contract.encode_call(self._name, self._seqid, request)
+        if len(frame) > UNTRUSTED_CALL_BYTES_MAX and not self._trusted and empty is not None:
+            self.call(empty, timeout_s)
+        try:
+            self._sock.settimeout(timeout_s)
+            self._sock.sendall(len(frame).to_bytes(4, "big") + frame)
+            size = int.from_bytes(self._receive(4), "big")
+            if size > ANSWER_BYTES_MAX:
+                raise CommandError(f"{self._where}: this is no proxy of Penstock")
+            response = contract.decode_reply(self._receive(size), self._seqid)
+        except OSError as error:
+            raise CommandError(f"{self._where}: {error.strerror or error}", UNAVAILABLE) from error
+        except TApplicationException as error:
+            raise CommandError(f"{self._where}: {error.message}") from error
+        self._trusted = True
+        return response
+
+    def _receive(self, size: int) -> bytes:
+        data = bytearray()
+        while len(data) < size:
+            chunk = self._sock.recv(size - len(data))
+            if not chunk:
+                raise ConnectionError("the proxy closed the connection")
+            data += chunk
+        return bytes(data)

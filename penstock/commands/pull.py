@@ -1,0 +1,163 @@
+"""`penstock pull`: messages to the shell."""
+
+import base64
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from common.contract import Ack, Delivery, PullRequest, PullResponse
+from penstock.commands.exits import Command, CommandError, code_for_contract
+from penstock.commands.identity import Identity, choose, identity_options
+from penstock.commands.instance import Instance, instance_options
+from penstock.commands.proxy_link import ProxyLink
+
+PULL_MAX = 500
+PULL_BYTES_MAX = 8 << 20
+FOLLOW_WAIT_MS = 10_000
+
+
+@click.command(cls=Command)
+@click.argument("words", nargs=-1, metavar="[TOPIC]...")
+@click.option("--group", "-g", required=True, help="The consumer group; it comes into being by its first pull.")
+@click.option(
+    "--topic", "-t", "topics", multiple=True, help="Repeatable; without any: what the group's definition names."
+)
+@click.option("--max", "count_max", type=click.IntRange(min=1), help="End after so many messages.")
+@click.option(
+    "--wait",
+    "wait_ms",
+    type=click.IntRange(0, 30_000),
+    default=1000,
+    show_default=True,
+    help="Milliseconds to wait for the first.",
+)
+@click.option("--follow", "-f", is_flag=True, help="Go on until Ctrl-C.")
+@click.option(
+    "--ack/--no-ack", default=True, show_default=True, help="Acknowledge what was printed, or leave it to come again."
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["body", "table", "json"]),
+    default="body",
+    show_default=True,
+    help="json: a line a message.",
+)
+@identity_options
+@instance_options("consumer_proxy")
+def pull(
+    instance: Instance,
+    words: tuple[str, ...],
+    group: str,
+    topics: tuple[str, ...],
+    count_max: int | None,
+    wait_ms: int,
+    follow: bool,
+    ack: bool,
+    output: str,
+    app: str | None,
+    key_id: str | None,
+    secret_file: Path | None,
+) -> None:
+    """Pull messages as a group and print them, a line each; ends when nothing is left.
+
+    \b
+    penstock pull orders --group readers
+    penstock pull --group readers --topic orders --topic payments --follow -o json
+    penstock pull orders --group peek --max 10 --no-ack
+    """
+    identity = choose(instance, app, key_id, secret_file)
+    with ProxyLink("pull", instance.address("consumer_proxy")) as link:
+        puller = Puller(link, identity, group, [*topics, *words] or None, ack)
+        try:
+            puller.run(count_max, FOLLOW_WAIT_MS if follow else wait_ms, follow, output)
+        except KeyboardInterrupt:
+            if not follow:
+                raise
+
+
+class Puller:
+    """Acknowledges what was printed, and flushed, with the next pull; a last pull of no messages takes the rest."""
+
+    def __init__(self, link: ProxyLink, identity: Identity, group: str, topics: list[str] | None, ack: bool):
+        self._link = link
+        self._identity = identity
+        self._group = group
+        self._topics = topics
+        self._ack = ack
+        self._printed: list[bytes] = []
+
+    def run(self, count_max: int | None, wait_ms: int, follow: bool, output: str) -> None:
+        left = count_max
+        try:
+            while left is None or left > 0:
+                deliveries = self._pull(min(PULL_MAX, left or PULL_MAX), wait_ms).deliveries
+                self._print(deliveries, output)
+                left = None if left is None else left - len(deliveries)
+                if not deliveries and not follow:
+                    break
+                wait_ms = wait_ms if follow else 0
+        finally:
+            if self._printed:
+                self._pull(0, 0)
+
+    def _pull(self, count: int, wait_ms: int) -> PullResponse:
+        acks = [Ack(receipt) for receipt in self._printed]
+        request = PullRequest(
+            self._identity.credential(), self._group, self._topics, count, PULL_BYTES_MAX, wait_ms, acks
+        )
+        hello = PullRequest(self._identity.credential(), self._group, self._topics, 0)
+        self._printed = []  # whatever becomes of this call, they are not acknowledged a second time
+        response = self._link.call(request, wait_ms / 1000 + 5.0, empty=hello)
+        if response.code >= 100:
+            raise CommandError(response.error or f"code {response.code}", code_for_contract(response.code))
+        refused = [result for result in response.ack_results if result.code >= 100]
+        if refused:
+            click.echo(
+                f"warning: {len(refused)} acknowledgements refused: {refused[0].error or refused[0].code}", err=True
+            )
+        return response
+
+    def _print(self, deliveries: list[Delivery], output: str) -> None:
+        for delivery in deliveries:
+            sys.stdout.buffer.write(LINES[output](delivery) + b"\n")
+        sys.stdout.buffer.flush()
+        if self._ack:
+            self._printed = [delivery.receipt for delivery in deliveries]
+
+
+def _body(delivery: Delivery) -> bytes:
+    return delivery.message.body or b""
+
+
+def _table(delivery: Delivery) -> bytes:
+    head = f"{delivery.message.topic}/{delivery.queue}@{delivery.offset}\t{delivery.message.key or '-'}\t"
+    return head.encode() + _body(delivery)
+
+
+def _json(delivery: Delivery) -> bytes:
+    message = delivery.message
+    row: dict[str, Any] = {
+        "topic": message.topic,
+        "queue": delivery.queue,
+        "offset": delivery.offset,
+        "id": delivery.id,
+        "attempt": delivery.attempt,
+        "stored_at_ms": delivery.stored_at_ms,
+        "key": message.key,
+        "tag": message.tag,
+        "properties": message.properties or {},
+    }
+    body = _body(delivery)
+    try:
+        row["body"] = body.decode()
+    except UnicodeDecodeError:
+        row["body_base64"] = base64.b64encode(body).decode()
+    return json.dumps(row).encode()
+
+
+LINES = {"body": _body, "table": _table, "json": _json}
+command = pull
