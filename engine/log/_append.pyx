@@ -226,6 +226,8 @@ cdef class Appender:
         return 0
 
     cdef int stage_frame(self, const unsigned char* batches, size_t size, uint32_t count, int64_t now_ms, unsigned char* results) except -1:
+        if not self.owes:
+            self.part_written = False
         self.owes = True
         return self.stage(batches, size, count, now_ms, results, False)
 
@@ -450,10 +452,9 @@ cdef class Appender:
         cdef unsigned char* out = <unsigned char*><char*>results
         cdef uint32_t i
         cdef const unsigned char* start = &batches[0] if batches.shape[0] else NULL
-        if staged:
-            self.owes = True
-        elif not self.owes:
+        if not self.owes:
             self.part_written = False
+        self.owes = self.owes or staged
         self.stage(start, batches.shape[0], count, now_ms, out, trusted)
         if not staged:
             self.flush()

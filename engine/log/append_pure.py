@@ -90,10 +90,9 @@ class Appender:
         """Append and return [(code, base offset)]."""
         if self._closed:
             raise ClosedError("the log is closed")
-        if staged:
-            self._owes = True
-        elif not self._owes:
+        if not self._owes:
             self._part_written = False
+        self._owes = self._owes or staged
         data = bytes(batches)
         results = []
         at = 0

@@ -1,5 +1,6 @@
 """Finding a queue's records: the segment being written, those on their way to be sealed, then sealed ones through the store."""
 
+from bisect import bisect_left
 from collections.abc import Iterator
 
 from engine.errors import CorruptionError, OffsetOutOfRangeError
@@ -27,10 +28,7 @@ class Reader:
     def bounds(self, topic_id: int, queue: int) -> tuple[int, int]:
         """(first readable offset, end offset)."""
         end = self._end(topic_id, queue)
-        for segment, first in self._runs(topic_id, queue, 0):
-            if self._limit(segment) > 0:
-                return min(first, end), end
-        return end, end
+        return min(next((first for first, _ in self._runs(topic_id, queue, 0)), end), end), end
 
     def read(self, topic_id: int, queue: int, offset: int, max_records: int, max_bytes: int) -> list[Piece]:
         """As Log.read."""
@@ -54,11 +52,18 @@ class Reader:
 
     def offset_at_time(self, topic_id: int, queue: int, at_ms: int) -> int:
         """As Log.offset_at_time."""
-        for segment, _ in self._runs(topic_id, queue, 0):
-            found = segment.source().offset_at_time(topic_id, queue, at_ms, self._limit(segment))
-            if found is not None:
-                return found
-        return self._end(topic_id, queue)
+        runs = list(self._runs(topic_id, queue, 0))
+
+        def first_in(base: int) -> int | None:
+            segment = self._segment(base)
+            if segment is None:
+                return None
+            return segment.source().offset_at_time(topic_id, queue, at_ms, self._limit(segment))
+
+        # Segments follow each other in time, so only some of their indexes are opened.
+        found = bisect_left(runs, True, key=lambda run: first_in(run[1]) is not None)
+        offset = first_in(runs[found][1]) if found < len(runs) else None
+        return self._end(topic_id, queue) if offset is None else offset
 
     def _explain(
         self, topic_id: int, queue: int, offset: int, how: int, at: int, segment: Segment, damage: int
@@ -73,7 +78,7 @@ class Reader:
             raise CorruptionError(
                 segment.path, segment.base + damage, 0, f"topic={topic_id} queue={queue} offset={offset}: does not verify", at
             )
-        following = next((start for _, start in self._runs(topic_id, queue, offset + 1)), end)
+        following = next((start for start, _ in self._runs(topic_id, queue, offset + 1)), end)
         if how == HOLE:
             following = min(at, following)
         raise CorruptionError(
@@ -103,16 +108,21 @@ class Reader:
         segment = self._sealed.get(base) if base is not None else None
         return (segment, segment.source()) if segment is not None else None
 
-    def _runs(self, topic_id: int, queue: int, offset: int) -> Iterator[tuple[Segment, int]]:
-        """(segment, first offset of the queue in it) for runs that begin at or above `offset`, in order."""
+    def _runs(self, topic_id: int, queue: int, offset: int) -> Iterator[tuple[int, int]]:
+        """(first offset of the queue in it, base) of the segments whose first offset is not below `offset`, in order."""
         sealing = tuple(self.sealing)
         last = -1
         for first, base in self._view.segments_from(topic_id, queue, offset):
-            segment = self._sealed.get(base)
-            if segment is not None:
+            if base in self._sealed.bases:
                 last = base
-                yield segment, first
+                yield first, base
         for segment in (*sealing, self.active):
             first = segment.source().first_offset(topic_id, queue)
             if segment.base > last and first is not None and first >= offset:
-                yield segment, first
+                yield first, segment.base
+
+    def _segment(self, base: int) -> Segment | None:
+        for segment in (self.active, *self.sealing):
+            if segment.base == base:
+                return segment
+        return self._sealed.get(base)

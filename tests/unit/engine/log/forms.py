@@ -1,0 +1,34 @@
+"""Both forms of the log in one process: the package imported once with its native parts and once with their twins."""
+
+import importlib
+import os
+import sys
+from functools import cache
+from types import SimpleNamespace
+
+MODULES = ("log", "format", "native", "index_file", "segment", "view", "scan", "recovery")
+
+
+@cache
+def load(form: str) -> SimpleNamespace:
+    """The package's modules as attributes, for form "native" or "twin"."""
+    ours = [name for name in sys.modules if name.startswith("engine.log") and "._" not in name]
+    saved = {name: sys.modules.pop(name) for name in ours}
+    before = os.environ.pop("PENSTOCK_PURE", None)
+    if form == "twin":
+        os.environ["PENSTOCK_PURE"] = "1"
+    try:
+        loaded = {name: importlib.import_module(f"engine.log.{name}") for name in MODULES}
+    finally:
+        os.environ.pop("PENSTOCK_PURE", None)
+        if before is not None:
+            os.environ["PENSTOCK_PURE"] = before
+        for name in [name for name in sys.modules if name.startswith("engine.log") and "._" not in name]:
+            del sys.modules[name]
+        sys.modules.update(saved)
+    return SimpleNamespace(name=form, **loaded)
+
+
+def forms() -> list[str]:
+    """The forms that this installation has."""
+    return ["native", "twin"] if load("native").native.NATIVE else ["twin"]
