@@ -97,6 +97,7 @@ class Group:
         first_offset, end_offset = self._store.bounds(topic.id, queue)
         if kept is not None:
             place.resume(progress.decode(kept))
+            place.see(first_offset, end_offset)
         elif start == LATEST:
             place.next_offset = end_offset
             # At once: a restart before the first flush would otherwise begin at the end of that time, and lose what lies between.

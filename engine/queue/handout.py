@@ -6,7 +6,7 @@ gives beyond that (a message is never cut) it owes in its next turns. So large m
 
 import logging
 
-from engine.errors import CorruptionError
+from engine.errors import CorruptionError, OffsetOutOfRangeError
 from engine.link.layout import PIECE
 from engine.queue.clockwork import Clockwork
 from engine.queue.counts import Counts
@@ -47,11 +47,16 @@ class HandOut:
 
     def _give(self, place: Place, pull: Pull, group: Group, now_ms: int) -> bool:
         """Hand out of one place until its turn is over or the pull is full; False when the place has nothing left."""
-        first_offset, end_offset = self._store.bounds(place.topic_id, place.queue)
+        seen = False
         while pull.messages_left > 0 and pull.bytes_left > 0 and place.credit > 0:
-            plan = place.plan(first_offset, end_offset, pull.messages_left)
+            plan = place.plan(pull.messages_left)
+            if plan is None and not seen:
+                # Looked up only when what was seen before is used up: it costs more than the rest of a small turn.
+                place.see(*self._store.bounds(place.topic_id, place.queue))
+                seen = True
+                continue
             if plan is None:
-                self._rest(place, end_offset)
+                self._rest(place)
                 return False
             first, end, _ = plan
             pieces = self._read(place, first, end, min(place.credit, pull.bytes_left))
@@ -93,9 +98,9 @@ class HandOut:
         if attempt > 1:
             self._counts.redeliveries += count
 
-    def _rest(self, place: Place, end_offset: int) -> None:
+    def _rest(self, place: Place) -> None:
         """Nothing may be handed out: let new records wake the place, or the acknowledgement that makes room."""
-        if place.next_offset >= end_offset:
+        if place.next_offset >= place.end_seen:
             self._store.watch(place.topic_id, place.queue)
         else:
             place.blocked = True
@@ -104,6 +109,9 @@ class HandOut:
         """The pieces; None when damage was stepped over, so that the place has to be planned anew."""
         try:
             return self._store.read(place.topic_id, place.queue, first, end - first, bytes_max)
+        except OffsetOutOfRangeError as out:
+            place.see(out.first_offset, out.end_offset)
+            return None if out.first_offset > first else []
         except CorruptionError as damage:
             after = damage.next_offset
             log.error(

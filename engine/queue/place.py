@@ -19,7 +19,7 @@ class Place:
     """
 
     __slots__ = (
-        "blocked", "credit", "due_ms", "early", "floor", "key", "next_offset", "open", "queue", "settings",
+        "blocked", "credit", "due_ms", "early", "end_seen", "floor", "key", "next_offset", "open", "queue", "settings",
         "subscriptions", "tick", "topic_hash", "topic_id", "topic_name",
     )  # fmt: skip
 
@@ -28,6 +28,7 @@ class Place:
         self.settings = settings
         self.key = b""
         self.next_offset = 0
+        self.end_seen = 0  # the log's end offset when it was looked at last; it only grows
         self.floor = 0  # leases below it were given before an operator moved the group
         self.open = OpenRuns()
         self.early = IntervalSet()
@@ -42,15 +43,14 @@ class Place:
         """Everything below is acknowledged."""
         return self.open.firsts[0] if self.open.firsts else self.next_offset
 
-    def plan(self, first_offset: int, end_offset: int, messages_max: int) -> tuple[int, int, int] | None:
-        """What would be handed out next: (first, end at most, attempt so far); None when nothing may be.
-
-        Args:
-            first_offset, end_offset: what the log can read now.
-            messages_max: at least 1.
-        """
+    def see(self, first_offset: int, end_offset: int) -> None:
+        """The log can read first_offset..end_offset now; what lies below is gone by retention."""
+        self.end_seen = end_offset
         if first_offset > self.contiguous:
-            self.trim(first_offset)
+            self._trim(first_offset)
+
+    def plan(self, messages_max: int) -> tuple[int, int, int] | None:
+        """What would be handed out next: (first, end at most, attempt so far); None when nothing seen may be."""
         again = self.open.next_ready(messages_max)
         if again is not None:
             return again
@@ -59,7 +59,7 @@ class Place:
             return None
         if self.early:
             self.next_offset = self.early.skip(self.next_offset)
-        end = min(end_offset, self.next_offset + room, self.early.first() or OFFSET_MAX)
+        end = min(self.end_seen, self.next_offset + room, self.early.first() or OFFSET_MAX)
         return (self.next_offset, end, 0) if end > self.next_offset else None
 
     def lease(self, first: int, end: int, lease: int, due_ms: int) -> int:
@@ -94,11 +94,6 @@ class Place:
             return False
         return self.open.hold(first, end, lease, foreign, due_ms, now_ms)
 
-    def trim(self, first_offset: int) -> None:
-        """Retention has deleted everything below `first_offset`, so it can neither be handed out nor be waited for."""
-        self.open.trim(first_offset)
-        self.next_offset = self.early.skip(max(self.next_offset, first_offset))
-
     def move(self, offset: int, floor: int) -> None:
         """Go on handing out at `offset`, forgetting who holds what; receipts of leases below `floor` settle nothing."""
         self.open.clear()
@@ -119,3 +114,7 @@ class Place:
         self.floor, self.next_offset = progress.floor, progress.next_offset
         for first, end, attempt in progress.runs:
             self.open.append(Run(first, end, 0, attempt, 0, ready=True))
+
+    def _trim(self, first_offset: int) -> None:
+        self.open.trim(first_offset)
+        self.next_offset = self.early.skip(max(self.next_offset, first_offset))
