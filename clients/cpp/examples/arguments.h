@@ -46,6 +46,8 @@ class Arguments {
     penstock::client::Options options;
     options.framed = !buffered_;
     options.deadline = penstock::client::Milliseconds(std::stol(Get("deadline-ms", "30000")));
+    options.tls_ca_file = Get("tls-ca", "");
+    options.tls = !options.tls_ca_file.empty();
     return options;
   }
 

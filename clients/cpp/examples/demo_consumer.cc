@@ -39,8 +39,8 @@ int main(int argc, char** argv) try {
                 << delivery.attempt << '\t' << client::Hex(client::Sha256Of(message.body)) << '\n';
       consumer.Done(delivery);
     }
+    std::cout.flush();
   }
-  std::cout.flush();
   consumer.Close();
 } catch (const std::exception& error) {
   Arguments::Fail(error.what());

@@ -14,7 +14,7 @@ require_once __DIR__ . '/../autoload.php';
 function arguments(array $needed, array $optional = [], ?int &$rest = null): array
 {
     $needed = array_merge(['endpoints', 'app', 'key-id', 'topic'], $needed);
-    $names = array_merge($needed, ['deadline-ms'], $optional);
+    $names = array_merge($needed, ['deadline-ms', 'tls-ca'], $optional);
     $given = getopt('', array_merge(['buffered'], array_map(fn ($name) => "$name:", $names)), $rest);
     foreach ($needed as $name) {
         if (!isset($given[$name])) {
@@ -32,7 +32,11 @@ function secret(): string
 /** @param array<string, string|false> $given */
 function options(array $given): Options
 {
-    return new Options(deadlineMs: (int) ($given['deadline-ms'] ?? 30_000), framed: !isset($given['buffered']));
+    return new Options(
+        deadlineMs: (int) ($given['deadline-ms'] ?? 30_000),
+        framed: !isset($given['buffered']),
+        tls: isset($given['tls-ca']) ? ['cafile' => $given['tls-ca']] : null,
+    );
 }
 
 function fail(string $reason, int $status = 1): never

@@ -64,7 +64,7 @@ final class Pool
             $connection?->close();
             $reason = "$endpoint->host:$endpoint->port: " . $error->getMessage();
             if ($error instanceof TApplicationException && $error->getCode() !== TApplicationException::INTERNAL_ERROR) {
-                throw new ContractException($reason, 0, $error);
+                throw new ContractException("$endpoint->host:$endpoint->port refuses `$method`: " . $error->getMessage(), 0, $error);
             }
             $this->setAside($endpoint);
             throw new CallFailed($reason, $sent);

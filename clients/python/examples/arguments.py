@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import ssl
 import sys
 
 from penstock_client import Options
@@ -14,6 +15,7 @@ def parser(purpose: str) -> argparse.ArgumentParser:
     made.add_argument("--key-id", required=True)
     made.add_argument("--topic", required=True)
     made.add_argument("--buffered", action="store_true", help="buffered transport instead of framed")
+    made.add_argument("--tls-ca", help="speak TLS and trust the certificate authorities in this PEM file")
     made.add_argument("--deadline-ms", type=int, default=30_000, help="for one call with all its retries")
     return made
 
@@ -23,4 +25,5 @@ def secret() -> str:
 
 
 def options(arguments: argparse.Namespace) -> Options:
-    return Options(framed=not arguments.buffered, deadline_ms=arguments.deadline_ms)
+    context = ssl.create_default_context(cafile=arguments.tls_ca) if arguments.tls_ca else None
+    return Options(framed=not arguments.buffered, deadline_ms=arguments.deadline_ms, ssl_context=context)

@@ -42,11 +42,10 @@ def main() -> int:
                     sys.stdout.write(f"{line}\t{message.key or ''}\t{place}\t{digest}\n")
                     seen.add(line)
                     consumer.done(delivery)
+                sys.stdout.flush()
     except PenstockError as error:
         print(error, file=sys.stderr)
         return 1
-    finally:
-        sys.stdout.flush()
     return 0
 
 

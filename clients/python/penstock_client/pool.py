@@ -94,7 +94,8 @@ class Pool:
         except TApplicationException as error:
             connection.close()
             if error.type != TApplicationException.INTERNAL_ERROR:
-                raise ContractError(f"{endpoint.host}:{endpoint.port}: {error.message}") from error
+                reason = error.message or f"application exception {error.type}"
+                raise ContractError(f"{endpoint.host}:{endpoint.port} refuses `{method}`: {reason}") from error
             self.set_aside(endpoint)
             raise CallFailed(f"{endpoint.host}:{endpoint.port}: {error.message}", sent=True) from error
         except Exception as error:  # sockets, TLS and thriftpy2's decoder each raise their own

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.e2e.clients.access import Access, of_fake, of_running
 from tests.services import thrift_toolchains
 from tests.services.fake_penstock import FakePenstock
 
@@ -17,6 +18,14 @@ RUN_DEADLINE_S = 60
 def fake() -> Iterator[FakePenstock]:
     with FakePenstock(producers=2, consumers=2) as penstock:
         yield penstock
+
+
+@pytest.fixture(params=["fake", "penstock up"])
+def access(request) -> Access:
+    """The same tests on the stand-in and on the real thing; what passes on one only shows which of them is wrong."""
+    if request.param == "fake":
+        return of_fake(request.getfixturevalue("fake"))
+    return of_running(request.getfixturevalue("penstock_up"))
 
 
 @pytest.fixture(params=thrift_toolchains.LANGUAGES)

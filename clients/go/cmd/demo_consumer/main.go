@@ -38,7 +38,6 @@ func main() {
 	for len(seen) < *count && ctx.Err() == nil {
 		deliveries, err := consumer.Pull(ctx, *most, time.Second)
 		if err != nil && !errors.Is(err, context.Canceled) {
-			out.Flush()
 			flags.Fail(err)
 		}
 		for _, d := range deliveries {
@@ -48,7 +47,7 @@ func main() {
 				line, d.Message.Key, d.Queue, d.Offset, d.Attempt, sha256.Sum256(d.Message.Body))
 			consumer.Done(d)
 		}
+		flags.Check(out.Flush())
 	}
-	flags.Check(out.Flush())
 	flags.Check(consumer.Close())
 }

@@ -2,6 +2,8 @@
 package flags
 
 import (
+	"crypto/tls"
+	"crypto/x509"
 	"flag"
 	"fmt"
 	"os"
@@ -17,6 +19,7 @@ type Common struct {
 	app       string
 	keyID     string
 	buffered  bool
+	tlsCA     string
 	deadline  int
 }
 
@@ -28,6 +31,7 @@ func Register() *Common {
 	flag.StringVar(&c.keyID, "key-id", "", "which of the application's keys signs")
 	flag.StringVar(&c.Topic, "topic", "", "topic")
 	flag.BoolVar(&c.buffered, "buffered", false, "buffered transport instead of framed")
+	flag.StringVar(&c.tlsCA, "tls-ca", "", "speak TLS and trust the certificate authorities in this PEM file")
 	flag.IntVar(&c.deadline, "deadline-ms", 30_000, "for one call with all its retries")
 	return c
 }
@@ -40,8 +44,21 @@ func (c *Common) Config() penstock.Config {
 	}
 	return penstock.Config{
 		Endpoints: penstock.ParseEndpoints(c.endpoints), App: c.app, KeyID: c.keyID, Secret: secret,
-		Buffered: c.buffered, Deadline: time.Duration(c.deadline) * time.Millisecond,
+		Buffered: c.buffered, TLS: c.tls(), Deadline: time.Duration(c.deadline) * time.Millisecond,
 	}
+}
+
+func (c *Common) tls() *tls.Config {
+	if c.tlsCA == "" {
+		return nil
+	}
+	pem, err := os.ReadFile(c.tlsCA)
+	Check(err)
+	authorities := x509.NewCertPool()
+	if !authorities.AppendCertsFromPEM(pem) {
+		Fail(c.tlsCA + ": no certificate in it")
+	}
+	return &tls.Config{RootCAs: authorities}
 }
 
 // Fail ends the program.
