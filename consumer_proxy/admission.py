@@ -12,6 +12,8 @@ from consumer_proxy.errors import Refused
 from consumer_proxy.link_bytes import encode_topics
 from consumer_proxy.skip_pure import fields
 
+KEY_BYTES_MAX = 2048  # a longer credential (padded by unknown fields) or list of topics is looked up each time
+
 
 class Admitted(NamedTuple):
     """A group and topics that this credential may pull, in the form that the engine wants them."""
@@ -46,9 +48,8 @@ class Admission:
             return found
         principal = self.principal(call.credential)
         admitted = self._look_up(principal, call)
-        if len(self._admitted) >= self._verdicts_max:
-            self._admitted.clear()
-        self._admitted[key] = admitted
+        if len(call.credential) + sum(map(len, call.topics)) <= KEY_BYTES_MAX:
+            _remember(self._admitted, key, admitted, self._verdicts_max)
         return admitted
 
     def principal(self, credential: bytes) -> Principal:
@@ -62,9 +63,8 @@ class Admission:
         except AuthenticationError as error:
             self._principals.pop(credential, None)
             raise Refused(Code.UNAUTHENTICATED, str(error)) from error
-        if len(self._principals) >= self._verdicts_max:
-            self._principals.clear()
-        self._principals[credential] = principal
+        if len(credential) <= KEY_BYTES_MAX:
+            _remember(self._principals, credential, principal, self._verdicts_max)
         return principal
 
     def knows(self, credential: bytes | None) -> bool:
@@ -110,6 +110,12 @@ class Admission:
             self._generation = self._view.generation
             self._principals.clear()
             self._admitted.clear()
+
+
+def _remember(table: dict[Any, Any], key: Any, verdict: Any, verdicts_max: int) -> None:
+    if len(table) >= verdicts_max:
+        table.clear()
+    table[key] = verdict
 
 
 def credential_fields(credential: bytes) -> CredentialFields:

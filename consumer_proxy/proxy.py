@@ -69,7 +69,11 @@ class ConsumerProxy:
         while self.pulls.waiting and time.monotonic() < deadline_s:
             gevent.sleep(0.005)
         self.pulls.abandon()
-        gevent.sleep(_LAST_ANSWERS_S)  # replies leave; clients that call once more are told SHUTTING_DOWN
+        gevent.sleep(_LAST_ANSWERS_S)  # clients that call once more are told SHUTTING_DOWN
+        for connection in list(self.server.connections):
+            connection.close_when_sent()
+        while self.server.connections and time.monotonic() < deadline_s:
+            gevent.sleep(0.005)
         self._sweeper.stop()
         self.server.close()
         self._source.close()
