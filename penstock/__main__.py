@@ -50,7 +50,8 @@ def cli() -> None:
     """Penstock: a message gateway in front of a message engine of its own. `penstock up --demo` shows it at work.
 
     \b
-    Exit codes: 0 done, 1 failed, 2 wrong usage, 4 the data directory is in use.
+    Exit codes: 0 done, 1 failed, 2 wrong usage or value, 3 not found, 4 conflict with what is there (also: the data
+    directory is in use), 5 unavailable, try again later.
     """
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from penstock.commands.output import output_option
 from penstock.doctor import machine, software, storage
 from penstock.doctor.finding import Finding
 
@@ -26,9 +27,15 @@ def findings(data: Path) -> Iterator[Finding]:
 
 @click.command("doctor")
 @click.option(
-    "--data", default="./.penstock", type=click.Path(path_type=Path), show_default=True, help="Data directory to judge."
+    "--data",
+    default="./.penstock",
+    envvar="PENSTOCK_DATA",
+    show_envvar=True,
+    type=click.Path(path_type=Path),
+    show_default=True,
+    help="Data directory to judge.",
 )
-@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
+@output_option
 def command(data: Path, output: str) -> None:
     """Look at this machine and say what to do. Exit code 1 when something is missing without which Penstock cannot run."""
     found = list(findings(data.absolute()))

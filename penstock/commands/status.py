@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from penstock.commands.output import output_option, show_rows
 from penstock.up.files import read_running
 from penstock.up.status import gather
 
@@ -14,11 +15,13 @@ from penstock.up.status import gather
 @click.option(
     "--data",
     default="./.penstock",
+    envvar="PENSTOCK_DATA",
+    show_envvar=True,
     type=click.Path(path_type=Path),
     show_default=True,
     help="The data directory of a running `penstock up`.",
 )
-@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
+@output_option
 def command(data: Path, output: str) -> None:
     """Show what the `up` of a data directory runs. Exit code 1 when none does, or when a process is not ready."""
     facts = read_running(data)
@@ -33,22 +36,12 @@ def command(data: Path, output: str) -> None:
 
 
 def show(state: dict[str, Any]) -> None:
-    rows = [["process", "pid", "listens on", "ops port", "ready", "RSS MiB", "configuration"]]
-    for each in state["processes"]:
-        cells = [each["name"], each["pid"], each.get("listen", ""), each.get("ops_port", ""), each.get("ready", "yes")]
-        rows.append([*map(str, cells), str(each["rss_mib"]), applied_words(each)])
-    print_columns(rows)
+    rows = [{**each, "configuration": applied_words(each)} for each in state["processes"]]
+    show_rows(rows, ["name", "pid", "listen", "ops_port", "ready", "rss_mib", "configuration"], "table")
     click.echo(f"\ndata {state['data']}   configuration {state['config']}   memory {state['rss_mib']} MiB")
     if "config_error" in state:
         click.echo(f"configuration store: {state['config_error']}")
     show_engine(state["engine"])
-
-
-def print_columns(rows: list[list[str]]) -> None:
-    """Aligned and never cut: these lines are copied from."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        click.echo("  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip())
 
 
 def applied_words(process: dict[str, Any]) -> str:
@@ -68,4 +61,5 @@ def show_engine(engine: dict[str, Any]) -> None:
     click.echo(f"{words}; {engine['topics']:,}{more} topics, {len(engine['group_lag'])} groups")
     if engine["group_lag"]:
         click.echo()
-        print_columns([["group", "lag"], *([name, f"{lag:,}"] for name, lag in engine["group_lag"].items())])
+        rows = [{"group": name, "lag": f"{lag:,}"} for name, lag in engine["group_lag"].items()]
+        show_rows(rows, ["group", "lag"], "table")

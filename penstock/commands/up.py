@@ -13,7 +13,13 @@ AUTO_FILE = ""
 
 @click.command()
 @click.option(
-    "--data", default="./.penstock", type=click.Path(path_type=Path), show_default=True, help="Where all is kept."
+    "--data",
+    default="./.penstock",
+    envvar="PENSTOCK_DATA",
+    show_envvar=True,
+    type=click.Path(path_type=Path),
+    show_default=True,
+    help="Where all is kept.",
 )
 @click.option(
     "--ports", metavar="auto|BASE", help="BASE and the five behind it, or free ones. Default: 9700 when free."

@@ -1,11 +1,11 @@
 """What the demo needs of a running Penstock: a topic of its own, an application that may use it, a group."""
 
 import secrets
-import threading
 import time
 from dataclasses import dataclass
 
 from common.config import open_store
+from common.config.applying import wait_applied
 from common.config.definitions import ApplicationDefinition, Grant, GroupDefinition, Key, TopicDefinition
 from common.config.store import ConfigStore
 from penstock.demo.errors import DemoError
@@ -24,7 +24,7 @@ class Access:
     secret: str
 
 
-def make_access(config: str, body_bytes: int, processes: tuple[str, ...]) -> Access:
+def make_access(config: str, body_bytes: int) -> Access:
     """Write the definitions and wait until the proxies work by them.
 
     Each run has a topic of its own (demo, demo-2, …): what an earlier run left must not count for this one.
@@ -42,7 +42,8 @@ def make_access(config: str, body_bytes: int, processes: tuple[str, ...]) -> Acc
         key = Key(access.key_id, access.secret, int(time.time() * 1000))
         grants = (Grant("send", f"{NAME}*"), Grant("pull", f"{NAME}*"))
         put(store, "application", NAME, ApplicationDefinition(NAME, (key,), grants).to_value())
-        wait_applied(store, processes)
+        if late := wait_applied(store, store.version(), APPLIED_S_MAX):
+            raise DemoError(f"{', '.join(late)} did not take over the configuration within {APPLIED_S_MAX:.0f} s")
         return access
     finally:
         store.close()
@@ -58,18 +59,3 @@ def free_name(store: ConfigStore) -> str:
 def put(store: ConfigStore, kind: str, name: str, value: dict) -> None:
     found = store.get(kind, name)
     store.put(kind, name, value, found.version if found else 0)
-
-
-def wait_applied(store: ConfigStore, processes: tuple[str, ...]) -> None:
-    """Until each process has reported the store's present version; before that it would refuse the application."""
-    wanted, deadline = store.version(), time.monotonic() + APPLIED_S_MAX
-    while late := [name for name in processes if not is_applied(store, name, wanted)]:
-        if time.monotonic() > deadline:
-            raise DemoError(f"{', '.join(late)} did not take over the configuration within {APPLIED_S_MAX:.0f} s")
-        threading.Event().wait(0.02)
-
-
-def is_applied(store: ConfigStore, process: str, wanted: dict[str, int]) -> bool:
-    """A process reports as its name, or as NAME@HOST:PORT."""
-    reports = [each for name, each in store.applied().items() if name.partition("@")[0] == process]
-    return any(all(each.version.get(kind, 0) >= number for kind, number in wanted.items()) for each in reports)

@@ -11,6 +11,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from tests.waiting import until
+
 PENSTOCK = [sys.executable, "-P", "-m", "penstock"]
 READY_S_MAX = 30.0
 STOP_S_MAX = 15.0
@@ -53,7 +55,7 @@ class RunningPenstock:
             env=self._environment,
         )
         threading.Thread(target=lambda: self.output.extend(self._process.stdout), daemon=True).start()
-        wait_until(lambda: self.ready_file.exists() or self.died(), READY_S_MAX, "penstock up serves", pause_s=0.005)
+        until(lambda: self.ready_file.exists() or self.died(), "penstock up serves", READY_S_MAX)
         self.ready_s = time.monotonic() - began
         self.refresh()
         return self
@@ -125,7 +127,7 @@ class RunningPenstock:
 
     def wait_replaced(self, name: str, pid: int) -> None:
         """Until another process than `pid` serves under that name."""
-        wait_until(lambda: self.refresh()["pids"][name] not in (pid, 0), READY_S_MAX, f"{name} is started again")
+        until(lambda: self.refresh()["pids"][name] not in (pid, 0), f"{name} is started again", READY_S_MAX)
 
     def stop(self, number: int = signal.SIGTERM) -> int:
         """Stop it as Ctrl-C does; returns the exit code."""
@@ -145,16 +147,6 @@ class RunningPenstock:
             except subprocess.TimeoutExpired:
                 self._process.kill()
                 self._process.wait()
-
-
-def wait_until(condition, seconds: float, what: str, pause_s: float = 0.02):
-    """Poll until the condition gives something true; returns that."""
-    deadline, pause = time.monotonic() + seconds, threading.Event()
-    while time.monotonic() < deadline:
-        if value := condition():
-            return value
-        pause.wait(pause_s)
-    raise AssertionError(f"not within {seconds:.0f} s: {what}")
 
 
 def is_alive(pid: int) -> bool:

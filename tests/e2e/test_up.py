@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.running import is_alive, wait_until
+from tests.e2e.running import is_alive
+from tests.waiting import until
 
 PROCESSES = ("engine", "producer_proxy", "consumer_proxy")
 READY_S_BAR = 2.0
@@ -85,14 +86,14 @@ def test_a_killed_process_comes_back_on_the_same_port(penstock_up, name):
     penstock_up.wait_replaced(name, penstock_up.kill(name))
     assert {key: penstock_up.facts[key] for key in (name, "ops")} == {key: before[key] for key in (name, "ops")}
     for each in PROCESSES:
-        wait_until(lambda each=each: fetch(penstock_up, each, "/readyz")[0] == 200, 10, f"{each} is ready")
+        until(lambda each=each: fetch(penstock_up, each, "/readyz")[0] == 200, f"{each} is ready")
 
 
 def test_children_die_with_a_killed_supervisor_and_the_directory_is_free(penstock_factory):
     penstock = penstock_factory()
     pids = dict(penstock.pids)
     penstock.kill("up")
-    wait_until(lambda: not any(map(is_alive, pids.values())), 5, "all are gone")
+    until(lambda: not any(map(is_alive, pids.values())), "all are gone", 5)
     penstock.ready_file.unlink()
     assert penstock.start().pids["engine"] != pids["engine"]
 

@@ -3,8 +3,6 @@
 import json
 import os
 import sys
-import threading
-import time
 from pathlib import Path
 
 from penstock.up.plan import ChildPlan, Plan
@@ -55,16 +53,6 @@ def is_alive(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
     except OSError:
         return False
-
-
-def wait_until(condition, seconds: float = 10.0):
-    """Poll until the condition gives something true, and return that."""
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        if value := condition():
-            return value
-        threading.Event().wait(0.01)
-    raise AssertionError(f"not within {seconds} s: {condition}")
 
 
 def supervise(place: Path, how: dict[str, str]) -> int:

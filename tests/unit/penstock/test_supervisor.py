@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.penstock.fakes import is_alive, order, wait_until
+from tests.unit.penstock.fakes import is_alive, order
+from tests.waiting import until
 
 ROOT = Path(__file__).parents[3]
 
@@ -74,7 +75,7 @@ def test_children_die_with_a_killed_supervisor(up):
     pids = running.pids()
     running.process.kill()
     running.process.wait(5)
-    wait_until(lambda: not any(is_alive(pid) for pid in pids.values()))
+    until(lambda: not any(is_alive(pid) for pid in pids.values()), "all children are gone")
 
 
 def test_a_child_that_ignores_the_stop_is_killed_within_ten_seconds(up):

@@ -1,0 +1,132 @@
+"""The administrative commands on a file store: output, exit codes, one line an error, no secrets where they do not belong."""
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from common.config import open_store
+from penstock.__main__ import cli
+
+
+@pytest.fixture
+def run(tmp_path):
+    (tmp_path / "config").mkdir()
+
+    def run_it(*arguments, code=0, env=None, **options):
+        result = CliRunner().invoke(
+            cli, list(arguments), env={"PENSTOCK_DATA": str(tmp_path), **(env or {})}, **options
+        )
+        assert result.exit_code == code, result.output
+        if code > 2 or (code == 2 and "Usage" not in result.stderr):
+            assert len(result.stderr.splitlines()) == 1
+        return result
+
+    return run_it
+
+
+def test_topics_are_created_and_listed_as_json(run):
+    run("topic", "create", "b", "a", "--queues", "4", "--durability", "memory")
+    rows = json.loads(run("topic", "list", "-o", "json").stdout)
+    assert rows == [{"name": name, "queues": 4, "durability": "memory", "body_bytes_max": 4 << 20} for name in "ab"]
+
+
+def test_a_table_has_a_header_and_aligned_columns(run):
+    run("topic", "create", "a-longer-name", "b")
+    header, first, second = run("topic", "list").stdout.splitlines()
+    assert header.index("QUEUES") == first.index("8") == second.index("8")
+
+
+def test_names_come_from_a_file_too(run, tmp_path):
+    (tmp_path / "names").write_text("".join(f"t{i}\n\n" for i in range(500)))
+    assert "500 topics created" in run("topic", "create", "--from", str(tmp_path / "names")).stdout
+    assert len(json.loads(run("topic", "list", "-o", "json", "--prefix", "t1").stdout)) == 111
+
+
+def test_what_does_not_exist_is_exit_code_3(run):
+    assert "topic=nope" in run("topic", "show", "nope", code=3).stderr
+    run("app", "rotate", "nope", code=3)
+    run("group", "delete", "nope", code=3)
+
+
+def test_a_conflict_is_exit_code_4(run):
+    run("topic", "create", "a")
+    run("topic", "create", "a", code=4)
+    run("topic", "set", "a", "--queues", "2", code=4)
+
+
+def test_a_wrong_value_is_exit_code_2_with_all_faults(run):
+    error = run("topic", "create", "a/b", "--queues", "0", code=2).stderr
+    assert "name: 1 to 249" in error
+    assert "queues: must be from 1 to 10000, is 0" in error
+
+
+def test_no_instance_is_exit_code_5_and_says_how_to_start_one(run, tmp_path):
+    assert "penstock up --data" in run("topic", "list", "--data", str(tmp_path / "none"), code=5).stderr
+
+
+def test_a_configuration_url_wins_over_the_data_directory(run, tmp_path):
+    run("topic", "create", "a", "--config", f"file://{tmp_path}/other")
+    assert open_store(f"file://{tmp_path}/other").names("topic") == ["a"]
+    assert run("topic", "list", "-o", "json").stdout.strip() == "[]"
+
+
+def test_a_wrong_url_is_exit_code_2(run):
+    run("topic", "list", "--config", "ftp://x", code=2)
+
+
+def test_a_secret_is_shown_once_and_never_again(run):
+    key = json.loads(run("app", "create", "shop", "-o", "json").stdout)
+    assert key.keys() == {"app", "key_id", "secret"}
+    later = [
+        run("app", "show", "shop"),
+        run("app", "list", "-o", "json"),
+        run("app", "grant", "shop", "--send", "orders*", "--pull", "orders*", "--pull", "readers"),
+        run("app", "rotate", "shop"),
+        run("app", "revoke", "shop", key["key_id"]),
+        run("app", "create", "shop", code=4),
+    ]
+    assert key["secret"] not in "".join(result.output for result in later)
+
+
+def test_grants_are_repeatable_and_shown(run):
+    run("app", "create", "shop")
+    run("app", "grant", "shop", "--send", "orders*", "--send", "audit", "--pull", "readers")
+    shown = json.loads(run("app", "show", "shop", "-o", "json").stdout)
+    assert (shown["send"], shown["pull"]) == (["orders*", "audit"], ["readers"])
+    run("app", "ungrant", "shop", "--send", "audit")
+    assert json.loads(run("app", "show", "shop", "-o", "json").stdout)["send"] == ["orders*"]
+
+
+def test_groups_are_created_set_and_deleted(run):
+    run("group", "create", "readers", "--topic", "a", "--topic", "b")
+    group = json.loads(run("group", "set", "readers", "--invisible-ms", "500", "-o", "json").stdout)
+    assert (group["topics"], group["invisible_ms"]) == (["a", "b"], 500)
+    run("group", "delete", "readers")
+
+
+@pytest.mark.parametrize("command", [["topic", "set", "a"], ["app", "grant", "a"], ["topic", "create"]])
+def test_a_command_that_would_do_nothing_is_wrong_usage(run, command):
+    run(*command, code=2)
+
+
+def test_send_without_a_running_instance_is_exit_code_5(run):
+    run("send", "orders", "hello", code=5)
+
+
+def test_a_secret_is_no_option_and_its_absence_is_wrong_usage(run):
+    run("send", "orders", "x", "--app", "shop", "--key-id", "k", "--producer", "127.0.0.1:1", code=2)
+    assert "no such option" in run("send", "orders", "x", "--secret", "s", code=2).stderr.lower()
+
+
+def test_a_process_that_does_not_follow_is_named_in_a_warning(run, tmp_path, monkeypatch):
+    monkeypatch.setattr("penstock.commands.instance.APPLIED_S_MAX", 0.05)
+    store = open_store(f"file://{tmp_path}/config")
+    store.report_applied("producer_proxy@127.0.0.1:1", {"topic": 0})
+    assert "not yet in use at producer_proxy@127.0.0.1:1" in run("topic", "create", "a").stderr
+    store.close()
+
+
+@pytest.mark.parametrize("command", ["topic", "group", "app", "send", "pull"])
+def test_help_has_examples(run, command):
+    assert f"penstock {command} " in run(command, "--help").stdout
