@@ -42,7 +42,8 @@ class ProxyLink:
             CommandError: no answer, or a TApplicationException.
         """
         self._seqid += 1
-        frame = contract.encode_call(self._name, self._seqid, request)
+        seqid = self._seqid  # the call ahead, if any, takes the next one
+        frame = contract.encode_call(self._name, seqid, request)
         if len(frame) > UNTRUSTED_CALL_BYTES_MAX and not self._trusted and empty is not None:
             self.call(empty, timeout_s)
         try:
@@ -51,7 +52,7 @@ class ProxyLink:
             size = int.from_bytes(self._receive(4), "big")
             if size > ANSWER_BYTES_MAX:
                 raise CommandError(f"{self._where}: this is no proxy of Penstock")
-            response = contract.decode_reply(self._receive(size), self._seqid)
+            response = contract.decode_reply(self._receive(size), seqid)
         except OSError as error:
             raise CommandError(f"{self._where}: {error.strerror or error}", UNAVAILABLE) from error
         except TApplicationException as error:

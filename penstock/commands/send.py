@@ -1,6 +1,6 @@
 """`penstock send`: messages from the shell."""
 
-import itertools
+import json
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -12,7 +12,7 @@ from common.contract import Durability, Message, SendRequest, SendResult
 from penstock.commands.exits import USAGE, Command, CommandError, code_for_contract
 from penstock.commands.identity import Identity, choose, identity_options
 from penstock.commands.instance import Instance, instance_options
-from penstock.commands.output import output_option, show_rows
+from penstock.commands.output import output_option, table
 from penstock.commands.proxy_link import ProxyLink
 
 MESSAGES_MAX = 500
@@ -61,19 +61,21 @@ def send(
     tail -f access.log | penstock send --topic log --lines -q
     PENSTOCK_SECRET=… penstock send --app shop --key-id k-0123456789 --topic orders hello
     """
-    topic, bodies = _what(words, topic, lines)
+    topic, pieces = _what(words, topic, lines)
     common = {"topic": topic, "key": key, "tag": tag, "properties": _properties(properties) or None}
-    messages = (Message(body=body, **common) for body in bodies)
     identity = choose(instance, app, key_id, secret_file)
+    shown = 0
     with ProxyLink("send", instance.address("producer_proxy")) as link:
-        for batch in _batches(messages, eager=lines and sys.stdin.isatty()):
-            results = _send(link, identity, batch, durability, timeout)
-            _check(results)
+        for bodies in _batches(pieces):
+            results = _send(link, identity, [Message(body=body, **common) for body in bodies], durability, timeout)
             if not quiet:
-                show_rows([_row(result) for result in results], ("id", "queue", "offset"), output)
+                _show([result for result in results if result.code < STORED], output, header=not shown)
+                shown += len(results)
+            _check(results)
 
 
-def _what(words: tuple[str, ...], topic: str | None, lines: bool) -> tuple[str, Iterable[bytes]]:
+def _what(words: tuple[str, ...], topic: str | None, lines: bool) -> tuple[str, Iterable[list[bytes]]]:
+    """The topic, and the bodies as they become available."""
     rest = list(words)
     if topic is None:
         if not rest:
@@ -82,10 +84,25 @@ def _what(words: tuple[str, ...], topic: str | None, lines: bool) -> tuple[str, 
     if lines:
         if rest:
             raise click.UsageError("--lines reads stdin: give no BODY")
-        return topic, (line.rstrip(b"\r\n") for line in sys.stdin.buffer)
+        return topic, _available_lines()
     if len(rest) > 1:
         raise click.UsageError("one BODY only: quote it if it has spaces")
-    return topic, [rest[0].encode("utf-8", "surrogateescape") if rest else sys.stdin.buffer.read()]
+    return topic, [[rest[0].encode("utf-8", "surrogateescape") if rest else sys.stdin.buffer.read()]]
+
+
+def _available_lines() -> Iterator[list[bytes]]:
+    """Whole lines of stdin, as many as are there: a slow writer's lines do not wait for a full batch."""
+    stdin: Any = sys.stdin.buffer  # a BufferedReader, whose type leaves read1 out
+    begun: list[bytes] = []  # pieces of a line whose end has not come yet
+    while chunk := stdin.read1(1 << 20):
+        *whole, last = chunk.split(b"\n")
+        if whole:
+            whole[0] = b"".join([*begun, whole[0]])
+            begun = []
+            yield [line.removesuffix(b"\r") for line in whole]
+        begun.append(last)
+    if last := b"".join(begun):
+        yield [last]
 
 
 def _properties(pairs: tuple[str, ...]) -> dict[str, str]:
@@ -98,18 +115,19 @@ def _properties(pairs: tuple[str, ...]) -> dict[str, str]:
     return found
 
 
-def _batches(messages: Iterator[Message], eager: bool) -> Iterator[list[Message]]:
-    """Calls of at most MESSAGES_MAX messages and about CALL_BYTES_MAX bytes; `eager`: a person types, one each."""
-    batch: list[Message] = []
-    size = 0
-    for message in messages:
-        if batch and (eager or len(batch) == MESSAGES_MAX or size + len(message.body) > CALL_BYTES_MAX):
+def _batches(pieces: Iterable[list[bytes]]) -> Iterator[list[bytes]]:
+    """Calls of at most MESSAGES_MAX messages and, unless one alone is larger, CALL_BYTES_MAX bytes."""
+    for bodies in pieces:
+        batch: list[bytes] = []
+        size = 0
+        for body in bodies:
+            if batch and (len(batch) == MESSAGES_MAX or size + len(body) > CALL_BYTES_MAX):
+                yield batch
+                batch, size = [], 0
+            batch.append(body)
+            size += len(body)
+        if batch:
             yield batch
-            batch, size = [], 0
-        batch.append(message)
-        size += len(message.body)
-    if batch:
-        yield batch
 
 
 def _send(
@@ -128,8 +146,15 @@ def _check(results: list[SendResult]) -> None:
         raise CommandError(f"{count}{bad[0].error or f'code {bad[0].code}'}", code_for_contract(bad[0].code))
 
 
-def _row(result: SendResult) -> dict[str, Any]:
-    return {"code": result.code, "id": result.id, "queue": result.queue, "offset": result.offset}
+def _show(results: list[SendResult], output: str, header: bool) -> None:
+    """A line a message; JSON lines too, since a stream of them has no end."""
+    rows = [{"code": each.code, "id": each.id, "queue": each.queue, "offset": each.offset} for each in results]
+    if output == "json":
+        lines = [json.dumps(row) for row in rows]
+    else:
+        lines = [] if not rows else table(rows, ("id", "queue", "offset"))[0 if header else 1 :]
+    for line in lines:
+        click.echo(line)
 
 
 command = send

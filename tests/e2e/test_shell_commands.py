@@ -1,0 +1,121 @@
+"""`penstock send` and `penstock pull` against a running `penstock up`."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from tests.waiting import until
+
+PENSTOCK = [sys.executable, "-m", "penstock"]
+
+
+@pytest.fixture(scope="module")
+def up(tmp_path_factory):
+    data = tmp_path_factory.mktemp("up") / "data"
+    ready = data.parent / "ready.json"
+    log = (data.parent / "log").open("wb")
+    command = [*PENSTOCK, "up", "--data", str(data), "--ports", "auto", "--ready-file", str(ready)]
+    process = subprocess.Popen(command, stdout=log, stderr=log)
+    try:
+        until(lambda: ready.exists() or process.poll() is not None, "up to serve", 30)
+        assert process.poll() is None, (data.parent / "log").read_text()
+        yield SimpleNamespace(data=data, facts=json.loads(ready.read_text()))
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.wait(30)
+        log.close()
+
+
+@pytest.fixture
+def run(up):
+    def run_it(*arguments, code=0, stdin=b"", **env):
+        environment = {**os.environ, "PENSTOCK_DATA": str(up.data), **env}
+        result = subprocess.run([*PENSTOCK, *arguments], input=stdin, capture_output=True, env=environment, timeout=60)
+        assert result.returncode == code, result.stderr.decode()
+        assert b"Traceback" not in result.stderr
+        return result
+
+    return run_it
+
+
+@pytest.fixture
+def topic(run, request):
+    name = "t" + str(abs(hash(request.node.name)))
+    run("topic", "create", name, "--durability", "memory")
+    return name
+
+
+def test_a_message_comes_back_with_all_its_parts(run, topic):
+    sent = json.loads(
+        run("send", topic, "héllo", "--key", "k", "--tag", "new", "--property", "a=b=c", "-o", "json").stdout
+    )
+    got = json.loads(run("pull", topic, "--group", topic, "-o", "json").stdout)
+    assert {name: got[name] for name in ("topic", "id", "key", "tag", "properties", "body", "attempt")} == {
+        "topic": topic, "id": sent["id"], "key": "k", "tag": "new", "properties": {"a": "b=c"}, "body": "héllo", "attempt": 1,
+    }  # fmt: skip
+
+
+def test_what_was_acknowledged_does_not_come_again_and_the_lag_is_0(run, topic):
+    run("send", topic, "once")
+    assert run("pull", topic, "-g", topic).stdout == b"once\n"
+    assert run("pull", topic, "-g", topic, "--wait", "0").stdout == b""
+    assert sum(row["lag"] for row in json.loads(run("group", "lag", topic, "-o", "json").stdout)) == 0
+
+
+def test_lines_keep_count_content_and_with_a_key_order(run, topic):
+    lines = b"".join(b"line %d\n" % i for i in range(3000))
+    run("send", topic, "--lines", "-q", "--key", "one", stdin=lines)
+    assert run("pull", topic, "-g", topic, "--max", "1000").stdout + run("pull", topic, "-g", topic).stdout == lines
+
+
+def test_a_reset_brings_everything_again(run, topic):
+    run("send", topic, "again")
+    run("pull", topic, "-g", topic)
+    run("group", "reset", topic, "--topic", topic, "--to", "earliest")
+    assert run("pull", topic, "-g", topic).stdout == b"again\n"
+
+
+def test_a_body_above_the_first_frames_limit_is_sent(run, topic):
+    body = os.urandom(1 << 20)
+    run("send", topic, "-q", stdin=body)
+    assert run("pull", topic, "-g", topic).stdout == body + b"\n"
+
+
+def test_an_application_needs_key_and_grant_and_loses_both_at_once(run, topic, tmp_path):
+    key = json.loads(run("app", "create", "shop", "-o", "json").stdout)
+    (tmp_path / "secret").write_text(key["secret"] + "\n")
+    send = ("send", topic, "x", "--app", "shop", "--key-id", key["key_id"], "--secret-file", str(tmp_path / "secret"))
+    assert b"may not send" in run(*send, code=1).stderr
+    run("app", "grant", "shop", "--send", topic[:5] + "*")
+    run(*send)
+    run(*send[:-2], PENSTOCK_SECRET=key["secret"])
+    run("app", "revoke", "shop", key["key_id"])
+    assert b"credential refused" in run(*send, code=1).stderr
+
+
+def test_an_unknown_topic_is_exit_code_3_and_a_dead_proxy_5(run, topic):
+    run("send", "nosuch", "x", code=3)
+    assert b"Connection refused" in run("send", topic, "x", "--producer", "127.0.0.1:1", code=5).stderr
+
+
+def test_follow_prints_what_comes_and_acknowledges_it_when_interrupted(run, up, topic):
+    environment = {**os.environ, "PENSTOCK_DATA": str(up.data)}
+    follower = subprocess.Popen(
+        [*PENSTOCK, "pull", topic, "-g", topic, "--follow"], stdout=subprocess.PIPE, env=environment
+    )
+    run("send", topic, "while you wait")
+    assert follower.stdout.readline() == b"while you wait\n"
+    follower.send_signal(signal.SIGINT)
+    assert follower.wait(15) == 0
+    follower.stdout.close()
+    assert run("pull", topic, "-g", topic, "--wait", "0").stdout == b""
+
+
+def test_the_operators_key_is_for_its_owner_only(run, up, topic):
+    run("send", topic, "x")
+    assert (up.data / "operator.key").stat().st_mode & 0o777 == 0o600
