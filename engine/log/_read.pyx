@@ -84,7 +84,7 @@ cdef class BatchReader:
         The first record is given whatever its size as long as `out` was empty.
 
         Returns:
-            (how it ended, next offset, records left, bytes left, byte address of the damage). At a HOLE the next offset is the first one
+            (how it ended, next offset, records left, bytes left, byte address of the damage, its bytes). At a HOLE the next offset is the first one
             behind it; when DAMAGED, the one behind the bad batch.
         """
         cdef uint32_t total = 0
@@ -110,14 +110,14 @@ cdef class BatchReader:
             else:
                 high = middle
         if low == 0:
-            return BELOW, offset, max_records, max_bytes, 0
+            return BELOW, offset, max_records, max_bytes, 0, 0
         low -= 1
         while low < total and max_records > 0 and (max_bytes > 0 or not out):
             entry = &run[low]
             if entry.at >= limit_at:
                 break
             if offset < entry.base_offset:
-                return HOLE, entry.base_offset, max_records, max_bytes, entry.at
+                return HOLE, entry.base_offset, max_records, max_bytes, entry.at, 0
             if offset >= entry.base_offset + entry.count:
                 low += 1
                 continue
@@ -135,7 +135,7 @@ cdef class BatchReader:
             if (entry.at + entry.size > window_at + window_size or entry.size < HEADER_SIZE or header.size != entry.size
                     or header.base_offset != entry.base_offset or header.count != entry.count or header.topic_id != topic_id
                     or header.queue != queue or header.magic != MAGIC or not self.verifies(batch, source.base + entry.at)):
-                return DAMAGED, entry.base_offset + entry.count, max_records, max_bytes, entry.at
+                return DAMAGED, entry.base_offset + entry.count, max_records, max_bytes, entry.at, entry.size
             start = batch + HEADER_SIZE
             end = batch + entry.size
             skipped = <uint32_t>(offset - entry.base_offset)
@@ -165,7 +165,7 @@ cdef class BatchReader:
                     max_bytes = 0
                 break
             low += 1
-        return DONE, offset, max_records, max_bytes, 0
+        return DONE, offset, max_records, max_bytes, 0, 0
 
     def check(self, buffer, uint64_t at, uint64_t end, uint64_t position):
         """Size in bytes of the valid batch at `at`, or 0. `position` is its place in the log, `end` the end of the bytes."""

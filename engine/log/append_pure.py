@@ -2,7 +2,6 @@
 
 import errno
 import os
-import struct
 from typing import Protocol
 
 from google_crc32c import extend, value
@@ -19,12 +18,12 @@ from engine.log.format import (
     CODE_TOO_LARGE,
     CODE_UNKNOWN_TOPIC,
     SEGMENT_HEADER_SIZE,
+    count_records,
     padded,
 )
 from engine.log.index_pure import SegmentIndex
 
 STAGING_SIZE = 1 << 20
-_RECORD = struct.Struct("<IB")
 
 
 class Host(Protocol):
@@ -138,7 +137,7 @@ class Appender:
 
     def _check_batch(self, batch: bytes, trusted: bool) -> int:
         _, _, magic, kind, flags, _, topic_id, queue, count, reserved, _, _ = BATCH_HEADER.unpack_from(batch)
-        if magic != BATCH_MAGIC or flags or reserved or count == 0 or _count_records(batch) != count:
+        if magic != BATCH_MAGIC or flags or reserved or count == 0 or count_records(batch) != count:
             return CODE_INVALID
         if trusted:
             return CODE_OK
@@ -228,18 +227,3 @@ class Appender:
         self._staged.clear()
         self._staged_size = 0
         self._woken_ready = len(self._woken)
-
-
-def _count_records(batch: bytes) -> int:
-    """Records in the batch, or -1 when their sizes do not add up."""
-    at, count = BATCH_HEADER_SIZE, 0
-    while at < len(batch):
-        if len(batch) - at < 6:
-            return -1
-        size, flags = _RECORD.unpack_from(batch, at)
-        # At least a flags byte and a struct's stop byte, behind the id when there is one.
-        if size > len(batch) - at - 4 or flags > 1 or size < (18 if flags else 2):
-            return -1
-        at += 4 + size
-        count += 1
-    return count

@@ -21,8 +21,7 @@ CONTROL_TOPIC_ID = 0
 """Control batches form queues of their own: topic id 0, queue = kind. So indexes and offsets treat them as any other."""
 
 INDEX_MAGIC = b"PNSTIDX1"
-INDEX_HEADER = struct.Struct("<8s16sQQqIIIIIII")
-INDEX_HEADER_SIZE = 80
+INDEX_HEADER = struct.Struct("<8s16sQQqIIIIIIII")
 DIRECTORY_ENTRY = struct.Struct("<IIIIQ")
 INDEX_ENTRY = struct.Struct("<QIIII")
 
@@ -97,6 +96,21 @@ def split_records(records: bytes) -> Iterator[bytes]:
         size, flags = _RECORD.unpack_from(records, at)
         yield records[at + (21 if flags & 1 else 5) : at + 4 + size]
         at += 4 + size
+
+
+def count_records(batch: bytes | memoryview) -> int:
+    """Records in the batch, or -1 when their sizes do not add up."""
+    at, count = BATCH_HEADER_SIZE, 0
+    while at < len(batch):
+        if len(batch) - at < 6:
+            return -1
+        size, flags = _RECORD.unpack_from(batch, at)
+        # At least a flags byte and a struct's stop byte, behind the id when there is one.
+        if size > len(batch) - at - 4 or flags > 1 or size < (18 if flags else 2):
+            return -1
+        at += 4 + size
+        count += 1
+    return count
 
 
 def pack_topic(topic_id: int, name: str, queues: int) -> bytes:

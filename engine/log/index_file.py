@@ -12,7 +12,6 @@ from engine.log.format import (
     DIRECTORY_ENTRY,
     INDEX_ENTRY,
     INDEX_HEADER,
-    INDEX_HEADER_SIZE,
     INDEX_MAGIC,
 )
 from engine.log.native import SealedIndex, SegmentIndex, crc32c
@@ -36,13 +35,13 @@ def write_index(env: Env, segment: Segment, index: SegmentIndex, last_at: int) -
     last_crc = segment.file.read_at(4, last_at) if last_at else bytes(4)
     fields = (
         INDEX_MAGIC, segment.header.log_id, segment.base, segment.end_at, segment.header.created_ms,
-        directory_count, entry_count, last_at, int.from_bytes(last_crc, "little"), crc32c(body), 0,
+        directory_count, entry_count, last_at, int.from_bytes(last_crc, "little"), crc32c(body), 0, 0,
     )  # fmt: skip
     head = INDEX_HEADER.pack(*fields, 0)[:-4]
     path = index_path(segment)
     file = env.open(path + ".tmp", create=True)
     try:
-        data = memoryview(head + crc32c(head).to_bytes(4, "little") + bytes(INDEX_HEADER_SIZE - INDEX_HEADER.size))
+        data = memoryview(head + crc32c(head).to_bytes(4, "little"))
         at = 0
         for part in (data, memoryview(body)):
             while part.nbytes:
@@ -67,18 +66,18 @@ def load_index(env: Env, segment: Segment) -> SealedIndex:
         view = memoryview(file.view())
     finally:
         file.close()
-    head = bytes(view[:INDEX_HEADER_SIZE])
-    if len(head) < INDEX_HEADER_SIZE or crc32c(head[: INDEX_HEADER.size - 4]) != INDEX_HEADER.unpack_from(head)[-1]:
+    head = bytes(view[:INDEX_HEADER.size])
+    if len(head) < INDEX_HEADER.size or crc32c(head[: INDEX_HEADER.size - 4]) != INDEX_HEADER.unpack_from(head)[-1]:
         raise CorruptionError(path, 0, len(view), "the index file's header does not verify")
-    magic, log_id, base, end_at, created_ms, directory_count, entry_count, last_at, last_crc, body_crc, _, _ = (
+    magic, log_id, base, end_at, created_ms, directory_count, entry_count, last_at, last_crc, body_crc, _, _, _ = (
         INDEX_HEADER.unpack_from(head)
     )
-    body = view[INDEX_HEADER_SIZE:]
+    body = view[INDEX_HEADER.size:]
     if magic != INDEX_MAGIC or log_id != segment.header.log_id or base != segment.base:
         raise CorruptionError(path, 0, len(view), "the index file belongs to another segment")
     if last_at and segment.file.read_at(4, last_at) != last_crc.to_bytes(4, "little"):
         raise CorruptionError(path, 0, len(view), "the index file belongs to an earlier state of its segment")
     if len(body) != directory_count * DIRECTORY_ENTRY.size + entry_count * INDEX_ENTRY.size or crc32c(body) != body_crc:
-        raise CorruptionError(path, INDEX_HEADER_SIZE, len(body), "the index file does not verify")
+        raise CorruptionError(path, INDEX_HEADER.size, len(body), "the index file does not verify")
     segment.end_at = end_at
     return SealedIndex(base, created_ms, base + end_at, directory_count, entry_count, body)

@@ -28,27 +28,27 @@ class BatchReader:
     def read(
         self, source: EntrySource, file: File, topic_id: int, queue: int, limit_at: int, offset: int,
         max_records: int, max_bytes: int, out: list[Piece],
-    ) -> tuple[int, int, int, int, int]:  # fmt: skip
-        """As the native one: (how it ended, next offset, records left, bytes left, byte address of the damage)."""
+    ) -> tuple[int, int, int, int, int, int]:  # fmt: skip
+        """As the native one: (how it ended, next offset, records left, bytes left, byte address of the damage, its bytes)."""
         run = source.entries(topic_id, queue)
         at = bisect_right(run, offset, key=lambda entry: entry[0]) - 1
         if at < 0:
-            return BELOW, offset, max_records, max_bytes, 0
+            return BELOW, offset, max_records, max_bytes, 0, 0
         while at < len(run) and max_records > 0 and (max_bytes > 0 or not out):
             base_offset, place, size, count, _ = run[at]
             if place >= limit_at:
                 break
             if offset < base_offset:
-                return HOLE, base_offset, max_records, max_bytes, place
+                return HOLE, base_offset, max_records, max_bytes, place, 0
             at += 1
             if offset >= base_offset + count:
                 continue
             batch = file.read_at(size, place)
             if not self._is(batch, source.base + place, (size, topic_id, queue, count, base_offset)):
-                return DAMAGED, base_offset + count, max_records, max_bytes, place
+                return DAMAGED, base_offset + count, max_records, max_bytes, place, size
             start, end, taken = _slice(batch, count, offset - base_offset, max_records, max_bytes, bool(out))
             if taken == 0:
-                return DONE, offset, max_records, 0, 0
+                return DONE, offset, max_records, 0, 0, 0
             stored_at_ms = int.from_bytes(batch[40:48], "little", signed=True)
             out.append(Piece(offset, taken, stored_at_ms, batch[start:end]))
             offset += taken
@@ -57,7 +57,7 @@ class BatchReader:
             if offset < base_offset + count:
                 max_bytes = 0 if max_records else max_bytes
                 break
-        return DONE, offset, max_records, max_bytes, 0
+        return DONE, offset, max_records, max_bytes, 0, 0
 
     def _is(self, batch: bytes, position: int, expected: tuple[int, int, int, int, int]) -> bool:
         """Whether the bytes are whole and the very batch that the index means."""

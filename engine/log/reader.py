@@ -36,7 +36,7 @@ class Reader:
         segment, source = self.active, self._appender.index
         at, records, size = offset, max_records, max_bytes
         while True:
-            how, at, records, size, damage = self._batches.read(
+            how, at, records, size, bad_at, bad_bytes = self._batches.read(
                 source, segment.file, topic_id, queue, self._limit(segment), at, records, size, pieces
             )
             ended = how in (HOLE, DAMAGED) or (how == DONE and segment is self.active)
@@ -48,7 +48,7 @@ class Reader:
             segment, source = found
         if pieces or max_records <= 0:
             return pieces
-        return self._explain(topic_id, queue, offset, how, at, segment, damage)
+        return self._explain(topic_id, queue, offset, how, at, (segment, bad_at, bad_bytes))
 
     def offset_at_time(self, topic_id: int, queue: int, at_ms: int) -> int:
         """As Log.offset_at_time."""
@@ -66,9 +66,10 @@ class Reader:
         return self._end(topic_id, queue) if offset is None else offset
 
     def _explain(
-        self, topic_id: int, queue: int, offset: int, how: int, at: int, segment: Segment, damage: int
+        self, topic_id: int, queue: int, offset: int, how: int, at: int, place: tuple[Segment, int, int]
     ) -> list[Piece]:
         """Why nothing can be read at `offset`: the end, out of range, or damage."""
+        segment, bad_at, bad_bytes = place
         if offset == self._end(topic_id, queue):
             return []
         first, end = self.bounds(topic_id, queue)
@@ -76,7 +77,7 @@ class Reader:
             raise OffsetOutOfRangeError(offset, first, end)
         if how == DAMAGED:
             raise CorruptionError(
-                segment.path, segment.base + damage, 0, f"topic={topic_id} queue={queue} offset={offset}: does not verify", at
+                segment.path, segment.base + bad_at, bad_bytes, f"topic={topic_id} queue={queue} offset={offset}: does not verify", at
             )
         following = next((start for start, _ in self._runs(topic_id, queue, offset + 1)), end)
         if how == HOLE:

@@ -182,13 +182,17 @@ class Recovery:
 
     def _scan(self, segment: Segment, *, is_tail: bool) -> int:
         """Scan it, apply its control batches; returns the address of its last batch, 0 when there is none."""
-        scan = scan_segment(self._batches, segment, is_tail=is_tail)
+        scan = scan_segment(self._batches, segment, is_tail=is_tail, end_before=self._end_before)
         for batch in scan.control:
             self._apply_batch(batch)
         self._state.epoch = max(self._state.epoch, scan.epoch)
         self._state.bytes_scanned += segment.end_at
         self._state.damage += scan.damage
         return scan.last_at
+
+    def _end_before(self, topic_id: int, queue: int) -> int | None:
+        topic = self._view.topic_by_id(topic_id)
+        return self._view.stored_end(topic_id, queue) if topic is not None and queue < topic.queues else None
 
     def _cut(self, segment: Segment) -> None:
         """Make everything behind the last valid batch zero, durably, before anything is written there.

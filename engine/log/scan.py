@@ -5,11 +5,12 @@ seeded with the log's id and the position, nothing else can pass for one.
 """
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from engine.env import Env
 from engine.errors import CorruptionError
-from engine.log.format import BATCH_HEADER, BATCH_HEADER_SIZE, BATCH_MAGIC, KIND_MAX, SEGMENT_HEADER_SIZE, padded
+from engine.log.format import BATCH_HEADER, BATCH_HEADER_SIZE, BATCH_MAGIC, KIND_MAX, SEGMENT_HEADER_SIZE, count_records, padded
 from engine.log.index_file import load_index
 from engine.log.native import BatchReader, SegmentIndex
 from engine.log.sealer import seal
@@ -38,11 +39,14 @@ class Scan:
     damage: list[Damage] = field(default_factory=list)
 
 
-def scan_segment(batches: BatchReader, segment: Segment, *, is_tail: bool) -> Scan:
+def scan_segment(
+    batches: BatchReader, segment: Segment, *, is_tail: bool, end_before: Callable[[int, int], int | None] = lambda *_: None
+) -> Scan:
     """Build the segment's index in memory and set its end. Blocks for its size.
 
     Args:
         is_tail: it is the segment being written, so bad bytes behind the last valid batch are a torn tail and not damage.
+        end_before: (topic id, queue) to the queue's next offset as of the segments before this one, None when nobody knows.
     """
     index = segment.open_index()
     view = memoryview(segment.file.view())
@@ -57,7 +61,7 @@ def scan_segment(batches: BatchReader, segment: Segment, *, is_tail: bool) -> Sc
             following = _next_valid(batches, segment, view, end)
             if following is None:
                 break
-            scan.damage.append(_take_damaged(segment, index, view, end, following))
+            scan.damage.append(_take_damaged(segment, index, view, (end, following), end_before))
             at = following
         segment.end_at = end
         if not is_tail and any(view[end : end + BATCH_HEADER_SIZE]):
@@ -107,12 +111,20 @@ def _next_valid(batches: BatchReader, segment: Segment, view: memoryview, at: in
     return batches.find_next(view, segment.base, max(at, data & ~7), len(view))
 
 
-def _take_damaged(segment: Segment, index: SegmentIndex, view: memoryview, at: int, following: int) -> Damage:
-    """Report the bad bytes; where their header still fits exactly, index them, so that readers meet the damage at its offsets."""
+def _take_damaged(
+    segment: Segment, index: SegmentIndex, view: memoryview, place: tuple[int, int], end_before: Callable[[int, int], int | None]
+) -> Damage:
+    """Report the bad bytes; where their header still fits exactly, index them, so that readers meet the damage at its offsets.
+
+    Without that the queue's next record would get the lost one's offset whenever the lost one was its last.
+    """
+    at, following = place
     _, size, magic, kind, _, _, topic_id, queue, count, _, base_offset, stored_at_ms = BATCH_HEADER.unpack_from(view, at)
     expected = index.next_offset(topic_id, queue)
+    if expected is None:
+        expected = end_before(topic_id, queue)
     fits = magic == BATCH_MAGIC and kind <= KIND_MAX and size > BATCH_HEADER_SIZE and at + padded(size) == following
-    if fits and 0 < count < size and expected in (None, base_offset) and (topic_id or queue):
+    if fits and base_offset == expected and count == count_records(view[at : at + size]):
         index.add_entry(topic_id, queue, base_offset, at, size, count, stored_at_ms)
         return report(segment, at, following - at, f"topic={topic_id} queue={queue} offsets={base_offset}..{base_offset + count}")
     return report(segment, at, following - at, "not even the header of what lay here can be trusted")
