@@ -3,6 +3,8 @@
 import base64
 import itertools
 import os
+import subprocess
+import sys
 import threading
 import time
 
@@ -329,6 +331,34 @@ class TestZooKeeperStore(ConfigStoreContract):
             assert {acl.id.scheme for acl in acls} == {"digest"}, path
         with pytest.raises(Exception, match="refused our authentication"):
             stranger.get("topic", "orders")
+
+    def test_it_co_operates_with_gevent(self, server):
+        """In a patched process the other greenlets run while the store waits, and a change is followed."""
+        chroot = f"/gevent/{next(CHROOTS)}"
+        url = f"zookeeper://{server.address}{chroot}"
+        child = subprocess.run([sys.executable, "-c", IN_GEVENT, url], capture_output=True, text=True, timeout=60)
+        assert child.returncode == 0, child.stderr
+
+
+IN_GEVENT = """
+from gevent import monkey; monkey.patch_all()
+import sys, gevent
+from common.config import ConfigView, open_store
+store, writer = open_store(sys.argv[1]), open_store(sys.argv[1])
+turns = []
+def spin():
+    while True:
+        turns.append(1); gevent.sleep(0.001)
+spinner = gevent.spawn(spin)
+view = ConfigView(store, process="proxy")
+writer.put("topic", "orders", {}, 0)
+with gevent.Timeout(10):
+    while view.topic("orders") is None or writer.applied()["proxy"].version != view.version:
+        gevent.sleep(0.01)
+assert type(store._client.handler).__name__ == "SequentialGeventHandler"
+assert len(turns) > 10
+view.close(); store.close(); writer.close()
+"""
 
 
 def expire(client) -> None:
