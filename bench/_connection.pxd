@@ -15,6 +15,7 @@ cdef struct Connection:
     uint32_t messages                  # of the call in flight
     int64_t counted_from_ns            # the latency's origin: planned time in open loop, else just before the write
     int64_t sent_ns
+    int64_t freed_ns                   # when it last became free, open loop only
     uint64_t calls
     Buffer out
     size_t out_done

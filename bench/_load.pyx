@@ -187,7 +187,7 @@ cdef class Load:
             self._open_window()
         for index in range(self.count):
             if self.schedule.interval_ns and not self.connections[index].pulls:
-                self._free(index)
+                self._free(index, now)
             else:
                 self._start(index, _now())
         return 0
@@ -258,10 +258,11 @@ cdef class Load:
         if self.fault_index < 0:
             self.fault_index, self.fault_kind = index, kind
 
-    cdef void _free(self, int index) noexcept nogil:
+    cdef void _free(self, int index, int64_t now) noexcept nogil:
         """Put a producer connection behind the other free ones, so that all of them take turns."""
         self.idle[(self.idle_first + self.idle_count) % self.producer_count] = index
         self.idle_count += 1
+        self.connections[index].freed_ns = now
 
     cdef void _start(self, int index, int64_t planned) noexcept nogil:
         """Write the next request of a connection; `planned` is what its latency counts from."""
@@ -313,7 +314,7 @@ cdef class Load:
             self.idle_first = (self.idle_first + 1) % self.producer_count
             self.idle_count -= 1
             if self.phase != WARM_UP and due >= self.window_from:
-                record(&self.lag.counts, now - due)
+                record(&self.lag.counts, now - max(due, self.connections[index].freed_ns))
             advance(&self.schedule)
             self._start(index, due)
             self.connections[index].sent_ns = now
@@ -342,7 +343,7 @@ cdef class Load:
             self.calls += 1
             self.messages += connection.messages
         if self.schedule.interval_ns:
-            self._free(index)
+            self._free(index, now)
         elif self._may_send():
             self._start(index, now)
         else:

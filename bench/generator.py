@@ -44,7 +44,7 @@ class Loaded:
 
     counts: dict[str, Any]
     latency: Any  # of sends
-    lag: Any  # open loop: from a call's planned time to its start here; the generator's own share of the latency
+    lag: Any  # open loop: how late calls began though a connection was free; the generator's own share of the latency
     pull_latency: Any
     end_to_end: Any  # from a message's send to its delivery
 

@@ -50,7 +50,7 @@ def _rows(outcome: Outcome) -> Iterable[tuple[str, str]]:
         yield "messages a second", f"{outcome.messages_per_s:,.0f}"
         yield from _latency_rows("send", loaded.latency)
         if len(loaded.lag):
-            yield "of it here, before the start: p99.9", f"{loaded.lag.percentile(0.999) / 1e6:.3f} ms"
+            yield "of it the generator's own, p99.9", f"{loaded.lag.percentile(0.999) / 1e6:.3f} ms"
     if outcome.settings.pulls:
         yield "deliveries a second", f"{outcome.deliveries_per_s:,.0f}"
         yield "pulls, of which empty", f"{counts['pulls']:,}, {counts['empty_pulls']:,}"

@@ -25,7 +25,12 @@ class Bar:
 
     @property
     def wanted(self) -> str:
-        return f"≥ {self.least:,g}" if self.least is not None else f"≤ {self.most:,g}"
+        return f"≥ {_plain(self.least)}" if self.least is not None else f"≤ {_plain(self.most)}"
+
+
+def _plain(value: float | None) -> str:
+    """Without an exponent, which `g` would give a million."""
+    return f"{value:,.6f}".rstrip("0").rstrip(".") if value is not None else ""
 
 
 @dataclass(frozen=True)

@@ -73,7 +73,9 @@ def test_a_stall_is_charged_to_every_call_that_was_planned_in_it():
     assert loaded.latency.max_ns >= 95_000_000
     # A thousand a second for 100 ms: 100 calls fell due, 90 of them more than 10 ms before its end. Two were in flight.
     assert len(slow) >= 80
-    assert loaded.lag.max_ns >= 80_000_000
+    assert (
+        loaded.lag.percentile(0.5) < 20_000_000
+    )  # waiting for a connection is the server's doing, not the generator's
 
 
 def test_messages_that_could_not_be_sent_in_time_are_told():

@@ -88,6 +88,11 @@ def test_bars_are_shown_as_met_or_missed():
     assert "met" in shown and "missed" in shown and "≥ 400" in shown
 
 
+@pytest.mark.parametrize(("bar", "wanted"), [({"least": 1_000_000}, "≥ 1,000,000"), ({"most": 30.5}, "≤ 30.5")])
+def test_a_bar_is_written_out(bar, wanted):
+    assert Bar("figure", lambda made: 0.0, **bar).wanted == wanted
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_a_workload_says_its_question_its_settings_and_what_it_leaves_out(name):
     from importlib import import_module
