@@ -309,10 +309,11 @@ def test_an_engine_that_hangs_makes_a_timeout_and_what_it_leased_meanwhile_comes
 
 def test_while_the_engine_is_down_pulls_say_so_and_afterwards_they_go_on(site, proxy, link):
     put_topic(site, "outage")
+    put_topic(site, "empty")
     link.append("outage", [b"a", b"b"])
     client = site.client(proxy)
     held = client.pull(group="g", topics=["outage"], max_messages=1, invisible_ms=60_000).deliveries
-    waiting = InBackground(site.client(proxy).pull, group="g3", topics=["quiet"], wait_ms=20_000)
+    waiting = InBackground(site.client(proxy).pull, group="g", topics=["empty"], wait_ms=20_000)
     parked(link, 1)
     site.engine.kill()
     assert waiting.wait().code in (Code.UNAVAILABLE, Code.TIMEOUT)
