@@ -81,11 +81,18 @@ def open_config(instance: Instance) -> Iterator[ConfigStore]:
 def administration(instance: Instance, *, changes: bool = False) -> Iterator[Administrator]:
     """The verbs' context. With `changes` it ends when every running process works by the changes that were made in it."""
     with open_config(instance) as store:
-        yield Administrator(store, f"cli:{getpass.getuser()}@{socket.gethostname()}")
+        yield Administrator(store, f"cli:{_user()}@{socket.gethostname()}")
         if changes:
             late = wait_applied(store, store.version(), APPLIED_S_MAX)
             if late:
                 click.echo(f"warning: stored, but not yet in use at {', '.join(late)}", err=True)
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a container's user id without a name
+        return f"uid{os.getuid()}"
 
 
 def instance_options(*processes: str) -> Callable:
