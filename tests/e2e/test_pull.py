@@ -118,6 +118,19 @@ def test_a_message_keeps_the_id_that_its_producer_chose(site, proxy, link):
     assert (delivery.id, delivery.message.id) == ("order-17", "order-17")
 
 
+@pytest.mark.parametrize("transport", ["framed", "buffered"])
+def test_the_largest_pull_reaches_a_stock_client_and_the_rest_comes_next(site, proxy, link, transport):
+    topic = f"large-{transport}"
+    put_topic(site, topic)
+    for queue in range(4):
+        link.append(topic, [bytes([queue]) * (4 << 20)], queue)
+    client = site.client(proxy, transport)
+    first = client.pull(group="g", topics=[topic], max_bytes=12 << 20, max_messages=10_000).deliveries
+    assert len(first) == 2  # a third one would lie beyond 12 MiB, its headers counted
+    rest = drain(client, "g", topic, 2, max_bytes=12 << 20)
+    assert sorted(bodies(first + rest)) == [bytes([queue]) * (4 << 20) for queue in range(4)]
+
+
 def test_a_long_poll_wakes_with_the_message(site, proxy, link):
     put_topic(site, "wakes")
     waiting = InBackground(site.client(proxy).pull, group="g", topics=["wakes"], wait_ms=15_000)

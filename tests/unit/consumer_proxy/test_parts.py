@@ -6,7 +6,16 @@ from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, generate_latest
 
 from common.contract import Ack, Code, Position, PullRequest, encode_call
+from common.names import NAME_CHARS_MAX
+from common.wire.calls import ACKS_MAX, POSITIONS_MAX
 from consumer_proxy.deadlines import Deadlines
+from consumer_proxy.layout import (
+    ACK_RESULT_SIZE,
+    ACK_SENTENCES,
+    ACK_SENTENCES_MAX,
+    DELIVERY_OVERHEAD_MAX,
+    REPLY_BYTES_MAX,
+)
 from consumer_proxy.options import parse
 from consumer_proxy.settings import Settings
 from consumer_proxy.stats import Stats, StatsCollector
@@ -98,3 +107,12 @@ def test_whatever_bytes_come_there_is_one_answer_and_nothing_raises(world, data)
     asked = len(world.source.asked)
     world.source.asked.clear()
     assert len(connection.replies) + asked == 1
+
+
+def test_the_largest_allowed_pull_fits_into_a_reply():
+    largest = Settings()
+    sentence = max(map(len, ACK_SENTENCES.values())) + 7
+    acks = ACKS_MAX * ACK_RESULT_SIZE + ACK_SENTENCES_MAX * sentence
+    reports = POSITIONS_MAX * (NAME_CHARS_MAX + 300)
+    deliveries = largest.bytes_max + largest.messages_max * DELIVERY_OVERHEAD_MAX
+    assert deliveries + acks + reports + 1000 <= REPLY_BYTES_MAX
