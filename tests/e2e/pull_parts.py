@@ -14,7 +14,7 @@ from pathlib import Path
 
 from thriftpy2.protocol import TBinaryProtocol
 from thriftpy2.thrift import TClient
-from thriftpy2.transport import TBufferedTransport, TFramedTransport, TSocket
+from thriftpy2.transport import TBufferedTransport, TFramedTransport, TSocket, TSSLSocket
 
 from common.config import open_store
 from common.contract import Consumer, Credential, PullRequest
@@ -128,8 +128,11 @@ class Site:
 class Client:
     """A stock thriftpy2 client: one socket, blocking."""
 
-    def __init__(self, port, transport="framed"):
-        self.socket = TSocket("127.0.0.1", port, socket_timeout=20_000)
+    def __init__(self, port, transport="framed", ssl_context=None):
+        if ssl_context is None:
+            self.socket = TSocket("127.0.0.1", port, socket_timeout=20_000)
+        else:
+            self.socket = TSSLSocket("127.0.0.1", port, socket_timeout=20_000, ssl_context=ssl_context)
         wrap = {"framed": TFramedTransport, "buffered": TBufferedTransport}[transport]
         self._transport = wrap(self.socket)
         self._transport.open()

@@ -1,13 +1,16 @@
 """Pull end to end: a real engine, real consumer proxies, stock clients, and what happens when any of them dies."""
 
+import shutil
 import signal
+import ssl
+import subprocess
 import threading
 import time
 
 import pytest
 
 from common.contract import Ack, Code, Position, Verdict
-from tests.e2e.pull_parts import Site, cut
+from tests.e2e.pull_parts import Client, Site, cut
 from tests.waiting import until
 
 
@@ -294,6 +297,25 @@ def test_a_proxy_starts_on_its_snapshot_while_the_store_is_away(site, link, tmp_
     link.append("orders", [b"still"])
     assert bodies(drain(site.client(second), "snapshot", "orders", 1)) == [b"still"]
     assert second.stop() == 0
+
+
+def test_the_tls_listener_serves_beside_the_plain_one(site, link, tmp_path):
+    if shutil.which("openssl") is None:
+        pytest.skip("needs openssl to make a certificate")
+    key, certificate = tmp_path / "key.pem", tmp_path / "cert.pem"
+    named = ["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"]
+    made = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", *named]
+    subprocess.run([*made, "-keyout", key, "-out", certificate], check=True, capture_output=True)
+    put_topic(site, "tls")
+    both = site.proxy("--tls-listen", "127.0.0.1:0", "--tls-cert", certificate, "--tls-key", key)
+    link.append("tls", [b"a" * 100_000, b"b"])
+    for transport in ("framed", "buffered"):
+        context = ssl.create_default_context(cafile=certificate)
+        client = Client(both.facts["tls_port"], transport, context)
+        assert len(drain(client, "g-" + transport, "tls", 2)) == 2
+        client.close()
+    assert len(drain(site.client(both), "g", "tls", 2)) == 2
+    assert both.stop() == 0
 
 
 def test_the_pure_twins_serve_the_same(site, link):
