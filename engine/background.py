@@ -1,6 +1,7 @@
 """One worker thread for tasks that block: preparing and sealing segments, bringing the view up to date.
 
-A real thread even in a process whose threads gevent has replaced, because files block the loop; so nothing here may touch the loop.
+A real thread even in a process whose threads gevent has replaced, because files block the loop; so nothing here may
+touch the loop.
 """
 
 import traceback
@@ -23,7 +24,10 @@ class Background(ABC):
 
     @abstractmethod
     def submit(self, task: Callable[[], None]) -> None:
-        """Queue the task and return. An exception in it ends the process, since nobody could answer for what it left behind."""
+        """Queue the task and return.
+
+        An exception in it ends the process, since nobody could answer for what it left behind.
+        """
 
     @abstractmethod
     def drain(self) -> None:

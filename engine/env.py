@@ -1,7 +1,7 @@
 """The only door to the operating system: files, syncs, locks, clock, randomness, threads, and the end of the process.
 
-`RealEnv` is the machine; `engine.simulated.SimulatedEnv` keeps files in memory, drops what was not synced and fails on demand. Whoever
-needs the system takes an Env as argument, so that a test can stand in for it.
+`RealEnv` is the machine; `engine.simulated.SimulatedEnv` keeps files in memory, drops what was not synced and fails
+on demand. Whoever needs the system takes an Env as argument, so that a test can stand in for it.
 """
 
 import errno
@@ -58,7 +58,10 @@ class File(ABC):
 
     @abstractmethod
     def next_data(self, at: int) -> int | None:
-        """The first offset at or after `at` that may hold other bytes than zero; None when there is none up to the end."""
+        """The first offset at or after `at` that may hold other bytes than zero.
+
+        None when there is none up to the end.
+        """
 
     @abstractmethod
     def view(self) -> "mmap.mmap | bytes":
@@ -102,7 +105,10 @@ class Env(ABC):
 
     @abstractmethod
     def lock(self, path: str) -> Callable[[], None]:
-        """Take an exclusive lock that ends with the process; returns its release. Raises LockedError when another has it."""
+        """Take an exclusive lock that ends with the process; returns its release.
+
+        Raises LockedError when another has it.
+        """
 
     @abstractmethod
     def now_ms(self) -> int:

@@ -13,8 +13,8 @@ EngineError
     ├── OffsetOutOfRangeError   below the first or above the end offset
     └── ClosedError        the log was closed
 
-`code` is the contract's code for a request that met the error, `retriable` says whether the same request may succeed later.
-A failed fsync is no exception: the process ends (see env.Env.die), because a second fsync would lie.
+`code` is the contract's code for a request that met the error, `retriable` says whether the same request may succeed
+later. A failed fsync is no exception: the process ends (see env.Env.die), because a second fsync would lie.
 """
 
 
@@ -55,7 +55,8 @@ class CorruptionError(LogError):
         file: path of the damaged file.
         position: log position of the first bad byte (in an index file: its byte address).
         bytes_lost: how many bytes cannot be used.
-        next_offset: where a reader of that queue may go on; None when nothing readable follows, or the damage is in no queue.
+        next_offset: where a reader of that queue may go on; None when nothing readable follows, or the damage is in
+        no queue.
     """
 
     def __init__(self, file: str, position: int, bytes_lost: int, reason: str, next_offset: int | None = None) -> None:
@@ -80,7 +81,10 @@ class DiskFullError(LogError):
 
 
 class PartlyWrittenError(LogError):
-    """The disk ran full between two writes of one request, so some of its batches are stored. Retry with the same ids."""
+    """The disk ran full between two writes of one request, so some of its batches are stored.
+
+    Retry with the same ids.
+    """
 
     retriable = True
     code = 300

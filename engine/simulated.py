@@ -5,7 +5,8 @@
     env.fail("write", errno.ENOSPC)  # until env.heal()
     env.crash(Random(7))             # what a power cut leaves, then open again
 
-Every change (write, sync, allocate, truncate, rename, unlink, directory sync, store write and flush) counts as one operation.
+Every change (write, sync, allocate, truncate, rename, unlink, directory sync, store write and flush) counts as one
+operation.
 """
 
 import errno
@@ -182,7 +183,9 @@ class SimulatedEnv(Env):
 
         Names come back as of their directory's last sync.
         """
-        for content in {id(content): content for content in (*self.files.values(), *self._durable_names.values())}.values():
+        for content in {
+            id(content): content for content in (*self.files.values(), *self._durable_names.values())
+        }.values():
             content.crash(random)
         self.files = dict(self._durable_names)
         for store in self._open_stores:
@@ -228,7 +231,9 @@ class SimulatedEnv(Env):
         self.step("sync")
         prefix = path + "/"
         others = {name: content for name, content in self._durable_names.items() if not name.startswith(prefix)}
-        self._durable_names = others | {name: content for name, content in self.files.items() if name.startswith(prefix)}
+        self._durable_names = others | {
+            name: content for name, content in self.files.items() if name.startswith(prefix)
+        }
 
     def lock(self, path: str) -> Callable[[], None]:
         if path in self._locks:

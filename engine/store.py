@@ -1,7 +1,7 @@
 """The sorted key-value store under the view of topics, progress and segment directories.
 
-It holds nothing that the log could not rebuild, so writes skip RocksDB's own log: what `flush()` has not confirmed may be gone after a
-crash, and some of it may be there all the same. Whoever writes makes sure that both are right.
+It holds nothing that the log could not rebuild, so writes skip RocksDB's own log: what `flush()` has not confirmed
+may be gone after a crash, and some of it may be there all the same. Whoever writes makes sure that both are right.
 """
 
 import errno

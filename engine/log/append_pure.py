@@ -84,7 +84,12 @@ class Appender:
         return self._host.load_next_offset(topic_id, queue)
 
     def append(
-        self, batches: bytes | bytearray | memoryview, count: int, now_ms: int, trusted: bool = False, staged: bool = False
+        self,
+        batches: bytes | bytearray | memoryview,
+        count: int,
+        now_ms: int,
+        trusted: bool = False,
+        staged: bool = False,
     ) -> list[tuple[int, int]]:
         """Append and return [(code, base offset)]."""
         if self._closed:
@@ -193,7 +198,8 @@ class Appender:
             if error.errno in (errno.ENOSPC, errno.EDQUOT):
                 kind = PartlyWrittenError if self._part_written else DiskFullError
                 self._part_written = False
-                # Somebody else's write of this turn met the full disk; whoever staged before it hears of it at the commit.
+                # Somebody else's write of this turn met the full disk; whoever staged before it hears
+                # of it at the commit.
                 self._lost = self._owes
                 raise kind(f"{self._file.path}: {os.strerror(error.errno)}") from error
             self._env.die(f"{self._file.path}: write at {self.end_position} failed: {error}")
@@ -206,7 +212,10 @@ class Appender:
         self._part_written = True
 
     def _write(self, data: bytes) -> None:
-        """All, or none with an OSError. A write that fails half-way ends the process, since the log's end is unknown then."""
+        """All, or none with an OSError.
+
+        A write that fails half-way ends the process, since the log's end is unknown then.
+        """
         view = memoryview(data)
         start = at = self.end_position - self.segment_base
         while view.nbytes:

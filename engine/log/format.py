@@ -18,7 +18,10 @@ BATCH_HEADER_SIZE = 48
 KIND_MESSAGES, KIND_TOPIC, KIND_PROGRESS, KIND_EPOCH = range(4)
 KIND_MAX = 15
 CONTROL_TOPIC_ID = 0
-"""Control batches form queues of their own: topic id 0, queue = kind. So indexes and offsets treat them as any other."""
+"""Control batches form queues of their own: topic id 0, queue = kind.
+
+So indexes and offsets treat them as any other.
+"""
 
 INDEX_MAGIC = b"PNSTIDX1"
 INDEX_HEADER = struct.Struct("<8s16sQQqIIIIIIII")
@@ -61,7 +64,10 @@ class SegmentHeader:
 
 
 def parse_segment_header(data: bytes, path: str) -> SegmentHeader | None:
-    """The header, or None when the bytes are damaged. Raises VersionError when they are sound but of another version."""
+    """The header, or None when the bytes are damaged.
+
+    Raises VersionError when they are sound but of another version.
+    """
     if len(data) < SEGMENT_HEADER_SIZE or value(data[:60]) != int.from_bytes(data[60:64], "little"):
         return None
     magic, log_id, base, epoch, size, created_ms, _, _ = SEGMENT_HEADER.unpack(data[:SEGMENT_HEADER_SIZE])
@@ -81,7 +87,10 @@ def pack_record(payload: bytes, assigned_id: bytes = b"") -> bytes:
 
 
 def pack_batch(kind: int, topic_id: int, queue: int, records: Iterable[bytes]) -> bytes:
-    """A batch as its writer hands it to the log: epoch, offset, time and checksum still zero, padded to a multiple of 8."""
+    """A batch as its writer hands it to the log.
+
+    Epoch, offset, time and checksum still zero, padded to a multiple of 8.
+    """
     parts = list(records)
     body = b"".join(parts)
     size = BATCH_HEADER_SIZE + len(body)

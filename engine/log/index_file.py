@@ -1,7 +1,8 @@
-"""The index file beside a sealed segment: a sorted directory of queues and their entries. Written once, read by binary search.
+"""The index file beside a sealed segment: a sorted directory of queues and their entries. Written once, read by
+binary search.
 
-Its header says which log, which segment and which last batch it belongs to, so a file of another segment, or of an earlier life of this one,
-is not taken for it.
+Its header says which log, which segment and which last batch it belongs to, so a file of another segment, or of an
+earlier life of this one, is not taken for it.
 """
 
 import logging
@@ -53,11 +54,16 @@ def write_index(env: Env, segment: Segment, index: SegmentIndex, last_at: int) -
         file.close()
     env.rename(path + ".tmp", path)
     env.sync_directory(path.rsplit("/", 1)[0])
-    return SealedIndex(segment.base, segment.header.created_ms, segment.base + segment.end_at, directory_count, entry_count, body)
+    return SealedIndex(
+        segment.base, segment.header.created_ms, segment.base + segment.end_at, directory_count, entry_count, body
+    )
 
 
 def load_index(env: Env, segment: Segment) -> SealedIndex:
-    """Open and verify the file. Raises CorruptionError when it is missing, damaged or not of this segment as it is now."""
+    """Open and verify the file.
+
+    Raises CorruptionError when it is missing, damaged or not of this segment as it is now.
+    """
     path = index_path(segment)
     if not env.exists(path):
         raise CorruptionError(path, 0, 0, "the index file is missing")
@@ -66,13 +72,13 @@ def load_index(env: Env, segment: Segment) -> SealedIndex:
         view = memoryview(file.view())
     finally:
         file.close()
-    head = bytes(view[:INDEX_HEADER.size])
+    head = bytes(view[: INDEX_HEADER.size])
     if len(head) < INDEX_HEADER.size or crc32c(head[: INDEX_HEADER.size - 4]) != INDEX_HEADER.unpack_from(head)[-1]:
         raise CorruptionError(path, 0, len(view), "the index file's header does not verify")
     magic, log_id, base, end_at, created_ms, directory_count, entry_count, last_at, last_crc, body_crc, _, _, _ = (
         INDEX_HEADER.unpack_from(head)
     )
-    body = view[INDEX_HEADER.size:]
+    body = view[INDEX_HEADER.size :]
     if magic != INDEX_MAGIC or log_id != segment.header.log_id or base != segment.base:
         raise CorruptionError(path, 0, len(view), "the index file belongs to another segment")
     if last_at and segment.file.read_at(4, last_at) != last_crc.to_bytes(4, "little"):

@@ -135,7 +135,9 @@ class SealedIndex(EntrySource):
         if at == self.directory_count or self._directory(at)[:2] != (topic_id, queue):
             return []
         _, _, first, count, _ = self._directory(at)
-        return [self._entry(entry) for entry in range(first, first + count)] if first + count <= self.entry_count else []
+        return (
+            [self._entry(entry) for entry in range(first, first + count)] if first + count <= self.entry_count else []
+        )
 
     def queues(self, start: int, count: int) -> list[tuple[int, int, int, int]]:
         """[(topic id, queue, first offset, next offset)] of up to `count` queues from the directory's entry `start` on."""

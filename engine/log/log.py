@@ -1,12 +1,11 @@
 """The commit log of one engine node: what the layers above it call."""
 
 import logging
-import time
 from collections.abc import Callable, Iterable, Iterator
 
 from engine.config import LogConfig
 from engine.env import Env
-from engine.errors import ConfigError, DiskFullError, UnknownTopicError
+from engine.errors import ConfigError, DiskFullError, OffsetOutOfRangeError, UnknownTopicError
 from engine.log.format import (
     CODE_OK,
     CONTROL_TOPIC_ID,
@@ -38,14 +37,15 @@ NAMES_CACHED_MAX = 100_000
 def open_log(env: Env, directory: str, config: LogConfig) -> "Log":
     """Take the directory's lock, recover what is in it (creating it when missing) and return the log, ready to serve.
 
-    Blocks for as long as one segment takes to scan. Raises LockedError, VersionError, BehindCheckpointError, CorruptionError.
+    Blocks for as long as one segment takes to scan. Raises LockedError, VersionError, BehindCheckpointError,
+    CorruptionError.
     """
     config.checked()
     env.make_directory(f"{directory}/log")
     unlock = env.lock(f"{directory}/lock")
     store = None
     try:
-        started = time.monotonic()
+        started = env.now_ms()
         store = env.open_store(f"{directory}/state", config.store_cache_bytes)
         view = View(store)
         recovered = Recovery(env, f"{directory}/log", config, view).run()
@@ -57,7 +57,7 @@ def open_log(env: Env, directory: str, config: LogConfig) -> "Log":
         raise
     logger.info(
         "log=%s position=%d epoch=%d: recovered in %.3f s, %d bytes scanned",
-        log.log_id.hex(), log.end_position, log.epoch, time.monotonic() - started, recovered.bytes_scanned,
+        log.log_id.hex(), log.end_position, log.epoch, (env.now_ms() - started) / 1000, recovered.bytes_scanned,
     )  # fmt: skip
     return log
 
@@ -112,11 +112,12 @@ class Log:
         return self._syncer.durable_position
 
     def append(self, batches: bytes | bytearray | memoryview, count: int, now_ms: int) -> list[tuple[int, int]]:
-        """Append `count` batches (each starting at a multiple of 8 in `batches`) and return (code, base offset) for each.
+        """Append `count` batches (each starting at a multiple of 8 in `batches`) and return (code, base offset) for
+        each.
 
         0 is stored, 100 malformed or no such queue, 101 larger than a segment, 102 unknown topic id, 203 no room on the disk; a refused
-        batch does not stop the others, except that one with a wrong size hides what follows it. Bytes are in the page cache on return.
-        Raises DiskFullError when nothing at all could be written.
+        batch does not stop the others, except that one with a wrong size hides what follows it. Bytes are in the page
+        cache on return. Raises DiskFullError when nothing at all could be written.
         """
         return self.appender.append(batches, count, now_ms)
 
@@ -125,7 +126,8 @@ class Log:
         self._syncer.when_durable(position, self.appender.end_position, callback)
 
     def create_topics(self, wanted: Iterable[tuple[str, int]]) -> list[Topic]:
-        """Find or create each (name, queues), in order. A topic that exists with fewer queues grows, one with more stays as it is.
+        """Find or create each (name, queues), in order. A topic that exists with fewer queues grows, one with more
+        stays as it is.
 
         In the page cache on return; use `when_durable(end_position, …)` before telling anybody who must not lose it.
         """
@@ -175,16 +177,23 @@ class Log:
         return self._reader.bounds(topic_id, queue)
 
     def read(self, topic_id: int, queue: int, offset: int, max_records: int, max_bytes: int) -> list[Piece]:
-        """Records from `offset` on, verified; the first record is given even when it is larger than `max_bytes`. Empty at the end.
+        """Records from `offset` on, verified; the first record is given even when it is larger than `max_bytes`.
+        Empty at the end.
 
-        Reads the page cache or the disk, so a cold read blocks. Raises OffsetOutOfRangeError, CorruptionError (with `next_offset` behind the
-        damage) when the record at `offset` cannot be served; damage further on only ends the answer early.
+        Reads the page cache or the disk, so a cold read blocks. Raises OffsetOutOfRangeError, CorruptionError (with
+        `next_offset` behind the damage) when the record at `offset` cannot be served; damage further on only ends the
+        answer early.
         """
         self._check(topic_id, queue)
+        if not 0 <= offset < 1 << 63:
+            raise OffsetOutOfRangeError(offset, *self._reader.bounds(topic_id, queue))
         return self._reader.read(topic_id, queue, offset, max_records, max_bytes)
 
     def offset_at_time(self, topic_id: int, queue: int, at_ms: int) -> int:
-        """Offset of the first record stored at or after `at_ms`, else the end offset. Exact while the clock does not step back."""
+        """Offset of the first record stored at or after `at_ms`, else the end offset.
+
+        Exact while the clock does not step back.
+        """
         self._check(topic_id, queue)
         return self._reader.offset_at_time(topic_id, queue, at_ms)
 
@@ -193,7 +202,10 @@ class Log:
         self.appender.watch(topic_id, queue)
 
     def take_woken(self) -> list[tuple[int, int]]:
-        """The armed queues that got records since the last call, as (topic id, queue). Their records can be read now."""
+        """The armed queues that got records since the last call, as (topic id, queue).
+
+        Their records can be read now.
+        """
         return self.appender.take_woken()
 
     def put_progress(self, key: bytes, value: bytes) -> None:
@@ -234,7 +246,7 @@ class Log:
         self._view.store.close()
         self._unlock()
 
-    # What the appender asks ------------------------------------------------------------------------------------------
+    # What the appender asks
 
     def load_next_offset(self, topic_id: int, queue: int) -> int:
         """The queue's next offset as of the sealed segments; no index in memory knows the queue."""
@@ -266,7 +278,7 @@ class Log:
         self._submit_seal(full, last_at)
         return True
 
-    # Segments ----------------------------------------------------------------------------------------------------------
+    # Segments
 
     def _enter(self, segment: Segment, position: int, last_at: int) -> None:
         assert segment.index is not None
@@ -313,7 +325,7 @@ class Log:
         rebuild_index(self._env, self._batches, segment)
         return segment
 
-    # The view ----------------------------------------------------------------------------------------------------------
+    # The view
 
     def _submit_seal(self, segment: Segment, last_at: int) -> None:
         frozen = self._view.freeze()
@@ -348,7 +360,8 @@ class Log:
     def _forget(self, segment: Segment) -> None:
         """In the sealing thread: the segment's entries leave memory, its counters stay while there is room for them.
 
-        Lists that the loop reads change by one step each, at the end that the loop does not touch: it only inserts at the front.
+        Lists that the loop reads change by one step each, at the end that the loop does not touch: it only inserts at
+        the front.
         """
         index, older = segment.index, self.appender.older
         assert index is not None
@@ -357,14 +370,19 @@ class Log:
         self._sealed.add(segment)
         self._reader.sealing.remove(segment)
         segment.index = None
-        while older and len(self._reader.sealing) < len(older) and sum(o.used for o in older) > self._config.counters_max:
+        while (
+            older and len(self._reader.sealing) < len(older) and sum(o.used for o in older) > self._config.counters_max
+        ):
             self._fresh_from.pop()
             older.pop()
 
-    # Control records ---------------------------------------------------------------------------------------------------
+    # Control records
 
     def _append_control(self, kind: int, payloads: list[bytes]) -> None:
-        """All or, when the disk is full, an error; then the first of several batches may be in the log, which is harmless."""
+        """All or, when the disk is full, an error.
+
+        Then the first of several batches may be in the log, which is harmless.
+        """
         batch: list[bytes] = []
         size = 0
         for payload in payloads:

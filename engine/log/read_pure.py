@@ -10,7 +10,10 @@ from engine.log.index_pure import EntrySource, SegmentIndex
 from engine.log.types import Piece
 
 DONE, BELOW, HOLE, DAMAGED = range(4)
-"""How a read ended: limits reached or no more batches here; the run begins above the offset; offsets are missing; a bad batch."""
+"""How a read ended: limits reached or no more batches here; the run begins above the offset; offsets are missing.
+
+A bad batch.
+"""
 
 _MAGIC_BYTES = BATCH_MAGIC.to_bytes(2, "little")
 
@@ -29,7 +32,10 @@ class BatchReader:
         self, source: EntrySource, file: File, topic_id: int, queue: int, limit_at: int, offset: int,
         max_records: int, max_bytes: int, out: list[Piece],
     ) -> tuple[int, int, int, int, int, int]:  # fmt: skip
-        """As the native one: (how it ended, next offset, records left, bytes left, byte address of the damage, its bytes)."""
+        """As the native one.
+
+        (how it ended, next offset, records left, bytes left, byte address of the damage, its bytes).
+        """
         run = source.entries(topic_id, queue)
         at = bisect_right(run, offset, key=lambda entry: entry[0]) - 1
         if at < 0:
@@ -83,10 +89,15 @@ class BatchReader:
     def scan(
         self, index: SegmentIndex, buffer: bytes | memoryview, at: int, end: int
     ) -> tuple[int, list[int], int, int, int]:
-        """As the native one: (address behind the last valid batch, control addresses, highest epoch, last address, its checksum)."""
+        """As the native one.
+
+        (address behind the last valid batch, control addresses, highest epoch, last address, its checksum).
+        """
         control, highest, last, last_crc = [], 0, 0, 0
         while size := self.check(buffer, at, end, index.base + at):
-            crc, _, _, kind, _, epoch, topic_id, queue, count, _, base_offset, stored_at_ms = BATCH_HEADER.unpack_from(buffer, at)
+            crc, _, _, kind, _, epoch, topic_id, queue, count, _, base_offset, stored_at_ms = BATCH_HEADER.unpack_from(
+                buffer, at
+            )
             index.add_entry(topic_id, queue, base_offset, at, size, count, stored_at_ms)
             if kind:
                 control.append(at)
@@ -106,8 +117,13 @@ class BatchReader:
         return None
 
 
-def _slice(batch: bytes, count: int, skipped: int, max_records: int, max_bytes: int, some: bool) -> tuple[int, int, int]:
-    """(start, end, records) of what is wanted of a batch; no record is wanted that would exceed the bytes, except the first of all."""
+def _slice(
+    batch: bytes, count: int, skipped: int, max_records: int, max_bytes: int, some: bool
+) -> tuple[int, int, int]:
+    """(start, end, records) of what is wanted of a batch.
+
+    No record is wanted that would exceed the bytes, except the first of all.
+    """
     start = BATCH_HEADER_SIZE
     for _ in range(skipped):
         start += 4 + int.from_bytes(batch[start : start + 4], "little")

@@ -1,4 +1,7 @@
-"""Finding a queue's records: the segment being written, those on their way to be sealed, then sealed ones through the store."""
+"""Finding a queue's records.
+
+The segment being written, those on their way to be sealed, then sealed ones through the store.
+"""
 
 from bisect import bisect_left
 from collections.abc import Iterator
@@ -23,7 +26,10 @@ class Reader:
         self._batches = BatchReader(log_id)
         self.active: Segment
         self.sealing: list[Segment] = []
-        """Full segments whose index is still in memory, oldest first. The sealing thread takes them out, last thing it does."""
+        """Full segments whose index is still in memory, oldest first.
+
+        The sealing thread takes them out, last thing it does.
+        """
 
     def bounds(self, topic_id: int, queue: int) -> tuple[int, int]:
         """(first readable offset, end offset)."""
@@ -77,13 +83,21 @@ class Reader:
             raise OffsetOutOfRangeError(offset, first, end)
         if how == DAMAGED:
             raise CorruptionError(
-                segment.path, segment.base + bad_at, bad_bytes, f"topic={topic_id} queue={queue} offset={offset}: does not verify", at
+                segment.path,
+                segment.base + bad_at,
+                bad_bytes,
+                f"topic={topic_id} queue={queue} offset={offset}: does not verify",
+                at,
             )
         following = next((start for start, _ in self._runs(topic_id, queue, offset + 1)), end)
         if how == HOLE:
             following = min(at, following)
         raise CorruptionError(
-            segment.path, segment.base, 0, f"topic={topic_id} queue={queue} offset={offset}: lost up to {following}", following
+            segment.path,
+            segment.base,
+            0,
+            f"topic={topic_id} queue={queue} offset={offset}: lost up to {following}",
+            following,
         )
 
     def _committed_at(self) -> int:

@@ -1,7 +1,8 @@
 """From the files of a directory to a state that can serve: what to scan, what to cut, what to report.
 
-Only the segments from the checkpoint on are scanned, so the time does not depend on the size of the log or the number of topics. Without a
-store the index files of all segments rebuild it, and segments without a sound index file are scanned.
+Only the segments from the checkpoint on are scanned, so the time does not depend on the size of the log or the number
+of topics. Without a store the index files of all segments rebuild it, and segments without a sound index file are
+scanned.
 """
 
 import logging
@@ -69,7 +70,9 @@ class Recovery:
         self._state = Recovered(header.log_id)
         self._batches = BatchReader(header.log_id)
         if checkpoint is not None and checkpoint.log_id != header.log_id:
-            raise BehindCheckpointError(f"{self._directory}: the folder state belongs to another log; remove it to build it again")
+            raise BehindCheckpointError(
+                f"{self._directory}: the folder state belongs to another log; remove it to build it again"
+            )
         if checkpoint is not None:
             self._take_checkpoint(checkpoint, bases)
         empty = self._replay(bases, checkpoint, header)
@@ -89,7 +92,9 @@ class Recovery:
 
     def _create(self, checkpoint: Checkpoint | None) -> Recovered:
         if checkpoint is not None:
-            raise BehindCheckpointError(f"{self._directory}: no segment is left, but the state knows of {checkpoint.durable_position}")
+            raise BehindCheckpointError(
+                f"{self._directory}: no segment is left, but the state knows of {checkpoint.durable_position}"
+            )
         log_id = self._env.random_bytes(16)
         header = SegmentHeader(log_id, 0, 1, self._config.segment_bytes, self._env.now_ms())
         segment = create_segment(self._env, self._directory, header)
@@ -97,7 +102,10 @@ class Recovery:
         return Recovered(log_id, active=segment)
 
     def _any_header(self, bases: list[int], checkpoint: Checkpoint | None) -> SegmentHeader:
-        """A sound header to know the log by; all are looked at, so that a newer version is met before anything is changed."""
+        """A sound header to know the log by.
+
+        All are looked at, so that a newer version is met before anything is changed.
+        """
         sound = None
         for base in bases if len(bases) <= 64 else bases[-64:]:
             try:
@@ -110,7 +118,9 @@ class Recovery:
             return sound
         if checkpoint is None:
             raise CorruptionError(self._directory, bases[0], SEGMENT_HEADER_SIZE, "no segment has a sound header")
-        return SegmentHeader(checkpoint.log_id, bases[0], checkpoint.epoch, self._config.segment_bytes, self._env.now_ms())
+        return SegmentHeader(
+            checkpoint.log_id, bases[0], checkpoint.epoch, self._config.segment_bytes, self._env.now_ms()
+        )
 
     def _take_checkpoint(self, checkpoint: Checkpoint, bases: list[int]) -> None:
         if checkpoint.segment_base not in bases:
@@ -128,7 +138,10 @@ class Recovery:
         )
 
     def _replay(self, bases: list[int], checkpoint: Checkpoint | None, sample: SegmentHeader) -> list[Segment]:
-        """Take in every segment from the checkpoint on. The last one that holds a batch is the one to go on in; returns those behind it."""
+        """Take in every segment from the checkpoint on. The last one that holds a batch is the one to go on in.
+
+        Returns those behind it.
+        """
         first = checkpoint.segment_base if checkpoint else 0
         waiting = [self._open(base, bases, sample) for base in bases if base >= first]
         empty: list[Segment] = []
@@ -154,7 +167,10 @@ class Recovery:
             self._env.unlink(segment.path)
 
     def _take_full(self, segment: Segment, *, rebuilding: bool) -> None:
-        """A segment behind which the log goes on: by its index file when that is sound, else by a scan that writes one."""
+        """A segment behind which the log goes on.
+
+        By its index file when that is sound, else by a scan that writes one.
+        """
         try:
             segment.sealed = load_index(self._env, segment)
         except CorruptionError as error:
@@ -197,7 +213,8 @@ class Recovery:
     def _cut(self, segment: Segment) -> None:
         """Make everything behind the last valid batch zero, durably, before anything is written there.
 
-        Stale bytes behind the end could otherwise be read back as batches after the next crash. A crash in here only repeats it.
+        Stale bytes behind the end could otherwise be read back as batches after the next crash. A crash in here only
+        repeats it.
         """
         if segment.file.next_data(segment.end_at) is not None:
             tail = segment.file.read_at(BATCH_HEADER_SIZE, segment.end_at)

@@ -1,7 +1,7 @@
 """Reading a segment from end to end: its index, its control batches, and what of it is damaged.
 
-Bad bytes with a valid batch behind them are stepped over, never cut: a batch is found again at a multiple of 8, and since the checksum is
-seeded with the log's id and the position, nothing else can pass for one.
+Bad bytes with a valid batch behind them are stepped over, never cut: a batch is found again at a multiple of 8, and
+since the checksum is seeded with the log's id and the position, nothing else can pass for one.
 """
 
 import logging
@@ -10,7 +10,15 @@ from dataclasses import dataclass, field
 
 from engine.env import Env
 from engine.errors import CorruptionError
-from engine.log.format import BATCH_HEADER, BATCH_HEADER_SIZE, BATCH_MAGIC, KIND_MAX, SEGMENT_HEADER_SIZE, count_records, padded
+from engine.log.format import (
+    BATCH_HEADER,
+    BATCH_HEADER_SIZE,
+    BATCH_MAGIC,
+    KIND_MAX,
+    SEGMENT_HEADER_SIZE,
+    count_records,
+    padded,
+)
 from engine.log.index_file import load_index
 from engine.log.native import BatchReader, SegmentIndex
 from engine.log.sealer import seal
@@ -40,13 +48,18 @@ class Scan:
 
 
 def scan_segment(
-    batches: BatchReader, segment: Segment, *, is_tail: bool, end_before: Callable[[int, int], int | None] = lambda *_: None
+    batches: BatchReader,
+    segment: Segment,
+    *,
+    is_tail: bool,
+    end_before: Callable[[int, int], int | None] = lambda *_: None,
 ) -> Scan:
     """Build the segment's index in memory and set its end. Blocks for its size.
 
     Args:
-        is_tail: it is the segment being written, so bad bytes behind the last valid batch are a torn tail and not damage.
-        end_before: (topic id, queue) to the queue's next offset as of the segments before this one, None when nobody knows.
+        is_tail: it is the segment being written, so bad bytes behind the last valid batch are a torn tail and not
+        damage. end_before: (topic id, queue) to the queue's next offset as of the segments before this one, None when
+        nobody knows.
     """
     index = segment.open_index()
     view = memoryview(segment.file.view())
@@ -83,7 +96,10 @@ def is_empty(batches: BatchReader, segment: Segment) -> bool:
 
 
 def rebuild_index(env: Env, batches: BatchReader, segment: Segment) -> None:
-    """Give an opened, sealed segment its index: from the file beside it, or by a scan that writes the file anew. Blocks."""
+    """Give an opened, sealed segment its index: from the file beside it, or by a scan that writes the file anew.
+
+    Blocks.
+    """
     try:
         segment.sealed = load_index(env, segment)
     except CorruptionError as error:
@@ -104,7 +120,10 @@ def _size(view: memoryview, at: int) -> int:
 
 
 def _next_valid(batches: BatchReader, segment: Segment, view: memoryview, at: int) -> int | None:
-    """Address of the first valid batch from the bad bytes at `at` on. The unwritten end of the file is skipped unread."""
+    """Address of the first valid batch from the bad bytes at `at` on.
+
+    The unwritten end of the file is skipped unread.
+    """
     data = segment.file.next_data(at) if at < len(view) else None
     if data is None or data >= len(view):
         return None
@@ -112,19 +131,28 @@ def _next_valid(batches: BatchReader, segment: Segment, view: memoryview, at: in
 
 
 def _take_damaged(
-    segment: Segment, index: SegmentIndex, view: memoryview, place: tuple[int, int], end_before: Callable[[int, int], int | None]
+    segment: Segment,
+    index: SegmentIndex,
+    view: memoryview,
+    place: tuple[int, int],
+    end_before: Callable[[int, int], int | None],
 ) -> Damage:
-    """Report the bad bytes; where their header still fits exactly, index them, so that readers meet the damage at its offsets.
+    """Report the bad bytes; where their header still fits exactly, index them, so that readers meet the damage at its
+    offsets.
 
     Without that the queue's next record would get the lost one's offset whenever the lost one was its last.
     """
     at, following = place
-    _, size, magic, kind, _, _, topic_id, queue, count, _, base_offset, stored_at_ms = BATCH_HEADER.unpack_from(view, at)
+    _, size, magic, kind, _, _, topic_id, queue, count, _, base_offset, stored_at_ms = BATCH_HEADER.unpack_from(
+        view, at
+    )
     expected = index.next_offset(topic_id, queue)
     if expected is None:
         expected = end_before(topic_id, queue)
     fits = magic == BATCH_MAGIC and kind <= KIND_MAX and size > BATCH_HEADER_SIZE and at + padded(size) == following
     if fits and base_offset == expected and count == count_records(view[at : at + size]):
         index.add_entry(topic_id, queue, base_offset, at, size, count, stored_at_ms)
-        return report(segment, at, following - at, f"topic={topic_id} queue={queue} offsets={base_offset}..{base_offset + count}")
+        return report(
+            segment, at, following - at, f"topic={topic_id} queue={queue} offsets={base_offset}..{base_offset + count}"
+        )
     return report(segment, at, following - at, "not even the header of what lay here can be trusted")

@@ -1,4 +1,7 @@
-"""What happens to a segment once it is full, off the loop: sync, index file, and the view brought up to date behind it."""
+"""What happens to a segment once it is full, off the loop.
+
+Sync, index file, and the view brought up to date behind it.
+"""
 
 import logging
 from collections import deque
@@ -13,7 +16,10 @@ from engine.log.view import CHECKPOINT_KEY, Checkpoint, View, queue_key, queue_v
 logger = logging.getLogger(__name__)
 
 CHUNK = 256
-"""Keys a write to the store. Building them holds the interpreter's lock, so more would delay the loop by as many microseconds."""
+"""Keys a write to the store.
+
+Building them holds the interpreter's lock, so more would delay the loop by as many microseconds.
+"""
 
 
 def seal(env: Env, segment: Segment, last_at: int) -> None:
@@ -40,13 +46,15 @@ def write_directory(view: View, segment: Segment) -> None:
 
 
 def write_checkpoint(view: View, frozen: dict[bytes, bytes | None], checkpoint: Checkpoint) -> None:
-    """Move a frozen layer into the store, then the checkpoint, then flush. The log must be durable up to the checkpoint's position.
+    """Move a frozen layer into the store, then the checkpoint, then flush. The log must be durable up to the
+    checkpoint's position.
 
     A crash in between leaves the old checkpoint with some newer keys, which its replay writes again.
     """
     for changes in _chunks(sorted(frozen.items())):
         view.store.write(
-            [(key, value) for key, value in changes if value is not None], [key for key, value in changes if value is None]
+            [(key, value) for key, value in changes if value is not None],
+            [key for key, value in changes if value is None],
         )
     view.store.write([(CHECKPOINT_KEY, checkpoint.pack())])
     view.store.flush()
@@ -61,8 +69,8 @@ def _chunks(items: list) -> Iterator[list]:
 class Sealer:
     """Jobs that bring segments and the view to the disk, in order, in a thread. Each may be tried again.
 
-    A full disk stops it at the job that met it; the next `submit` or `finish` tries that one again. Until then the indexes stay in memory
-    and recovery would scan their segments.
+    A full disk stops it at the job that met it; the next `submit` or `finish` tries that one again. Until then the
+    indexes stay in memory and recovery would scan their segments.
     """
 
     def __init__(self, background: Background) -> None:

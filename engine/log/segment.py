@@ -1,6 +1,7 @@
 """Segment files: making one ahead of its use, opening one, and the set of those that are sealed.
 
-A segment appears under its name only when it is allocated, has its header and is synced, so a crash leaves no half-made one.
+A segment appears under its name only when it is allocated, has its header and is synced, so a crash leaves no
+half-made one.
 """
 
 import errno
@@ -33,7 +34,10 @@ class Segment:
 
     @property
     def next_base(self) -> int:
-        """Position of the segment behind it: positions are file addresses, so the unused end of a file is a gap in them."""
+        """Position of the segment behind it.
+
+        Positions are file addresses, so the unused end of a file is a gap in them.
+        """
         return self.base + self.header.size
 
     def open_index(self) -> SegmentIndex:
@@ -74,7 +78,10 @@ def create_segment(env: Env, directory: str, header: SegmentHeader) -> Segment:
 
 
 def open_segment(env: Env, directory: str, base: int, fallback: SegmentHeader | None = None) -> Segment:
-    """Open it by its name. `fallback` stands in for a damaged header. Raises CorruptionError without one, VersionError."""
+    """Open it by its name. `fallback` stands in for a damaged header.
+
+    Raises CorruptionError without one, VersionError.
+    """
     path = f"{directory}/{segment_name(base)}"
     file = env.open(path)
     header = parse_segment_header(file.read_at(SEGMENT_HEADER_SIZE, 0), path)
@@ -82,7 +89,9 @@ def open_segment(env: Env, directory: str, base: int, fallback: SegmentHeader | 
         if fallback is None:
             file.close()
             raise CorruptionError(path, base, SEGMENT_HEADER_SIZE, "the segment's header does not verify")
-        logger.error("file=%s position=%d: the segment's header does not verify; its batches are read all the same", path, base)
+        logger.error(
+            "file=%s position=%d: the segment's header does not verify; its batches are read all the same", path, base
+        )
         header = fallback
     return Segment(path, header, file)
 

@@ -1,4 +1,7 @@
-"""Group commit: who waits for which position, and the wake-up of the loop when a sync is done. The only file here that knows gevent."""
+"""Group commit: who waits for which position, and the wake-up of the loop when a sync is done.
+
+The only file here that knows gevent.
+"""
 
 import os
 from abc import ABC, abstractmethod
@@ -24,7 +27,10 @@ class Syncer(ABC):
 
     @abstractmethod
     def when_durable(self, position: int, end_position: int, callback: Callable[[], None]) -> None:
-        """Call back once bytes below `position` are synced, at once when they are. Everything below `end_position` is synced with them."""
+        """Call back once bytes below `position` are synced, at once when they are.
+
+        Everything below `end_position` is synced with them.
+        """
 
     def advance(self, position: int) -> None:
         """Everything below is synced: answer those who waited for it."""
@@ -41,6 +47,7 @@ class Syncer(ABC):
 
     def close(self) -> None:
         """End the thread. Callbacks that still wait are never called."""
+        self._waiting.clear()
 
 
 class ThreadSyncer(Syncer):
@@ -79,6 +86,7 @@ class ThreadSyncer(Syncer):
         self.advance(done)
 
     def close(self) -> None:
+        super().close()
         if self._thread is not None:
             self._watcher.stop()
             self._watcher.close()
@@ -108,7 +116,10 @@ class InlineSyncer(Syncer):
 
 
 def sync_or_die(env: Env, file: File) -> None:
-    """fdatasync here and now. Blocks; a failure ends the process, because the kernel has dropped the bytes and a second try would lie."""
+    """fdatasync here and now. Blocks.
+
+    A failure ends the process, because the kernel has dropped the bytes and a second try would lie.
+    """
     try:
         file.sync()
     except OSError as error:

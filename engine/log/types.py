@@ -14,8 +14,8 @@ class Topic(NamedTuple):
 class Piece(NamedTuple):
     """Consecutive records of one queue that were stored together, as they lie in the log.
 
-    `records` are `count` records back to back, each u32 size (little-endian, of what follows), u8 flags, 16 bytes of id when
-    flags has bit 0, then the message in Thrift binary. Their batch's checksum has been verified.
+    `records` are `count` records back to back, each u32 size (little-endian, of what follows), u8 flags, 16 bytes of
+    id when flags has bit 0, then the message in Thrift binary. Their batch's checksum has been verified.
     """
 
     first_offset: int

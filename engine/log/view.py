@@ -1,11 +1,12 @@
 """What the log says about topics, progress and segments, as sorted keys: the latest in memory, the rest in the store.
 
-Nothing reaches the store before the log that says it is durable: RocksDB may write out its buffers at any time, and a state that is ahead
-of the log would hand out the ids of topics that a power cut has taken back. Replay may repeat what the store holds already; every
-value is absolute, so that is harmless.
+Nothing reaches the store before the log that says it is durable: RocksDB may write out its buffers at any time, and a
+state that is ahead of the log would hand out the ids of topics that a power cut has taken back. Replay may repeat
+what the store holds already; every value is absolute, so that is harmless.
 
-Keys: t ‖ topic name → id, queues. i ‖ id → queues, name. p ‖ progress key → value. q ‖ topic id ‖ queue ‖ first offset in a segment →
-the segment's base, the queue's next offset behind it. m ‖ … → of the log as a whole. Numbers in keys are big-endian, to sort.
+Keys: t ‖ topic name → id, queues. i ‖ id → queues, name. p ‖ progress key → value. q ‖ topic id ‖ queue ‖ first
+offset in a segment → the segment's base, the queue's next offset behind it. m ‖ … → of the log as a whole. Numbers in
+keys are big-endian, to sort.
 """
 
 import struct
@@ -25,7 +26,10 @@ VIEW_VERSION = 1
 
 
 class Checkpoint:
-    """What the store knows: the log is replayed from the segment at `segment_base`, and was durable up to `durable_position`."""
+    """What the store knows.
+
+    The log is replayed from the segment at `segment_base`, and was durable up to `durable_position`.
+    """
 
     def __init__(self, log_id: bytes, segment_base: int, durable_position: int, next_topic_id: int, epoch: int) -> None:
         self.log_id = log_id
@@ -102,11 +106,14 @@ class View:
         return frozen
 
     def drop(self, frozen: dict[bytes, bytes | None]) -> None:
-        """The layer has reached the store. Safe in another thread: layers leave at the end, oldest first, and come at the start."""
+        """The layer has reached the store. Safe in another thread.
+
+        Layers leave at the end, oldest first, and come at the start.
+        """
         assert self._layers[-1] is frozen
         self._layers.pop()
 
-    # Topics ---------------------------------------------------------------------------------------------------------
+    # Topics
 
     def put_topic(self, topic: Topic) -> None:
         """Make the topic known by name and by id."""
@@ -135,7 +142,7 @@ class View:
             found.append(Topic(topic_id, key[1:].decode(), queues))
         return found
 
-    # Where a queue's offsets lie ------------------------------------------------------------------------------------
+    # Where a queue's offsets lie
 
     def stored_end(self, topic_id: int, queue: int) -> int:
         """The queue's next offset behind its last sealed segment; 0 when it has none."""

@@ -32,6 +32,10 @@ def machine(form) -> Iterator[Machine]:
 @pytest.fixture(params=["simulated", "real"])
 def any_machine(form, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Machine]:
     """A machine with an open log, simulated and real."""
-    made = Machine(form, SimulatedEnv(), "/data") if request.param == "simulated" else Machine(form, RealEnv(), str(tmp_path))
+    made = (
+        Machine(form, SimulatedEnv(), "/data")
+        if request.param == "simulated"
+        else Machine(form, RealEnv(), str(tmp_path))
+    )
     yield made
     made.close()

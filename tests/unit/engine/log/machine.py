@@ -48,7 +48,9 @@ class Machine:
 
     def batch(self, topic_id: int, queue: int, bodies: list[bytes], kind: int = 0) -> bytes:
         """A batch as a proxy makes it."""
-        return self.form.format.pack_batch(kind, topic_id, queue, [self.form.format.pack_record(body) for body in bodies])
+        return self.form.format.pack_batch(
+            kind, topic_id, queue, [self.form.format.pack_record(body) for body in bodies]
+        )
 
     def append(self, topic_id: int, queue: int, *bodies: bytes) -> int:
         """Append one batch and return its base offset."""
@@ -56,7 +58,9 @@ class Machine:
         assert code == 0, code
         return offset
 
-    def bodies(self, topic_id: int, queue: int, offset: int = 0, max_records: int = 1000, max_bytes: int = 1 << 20) -> list[bytes]:
+    def bodies(
+        self, topic_id: int, queue: int, offset: int = 0, max_records: int = 1000, max_bytes: int = 1 << 20
+    ) -> list[bytes]:
         """Bodies from `offset` to the end, in reads of that size."""
         found = []
         while True:

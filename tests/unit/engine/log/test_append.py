@@ -10,14 +10,24 @@ from engine.simulated import ProcessEnded
 
 
 def test_offsets_of_a_queue_count_its_records_from_zero(any_machine):
-    assert [any_machine.append(1, 0, b"a"), any_machine.append(1, 0, b"b", b"c"), any_machine.append(1, 0, b"d")] == [0, 1, 3]
+    assert [any_machine.append(1, 0, b"a"), any_machine.append(1, 0, b"b", b"c"), any_machine.append(1, 0, b"d")] == [
+        0,
+        1,
+        3,
+    ]
     assert any_machine.append(1, 1, b"e") == 0
     assert any_machine.bodies(1, 0) == [b"a", b"b", b"c", b"d"]
 
 
 def test_a_frame_of_many_batches_answers_each_by_itself(any_machine):
     m = any_machine
-    frame = m.batch(1, 0, [b"a"]) + m.batch(9, 0, [b"b"]) + m.batch(1, 4, [b"c"]) + m.batch(2, 0, [b"dd", b"ee"]) + m.batch(1, 0, [b"f"])
+    frame = (
+        m.batch(1, 0, [b"a"])
+        + m.batch(9, 0, [b"b"])
+        + m.batch(1, 4, [b"c"])
+        + m.batch(2, 0, [b"dd", b"ee"])
+        + m.batch(1, 0, [b"f"])
+    )
     assert m.log.append(frame, 5, NOW) == [(0, 0), (102, 0), (100, 0), (0, 0), (0, 1)]
     assert m.bodies(1, 0) == [b"a", b"f"]
     assert m.bodies(2, 0) == [b"dd", b"ee"]
@@ -33,7 +43,10 @@ def test_a_batch_whose_size_lies_refuses_itself_and_what_follows(machine):
 
 @pytest.mark.parametrize(
     ("at", "data"),
-    [(8, b"\0\0"), (10, b"\x01"), (10, b"\x09"), (11, b"\x01"), (24, b"\0\0\0\0"), (24, b"\x02"), (28, b"\x01"), (48, b"\xff"), (48, b"\x01"), (52, b"\x02"), (52, b"\x01")],
+    [
+        *[(8, b"\0\0"), (10, b"\x01"), (10, b"\x09"), (11, b"\x01"), (24, b"\0\0\0\0"), (24, b"\x02"), (28, b"\x01")],
+        *[(48, b"\xff"), (48, b"\x01"), (52, b"\x02"), (52, b"\x01")],
+    ],
 )  # fmt: skip
 def test_a_malformed_batch_is_refused_and_nothing_of_it_is_written(machine, at, data):
     batch = bytearray(machine.batch(1, 0, [b"body"]))

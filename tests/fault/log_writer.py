@@ -1,0 +1,46 @@
+"""A process that appends to a log and says what it may promise; tests kill it. Run by test_log_process.py.
+
+    python log_writer.py DIRECTORY [BATCHES]
+
+Each line is "confirmed N": the first N records of topic 1, queue 0 are durable, printed only after the group commit
+that covers them.
+"""
+
+import sys
+
+import gevent
+
+from engine.config import LogConfig
+from engine.env import RealEnv
+from engine.log import open_log
+from engine.log.format import KIND_MESSAGES, pack_batch, pack_record
+
+
+def body(number: int) -> bytes:
+    """What record `number` holds."""
+    return b"%08d" % number * 25
+
+
+def main(directory: str, batches: int) -> None:
+    """Append, eight batches a turn, each turn with a group commit in flight."""
+    log = open_log(RealEnv(), directory, LogConfig(segment_bytes=1 << 20))
+    log.create_topics([("topic", 1)])
+    first = log.bounds(1, 0)[1]
+    out = sys.stdout
+
+    def confirm(count: int) -> None:
+        out.write(f"confirmed {count}\n")
+        out.flush()
+
+    for number in range(first, first + batches, 8):
+        frame = b"".join(pack_batch(KIND_MESSAGES, 1, 0, [pack_record(body(n))]) for n in range(number, number + 8))
+        answers = log.append(frame, 8, log._env.now_ms())
+        assert [offset for _, offset in answers] == list(range(number, number + 8)), answers
+        log.when_durable(log.end_position, lambda count=number + 8: confirm(count))
+        gevent.sleep(0)
+    gevent.sleep(1)
+    log.close()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else 1_000_000)
