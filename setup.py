@@ -34,7 +34,8 @@ def extensions() -> list[Extension]:
         Extension(".".join(path.with_suffix("").parts), [str(path)], extra_compile_args=["-O3"], include_dirs=["common/native"])
         for path in sources()
     ]
-    built = cythonize(modules, compiler_directives={"language_level": 3, "boundscheck": False, "wraparound": False})
+    directives = {"language_level": 3, "boundscheck": False, "wraparound": False}
+    built = cythonize(modules, nthreads=os.cpu_count() or 1, compiler_directives=directives)
     for extension in built:
         extension.optional = True  # cythonize() drops the flag; without it an install fails where there is no compiler
     return built
