@@ -62,14 +62,13 @@ class Group:
         A queue that was added to a topic which the group already reads begins at its first message, whatever `start`
         says: nothing of it has been passed over.
         """
-        places = self.topics.get(topic.id)
-        if places is None:
-            places = self.topics[topic.id] = self._by_hash[topic_hash(topic.name)] = []
-            fresh = topic.id not in self._kept
-        else:
-            fresh = False
-        for queue in range(len(places), topic.queues):
-            places.append(self._place(topic, queue, start if fresh else 0))
+        known = self.topics.get(topic.id, [])
+        fresh = not known and topic.id not in self._kept
+        # Made before any is kept here: a full disk may refuse in the middle, and the next pull then begins anew.
+        made = [self._place(topic, queue, start if fresh else 0) for queue in range(len(known), topic.queues)]
+        for place in made:
+            self._by_queue.setdefault((topic.id, place.queue), []).append(place)
+        places = self.topics[topic.id] = self._by_hash[topic_hash(topic.name)] = known + made
         return places
 
     def find(self, hashed: int, queue: int) -> Place | None:
@@ -93,7 +92,7 @@ class Group:
     def _place(self, topic, queue: int, start: int) -> Place:
         place = Place(topic.name, topic.id, topic_hash(topic.name), queue, self._settings)
         place.key = progress.key(self.name, topic.id, queue)
-        kept = self._kept.get(topic.id, {}).pop(queue, None)
+        kept = self._kept.get(topic.id, {}).get(queue)
         first_offset, end_offset = self._store.bounds(topic.id, queue)
         if kept is not None:
             place.resume(progress.decode(kept))
@@ -104,7 +103,6 @@ class Group:
             self._store.put_progress(place.key, progress.encode(place.progress()))
         else:
             place.next_offset = first_offset
-        self._by_queue.setdefault((topic.id, queue), []).append(place)
         return place
 
     def _kept_topic(self, hashed: int):

@@ -1,5 +1,6 @@
 """The listening link server, put together: connections, turn, service, timers."""
 
+import logging
 import os
 import time
 
@@ -7,8 +8,10 @@ import gevent
 
 from common.net.limits import Limits
 from common.net.server import Server, listen
+from engine.errors import EngineError
 from engine.link.layout import FRAME_BYTES_MAX
 from engine.queue.delivery import Delivery
+from engine.server import serve_pure
 from engine.server.admin import Admin
 from engine.server.peer import Greeter
 from engine.server.service import Service
@@ -24,10 +27,11 @@ try:
 
     NATIVE = True
 except ImportError:
-    from engine.server import serve_pure as _form  # type: ignore[no-redef]
+    _form = serve_pure  # type: ignore[assignment]
 
     NATIVE = False
 
+log = logging.getLogger("penstock.engine")
 LIMITS = Limits(frame_bytes_max=FRAME_BYTES_MAX, connections_max=10_000)
 TICK_S = 0.02
 
@@ -38,20 +42,22 @@ class LinkServer:
     Args:
         progress_ms: least time between two progress records of one queue.
         stop: called when an operator asks over the link for the process to end.
+        form: the module with Turn and LinkConnection; tests give both.
     """
 
     def __init__(
         self, store, delivery: Delivery, host: str, port: int, cluster_key: bytes, *,
-        broker_group: str, progress_ms: int, stop, random_bytes=os.urandom,
+        broker_group: str, progress_ms: int, stop, form=_form,
     ) -> None:  # fmt: skip
         self.store, self.delivery = store, delivery
-        greeter = Greeter(cluster_key, store.log_id, broker_group, random_bytes)
+        greeter = Greeter(cluster_key, store.log_id, broker_group, os.urandom)
         admin = Admin(store, delivery, self._facts, stop)
         loop = gevent.get_hub().loop
         self._tick = loop.timer(TICK_S, TICK_S)
         self._ticking = False
         self.service = Service(store, delivery, greeter, admin, self._wake)
-        self.turn = _form.Turn(store, self.service)
+        self._form = form
+        self.turn = form.Turn(store, self.service)
         self._progress = loop.timer(progress_ms / 1000, progress_ms / 1000)
         self._progress.start(self._write_progress)
         self._server = Server([(listen(host, port), None)], LIMITS, self._connect)
@@ -84,11 +90,11 @@ class LinkServer:
         self._tick.stop()
         self._progress.stop()
         self._server.close()
-        self.delivery.write_progress()
+        self._write_progress()
 
     def _connect(self, sock, peer: str, _):
-        owned = sock.detach() if NATIVE else sock
-        return _form.LinkConnection(owned, LIMITS, peer, self.turn, self.service)
+        owned = sock if self._form is serve_pure else sock.detach()
+        return self._form.LinkConnection(owned, LIMITS, peer, self.turn, self.service)
 
     def _wake(self) -> None:
         # The timer runs only while something waits for time to pass, so an idle engine sleeps.
@@ -102,13 +108,16 @@ class LinkServer:
             self._tick.stop()
 
     def _write_progress(self) -> None:
-        if self.delivery.has_progress:
-            self.delivery.write_progress()
+        try:
+            if self.delivery.has_progress:
+                self.delivery.write_progress()
+        except EngineError as error:
+            log.warning("progress could not be written, trying again: %s", error)
 
     def _facts(self) -> dict:
         turn = self.turn
         return {
-            "native": NATIVE,
+            "native": self._form is not serve_pure,
             "connections": len(self._server.connections),
             "appends": turn.appends,
             "messages": turn.messages,

@@ -40,7 +40,7 @@ class DeliveryModel(RuleBasedStateMachine):
 
     def _given(self, message, piece) -> None:
         assert message not in self.done, "handed out again after it was acknowledged"
-        lease, until_ms = self.holder.get(message, (0, 0))
+        _, until_ms = self.holder.get(message, (0, 0))
         assert until_ms <= self.world.now_ms, "in two hands at once"
         assert piece.attempt == self.attempts.get(message, 0) + 1
         self.attempts[message] = piece.attempt

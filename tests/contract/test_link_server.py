@@ -1,0 +1,331 @@
+"""What the link answers, the same from the native form and from its twin, on a real log."""
+
+import json
+import socket
+import struct
+
+import gevent
+import pytest
+from gevent import socket as gevent_socket
+
+from engine.client import codec
+from engine.client.rpc import RpcClient
+from engine.config import LogConfig
+from engine.env import RealEnv
+from engine.link import layout
+from engine.log import open_log
+from engine.queue.delivery import Delivery, receipt_key
+from engine.server import serve_pure
+from engine.server.server import NATIVE, LinkServer
+from tests import link_bytes as raw
+
+KEY = b"k" * 32
+FORMS = ["native", "twin"]
+
+
+class Engine:
+    """A link server in this process, and a client of it."""
+
+    def __init__(self, directory, form: str) -> None:
+        from engine.server import server
+
+        self.log = open_log(RealEnv(), str(directory), LogConfig(segment_bytes=4 << 20).checked())
+        self.delivery = Delivery(self.log, receipt_key(self.log, RealEnv().random_bytes), RealEnv().now_ms)
+        self.server = LinkServer(
+            self.log, self.delivery, "127.0.0.1", 0, KEY, broker_group="main", progress_ms=50, stop=lambda: None,
+            form=serve_pure if form == "twin" else server._form,
+        )  # fmt: skip
+        self.rpc = RpcClient(("127.0.0.1", self.server.port), KEY, role="test")
+        assert self.rpc.wait_connected(5)
+
+    def ask(self, op: int, payload: bytes = b"") -> tuple[int, bytes]:
+        return self.rpc.call(op, payload, 5)
+
+    def topic(self, name: str = "orders", queues: int = 2) -> int:
+        code, payload = self.ask(layout.TOPIC, codec.encode_topics([(name, queues)]))
+        assert code == 0
+        return json.loads(payload)["topics"][0]["id"]
+
+    def store(self, topic_id: int, count: int, queue: int = 0, durability: int = raw.MEMORY) -> None:
+        code, payload = self.ask(layout.APPEND, raw.append(durability, raw.batch(topic_id, queue, [b"m\0"] * count)))
+        assert (code, raw.results(payload)[0][0]) == (0, 0)
+
+    def pull(self, group: str = "g", topics=(("orders", 2),), **options):
+        code, payload = self.ask(layout.PULL, codec.encode_pull(group, topics, **options))
+        assert code == 0, payload
+        return codec.decode_pull_answer(payload)
+
+    def admin(self, verb: str, **options):
+        code, payload = self.ask(layout.ADMIN, json.dumps({"verb": verb, **options}).encode())
+        return json.loads(payload) if code == 0 else (code, payload.decode())
+
+    def raw(self, key: bytes | None = KEY) -> raw.RawLink:
+        """A raw link whose blocking calls let this process's server turn."""
+        link = raw.RawLink.__new__(raw.RawLink)
+        socket.create_connection, plain = gevent_socket.create_connection, socket.create_connection
+        try:
+            link.__init__(self.server.port, key)
+        finally:
+            socket.create_connection = plain
+        return link
+
+    def close(self) -> None:
+        self.rpc.close()
+        self.server.close()
+        self.log.close()
+
+
+@pytest.fixture(params=FORMS)
+def engine(request, tmp_path):
+    if request.param == "native" and not NATIVE:
+        pytest.skip("the native form is not built")
+    made = Engine(tmp_path / "engine", request.param)
+    yield made
+    made.close()
+
+
+def turn_until(condition) -> None:
+    """Let the loop turn until the condition holds; fail after ten seconds."""
+    with gevent.Timeout(10):
+        while not condition():
+            gevent.sleep(0.001)
+
+
+def ack(piece: codec.Piece, **changes) -> codec.AckRange:
+    return codec.AckRange(piece.token, piece.first_delta, piece.count)._replace(**changes)
+
+
+def test_batches_are_answered_one_by_one_with_code_and_offset(engine):
+    topic = engine.topic()
+    payload = raw.append(
+        raw.MEMORY, raw.batch(topic, 0, [b"a\0", b"b\0"]), raw.batch(99, 0, [b"c\0"]), raw.batch(topic, 0, [b"d\0"])
+    )
+    code, answer = engine.ask(layout.APPEND, payload)
+    assert (code, raw.results(answer)) == (0, [(0, 0), (102, 0), (0, 2)])
+
+
+def test_an_fsync_append_is_answered_when_it_is_durable(engine):
+    engine.store(engine.topic(), 3, durability=raw.FSYNC)
+    assert engine.log.durable_position == engine.log.end_position
+
+
+@pytest.mark.parametrize("durability", [3, 4])
+def test_a_lone_master_serves_replicated_appends_by_its_disk(engine, durability):
+    engine.store(engine.topic(), 3, durability=durability)
+    assert engine.log.durable_position == engine.log.end_position
+
+
+def test_appends_of_one_connection_are_answered_in_order_whatever_their_durability(engine):
+    topic, link = engine.topic(), engine.raw()
+    for request_id in range(1, 41):
+        link.send(raw.APPEND, raw.append(1 + request_id % 2, raw.batch(topic, 0, [b"m\0"])), request_id)
+    answers = [link.receive() for _ in range(40)]
+    assert [request_id for _, _, request_id, _ in answers] == list(range(1, 41))
+    assert [raw.results(payload)[0] for *_, payload in answers] == [(0, offset) for offset in range(40)]
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [b"", b"\x01", b"\x09" + bytes(7), struct.pack("<B3xI", 1, 0), struct.pack("<B3xI", 1, 0xFFFFFFFF) + bytes(480)],
+)
+def test_an_append_that_makes_no_sense_is_invalid_and_stores_nothing(engine, payload):
+    before = engine.log.end_position
+    assert engine.ask(layout.APPEND, payload)[0] == layout.INVALID
+    assert engine.log.end_position == before
+
+
+def test_pull_acknowledge_and_lag_go_together(engine):
+    engine.store(engine.topic(), 5)
+    codes, (piece,) = engine.pull(max_messages=3)
+    assert (codes, piece.first_offset, piece.count, piece.attempt) == ([], 0, 3, 1)
+    assert [message for _, message in codec.split_records(piece.records)] == [b"m\0"] * 3
+    receipts = [codec.receipt(piece, index) for index in range(3)]
+    assert engine.pull(max_messages=0, acks=codec.group_receipts(receipts)) == ([0], [])
+    row = engine.admin("lag", group="g")["queues"][0]
+    assert (row["progress"], row["end"], row["in_flight"], row["lag"]) == (3, 5, 0, 2)
+
+
+def test_a_lease_that_runs_out_comes_back_to_a_waiting_pull(engine):
+    engine.store(engine.topic(), 1)
+    engine.pull(invisible_ms=50)
+    _, (piece,) = engine.pull(wait_ms=5_000)
+    assert piece.attempt == 2
+
+
+def test_a_waiting_pull_is_woken_by_an_append_of_another_connection(engine):
+    topic = engine.topic()
+    waiting = gevent.spawn(engine.pull, wait_ms=10_000)
+    turn_until(lambda: engine.delivery.parked)
+    engine.store(topic, 2)
+    _, (piece,) = waiting.get(timeout=2)
+    assert piece.count == 2
+
+
+def test_what_a_closed_connection_waited_for_is_given_to_others(engine):
+    topic, link = engine.topic(), engine.raw()
+    link.send(raw.PULL, codec.encode_pull("g", [("orders", 2)], wait_ms=30_000))
+    turn_until(lambda: engine.delivery.parked)
+    link.close()
+    turn_until(lambda: not engine.delivery.parked)
+    engine.store(topic, 1)
+    assert engine.pull()[1][0].attempt == 1
+
+
+def test_a_waiting_pull_can_be_withdrawn(engine):
+    engine.topic()
+    answers = []
+    request = codec.encode_pull("g", [("orders", 2)], wait_ms=30_000)
+    request_id = engine.rpc.send(layout.PULL, request, lambda code, payload: answers.append((code, payload)))
+    turn_until(lambda: engine.delivery.parked)
+    engine.rpc.cancel(request_id)
+    turn_until(lambda: answers)
+    assert (answers, engine.delivery.parked) == ([(0, bytes(8))], 0)
+
+
+def test_ten_thousand_waiting_pulls_are_served_one_message_each(engine):
+    topic, answers = engine.topic(), []
+    request = codec.encode_pull("g", [("orders", 2)], max_messages=1, wait_ms=30_000)
+    for _ in range(10_000):
+        engine.rpc.send(layout.PULL, request, lambda code, payload: answers.append(payload))
+    turn_until(lambda: engine.delivery.parked == 10_000)
+    engine.store(topic, 7)
+    turn_until(lambda: len(answers) >= 7)
+    gevent.sleep(0)
+    assert (len(answers), engine.delivery.parked) == (7, 9_993)
+
+
+def test_a_read_leases_nothing_and_reports_bounds(engine):
+    engine.store(engine.topic(), 6)
+    positions = [
+        {"topic": "orders", "queue": 0, "offset": 2, "end_offset": 5},
+        {"topic": "orders", "queue": 0},
+        {"topic": "orders", "queue": 0, "offset": 7},
+        {"topic": "orders", "queue": 0, "offset": -1},
+        {"topic": "orders", "queue": 2, "offset": 0},
+        {"topic": "nothing", "queue": 0, "offset": 0},
+        {"topic": "orders", "queue": 0, "at_time_ms": -2},
+    ]
+    _, payload = engine.ask(layout.READ, codec.encode_read(positions))
+    reports, pieces = codec.decode_read_answer(payload)
+    assert [report["code"] for report in reports] == [0, 0, 107, 107, 100, 102, 0]
+    assert (reports[0]["next_offset"], reports[1]["next_offset"], reports[6]["next_offset"]) == (5, None, 6)
+    assert (reports[2]["min_offset"], reports[2]["end_offset"]) == (0, 6)
+    assert [(piece.first_offset, piece.count, piece.token) for piece in pieces] == [(2, 3, bytes(48))]
+    assert engine.pull()[1][0].first_offset == 0
+
+
+def test_a_read_waits_for_new_records(engine):
+    topic = engine.topic()
+    request = codec.encode_read([{"topic": "orders", "queue": 1, "offset": 0}], wait_ms=10_000)
+    waiting = gevent.spawn(engine.ask, layout.READ, request)
+    turn_until(lambda: engine.server.service.reader._by_queue)
+    engine.store(topic, 2, queue=1)
+    _, pieces = codec.decode_read_answer(waiting.get(timeout=2)[1])
+    assert pieces[0].count == 2
+    empty = codec.encode_read([{"topic": "orders", "queue": 0, "offset": 0}], wait_ms=60)
+    assert codec.decode_read_answer(engine.ask(layout.READ, empty)[1])[1] == []
+
+
+def test_a_group_can_be_moved_with_a_preview(engine):
+    engine.store(engine.topic(), 4)
+    _, (piece,) = engine.pull()
+    engine.pull(max_messages=0, acks=[ack(piece)])
+    assert engine.admin("reset", group="g", topic="orders", to="earliest", preview=True)["moved"][0] == {
+        "queue": 0,
+        "old": 4,
+        "new": 0,
+    }
+    assert engine.pull()[1] == []
+    engine.admin("reset", group="g", topic="orders", to="earliest")
+    assert engine.pull()[1][0].first_offset == 0
+    assert engine.admin("groups") == {"groups": ["g"]}
+    assert engine.admin("topics") == {"topics": [{"id": 1, "name": "orders", "queues": 2}]}
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [b"", b"[]", b'{"verb": "nonsense"}', b'{"verb": "lag"}', b'{"verb": "lag", "group": "nobody"}', b"[" * 100_000],
+)
+def test_an_admin_request_that_makes_no_sense_is_answered_with_a_sentence(engine, request_):
+    code, sentence = engine.ask(layout.ADMIN, request_)
+    assert code in (100, 103) and sentence
+
+
+def test_an_unknown_operation_is_invalid_and_the_link_goes_on(engine):
+    assert engine.ask(77)[0] == layout.INVALID
+    assert engine.admin("status")["connections"] == 1
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        b"",
+        b"\xff\xff",
+        b"\x01\x00g\xff\xff",
+        codec.encode_pull("g", [("orders", 2)])[:-5],
+        codec.encode_pull("g") + b"x",
+        codec.encode_pull("../x"),
+    ],
+)
+def test_a_pull_that_makes_no_sense_is_invalid(engine, payload):
+    code, sentence = engine.ask(layout.PULL, payload)
+    assert code == layout.INVALID and sentence
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    [
+        b"GET / HTTP/1.1\r\n\r\n",
+        b"\x16\x03\x01" + bytes(64),
+        bytes(64),
+        raw.frame(raw.PULL),
+        raw.frame(raw.APPEND, bytes(64)),
+    ],
+)
+def test_garbage_and_strangers_are_closed(engine, garbage):
+    link = engine.raw(key=None)
+    link.sock.sendall(garbage)
+    assert link.is_closed()
+
+
+def test_a_wrong_cluster_key_is_refused_and_closed(engine):
+    link = engine.raw(key=None)
+    assert link.ask(raw.HELLO, b'{"version": 1}')[0] == 0
+    assert link.ask(raw.AUTH, bytes(32))[0] == layout.UNAUTHENTICATED
+    assert link.is_closed()
+
+
+def test_a_proof_without_a_challenge_is_refused(engine):
+    link = engine.raw(key=None)
+    assert link.ask(raw.AUTH, bytes(32))[0] == layout.UNAUTHENTICATED
+    assert link.is_closed()
+
+
+def test_another_version_is_refused_with_a_sentence(engine):
+    link = engine.raw(key=None)
+    code, sentence = link.ask(raw.HELLO, b'{"version": 9}')
+    assert code == layout.INVALID and b"version 1" in sentence
+    assert link.is_closed()
+
+
+def test_a_frame_that_comes_byte_by_byte_is_answered(engine):
+    link = engine.raw()
+    for byte in raw.frame(raw.ADMIN, b'{"verb": "status"}', 9):
+        link.sock.sendall(bytes([byte]))
+        gevent.sleep(0)
+    assert link.receive()[1:3] == (0, 9)
+
+
+def test_progress_and_receipts_survive_a_restart(engine, tmp_path, request):
+    engine.store(engine.topic(), 6)
+    _, (piece,) = engine.pull(max_messages=4)
+    engine.pull(max_messages=0, acks=[ack(piece, count=2)])
+    engine.close()
+    again = Engine(tmp_path / "engine", request.node.callspec.params["engine"])
+    try:
+        codes, pieces = again.pull(acks=[ack(piece, first=3, count=1)])
+        assert codes == [0]
+        assert [(each.first_offset, each.count, each.attempt) for each in pieces] == [(2, 1, 2), (4, 2, 1)]
+    finally:
+        again.close()
+        engine.close = lambda: None

@@ -1,0 +1,224 @@
+"""A real engine process: stop, kill, restart, keys, locks."""
+
+import json
+import os
+import signal
+import struct
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+
+import pytest
+
+from engine.client import admin, codec
+from engine.link.errors import LinkError
+from tests import link_bytes as raw
+from tests.waiting import until
+
+KEY = b"the cluster's key, 32 bytes long"
+
+
+class EngineProcess:
+    """`python -m engine` on a directory; restartable."""
+
+    def __init__(self, data, *options: str) -> None:
+        self.data, self.options = data, options
+        self.key_file = data.parent / "cluster.key"
+        self.key_file.write_bytes(KEY)
+        self.start()
+
+    def command(self) -> list[str]:
+        base = [sys.executable, "-m", "engine", "--data", str(self.data), "--listen", "127.0.0.1:0"]
+        return [*base, "--cluster-key", str(self.key_file), "--segment-mib", "8", *self.options]
+
+    def start(self) -> None:
+        reading, writing = os.pipe()
+        self.process = subprocess.Popen([*self.command(), "--ready-fd", str(writing)], pass_fds=[writing])
+        os.close(writing)
+        with os.fdopen(reading) as ready:
+            line = ready.readline()
+        assert line, f"the engine ended with {self.process.wait(10)}"
+        self.facts = json.loads(line)
+        self.address = (self.facts["host"], self.facts["port"])
+
+    def link(self) -> raw.RawLink:
+        return raw.RawLink(self.facts["port"], KEY)
+
+    def end(self, number: int = signal.SIGTERM) -> int:
+        self.process.send_signal(number)
+        return self.process.wait(20)
+
+    def metrics(self) -> dict[str, float]:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.facts['ops_port']}/metrics", timeout=5) as page:
+            lines = page.read().decode().splitlines()
+        return {line.split()[0]: float(line.split()[1]) for line in lines if line and not line.startswith("#")}
+
+
+@pytest.fixture
+def engine(tmp_path):
+    made = EngineProcess(tmp_path / "engine")
+    yield made
+    if made.process.poll() is None:
+        made.process.kill()
+        made.process.wait(10)
+
+
+def topic(link: raw.RawLink, name: str = "orders", queues: int = 2) -> int:
+    code, payload = link.ask(raw.TOPIC, codec.encode_topics([(name, queues)]))
+    assert code == 0, payload
+    return json.loads(payload)["topics"][0]["id"]
+
+
+def store(link: raw.RawLink, topic_id: int, messages: list[bytes], durability: int = raw.FSYNC, queue: int = 0) -> int:
+    code, payload = link.ask(raw.APPEND, raw.append(durability, raw.batch(topic_id, queue, messages)))
+    assert code == 0, payload
+    ((batch_code, base_offset),) = raw.results(payload)
+    assert batch_code == 0
+    return base_offset
+
+
+def pull(link: raw.RawLink, **options) -> tuple[list[int], list[codec.Piece]]:
+    code, payload = link.ask(raw.PULL, codec.encode_pull("g", [("orders", 2)], **options))
+    assert code == 0, payload
+    return codec.decode_pull_answer(payload)
+
+
+def whole(piece: codec.Piece) -> codec.AckRange:
+    return codec.AckRange(piece.token, piece.first_delta, piece.count)
+
+
+def end_position(engine: EngineProcess, beyond: int = -1) -> int:
+    """The log's end; 0 while it has not grown beyond."""
+    found = admin.status(engine.address, KEY)["end_position"]
+    return found if found > beyond else 0
+
+
+def test_messages_come_out_as_they_went_in_and_come_back_until_they_are_acknowledged(engine):
+    link = engine.link()
+    store(link, topic(link), [b"one\0", b"two\0"])
+    _, (piece,) = pull(link, invisible_ms=200)
+    assert [message for _, message in codec.split_records(piece.records)] == [b"one\0", b"two\0"]
+    expired_from = time.monotonic()
+    _, (again,) = pull(link, wait_ms=5_000)
+    assert again.attempt == 2
+    assert time.monotonic() - expired_from < 1.2
+    assert pull(link, max_messages=0, acks=[whole(piece), whole(again)])[0] == [106, 0]
+    figures = engine.metrics()
+    assert figures["penstock_engine_redeliveries_total"] == 2
+    assert figures["penstock_engine_acks_total"] == 2
+
+
+def test_a_clean_stop_keeps_progress_and_ends_with_zero(engine):
+    link = engine.link()
+    store(link, topic(link), [b"m\0"] * 10)
+    _, (piece,) = pull(link, max_messages=6)
+    pull(link, max_messages=0, acks=[whole(piece)])
+    assert engine.end() == 0
+    engine.start()
+    _, pieces = pull(engine.link())
+    assert [(piece.first_offset, piece.count, piece.attempt) for piece in pieces] == [(6, 4, 1)]
+
+
+def test_a_kill_redelivers_only_what_was_not_acknowledged_and_written(engine):
+    link = engine.link()
+    store(link, topic(link), [b"m\0"] * 10)
+    position = end_position(engine)
+    _, (piece,) = pull(link, max_messages=6)
+    position = until(lambda: end_position(engine, position), "the lease is written")
+    pull(link, max_messages=0, acks=[whole(piece)._replace(count=4)])
+    until(lambda: end_position(engine, position), "the acknowledgement is written")
+    engine.end(signal.SIGKILL)
+    engine.start()
+    codes, pieces = pull(engine.link(), acks=[whole(piece)._replace(first=4, count=1)])
+    assert codes == [0], "a receipt from before the kill still counts"
+    assert [(piece.first_offset, piece.count) for piece in pieces] == [(5, 1), (6, 4)]
+
+
+def test_a_kill_under_load_loses_nothing_that_was_acknowledged_as_synced(engine):
+    acknowledged: dict[int, bytes] = {}
+    topic_id = topic(engine.link())
+
+    def produce(name: int) -> None:
+        link, number = engine.link(), 0
+        try:
+            while True:
+                body = struct.pack("<II", name, number) + b"\0"
+                acknowledged[store(link, topic_id, [body])] = body
+                number += 1
+        except OSError:
+            return
+
+    producers = [threading.Thread(target=produce, args=(name,)) for name in range(4)]
+    for producer in producers:
+        producer.start()
+    until(lambda: len(acknowledged) > 500, "load")
+    engine.end(signal.SIGKILL)
+    for producer in producers:
+        producer.join(10)
+    engine.start()
+    found = dict(read_all(engine.link()))
+    assert len(acknowledged) > 500
+    assert {offset: found.get(offset) for offset in acknowledged} == acknowledged
+
+
+def read_all(link: raw.RawLink):
+    """(offset, message) of everything in queue 0."""
+    offset = 0
+    while True:
+        request = codec.encode_read(
+            [{"topic": "orders", "queue": 0, "offset": offset}], max_messages=5_000, max_bytes=8 << 20
+        )
+        _, pieces = codec.decode_read_answer(link.ask(raw.READ, request)[1])
+        if not pieces:
+            return
+        for piece in pieces:
+            yield from enumerate((message for _, message in codec.split_records(piece.records)), piece.first_offset)
+            offset = piece.first_offset + piece.count
+
+
+def test_appends_in_flight_are_answered_before_a_clean_stop(engine):
+    link = engine.link()
+    topic_id = topic(link)
+    for request_id in range(1, 101):
+        link.send(raw.APPEND, raw.append(raw.FSYNC, raw.batch(topic_id, 0, [b"m\0"])), request_id)
+    assert link.receive()[2] == 1
+    engine.process.send_signal(signal.SIGTERM)
+    answered = 1
+    try:
+        while True:
+            link.receive()
+            answered += 1
+    except ConnectionError:
+        pass
+    assert engine.process.wait(20) == 0
+    engine.start()
+    stored = sum(1 for _ in read_all(engine.link()))
+    assert answered == stored
+
+
+def test_a_wrong_cluster_key_is_refused(engine):
+    with pytest.raises((LinkError, ConnectionError)):
+        admin.status(engine.address, b"x" * 32)
+    assert admin.status(engine.address, KEY)["connections"] >= 1
+
+
+def test_a_second_engine_on_the_directory_says_so_in_one_line_and_leaves_the_first_alone(engine):
+    second = subprocess.run(engine.command(), capture_output=True, text=True, timeout=30)
+    assert second.returncode != 0
+    assert len(second.stderr.strip().splitlines()) == 1 and "held by another engine" in second.stderr
+    assert admin.status(engine.address, KEY)["connections"] >= 1
+
+
+def test_wrong_options_are_all_named_at_once(tmp_path):
+    command = [sys.executable, "-m", "engine", "--data", str(tmp_path), "--listen", "127.0.0.1:0"]
+    wrong = ["--cluster-key", str(tmp_path / "none"), "--segment-mib", "0", "--progress-ms", "1"]
+    told = subprocess.run([*command, *wrong], capture_output=True, text=True, timeout=30)
+    assert told.returncode == 2
+    assert all(name in told.stderr for name in ("--cluster-key", "--segment-mib", "--progress-ms"))
+
+
+def test_an_operator_can_stop_the_engine_over_the_link(engine):
+    admin.stop(engine.address, KEY)
+    assert engine.process.wait(20) == 0
