@@ -106,6 +106,8 @@ cdef class Front:
 
     def admit(self, bytes credential, double expires_at):
         """The slow path has verified these credential bytes; `expires_at` in monotonic seconds."""
+        if credential in self.admitted:       # keeps the topics that it has sent to
+            return
         if len(self.admitted) >= 10_000:
             self.admitted.clear()
         self.admitted[credential] = Admitted(credential, expires_at)
