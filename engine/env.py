@@ -9,6 +9,7 @@ import fcntl
 import logging
 import mmap
 import os
+import shutil
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -129,6 +130,10 @@ class Env(ABC):
     @abstractmethod
     def open_store(self, path: str, cache_bytes: int) -> Store:
         """The sorted key-value store at `path`, created when missing."""
+
+    @abstractmethod
+    def set_aside(self, path: str) -> str:
+        """Rename a directory out of the way and return its new name; an earlier one of that name is removed."""
 
     @abstractmethod
     def has_threads(self) -> bool:
@@ -254,6 +259,12 @@ class RealEnv(Env):
 
     def open_store(self, path: str, cache_bytes: int) -> Store:
         return RocksStore(path, cache_bytes)
+
+    def set_aside(self, path: str) -> str:
+        aside = path + ".damaged"
+        shutil.rmtree(aside, ignore_errors=True)
+        os.rename(path, aside)
+        return aside
 
     def has_threads(self) -> bool:
         return True

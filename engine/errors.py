@@ -6,6 +6,7 @@ EngineError
     ├── LockedError        another engine holds the directory
     ├── VersionError       the directory was written by a newer Penstock
     ├── CorruptionError    bytes do not verify; names file, position and bytes lost
+    │   └── StoreDamagedError   the view in the folder state; removing it builds it again
     ├── BehindCheckpointError   the log ends before what its own checkpoint saw: an older copy was put back
     ├── DiskFullError      nothing was written; works again when there is room
     ├── PartlyWrittenError the same after a part was written: the outcome is unknown
@@ -65,6 +66,10 @@ class CorruptionError(LogError):
         self.position = position
         self.bytes_lost = bytes_lost
         self.next_offset = next_offset
+
+
+class StoreDamagedError(CorruptionError):
+    """The view of topics, progress and segments cannot be read. The log builds a new one when the folder is moved away."""
 
 
 class BehindCheckpointError(LogError):

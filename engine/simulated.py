@@ -259,5 +259,9 @@ class SimulatedEnv(Env):
         self._open_stores.append(store)
         return store
 
+    def set_aside(self, path: str) -> str:
+        self.stores.pop(path, None)
+        return path + ".damaged"
+
     def has_threads(self) -> bool:
         return False

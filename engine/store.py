@@ -8,6 +8,9 @@ import errno
 from abc import ABC, abstractmethod
 from bisect import bisect_left, insort
 from collections.abc import Iterator
+from contextlib import contextmanager
+
+from engine.errors import StoreDamagedError
 
 
 class Store(ABC):
@@ -39,12 +42,13 @@ class Store(ABC):
 
 
 class RocksStore(Store):
-    """RocksDB with small buffers."""
+    """RocksDB with small buffers. Every method may raise StoreDamagedError, or OSError for a disk that is full or fails."""
 
     def __init__(self, path: str, cache_bytes: int) -> None:
-        import rocksdict  # a second of start-up and 20 MB that simulations and offline tools do not need
+        import rocksdict  # 20 MB that simulations and offline tools do not need
 
         self._rocks = rocksdict
+        self._path = path
         options = rocksdict.Options(raw_mode=True)
         options.create_if_missing(True)
         options.set_write_buffer_size(8 << 20)
@@ -57,14 +61,26 @@ class RocksStore(Store):
         blocks.set_block_cache(rocksdict.Cache(max(cache_bytes, 1 << 16)))
         blocks.set_bloom_filter(10, False)
         options.set_block_based_table_factory(blocks)
-        write = rocksdict.WriteOptions()
-        write.disable_wal = True
-        self._database = rocksdict.Rdict(path, options)
-        self._database.set_write_options(write)
-        self._write_options = write
+        self._write_options = rocksdict.WriteOptions()
+        self._write_options.disable_wal = True
+        with self._errors():
+            self._database = rocksdict.Rdict(path, options)
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        """rocksdict raises plain Exceptions; the text is all that tells them apart."""
+        try:
+            yield
+        except OSError:
+            raise
+        except Exception as error:
+            if "orruption" in str(error):
+                raise StoreDamagedError(self._path, 0, 0, str(error)) from error
+            raise OSError(errno.EIO, f"RocksDB: {error}", self._path) from error
 
     def get(self, key: bytes) -> bytes | None:
-        return self._database.get(key)
+        with self._errors():
+            return self._database.get(key)
 
     def write(self, puts: list[tuple[bytes, bytes]], deletes: list[bytes] = ()) -> None:  # type: ignore[assignment]
         batch = self._rocks.WriteBatch(raw_mode=True)
@@ -72,31 +88,31 @@ class RocksStore(Store):
             batch.put(key, value)
         for key in deletes:
             batch.delete(key)
-        try:
+        with self._errors():
             self._database.write(batch, self._write_options)
-        except Exception as error:  # rocksdict has no type of its own for a full or failing disk
-            raise OSError(errno.EIO, f"RocksDB: {error}") from error
 
     def flush(self) -> None:
-        try:
+        with self._errors():
             self._database.flush(True)
-        except Exception as error:
-            raise OSError(errno.EIO, f"RocksDB: {error}") from error
 
     def last_at_or_before(self, key: bytes) -> tuple[bytes, bytes] | None:
-        found = self._database.iter()
-        found.seek_for_prev(key)
-        return (found.key(), found.value()) if found.valid() else None
+        with self._errors():
+            found = self._database.iter()
+            found.seek_for_prev(key)
+            found.status()
+            return (found.key(), found.value()) if found.valid() else None
 
     def scan(self, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
-        found = self._database.iter()
-        found.seek(start)
-        while found.valid():
-            key = found.key()
-            if key >= end:
-                return
-            yield key, found.value()
-            found.next()
+        with self._errors():
+            found = self._database.iter()
+            found.seek(start)
+            while found.valid():
+                key = found.key()
+                if key >= end:
+                    return
+                yield key, found.value()
+                found.next()
+            found.status()
 
     def close(self) -> None:
         self._database.close()

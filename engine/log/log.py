@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from engine.config import LogConfig
 from engine.env import Env
-from engine.errors import ConfigError, DiskFullError, OffsetOutOfRangeError, UnknownTopicError
+from engine.errors import ConfigError, DiskFullError, OffsetOutOfRangeError, StoreDamagedError, UnknownTopicError
 from engine.log.format import (
     CODE_OK,
     CONTROL_TOPIC_ID,
@@ -43,16 +43,16 @@ def open_log(env: Env, directory: str, config: LogConfig) -> "Log":
     config.checked()
     env.make_directory(f"{directory}/log")
     unlock = env.lock(f"{directory}/lock")
-    store = None
     try:
         started = env.now_ms()
-        store = env.open_store(f"{directory}/state", config.store_cache_bytes)
-        view = View(store)
-        recovered = Recovery(env, f"{directory}/log", config, view).run()
-        log = Log(env, f"{directory}/log", config, view, recovered, unlock)
+        try:
+            log, recovered = _recover(env, directory, config, unlock)
+        except StoreDamagedError as error:
+            logger.error(
+                "%s; the log builds it again, the old one is kept as %s", error, env.set_aside(f"{directory}/state")
+            )
+            log, recovered = _recover(env, directory, config, unlock)
     except BaseException:
-        if store is not None:
-            store.close()
         unlock()
         raise
     logger.info(
@@ -60,6 +60,17 @@ def open_log(env: Env, directory: str, config: LogConfig) -> "Log":
         log.log_id.hex(), log.end_position, log.epoch, (env.now_ms() - started) / 1000, recovered.bytes_scanned,
     )  # fmt: skip
     return log
+
+
+def _recover(env: Env, directory: str, config: LogConfig, unlock: Callable[[], None]) -> tuple["Log", Recovered]:
+    store = env.open_store(f"{directory}/state", config.store_cache_bytes)
+    try:
+        view = View(store)
+        recovered = Recovery(env, f"{directory}/log", config, view).run()
+        return Log(env, f"{directory}/log", config, view, recovered, unlock), recovered
+    except BaseException:
+        store.close()
+        raise
 
 
 class Log:

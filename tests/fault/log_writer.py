@@ -9,6 +9,7 @@ that covers them.
 import sys
 
 import gevent
+from gevent.event import Event
 
 from engine.config import LogConfig
 from engine.env import RealEnv
@@ -38,7 +39,12 @@ def main(directory: str, batches: int) -> None:
         assert [offset for _, offset in answers] == list(range(number, number + 8)), answers
         log.when_durable(log.end_position, lambda count=number + 8: confirm(count))
         gevent.sleep(0)
-    gevent.sleep(1)
+        if number % 80 == first % 80:
+            # Now and then wait, so that many commits happen and not a few huge ones.
+            durable = Event()
+            log.when_durable(log.end_position, durable.set)
+            durable.wait()
+    gevent.sleep(0.1)
     log.close()
 
 

@@ -110,7 +110,7 @@ def injected(tmp_path: Path, calls: str, what: str, **options) -> tuple[int, str
 
 @needs_strace
 @pytest.mark.parametrize("pure", [False, True])
-@pytest.mark.parametrize("nth", [5, 12])
+@pytest.mark.parametrize("nth", [12, 20])
 def test_a_failed_sync_ends_the_process_and_confirms_nothing_of_it(tmp_path, nth, pure):
     code, errors, confirmed = injected(tmp_path, "fdatasync", f"error=EIO:when={nth}", pure=pure)
     assert code == EXIT_FATAL, errors

@@ -155,6 +155,13 @@ def test_the_model_can_fail(caplog):
         def sync(self) -> None:
             self._confirm()
 
-    bounds = settings(max_examples=200, deadline=None, database=None, phases=[Phase.generate], print_blob=False)
+        @rule()
+        def sync_then_cut(self) -> None:
+            self.m.append(1, 0, b"lost")
+            self.written[1, 0].append(b"lost")
+            self.sync()
+            self.power_cut()
+
+    bounds = settings(max_examples=50, deadline=None, database=None, phases=[Phase.generate], print_blob=False)
     with pytest.raises((AssertionError, CorruptionError)):
         run_state_machine_as_test(Forgetful, settings=bounds)

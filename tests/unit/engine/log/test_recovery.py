@@ -72,6 +72,22 @@ def test_a_removed_state_folder_and_indexes_are_rebuilt_on_real_files(form, tmp_
     m.close()
 
 
+def test_damaged_files_of_the_state_folder_are_set_aside_and_built_again(form, tmp_path):
+    m = Machine(form, RealEnv(), str(tmp_path))
+    held = fill(m)
+    m.log.checkpoint()
+    m.close()
+    for path in [*(tmp_path / "state").glob("*.sst"), *(tmp_path / "state").glob("MANIFEST*")]:
+        data = bytearray(path.read_bytes())
+        for at in range(10, len(data), 50):
+            data[at] ^= 0x10
+        path.write_bytes(data)
+    m.open()
+    assert (tmp_path / "state.damaged").is_dir()
+    assert_holds(m, held)
+    m.close()
+
+
 @pytest.mark.parametrize("first", forms())
 @pytest.mark.parametrize("second", forms())
 def test_each_form_reads_what_the_other_wrote(first, second, tmp_path):
