@@ -31,7 +31,12 @@ def extensions() -> list[Extension]:
     except ImportError:
         return []
     modules = [
-        Extension(".".join(path.with_suffix("").parts), [str(path)], extra_compile_args=["-O3"], include_dirs=["common/native"])
+        Extension(
+            ".".join(path.with_suffix("").parts),
+            [str(path)],
+            extra_compile_args=["-O3"],
+            include_dirs=["common/native"],
+        )
         for path in sources()
     ]
     directives = {"language_level": 3, "boundscheck": False, "wraparound": False}
