@@ -62,7 +62,7 @@ class RocksStore(Store):
         blocks.set_bloom_filter(10, False)
         options.set_block_based_table_factory(blocks)
         self._write_options = rocksdict.WriteOptions()
-        self._write_options.disable_wal = True
+        self._write_options.disable_wal = True  # type: ignore[method-assign,assignment]  # a property; the stub says method
         with self._errors():
             self._database = rocksdict.Rdict(path, options)
 

@@ -98,7 +98,7 @@ class Appender:
             self._part_written = False
         self._owes = self._owes or staged
         data = bytes(batches)
-        results = []
+        results: list[tuple[int, int]] = []
         at = 0
         for _ in range(count):
             size = int.from_bytes(data[at + 4 : at + 8], "little") if at + BATCH_HEADER_SIZE <= len(data) else 0

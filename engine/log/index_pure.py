@@ -54,7 +54,7 @@ class EntrySource:
 class SegmentIndex(EntrySource):
     """The index of the segment being written."""
 
-    def __init__(self, base: int, created_ms: int) -> None:
+    def __init__(self, base: int, created_ms: int, expected: int = 0) -> None:
         self.base = base
         self.created_ms = created_ms
         self._runs: dict[tuple[int, int], list[Entry]] = {}
@@ -101,7 +101,8 @@ class SegmentIndex(EntrySource):
 
     def encode(self) -> tuple[int, int, bytes]:
         """(number of directory entries, number of entries, their bytes), sorted by topic id, queue and offset."""
-        directory, entries = [], []
+        directory: list[bytes] = []
+        entries: list[bytes] = []
         for key in sorted(key for key, run in self._runs.items() if run):
             run = self._runs[key]
             directory.append(DIRECTORY_ENTRY.pack(*key, len(entries), len(run), self._next[key]))

@@ -284,7 +284,7 @@ class Log:
         self._fresh_from.insert(0, self._next_topic_id)
         self.appender.older.insert(0, full.index)
         self._reader.sealing.append(full)
-        following.open_index()
+        following.open_index(full.index.used)
         self._enter(following, following.base + SEGMENT_HEADER_SIZE, 0)
         self._submit_seal(full, last_at)
         return True

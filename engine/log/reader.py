@@ -120,8 +120,8 @@ class Reader:
             if first is not None and first <= offset:
                 return segment, source
         base = self._view.segment_of(topic_id, queue, offset)
-        segment = self._sealed.get(base) if base is not None else None
-        return (segment, segment.source()) if segment is not None else None
+        sealed = self._sealed.get(base) if base is not None else None
+        return (sealed, sealed.source()) if sealed is not None else None
 
     def _runs(self, topic_id: int, queue: int, offset: int) -> Iterator[tuple[int, int]]:
         """(first offset of the queue in it, base) of the segments whose first offset is not below `offset`, in order."""

@@ -40,9 +40,9 @@ class Segment:
         """
         return self.base + self.header.size
 
-    def open_index(self) -> SegmentIndex:
-        """A fresh, empty index in memory."""
-        self.index = SegmentIndex(self.base, self.header.created_ms)
+    def open_index(self, expected: int = 0) -> SegmentIndex:
+        """A fresh, empty index in memory, with room for so many queues."""
+        self.index = SegmentIndex(self.base, self.header.created_ms, expected)
         return self.index
 
     def source(self) -> SegmentIndex | SealedIndex:

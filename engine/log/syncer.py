@@ -8,6 +8,7 @@ from abc import ABC, abstractmethod
 from bisect import insort
 from collections import deque
 from collections.abc import Callable
+from typing import Any
 
 from engine.env import Env, File
 from engine.log.native import SyncThread
@@ -56,7 +57,7 @@ class ThreadSyncer(Syncer):
     def __init__(self, env: Env) -> None:
         super().__init__(env)
         self._thread: SyncThread | None = None
-        self._watcher = None
+        self._watcher: Any = None
 
     def _start(self) -> SyncThread:
         import gevent  # so that offline tools and tests without a loop do without it

@@ -19,6 +19,6 @@ class Piece(NamedTuple):
     """
 
     first_offset: int
-    count: int
+    count: int  # type: ignore[assignment]  # hides tuple.count, which nobody wants of a piece
     stored_at_ms: int
     records: bytes

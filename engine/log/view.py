@@ -134,7 +134,7 @@ class View:
         """Up to `limit` topics in the order of their names."""
         low = b"t" + prefix.encode()
         start = max(low, b"t" + after.encode() + b"\0" if after else low)
-        found = []
+        found: list[Topic] = []
         for key, value in self.scan(start, after_prefix(low)):
             if len(found) >= limit:
                 break
