@@ -8,7 +8,6 @@ penstock_engine_deliveries_total, _delivered_bytes_total | messages, bytes | –
 penstock_engine_acks_total | messages | well below deliveries: consumers do not finish
 penstock_engine_redeliveries_total | messages | rising: invisible time is too short, or consumers die
 penstock_engine_stale_receipts_total | ranges | rising: the same; one that jumps: somebody forges
-penstock_engine_syncs_total | fdatasyncs | –
 penstock_engine_parked_pulls, _link_connections | now | –
 penstock_engine_log_end_position, _log_durable_position | bytes | apart for long: the disk is slow
 """
@@ -41,7 +40,6 @@ class EngineMetrics:
             "acks": (counts.acks, "Messages acknowledged, put off or extended."),
             "redeliveries": (counts.redeliveries, "Messages handed out for the second time or more."),
             "stale_receipts": (counts.stale_receipts, "Acknowledgements refused as stale or forged."),
-            "syncs": (getattr(store, "syncs", 0), "Syncs of the log."),
         }
         gauges = {
             "parked_pulls": (self._server.delivery.parked, "Pulls that wait for messages."),

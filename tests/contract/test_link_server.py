@@ -1,6 +1,8 @@
 """What the link answers, the same from the native form and from its twin, on a real log."""
 
+import errno
 import json
+import os
 import socket
 import struct
 
@@ -11,11 +13,12 @@ from gevent import socket as gevent_socket
 from engine.client import codec
 from engine.client.rpc import RpcClient
 from engine.config import LogConfig
-from engine.env import RealEnv
+from engine.env import RealEnv, RealFile
 from engine.link import layout
 from engine.log import open_log
 from engine.queue.delivery import Delivery, receipt_key
 from engine.server import serve_pure
+from engine.server import server as link_server
 from engine.server.server import NATIVE, LinkServer
 from tests import link_bytes as raw
 
@@ -26,14 +29,12 @@ FORMS = ["native", "twin"]
 class Engine:
     """A link server in this process, and a client of it."""
 
-    def __init__(self, directory, form: str) -> None:
-        from engine.server import server
-
-        self.log = open_log(RealEnv(), str(directory), LogConfig(segment_bytes=4 << 20).checked())
+    def __init__(self, directory, form: str, env: RealEnv | None = None) -> None:
+        self.log = open_log(env or RealEnv(), str(directory), LogConfig(segment_bytes=4 << 20).checked())
         self.delivery = Delivery(self.log, receipt_key(self.log, RealEnv().random_bytes), RealEnv().now_ms)
         self.server = LinkServer(
             self.log, self.delivery, "127.0.0.1", 0, KEY, broker_group="main", progress_ms=50, stop=lambda: None,
-            form=serve_pure if form == "twin" else server._form,
+            form=serve_pure if form == "twin" else link_server._form,
         )  # fmt: skip
         self.rpc = RpcClient(("127.0.0.1", self.server.port), KEY, role="test")
         assert self.rpc.wait_connected(5)
@@ -329,3 +330,49 @@ def test_progress_and_receipts_survive_a_restart(engine, tmp_path, request):
     finally:
         again.close()
         engine.close = lambda: None
+
+
+class CrampedFile(RealFile):
+    """A file that the disk has no room for while `full`."""
+
+    full = False
+
+    def fileno(self) -> int:
+        return -1
+
+    def write_at(self, data, at: int) -> int:
+        if CrampedFile.full:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return super().write_at(data, at)
+
+
+class CrampedEnv(RealEnv):
+    def open(self, path: str, *, create: bool = False):
+        file = super().open(path, create=create)
+        file.__class__ = CrampedFile
+        return file
+
+    def has_threads(self) -> bool:
+        return False
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_full_disk_refuses_appends_with_a_sentence_and_takes_them_again_when_there_is_room(
+    form, tmp_path, monkeypatch
+):
+    if form == "native" and not NATIVE:
+        pytest.skip("the native form is not built")
+    engine = Engine(tmp_path / "engine", form, CrampedEnv())
+    try:
+        topic = engine.topic()
+        payload = raw.append(raw.MEMORY, raw.batch(topic, 0, [b"m\0"]))
+        monkeypatch.setattr(CrampedFile, "full", True)
+        code, sentence = engine.ask(layout.APPEND, payload)
+        assert (code, b"No space" in sentence) == (layout.UNAVAILABLE, True)
+        assert engine.pull(max_messages=0) == ([], [])
+        monkeypatch.setattr(CrampedFile, "full", False)
+        code, answer = engine.ask(layout.APPEND, payload)
+        assert (code, raw.results(answer)) == (0, [(0, 0)])
+        assert engine.pull()[1][0].first_offset == 0
+    finally:
+        engine.close()
