@@ -4,10 +4,10 @@
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
-SOURCES := $(shell find common engine producer_proxy consumer_proxy bench -name '*.pyx' -o -name '*.pxd')
+SOURCES := $(shell find common engine producer_proxy consumer_proxy bench -name '*.p[yx][xdi]' -o -name '*.h')
 ARGS ?=
 
-.PHONY: help run test lint native clients bench lock wheel without-compiler fuzz soak clean
+.PHONY: help run test lint native clients bench lock wheel without-compiler fuzz clean
 help:
 	@sed -n 's/^## //p' Makefile
 
@@ -37,13 +37,9 @@ clients:
 bench: $(VENV)/.installed
 	$(BIN)/penstock bench $(ARGS)
 
-## make fuzz              mutate frames at the walkers for FUZZ_S seconds (default 60)
+## make fuzz              mutate frames at both walkers (ARGS="--runs 100000 --seed 1")
 fuzz: $(VENV)/.installed-dev
-	PENSTOCK_FUZZ_S=$${FUZZ_S:-60} $(BIN)/python -m pytest tests -k fuzz $(ARGS)
-
-## make soak              the tests that take minutes
-soak: $(VENV)/.installed-dev clients
-	$(BIN)/python -m pytest -m slow $(ARGS)
+	$(BIN)/python -m tests.fuzz.fuzz_walk $(or $(ARGS),--runs 100000 --seed $(shell date +%s))
 
 ## make without-compiler  install a copy of this tree with CC=/bin/false and send a message through it
 without-compiler: $(VENV)/.installed-dev

@@ -30,12 +30,14 @@ def extensions() -> list[Extension]:
         from Cython.Build import cythonize
     except ImportError:
         return []
+    headers = [str(path) for path in sorted((ROOT / "common" / "native").glob("*.h"))]
     modules = [
         Extension(
             ".".join(path.with_suffix("").parts),
             [str(path)],
             extra_compile_args=["-O3"],
             include_dirs=["common/native"],
+            depends=headers,
         )
         for path in sources()
     ]
