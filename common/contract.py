@@ -106,6 +106,13 @@ def decode_call(frame: bytes) -> tuple[str, int, object]:
     return name, seqid, arguments
 
 
+def decode_struct(kind: type, encoded: bytes):
+    """The struct of class `kind` from its fields and STOP, which the walker has found whole within a call."""
+    struct = kind()
+    _reader(encoded).read_struct(struct)
+    return struct
+
+
 def encode_reply(name: str, seqid: int, result) -> bytes:
     """The frame that returns `result`, a SendResponse or PullResponse."""
     return _encode(name, TMessageType.REPLY, seqid, _RESULTS[name](success=result))

@@ -5,12 +5,12 @@ from typing import Any, NamedTuple
 from common.clock import Clock
 from common.config.definitions import GroupDefinition
 from common.contract import Code
-from common.credential import CredentialFields, Principal, Verifier
+from common.credential import Principal
 from common.errors import AuthenticationError
+from common.principals import Principals
 from consumer_proxy.call import Call
 from consumer_proxy.errors import Refused
 from consumer_proxy.link_bytes import encode_topics
-from consumer_proxy.skip_pure import fields
 
 KEY_BYTES_MAX = 2048  # a longer credential (padded by unknown fields) or list of topics is looked up each time
 
@@ -34,9 +34,8 @@ class Admission:
 
     def __init__(self, view: Any, clock: Clock, verdicts_max: int):
         self._view, self._clock, self._verdicts_max = view, clock, verdicts_max
-        self._verifier = Verifier(view, clock)
+        self._principals = Principals(view, clock, verdicts_max)
         self._generation = view.generation
-        self._principals: dict[bytes, Principal] = {}
         self._admitted: dict[tuple[bytes, bytes, tuple[bytes, ...], bool], Admitted] = {}
 
     def admit(self, call: Call) -> Admitted:
@@ -54,25 +53,14 @@ class Admission:
 
     def principal(self, credential: bytes) -> Principal:
         """Who presents this credential. Raises Refused with UNAUTHENTICATED."""
-        self._follow()
-        known = self._principals.get(credential)
-        if known is not None and self._clock.now_ms() < known.expires_at_ms:
-            return known
         try:
-            principal = self._verifier.verify(credential_fields(credential))
+            return self._principals.find(credential)
         except AuthenticationError as error:
-            self._principals.pop(credential, None)
             raise Refused(Code.UNAUTHENTICATED, str(error)) from error
-        if len(credential) <= KEY_BYTES_MAX:
-            _remember(self._principals, credential, principal, self._verdicts_max)
-        return principal
 
-    def knows(self, credential: bytes | None) -> bool:
-        """Whether this credential verifies: asked before a stranger's long frame is taken in."""
-        try:
-            return credential is not None and self.principal(credential) is not None
-        except Refused:
-            return False
+    def prefix_verifies(self, connection, prefix: bytes) -> bool:
+        """See Principals.prefix_verifies."""
+        return self._principals.prefix_verifies(connection, prefix)
 
     def check_group(self, principal: Principal, group: str) -> None:
         """Raises Refused with FORBIDDEN."""
@@ -108,7 +96,6 @@ class Admission:
     def _follow(self) -> None:
         if self._generation != self._view.generation:
             self._generation = self._view.generation
-            self._principals.clear()
             self._admitted.clear()
 
 
@@ -116,11 +103,3 @@ def _remember(table: dict[Any, Any], key: Any, verdict: Any, verdicts_max: int) 
     if len(table) >= verdicts_max:
         table.clear()
     table[key] = verdict
-
-
-def credential_fields(credential: bytes) -> CredentialFields:
-    """The fields of a walked Credential struct."""
-    found = {field: credential[at:end] for _, field, at, end in fields(credential, 0)}
-    app, key_id, signature = (found[number][4:] for number in (1, 2, 4))
-    issued_at_ms = int.from_bytes(found[3], "big", signed=True)
-    return CredentialFields(app.decode("utf-8", "replace"), key_id.decode("utf-8", "replace"), issued_at_ms, signature)

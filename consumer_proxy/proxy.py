@@ -9,7 +9,6 @@ import gevent
 from common.clock import SystemClock
 from common.config import ConfigView
 from common.net import Limits, serve
-from common.net.prefix import credential_at_start
 from consumer_proxy.admission import Admission
 from consumer_proxy.native import NATIVE
 from consumer_proxy.pull import Pulls
@@ -45,7 +44,7 @@ class ConsumerProxy:
             listeners,
             limits,
             self.pulls.on_call,
-            prefix_check=lambda connection, prefix: admission.knows(credential_at_start(prefix)),
+            prefix_check=admission.prefix_verifies,
         )
         self.metrics = StatsCollector(
             stats, lambda: self.pulls.waiting, lambda: len(self.server.connections), lambda: source.up

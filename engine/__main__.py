@@ -22,6 +22,7 @@ from engine.errors import EngineError
 from engine.log import Log, open_log
 from engine.options import MIB, parse
 from engine.queue.delivery import Delivery, receipt_key
+from engine.server.following import Following
 from engine.server.metrics import EngineMetrics
 from engine.server.server import LinkServer
 
@@ -51,12 +52,14 @@ def serve(options: argparse.Namespace, env: RealEnv, store: Log, asked: Event) -
     registry = CollectorRegistry()
     registry.register(EngineMetrics(server))
     ops = start_ops(*options.ops, registry, lambda: {"log": True, "accepting": not asked.is_set() or "stopping"})
+    following = Following(options.config, Path(options.data) / "config.snapshot", f"engine@{host}:{server.port}")
     gc.collect()
     gc.freeze()  # what start-up made is never garbage; without it each full collection walks all of it
     announce_ready(options.ready_fd, {"host": host, "port": server.port, "ops_port": ops.port})
     log.info("data=%s port=%d: serving from position %d", options.data, server.port, store.end_position)
     asked.wait()
     finish(server, store)
+    following.close()
     ops.stop()
 
 

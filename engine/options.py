@@ -22,7 +22,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     add("--listen", type=address, required=True, metavar="HOST:PORT", help="for proxies; port 0 takes a free one")
     add("--ops", type=address, default=("127.0.0.1", 0), metavar="HOST:PORT", help="/metrics /healthz /readyz")
     add("--cluster-key", required=True, metavar="FILE", help="what proxies must know to be answered")
-    add("--config", metavar="URL", help="taken for the sake of one command line; the engine needs no configuration yet")
+    add("--config", metavar="URL", help="followed, and the applied version reported; the engine serves without it")
     add("--broker-group", default="main", metavar="NAME", help="told to proxies")
     add("--segment-mib", type=int, default=256, metavar="N", help="size of a log file; recovery scans one")
     add("--progress-ms", type=int, default=200, metavar="N", help="least time between two progress records of a queue")

@@ -7,11 +7,10 @@ import time
 import gevent
 
 from common.clock import SystemClock
-from common.credential import Verifier
 from common.net import Limits, serve
+from common.principals import Principals
 from engine.client.append import NATIVE as NATIVE_LANES
 from engine.client.append import AppendClient
-from producer_proxy.admission import Admission
 from producer_proxy.send import DEFAULT_TIMEOUT_MS, RETRY_AFTER_MS, SENTENCES, SendService
 from producer_proxy.topics import Topics
 
@@ -39,8 +38,8 @@ class ProducerProxy:
         self._clock = SystemClock()
         self.topics = Topics(view, rpc)
         self.client = AppendClient(engine, cluster_key, self._on_hello)
-        self._admission = Admission(Verifier(view, self._clock), view, self._clock.now_ms)
-        self.service = SendService(self._admission, self.topics, self.client.lanes, self._clock.now_ms, self._learn)
+        self._principals = Principals(view, self._clock)
+        self.service = SendService(self._principals, self.topics, self.client.lanes, self._clock.now_ms, self._learn)
         self.front = self._make_front()
         view.on_change(self._forget)
         make = self._hot_connection if self.front is not None else None
@@ -48,7 +47,7 @@ class ProducerProxy:
             listeners,
             self._limits,
             self.service.handle,
-            prefix_check=self._admission.prefix_verifies,
+            prefix_check=self._principals.prefix_verifies,
             make_connection=make,
         )
 
@@ -61,7 +60,7 @@ class ProducerProxy:
         )
 
     def _hot_connection(self, sock, peer, ssl_context):
-        return self.front.connection(sock.detach(), self._limits, peer, ssl_context, self._admission.prefix_verifies)
+        return self.front.connection(sock.detach(), self._limits, peer, ssl_context, self._principals.prefix_verifies)
 
     def _learn(self, credential: bytes, principal, destinations) -> None:
         if self.front is None:

@@ -44,12 +44,12 @@ class SendService:
     """Answers send calls.
 
     Args:
-        admission: who may send; topics: where to; lanes: (MEMORY, FSYNC) of the broker.
+        principals: who presents a credential; topics: where to; lanes: (MEMORY, FSYNC) of the broker.
         learn: called as (credential bytes, principal, {topic: Destination}) after each good call, so that the hot path knows them.
     """
 
-    def __init__(self, admission, topics, lanes, now_ms, learn=lambda credential, principal, destinations: None):
-        self._admission, self._topics, self._lanes, self._learn = admission, topics, lanes, learn
+    def __init__(self, principals, topics, lanes, now_ms, learn=lambda credential, principal, destinations: None):
+        self._principals, self._topics, self._lanes, self._learn = principals, topics, lanes, learn
         self._ids = IdSource(now_ms)
         self.closing = False
         self.in_work = self.answered = 0
@@ -86,7 +86,7 @@ class SendService:
         if self.closing:
             return [_refusal(Code.SHUTTING_DOWN) for _ in call.messages]
         try:
-            principal = self._admission.principal(call.credential)
+            principal = self._principals.find(call.credential)
         except AuthenticationError as error:
             return [_refusal(error.code, str(error)) for _ in call.messages]
         connection.trust()

@@ -1,0 +1,42 @@
+"""Who presents a credential: verified once by its bytes, remembered until it expires or the configuration changes."""
+
+from common.clock import Clock
+from common.config.view import ConfigView
+from common.contract import Credential, decode_struct
+from common.credential import Principal, Verifier
+from common.errors import AuthenticationError
+from common.net.prefix import credential_at_start
+
+
+class Principals:
+    """
+    Args:
+        remembered_max: a full table is emptied, which costs each of its holders one verification.
+    """
+
+    def __init__(self, view: ConfigView, clock: Clock, remembered_max: int = 10_000):
+        self._view, self._clock, self._remembered_max = view, clock, remembered_max
+        self._verifier = Verifier(view, clock)
+        self._remembered: dict[bytes, Principal] = {}
+
+    def find(self, encoded: bytes) -> Principal:
+        """Who presents these bytes: a Credential's fields with its STOP, whole as the walker found them. Raises AuthenticationError."""
+        found = self._remembered.get(encoded)
+        if found is None or found.generation != self._view.generation or self._clock.now_ms() > found.expires_at_ms:
+            self._remembered.pop(encoded, None)
+            found = self._verifier.verify(decode_struct(Credential, encoded))
+            if len(self._remembered) >= self._remembered_max:
+                self._remembered.clear()
+            self._remembered[encoded] = found
+        return found
+
+    def prefix_verifies(self, connection, prefix: bytes) -> bool:
+        """Whether a stranger's long call starts with a credential that verifies: the `prefix_check` of common.net.serve."""
+        encoded = credential_at_start(prefix)
+        if encoded is None:
+            return False
+        try:
+            self.find(encoded)
+        except AuthenticationError:
+            return False
+        return True

@@ -1,0 +1,53 @@
+"""The engine's view of the configuration: followed and reported as applied, but never waited for.
+
+Nothing that the engine does yet depends on it (proxies bring names and queue counts along), so an engine starts and serves without
+its store; what operators and migrations need is that every process says which version it has seen.
+"""
+
+import logging
+from pathlib import Path
+
+import gevent
+
+from common.config import ConfigView, open_store
+from common.config.errors import ConfigError
+
+log = logging.getLogger("penstock.engine")
+RETRY_S = 5.0
+
+
+class Following:
+    """Opens the store in a greenlet of its own, again and again until it answers; `close()` ends it.
+
+    Args:
+        url: the store, or None to follow nothing.
+        snapshot: where the last state is kept.
+        process: the name under which the applied version is reported.
+    """
+
+    def __init__(self, url: str | None, snapshot: Path, process: str) -> None:
+        self.view: ConfigView | None = None
+        self._url, self._snapshot, self._process = url, snapshot, process
+        self._store = None
+        self._opening = gevent.spawn(self._open) if url else None
+
+    def close(self) -> None:
+        """Stop following. Blocks for the snapshot's last write."""
+        if self._opening is not None:
+            self._opening.kill()
+        if self.view is not None:
+            self.view.close()
+        if self._store is not None:
+            self._store.close()
+
+    def _open(self) -> None:
+        told = False
+        while self.view is None:
+            try:
+                self._store = self._store or open_store(self._url)
+                self.view = ConfigView(self._store, self._snapshot, process=self._process)
+            except (ConfigError, OSError) as error:
+                if not told:
+                    log.warning("config=%s: not followed yet: %s", self._url, error)
+                    told = True
+                gevent.sleep(RETRY_S)
