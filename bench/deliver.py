@@ -9,6 +9,7 @@ import argparse
 import struct
 import time
 from collections.abc import Callable
+from functools import partial
 
 from consumer_proxy import call_pure, deliver_pure, native
 from consumer_proxy.layout import PIECE, REPLY_BYTES_MAX
@@ -63,14 +64,12 @@ def main() -> None:
     for kind, build, read in kinds:
         for messages, body, own_id in ((32, 128, False), (1000, 128, False), (1000, 128, True), (1000, 2048, False)):
             payload = answer(messages, body, own_id, min(messages, 50))
-            rate = per_second(
-                lambda build=build, p=payload: build(1, 0, p, 4, 4, b"", b"", REPLY_BYTES_MAX), messages, seconds
-            )
+            rate = per_second(partial(build, 1, 0, payload, 4, 4, b"", b"", REPLY_BYTES_MAX), messages, seconds)
             name = f"deliver {messages} x {body} B, {'own' if own_id else 'assigned'} id"
             print(f"{kind:7} {name:36} {rate / 1e6:8.2f} M messages/s {1e9 / rate:9.1f} ns a message")
         for acks in (0, 32, 10_000):
             frame = call(acks)
-            rate = per_second(lambda read=read, f=frame: read(f), max(acks, 1), seconds)
+            rate = per_second(partial(read, frame), max(acks, 1), seconds)
             unit = "acks" if acks else "calls"
             print(
                 f"{kind:7} {f'read a pull with {acks} acks':36} {rate / 1e6:8.2f} M {unit}/s {1e9 / rate:18.1f} ns each"

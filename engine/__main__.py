@@ -51,7 +51,9 @@ def serve(options: argparse.Namespace, env: RealEnv, store: Log, asked: Event) -
     )  # fmt: skip
     registry = CollectorRegistry()
     registry.register(EngineMetrics(server))
-    ops = start_ops(*options.ops, registry, lambda: {"log": True, "accepting": not asked.is_set() or "stopping"})
+    ops = start_ops(
+        options.ops[0], options.ops[1], registry, lambda: {"log": True, "accepting": not asked.is_set() or "stopping"}
+    )
     following = Following(options.config, Path(options.data) / "config.snapshot", f"engine@{host}:{server.port}")
     gc.collect()
     gc.freeze()  # what start-up made is never garbage; without it each full collection walks all of it

@@ -1,6 +1,6 @@
 """The producer proxy's process: `python -m producer_proxy --listen HOST:PORT --engine HOST:PORT …`."""
 
-# ruff: noqa: E402, I001
+# ruff: noqa: E402
 from gevent import monkey
 
 monkey.patch_all()
@@ -58,7 +58,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
 
 
 def listeners(options) -> list:
-    found = [(listen(*options.listen), None)]
+    found: list = [(listen(*options.listen), None)]
     if options.tls_listen:
         found.append((listen(*options.tls_listen), server_context(options.tls_cert, options.tls_key)))
     return found
@@ -77,7 +77,7 @@ def run(options) -> None:
     proxy = ProducerProxy(listeners(options), view, rpc, options.engine, key, limits)
     registry = CollectorRegistry()
     registry.register(SendMetrics(proxy.server, proxy.service, proxy.client.lanes, proxy.front))
-    ops = start_ops(*options.ops, registry, proxy.health)
+    ops = start_ops(options.ops[0], options.ops[1], registry, proxy.health)
     gc.collect()
     gc.freeze()  # what start-up made is never garbage; without it each full collection walks all of it
     ports = proxy.server.ports

@@ -5,7 +5,7 @@ import os
 try:
     if os.environ.get("PENSTOCK_PURE"):
         raise ImportError("twins asked for")
-    from common.net import _reactor as _native
+    from common.net import _reactor as _native  # type: ignore[attr-defined]
 
     NATIVE = True
 except ImportError:

@@ -26,7 +26,8 @@ class CallConnection:
         self.on_close = None
         self.context = None
         self._limits, self._on_call, self._prefix_check = limits, on_call, prefix_check
-        self._protocol, self._trusted, self._greeted = None, False, False
+        self._protocol: int | None = None
+        self._trusted = self._greeted = False
         self._input, self._output = bytearray(), bytearray()
         self._waiting_since = time.monotonic()
         self._partial = False

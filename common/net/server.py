@@ -33,8 +33,8 @@ class Server:
     Args:
         listeners: (socket, ssl_context or None) pairs.
         limits: what connections may take.
-        make_connection: called as (socket, peer, ssl_context); returns a connection, which owns the socket and has `on_close`, `close(reason)`
-            and `closed`.
+        make_connection: called as (socket, peer, ssl_context); returns a connection, which owns the socket and has
+            `on_close`, `close(reason)` and `closed`.
     """
 
     def __init__(self, listeners, limits: Limits, make_connection):

@@ -1,6 +1,7 @@
 """The pure-Python twin of `_batcher`: same lanes, same bytes, a greenlet that reads and one that writes."""
 
 import struct
+from typing import Any
 
 import gevent
 from gevent import socket as gevent_socket
@@ -76,9 +77,10 @@ class Lane:
     def __init__(self, number: int, in_flight_max: int):
         self.number, self.in_flight_max = number, in_flight_max
         self.on_down = None
-        self.link = None
+        self.link: Any = None
         self.appends = self.messages = 0
-        self._filling, self._flying = Append(), []
+        self._filling = Append()
+        self._flying: list[tuple[int, Append]] = []
         self._append_number, self._request_id = 1, 0
         self._asked = False
 

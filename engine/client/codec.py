@@ -14,7 +14,7 @@ class AckRange(NamedTuple):
 
     token: bytes
     first: int
-    count: int
+    count: int  # type: ignore[assignment]
     verdict: int = 0
     delay_ms: int = -1
     reason: bytes = b""
@@ -27,7 +27,7 @@ class Piece(NamedTuple):
     first_offset: int
     first_delta: int
     queue: int
-    count: int
+    count: int  # type: ignore[assignment]
     attempt: int
     stored_at_ms: int
     records: bytes
@@ -125,5 +125,5 @@ def _pieces(payload: bytes, at: int) -> Iterator[Piece]:
         at += PIECE.size
         if size > len(payload) - at:
             raise LinkError("a piece runs past the end of the answer")
-        yield Piece(*fields, payload[at : at + size])
+        yield Piece(*fields, payload[at : at + size])  # type: ignore[call-arg]
         at += size

@@ -2,6 +2,7 @@
 
 import logging
 from collections import OrderedDict
+from collections.abc import Sequence
 
 from engine.link.layout import LATEST
 from engine.queue import progress
@@ -35,7 +36,7 @@ class Group:
                 self._kept.setdefault(parts[1], {})[parts[2]] = value
         self._kept_hashes: dict[int, int] | None = None
 
-    def subscription(self, raw: bytes, topics: list[tuple[str, int]], start: int) -> Subscription:
+    def subscription(self, raw: bytes, topics: Sequence[tuple[str, int]], start: int) -> Subscription:
         """The remembered form of a request's topics; topics that do not exist yet are made when queues are named.
 
         Args:
@@ -112,8 +113,8 @@ class Group:
                 topic = self._store.topic_by_id(topic_id)
                 if topic is not None:
                     self._kept_hashes[topic_hash(topic.name)] = topic_id
-        topic_id = self._kept_hashes.get(hashed)
-        return None if topic_id is None else self._store.topic_by_id(topic_id)
+        found = self._kept_hashes.get(hashed)
+        return None if found is None else self._store.topic_by_id(found)
 
     def _forget_oldest(self) -> None:
         if len(self._subscriptions) <= self._settings.subscriptions_max:

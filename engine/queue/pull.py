@@ -1,7 +1,7 @@
 """One pull: what was asked, what has been found for it."""
 
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 
 class Ack(NamedTuple):
@@ -9,7 +9,7 @@ class Ack(NamedTuple):
 
     token: bytes
     first: int
-    count: int
+    count: int  # type: ignore[assignment]
     verdict: int
     delay_ms: int
     reason: bytes
@@ -19,7 +19,7 @@ class PullRequest(NamedTuple):
     """A decoded PULL. `topics_key` is the topics as they came, by which their resolved form is remembered."""
 
     group: str
-    topics: list[tuple[str, int]]
+    topics: Sequence[tuple[str, int]]
     topics_key: bytes
     max_messages: int
     max_bytes: int
@@ -43,4 +43,5 @@ class Pull:
         self.pieces: list[bytes] = []  # piece headers and records in turn, ready for the link
         self.piece_count = 0
         self.messages_left = self.bytes_left = self.invisible_ms = self.tick = 0
-        self.subscription = self.group = None
+        self.subscription: Any = None
+        self.group: Any = None

@@ -18,7 +18,7 @@ class Token(NamedTuple):
     """A token whose MAC was right."""
 
     queue: int
-    count: int
+    count: int  # type: ignore[assignment]
     topic_hash: int
     base_offset: int
     lease: int

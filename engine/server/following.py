@@ -11,6 +11,7 @@ import gevent
 
 from common.config import ConfigView, open_store
 from common.config.errors import ConfigError
+from common.config.store import ConfigStore
 
 log = logging.getLogger("penstock.engine")
 RETRY_S = 5.0
@@ -27,9 +28,9 @@ class Following:
 
     def __init__(self, url: str | None, snapshot: Path, process: str) -> None:
         self.view: ConfigView | None = None
-        self._url, self._snapshot, self._process = url, snapshot, process
-        self._store = None
-        self._opening = gevent.spawn(self._open) if url else None
+        self._snapshot, self._process = snapshot, process
+        self._store: ConfigStore | None = None
+        self._opening = gevent.spawn(self._open, url) if url else None
 
     def close(self) -> None:
         """Stop following. Blocks for the snapshot's last write."""
@@ -40,14 +41,14 @@ class Following:
         if self._store is not None:
             self._store.close()
 
-    def _open(self) -> None:
+    def _open(self, url: str) -> None:
         told = False
         while self.view is None:
             try:
-                self._store = self._store or open_store(self._url)
+                self._store = self._store or open_store(url)
                 self.view = ConfigView(self._store, self._snapshot, process=self._process)
             except (ConfigError, OSError) as error:
                 if not told:
-                    log.warning("config=%s: not followed yet: %s", self._url, error)
+                    log.warning("config=%s: not followed yet: %s", url, error)
                     told = True
                 gevent.sleep(RETRY_S)

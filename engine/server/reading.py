@@ -3,6 +3,7 @@
 import json
 from collections import OrderedDict
 from collections.abc import Callable
+from typing import Any
 
 from engine.errors import CorruptionError
 from engine.link.layout import INVALID, NO_TOKEN, OFFSET_OUT_OF_RANGE, OK, PIECE, U32, UNAVAILABLE, UNKNOWN_TOPIC
@@ -25,7 +26,13 @@ class _Position:
     def __init__(self, asked: dict) -> None:
         self.queue, self.offset, self.end_offset = asked["queue"], asked.get("offset"), asked.get("end_offset")
         self.topic_id = 0
-        self.report = {"code": OK, "next_offset": None, "min_offset": None, "end_offset": None, "error": None}
+        self.report: dict[str, Any] = {
+            "code": OK,
+            "next_offset": None,
+            "min_offset": None,
+            "end_offset": None,
+            "error": None,
+        }
 
     def fail(self, code: int, sentence: str) -> None:
         self.report.update(code=code, error=sentence)
@@ -186,6 +193,6 @@ class Reader:
             count += records
             size += len(data)
         reading.piece_count += len(pieces)
-        position.offset += count
+        position.offset += count  # type: ignore[operator]
         position.report["next_offset"] = position.offset
         return count, size

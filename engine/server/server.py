@@ -23,7 +23,7 @@ try:
 
     if not _LOG_IS_NATIVE:
         raise ImportError("the appender is the twin")
-    from engine.server import _serve as _form
+    from engine.server import _serve as _form  # type: ignore[attr-defined]
 
     NATIVE = True
 except ImportError:
