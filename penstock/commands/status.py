@@ -6,12 +6,13 @@ from typing import Any
 
 import click
 
+from penstock.commands.exits import UNAVAILABLE, Command, CommandError
 from penstock.commands.output import output_option, show_rows
 from penstock.up.files import read_running
 from penstock.up.status import gather
 
 
-@click.command("status")
+@click.command("status", cls=Command)
 @click.option(
     "--data",
     default="./.penstock",
@@ -23,10 +24,10 @@ from penstock.up.status import gather
 )
 @output_option
 def command(data: Path, output: str) -> None:
-    """Show what the `up` of a data directory runs. Exit code 1 when none does, or when a process is not ready."""
+    """Show what the `up` of a data directory runs. Exit code 5 when none does, 1 when a process is not ready."""
     facts = read_running(data)
     if facts is None:
-        raise click.ClickException(f"no `penstock up` serves {data.absolute()}; start one: penstock up --data {data}")
+        raise CommandError(f"no running Penstock at {data}: start one with `penstock up --data {data}`", UNAVAILABLE)
     state = gather(facts)
     if output == "json":
         click.echo(json.dumps(state, indent=1))

@@ -46,10 +46,12 @@ class TableView:
     def show(self, pair: Pair) -> None:
         from rich.table import Table
 
-        table = Table(title=f"{pair.check.source.name}: {pair.producer.language} → Penstock → {pair.consumer.language}")
-        for name, _ in figures(pair):
-            table.add_column(name, justify="right")
-        table.add_row(*(value for _, value in figures(pair)))
+        # A figure a row: side by side they would be cut on a terminal of 80 columns.
+        table = Table(
+            "", f"{pair.producer.language} → Penstock → {pair.consumer.language}", title=pair.check.source.name
+        )
+        for name, value in figures(pair):
+            table.add_row(name, value)
         self._live.update(table)
 
 
