@@ -1,0 +1,189 @@
+"""What handing out and acknowledging cost inside the engine, without the link, the proxies and the appends.
+
+Question: how many µs of CPU takes a message from the wake-up by its append to its acknowledgement? Settings: a real
+log in page cache, 16 topics of 8 queues, messages of 128 bytes, one group. Pulls go through the engine's service as
+bytes, and each acknowledges what the one before brought. Workloads: `one_message_runs`: 16 queues get one new message
+each, and one waiting pull takes them all, as when single messages are consumed as they come; `batch32`: pulls of 32
+from stored batches of 50; `pull1000`: pulls of 1,000 from the same. Excluded: appends, making requests and reading
+answers, all outside of the clock; progress records are inside it, every 200 ms.
+Run: `python -m bench.delivery [--seconds 2] [--profile] [--twin] [workload …]`; a line a workload.
+"""
+
+import argparse
+import cProfile
+import os
+import pstats
+import shutil
+import struct
+import sys
+import tempfile
+import time
+from types import SimpleNamespace
+
+if "--twin" in sys.argv:
+    os.environ["PENSTOCK_PURE"] = "1"
+
+from engine.config import LogConfig
+from engine.env import RealEnv
+from engine.link.layout import ACK, DONE, OK, PIECE, PULL, PULL_LIMITS, U16
+from engine.log import Log, open_log
+from engine.log.format import KIND_MESSAGES, pack_batch, pack_record
+from engine.log.native import NATIVE
+from engine.queue.delivery import Delivery, receipt_key
+from engine.server.service import Service, monotonic_ms
+
+TOPICS, QUEUES, BODY = 16, 8, 128
+PLACES = TOPICS * QUEUES
+PROGRESS_S = 0.2
+STORED_MAX = 64 << 20
+GROUP = b"bench"
+NAMES = b"".join(
+    U16.pack(len(name)) + name + struct.pack("<I", QUEUES) for name in (b"t-%d" % i for i in range(TOPICS))
+)
+HEAD = U16.pack(len(GROUP)) + GROUP + U16.pack(TOPICS) + NAMES
+
+
+class Asker:
+    """The engine's service on a log of its own, and one consumer whose bytes it gets without a socket."""
+
+    def __init__(self, directory: str, most: int) -> None:
+        env = RealEnv()
+        self.log: Log = open_log(env, directory, LogConfig())
+        self.log.create_topics((f"t-{i}", QUEUES) for i in range(TOPICS))
+        self.delivery = Delivery(self.log, receipt_key(self.log, env.random_bytes), env.now_ms)
+        self.service = Service(self.log, self.delivery, None, None, lambda: None)  # type: ignore[arg-type]
+        self.peer_state = SimpleNamespace(authenticated=True, waiting={}, name="bench")
+        self.most, self.answer = most, b""
+        self.delivered = self.pieces = self.refused = 0
+        self.profile: cProfile.Profile | None = None
+        self._progress_at = time.perf_counter()
+
+    def send_frame(self, op: int, request_id: int, code: int, parts: list) -> None:
+        """What the service calls on its connection; the join stands for the copy into the output."""
+        self.refused += code != OK
+        self.answer = b"".join(parts)
+
+    def ask(self, payload: bytes) -> None:
+        self.answer = b""
+        self.service.on_request(self, PULL, 1, payload)
+
+    def clocked(self, *works) -> float:
+        """CPU seconds of a few steps and of the progress that has become due."""
+        started = time.process_time()
+        if self.profile is not None:
+            self.profile.enable()
+        for work in works:
+            work()
+        if time.perf_counter() - self._progress_at >= PROGRESS_S:
+            self._progress_at = time.perf_counter()
+            self.delivery.write_progress()
+            self.delivery.on_time(monotonic_ms())
+        if self.profile is not None:
+            self.profile.disable()
+        return time.process_time() - started
+
+    def next_request(self) -> bytes:
+        """A pull that acknowledges all that the last answer brought; waits when there is nothing."""
+        acks = self._acks() if self.answer else []
+        limits = PULL_LIMITS.pack(self.most, 1 << 20, 10_000, 30_000, 0, len(acks))
+        return HEAD + limits + b"".join(acks)
+
+    def _acks(self) -> list[bytes]:
+        (count,) = struct.unpack_from("<I", self.answer)
+        codes = struct.unpack_from(f"<{count}H", self.answer, 4)
+        self.refused += sum(code != OK for code in codes)
+        at = 8 + 2 * count
+        acks: dict[bytes, list[int]] = {}
+        for _ in range(*struct.unpack_from("<I", self.answer, at - 4)):
+            token, _, delta, _, records, _, _, size, _ = PIECE.unpack_from(self.answer, at)
+            lease = acks.setdefault(token, [delta, 0])
+            lease[1] += records
+            self.delivered += records
+            self.pieces += 1
+            at += PIECE.size + size
+        return [ACK.pack(token, first, records, DONE, -1, 0) for token, (first, records) in acks.items()]
+
+
+def frame(batches: int, records: int, first: int) -> bytes:
+    """Batches for as many queues that follow each other, topics changing fastest."""
+    record = pack_record(bytes(BODY))
+    return b"".join(
+        pack_batch(KIND_MESSAGES, 1 + (first + i) % TOPICS, (first + i) // TOPICS % QUEUES, [record] * records)
+        for i in range(batches)
+    )
+
+
+def waiting_pull(asker: Asker, seconds: float) -> float:
+    """16 queues get a message each; the pull that waits takes them."""
+    frames = [frame(TOPICS, 1, first * TOPICS) for first in range(QUEUES)]
+    request, used, until, turn = asker.next_request(), 0.0, time.perf_counter() + seconds, 0
+    asker.ask(request)
+    while time.perf_counter() < until:
+        asker.log.append(frames[turn % QUEUES], TOPICS, asker.service.store.epoch + turn)
+        turn += 1
+        used += asker.clocked(asker.service.on_woken)
+        request = asker.next_request()
+        used += asker.clocked(lambda request=request: asker.ask(request))
+    return used
+
+
+def stored_batches(asker: Asker, seconds: float) -> float:
+    """What was stored before in batches of 50 is pulled to its end, again and again."""
+    whole = frame(PLACES, 50, 0)
+    used, until = 0.0, time.perf_counter() + seconds
+    while time.perf_counter() < until:
+        for turn in range(20):
+            asker.log.append(whole, PLACES, 1 + turn)
+        asker.service.store.take_woken()
+        target = asker.delivered + 20 * PLACES * 50
+        request = asker.next_request()
+        asker.delivery.on_woken([(topic, queue) for topic in range(1, TOPICS + 1) for queue in range(QUEUES)], 0)
+        while asker.delivered < target and time.perf_counter() < until:
+            used += asker.clocked(lambda request=request: asker.ask(request))
+            request = asker.next_request()
+            for withdraw, _ in asker.peer_state.waiting.values():
+                withdraw()
+    return used
+
+
+WORKLOADS = {
+    "one_message_runs": (waiting_pull, 1000),
+    "batch32": (stored_batches, 32),
+    "pull1000": (stored_batches, 1000),
+}
+
+
+def run(name: str, seconds: float, profile: bool) -> None:
+    """One workload in a directory of its own, and its line."""
+    work, most = WORKLOADS[name]
+    directory = tempfile.mkdtemp(prefix="penstock-bench-")
+    try:
+        asker = Asker(directory, most)
+        asker.profile = cProfile.Profile() if profile else None
+        used = work(asker, seconds)
+        assert not asker.refused, f"{asker.refused} refused"
+        print(
+            f"{name}: {used / asker.delivered * 1e6:.2f} µs CPU/message, {used / asker.pieces * 1e6:.2f} µs/piece, "
+            f"{asker.delivered / used / 1e3:,.0f} k messages a CPU second, {asker.delivered:,} messages"
+        )
+        asker.log.close()
+        if asker.profile is not None:
+            pstats.Stats(asker.profile).sort_stats("tottime").print_stats(25)
+    finally:
+        shutil.rmtree(directory)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("workloads", nargs="*", default=list(WORKLOADS), help=", ".join(WORKLOADS))
+    parser.add_argument("--seconds", type=float, default=2.0)
+    parser.add_argument("--profile", action="store_true")
+    parser.add_argument("--twin", action="store_true")
+    asked = parser.parse_args()
+    print(f"form: {'native' if NATIVE else 'twin'}")
+    for name in asked.workloads:
+        run(name, asked.seconds, asked.profile)
+
+
+if __name__ == "__main__":
+    main()
