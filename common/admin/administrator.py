@@ -6,12 +6,17 @@ from typing import Any, TypeVar
 
 from common.admin import audit
 from common.clock import Clock, SystemClock
-from common.config.definitions import ApplicationDefinition, GroupDefinition, TopicDefinition
+from common.config.definitions import ApplicationDefinition, FamilyDefinition, GroupDefinition, TopicDefinition
 from common.config.errors import EntryNotFound, VersionConflict
 from common.config.store import Change, ConfigStore
 
-D = TypeVar("D", TopicDefinition, GroupDefinition, ApplicationDefinition)
-KIND = {TopicDefinition: "topic", GroupDefinition: "group", ApplicationDefinition: "application"}
+D = TypeVar("D", TopicDefinition, FamilyDefinition, GroupDefinition, ApplicationDefinition)
+KIND = {
+    TopicDefinition: "topic",
+    FamilyDefinition: "family",
+    GroupDefinition: "group",
+    ApplicationDefinition: "application",
+}
 RACES_MAX = 5
 
 

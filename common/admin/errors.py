@@ -1,7 +1,27 @@
-"""ConfigError ← Refused: the verb is understood, but the present state forbids it. The sentence says what would help."""
+"""What verbs refuse.
 
-from common.config.errors import ConfigError
+ConfigError
+├── Refused              the verb is understood, but the present state forbids it. The sentence says what would help
+└── VersionConflict
+    └── AlreadyExist     some of the names are taken; nothing was created
+"""
+
+from collections.abc import Sequence
+
+from common.config.errors import ConfigError, VersionConflict
+
+SHOWN_MAX = 5
 
 
 class Refused(ConfigError):
     code = 100
+
+
+class AlreadyExist(VersionConflict):
+    """Carries all taken names; its sentence shows the first few."""
+
+    def __init__(self, kind: str, names: Sequence[str], asked: int):
+        text = ", ".join(names[:SHOWN_MAX]) + (", …" if len(names) > SHOWN_MAX else "")
+        some = f"{len(names):,} of {asked:,} exist" if asked > 1 else "exists"
+        ConfigError.__init__(self, f"{kind}={text}: {some} already; nothing was created")
+        self.kind, self.names = kind, tuple(names)

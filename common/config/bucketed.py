@@ -67,13 +67,24 @@ class BucketedStore(ConfigStore):
         return layout.find(self._text(kind, number, index), name)
 
     def entries(self, kind: str, prefix: str = "", after: str = "", limit: int = 1000) -> list[tuple[str, Versioned]]:
-        index = self._read_index(kind)
-        found: dict[str, bytes] = {}
-        for number, payload in enumerate(self._cached(kind, range(len(index.revisions)), index)):
-            for name, line in layout.lines_of(layout.unpack(payload, f"{kind} bucket {number}")).items():
-                if name.startswith(prefix) and name > after:
-                    found[name] = line
+        found = {name: line for name, line in self._lines(kind) if name.startswith(prefix) and name > after}
         return [(name, layout.parse_line(found[name])) for name in sorted(found)[:limit]]
+
+    def count(self, kind: str, prefix: str = "") -> int:
+        return sum(name.startswith(prefix) for name, _ in self._lines(kind))
+
+    def taken(self, kind: str, names: Iterable[str]) -> list[str]:
+        index = self._read_index(kind)
+        asked = [(layout.bucket_of(name, len(index.revisions)), name) for name in names]
+        numbers = sorted({number for number, _ in asked})
+        payloads = zip(numbers, self._cached(kind, numbers, index), strict=True)
+        lines = {n: layout.lines_of(layout.unpack(payload, f"{kind} bucket {n}")) for n, payload in payloads}
+        return [name for number, name in asked if name in lines[number]]
+
+    def _lines(self, kind: str) -> Iterator[tuple[str, bytes]]:
+        index = self._read_index(kind)
+        for number, payload in enumerate(self._cached(kind, range(len(index.revisions)), index)):
+            yield from layout.lines_of(layout.unpack(payload, f"{kind} bucket {number}")).items()
 
     def index(self, kind: str) -> Sequence[int]:
         return self._read_index(kind).revisions

@@ -9,10 +9,18 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from common.config.errors import InvalidDefinition
-from common.names import NAME_RULE, is_name
+from common.names import NAME_CHARS_MAX, NAME_RULE, is_name
 
 PRINTABLE = re.compile(r"[!-~]+")
 PREFIX = re.compile(r"[A-Za-z0-9._-]{1,249}")
+
+
+FAMILY_RULE = "a prefix of topic names with * behind it: 0 to 248 characters of A-Z a-z 0-9 . _ - and the *"
+
+
+def is_family(name: Any) -> bool:
+    """Whether it is how a family is named: a prefix of topic names with `*` behind it."""
+    return isinstance(name, str) and len(name) <= NAME_CHARS_MAX and name.endswith("*") and is_pattern(name)
 
 
 def is_pattern(pattern: Any) -> bool:
@@ -42,6 +50,11 @@ class Checks:
     def own_name(self) -> str:
         if not isinstance(self._name, str) or not is_name(self._name):
             self.fault("name", NAME_RULE)
+        return str(self._name)
+
+    def own_family(self) -> str:
+        if not is_family(self._name):
+            self.fault("name", FAMILY_RULE)
         return str(self._name)
 
     def integer(self, field: str, default: int, low: int, high: int) -> int:

@@ -1,4 +1,4 @@
-"""What the configuration means: topics, groups and applications as frozen values.
+"""What the configuration means: topics, families, groups and applications as frozen values.
 
 Each has `from_value(name, value)`, which raises InvalidDefinition with all faults at once, and `to_value()`. Fields that this
 version does not know are kept in `extra` and written back, so that an older command does not drop what a newer one set.
@@ -6,7 +6,7 @@ version does not know are kept in `extra` and written back, so that an older com
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from common.config.checks import Checks
 
@@ -24,19 +24,23 @@ class TopicDefinition:
         queues: more allow more consumers in queue order at once and cost a little memory each; may grow, never shrink.
         durability: what a send that asks for TOPIC_DEFAULT gets.
         body_bytes_max: larger messages are refused with TOO_LARGE.
+        family: which one defines the topic; None: it has an entry of its own. Never stored.
     """
+
+    kind: ClassVar[str] = "topic"
 
     name: str
     queues: int = 8
     durability: str = "replicated"
     body_bytes_max: int = 4 << 20
     extra: Mapping[str, Any] = field(default_factory=dict)
+    family: str | None = None
 
     @classmethod
     def from_value(cls, name: str, value: Mapping[str, Any]) -> Self:
-        checks = Checks("topic", name, value)
+        checks = Checks(cls.kind, name, value)
         made = cls(
-            name=checks.own_name(),
+            name=cls._checked_name(checks),
             queues=checks.integer("queues", cls.queues, 1, QUEUES_MAX),
             durability=checks.choice("durability", cls.durability, DURABILITIES),
             body_bytes_max=checks.integer("body_bytes_max", cls.body_bytes_max, 1, BODY_BYTES_MAX),
@@ -45,6 +49,10 @@ class TopicDefinition:
         checks.raise_faults()
         return made
 
+    @staticmethod
+    def _checked_name(checks: Checks) -> str:
+        return checks.own_name()
+
     def to_value(self) -> dict[str, Any]:
         return {
             **self.extra,
@@ -52,6 +60,25 @@ class TopicDefinition:
             "durability": self.durability,
             "body_bytes_max": self.body_bytes_max,
         }
+
+
+@dataclass(frozen=True)
+class FamilyDefinition(TopicDefinition):
+    """What every topic is whose name begins with the prefix and that has no entry of its own. `name` is the prefix with `*`."""
+
+    kind: ClassVar[str] = "family"
+
+    @staticmethod
+    def _checked_name(checks: Checks) -> str:
+        return checks.own_family()
+
+    @property
+    def prefix(self) -> str:
+        return self.name.removesuffix("*")
+
+    def topic(self, name: str) -> TopicDefinition:
+        """The definition of the family's topic of this name."""
+        return TopicDefinition(name, self.queues, self.durability, self.body_bytes_max, self.extra, self.name)
 
 
 @dataclass(frozen=True)
@@ -148,7 +175,7 @@ class ApplicationDefinition:
         return next((key for key in self.keys if key.key_id == key_id), None)
 
 
-Definition = TopicDefinition | GroupDefinition | ApplicationDefinition
+Definition = TopicDefinition | FamilyDefinition | GroupDefinition | ApplicationDefinition
 
 
 def _keys(checks: Checks) -> Iterable[Key]:

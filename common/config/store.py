@@ -27,6 +27,7 @@ class Kind:
 
 KINDS: Mapping[str, Kind] = {
     "topic": Kind(256),
+    "family": Kind(16),
     "group": Kind(64),
     "application": Kind(64),
     "setting": Kind(16),
@@ -75,6 +76,14 @@ class ConfigStore(ABC):
     def names(self, kind: str, prefix: str = "", after: str = "", limit: int = 1000) -> list[str]:
         """Like `entries`, names only: the last one is the next page's `after`."""
         return [name for name, _ in self.entries(kind, prefix, after, limit)]
+
+    @abstractmethod
+    def count(self, kind: str, prefix: str = "") -> int:
+        """How many names begin with `prefix`. Reads every bucket, like `entries`, but parses no value."""
+
+    @abstractmethod
+    def taken(self, kind: str, names: Iterable[str]) -> list[str]:
+        """Those of `names` that exist, in the order given."""
 
     @abstractmethod
     def put_many(self, kind: str, changes: Iterable[Change]) -> list[int]:

@@ -12,6 +12,8 @@ from common.config import snapshot
 from common.config.blocking import run_blocking
 from common.config.definitions import ApplicationDefinition, Definition, GroupDefinition, TopicDefinition
 from common.config.errors import InvalidDefinition, StoreDamaged, StoreUnavailable
+from common.config.families import Families
+from common.config.kind_view import KindView
 from common.config.snapshot import Buckets
 from common.config.store import FOLLOWED, KINDS, ConfigStore, ConfigVersion
 from common.names import is_name
@@ -20,33 +22,6 @@ log = logging.getLogger("penstock.config")
 
 SNAPSHOT_GAP_S = 1.0  # a burst of changes is written once
 CONFIRM_S = 60.0  # how often an unchanged snapshot is marked as current
-ABSENT_MAX = (
-    10_000  # names that do not exist and are remembered, per bucket set; a client may ask for any number of them
-)
-
-
-class KindView:
-    """One kind at one moment. Buckets stay packed until the first look-up in them, entries unparsed until their own."""
-
-    def __init__(self, buckets: Buckets):
-        self.buckets = buckets
-        self.texts: list[bytes | None] = [None] * len(buckets.payloads)
-        self.parsed: list[dict[str, Any]] = [{} for _ in buckets.payloads]
-
-    def successor(self, buckets: Buckets) -> "KindView":
-        """The view after a change; what was unpacked and parsed of unchanged buckets is kept."""
-        new = KindView(buckets)
-        if len(buckets.payloads) == len(self.buckets.payloads):
-            for number, payload in enumerate(buckets.payloads):
-                if payload is self.buckets.payloads[number]:
-                    new.texts[number], new.parsed[number] = self.texts[number], self.parsed[number]
-        return new
-
-    def text(self, number: int) -> bytes:
-        text = self.texts[number]
-        if text is None:
-            text = self.texts[number] = layout.unpack(self.buckets.payloads[number], f"bucket {number}")
-        return text
 
 
 class ConfigView:
@@ -77,7 +52,7 @@ class ConfigView:
         }
         self._unsynced = set(FOLLOWED)  # kinds that may be older than the store
         self._snapshot_at_ms: int | None = None  # while some kind is from the snapshot: when that was current
-        self._absent = 0
+        self._families = Families()
         self.generation = 1
         self._unsaved = False
         self._wake = threading.Event()
@@ -88,6 +63,7 @@ class ConfigView:
         self._keeper.start()
 
     def topic(self, name: str) -> TopicDefinition | None:
+        """The topic's own definition, else that of the family with the longest matching prefix."""
         return self._find("topic", name, TopicDefinition.from_value)
 
     def group(self, name: str) -> GroupDefinition | None:
@@ -120,38 +96,29 @@ class ConfigView:
         self._wake.set()
         self._keeper.join()
 
-    def _find(self, kind: str, name: str, parse: Callable[[str, dict[str, Any]], Any]) -> Any:
+    def _find(self, kind: str, name: str, parse: Callable[[str, Any], Any]) -> Any:
         view = self._kinds[kind]
-        number = layout.bucket_of(name, len(view.parsed))
+        number = layout.bucket_of(name, len(view.recent))
         try:
-            return view.parsed[number][name]
+            return view.recent[number][name]
         except KeyError:
-            found = self._parse(kind, view.text(number), name, parse)
-            if found is None:
-                self._absent += 1
-                if self._absent > ABSENT_MAX:
-                    self._forget()
-                    return None
-            view.parsed[number][name] = found
+            found = view.older[number].get(name, view)
+            if found is view:  # in neither generation
+                found = self._parse(kind, view.text(number), name, parse)
+            view.keep(number, name, found)
             return found
 
-    def _parse(
-        self, kind: str, text: bytes, name: str, parse: Callable[[str, dict[str, Any]], Any]
-    ) -> Definition | None:
-        entry = layout.find(text, name) if is_name(name) else None
-        if entry is None:
+    def _parse(self, kind: str, text: bytes, name: str, parse: Callable[[str, Any], Any]) -> Definition | None:
+        if not is_name(name):
             return None
+        entry = layout.find(text, name)
+        if entry is None:
+            return self._families.topic(name) if kind == "topic" else None
         try:
             return parse(name, entry.value)
         except InvalidDefinition as fault:
             log.warning("%s; treated as unknown", fault)
             return None
-
-    def _forget(self) -> None:
-        """Drop what was parsed, with all the names that do not exist: they are somebody's typing, not a working set."""
-        self._absent = 0
-        for view in self._kinds.values():
-            view.parsed = [{} for _ in view.parsed]
 
     def _load(self) -> None:
         try:
@@ -168,7 +135,7 @@ class ConfigView:
             raise StoreUnavailable(f"{error}; and there is no snapshot to start on") from error
         with self._refreshing:
             for kind in self._unsynced & saved.kinds.keys():
-                self._kinds[kind] = KindView(saved.kinds[kind])
+                self._show(kind, KindView(saved.kinds[kind]))
             if self._unsynced:
                 self._snapshot_at_ms = saved.current_at_ms
         log.warning("config: %s; started on the snapshot, %.0f s old", error, self.age_s)
@@ -189,7 +156,7 @@ class ConfigView:
             new = self._fetch(kind, old.buckets)
             changed = new.revisions != old.buckets.revisions
             if changed:
-                self._kinds[kind] = old.successor(new)
+                self._show(kind, old.successor(new))
                 self.generation += 1
             first = kind in self._unsynced
             self._unsynced.discard(kind)
@@ -199,6 +166,13 @@ class ConfigView:
             self._announce()
         if self._process and not self._unsynced and (changed or first):
             self._store.report_applied(self._process, self.version)
+
+    def _show(self, kind: str, view: KindView) -> None:
+        if kind == "family":
+            self._families = Families(view.entries())
+            # After the families: who still reads the old view keeps what he finds by the old ones there.
+            self._kinds["topic"] = self._kinds["topic"].unparsed()
+        self._kinds[kind] = view
 
     def _fetch(self, kind: str, old: Buckets) -> Buckets:
         """The kind's current buckets. A bucket may be newer than the index read here; its own change is then yet to be told."""

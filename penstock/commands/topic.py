@@ -1,21 +1,28 @@
-"""`penstock topic`: create, list, show, set, delete."""
+"""`penstock topic`: create, list, show, set, delete; families too, whose names end with `*`."""
 
+from collections.abc import Sequence
 from typing import Any, TextIO
 
 import click
 
-from common.admin import topics
+from common.admin import bulk, families, topics
+from common.admin.administrator import Administrator
 from common.admin.topics import TopicSettings
+from common.config.checks import is_family
 from common.config.definitions import DURABILITIES, TopicDefinition
+from common.config.errors import EntryNotFound
+from penstock.commands import progress
+from penstock.commands.born import born, born_if_reachable
 from penstock.commands.exits import Group
 from penstock.commands.instance import Instance, administration, instance_options
 from penstock.commands.output import output_option, show_one, show_rows
 
-COLUMNS = ("name", "queues", "durability", "body_bytes_max")
+COLUMNS = ("name", "kind", "queues", "durability", "body_bytes_max")
+BORN_COLUMNS = ("name", "id", "queues")
 
 
 def row(topic: TopicDefinition) -> dict[str, Any]:
-    return {"name": topic.name, **topic.to_value()}
+    return {"name": topic.name, "kind": topic.kind, **topic.to_value()}
 
 
 def settings_options(command: Any) -> Any:
@@ -34,53 +41,121 @@ def settings_options(command: Any) -> Any:
 def topic() -> None:
     """Create, list, show, set and delete topics.
 
+    A family is one definition for all topics whose names begin with a prefix. They need no entry of their own and come into
+    being with their first message. The longest matching prefix wins; an entry of its own goes before any family.
+
     \b
     penstock topic create orders payments --queues 16 --durability fsync
-    penstock topic create --from names.txt
+    penstock topic create 'metrics.*' --family --queues 4 --durability memory
+    penstock topic create --from names.txt --skip-existing
     penstock topic list --prefix ord -o json
+    penstock topic list --born --prefix metrics. --limit 100
     """
 
 
 @topic.command()
 @click.argument("names", nargs=-1)
-@click.option("--from", "file", type=click.File(), help="Also the names in this file, one a line; - for stdin.")
+@click.option("--family", is_flag=True, help="NAMES are prefixes with * behind them.")
+@click.option(
+    "--from",
+    "file",
+    type=click.File(encoding="utf-8", errors="replace"),
+    help="Also the topics in this file; - for stdin. A line each: name, or name,queues,durability. # begins a comment.",
+)
+@click.option("--skip-existing", is_flag=True, help="Leave those that exist as they are, and create the others.")
 @settings_options
 @output_option
 @instance_options()
 def create(
     instance: Instance,
     names: tuple[str, ...],
+    family: bool,
     file: TextIO | None,
+    skip_existing: bool,
     queues: int | None,
     durability: str | None,
     body_bytes_max: int | None,
     output: str,
 ) -> None:
-    """Create topics NAMES, all of one make. Exit code 4 and nothing created when one exists."""
-    wanted = [*names, *((line.strip() for line in file if line.strip()) if file else ())]
-    if not wanted:
+    """Create topics, or with --family families of topics.
+
+    Nothing is created when a name or a line is wrong (exit code 2), or when one exists (exit code 4).
+    """
+    settings = TopicSettings(queues, durability, body_bytes_max)
+    if family and (file or skip_existing):
+        raise click.UsageError("--family goes with NAMES alone, without --from and --skip-existing")
+    if not family and (wrong := next(filter(is_family, names), None)):
+        raise click.UsageError(f"{wrong} is no topic; to create the family of that prefix, say --family")
+    if not names and not file:
         raise click.UsageError("name at least one topic, or use --from FILE")
-    with administration(instance, changes=True) as admin:
-        made = topics.create(admin, wanted, TopicSettings(queues, durability, body_bytes_max))
-    if output == "json" or len(made) <= 20:
+    with progress.shown():
+        listed = bulk.parse(progress.counted(file, "lines")) if file else {}
+        wanted = {**dict.fromkeys(names, TopicSettings()), **listed}
+        progress.say(f"writing {len(wanted):,} definitions")
+        with administration(instance, changes=True) as admin:
+            made: Sequence[TopicDefinition]
+            if family:
+                made = families.create(admin, names, settings)
+            else:
+                made = topics.create(admin, wanted, settings, skip_existing)
+    show_created(made, len(wanted) - len(made), output)
+
+
+def show_created(made: Sequence[TopicDefinition], skipped: int, output: str) -> None:
+    if output == "json" or 0 < len(made) <= 20:
         show_rows([row(each) for each in made], COLUMNS, output)
     else:
         click.echo(f"{len(made)} topics created")
+    if skipped:
+        click.echo(f"{skipped:,} existed already and stay as they are", err=True)
 
 
 @topic.command("list")
 @click.option("--prefix", default="", help="Only names that begin so.")
 @click.option("--after", default="", metavar="NAME", help="The next page: names behind this one.")
 @click.option("--limit", type=click.IntRange(1, 100_000), default=1000, show_default=True)
+@click.option("--born", "only_born", is_flag=True, help="Topics that the engine has, in place of definitions.")
+@click.option("--count", "only_count", is_flag=True, help="Only how many there are.")
 @output_option
-@instance_options()
-def list_command(instance: Instance, prefix: str, after: str, limit: int, output: str) -> None:
-    """List topics by name."""
+@instance_options("engine")
+def list_command(
+    instance: Instance, prefix: str, after: str, limit: int, only_born: bool, only_count: bool, output: str
+) -> None:
+    """List topics and families by name, a page at a time."""
+    if only_count:
+        show_one({"prefix": prefix, **(count_born if only_born else count_defined)(instance, prefix)}, output)
+    elif only_born:
+        show_page(list(born(instance, prefix, after, limit)), BORN_COLUMNS, limit, output, "")
+    else:
+        with administration(instance) as admin:
+            found = page(admin, prefix, after, limit)
+            total = counts(admin, prefix)
+        show_page([row(each) for each in found], COLUMNS, limit, output, f" of {sum(total.values()):,}")
+
+
+def page(admin: Administrator, prefix: str, after: str, limit: int) -> list[TopicDefinition]:
+    found = [*families.list_families(admin, prefix, after, limit), *topics.list_topics(admin, prefix, after, limit)]
+    return sorted(found, key=lambda each: each.name)[:limit]
+
+
+def show_page(rows: list[dict[str, Any]], columns: tuple[str, ...], limit: int, output: str, of: str) -> None:
+    show_rows(rows, columns, output)
+    if len(rows) == limit and output == "table":
+        click.echo(f"{len(rows):,}{of} shown; the next page: --after {rows[-1]['name']}", err=True)
+
+
+def counts(admin: Administrator, prefix: str) -> dict[str, int]:
+    return {"families": admin.store.count("family", prefix), "topics": admin.store.count("topic", prefix)}
+
+
+def count_defined(instance: Instance, prefix: str) -> dict[str, int]:
     with administration(instance) as admin:
-        found = topics.list_topics(admin, prefix, after, limit)
-    show_rows([row(each) for each in found], COLUMNS, output)
-    if len(found) == limit and output == "table":
-        click.echo(f"there may be more: --after {found[-1].name}", err=True)
+        return counts(admin, prefix)
+
+
+def count_born(instance: Instance, prefix: str) -> dict[str, int]:
+    with progress.shown():
+        return {"born": sum(1 for _ in progress.counted(born(instance, prefix), "topics"))}
 
 
 @topic.command()
@@ -88,9 +163,16 @@ def list_command(instance: Instance, prefix: str, after: str, limit: int, output
 @output_option
 @instance_options()
 def show(instance: Instance, name: str, output: str) -> None:
-    """Show one topic."""
+    """Show one topic, or a family. A topic without an entry of its own is as its family says."""
     with administration(instance) as admin:
-        found, version = topics.show(admin, name)
+        try:
+            found, version = (families if is_family(name) else topics).show(admin, name)
+        except EntryNotFound:
+            family = None if is_family(name) else families.defining(admin, name)
+            if family is None:
+                raise
+            show_one({**row(family.topic(name)), "defined_by": f"family {family.name}"}, output)
+            return
     show_one({**row(found), "version": version}, output)
 
 
@@ -102,24 +184,35 @@ def show(instance: Instance, name: str, output: str) -> None:
 def set_command(
     instance: Instance, name: str, queues: int | None, durability: str | None, body_bytes_max: int | None, output: str
 ) -> None:
-    """Change a topic; what is not named stays. Every proxy follows within a second."""
+    """Change a topic or a family; what is not named stays. Every proxy follows within a second."""
     settings = TopicSettings(queues, durability, body_bytes_max)
     if not settings.given():
         raise click.UsageError("say what to set: --queues, --durability or --body-bytes-max")
     with administration(instance, changes=True) as admin:
-        changed = topics.set_topic(admin, name, settings)
+        change = families.set_family if is_family(name) else topics.set_topic
+        changed = change(admin, name, settings)
     show_one(row(changed), output)
 
 
 @topic.command()
 @click.argument("name")
+@click.option("--force", is_flag=True, help="A family also when topics of it exist.")
 @output_option
-@instance_options()
-def delete(instance: Instance, name: str, output: str) -> None:
-    """Delete a topic's definition: sends and pulls are refused. Stored messages stay until retention takes them."""
+@instance_options("engine")
+def delete(instance: Instance, name: str, force: bool, output: str) -> None:
+    """Delete a topic's definition, or a family. Stored messages stay until retention takes them.
+
+    A topic without a definition is unknown: sends and pulls are refused. Where another family matches, that one defines it.
+    """
+    answer: dict[str, Any] = {"deleted": name}
     with administration(instance, changes=True) as admin:
-        topics.delete(admin, name)
-    show_one({"deleted": name}, output)
+        if is_family(name):
+            answer["topics"] = families.delete(admin, name, lambda prefix: born_if_reachable(instance, prefix), force)
+        else:
+            topics.delete(admin, name)
+            if family := families.defining(admin, name):
+                answer["defined_by"] = f"family {family.name}"
+    show_one(answer, output)
 
 
 command = topic

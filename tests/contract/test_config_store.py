@@ -86,6 +86,20 @@ class ConfigStoreContract:
         assert store.names("topic", prefix="orders-", after="orders-009", limit=5) == names[10:15]
         assert store.names("topic", prefix="nothing") == []
 
+    def test_names_are_counted_by_prefix_and_found_taken_in_the_order_asked(self, store):
+        store.put_many("topic", [Change(name, {}, 0) for name in ("b", "a", "ab", "c")])
+        assert (store.count("topic"), store.count("topic", "a"), store.count("group")) == (4, 2, 0)
+        assert store.taken("topic", ["x", "c", "a", "y"]) == ["c", "a"]
+
+    def test_a_family_is_an_entry_of_its_own_kind(self, store, open_another):
+        view = ConfigView(open_another())
+        try:
+            store.put("family", "m.*", {"queues": 3}, 0)
+            until(lambda: view.topic("m.a"), "the family")
+            assert (view.topic("m.a").queues, store.names("topic")) == (3, [])
+        finally:
+            view.close()
+
     def test_entries_carry_values_and_versions(self, store):
         version = store.put("topic", "orders", {"queues": 3}, 0)
         assert store.entries("topic") == [("orders", ({"queues": 3}, version))]

@@ -1,11 +1,13 @@
 """Administrative verbs on a store in memory."""
 
+import itertools
+
 import pytest
 
-from common.admin import applications, audit, groups, topics
+from common.admin import applications, audit, bulk, families, groups, topics
 from common.admin.administrator import Administrator
 from common.admin.applications import Grants
-from common.admin.errors import Refused
+from common.admin.errors import AlreadyExist, Refused
 from common.admin.groups import GroupSettings
 from common.admin.topics import TopicSettings
 from common.clock import FakeClock
@@ -44,6 +46,99 @@ def test_creating_an_existing_topic_conflicts_and_creates_no_other(admin):
     with pytest.raises(VersionConflict):
         topics.create(admin, ["new", "a"], TopicSettings())
     assert [topic.name for topic in topics.list_topics(admin)] == ["a"]
+
+
+def test_a_conflict_names_the_first_few_and_skipping_creates_the_others(admin):
+    topics.create(admin, [f"t{i}" for i in range(10)], TopicSettings(queues=2))
+    with pytest.raises(AlreadyExist, match=r"topic=t0, t1, t2, t3, t4, …: 10 of 20 exist already"):
+        topics.create(admin, [f"t{i}" for i in range(20)], TopicSettings())
+    made = topics.create(admin, [f"t{i}" for i in range(20)], TopicSettings(), skip_existing=True)
+    assert [topic.name for topic in made] == [f"t{i}" for i in range(10, 20)]
+    assert topics.show(admin, "t0")[0].queues == 2
+    assert topics.create(admin, ["t0"], TopicSettings(), skip_existing=True) == []
+
+
+def test_a_files_lines_are_names_with_columns_blanks_and_comments():
+    lines = ["# made by hand\n", "\n", "a\n", " b , 3 \n", "c,,memory\r\n", "d,4,fsync"]
+    assert {name: tuple(each.given().items()) for name, each in bulk.parse(lines).items()} == {
+        "a": (),
+        "b": (("queues", 3),),
+        "c": (("durability", "memory"),),
+        "d": (("queues", 4), ("durability", "fsync")),
+    }
+
+
+@pytest.mark.parametrize(
+    "line, rule",
+    [
+        ("bad name", "'bad name' is not a name: 1 to 249"),
+        ("m.*", "'m.*' is not a name"),
+        (",8", "'' is not a name"),
+        ("t,0", "queues must be a whole number from 1 to 10000, not '0'"),
+        ("t,10001", "not '10001'"),
+        ("t,-1", "not '-1'"),
+        ("t,²", "queues must"),
+        ("t,99999999999999999999", "queues must"),
+        ("t,8,disk", "durability must be one of memory, fsync"),
+        ("t,8,memory,x", "name, or name,queues"),
+        ("good", "stands in line 1 already"),
+    ],
+)
+def test_a_wrong_line_is_named_with_its_number_and_rule(line, rule):
+    with pytest.raises(InvalidDefinition) as caught:
+        bulk.parse(["good", "#", line])
+    assert "line 3: " in str(caught.value)
+    assert rule in str(caught.value)
+
+
+def test_of_many_wrong_lines_the_first_are_shown_and_all_are_counted():
+    with pytest.raises(InvalidDefinition) as caught:
+        bulk.parse("/" * (i + 1) for i in range(5_000))
+    assert len(caught.value.faults) == bulk.FAULTS_MAX + 1
+    assert str(caught.value).endswith("and 4,990 more")
+
+
+def test_what_a_line_says_goes_before_the_settings_for_all(admin):
+    topics.create(admin, bulk.parse(["a", "b,3"]), TopicSettings(queues=5, durability="memory"))
+    assert [(t.queues, t.durability) for t in topics.list_topics(admin)] == [(5, "memory"), (3, "memory")]
+
+
+def test_families_are_created_listed_shown_set_and_deleted(admin):
+    families.create(admin, ["b.*", "a.*"], TopicSettings(queues=4))
+    assert [family.name for family in families.list_families(admin)] == ["a.*", "b.*"]
+    assert families.set_family(admin, "a.*", TopicSettings(queues=16)).queues == 16
+    with pytest.raises(Refused, match=r"family=a\.\*: queues can grow but not shrink; it has 16"):
+        families.set_family(admin, "a.*", TopicSettings(queues=4))
+    assert families.delete(admin, "a.*", lambda prefix: []) == 0
+    with pytest.raises(EntryNotFound):
+        families.show(admin, "a.*")
+    with pytest.raises(AlreadyExist, match=r"family=b\.\*: exists already"):
+        families.create(admin, ["b.*"], TopicSettings())
+
+
+def test_a_family_with_topics_is_deleted_by_force_only(admin):
+    families.create(admin, ["m.*", "m.x.*"], TopicSettings())
+    topics.create(admin, ["m.own"], TopicSettings())
+    born = ["m.own", "m.x.1"]
+    assert families.delete(admin, "m.*", lambda prefix: born) == 0, "these are defined otherwise"
+    families.create(admin, ["m.*"], TopicSettings())
+    with pytest.raises(Refused, match="1 topic would lose this definition; --force"):
+        families.delete(admin, "m.*", lambda prefix: [*born, "m.a"])
+    assert families.delete(admin, "m.*", lambda prefix: [*born, "m.a"], force=True) == 1
+
+
+def test_counting_a_familys_topics_ends_at_a_bound(admin):
+    families.create(admin, ["m.*"], TopicSettings())
+    endless = (f"m.{i}" for i in itertools.count())
+    with pytest.raises(Refused, match="10,000 topics or more"):
+        families.delete(admin, "m.*", lambda prefix: endless)
+
+
+def test_there_are_only_so_many_families(admin, monkeypatch):
+    monkeypatch.setattr(families, "FAMILIES_MAX", 2)
+    families.create(admin, ["a*", "b*"], TopicSettings())
+    with pytest.raises(Refused, match="at most 2"):
+        families.create(admin, ["c*"], TopicSettings())
 
 
 def test_queues_do_not_shrink(admin):

@@ -28,7 +28,8 @@ def run(tmp_path):
 def test_topics_are_created_and_listed_as_json(run):
     run("topic", "create", "b", "a", "--queues", "4", "--durability", "memory")
     rows = json.loads(run("topic", "list", "-o", "json").stdout)
-    assert rows == [{"name": name, "queues": 4, "durability": "memory", "body_bytes_max": 4 << 20} for name in "ab"]
+    same = {"kind": "topic", "queues": 4, "durability": "memory", "body_bytes_max": 4 << 20}
+    assert rows == [{"name": name, **same} for name in "ab"]
 
 
 def test_a_table_has_a_header_and_aligned_columns(run):
@@ -41,6 +42,66 @@ def test_names_come_from_a_file_too(run, tmp_path):
     (tmp_path / "names").write_text("".join(f"t{i}\n\n" for i in range(500)))
     assert "500 topics created" in run("topic", "create", "--from", str(tmp_path / "names")).stdout
     assert len(json.loads(run("topic", "list", "-o", "json", "--prefix", "t1").stdout)) == 111
+
+
+def test_a_wrong_line_of_the_file_is_named_and_nothing_is_created(run, tmp_path):
+    (tmp_path / "names").write_bytes(b"good\n\nbad name\n\xff\xfe,8\nq,0\n")
+    error = run("topic", "create", "--from", str(tmp_path / "names"), code=2).stderr
+    assert "line 3: 'bad name' is not a name" in error
+    assert "line 4: " in error
+    assert "line 5: queues must be" in error
+    assert json.loads(run("topic", "list", "-o", "json").stdout) == []
+
+
+def test_names_come_from_stdin_and_those_that_exist_are_skipped_when_asked_to(run):
+    run("topic", "create", "a", "--queues", "2")
+    lines = "# mine\na\nb,5,memory\n"
+    assert "1 of 2 exist already" in run("topic", "create", "--from", "-", input=lines, code=4).stderr
+    result = run("topic", "create", "--from", "-", "--skip-existing", input=lines)
+    assert "1 existed already" in result.stderr
+    rows = json.loads(run("topic", "list", "-o", "json").stdout)
+    assert [(row["name"], row["queues"]) for row in rows] == [("a", 2), ("b", 5)]
+
+
+def test_an_empty_file_creates_nothing(run):
+    assert "0 topics created" in run("topic", "create", "--from", "-", input="# nothing\n").stdout
+
+
+def test_a_page_says_what_there_is_beyond_it(run):
+    run("topic", "create", *"abc")
+    run("topic", "create", "a*", "--family")
+    page = run("topic", "list", "--limit", "2")
+    assert [line.split()[0] for line in page.stdout.splitlines()[1:]] == ["a", "a*"]
+    assert "2 of 4 shown; the next page: --after a*" in page.stderr
+    assert [line.split()[0] for line in run("topic", "list", "--after", "a*").stdout.splitlines()[1:]] == ["b", "c"]
+    counts = json.loads(run("topic", "list", "--count", "--prefix", "a", "-o", "json").stdout)
+    assert counts == {"prefix": "a", "families": 1, "topics": 1}
+
+
+def test_a_family_is_created_shown_for_its_topics_set_and_deleted(run):
+    run("topic", "create", "metrics.*", "--family", "--queues", "4", "--durability", "memory")
+    run("topic", "create", "metrics.own", "--queues", "9")
+    assert "defined_by      family metrics.*" in run("topic", "show", "metrics.cpu").stdout
+    assert "defined_by" not in run("topic", "show", "metrics.own").stdout
+    assert "topic=other" in run("topic", "show", "other", code=3).stderr
+    run("topic", "set", "metrics.*", "--queues", "6")
+    assert json.loads(run("topic", "show", "metrics.cpu", "-o", "json").stdout)["queues"] == 6
+    assert json.loads(run("topic", "show", "metrics.*", "-o", "json").stdout)["kind"] == "family"
+    deleted = json.loads(run("topic", "delete", "metrics.own", "-o", "json").stdout)
+    assert deleted == {"deleted": "metrics.own", "defined_by": "family metrics.*"}
+
+
+def test_a_family_is_deleted_with_a_warning_when_the_engine_cannot_be_asked(run):
+    run("topic", "create", "metrics.*", "--family")
+    assert "the engine was not asked" in run("topic", "delete", "metrics.*").stderr
+    run("topic", "delete", "metrics.*", code=3)
+
+
+@pytest.mark.parametrize(
+    "arguments", [["m.*"], ["m.", "--family"], ["m.*", "--family", "--skip-existing"], ["a*b", "--family"]]
+)
+def test_a_star_is_for_families_and_families_are_for_stars(run, arguments):
+    run("topic", "create", *arguments, code=2)
 
 
 def test_what_does_not_exist_is_exit_code_3(run):

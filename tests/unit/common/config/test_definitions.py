@@ -2,8 +2,8 @@
 
 import pytest
 
-from common.config.checks import is_pattern
-from common.config.definitions import ApplicationDefinition, GroupDefinition, TopicDefinition
+from common.config.checks import is_family, is_pattern
+from common.config.definitions import ApplicationDefinition, FamilyDefinition, GroupDefinition, TopicDefinition
 from common.config.errors import InvalidDefinition
 
 KEY = {"key_id": "k1", "secret": "s" * 43, "created_at_ms": 5}
@@ -91,3 +91,23 @@ def test_a_wrong_grant_is_refused(grant):
 @pytest.mark.parametrize("pattern", ["orders", "orders*", "*", "a.b-c_D*", ".*"])
 def test_a_pattern_is_a_name_or_a_prefix_with_a_star(pattern):
     assert is_pattern(pattern)
+
+
+@pytest.mark.parametrize("name", ["*", "metrics.*", "a*", "x" * 248 + "*"])
+def test_a_family_is_named_by_its_prefix_with_a_star(name):
+    assert is_family(name)
+    assert FamilyDefinition.from_value(name, {}).prefix == name[:-1]
+
+
+@pytest.mark.parametrize("name", ["", "metrics", "a*b", "**", "a/*", "é*", "x" * 249 + "*", None])
+def test_another_name_for_a_family_is_refused(name):
+    assert not is_family(name)
+    with pytest.raises(InvalidDefinition, match="prefix of topic names"):
+        FamilyDefinition.from_value(name, {})
+
+
+def test_a_familys_topic_is_as_the_family_says_in_everything():
+    family = FamilyDefinition.from_value("m.*", {"queues": 3, "durability": "memory", "body_bytes_max": 5, "grade": 1})
+    topic = family.topic("m.a")
+    assert topic.to_value() == family.to_value()
+    assert (topic.name, topic.family, TopicDefinition.from_value("m.a", {}).family) == ("m.a", "m.*", None)

@@ -7,9 +7,10 @@ import threading
 import pytest
 
 from common.clock import FakeClock
+from common.config import kind_view
 from common.config.errors import StoreUnavailable
 from common.config.memory_store import MemoryStore
-from common.config.view import ABSENT_MAX, ConfigView
+from common.config.view import ConfigView
 
 
 @pytest.fixture
@@ -90,11 +91,89 @@ def test_a_hostile_name_is_just_unknown(store, open_view, name):
     assert open_view().topic(name) is None
 
 
-def test_names_that_do_not_exist_do_not_fill_the_memory(store, open_view):
+def held(view):
+    topics = view._kinds["topic"]
+    return sum(map(len, topics.recent)) + sum(map(len, topics.older))
+
+
+def test_names_that_do_not_exist_do_not_fill_the_memory(store, open_view, monkeypatch):
+    monkeypatch.setattr(kind_view, "PARSED_MAX", 1_000)
     view = open_view()
-    for i in range(ABSENT_MAX * 2 + 10):
+    for i in range(1_000):
         assert view.topic(f"nobody-{i}") is None
-    assert sum(len(parsed) for parsed in view._kinds["topic"].parsed) <= ABSENT_MAX
+    assert held(view) <= 2 * 1_000 / kind_view.ABSENT_WEIGHT
+
+
+def test_a_family_of_any_size_fills_no_more_memory_than_its_bound_and_keeps_what_is_in_use(
+    store, open_view, monkeypatch
+):
+    monkeypatch.setattr(kind_view, "PARSED_MAX", 100)
+    store.put("family", "m.*", {"queues": 2}, 0)
+    view = open_view()
+    hot = view.topic("m.hot")
+    for i in range(5_000):
+        assert view.topic(f"m.{i}").queues == 2
+        assert view.topic("m.hot") is hot
+        assert held(view) <= 202
+
+
+def test_a_family_defines_every_topic_of_its_prefix_and_says_so(store, open_view):
+    store.put("family", "metrics.*", {"queues": 3, "durability": "memory"}, 0)
+    view = open_view()
+    topic = view.topic("metrics.cpu")
+    assert (topic.name, topic.queues, topic.durability, topic.family) == ("metrics.cpu", 3, "memory", "metrics.*")
+    assert view.topic("metrics.cpu") is topic
+    assert view.topic("metric") is None
+
+
+def test_the_longest_prefix_wins_and_an_entry_of_its_own_goes_before_any(store, open_view):
+    for name, queues in {"*": 1, "metrics.*": 2, "metrics.cpu.*": 3}.items():
+        store.put("family", name, {"queues": queues}, 0)
+    store.put("topic", "metrics.cpu.0", {"queues": 9}, 0)
+    view = open_view()
+    names = ("other", "metrics.ram", "metrics.cpu.1", "metrics.cpu.0")
+    assert [view.topic(name).queues for name in names] == [1, 2, 3, 9]
+    assert view.topic("metrics.cpu.0").family is None
+
+
+def test_families_and_entries_are_followed_as_they_come_and_go(store, open_view):
+    view = open_view()
+    assert view.topic("m.a") is None
+    version = store.put("family", "m.*", {"queues": 2}, 0)
+    assert view.topic("m.a").queues == 2
+    own = store.put("topic", "m.a", {"queues": 5}, 0)
+    assert view.topic("m.a").queues == 5
+    store.delete("topic", "m.a", own)
+    assert view.topic("m.a").queues == 2
+    version = store.put("family", "m.*", {"queues": 4}, version)
+    assert view.topic("m.a").queues == 4
+    store.delete("family", "m.*", version)
+    assert view.topic("m.a") is None
+
+
+def test_a_broken_entry_or_family_is_not_replaced_by_a_shorter_prefix(store, open_view, caplog):
+    store.put("family", "*", {}, 0)
+    store.put("family", "m.*", {"durability": "not of this version"}, 0)
+    store.put("topic", "orders", {"queues": 0}, 0)
+    view = open_view()
+    assert view.topic("m.a") is None
+    assert view.topic("orders") is None
+    assert view.topic("other") is not None
+    assert "family=m.*: durability" in caplog.text
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "a*", "é", "x" * 250])
+def test_a_family_of_everything_defines_no_wrong_name(store, open_view, name):
+    store.put("family", "*", {}, 0)
+    assert open_view().topic(name) is None
+
+
+def test_families_are_in_the_snapshot(store, open_view):
+    store.put("family", "m.*", {"queues": 3}, 0)
+    open_view().close()
+    away = store.peer()
+    away.set_available(False)
+    assert open_view(on=away).topic("m.a").queues == 3
 
 
 def test_the_version_at_work_is_reported_after_each_change(store, open_view):

@@ -1,0 +1,44 @@
+"""Families: one definition for all topics whose names begin with a prefix, so that a million topics need no million entries."""
+
+import logging
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from common.config.definitions import FamilyDefinition, TopicDefinition
+from common.config.errors import InvalidDefinition
+
+log = logging.getLogger("penstock.config")
+
+
+class Families:
+    """All families at one moment. Made for hundreds: every change of one parses all of them again.
+
+    Args:
+        entries: (name, value) of each, the name with its `*`. One that is broken leaves its names without a definition: a
+            shorter prefix was not meant for them, and could promise less.
+    """
+
+    def __init__(self, entries: Iterable[tuple[str, Mapping[str, Any]]] = ()):
+        self._by_prefix = {name.removesuffix("*"): _parse(name, value) for name, value in entries}
+        self._lengths = sorted({len(prefix) for prefix in self._by_prefix}, reverse=True)
+
+    def matching(self, name: str) -> FamilyDefinition | None:
+        """The family with the longest prefix of `name`."""
+        for length in self._lengths:
+            prefix = name[:length]
+            if prefix in self._by_prefix:
+                return self._by_prefix[prefix]
+        return None
+
+    def topic(self, name: str) -> TopicDefinition | None:
+        """What a topic of this name, which has no entry of its own, is."""
+        family = self.matching(name)
+        return family.topic(name) if family else None
+
+
+def _parse(name: str, value: Mapping[str, Any]) -> FamilyDefinition | None:
+    try:
+        return FamilyDefinition.from_value(name, value)
+    except InvalidDefinition as fault:
+        log.warning("%s; its topics are treated as unknown", fault)
+        return None

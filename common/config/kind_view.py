@@ -1,0 +1,61 @@
+"""One kind of definitions at one moment, as packed buckets; what was looked up is kept parsed, within a bound."""
+
+from typing import Any
+
+from common.config import buckets as layout
+from common.config.snapshot import Buckets
+
+# Definitions parsed since the last turn; at most twice as many are held, which is some 60 MB at names of 30 characters.
+PARSED_MAX = 100_000
+ABSENT_WEIGHT = 10  # a name that does not exist counts for so many: it is somebody's typing, not a working set
+
+
+class KindView:
+    """Buckets stay packed until the first look-up in them, entries unparsed until their own.
+
+    Parsed entries are in two generations: when the recent one is full it becomes the older one, whose entries go unless they
+    are asked for again meanwhile. So a million names that are asked for once cost a bound, and what is in use stays.
+    """
+
+    def __init__(self, buckets: Buckets):
+        self.buckets = buckets
+        self.texts: list[bytes | None] = [None] * len(buckets.payloads)
+        self.recent: list[dict[str, Any]] = [{} for _ in buckets.payloads]
+        self.older: list[dict[str, Any]] = [{} for _ in buckets.payloads]
+        self._room = PARSED_MAX
+
+    def successor(self, buckets: Buckets) -> "KindView":
+        """The view after a change; what was unpacked and parsed of unchanged buckets is kept."""
+        new = KindView(buckets)
+        if len(buckets.payloads) == len(self.buckets.payloads):
+            new._room = self._room
+            for number, payload in enumerate(buckets.payloads):
+                if payload is self.buckets.payloads[number]:
+                    new.texts[number] = self.texts[number]
+                    new.recent[number], new.older[number] = self.recent[number], self.older[number]
+        return new
+
+    def unparsed(self) -> "KindView":
+        """The same buckets with nothing parsed yet, for when the meaning of names has changed without them."""
+        new = KindView(self.buckets)
+        new.texts = self.texts
+        return new
+
+    def text(self, number: int) -> bytes:
+        text = self.texts[number]
+        if text is None:
+            text = self.texts[number] = layout.unpack(self.buckets.payloads[number], f"bucket {number}")
+        return text
+
+    def entries(self) -> list[tuple[str, dict[str, Any]]]:
+        """Every name and value, parsed here and now: for a kind with few."""
+        lines = [item for number in range(len(self.texts)) for item in layout.lines_of(self.text(number)).items()]
+        return [(name, layout.parse_line(line).value) for name, line in lines]
+
+    def keep(self, number: int, name: str, found: Any) -> None:
+        """Remember what a name of this bucket means; None: it does not exist."""
+        self.recent[number][name] = found
+        self._room -= 1 if found is not None else ABSENT_WEIGHT
+        if self._room <= 0:
+            self._room = PARSED_MAX
+            self.older, self.recent = self.recent, [{} for _ in self.recent]

@@ -1,0 +1,34 @@
+"""Progress of a long command, for whoever watches it on a terminal."""
+
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import TypeVar
+
+import click
+
+T = TypeVar("T")
+EVERY = 10_000
+
+
+def say(text: str) -> None:
+    """A line on stderr that the next one replaces; nothing where stderr is no terminal."""
+    if sys.stderr.isatty():
+        click.echo(f"\r\033[K{text}", err=True, nl=False)
+
+
+@contextmanager
+def shown() -> Iterator[None]:
+    """Progress told within leaves no trace behind it."""
+    try:
+        yield
+    finally:
+        say("")
+
+
+def counted(items: Iterable[T], what: str) -> Iterator[T]:
+    """The items, telling how many have passed."""
+    for number, item in enumerate(items):
+        if number % EVERY == 0:
+            say(f"{number:,} {what}")
+        yield item
