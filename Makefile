@@ -33,9 +33,9 @@ native: $(VENV)/.dev-packages
 clients:
 	@scripts/build-clients
 
-## make bench             the load generator against a Penstock of its own
+## make bench             the named workloads, each against a Penstock of its own (ARGS="single_fsync …")
 bench: $(VENV)/.installed
-	$(BIN)/penstock bench $(ARGS)
+	$(BIN)/python -m bench $(ARGS)
 
 ## make fuzz              mutate frames at both walkers (ARGS="--runs 100000 --seed 1")
 fuzz: $(VENV)/.installed-dev
@@ -58,12 +58,13 @@ clean:
 	rm -rf build dist *.egg-info
 	find common engine producer_proxy consumer_proxy bench \( -name '*.so' -o -name '_*.c' \) -delete
 
-$(VENV)/bin/python:
+# Not bin/python: pip comes last, so that an environment that broke off half-way is made again.
+$(VENV)/bin/pip:
 	@scripts/system-packages run
 	@echo "Creating $(VENV)"
-	@$$(scripts/find-python) -m venv $(VENV)
+	@scripts/make-venv $(VENV)
 
-$(VENV)/.core-packages: requirements/core.txt requirements/build.txt | $(VENV)/bin/python
+$(VENV)/.core-packages: requirements/core.txt requirements/build.txt | $(VENV)/bin/pip
 	@echo "Installing Python packages"
 	@$(PIP) install --require-hashes -r requirements/build.txt -r requirements/core.txt
 	@touch $@
