@@ -20,17 +20,17 @@ class Clockwork:
 
     def __init__(self, wall_ms: Callable[[], int]) -> None:
         self._wall_ms = wall_ms
-        self._first = self._last = wall_ms() << _COUNTER_BITS
+        self._first = self.last = wall_ms() << _COUNTER_BITS
         self._wheel = Wheel()
 
     def next_lease(self) -> int:
         """A number that was never given before."""
-        self._last = max(self._last + 1, self._wall_ms() << _COUNTER_BITS)
-        return self._last
+        self.last = max(self.last + 1, self._wall_ms() << _COUNTER_BITS)
+        return self.last
 
     def is_foreign(self, lease: int) -> bool:
         """True when this process did not give the lease: a restart or a fail-over lies between."""
-        return not self._first < lease <= self._last
+        return not self._first < lease <= self.last
 
     @staticmethod
     def stored_until_ms(lease: int) -> int:

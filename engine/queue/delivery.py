@@ -11,7 +11,7 @@ from engine.queue import progress
 from engine.queue.clockwork import Clockwork
 from engine.queue.counts import Counts
 from engine.queue.group import Group
-from engine.queue.handout import HandOut
+from engine.queue.native import FORM, Form
 from engine.queue.place import Place
 from engine.queue.pull import Ack, Pull, PullRequest
 from engine.queue.receipt import KEY_SIZE
@@ -27,19 +27,27 @@ class Delivery:
         store: the log (seam 6), or its twin in memory.
         key: the receipt key, see `receipt_key()`.
         wall_ms: the wall clock, of which lease numbers are made.
+        form: the hot parts, compiled or their twins; tests give both.
 
     Every `now_ms` is a clock that never steps back.
     """
 
-    def __init__(self, store, key: bytes, wall_ms: Callable[[], int], settings: DeliverySettings | None = None) -> None:
+    def __init__(
+        self,
+        store,
+        key: bytes,
+        wall_ms: Callable[[], int],
+        settings: DeliverySettings | None = None,
+        form: Form = FORM,
+    ) -> None:
         self.settings = settings or DeliverySettings()
         self.counts = Counts()
         self.groups: dict[str, Group] = {}
         self.parked = 0
-        self._store, self._key = store, key
+        self._store, self._key, self._form = store, key, form
         self._clockwork = Clockwork(wall_ms)
         self._dirty: set[Place] = set()
-        self._hand_out = HandOut(store, self.settings, self._clockwork, self._dirty, self.counts)
+        self._hand_out = form.HandOut(store, self.settings, self._clockwork, self._dirty, self.counts)
         self._hungry = Hungry()
         self._waits = Wheel()
         self._by_queue: dict[tuple[int, int], list[Place]] = {}
@@ -114,7 +122,7 @@ class Delivery:
         """The group of that name; made when it is new."""
         found = self.groups.get(name)
         if found is None:
-            found = self.groups[name] = Group(name, self._key, self._store, self.settings, self._by_queue)
+            found = self.groups[name] = Group(name, self._key, self._store, self.settings, self._by_queue, self._form)
         return found
 
     def move(self, group: Group, place: Place, offset: int, now_ms: int) -> None:

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 from engine.link.layout import LATEST
 from engine.queue import progress
+from engine.queue.native import FORM, Form
 from engine.queue.place import Place
-from engine.queue.receipt import Receipts, topic_hash
+from engine.queue.receipt import topic_hash
 from engine.queue.settings import DeliverySettings
 from engine.queue.subscription import Subscription
 
@@ -22,9 +23,12 @@ class Group:
         by_queue: (topic id, queue) -> places of all groups; this group adds its own.
     """
 
-    def __init__(self, name: str, key: bytes, store, settings: DeliverySettings, by_queue: dict) -> None:
+    def __init__(
+        self, name: str, key: bytes, store, settings: DeliverySettings, by_queue: dict, form: Form = FORM
+    ) -> None:
         self.name = name
-        self.receipts = Receipts(key, name)
+        self.receipts = form.Receipts(key, name)
+        self._form = form
         self.topics: dict[int, list[Place]] = {}
         self._store, self._settings, self._by_queue = store, settings, by_queue
         self._by_hash: dict[int, list[Place]] = {}
@@ -91,7 +95,7 @@ class Group:
         return [place for places in self.topics.values() for place in places]
 
     def _place(self, topic, queue: int, start: int) -> Place:
-        place = Place(topic.name, topic.id, topic_hash(topic.name), queue, self._settings)
+        place = self._form.Place(topic.name, topic.id, topic_hash(topic.name), queue, self._settings)
         place.key = progress.key(self.name, topic.id, queue)
         kept = self._kept.get(topic.id, {}).get(queue)
         first_offset, end_offset = self._store.bounds(topic.id, queue)

@@ -5,15 +5,18 @@ gives beyond that (a message is never cut) it owes in its next turns. So large m
 """
 
 import logging
+from typing import TYPE_CHECKING
 
 from engine.errors import CorruptionError, OffsetOutOfRangeError
 from engine.link.layout import PIECE
 from engine.queue.clockwork import Clockwork
 from engine.queue.counts import Counts
-from engine.queue.group import Group
 from engine.queue.place import Place
 from engine.queue.pull import Pull
 from engine.queue.settings import DeliverySettings
+
+if TYPE_CHECKING:
+    from engine.queue.group import Group
 
 log = logging.getLogger(__name__)
 
@@ -32,7 +35,7 @@ class HandOut:
         self._store, self._settings, self._clockwork = store, settings, clockwork
         self._dirty, self._counts = dirty, counts
 
-    def fill(self, pull: Pull, group: Group, now_ms: int) -> None:
+    def fill(self, pull: Pull, group: "Group", now_ms: int) -> None:
         """Give the pull what its subscription has, until it is full or nothing is left. The first message always fits."""
         ring = pull.subscription.ring
         quantum = self._settings.quantum_bytes
@@ -45,7 +48,7 @@ class HandOut:
                 del ring[place]
                 place.credit = 0
 
-    def _give(self, place: Place, pull: Pull, group: Group, now_ms: int) -> bool:
+    def _give(self, place: Place, pull: Pull, group: "Group", now_ms: int) -> bool:
         """Hand out of one place until its turn is over or the pull is full; False when the place has nothing left."""
         seen = False
         while pull.messages_left > 0 and pull.bytes_left > 0 and place.credit > 0:
@@ -80,7 +83,7 @@ class HandOut:
                 break  # the turn's bytes end here; going on would make a lease for every single message
         return True
 
-    def _lease(self, place: Place, pull: Pull, group: Group, first: int, end: int, pieces: list, now_ms: int) -> None:
+    def _lease(self, place: Place, pull: Pull, group: "Group", first: int, end: int, pieces: list, now_ms: int) -> None:
         lease = self._clockwork.next_lease()
         due_ms = now_ms + pull.invisible_ms
         attempt = place.lease(first, end, lease, due_ms)

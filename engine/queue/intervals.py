@@ -6,40 +6,40 @@ from bisect import bisect_left, bisect_right
 class IntervalSet:
     """Disjoint, ordered, non-touching ranges first..end."""
 
-    __slots__ = ("_ends", "_firsts")
+    __slots__ = ("ends", "firsts")
 
     def __init__(self) -> None:
-        self._firsts: list[int] = []
-        self._ends: list[int] = []
+        self.firsts: list[int] = []
+        self.ends: list[int] = []
 
     def __len__(self) -> int:
-        return len(self._firsts)
+        return len(self.firsts)
 
     def __iter__(self):
-        return iter(zip(self._firsts, self._ends, strict=True))
+        return iter(zip(self.firsts, self.ends, strict=True))
 
     def add(self, first: int, end: int) -> None:
         """Add a range; ranges that it meets become one with it."""
-        low = bisect_left(self._ends, first)
-        high = bisect_right(self._firsts, end)
+        low = bisect_left(self.ends, first)
+        high = bisect_right(self.firsts, end)
         if low < high:
-            first = min(first, self._firsts[low])
-            end = max(end, self._ends[high - 1])
-        self._firsts[low:high] = [first]
-        self._ends[low:high] = [end]
+            first = min(first, self.firsts[low])
+            end = max(end, self.ends[high - 1])
+        self.firsts[low:high] = [first]
+        self.ends[low:high] = [end]
 
     def skip(self, offset: int) -> int:
         """The first offset from `offset` on that is not in the set; ranges below it are dropped."""
-        while self._firsts and self._firsts[0] <= offset:
-            offset = max(offset, self._ends.pop(0))
-            del self._firsts[0]
+        while self.firsts and self.firsts[0] <= offset:
+            offset = max(offset, self.ends.pop(0))
+            del self.firsts[0]
         return offset
 
     def first(self) -> int | None:
         """The lowest offset in the set."""
-        return self._firsts[0] if self._firsts else None
+        return self.firsts[0] if self.firsts else None
 
     def clear(self) -> None:
         """Make it empty."""
-        self._firsts.clear()
-        self._ends.clear()
+        self.firsts.clear()
+        self.ends.clear()

@@ -8,15 +8,17 @@ from engine.queue.pull import Pull
 
 class Subscription:
     """`ring`: places that may have something to hand out, in the order of their turns; a place is taken out when it
-    turns out to have nothing, and comes back when it is woken. `parked`: pulls that wait, longest first.
+    turns out to have nothing, and comes back when it is woken. `parked`: pulls that wait, longest first. `queued`: it
+    is among the hungry already.
 
     Invariant between two calls of Delivery: pulls wait only while the ring is empty.
     """
 
-    __slots__ = ("parked", "places", "ring")
+    __slots__ = ("parked", "places", "queued", "ring")
 
     def __init__(self, places: list[Place]) -> None:
         self.places = places
+        self.queued = False
         self.ring: OrderedDict[Place, None] = OrderedDict.fromkeys(places)
         self.parked: OrderedDict[Pull, None] = OrderedDict()
         for place in places:
@@ -42,9 +44,14 @@ class Hungry:
         for subscription in place.subscriptions:
             if place not in subscription.ring:
                 subscription.ring[place] = None
-                if subscription.parked:
+                if subscription.parked and not subscription.queued:
+                    subscription.queued = True
                     self._queue.append(subscription)
 
     def take(self) -> Subscription | None:
         """The next one, None when there is none."""
-        return self._queue.popleft() if self._queue else None
+        if not self._queue:
+            return None
+        subscription = self._queue.popleft()
+        subscription.queued = False
+        return subscription

@@ -1,6 +1,6 @@
 """Timers that mostly never fire: leases get acknowledged and waiting pulls get messages long before their deadlines.
 
-So adding and dropping cost one set operation each, nothing of a dropped timer is kept, and only ticks are ordered.
+So adding and dropping cost one dict operation each, nothing of a dropped timer is kept, and only ticks are ordered.
 """
 
 from collections.abc import Hashable
@@ -12,7 +12,7 @@ class Wheel:
 
     def __init__(self, tick_ms: int = 20) -> None:
         self._tick_ms = tick_ms
-        self._items: dict[int, set[Hashable]] = {}
+        self._items: dict[int, dict[Hashable, None]] = {}  # dicts, for they keep the order in which items came
         self._ticks: list[int] = []  # heap; each tick with items is in it once
 
     def add(self, at_ms: int, item: Hashable) -> int:
@@ -20,17 +20,17 @@ class Wheel:
         tick = -(-at_ms // self._tick_ms)
         found = self._items.get(tick)
         if found is None:
-            self._items[tick] = {item}
+            self._items[tick] = {item: None}
             heappush(self._ticks, tick)
         else:
-            found.add(item)
+            found[item] = None
         return tick
 
     def drop(self, tick: int, item: Hashable) -> None:
         """Forget an item; its tick stays in the heap until its time, one integer for all of the tick's items."""
         found = self._items.get(tick)
         if found is not None:
-            found.discard(item)
+            found.pop(item, None)
 
     def pop_due(self, now_ms: int) -> list:
         """Remove and return all items that are due."""

@@ -3,21 +3,23 @@
 from engine.link.layout import DONE, PIECE, TOKEN, TOKEN_SIZE, U16
 from engine.queue.delivery import Delivery, receipt_key
 from engine.queue.memory_log import MemoryLog
+from engine.queue.native import FORM, TWIN, Form
 from engine.queue.pull import Ack, PullRequest
 from engine.queue.settings import DeliverySettings
 
+FORMS = [TWIN] if FORM is TWIN else [FORM, TWIN]
 WALL0 = 1_800_000_000_000
 
 
 class Given:
-    """One piece of an answer, its records counted, not parsed."""
+    """One piece of an answer, its records counted, not parsed; `records` may go on with what follows."""
 
     def __init__(self, head: bytes, records: bytes) -> None:
         self.token, self.first, self.delta, self.queue, self.count, self.attempt, self.stored_at_ms, self.size, _ = (
             PIECE.unpack(head)
         )
-        self.records = records
-        assert self.size == len(records)
+        self.records = records[: self.size]
+        assert self.size == len(self.records)
 
     @property
     def offsets(self) -> range:
@@ -34,7 +36,8 @@ class Given:
 class World:
     """Restartable: what the log keeps is all that a new Delivery gets."""
 
-    def __init__(self, **settings) -> None:
+    def __init__(self, form: Form = FORM, **settings) -> None:
+        self.form = form
         self.now_ms = 1_000
         self.wall_ms = WALL0
         self.log = MemoryLog()
@@ -42,9 +45,8 @@ class World:
         self.restart()
 
     def restart(self) -> None:
-        self.delivery = Delivery(
-            self.log, receipt_key(self.log, lambda size: b"k" * size), lambda: self.wall_ms, self.settings
-        )
+        key = receipt_key(self.log, lambda size: b"k" * size)
+        self.delivery = Delivery(self.log, key, lambda: self.wall_ms, self.settings, self.form)
 
     def turn(self, ms: int) -> None:
         self.now_ms += ms
@@ -82,7 +84,12 @@ class World:
 
 
 def answer_of(pull) -> tuple[list[int], list[Given]]:
-    pieces = [Given(head, records) for head, records in zip(pull.pieces[::2], pull.pieces[1::2], strict=True)]
+    data, at, pieces = b"".join(pull.pieces), 0, []
+    while at < len(data):
+        records_at = at + PIECE.size
+        pieces.append(Given(data[at:records_at], data[records_at:]))
+        at = records_at + pieces[-1].size
+    assert len(pieces) == pull.piece_count
     return pull.ack_codes, pieces
 
 

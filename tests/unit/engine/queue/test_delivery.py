@@ -4,12 +4,17 @@ import pytest
 
 from engine.link.layout import EXTEND, INVALID, LATEST, OK, REJECT, RETRY, STALE_RECEIPT
 from engine.queue.pull import Ack
-from tests.unit.engine.queue._world import World, offsets
+from tests.unit.engine.queue._world import FORMS, World, offsets
+
+
+@pytest.fixture(params=FORMS, ids=lambda form: form.name)
+def form(request):
+    return request.param
 
 
 @pytest.fixture
-def world():
-    made = World()
+def world(form):
+    made = World(form)
     made.orders = made.topic()
     return made
 
@@ -259,11 +264,11 @@ def test_a_receipt_counts_after_a_crash_that_lost_the_progress_of_its_lease(worl
     assert (codes, offsets(pieces)) == ([OK], [0, 3, 4, 5])
 
 
-def test_an_old_receipt_does_not_acknowledge_messages_that_were_stored_after_its_lease(world):
+def test_an_old_receipt_does_not_acknowledge_messages_that_were_stored_after_its_lease(world, form):
     world.store(world.orders, 1)
     (old,) = world.give()
     world.delivery.group("g")
-    lost = World()
+    lost = World(form)
     lost.orders = lost.topic()
     lost.wall_ms = world.wall_ms + 60_000
     lost.restart()
@@ -280,8 +285,8 @@ def test_retention_moves_a_group_on_and_drops_what_it_held(world):
     assert offsets(world.give()) == [6, 7, 8, 9]
 
 
-def test_in_flight_messages_are_bounded_and_an_acknowledgement_makes_room():
-    world = World(in_flight_max=10)
+def test_in_flight_messages_are_bounded_and_an_acknowledgement_makes_room(form):
+    world = World(form, in_flight_max=10)
     world.store(world.topic(), 30)
     first = world.give(most=100)
     assert len(offsets(first)) == 10
@@ -292,8 +297,8 @@ def test_in_flight_messages_are_bounded_and_an_acknowledgement_makes_room():
     assert offsets(answers[0][1]) == [10, 11, 12, 13]
 
 
-def test_the_number_of_holes_is_bounded():
-    world = World(runs_max=4)
+def test_the_number_of_holes_is_bounded(form):
+    world = World(form, runs_max=4)
     world.store(world.topic(), 30)
     for _ in range(10):
         world.give(most=1)

@@ -5,18 +5,19 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, multiple, rule
 
 from engine.link.layout import DONE, EXTEND, OK, RETRY
-from tests.unit.engine.queue._world import World
+from tests.unit.engine.queue._world import FORMS, World
 
 QUEUES = 2
 INVISIBLE_MS = 5_000
 
 
 class DeliveryModel(RuleBasedStateMachine):
+    form = FORMS[0]
     leases = Bundle("leases")
 
     def __init__(self) -> None:
         super().__init__()
-        self.world = World(in_flight_max=40, runs_max=12, quantum_bytes=200)
+        self.world = World(self.form, in_flight_max=40, runs_max=12, quantum_bytes=200)
         self.topic = self.world.topic("orders", QUEUES)
         self.stored = [0] * QUEUES
         self.done: set[tuple[int, int]] = set()
@@ -109,7 +110,11 @@ class DeliveryModel(RuleBasedStateMachine):
         assert self.done == {(queue, offset) for queue in range(QUEUES) for offset in range(self.stored[queue])}
 
 
+class TwinModel(DeliveryModel):
+    form = FORMS[-1]
+
+
+SETTINGS = settings(max_examples=60, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck))
 TestDeliveryModel = DeliveryModel.TestCase
-TestDeliveryModel.settings = settings(
-    max_examples=60, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
-)
+TestTwinModel = TwinModel.TestCase
+TestDeliveryModel.settings = TestTwinModel.settings = SETTINGS

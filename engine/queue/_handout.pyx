@@ -1,0 +1,250 @@
+# cython: language_level=3
+"""Filling a pull. Twin: handout.py, which says what is done and why; here it is done without Python objects for what each run needs.
+
+A pull of single messages from many queues is as many runs, so what a run costs is what a message costs. A run is read by `engine.log._tail`, its pieces are
+written once, header and records, as they travel; everything that is not plain (an older segment, damage, another store) takes the twin's way.
+"""
+import logging
+
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.string cimport memcpy
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.list cimport PyList_GET_SIZE
+
+from engine.log._append cimport Appender
+from engine.log._tail cimport ELSEWHERE, NOTHING, SOME, Slice, Tail
+from engine.queue._place cimport Place
+from engine.queue._receipt cimport Receipts, TokenBytes
+
+from engine.errors import CorruptionError, OffsetOutOfRangeError
+
+log = logging.getLogger("engine.queue.handout")
+
+
+cdef packed struct PieceHead:
+    TokenBytes token
+    uint64_t first_offset
+    uint32_t delta
+    uint32_t queue
+    uint32_t count
+    uint32_t attempt
+    int64_t stored_at_ms
+    uint32_t size
+    uint32_t zero
+
+
+cdef enum:
+    FOUND = 0
+    EMPTY = 1                    # nothing can be read now
+    AGAIN = 2                    # damage was stepped over, plan anew
+
+
+cdef class HandOut:
+    """As the twin's."""
+
+    cdef object store, clockwork, counts
+    cdef int64_t quantum_bytes
+    cdef set dirty
+    cdef Tail tail               # None when the store is not the native log
+    # The pull in work; between two calls of fill() they mean nothing.
+    cdef int64_t messages_left, bytes_left, invisible_ms
+    cdef Receipts receipts
+    cdef list out
+    cdef uint64_t lease          # the last one given; 0: none yet
+    cdef int64_t delivered, redelivered, delivered_bytes
+
+    def __init__(self, store, settings, clockwork, set dirty, counts):
+        appender = getattr(store, "appender", None)
+        self.store, self.clockwork, self.counts, self.dirty = store, clockwork, counts, dirty
+        self.quantum_bytes = settings.quantum_bytes
+        self.tail = Tail(appender, store.log_id) if isinstance(appender, Appender) else None
+
+    def fill(self, pull, group, int64_t now_ms):
+        """As the twin's."""
+        ring = pull.subscription.ring
+        if not ring:
+            return
+        self.messages_left, self.bytes_left, self.invisible_ms = pull.messages_left, pull.bytes_left, pull.invisible_ms
+        self.receipts, self.out = group.receipts, pull.pieces
+        self.delivered = self.redelivered = self.delivered_bytes = 0
+        self.lease = 0
+        try:
+            self.turn(ring, now_ms)
+        finally:
+            pull.messages_left, pull.bytes_left = self.messages_left, self.bytes_left
+            pull.piece_count = PyList_GET_SIZE(self.out)
+            self.receipts = self.out = None
+            if self.lease:
+                self.clockwork.last = self.lease
+                self.count()
+
+    cdef int count(self) except -1:
+        self.counts.deliveries += self.delivered
+        self.counts.delivered_bytes += self.delivered_bytes
+        if self.redelivered:
+            self.counts.redeliveries += self.redelivered
+        return 0
+
+    cdef int turn(self, ring, int64_t now_ms) except -1:
+        cdef Place place
+        move_to_end = ring.move_to_end
+        while ring and self.messages_left > 0 and self.bytes_left > 0:
+            place = next(iter(ring))
+            place.credit = min(place.credit + self.quantum_bytes, self.quantum_bytes)
+            if place.credit <= 0 or self.give(place, now_ms):
+                move_to_end(place)
+            else:
+                del ring[place]
+                place.credit = 0
+        return 0
+
+    cdef bint give(self, Place place, int64_t now_ms) except -1:
+        """Hand out of one place until its turn is over or the pull is full; False when the place has nothing left."""
+        cdef bint seen = False
+        cdef int64_t first = 0
+        cdef int64_t end = 0
+        cdef int64_t given_end = 0
+        cdef int64_t size = 0
+        cdef Py_ssize_t start
+        cdef int how
+        while self.messages_left > 0 and self.bytes_left > 0 and place.credit > 0:
+            if not place.next_run(self.messages_left, &first, &end):
+                if seen:
+                    self.rest(place)
+                    return False
+                self.see(place)
+                seen = True
+                continue
+            start = PyList_GET_SIZE(self.out)
+            how = self.read(place, first, end, min(place.credit, self.bytes_left), &given_end, &size)
+            if how == AGAIN:
+                continue
+            if how == EMPTY:
+                self.store.watch(place.topic_id, place.queue)
+                return False
+            if size > self.bytes_left and start:
+                del self.out[start:]
+                self.bytes_left = 0
+                break
+            self.take(place, first, given_end, start, now_ms)
+            self.bytes_left -= size
+            place.credit -= size
+            self.delivered_bytes += size
+            if given_end < end:
+                break  # as in the twin
+        return True
+
+    cdef int take(self, Place place, int64_t first, int64_t end, Py_ssize_t start, int64_t now_ms) except -1:
+        """Lease first..end, whose pieces lie in `out` from `start` on, and make the pieces say so."""
+        cdef int64_t due_ms = now_ms + self.invisible_ms
+        cdef int64_t count = end - first
+        cdef TokenBytes token
+        cdef uint32_t attempt
+        cdef PieceHead* head
+        cdef Py_ssize_t at
+        # The clock is asked once a pull: nothing handed out by this call was stored later than that.
+        self.lease = self.lease + 1 if self.lease else self.clockwork.next_lease()
+        attempt = place.give(first, end, self.lease, due_ms)
+        if place.due_at_ms < 0 or place.due_at_ms > due_ms:
+            self.clockwork.due(place, due_ms)
+        self.dirty.add(place)
+        self.receipts.write(&token, place.queue, <uint32_t>count, place.topic_hash, <uint64_t>first, self.lease)
+        for at in range(start, PyList_GET_SIZE(self.out)):
+            head = <PieceHead*>PyBytes_AS_STRING(self.out[at])
+            head.token = token
+            head.delta = <uint32_t>(head.first_offset - <uint64_t>first)
+            head.attempt = attempt
+        self.messages_left -= count
+        self.delivered += count
+        if attempt > 1:
+            self.redelivered += count
+        return 0
+
+    cdef int rest(self, Place place) except -1:
+        if place.next_offset >= place.end_seen:
+            self.store.watch(place.topic_id, place.queue)
+        else:
+            place.blocked = True
+        return 0
+
+    cdef int see(self, Place place) except -1:
+        """Look how far the queue goes. What retention took is found when it is read, so the cheap half is enough mostly."""
+        cdef int64_t end = -1
+        if self.tail is not None:
+            end = self.tail.end(place.topic_id, place.queue)
+        if end >= 0 and place.next_offset <= end:
+            place.end_seen = end
+            return 0
+        first_offset, end_offset = self.store.bounds(place.topic_id, place.queue)
+        place.see(first_offset, end_offset)
+        return 0
+
+    cdef int read(self, Place place, int64_t first, int64_t end, int64_t bytes_max, int64_t* given_end, int64_t* size) except -1:
+        """Put what can be read of first..end into `out` as pieces without token."""
+        cdef Slice found
+        cdef int how = ELSEWHERE
+        cdef int64_t at = first
+        cdef int64_t left = bytes_max
+        if self.tail is not None:
+            while at < end:
+                how = self.tail.next(place.topic_id, place.queue, at, end - at, left, at > first, &found)
+                if how != SOME:
+                    break
+                self.add_piece(place, at, found.count, found.stored_at_ms, found.records, found.size)
+                at += found.count
+                left -= found.size
+                if left <= 0:
+                    break
+        if at > first:
+            given_end[0] = at
+            size[0] = bytes_max - left
+            return FOUND
+        return EMPTY if how == NOTHING else self.read_elsewhere(place, first, end, bytes_max, given_end, size)
+
+    cdef int add_piece(self, Place place, int64_t first, uint32_t count, int64_t stored_at_ms, const void* records, uint32_t size) except -1:
+        cdef bytes piece = PyBytes_FromStringAndSize(NULL, sizeof(PieceHead) + size)
+        cdef PieceHead* head = <PieceHead*>PyBytes_AS_STRING(piece)
+        head.first_offset = <uint64_t>first
+        head.queue = place.queue
+        head.count = count
+        head.stored_at_ms = stored_at_ms
+        head.size = size
+        head.zero = 0
+        memcpy(<char*>head + sizeof(PieceHead), records, size)
+        self.out.append(piece)
+        return 0
+
+    cdef int read_elsewhere(self, Place place, int64_t first, int64_t end, int64_t bytes_max, int64_t* given_end, int64_t* size) except -1:
+        """The twin's way to read."""
+        cdef bytes records
+        try:
+            pieces = self.store.read(place.topic_id, place.queue, first, end - first, bytes_max)
+        except OffsetOutOfRangeError as out:
+            place.see(out.first_offset, out.end_offset)
+            return AGAIN if out.first_offset > first else EMPTY
+        except CorruptionError as damage:
+            return self.step_over(place, first, end, damage)
+        given_end[0] = first
+        size[0] = 0
+        for at, count, stored_at_ms, records in pieces:
+            self.add_piece(place, at, count, stored_at_ms, PyBytes_AS_STRING(records), <uint32_t>PyBytes_GET_SIZE(records))
+            given_end[0] = at + count
+            size[0] += PyBytes_GET_SIZE(records)
+        return FOUND if pieces else EMPTY
+
+    cdef int step_over(self, Place place, int64_t first, int64_t end, damage) except -1:
+        """The bytes are gone for everybody; a queue that stops at them would lose the messages behind them, too."""
+        cdef int64_t stop
+        after = damage.next_offset
+        log.error(
+            "topic=%s queue=%d offset=%d: cannot be delivered, going on at %s: %s", place.topic_name, place.queue, first, after, damage
+        )
+        if after is None or after <= first:
+            return EMPTY
+        stop = min(<int64_t>after, end)
+        self.lease = self.lease + 1 if self.lease else self.clockwork.next_lease()
+        place.give(first, stop, self.lease, 0)
+        place.settle(first, stop, self.lease, False)
+        self.dirty.add(place)
+        return AGAIN

@@ -1,0 +1,30 @@
+# cython: language_level=3
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+
+from engine.queue._runs cimport OpenRuns
+
+
+cdef class Place:
+    cdef readonly str topic_name
+    cdef readonly uint32_t topic_id
+    cdef readonly uint64_t topic_hash
+    cdef readonly uint32_t queue
+    cdef readonly object settings
+    cdef readonly OpenRuns open
+    cdef readonly object early
+    cdef public bytes key
+    cdef public int64_t next_offset
+    cdef public int64_t end_seen
+    cdef public uint64_t floor
+    cdef public int64_t credit
+    cdef public bint blocked
+    cdef public object tick
+    cdef public list subscriptions
+    cdef int64_t due_at_ms       # NO_DUE when no lease waits for its end
+    cdef int64_t in_flight_max
+    cdef int64_t runs_max
+    cdef list early_firsts
+
+    cdef bint next_run(self, int64_t messages_max, int64_t* first, int64_t* end) except -1
+    cdef uint32_t give(self, int64_t first, int64_t end, uint64_t lease, int64_t due_ms) except? 0
+    cpdef bint settle(self, int64_t first, int64_t end, uint64_t lease, bint foreign) except -1

@@ -1,0 +1,115 @@
+# cython: language_level=3
+"""One queue as one group sees it. Twin: place.py, which says what the fields mean; only what every message meets is native."""
+from libc.stdint cimport INT64_MAX, int64_t, uint32_t, uint64_t
+
+from engine.queue._runs cimport OpenRuns
+
+from engine.queue.intervals import IntervalSet
+from engine.queue.progress import Progress
+
+cdef enum:
+    NO_DUE = -1
+
+
+cdef class Place:
+    """As the twin's."""
+
+    def __init__(self, str topic_name, uint32_t topic_id, uint64_t topic_hash, uint32_t queue, settings):
+        self.topic_name, self.topic_id, self.topic_hash, self.queue = topic_name, topic_id, topic_hash, queue
+        self.settings = settings
+        self.in_flight_max, self.runs_max = settings.in_flight_max, settings.runs_max
+        self.key = b""
+        self.open = OpenRuns()
+        self.early = IntervalSet()
+        self.early_firsts = self.early.firsts
+        self.due_at_ms = NO_DUE
+        self.tick = 0
+        self.subscriptions = []
+
+    @property
+    def due_ms(self):
+        return None if self.due_at_ms == NO_DUE else self.due_at_ms
+
+    @due_ms.setter
+    def due_ms(self, value):
+        self.due_at_ms = NO_DUE if value is None else value
+
+    @property
+    def contiguous(self):
+        """Everything below is acknowledged."""
+        return self.open.room[self.open.start].first if self.open.count else self.next_offset
+
+    def see(self, int64_t first_offset, int64_t end_offset):
+        """As the twin's."""
+        self.end_seen = end_offset
+        if first_offset > self.contiguous:
+            self.open.trim(first_offset)
+            self.next_offset = self.early.skip(max(self.next_offset, first_offset))
+
+    cdef bint next_run(self, int64_t messages_max, int64_t* first, int64_t* end) except -1:
+        """The twin's plan(), without the attempt."""
+        cdef int64_t room
+        if self.open.find_ready(messages_max, first, end):
+            return True
+        room = min(self.in_flight_max - self.open.messages, messages_max)
+        if room <= 0 or self.open.count >= self.runs_max:
+            return False
+        if self.early_firsts:
+            self.next_offset = self.early.skip(self.next_offset)
+        first[0] = self.next_offset
+        end[0] = min(self.end_seen, self.next_offset + room)
+        if self.early_firsts:
+            end[0] = min(end[0], <int64_t>self.early_firsts[0])
+        return end[0] > first[0]
+
+    cdef uint32_t give(self, int64_t first, int64_t end, uint64_t lease, int64_t due_ms) except? 0:
+        """The twin's lease()."""
+        if first != self.next_offset:
+            return self.open.release(first, end, lease, due_ms)
+        self.open.add(first, end, lease, 1, due_ms, False)
+        self.next_offset = end
+        return 1
+
+    cpdef bint settle(self, int64_t first, int64_t end, uint64_t lease, bint foreign) except -1:
+        """As the twin's."""
+        cdef bint whole
+        if lease < self.floor:
+            return False
+        whole = self.open.settle(first, end, lease, foreign)
+        if end > self.next_offset:
+            if not foreign:
+                return False
+            self.early.add(max(first, self.next_offset), end)
+            if first <= self.next_offset:
+                self.next_offset = self.early.skip(self.next_offset)
+        return whole
+
+    def hold(self, int64_t first, int64_t end, uint64_t lease, bint foreign, int64_t due_ms, int64_t now_ms):
+        """As the twin's."""
+        if lease < self.floor:
+            return False
+        return self.open.hold(first, end, lease, foreign, due_ms, now_ms)
+
+    def move(self, int64_t offset, uint64_t floor):
+        """As the twin's."""
+        self.open.clear()
+        self.early.clear()
+        self.next_offset, self.floor = offset, floor
+
+    def progress(self):
+        """As the twin's."""
+        cdef Py_ssize_t at
+        runs = []
+        for at in range(self.open.start, self.open.start + self.open.count):
+            runs.append((self.open.room[at].first, self.open.room[at].end, self.open.room[at].attempt))
+        offset = self.next_offset
+        for first, end in self.early:
+            runs.append((offset, first, 0))
+            offset = end
+        return Progress(self.floor, offset, runs)
+
+    def resume(self, progress):
+        """As the twin's."""
+        self.floor, self.next_offset = progress.floor, progress.next_offset
+        for first, end, attempt in progress.runs:
+            self.open.add(first, end, 0, attempt, 0, True)

@@ -1,0 +1,32 @@
+# cython: language_level=3
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
+
+cdef extern from "blake2b.h" nogil:
+    ctypedef struct penstock_blake2b:
+        pass
+    void penstock_blake2b_start(penstock_blake2b* state, const void* key, size_t key_size, size_t digest_size)
+    void penstock_blake2b_update(penstock_blake2b* state, const void* data, size_t size)
+    void penstock_blake2b_finish(penstock_blake2b* state, void* digest, size_t digest_size)
+
+cdef enum:
+    TOKEN_SIZE = 48
+    BODY_SIZE = 32
+    MAC_SIZE = 16
+
+
+cdef packed struct TokenBytes:
+    uint8_t version
+    uint8_t zero
+    unsigned short queue
+    uint32_t count
+    uint64_t topic_hash
+    uint64_t base_offset
+    uint64_t lease
+    uint8_t mac[16]
+
+
+cdef class Receipts:
+    cdef penstock_blake2b keyed
+    cdef void write(self, TokenBytes* token, uint32_t queue, uint32_t count, uint64_t topic_hash, uint64_t base_offset,
+                    uint64_t lease) noexcept
+    cdef bint is_ours(self, const TokenBytes* token) noexcept

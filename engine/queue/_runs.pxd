@@ -1,0 +1,31 @@
+# cython: language_level=3
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+
+
+cdef struct RunData:
+    int64_t first
+    int64_t end
+    uint64_t lease
+    int64_t due_ms
+    uint32_t attempt
+    bint ready
+
+
+cdef class OpenRuns:
+    cdef RunData* room           # owned; the runs are room[start .. start + count]
+    cdef Py_ssize_t start
+    cdef Py_ssize_t count
+    cdef Py_ssize_t capacity
+    cdef readonly int64_t messages
+    cdef list ready_firsts       # heap, as the twin's; None while there was never a ready run
+
+    cdef Py_ssize_t before(self, int64_t offset) noexcept
+    cdef int open_gap(self, Py_ssize_t at) except -1
+    cdef void delete(self, Py_ssize_t start, Py_ssize_t stop) noexcept
+    cdef int insert(self, Py_ssize_t at, RunData run) except -1
+    cdef int push_ready(self, int64_t first) except -1
+    cdef Py_ssize_t split(self, Py_ssize_t at, int64_t first, int64_t end) except -1
+    cdef int add(self, int64_t first, int64_t end, uint64_t lease, uint32_t attempt, int64_t due_ms, bint ready) except -1
+    cdef bint find_ready(self, int64_t messages_max, int64_t* first, int64_t* end) except -1
+    cpdef bint settle(self, int64_t first, int64_t end, uint64_t lease, bint foreign) except -1
+    cpdef uint32_t release(self, int64_t first, int64_t end, uint64_t lease, int64_t due_ms) except? 0
