@@ -11,6 +11,7 @@ import pytest
 
 from common.contract import Ack, Code, Position, Verdict
 from tests.e2e.pull_parts import Client, Site, cut
+from tests.services import require
 from tests.waiting import until
 
 
@@ -300,8 +301,7 @@ def test_a_proxy_starts_on_its_snapshot_while_the_store_is_away(site, link, tmp_
 
 
 def test_the_tls_listener_serves_beside_the_plain_one(site, link, tmp_path):
-    if shutil.which("openssl") is None:
-        pytest.skip("needs openssl to make a certificate")
+    require(shutil.which("openssl"), "the openssl command")
     key, certificate = tmp_path / "key.pem", tmp_path / "cert.pem"
     named = ["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"]
     made = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", *named]

@@ -1,5 +1,6 @@
 """Listeners and connections, native and pure: one behaviour, shown over real sockets."""
 
+import shutil
 import socket
 import ssl
 import struct
@@ -14,6 +15,7 @@ from common.net import Limits, connection_pure, listen
 from common.net.prefix import credential_at_start
 from common.net.server import Server
 from common.net.tls import server_context
+from tests.services import require
 
 VERSION = b"\x80\x01\x00\x01"
 LIMITS = Limits(read_deadline_s=0.5, greeting_deadline_s=0.5, idle_deadline_s=1.0, connections_max=50)
@@ -206,6 +208,7 @@ def test_a_large_answer_reaches_a_slow_reader_whole(serve):
 
 
 def test_tls_clients_are_served_and_a_plain_one_on_that_port_is_closed(serve, tmp_path):
+    require(shutil.which("openssl"), "the openssl command")
     key, cert = tmp_path / "key.pem", tmp_path / "cert.pem"
     subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost", "-addext",
                     "subjectAltName=DNS:localhost", "-keyout", key, "-out", cert], check=True, capture_output=True)  # fmt: skip
