@@ -17,7 +17,7 @@ from common.config import ConfigView, open_store
 from common.errors import PenstockError
 from common.net import listen
 from common.net.tls import server_context
-from common.ops import announce_ready, setup_logging, start_ops
+from common.ops import announce_ready, settle, setup_logging, start_ops
 from common.ops.stop import catch_stop
 from consumer_proxy.options import limits, parse
 from consumer_proxy.proxy import ConsumerProxy
@@ -44,6 +44,7 @@ def run(options: argparse.Namespace) -> None:
     registry = CollectorRegistry()
     registry.register(proxy.metrics)
     ops = start_ops(options.ops[0], options.ops[1], registry, proxy.health)
+    settle(proxy.health, stop.asked)
     gc.collect()
     gc.freeze()  # what start-up made is never garbage; without it each full collection walks all of it
     ports = proxy.server.ports

@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry
 from common.config import ConfigView, open_store
 from common.net import Limits, listen
 from common.net.tls import server_context
-from common.ops import announce_ready, setup_logging, start_ops
+from common.ops import announce_ready, settle, setup_logging, start_ops
 from common.ops.stop import catch_stop
 from engine.client.rpc import RpcClient
 from producer_proxy.metrics import SendMetrics
@@ -78,6 +78,7 @@ def run(options) -> None:
     registry = CollectorRegistry()
     registry.register(SendMetrics(proxy.server, proxy.service, proxy.client.lanes, proxy.front))
     ops = start_ops(options.ops[0], options.ops[1], registry, proxy.health)
+    settle(proxy.health, stop.asked)
     gc.collect()
     gc.freeze()  # what start-up made is never garbage; without it each full collection walks all of it
     ports = proxy.server.ports

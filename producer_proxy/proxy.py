@@ -36,6 +36,7 @@ class ProducerProxy:
     def __init__(self, listeners, view, rpc, engine: tuple[str, int], cluster_key: bytes, limits: Limits | None = None):
         self._limits = limits or Limits()
         self._clock = SystemClock()
+        self._rpc = rpc
         self.topics = Topics(view, rpc)
         self.client = AppendClient(engine, cluster_key, self._on_hello)
         self._principals = Principals(view, self._clock)
@@ -82,7 +83,7 @@ class ProducerProxy:
     def health(self) -> dict:
         """What /readyz shows."""
         return {
-            "engine": self.client.connected or "the link to the engine is down",
+            "engine": (self.client.connected and self._rpc.connected) or "the link to the engine is down",
             "serving": not self.service.closing or "stopping",
         }
 

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from common.ops.metrics import CountsCollector, TopLabels
     from common.ops.ready import announce_ready
     from common.ops.server import OpsServer, start_ops
+    from common.ops.settling import settle
     from common.ops.stop import wait_for_stop
 
 _HOME = {
@@ -18,6 +19,7 @@ _HOME = {
     "OpsServer": "server",
     "TopLabels": "metrics",
     "announce_ready": "ready",
+    "settle": "settling",
     "setup_logging": "log",
     "start_ops": "server",
     "wait_for_stop": "stop",
@@ -27,6 +29,7 @@ __all__ = [
     "OpsServer",
     "TopLabels",
     "announce_ready",
+    "settle",
     "setup_logging",
     "start_ops",
     "wait_for_stop",
