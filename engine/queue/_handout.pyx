@@ -1,8 +1,9 @@
 # cython: language_level=3
 """Filling a pull. Twin: handout.py, which says what is done and why; here it is done without Python objects for what each run needs.
 
-A pull of single messages from many queues is as many runs, so what a run costs is what a message costs. A run is read by `engine.log._tail`, its pieces are
-written once, header and records, as they travel; everything that is not plain (an older segment, damage, another store) takes the twin's way.
+A pull of single messages from many queues is as many runs, so what a run costs is what a message costs. A run is read by
+`engine.log._tail`, its pieces are written once, header and records, as they travel; everything that is not plain (an older segment,
+damage, another store) takes the twin's way.
 """
 import logging
 
@@ -215,7 +216,8 @@ cdef class HandOut:
         self.out.append(piece)
         return 0
 
-    cdef int read_elsewhere(self, Place place, int64_t first, int64_t end, int64_t bytes_max, int64_t* given_end, int64_t* size) except -1:
+    cdef int read_elsewhere(self, Place place, int64_t first, int64_t end, int64_t bytes_max, int64_t* given_end,
+                            int64_t* size) except -1:
         """The twin's way to read."""
         cdef bytes records
         try:

@@ -20,7 +20,7 @@ class Clockwork:
 
     def __init__(self, wall_ms: Callable[[], int]) -> None:
         self._wall_ms = wall_ms
-        self._first = self.last = wall_ms() << _COUNTER_BITS
+        self.first = self.last = wall_ms() << _COUNTER_BITS
         self._wheel = Wheel()
 
     def next_lease(self) -> int:
@@ -30,7 +30,7 @@ class Clockwork:
 
     def is_foreign(self, lease: int) -> bool:
         """True when this process did not give the lease: a restart or a fail-over lies between."""
-        return not self._first < lease <= self.last
+        return not self.first < lease <= self.last
 
     @staticmethod
     def stored_until_ms(lease: int) -> int:

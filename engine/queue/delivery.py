@@ -6,17 +6,16 @@ of messages, never single messages, and never the number of topics.
 
 from collections.abc import Callable
 
-from engine.link.layout import DONE, EXTEND, INVALID, OK, RETRY, STALE_RECEIPT
 from engine.queue import progress
 from engine.queue.clockwork import Clockwork
 from engine.queue.counts import Counts
 from engine.queue.group import Group
 from engine.queue.native import FORM, Form
 from engine.queue.place import Place
-from engine.queue.pull import Ack, Pull, PullRequest
+from engine.queue.pull import Pull, PullRequest
 from engine.queue.receipt import KEY_SIZE
 from engine.queue.settings import DeliverySettings
-from engine.queue.subscription import Hungry, Subscription
+from engine.queue.subscription import Subscription
 from engine.queue.wheel import Wheel
 
 
@@ -48,7 +47,10 @@ class Delivery:
         self._clockwork = Clockwork(wall_ms)
         self._dirty: set[Place] = set()
         self._hand_out = form.HandOut(store, self.settings, self._clockwork, self._dirty, self.counts)
-        self._hungry = Hungry()
+        self._hungry = form.Hungry()
+        self._acknowledgements = form.Acknowledgements(
+            store, self.settings, self._clockwork, self._dirty, self.counts, self._hungry
+        )
         self._waits = Wheel()
         self._by_queue: dict[tuple[int, int], list[Place]] = {}
 
@@ -65,7 +67,7 @@ class Delivery:
         if request.topics:
             pull.subscription = group.subscription(request.topics_key, request.topics, request.start)
         if request.acks:
-            pull.ack_codes = [self._acknowledge(group, ack, now_ms) for ack in request.acks]
+            pull.ack_codes = self._acknowledgements.take(group, request.acks, now_ms)
             self._serve_hungry(now_ms)
         if pull.subscription is None or request.max_messages <= 0:
             answer(pull)
@@ -89,9 +91,7 @@ class Delivery:
 
     def on_woken(self, woken: list[tuple[int, int]], now_ms: int) -> None:
         """These queues got records: serve the pulls that wait for them."""
-        for queue in woken:
-            for place in self._by_queue.get(queue, ()):
-                self._hungry.wake(place)
+        self._hungry.wake_all(woken, self._by_queue)
         self._serve_hungry(now_ms)
 
     def on_time(self, now_ms: int) -> int | None:
@@ -134,45 +134,6 @@ class Delivery:
         self._serve_hungry(now_ms)
 
     # -- inside
-
-    def _acknowledge(self, group: Group, ack: Ack, now_ms: int) -> int:
-        token = group.receipts.check(ack.token)
-        if token is None or ack.count < 1 or ack.first + ack.count > token.count:
-            self.counts.stale_receipts += 1
-            return STALE_RECEIPT
-        if ack.verdict not in (DONE, RETRY, EXTEND) or ack.delay_ms < -1:
-            return INVALID
-        place = group.find(token.topic_hash, token.queue)
-        if place is None or not self._apply(place, token, ack, now_ms):
-            self.counts.stale_receipts += 1
-            return STALE_RECEIPT
-        self.counts.acks += ack.count
-        return OK
-
-    def _apply(self, place: Place, token, ack: Ack, now_ms: int) -> bool:
-        first = token.base_offset + ack.first
-        end = first + ack.count
-        foreign = self._clockwork.is_foreign(token.lease)
-        if foreign:
-            moment = self._clockwork.stored_until_ms(token.lease)
-            if end > self._store.offset_at_time(place.topic_id, place.queue, moment):
-                return False
-        self._dirty.add(place)
-        if ack.verdict == DONE:
-            counted = place.settle(first, end, token.lease, foreign)
-        else:
-            due_ms = now_ms + self._delay_ms(ack)
-            counted = place.hold(first, end, token.lease, foreign, due_ms, now_ms)
-            self._clockwork.due(place, due_ms)
-        if place.blocked or ack.verdict == RETRY:
-            self._hungry.wake(place)
-        return counted
-
-    def _delay_ms(self, ack: Ack) -> int:
-        settings = self.settings
-        if ack.verdict == EXTEND:
-            return min(ack.delay_ms if ack.delay_ms >= 0 else settings.invisible_ms_default, settings.invisible_ms_max)
-        return min(ack.delay_ms if ack.delay_ms >= 0 else settings.retry_delay_ms, settings.invisible_ms_max)
 
     def _bound(self, pull: Pull, request: PullRequest) -> None:
         settings = self.settings

@@ -31,7 +31,7 @@ class Group:
         self._form = form
         self.topics: dict[int, list[Place]] = {}
         self._store, self._settings, self._by_queue = store, settings, by_queue
-        self._by_hash: dict[int, list[Place]] = {}
+        self.by_hash: dict[int, list[Place]] = {}
         self._subscriptions: OrderedDict[bytes, Subscription] = OrderedDict()
         self._kept: dict[int, dict[int, bytes]] = {}
         for raw, value in store.progress(progress.group_prefix(name)):
@@ -56,7 +56,7 @@ class Group:
         places = []
         for topic in made + [topic for topic in known if topic is not None]:
             places += self.places(topic, start)
-        found = Subscription(places)
+        found = self._form.Subscription(places)
         self._subscriptions[raw] = found
         self._forget_oldest()
         return found
@@ -73,12 +73,12 @@ class Group:
         made = [self._place(topic, queue, start if fresh else 0) for queue in range(len(known), topic.queues)]
         for place in made:
             self._by_queue.setdefault((topic.id, place.queue), []).append(place)
-        places = self.topics[topic.id] = self._by_hash[topic_hash(topic.name)] = known + made
+        places = self.topics[topic.id] = self.by_hash[topic_hash(topic.name)] = known + made
         return places
 
     def find(self, hashed: int, queue: int) -> Place | None:
         """The place that a token names; takes up the topic when only its kept progress is known so far."""
-        places = self._by_hash.get(hashed)
+        places = self.by_hash.get(hashed)
         if places is None:
             topic = self._kept_topic(hashed)
             if topic is None:

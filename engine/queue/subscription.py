@@ -48,6 +48,12 @@ class Hungry:
                     subscription.queued = True
                     self._queue.append(subscription)
 
+    def wake_all(self, woken: list[tuple[int, int]], by_queue: dict[tuple[int, int], list[Place]]) -> None:
+        """These queues, as (topic id, queue), have new records."""
+        for queue in woken:
+            for place in by_queue.get(queue, ()):
+                self.wake(place)
+
     def take(self) -> Subscription | None:
         """The next one, None when there is none."""
         if not self._queue:
