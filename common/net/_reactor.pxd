@@ -9,6 +9,18 @@ cdef enum:
     PROTOCOL_LINK = 3
 
 
+cdef struct Level:                     # of the nesting of a message that is still coming
+    unsigned char kind                 # 12 struct, 13 map, 14 set, 15 list
+    unsigned char first, second        # a container's types of element
+    uint32_t left                      # a container's values to come; keys and values of a map count each
+
+
+cdef struct Scan:                      # of an unframed message for its end
+    size_t at
+    int depth
+    Level levels[17]
+
+
 cdef class TurnEnd:
     cdef bint queued
     cdef int turn_end(self) except -1
@@ -51,6 +63,7 @@ cdef class Connection:
     cdef bint greeted                  # a complete frame has come
     cdef bint closing                  # shut once the output is written
     cdef size_t frame_max
+    cdef Scan* scan                    # while an unframed message is incomplete
     cdef unsigned char* inb
     cdef size_t in_cap, in_start, in_end, in_need
     cdef unsigned char* outb
@@ -75,6 +88,9 @@ cdef class Connection:
     cdef int handle(self, uint32_t events) except -1
     cdef int receive(self) except -1
     cdef int receive_tls(self) except -1
+    cdef size_t step(self) noexcept
+    cdef int written(self) except -1
+    cdef Py_ssize_t scan_on(self, const unsigned char* p, size_t size, size_t* need) except? -2
     cdef int feed(self, const unsigned char* data, size_t size) except -1
     cdef Py_ssize_t consume(self, const unsigned char* data, size_t size) except -1
     cdef int keep(self, const unsigned char* data, size_t size) except -1

@@ -67,8 +67,8 @@ cdef inline uint32_t le32(const unsigned char* p) noexcept nogil:
     return (<uint32_t>p[3] << 24) | (<uint32_t>p[2] << 16) | (<uint32_t>p[1] << 8) | p[0]
 
 
-# ---- the size of an unframed message: the C form of framing.message_size --------------------------------------------
-# Each returns the position behind the value, 0 when bytes are missing (*need is then a lower bound of the whole), -1 when illegal.
+# ---- the size of an unframed message: the C form of framing.MessageScan ---------------------------------------------
+# A scan goes on where it stopped when more bytes come; begun anew each time, a call in many small pieces would cost the square of its size.
 
 cdef inline int least_size(int kind) noexcept nogil:
     if kind == 2 or kind == 3 or kind == 12:
@@ -86,101 +86,122 @@ cdef inline int least_size(int kind) noexcept nogil:
     return 0
 
 
-cdef Py_ssize_t skip_value(const unsigned char* p, size_t n, size_t at, int kind, int depth, size_t* need) noexcept nogil:
-    cdef int size
-    if depth > DEPTH_MAX:
+cdef inline bint is_fixed(int kind) noexcept nogil:
+    return kind < 11 and least_size(kind) != 0
+
+
+cdef Py_ssize_t scan_message(const unsigned char* p, size_t n, Scan* scan, size_t* need) noexcept nogil:
+    """The size of the message at p; 0 when bytes are missing (*need is then a lower bound of the whole), -1 when illegal."""
+    cdef Level* level
+    cdef size_t at
+    cdef int name_size, kind, outcome
+    if scan.depth == 0:
+        if n < 8:
+            need[0] = 8
+            return 0
+        if p[0] != 0x80 or p[1] != 0x01:
+            return -1
+        name_size = <int>be32(p + 4)
+        if name_size < 0 or name_size > 64:
+            return -1
+        scan.at = 12 + name_size
+        push_level(scan, 12, 0, 0, 0)
+    while scan.depth > 0:
+        level = &scan.levels[scan.depth - 1]
+        at = scan.at
+        if level.kind == 12:
+            if at >= n:
+                need[0] = at + 1
+                return 0
+            kind = p[at]
+            if kind == 0:
+                scan.at += 1
+                scan.depth -= 1
+                continue
+            if at + 3 > n:
+                need[0] = at + 3
+                return 0
+            at += 3
+        elif level.left == 0:
+            scan.depth -= 1
+            continue
+        else:
+            kind = level.second if level.kind == 13 and level.left & 1 else level.first
+        outcome = scan_value(p, n, at, kind, scan, level, need)
+        if outcome <= 0:
+            return outcome
+    return scan.at
+
+
+cdef inline void push_level(Scan* scan, int kind, int first, int second, uint32_t left) noexcept nogil:
+    cdef Level* level = &scan.levels[scan.depth]
+    level.kind, level.first, level.second, level.left = kind, first, second, left
+    scan.depth += 1
+
+
+cdef int scan_value(const unsigned char* p, size_t n, size_t at, int kind, Scan* scan, Level* level, size_t* need) noexcept nogil:
+    """Step over one value, or into it; 1 when that was possible. Nothing of the scan has moved where it was not."""
+    cdef int size = least_size(kind), head, count, first, second = 0
+    cdef size_t least
+    if scan.depth > DEPTH_MAX or size == 0:
         return -1
-    if kind == 12:
-        return skip_struct(p, n, at, depth, need)
-    if kind == 13 or kind == 14 or kind == 15:
-        return skip_container(p, n, at, kind, depth, need)
-    size = least_size(kind)
-    if size == 0:
-        return -1
-    if at + size > n:
+    if kind != 12 and at + size > n:
         need[0] = at + size
         return 0
-    if kind != 11:
-        return at + size
-    size = <int>be32(p + at)
-    if size < 0:
-        return -1
-    if at + 4 + size > n:
-        need[0] = at + 4 + size
-        return 0
-    return at + 4 + size
-
-
-cdef Py_ssize_t skip_struct(const unsigned char* p, size_t n, size_t at, int depth, size_t* need) noexcept nogil:
-    cdef Py_ssize_t end
-    cdef int kind
-    while True:
-        if at >= n:
-            need[0] = at + 1
+    if kind == 11:
+        size = <int>be32(p + at)
+        if size < 0:
+            return -1
+        at += 4
+        if at + size > n:
+            need[0] = at + size
             return 0
-        kind = p[at]
-        if kind == 0:
-            return at + 1
-        if at + 3 > n:
-            need[0] = at + 3
-            return 0
-        end = skip_value(p, n, at + 3, kind, depth + 1, need)
-        if end <= 0:
-            return end
-        at = end
-
-
-cdef Py_ssize_t skip_container(const unsigned char* p, size_t n, size_t at, int kind, int depth, size_t* need) noexcept nogil:
-    cdef int head = 6 if kind == 13 else 5
-    cdef int first, second = 0, count, i
-    cdef size_t least
-    cdef Py_ssize_t end
-    if at + head > n:
-        need[0] = at + head
-        return 0
-    first = p[at]
-    if kind == 13:
-        second = p[at + 1]
-    count = <int>be32(p + at + head - 4)
-    if count < 0:
-        return -1
-    end = at + head
-    if count == 0:
-        return end
-    if least_size(first) == 0 or (kind == 13 and least_size(second) == 0):
-        return -1
-    least = least_size(first) + (least_size(second) if kind == 13 else 0)
-    if end + count * least > n:
-        need[0] = end + count * least
-        return 0
-    for i in range(count):
-        end = skip_value(p, n, end, first, depth + 1, need)
-        if end <= 0:
-            return end
-        if kind == 13:
-            end = skip_value(p, n, end, second, depth + 1, need)
-            if end <= 0:
-                return end
-    return end
-
-
-cdef Py_ssize_t message_size_c(const unsigned char* p, size_t n, size_t* need) noexcept nogil:
-    cdef int name_size
-    if n < 8:
-        need[0] = 8
-        return 0
-    if p[0] != 0x80 or p[1] != 0x01:
-        return -1
-    name_size = <int>be32(p + 4)
-    if name_size < 0 or name_size > 64:
-        return -1
-    return skip_value(p, n, 12 + name_size, 12, 0, need)
+    elif kind == 12:
+        size = 0
+    elif kind >= 13:
+        first, second = p[at], p[at + 1] if kind == 13 else 0
+        count = <int>be32(p + at + size - 4)
+        if count < 0:
+            return -1
+        if count > 0:
+            if least_size(first) == 0 or (kind == 13 and least_size(second) == 0):
+                return -1
+            least = least_size(first) + (least_size(second) if kind == 13 else 0)
+            if at + size + count * least > n:
+                need[0] = at + size + count * least
+                return 0
+            if scan.depth == DEPTH_MAX:
+                return -1
+            if is_fixed(first) and (kind != 13 or is_fixed(second)):
+                at += count * least
+                count = 0
+    level.left -= level.kind != 12
+    scan.at = at + size
+    if kind == 12:
+        push_level(scan, 12, 0, 0, 0)
+    elif kind >= 13 and count > 0:
+        push_level(scan, kind, first, second, <uint32_t>count * 2 if kind == 13 else count)
+    return 1
 
 
 def message_size(bytes data):
     """framing.message_size in C, for the test that holds the two against each other. Returns (size, need); size -1 is illegal."""
+    return message_size_in_pieces([data])
+
+
+def message_size_in_pieces(list pieces):
+    """The same of a message that comes in these pieces, scanned after each."""
+    cdef Scan scan
     cdef size_t need = 0
-    cdef Py_ssize_t size = message_size_c(data, len(data), &need)
+    cdef Py_ssize_t size = 0
+    cdef bytes data = b""
+    scan.depth = 0
+    for piece in pieces:
+        data += piece
+        need = 0
+        size = scan_message(data, len(data), &scan, &need)
+        if size:
+            break
     return size, need
 
 
@@ -334,6 +355,11 @@ def reactor():
     return reactor_of()
 
 
+cdef inline bint is_held(Connection connection) noexcept:
+    """Whether no further call is taken: one is in work, or the client does not read the answers that it has."""
+    return connection.busy or (connection.writing and connection.protocol != PROTOCOL_LINK)
+
+
 # ---- one connection -------------------------------------------------------------------------------------------------
 
 cdef class Connection:
@@ -361,6 +387,7 @@ cdef class Connection:
         self.reactor.add(self)
 
     def __dealloc__(self):
+        free(self.scan)
         free(self.inb)
         free(self.outb)
 
@@ -385,7 +412,7 @@ cdef class Connection:
         self.active_at = self.reactor.now
         if not self.parsing and self.in_end > self.in_start:
             self.drain_buffered()
-        if not self.reading and not self.busy and not self.is_closed:
+        if not self.reading and not is_held(self) and not self.is_closed:
             self.reading = True
             self.reactor.interest(self, EPOLLIN | (EPOLLOUT if self.writing else 0))
         return 0
@@ -476,11 +503,11 @@ cdef class Connection:
         for rounds in range(4):
             own = self.busy or self.in_end > self.in_start
             if own:
-                if self.busy and self.in_end - self.in_start >= BUSY_BYTES_MAX:
+                if is_held(self) and self.in_end - self.in_start >= BUSY_BYTES_MAX:
                     self.reading = False
                     self.reactor.interest(self, EPOLLOUT if self.writing else 0)
                     return 0
-                self.grow_in(max(self.in_need, self.in_end - self.in_start + 4096))
+                self.grow_in(max(self.in_need, self.in_end - self.in_start + self.step()))
                 if not self.reading:
                     return 0
                 room = self.in_cap - self.in_end
@@ -503,6 +530,11 @@ cdef class Connection:
             if self.is_closed or <size_t>got < room:
                 return 0
         return 0
+
+    cdef size_t step(self) noexcept:
+        """How much to read at least: a buffered message does not say its size, so what it gets grows with what has come."""
+        cdef size_t held = self.in_end - self.in_start
+        return max(4096, min(held, SCRATCH_BYTES)) if self.protocol == PROTOCOL_BUFFERED else 4096
 
     cdef int receive_tls(self) except -1:
         cdef ssize_t got = recv(self.fd, self.reactor.scratch, 65536, MSG_DONTWAIT)
@@ -548,14 +580,14 @@ cdef class Connection:
         cdef int head
         self.parsing = True
         try:
-            while at < size and not self.busy and not self.is_closed:
+            while at < size and not is_held(self) and not self.is_closed:
                 p, left, need = data + at, size - at, 0
                 if self.protocol == PROTOCOL_UNKNOWN and not self.sniff(p[:min(left, 5)]):
                     self.in_need = 5
                     break
                 if self.protocol == PROTOCOL_BUFFERED:
                     head = 0
-                    message = message_size_c(p, left, &need)
+                    message = self.scan_on(p, left, &need)
                     if message < 0:
                         self.shut("illegal message")
                         break
@@ -577,6 +609,25 @@ cdef class Connection:
         finally:
             self.parsing = False
         return at
+
+    cdef Py_ssize_t scan_on(self, const unsigned char* p, size_t size, size_t* need) except? -2:
+        """scan_message from where the last one of this message stopped. Only an incomplete message keeps a scan."""
+        cdef Scan fresh
+        cdef Scan* scan = self.scan
+        cdef Py_ssize_t message
+        if scan == NULL:
+            fresh.depth = 0
+            scan = &fresh
+        message = scan_message(p, size, scan, need)
+        if message != 0:
+            free(self.scan)
+            self.scan = NULL
+        elif self.scan == NULL:
+            self.scan = <Scan*>malloc(sizeof(Scan))
+            if self.scan == NULL:
+                raise MemoryError()
+            self.scan[0] = fresh
+        return message
 
     cdef int admit(self, size_t total, const unsigned char* frame, size_t have) except -1:
         """1: go on. 0: closed, or more bytes are needed before a stranger's long frame may be taken in."""
@@ -688,10 +739,20 @@ cdef class Connection:
             free(self.outb)
             self.outb, self.out_cap = NULL, 0
         if self.writing:
-            self.writing = False
-            self.reactor.interest(self, EPOLLIN if self.reading else 0)
+            self.written()
         if self.closing:
             self.shut("done")
+        return 0
+
+    cdef int written(self) except -1:
+        """The client has read what it kept us from writing: what it sent meanwhile is due."""
+        self.writing = False
+        if not is_held(self):
+            self.reading = True
+        self.reactor.interest(self, EPOLLIN if self.reading else 0)
+        if not is_held(self) and self.in_end > self.in_start:
+            self.frame_since = self.reactor.now
+            self.drain_buffered()
         return 0
 
     cdef int flush_tls(self) except -1:
@@ -721,8 +782,7 @@ cdef class Connection:
             self.tls_rest = data[sent:]
             self.write_since = self.reactor.now
         if self.writing:
-            self.writing = False
-            self.reactor.interest(self, EPOLLIN if self.reading else 0)
+            self.written()
         if self.closing:
             self.shut("done")
         return 0

@@ -10,7 +10,7 @@ import time
 import gevent
 from gevent import socket as gevent_socket
 
-from common.net.framing import BUFFERED, FRAMED, FramingError, Incomplete, message_size, sniff
+from common.net.framing import BUFFERED, FRAMED, FramingError, Incomplete, MessageScan, sniff
 from common.net.limits import Limits
 from common.net.tls import TlsStream
 
@@ -29,6 +29,7 @@ class CallConnection:
         self._protocol: int | None = None
         self._trusted = self._greeted = False
         self._input, self._output = bytearray(), bytearray()
+        self._scan = MessageScan()
         self._waiting_since = time.monotonic()
         self._partial = False
         self._writer = None
@@ -69,6 +70,11 @@ class CallConnection:
         if self.on_close is not None:
             self.on_close(self)
 
+    @property
+    def _held(self) -> bool:
+        """Whether no further call is taken: one is in work, or the client does not read the answers that it has."""
+        return self.busy or (self._writer is not None and len(self._output) >= READ_BYTES)
+
     def _mark(self, *, partial: bool) -> None:
         self._partial = partial
         self._waiting_since = time.monotonic()
@@ -79,14 +85,12 @@ class CallConnection:
                 data = self._receive()
                 if not data:
                     return self.close("closed by the peer")
-                if not self._input and not self.busy:
+                if not self._input and not self._held:
                     self._mark(partial=True)
                 self._input += data
                 self._consume()
-                while self.busy and len(self._input) >= READ_BYTES and not self.closed:
-                    gevent.sleep(
-                        0.01
-                    )  # back-pressure: what a client sends ahead stays in the kernel while its call is in work
+                while self._held and len(self._input) >= READ_BYTES and not self.closed:
+                    gevent.sleep(0.01)  # back-pressure: what a client sends ahead stays in the kernel
         except gevent.Timeout:
             self.close("deadline passed")
         except (OSError, ssl.SSLError) as error:
@@ -95,10 +99,10 @@ class CallConnection:
     def _receive(self) -> bytes:
         while True:
             try:
-                with gevent.Timeout(self._deadline() - time.monotonic() if not self.busy else 1.0):
+                with gevent.Timeout(self._deadline() - time.monotonic() if not self._held else 1.0):
                     return self._sock.recv(READ_BYTES)
             except gevent.Timeout:
-                if not self.busy and time.monotonic() >= self._deadline():
+                if not self._held and time.monotonic() >= self._deadline():
                     raise
 
     def _deadline(self) -> float:
@@ -108,7 +112,7 @@ class CallConnection:
 
     def _consume(self) -> None:
         try:
-            while self._input and not self.busy and not self.closed:
+            while self._input and not self._held and not self.closed:
                 frame = self._next_frame()
                 if frame is None:
                     return
@@ -131,12 +135,13 @@ class CallConnection:
             return None
         frame = bytes(self._input[head : head + size])
         del self._input[: head + size]
+        self._scan = MessageScan()
         return frame
 
     def _size(self, head: int) -> tuple[int | None, bool]:
         if head == 0:
             try:
-                return message_size(self._input), True
+                return self._scan.size(self._input), True
             except Incomplete as more:
                 return more.args[0], False
         if len(self._input) < 4:
@@ -170,6 +175,9 @@ class CallConnection:
                 with gevent.Timeout(self._limits.write_deadline_s):
                     self._sock.sendall(chunk)
             self._writer = None
+            if self._input and not self.busy:
+                self._mark(partial=True)
+                gevent.get_hub().loop.run_callback(self._consume)
             if self._closing:
                 self.close("done")
         except (gevent.Timeout, OSError) as error:

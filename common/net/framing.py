@@ -40,64 +40,102 @@ def message_size(data: bytes | bytearray | memoryview) -> int:
 
     Raises Incomplete with a lower bound while bytes are missing, FramingError when no continuation can make it legal.
     """
-    if len(data) < 8:
-        raise Incomplete(8)
-    if data[0] != 0x80 or data[1] != 0x01:
-        raise FramingError("not strict binary protocol, version 1")
-    (name_size,) = struct.unpack_from(">i", data, 4)
-    if not 0 <= name_size <= 64:
-        raise FramingError("method name longer than 64 bytes")
-    return _skip(data, 12 + name_size, 12, 0)
+    return MessageScan().size(data)
+
+
+class MessageScan:
+    """The search for the end of one message, which goes on where it stopped when more bytes have come.
+
+    Begun anew each time, a call in many small pieces would cost the square of its size.
+    """
+
+    def __init__(self) -> None:
+        self._values: ValueScan | None = None
+
+    def size(self, data: bytes | bytearray | memoryview) -> int:
+        """As message_size; `data` begins with what it was at the last call."""
+        if self._values is None:
+            if len(data) < 8:
+                raise Incomplete(8)
+            if data[0] != 0x80 or data[1] != 0x01:
+                raise FramingError("not strict binary protocol, version 1")
+            (name_size,) = struct.unpack_from(">i", data, 4)
+            if not 0 <= name_size <= 64:
+                raise FramingError("method name longer than 64 bytes")
+            self._values = ValueScan(12 + name_size)
+        return self._values.end(data)
+
+
+class ValueScan:
+    """The search for the end of the struct at `at`; the same stack as `Scan` in `_reactor.pxd`."""
+
+    def __init__(self, at: int) -> None:
+        self._at = at
+        self._levels: list[list] = [[12, (), 0]]  # type, types of element, values to come
+
+    def end(self, data: bytes | bytearray | memoryview) -> int:
+        """The position behind the struct. Raises Incomplete, FramingError."""
+        while self._levels:
+            kind, elements, left = self._levels[-1]
+            at = self._at
+            if kind != 12:
+                if left == 0:
+                    self._levels.pop()
+                    continue
+                self._value(data, at, elements[-left % len(elements)])
+                continue
+            _need(data, at, 1)
+            if data[at] == 0:
+                self._at += 1
+                self._levels.pop()
+                continue
+            self._value(data, _need(data, at, 3), data[at])
+        return self._at
+
+    def _value(self, data, at: int, kind: int) -> None:
+        """Step over a value, or into it. Where bytes are missing nothing has moved."""
+        if len(self._levels) > DEPTH_MAX:
+            raise FramingError("nested deeper than 16")
+        level, inner = self._levels[-1], None
+        if kind in _FIXED:
+            end = _need(data, at, _FIXED[kind])
+        elif kind == 11:
+            end = _need(data, at, 4)
+            (size,) = struct.unpack_from(">i", data, at)
+            if size < 0:
+                raise FramingError("negative string size")
+            end = _need(data, end, size)
+        elif kind == 12:
+            end, inner = at, [12, (), 0]
+        elif kind in (13, 14, 15):
+            end, inner = self._container(data, at, kind)
+        else:
+            raise FramingError(f"illegal type {kind}")
+        level[2] -= level[0] != 12
+        self._at = end
+        if inner is not None:
+            self._levels.append(inner)
+
+    def _container(self, data, at: int, kind: int) -> tuple[int, list | None]:
+        """Behind its head, and its level; or behind its end, where all its elements have a fixed size."""
+        end = _need(data, at, 6 if kind == 13 else 5)
+        elements = tuple(data[at : at + 2]) if kind == 13 else (data[at],)
+        (count,) = struct.unpack_from(">i", data, end - 4)
+        if count < 0:
+            raise FramingError("negative count")
+        if count == 0:
+            return end, None
+        if any(element not in _LEAST for element in elements):
+            raise FramingError("illegal element type")
+        least_end = _need(data, end, count * sum(_LEAST[element] for element in elements))
+        if len(self._levels) == DEPTH_MAX:
+            raise FramingError("nested deeper than 16")
+        if all(element in _FIXED for element in elements):
+            return least_end, None
+        return end, [kind, elements, count * len(elements)]
 
 
 def _need(data, at: int, size: int) -> int:
     if at + size > len(data):
         raise Incomplete(at + size)
     return at + size
-
-
-def _skip(data, at: int, kind: int, depth: int) -> int:
-    if depth > DEPTH_MAX:
-        raise FramingError("nested deeper than 16")
-    if kind in _FIXED:
-        return _need(data, at, _FIXED[kind])
-    if kind == 11:
-        end = _need(data, at, 4)
-        (size,) = struct.unpack_from(">i", data, at)
-        if size < 0:
-            raise FramingError("negative string size")
-        return _need(data, end, size)
-    if kind == 12:
-        return _skip_struct(data, at, depth)
-    if kind in (13, 14, 15):
-        return _skip_container(data, at, kind, depth)
-    raise FramingError(f"illegal type {kind}")
-
-
-def _skip_struct(data, at: int, depth: int) -> int:
-    while True:
-        _need(data, at, 1)
-        kind = data[at]
-        if kind == 0:
-            return at + 1
-        at = _need(data, at, 3)
-        at = _skip(data, at, kind, depth + 1)
-
-
-def _skip_container(data, at: int, kind: int, depth: int) -> int:
-    head = 6 if kind == 13 else 5
-    end = _need(data, at, head)
-    kinds = [data[at]] if kind != 13 else [data[at], data[at + 1]]
-    (count,) = struct.unpack_from(">i", data, end - 4)
-    if count < 0:
-        raise FramingError("negative count")
-    if count == 0:
-        return end
-    if any(element not in _LEAST for element in kinds):
-        raise FramingError("illegal element type")
-    least = sum(_LEAST[element] for element in kinds)
-    _need(data, end, count * least)
-    for _ in range(count):
-        for element in kinds:
-            end = _skip(data, end, element, depth + 1)
-    return end

@@ -4,9 +4,9 @@ Stock writers put fields in the order of their ids, and the credential is field 
 strangers is taken in only when its first bytes carry a credential that verifies.
 """
 
-from common.net.framing import FramingError, Incomplete, _skip
+from common.net.framing import FramingError, Incomplete, ValueScan
 
-_STRUCT, _FIELD_1 = 12, b"\x0c\x00\x01"
+_FIELD_1 = b"\x0c\x00\x01"
 
 
 def credential_at_start(prefix: bytes) -> bytes | None:
@@ -18,7 +18,7 @@ def credential_at_start(prefix: bytes) -> bytes | None:
     if not 0 <= name_size <= 64 or prefix[at : at + 6] != _FIELD_1 + _FIELD_1:
         return None
     try:
-        end = _skip(prefix, at + 6, _STRUCT, 0)
+        end = ValueScan(at + 6).end(prefix)
     except (FramingError, Incomplete):
         return None
     return prefix[at + 6 : end]

@@ -207,6 +207,21 @@ def test_a_large_answer_reaches_a_slow_reader_whole(serve):
     assert read_exactly(sock, 4 + len(answer))[4:] == answer
 
 
+def test_calls_of_a_client_that_does_not_read_its_answers_wait_until_it_does(serve):
+    answer, called = bytes(2_000_000), []
+    server = serve(lambda c, f: (called.append(f), gevent.get_hub().loop.run_callback(c.reply, answer)), Limits())
+    sock = client(server)
+    sock.sendall(framed(call()) * 100)
+    with gevent.Timeout(3):
+        while not called:
+            gevent.sleep(0.001)
+    gevent.sleep(0.2)
+    assert len(called) < 10, "answers pile up in memory"
+    for _ in range(100):
+        assert len(read_exactly(sock, 4 + len(answer))) == 4 + len(answer)
+    assert len(called) == 100
+
+
 def test_tls_clients_are_served_and_a_plain_one_on_that_port_is_closed(serve, tmp_path):
     require(shutil.which("openssl"), "the openssl command")
     key, cert = tmp_path / "key.pem", tmp_path / "cert.pem"
