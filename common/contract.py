@@ -17,6 +17,7 @@ from thriftpy2.transport.memory import TCyMemoryBuffer
 INTERNAL_ERROR = TApplicationException.INTERNAL_ERROR
 PROTOCOL_ERROR = TApplicationException.PROTOCOL_ERROR
 UNKNOWN_METHOD = TApplicationException.UNKNOWN_METHOD
+_PIECE_BYTES = 65_536
 
 
 def thrift_folder() -> Path:
@@ -66,18 +67,21 @@ class _OneFrame:
     """A source that serves one frame and then raises.
 
     thriftpy2 allocates what a length claims and, over its memory buffer, returns old heap where bytes are missing; over this it
-    stops at the frame's end.
+    stops at the frame's end. It copies each frame that it reads, so a long one comes as many short ones.
     """
 
     def __init__(self, frame: bytes):
-        self._data = len(frame).to_bytes(4, "big") + frame
-        self._at = 0
+        self._frame, self._at, self._head = frame, 0, True
 
     def read(self, size: int) -> bytes:
-        piece = self._data[self._at : self._at + size]
-        if not piece:
-            raise TTransportException(TTransportException.END_OF_FILE, "the message reaches past its frame")
+        if self._head:
+            if self._at >= len(self._frame):
+                raise TTransportException(TTransportException.END_OF_FILE, "the message reaches past its frame")
+            self._head = False
+            return min(_PIECE_BYTES, len(self._frame) - self._at).to_bytes(4, "big")
+        piece = self._frame[self._at : self._at + size]
         self._at += len(piece)
+        self._head = True
         return piece
 
 
