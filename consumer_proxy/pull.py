@@ -56,6 +56,7 @@ class Pulls:
             self.stats.not_calls += 1
             connection.reply(not_a_call(frame, error))
             return
+        call = call._replace(wait_ms=min(call.wait_ms, self._settings.wait_ms_max))  # more is no error: see the contract
         self.stats.pulls += 1
         self.stats.acks += call.acks
         now_s = self._clock.monotonic_s()
