@@ -56,7 +56,8 @@ class Pulls:
             self.stats.not_calls += 1
             connection.reply(not_a_call(frame, error))
             return
-        call = call._replace(wait_ms=min(call.wait_ms, self._settings.wait_ms_max))  # more is no error: see the contract
+        # A longer wait is no error, says the contract.
+        call = call._replace(wait_ms=min(call.wait_ms, self._settings.wait_ms_max))
         self.stats.pulls += 1
         self.stats.acks += call.acks
         now_s = self._clock.monotonic_s()
