@@ -1,15 +1,20 @@
 """PULL's bytes as the server reads and writes them. Counts are held against the bytes that are left before anything is made."""
 
+import os
 import struct
 from functools import lru_cache
 
 from common.names import NAME_RULE, is_name
 from engine.link.layout import ACK, PULL_LIMITS, U16, U32
-from engine.queue.pull import Ack, Pull, PullRequest
+from engine.queue.pull import Pull, PullRequest
 from engine.server.errors import RequestError
+from engine.server.pull_parts_pure import read_acks, topics_end
 
-_TOPIC_LEAST = 6
-_NO_ACKS: list[Ack] = []
+if not os.environ.get("PENSTOCK_PURE"):
+    try:
+        from engine.server._pull_parts import read_acks, topics_end
+    except ImportError:
+        pass
 
 
 def decode_pull(payload: bytes) -> PullRequest:
@@ -21,35 +26,20 @@ def decode_pull(payload: bytes) -> PullRequest:
 
 
 def _decode_pull(payload: bytes) -> PullRequest:
-    at = 2 + U16.unpack_from(payload, 0)[0]
-    group = _group(payload[2:at])
-    (topic_count,) = U16.unpack_from(payload, at)
-    topics_at = at = at + 2
-    if topic_count * _TOPIC_LEAST > len(payload) - at:
-        raise RequestError("PULL: more topics than bytes")
-    for _ in range(topic_count):
-        at += payload[at] + (payload[at + 1] << 8) + _TOPIC_LEAST
-    raw = payload[topics_at:at]
-    if at > len(payload):
+    topics_at = 4 + U16.unpack_from(payload, 0)[0]
+    group = _group(payload[2 : topics_at - 2])
+    at = topics_end(payload, topics_at, U16.unpack_from(payload, topics_at - 2)[0])
+    if at < 0:
         raise RequestError("PULL: topics run past the end")
+    raw = payload[topics_at:at]
     most, most_bytes, wait_ms, invisible_ms, start, ack_count = PULL_LIMITS.unpack_from(payload, at)
-    acks = _acks(payload, at + PULL_LIMITS.size, ack_count) if ack_count else _NO_ACKS
-    if not ack_count and at + PULL_LIMITS.size != len(payload):
-        raise RequestError("PULL: bytes behind the end")
-    return PullRequest(group, _topics(raw), raw, most, most_bytes, wait_ms, invisible_ms, start, acks)
-
-
-def _acks(payload: bytes, at: int, count: int) -> list[Ack]:
-    if count * ACK.size > len(payload) - at:
+    at += PULL_LIMITS.size
+    if ack_count * ACK.size > len(payload) - at:
         raise RequestError("PULL: more acknowledgements than bytes")
-    acks = []
-    for _ in range(count):
-        token, first, messages, verdict, delay_ms, reason_size = ACK.unpack_from(payload, at)
-        at += ACK.size + reason_size
-        acks.append(Ack(token, first, messages, verdict, delay_ms, payload[at - reason_size : at]))
-    if at != len(payload):
+    acks = read_acks(payload, at, ack_count)
+    if acks is None:
         raise RequestError("PULL: acknowledgements do not end where the payload does")
-    return acks
+    return PullRequest(group, _topics(raw), raw, most, most_bytes, wait_ms, invisible_ms, start, acks)
 
 
 @lru_cache(maxsize=4096)

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from engine.client import codec as client
 from engine.link.layout import U32
 from engine.queue.pull import Pull
+from engine.server import pull_parts_pure
 from engine.server.codec import decode_pull, encode_pull_answer
 from engine.server.errors import RequestError
 
@@ -77,3 +78,15 @@ def test_neighbouring_receipts_of_one_lease_become_one_range():
     ]
     found = [(each.token[:1], each.first, each.count) for each in client.group_receipts(receipts)]
     assert found == [(b"t", 3, 2), (b"o", 3, 1), (b"t", 6, 1)]
+
+
+@given(st.lists(ranges, max_size=4), st.integers(0, 300), st.integers(-1, 2), st.integers(0, 5))
+def test_both_forms_read_the_same_acknowledgements_and_topics(acks, cut, spare, count):
+    native = pytest.importorskip("engine.server._pull_parts")
+    payload = client.encode_pull("g", [("orders", 8), ("payments", 4)], acks=acks)
+    at = len(client.encode_pull("g", [("orders", 8), ("payments", 4)]))
+    for data in (payload, payload[:-cut], payload[:cut]):
+        expected = pull_parts_pure.read_acks(data, at, len(acks) + spare)
+        found = native.read_acks(data, at, len(acks) + spare)
+        assert (found, type(found)) == (expected, type(expected))
+        assert native.topics_end(data, 5, count) == pull_parts_pure.topics_end(data, 5, count)
