@@ -1,0 +1,77 @@
+package io.penstock.bench;
+
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.ExecutionException;
+import java.util.stream.IntStream;
+import org.apache.kafka.clients.admin.Admin;
+import org.apache.kafka.clients.admin.NewTopic;
+import org.apache.kafka.clients.producer.KafkaProducer;
+import org.apache.kafka.clients.producer.ProducerRecord;
+import org.apache.kafka.common.errors.TopicExistsException;
+import org.apache.kafka.common.serialization.ByteArraySerializer;
+
+/** Kafka with acks=1: the answer comes when the leader's page cache has the record. */
+final class KafkaTarget implements Target {
+    private final Options options;
+    private final String[] topics;
+    private final List<KafkaProducer<byte[], byte[]>> producers = new ArrayList<>();
+
+    KafkaTarget(Options options) throws Exception {
+        this.options = options;
+        topics = IntStream.range(0, options.topics()).mapToObj(options::topic).toArray(String[]::new);
+        createTopics();
+        for (int i = 0; i < options.clients(); i++) producers.add(new KafkaProducer<>(settings()));
+        for (String topic : topics) producers.forEach(producer -> producer.partitionsFor(topic));
+    }
+
+    private void createTopics() throws Exception {
+        try (Admin admin = Admin.create(Map.of("bootstrap.servers", options.servers()))) {
+            for (String topic : topics) {
+                try {
+                    admin.createTopics(List.of(new NewTopic(topic, options.queues(), (short) 1))).all().get();
+                } catch (ExecutionException fault) {
+                    if (!(fault.getCause() instanceof TopicExistsException)) throw fault;
+                }
+            }
+        }
+    }
+
+    private Map<String, Object> settings() {
+        return Map.of(
+                "bootstrap.servers", options.servers(),
+                "key.serializer", ByteArraySerializer.class,
+                "value.serializer", ByteArraySerializer.class,
+                "acks", "1",
+                "enable.idempotence", false, // it needs acks=all
+                // Who waits for each answer gains nothing from waiting for company; pipelined, the default of 5 ms stays.
+                "linger.ms", options.loop().equals("pipelined") ? 5 : 0);
+    }
+
+    @Override
+    public Sender sender(int thread) {
+        KafkaProducer<byte[], byte[]> producer = producers.get(thread % producers.size());
+        Bodies bodies = new Bodies(options, thread);
+        return new Sender() {
+            @Override
+            public void call() throws Exception {
+                producer.send(record()).get();
+            }
+
+            @Override
+            public void start(Done done) {
+                producer.send(record(), (metadata, fault) -> done.ended(fault));
+            }
+
+            private ProducerRecord<byte[], byte[]> record() {
+                return new ProducerRecord<>(topics[bodies.topic()], bodies.body);
+            }
+        };
+    }
+
+    @Override
+    public void close() {
+        producers.forEach(KafkaProducer::close);
+    }
+}

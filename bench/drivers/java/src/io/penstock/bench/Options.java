@@ -1,0 +1,48 @@
+package io.penstock.bench;
+
+import java.util.HashMap;
+import java.util.Map;
+
+/** What to do, as bench/peers/driver.py says it: {@code --name value} pairs, all of them always given. */
+record Options(
+        String system,
+        String servers, // host:port of what the client library is pointed at
+        String loop, // sync, pipelined
+        int threads,
+        int clients, // objects of the client library, each with its own connections; threads share them evenly
+        int topics,
+        int queues,
+        int size, // bytes of a body
+        int batch, // messages a call
+        double rate, // calls a second, planned ahead; 0: closed loop
+        double warmupS,
+        double seconds) {
+
+    static Options parse(String[] arguments) {
+        Map<String, String> given = new HashMap<>();
+        for (int i = 0; i + 1 < arguments.length; i += 2) given.put(arguments[i].substring(2), arguments[i + 1]);
+        return new Options(
+                given.get("system"), given.get("servers"), given.get("loop"),
+                whole(given, "threads"), whole(given, "clients"), whole(given, "topics"), whole(given, "queues"),
+                whole(given, "size"), whole(given, "batch"),
+                real(given, "rate"), real(given, "warmup"), real(given, "seconds"));
+    }
+
+    String topic(int number) {
+        return "bench-" + number;
+    }
+
+    private static int whole(Map<String, String> given, String name) {
+        return Integer.parseInt(required(given, name));
+    }
+
+    private static double real(Map<String, String> given, String name) {
+        return Double.parseDouble(required(given, name));
+    }
+
+    private static String required(Map<String, String> given, String name) {
+        String value = given.get(name);
+        if (value == null) throw new IllegalArgumentException("--" + name + " is missing");
+        return value;
+    }
+}

@@ -1,0 +1,71 @@
+package io.penstock.bench;
+
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import org.apache.rocketmq.client.producer.DefaultMQProducer;
+import org.apache.rocketmq.client.producer.SendResult;
+import org.apache.rocketmq.client.producer.SendStatus;
+import org.apache.rocketmq.common.message.Message;
+
+/** RocketMQ by its remoting client. A batch goes to one topic and one queue: that is all that its protocol can say. */
+final class RocketmqTarget implements Target {
+    private static final String TEMPLATE_TOPIC = "TBW102"; // new topics are made on the brokers that carry this one
+    private static final long READY_TIMEOUT_NS = 60_000_000_000L;
+
+    private final Options options;
+    private final List<DefaultMQProducer> producers = new ArrayList<>();
+
+    RocketmqTarget(Options options) throws Exception {
+        this.options = options;
+        for (int i = 0; i < options.clients(); i++) {
+            DefaultMQProducer producer = new DefaultMQProducer("bench-" + i);
+            producer.setNamesrvAddr(options.servers());
+            producer.setInstanceName("bench-" + i); // or all of them would share one connection
+            producer.start();
+            producers.add(producer);
+        }
+        createTopics();
+    }
+
+    /** The broker tells the name server of itself, and the name server the clients, some time after each says that it is up. */
+    private void createTopics() throws Exception {
+        long deadline = System.nanoTime() + READY_TIMEOUT_NS;
+        for (int i = 0; i < options.topics(); ) {
+            try {
+                producers.get(0).createTopic(TEMPLATE_TOPIC, options.topic(i), options.queues(), Map.of());
+                for (DefaultMQProducer producer : producers) sendTo(producer, options.topic(i));
+                i++;
+            } catch (Exception fault) {
+                if (System.nanoTime() > deadline) throw fault;
+                Thread.sleep(200);
+            }
+        }
+    }
+
+    private void sendTo(DefaultMQProducer producer, String topic) throws Exception {
+        require(producer.send(new Message(topic, new byte[options.size()])));
+    }
+
+    @Override
+    public Sender sender(int thread) {
+        DefaultMQProducer producer = producers.get(thread % producers.size());
+        Bodies bodies = new Bodies(options, thread);
+        if (options.batch() == 1) return () -> require(producer.send(new Message(options.topic(bodies.topic()), bodies.body)));
+        return () -> {
+            String topic = options.topic(bodies.topic());
+            List<Message> batch = new ArrayList<>(options.batch());
+            for (int i = 0; i < options.batch(); i++) batch.add(new Message(topic, bodies.body));
+            require(producer.send(batch));
+        };
+    }
+
+    private static void require(SendResult result) {
+        if (result.getSendStatus() != SendStatus.SEND_OK) throw new IllegalStateException(result.getSendStatus().name());
+    }
+
+    @Override
+    public void close() {
+        producers.forEach(DefaultMQProducer::shutdown);
+    }
+}

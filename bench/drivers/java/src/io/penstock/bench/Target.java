@@ -1,0 +1,36 @@
+package io.penstock.bench;
+
+/** One of the systems, through its own client library. Its topics exist and can be written when the constructor returns. */
+interface Target extends AutoCloseable {
+
+    /** What one thread sends with; never shared between threads. */
+    Sender sender(int thread) throws Exception;
+
+    interface Sender {
+        /**
+         * Sends one call of Options.batch messages to topics chosen at random and waits for the answer.
+         *
+         * @throws Exception when any of them was not stored.
+         */
+        void call() throws Exception;
+
+        /** Hands one message to the library and returns; `done` hears of its fate, always on the same thread for one sender. */
+        default void start(Done done) throws Exception {
+            throw new UnsupportedOperationException("this system has no pipelined loop here");
+        }
+    }
+
+    interface Done {
+        /** @param fault null when the message was stored. */
+        void ended(Exception fault);
+    }
+
+    static Target of(Options options) throws Exception {
+        return switch (options.system()) {
+            case "kafka" -> new KafkaTarget(options);
+            case "rocketmq" -> new RocketmqTarget(options);
+            case "penstock" -> new PenstockTarget(options);
+            default -> throw new IllegalArgumentException("no system is named " + options.system());
+        };
+    }
+}

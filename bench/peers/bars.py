@@ -1,0 +1,78 @@
+"""What the project promises against each peer, as ratios of two systems' figures in the same run."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from bench.peers.figures import Figures
+from bench.peers.penstock import JAVA, NATIVE
+from bench.peers.workloads import BATCHED, OPEN, SINGLE
+
+
+@dataclass(frozen=True)
+class Bar:
+    """Our figure by the peer's, at least or at most so much."""
+
+    workload: str
+    ours: str
+    peer: str
+    text: str
+    figure: Callable[[Figures], float]
+    least: float | None = None
+    most: float | None = None
+
+    def met(self, ratio: float) -> bool:
+        return (self.least is None or ratio >= self.least) and (self.most is None or ratio <= self.most)
+
+    @property
+    def wanted(self) -> str:
+        return f"≥ {self.least:g} ×" if self.least is not None else f"≤ 1/{1 / (self.most or 1):g}"
+
+
+def rate(figures: Figures) -> float:
+    return figures.messages_per_s
+
+
+def cpu(figures: Figures) -> float:
+    return figures.cpu_us_per_message
+
+
+def tail(figures: Figures) -> float:
+    return figures.p99_9_ms
+
+
+BARS = (
+    Bar(SINGLE.name, NATIVE, "rocketmq", "messages/s", rate, least=6),
+    Bar(SINGLE.name, JAVA, "rocketmq", "messages/s", rate, least=2),
+    Bar(SINGLE.name, NATIVE, "rocketmq", "CPU a message", cpu, most=1 / 5),
+    Bar(SINGLE.name, NATIVE, "kafka", "messages/s", rate, least=4),
+    Bar(SINGLE.name, JAVA, "kafka", "messages/s", rate, least=2),
+    Bar(SINGLE.name, NATIVE, "kafka", "CPU a message", cpu, most=1 / 3),
+    Bar(SINGLE.name, NATIVE, "nats", "messages/s", rate, least=2),
+    Bar(SINGLE.name, NATIVE, "nats", "CPU a message", cpu, most=1 / 2),
+    Bar(OPEN.name, NATIVE, "rocketmq", "p99.9", tail, most=1),
+    Bar(OPEN.name, NATIVE, "kafka", "p99.9", tail, most=1),
+    Bar(OPEN.name, NATIVE, "nats", "p99.9", tail, most=1),
+    Bar(BATCHED.name, NATIVE, "rocketmq", "messages/s", rate, least=3),
+    Bar(BATCHED.name, NATIVE, "kafka", "messages/s", rate, least=1),
+    Bar(BATCHED.name, NATIVE, "nats", "messages/s", rate, least=1),
+)
+
+
+def ratios(runs: list[Figures]) -> Iterator[tuple[Bar, float]]:
+    """Every promise whose two systems both ran. A peer that has a tuned form is compared in both."""
+    by_key = {(run.workload, run.system): run for run in runs}
+    for bar in BARS:
+        ours, peer = by_key.get((bar.workload, bar.ours)), by_key.get((bar.workload, bar.peer))
+        if ours is not None and peer is not None and bar.figure(peer):
+            yield bar, bar.figure(ours) / bar.figure(peer)
+
+
+def as_dicts(runs: list[Figures]) -> list[dict[str, Any]]:
+    return [
+        {
+            "workload": bar.workload, "ours": bar.ours, "peer": bar.peer, "figure": bar.text, "ratio": ratio,
+            "least": bar.least, "most": bar.most, "met": bar.met(ratio),
+        }
+        for bar, ratio in ratios(runs)
+    ]  # fmt: skip

@@ -1,0 +1,95 @@
+"""Runs a driver against a system that is up, and reads the servers' CPU at the moments that the driver names."""
+
+import os
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Timer
+
+from bench.errors import RunError
+from bench.peers.build import JAVA_DRIVER, go_program, java_driver_classpath
+from bench.peers.figures import DRIVER, Figures, from_driver
+from bench.peers.processes import last_lines, spawn, stop
+from bench.peers.workloads import QUEUES, SIZE, TOPICS, Shape, Workload
+from bench.servers import Sampler
+
+OVERTIME_S = 90.0  # for topics, connections, the settling before an open loop, and its rest; then the driver is ended
+
+
+@dataclass(frozen=True)
+class Driven:
+    """A system that is up, and what drives it."""
+
+    name: str
+    pids: dict[str, int]  # of its servers
+    command: list[str]
+    kind: str  # what the driver calls the system
+    servers: str  # what its client library is pointed at
+    shapes: Mapping[str, Shape]  # by workload
+    env: Mapping[str, str] = field(default_factory=dict)
+
+    def run(self, workload: Workload, seconds: float, warmup_s: float) -> Figures:
+        """One workload: warm-up at full load, then the window.
+
+        Raises:
+            RunError: the driver broke off or printed something else than figures.
+        """
+        line = [*self.command, *arguments(self, workload, seconds, warmup_s)]
+        with tempfile.TemporaryFile("w+") as complaints:
+            process = spawn(line, stdout=subprocess.PIPE, stderr=complaints, text=True, env={**os.environ, **self.env})
+            sampler = Sampler({**self.pids, DRIVER: process.pid})
+            deadline = Timer(seconds + warmup_s + OVERTIME_S, process.kill)
+            deadline.start()
+            try:
+                assert process.stdout is not None
+                last = follow(process.stdout, sampler)
+                code = process.wait()
+            finally:
+                deadline.cancel()
+                stop(process)
+            complaints.seek(0)
+            if code or not last:
+                raise RunError(
+                    f"{self.name}, {workload.name}: driver ended with {code}: {last_lines(complaints.read())}"
+                )
+        return from_driver(self.name, workload.name, last, sampler.uses)
+
+
+def follow(lines: Iterator[str], sampler: Sampler) -> str:
+    """Reads a driver to its end, samples as the window opens and closes, and returns its last line."""
+    last = ""
+    for line in lines:
+        last = line.strip()
+        if last in ("opens", "closes"):
+            sampler.on_window(last == "opens")
+    return last
+
+
+def arguments(driven: Driven, workload: Workload, seconds: float, warmup_s: float) -> list[str]:
+    shape = driven.shapes[workload.name]
+    given = {
+        "system": driven.kind, "servers": driven.servers, "loop": shape.loop, "threads": shape.threads, "clients": shape.clients,
+        "topics": TOPICS, "queues": QUEUES, "size": SIZE, "batch": shape.batch, "rate": workload.rate, "warmup": warmup_s,
+        "seconds": seconds,
+    }  # fmt: skip
+    return [part for name, value in given.items() for part in (f"--{name}", str(value))]
+
+
+def java_driver(folder: Path) -> list[str]:
+    """The start of its command line. RocketMQ's client writes a log into the home directory, so it gets one that goes away."""
+    return [
+        "java",
+        "-Xms512m",
+        "-Xmx512m",
+        "-XX:+UseG1GC",
+        f"-Duser.home={folder}",
+        "-cp",
+        java_driver_classpath(),
+        JAVA_DRIVER,
+    ]
+
+
+def go_driver() -> list[str]:
+    return [str(go_program("driver", "."))]

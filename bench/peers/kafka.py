@@ -1,0 +1,86 @@
+"""Kafka: one KRaft node that is broker and controller, its file as documented; acks=1, so the answer comes from the page cache."""
+
+import base64
+import subprocess
+import tempfile
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from bench.errors import InstanceError
+from bench.peers.build import broker_classpath
+from bench.peers.driver import Driven, java_driver
+from bench.peers.java import java_server
+from bench.peers.processes import free_ports, last_lines, started
+from bench.peers.workloads import BATCHED, OPEN, SINGLE, Shape
+
+HEAP = "1g"  # the scripts' own
+FORMAT_TIMEOUT_S = 60
+PAUSES = ("-XX:MaxGCPauseMillis=20", "-XX:InitiatingHeapOccupancyPercent=35", "-XX:+ExplicitGCInvokesConcurrent")
+SHAPES = {
+    SINGLE.name: Shape(),
+    OPEN.name: Shape(),
+    # The pipeline is the library's: batches of 16 KiB a partition, 5 ms of lingering, 32 MiB of memory.
+    BATCHED.name: Shape(loop="pipelined", threads=1, clients=1),
+}
+
+
+@contextmanager
+def running() -> Iterator[Driven]:
+    with tempfile.TemporaryDirectory(prefix="penstock-bench-kafka-") as name:
+        folder = Path(name)
+        port, controller_port = free_ports(2)
+        settings = folder / "server.properties"
+        settings.write_text(properties(folder / "data", port, controller_port))
+        _format(folder, settings)
+        line = [*_java("kafka.Kafka", folder), str(settings)]
+        with started("kafka", line, folder) as broker:
+            broker.wait_for("Kafka Server started")
+            pids = {"broker": broker.process.pid}
+            yield Driven("kafka", pids, java_driver(folder), "kafka", f"127.0.0.1:{port}", SHAPES)
+
+
+def properties(data: Path, port: int, controller_port: int) -> str:
+    """The documented file, with our places. A single node must be content with itself as the only replica."""
+    return f"""\
+process.roles=broker,controller
+node.id=1
+controller.quorum.voters=1@127.0.0.1:{controller_port}
+listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}
+advertised.listeners=PLAINTEXT://127.0.0.1:{port}
+inter.broker.listener.name=PLAINTEXT
+controller.listener.names=CONTROLLER
+log.dirs={data}
+num.network.threads=3
+num.io.threads=8
+socket.send.buffer.bytes=102400
+socket.receive.buffer.bytes=102400
+offsets.topic.replication.factor=1
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+share.coordinator.state.topic.replication.factor=1
+share.coordinator.state.topic.min.isr=1
+"""
+
+
+def _format(folder: Path, settings: Path) -> None:
+    cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+    # As --cluster-id=…, because an id may begin with a dash.
+    line = [*_java("kafka.tools.StorageTool", folder), "format", f"--cluster-id={cluster}", "-c", str(settings)]
+    done = subprocess.run(line, cwd=folder, capture_output=True, text=True, timeout=FORMAT_TIMEOUT_S, check=False)
+    if done.returncode:
+        raise InstanceError(
+            f"kafka's StorageTool ended with {done.returncode}: {last_lines(done.stdout + done.stderr)}"
+        )
+
+
+def _java(main_class: str, folder: Path) -> list[str]:
+    logging = folder / "log4j2.properties"
+    logging.write_text(
+        "appender.out.type=Console\nappender.out.name=out\nappender.out.layout.type=PatternLayout\n"
+        "appender.out.layout.pattern=%d %p %c %m%n\nrootLogger.level=INFO\nrootLogger.appenderRef.out.ref=out\n"
+    )
+    return java_server(
+        main_class, broker_classpath("kafka"), folder, HEAP, *PAUSES, f"-Dlog4j2.configurationFile={logging}"
+    )

@@ -1,0 +1,63 @@
+"""Ours through the producer proxy: by the native generator, and by the same Java driver as the peers."""
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench import instance
+from bench.generator import require_native
+from bench.measure import measure, settle
+from bench.peers.driver import Driven, java_driver
+from bench.peers.figures import Figures, from_outcome
+from bench.peers.workloads import BATCHED, OPEN, QUEUES, SINGLE, SIZE, THREADS, TOPICS, Shape, Workload
+from bench.settings import Settings
+
+NATIVE = "penstock"
+JAVA = "penstock-java"
+BATCH = 100
+SERVERS = ("producer_proxy", "engine")  # what a message passes; the consumer proxy and the supervisor are idle
+SHAPES = {SINGLE.name: Shape(), OPEN.name: Shape(), BATCHED.name: Shape(batch=BATCH)}
+
+
+@dataclass(frozen=True)
+class Native:
+    """An instance of ours, loaded by the generator of `penstock bench`."""
+
+    instance: instance.Instance
+    name: str = NATIVE
+
+    def run(self, workload: Workload, seconds: float, warmup_s: float) -> Figures:
+        settings = settings_of(workload, seconds, warmup_s)
+        outcome = measure(f"{self.name}, {workload.name}", settings, self.instance, lambda text: None)
+        figures = from_outcome(self.name, workload.name, outcome)
+        figures.servers[:] = [use for use in figures.servers if use.name in SERVERS]
+        return figures
+
+
+@contextmanager
+def native() -> Iterator[Native]:
+    require_native()
+    with instance.own() as own:
+        yield Native(own)
+
+
+@contextmanager
+def java() -> Iterator[Driven]:
+    require_native()  # it settles the topics
+    with tempfile.TemporaryDirectory(prefix="penstock-bench-java-") as folder, instance.own() as own:
+        settings = settings_of(SINGLE, 1, 0)
+        with own.prepared(settings) as target:
+            settle(settings, target)
+            pids = {name: pid for name, pid in own.pids.items() if name in SERVERS}
+            env = {"PENSTOCK_APP": target.app, "PENSTOCK_KEY_ID": target.key_id, "PENSTOCK_SECRET": target.secret}
+            place = f"{target.producer[0]}:{target.producer[1]}"
+            yield Driven(JAVA, pids, java_driver(Path(folder)), "penstock", place, SHAPES, env)
+
+
+def settings_of(workload: Workload, seconds: float, warmup_s: float) -> Settings:
+    return Settings(
+        connections=THREADS, batch=BATCH if workload.batched else 1, size=SIZE, topics=TOPICS, queues=QUEUES,
+        rate=workload.rate, seconds=seconds, warmup_s=warmup_s,
+    )  # fmt: skip

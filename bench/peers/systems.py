@@ -1,0 +1,27 @@
+"""All systems by the names that `--only` takes. Two of them come in two forms."""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from functools import partial
+from typing import Protocol
+
+from bench.peers import kafka, nats, penstock, rocketmq
+from bench.peers.figures import Figures
+from bench.peers.workloads import Workload
+
+
+class Running(Protocol):
+    """A system that is up."""
+
+    def run(self, workload: Workload, seconds: float, warmup_s: float) -> Figures: ...
+
+
+Start = Callable[[], AbstractContextManager[Running]]
+
+SYSTEMS: dict[str, dict[str, Start]] = {
+    "penstock": {penstock.NATIVE: penstock.native, penstock.JAVA: penstock.java},
+    "kafka": {"kafka": kafka.running},
+    "rocketmq": {"rocketmq": rocketmq.running, "rocketmq-tuned": partial(rocketmq.running, tuned=True)},
+    "nats": {"nats": nats.running},
+}
+OURS = (penstock.NATIVE, penstock.JAVA)
