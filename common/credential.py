@@ -44,13 +44,14 @@ class Principal:
     Callers may cache it by the credential's bytes until `expires_at_ms` and as long as the view's generation is `generation`.
     """
 
-    __slots__ = ("_pull", "_send", "app", "expires_at_ms", "generation", "key_id")
+    __slots__ = ("_pull", "_send", "app", "expires_at_ms", "generation", "key_id", "send_patterns")
 
     def __init__(self, app: ApplicationDefinition, key_id: str, expires_at_ms: int, generation: int):
         self.app = app.name
         self.key_id = key_id
         self.expires_at_ms = expires_at_ms
         self.generation = generation
+        self.send_patterns = tuple(grant.pattern for grant in app.grants if grant.action == "send")
         self._send = _Patterns(grant for grant in app.grants if grant.action == "send")
         self._pull = _Patterns(grant for grant in app.grants if grant.action == "pull")
 

@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
 """The hot path of send: from the socket's bytes to the broker's batch and back, in loop callbacks, without an object a message.
 
-It takes only what is common: a credential that verified before, topics that are known, no fault, no delay, no request. Everything
+It takes only what is common: a credential that verified before, topics that are known and granted, no fault, no delay, no request. Everything
 else, whole calls at a time, goes to `slow(connection, frame)`, which is producer_proxy/send.py and the reference for every answer.
 """
 
@@ -11,7 +11,7 @@ from libc.string cimport memcmp, memcpy
 
 from common.net._reactor cimport PROTOCOL_UNKNOWN, Connection, reactor_of
 from common.wire cimport _walk
-from engine.client._batcher cimport Destination, Lane, Waiter
+from engine.client._batcher cimport Destination, Destinations, Lane, Waiter
 
 cdef enum:
     MESSAGES_MAX = 1000
@@ -45,16 +45,45 @@ cdef inline uint64_t unix_ms() noexcept nogil:
 cdef const char* HEX = b"0123456789abcdef"
 
 
+cdef struct Pattern:
+    const unsigned char* text
+    uint32_t size
+    bint is_prefix
+
+
 cdef class Admitted:
-    """A credential that verified, and the topics that its application has sent to."""
+    """A credential that verified, and what its application may send to: the native form of Principal.may_send."""
 
     cdef bytes credential
     cdef double expires_at            # monotonic seconds
-    cdef dict destinations            # topic name as bytes -> Destination
+    cdef tuple texts                  # keeps the patterns' bytes
+    cdef Pattern* patterns
+    cdef uint32_t pattern_count
 
-    def __init__(self, bytes credential, double expires_at):
+    def __init__(self, bytes credential, double expires_at, patterns):
+        cdef bytes text
         self.credential, self.expires_at = credential, expires_at
-        self.destinations = {}
+        self.texts = tuple(pattern.encode() for pattern in patterns)
+        self.patterns = <Pattern*>malloc(max(1, len(self.texts)) * sizeof(Pattern))
+        if self.patterns == NULL:
+            raise MemoryError()
+        for text in self.texts:
+            self.patterns[self.pattern_count].is_prefix = text.endswith(b"*")
+            self.patterns[self.pattern_count].text = text
+            self.patterns[self.pattern_count].size = <uint32_t>len(text) - (1 if text.endswith(b"*") else 0)
+            self.pattern_count += 1
+
+    def __dealloc__(self):
+        free(self.patterns)
+
+    cdef bint may_send(self, const unsigned char* topic, uint32_t size) noexcept:
+        cdef uint32_t i
+        cdef Pattern* pattern
+        for i in range(self.pattern_count):
+            pattern = &self.patterns[i]
+            if (pattern.size == size or (pattern.is_prefix and pattern.size < size)) and memcmp(pattern.text, topic, pattern.size) == 0:
+                return True
+        return False
 
 
 cdef class Front:
@@ -62,6 +91,8 @@ cdef class Front:
 
     Args:
         lanes: the MEMORY and the FSYNC Lane of the broker.
+        destinations: of the topics that are known; filled by the slow path.
+        is_right: asked about a destination at its first use after a change of the configuration.
         slow: called as (connection, frame bytes) in a loop callback for every call that is not common.
         sentences: contract code -> the sentence that goes with it, as bytes.
         process_bytes: 6 random bytes, the middle of every id assigned here; see common/ids.py for the layout.
@@ -69,6 +100,9 @@ cdef class Front:
 
     cdef Lane memory
     cdef Lane fsync
+    cdef Destinations destinations
+    cdef object is_right
+    cdef uint32_t generation
     cdef object slow
     cdef dict sentences
     cdef dict admitted
@@ -85,8 +119,10 @@ cdef class Front:
     cdef readonly double latency_sum_s
     cdef readonly dict codes
 
-    def __init__(self, Lane memory, Lane fsync, slow, dict sentences, bytes process_bytes, int timeout_ms, int retry_after_ms):
+    def __init__(self, Lane memory, Lane fsync, Destinations destinations, is_right, slow, dict sentences, bytes process_bytes,
+                 int timeout_ms, int retry_after_ms):
         self.memory, self.fsync, self.slow, self.sentences = memory, fsync, slow, sentences
+        self.destinations, self.is_right, self.generation = destinations, is_right, 1
         self.admitted, self.codes = {}, {}
         memcpy(self.process_bytes, <const unsigned char*>process_bytes, 6)
         self.timeout_s = timeout_ms / 1000.0
@@ -104,23 +140,18 @@ cdef class Front:
         """A connection served by this front; it owns the descriptor."""
         return HotConnection(self, fd, limits, peer, ssl_context, prefix_check)
 
-    def admit(self, bytes credential, double expires_at):
-        """The slow path has verified these credential bytes; `expires_at` in monotonic seconds."""
-        if credential in self.admitted:       # keeps the topics that it has sent to
+    def admit(self, bytes credential, double expires_at, patterns):
+        """The slow path has verified these credential bytes, whose holder may send to what matches; `expires_at` in monotonic seconds."""
+        if credential in self.admitted:
             return
         if len(self.admitted) >= 10_000:
             self.admitted.clear()
-        self.admitted[credential] = Admitted(credential, expires_at)
-
-    def know(self, bytes credential, bytes topic, Destination destination):
-        """The holder of the credential may send to the topic, which is at `destination`."""
-        cdef Admitted admitted = self.admitted.get(credential)
-        if admitted is not None:
-            admitted.destinations[topic] = destination
+        self.admitted[credential] = Admitted(credential, expires_at, patterns)
 
     def forget(self):
-        """Configuration or broker changed: every verdict and every destination is looked up anew."""
+        """The configuration changed: every credential is verified anew, and every destination held against its definition."""
         cdef Admitted admitted
+        self.generation += 1
         for admitted in self.admitted.values():
             admitted.expires_at = 0       # connections hold their last one
         self.admitted.clear()
@@ -135,6 +166,13 @@ cdef class Front:
         memcpy(id16 + 6, self.process_bytes, 6)
         put_be32(id16 + 12, self.id_counter)
         return 0
+
+    cdef bint check(self, Destination destination) except -1:
+        """Hold a destination against its definition, once a change of the configuration."""
+        if not self.is_right(destination):
+            return False
+        destination.checked_at = self.generation
+        return True
 
     cdef int observe(self, double seconds) except -1:
         cdef int bucket = 0
@@ -346,8 +384,8 @@ cdef class HotConnection(Connection):
                 return None
             if m.topic_size != topic_size or memcmp(topic, frame + m.topic_start, topic_size) != 0:
                 topic, topic_size = frame + m.topic_start, m.topic_size
-                destination = admitted.destinations.get(topic[:topic_size])
-                if destination is None:
+                destination = front.destinations.find(topic, topic_size) if admitted.may_send(topic, topic_size) else None
+                if destination is None or (destination.checked_at != front.generation and not front.check(destination)):
                     return None
             if m.body_size > destination.body_bytes_max:
                 return None

@@ -42,7 +42,7 @@ class ProducerProxy:
         self._principals = Principals(view, self._clock)
         self.service = SendService(self._principals, self.topics, self.client.lanes, self._clock.now_ms, self._learn)
         self.front = self._make_front()
-        view.on_change(self._forget)
+        view.on_change(self._on_change)
         make = self._hot_connection if self.front is not None else None
         self.server = serve(
             listeners,
@@ -56,29 +56,27 @@ class ProducerProxy:
         if Front is None:
             return None
         sentences = {int(code): sentence.encode() for code, sentence in SENTENCES.items()}
+        topics = self.topics
         return Front(
-            *self.client.lanes, self.service.handle, sentences, os.urandom(6), DEFAULT_TIMEOUT_MS, RETRY_AFTER_MS
-        )
+            *self.client.lanes, topics.known, topics.is_right, self.service.handle, sentences, os.urandom(6),
+            DEFAULT_TIMEOUT_MS, RETRY_AFTER_MS,
+        )  # fmt: skip
 
     def _hot_connection(self, sock, peer, ssl_context):
         return self.front.connection(sock.detach(), self._limits, peer, ssl_context, self._principals.prefix_verifies)
 
-    def _learn(self, credential: bytes, principal, destinations) -> None:
+    def _learn(self, credential: bytes, principal) -> None:
         if self.front is None:
             return
         lasts_s = (principal.expires_at_ms - self._clock.now_ms()) / 1000
-        self.front.admit(credential, time.monotonic() + lasts_s)
-        for name, destination in destinations.items():
-            self.front.know(credential, name.encode(), destination)
+        self.front.admit(credential, time.monotonic() + lasts_s, principal.send_patterns)
 
-    def _forget(self) -> None:
-        self.topics.forget()
+    def _on_change(self) -> None:
         if self.front is not None:
             self.front.forget()
 
     def _on_hello(self, hello) -> None:
-        if self.topics.on_hello(hello.log_id):
-            self._forget()
+        self.topics.on_hello(hello.log_id)
 
     def health(self) -> dict:
         """What /readyz shows."""

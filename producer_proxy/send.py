@@ -45,10 +45,10 @@ class SendService:
 
     Args:
         principals: who presents a credential; topics: where to; lanes: (MEMORY, FSYNC) of the broker.
-        learn: called as (credential bytes, principal, {topic: Destination}) after each good call, so that the hot path knows them.
+        learn: called as (credential bytes, principal) after each good call, so that the hot path knows them.
     """
 
-    def __init__(self, principals, topics, lanes, now_ms, learn=lambda credential, principal, destinations: None):
+    def __init__(self, principals, topics, lanes, now_ms, learn=lambda credential, principal: None):
         self._principals, self._topics, self._lanes, self._learn = principals, topics, lanes, learn
         self._ids = IdSource(now_ms)
         self.closing = False
@@ -128,7 +128,7 @@ class SendService:
             for index in wanted:
                 results[index] = _refusal(error.code, str(error), messages[index].id)
             return
-        self._learn(call.credential, principal, found)
+        self._learn(call.credential, principal)
         lanes: dict[int, list[int]] = {}
         for index in wanted:
             destination = found[messages[index].topic]

@@ -3,13 +3,16 @@
 import json
 import logging
 
+from common.config.definitions import TopicDefinition
 from common.contract import Durability
-from engine.client.append import Destination
+from engine.client.append import Destination, Destinations
 from engine.link import layout
 
 log = logging.getLogger("penstock.producer_proxy")
 RESOLVE_TIMEOUT_S = 3.0
-DESTINATIONS_MAX = 200_000
+# 200 MB at most, 200 bytes for each topic in use: see bench/append.py. A send to one that is not there has to ask the broker, which
+# costs many times the send, so less than the number of topics in use would be felt at once.
+DESTINATIONS_MAX = 1_000_000
 _DURABILITY = {"memory": layout.MEMORY}  # a lone master serves every other class by its disk
 
 
@@ -22,21 +25,20 @@ class ResolveError(Exception):
 
 
 class Topics:
-    """Destinations by name, asked for once each.
+    """Destinations by name, asked for once each; those that are sent to stay, up to a bound.
+
+    A change of the configuration forgets none of them: a destination is held against its topic's definition before it is used.
 
     Args:
         view: the configuration.
         rpc: the broker's link: `call(op, payload, timeout) -> (code, payload)`.
+        known: where the destinations are; the hot path finds them there.
     """
 
-    def __init__(self, view, rpc):
+    def __init__(self, view, rpc, known: Destinations | None = None):
         self._view, self._rpc = view, rpc
-        self._known: dict[str, Destination] = {}
+        self.known = Destinations(DESTINATIONS_MAX) if known is None else known
         self._log_id: str | None = None
-
-    def forget(self) -> None:
-        """Look every definition up anew; ids come back from the broker as they were."""
-        self._known.clear()
 
     def on_hello(self, log_id: str) -> bool:
         """A link to the broker was opened; True when it holds another log than before, so that all ids are void."""
@@ -44,11 +46,15 @@ class Topics:
         self._log_id = log_id
         if changed:
             log.warning("engine: another log (%s) than before; every topic is looked up anew", log_id)
-            self.forget()
+            self.known.clear()
         return changed
 
     def defined(self, name: str) -> bool:
         return self._view.topic(name) is not None
+
+    def is_right(self, destination: Destination) -> bool:
+        """Whether it still is what its topic's definition says."""
+        return _fits(destination, self._view.topic(destination.name.decode()))
 
     def find(self, names: list[str]) -> dict[str, Destination]:
         """Destinations of defined topics; blocks the greenlet while the broker is asked for those not known yet.
@@ -56,22 +62,42 @@ class Topics:
         Raises:
             ResolveError: the broker did not answer.
         """
-        missing = [name for name in dict.fromkeys(names) if name not in self._known]
-        if missing:
-            self._ask(missing)
-        return {name: self._known[name] for name in names}
+        found, missing = {}, {}
+        for name in dict.fromkeys(names):
+            definition = self._view.topic(name)
+            destination = self.known.get(name.encode())
+            if destination is not None and _fits(destination, definition):
+                found[name] = destination
+            else:
+                missing[name] = definition
+        return {**found, **self._ask(missing)} if missing else found
 
-    def _ask(self, names: list[str]) -> None:
-        definitions = [self._view.topic(name) for name in names]
-        asked = [{"name": name, "queues": topic.queues} for name, topic in zip(names, definitions, strict=True)]
+    def _ask(self, definitions: dict[str, TopicDefinition]) -> dict[str, Destination]:
+        asked = [{"name": name, "queues": topic.queues} for name, topic in definitions.items()]
         code, payload = self._rpc.call(layout.TOPIC, json.dumps({"topics": asked}).encode(), RESOLVE_TIMEOUT_S)
         if code != layout.OK:
             raise ResolveError(code, payload.decode("utf-8", "replace"))
-        if len(self._known) + len(names) > DESTINATIONS_MAX:
-            self._known.clear()
-        for name, topic, found in zip(names, definitions, json.loads(payload)["topics"], strict=True):
-            durability = _DURABILITY.get(topic.durability, layout.FSYNC)
-            self._known[name] = Destination(name, found["id"], found["queues"], durability, topic.body_bytes_max)
+        made = {}
+        for (name, topic), given in zip(definitions.items(), json.loads(payload)["topics"], strict=True):
+            made[name] = Destination(
+                name.encode(), given["id"], given["queues"], _durability(topic), topic.body_bytes_max
+            )
+            self.known.put(made[name])
+        return made
+
+
+def _durability(topic: TopicDefinition) -> int:
+    return _DURABILITY.get(topic.durability, layout.FSYNC)
+
+
+def _fits(destination: Destination, topic: TopicDefinition | None) -> bool:
+    """The broker may have more queues than defined, never fewer: they only grow."""
+    return (
+        topic is not None
+        and destination.queues >= topic.queues
+        and destination.durability == _durability(topic)
+        and destination.body_bytes_max == topic.body_bytes_max
+    )
 
 
 def lane_of(asked: int, destination: Destination) -> int:

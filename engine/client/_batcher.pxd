@@ -4,9 +4,10 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 from common.net._reactor cimport Connection, TurnEnd
 
 
-cdef struct Slot:                     # where a queue's run stands in the append being filled
-    uint64_t append
+cdef struct Cell:                     # of an append's table: where the run of a queue stands
+    uint64_t key                      # topic id, queue
     uint32_t run
+    uint32_t stamp                    # the append's, or the cell is empty
 
 cdef struct Item:                     # one message
     uint32_t next                     # in its run; 0 ends it (items count from 1)
@@ -25,15 +26,24 @@ cdef struct Run:                      # what one append carries for one queue: i
 
 
 cdef class Destination:
-    cdef readonly str name
+    cdef readonly bytes name
     cdef readonly uint32_t topic_id
     cdef readonly uint32_t queues
     cdef readonly uint32_t body_bytes_max
-    cdef readonly int durability      # 1 MEMORY, 2 FSYNC: the topic's default
-    cdef Slot* slots                  # [lanes * queues]
-    cdef uint64_t sticky_append[2]
+    cdef readonly unsigned char durability       # 1 MEMORY, 2 FSYNC: the topic's default
+    cdef bint used                    # found since the hand of the table came by last
+    cdef uint32_t checked_at          # generation of the configuration that it was last found right in; its user's business
+    cdef uint32_t sticky_append[2]
     cdef uint32_t sticky_queue[2]
     cdef uint32_t next_queue
+
+
+cdef class Destinations:
+    cdef dict by_name
+    cdef Py_ssize_t count_max
+    cdef Py_ssize_t hand              # where in the dict eviction goes on
+    cdef Destination find(self, const unsigned char* name, Py_ssize_t size)
+    cdef int make_room(self) except -1
 
 
 cdef class Waiter:
@@ -53,6 +63,11 @@ cdef class Append:
     cdef uint32_t item_count, item_cap, run_count, run_cap
     cdef size_t arena_used, arena_cap, frame_bytes
     cdef uint32_t request_id
+    cdef Cell* cells                  # open addressing; the number of cells is a power of two, at least twice that of runs
+    cdef uint32_t cell_count, stamp
+    cdef Cell* cell(self, uint32_t topic_id, uint32_t queue) noexcept
+    cdef int make_cells(self, uint32_t count) except -1
+    cdef int add_run(self, uint32_t topic_id, uint32_t queue) except -1
     cdef int clear(self) except -1
     cdef int answer_all(self, int code) except -1
     cdef int answer(self, const unsigned char* results, Py_ssize_t size) except -1

@@ -10,6 +10,9 @@ from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memcpy, memset
 
+from cpython.dict cimport PyDict_DelItem, PyDict_GetItem, PyDict_Next
+from cpython.object cimport PyObject
+
 from common.net._reactor cimport PROTOCOL_LINK, Connection, TurnEnd, reactor_of
 from common.wire._walk cimport murmur2
 
@@ -23,6 +26,8 @@ cdef enum:
     MAGIC = 0x5042
     OP_APPEND = 10
     FRAME_BYTES_MAX = 24 << 20        # below the link's 32 MiB; what does not fit is refused as OVERLOADED
+    CELLS_LEAST = 256
+    CELLS_KEPT = 1 << 16              # 1 MiB: an append in hundreds of thousands of queues is rare
     CODE_UNAVAILABLE = 203
     CODE_TIMEOUT = 300
 
@@ -46,15 +51,56 @@ cdef inline uint32_t get32(const unsigned char* p) noexcept nogil:
 cdef class Destination:
     """A topic as the broker knows it. Made when the first message for it comes; void when the broker's log_id changes."""
 
-    def __init__(self, str name, uint32_t topic_id, uint32_t queues, int durability, uint32_t body_bytes_max):
+    def __init__(self, bytes name, uint32_t topic_id, uint32_t queues, unsigned char durability, uint32_t body_bytes_max):
         self.name, self.topic_id, self.queues = name, topic_id, queues
         self.durability, self.body_bytes_max = durability, body_bytes_max
-        self.slots = <Slot*>calloc(2 * queues, sizeof(Slot))
-        if self.slots == NULL:
-            raise MemoryError()
 
-    def __dealloc__(self):
-        free(self.slots)
+
+cdef class Destinations:
+    """Destinations by name, at most `count_max`. When it is full, one that was not asked for lately makes room (the clock algorithm).
+
+    A hand goes round the dict and spares whoever was found since it came by last. A destination costs about 200 bytes with a name of
+    20 characters, which is its key too.
+    """
+
+    def __init__(self, Py_ssize_t count_max):
+        self.by_name, self.count_max = {}, count_max
+
+    def __len__(self):
+        return len(self.by_name)
+
+    def get(self, bytes name):
+        """The destination, or None."""
+        return self.find(name, len(name))
+
+    def put(self, Destination destination):
+        """Keep it, in place of the one of the same name."""
+        if destination.name not in self.by_name and len(self.by_name) >= self.count_max:
+            self.make_room()
+        self.by_name.pop(destination.name, None)        # or the key would be the old one's bytes
+        self.by_name[destination.name] = destination
+
+    def clear(self):
+        self.by_name.clear()
+
+    cdef Destination find(self, const unsigned char* name, Py_ssize_t size):
+        cdef PyObject* found = PyDict_GetItem(self.by_name, name[:size])
+        if found == NULL:
+            return None
+        (<Destination>found).used = True
+        return <Destination>found
+
+    cdef int make_room(self) except -1:
+        """Positions shift when the dict is laid out anew, so a turn of the hand may pass some twice and some not: they only live longer."""
+        cdef PyObject* key
+        cdef PyObject* value
+        while True:
+            if not PyDict_Next(self.by_name, &self.hand, &key, &value):
+                self.hand = 0
+            elif not (<Destination>value).used:
+                return PyDict_DelItem(self.by_name, <object>key)
+            else:
+                (<Destination>value).used = False
 
 
 cdef class Waiter:
@@ -95,9 +141,11 @@ cdef class Append:
 
     def __cinit__(self):
         self.waiters = []
+        self.make_cells(CELLS_LEAST)
         self.clear()
 
     def __dealloc__(self):
+        free(self.cells)
         free(self.items)
         free(self.runs)
         free(self.arena)
@@ -107,9 +155,52 @@ cdef class Append:
         self.item_count = self.run_count = 0
         self.arena_used = 0
         self.frame_bytes = FRAME_HEADER + APPEND_HEAD
+        self.stamp += 1                     # which empties all cells at once
+        if self.stamp == 0 or self.cell_count > CELLS_KEPT:
+            self.make_cells(CELLS_LEAST)
         if self.arena_cap > (4 << 20):
             free(self.arena)
             self.arena, self.arena_cap = NULL, 0
+        return 0
+
+    cdef Cell* cell(self, uint32_t topic_id, uint32_t queue) noexcept:
+        """The cell of this queue's run, or the empty one where it belongs."""
+        cdef uint64_t key = (<uint64_t>topic_id << 32) | queue
+        cdef uint32_t mask = self.cell_count - 1
+        cdef uint32_t at = <uint32_t>((key * <uint64_t>0x9E3779B97F4A7C15) >> 32) & mask
+        while self.cells[at].stamp == self.stamp and self.cells[at].key != key:
+            at = (at + 1) & mask
+        return &self.cells[at]
+
+    cdef int make_cells(self, uint32_t count) except -1:
+        """Another table, with the runs that there are."""
+        cdef Cell* cells = <Cell*>calloc(count, sizeof(Cell))
+        cdef Cell* cell
+        cdef uint32_t r
+        if cells == NULL:
+            raise MemoryError()
+        free(self.cells)
+        self.cells, self.cell_count, self.stamp = cells, count, 1
+        for r in range(self.run_count):
+            cell = self.cell(self.runs[r].topic_id, self.runs[r].queue)
+            cell.key, cell.run, cell.stamp = (<uint64_t>self.runs[r].topic_id << 32) | self.runs[r].queue, r, 1
+        return 0
+
+    cdef int add_run(self, uint32_t topic_id, uint32_t queue) except -1:
+        """An empty run for a queue that has none yet."""
+        cdef Cell* cell
+        cdef Run* run
+        if self.run_count == self.run_cap:
+            self.run_cap = max(64, self.run_cap * 2)
+            self.runs = <Run*>realloc_or_raise(self.runs, self.run_cap * sizeof(Run))
+        if 2 * (self.run_count + 1) > self.cell_count:
+            self.make_cells(2 * self.cell_count)
+        cell = self.cell(topic_id, queue)
+        cell.key, cell.run, cell.stamp = (<uint64_t>topic_id << 32) | queue, self.run_count, self.stamp
+        run = &self.runs[self.run_count]
+        run.topic_id, run.queue, run.count, run.bytes, run.head = topic_id, queue, 0, 0, 0
+        self.run_count += 1
+        self.frame_bytes += BATCH_HEADER + 8
         return 0
 
     cdef int answer_all(self, int code) except -1:
@@ -232,10 +323,11 @@ cdef class Lane(TurnEnd):
     cdef uint32_t choose_queue(self, Destination destination, const unsigned char* key, Py_ssize_t key_size) except? 0:
         """A key's own queue, by Kafka's hash; without a key one queue of the topic for the whole append, the next for the next."""
         cdef int lane = self.number
+        cdef uint32_t number = <uint32_t>self.append_number
         if key_size >= 0:
             return (murmur2(key, key_size) & 0x7FFFFFFF) % destination.queues
-        if destination.sticky_append[lane] != self.append_number:
-            destination.sticky_append[lane] = self.append_number
+        if destination.sticky_append[lane] != number:
+            destination.sticky_append[lane] = number
             destination.sticky_queue[lane] = destination.next_queue
             destination.next_queue = (destination.next_queue + 1) % destination.queues
         return destination.sticky_queue[lane]
@@ -250,10 +342,10 @@ cdef class Lane(TurnEnd):
                  uint32_t size, Waiter waiter, uint32_t index) except -1:
         """Take one message of the waiter that joined last; its bytes are copied. The caller has asked has_room()."""
         cdef Append append = self.filling
-        cdef Slot* slot = &destination.slots[self.number * destination.queues + queue]
         cdef uint32_t body = 1 + (16 if id16 != NULL else 0) + size
         cdef size_t at = append.arena_used
         cdef unsigned char* record
+        cdef Cell* cell
         cdef Run* run
         cdef Item* item
         if append.item_count == append.item_cap:
@@ -273,23 +365,17 @@ cdef class Lane(TurnEnd):
         append.item_count += 1
         item.next, item.waiter, item.index = 0, <uint32_t>(len(append.waiters) - 1), index
         item.at, item.size = at, 4 + body
-        if slot.append != self.append_number:
-            slot.append = self.append_number
-            slot.run = append.run_count
-            if append.run_count == append.run_cap:
-                append.run_cap = max(64, append.run_cap * 2)
-                append.runs = <Run*>realloc_or_raise(append.runs, append.run_cap * sizeof(Run))
-            run = &append.runs[append.run_count]
-            append.run_count += 1
-            run.topic_id, run.queue, run.count, run.bytes = destination.topic_id, queue, 1, 4 + body
-            run.head = run.tail = append.item_count
-            append.frame_bytes += BATCH_HEADER + 8
-        else:
-            run = &append.runs[slot.run]
+        cell = append.cell(destination.topic_id, queue)
+        if cell.stamp == append.stamp:
+            run = &append.runs[cell.run]
             append.items[run.tail - 1].next = append.item_count
-            run.tail = append.item_count
-            run.count += 1
-            run.bytes += 4 + body
+        else:
+            append.add_run(destination.topic_id, queue)
+            run = &append.runs[append.run_count - 1]
+            run.head = append.item_count
+        run.tail = append.item_count
+        run.count += 1
+        run.bytes += 4 + body
         append.frame_bytes += 4 + body
         waiter.waiting += 1
         return 0

@@ -13,15 +13,15 @@ from engine.link.errors import LinkError
 try:
     if os.environ.get("PENSTOCK_PURE"):
         raise ImportError("the pure twin was asked for")
-    from engine.client._batcher import Destination, Lane
+    from engine.client._batcher import Destination, Destinations, Lane
 
     NATIVE = True
 except ImportError:
-    from engine.client.batcher_pure import Destination, Lane
+    from engine.client.batcher_pure import Destination, Destinations, Lane
 
     NATIVE = False
 
-__all__ = ["NATIVE", "AppendClient", "Destination", "Lane"]
+__all__ = ["NATIVE", "AppendClient", "Destination", "Destinations", "Lane"]
 
 log = logging.getLogger("penstock.engine.client")
 MEMORY, FSYNC = 0, 1

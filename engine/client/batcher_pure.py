@@ -1,6 +1,7 @@
 """The pure-Python twin of `_batcher`: same lanes, same bytes, a greenlet that reads and one that writes."""
 
 import struct
+from collections import OrderedDict
 from typing import Any
 
 import gevent
@@ -17,7 +18,9 @@ MAGIC = 0x5042
 class Destination:
     """A topic as the broker knows it. Made when the first message for it comes; void when the broker's log_id changes."""
 
-    def __init__(self, name: str, topic_id: int, queues: int, durability: int, body_bytes_max: int):
+    __slots__ = ("_next_queue", "_sticky", "body_bytes_max", "durability", "name", "queues", "topic_id")
+
+    def __init__(self, name: bytes, topic_id: int, queues: int, durability: int, body_bytes_max: int):
         self.name, self.topic_id, self.queues = name, topic_id, queues
         self.durability, self.body_bytes_max = durability, body_bytes_max
         self._next_queue = 0
@@ -31,6 +34,34 @@ class Destination:
             self._sticky[lane] = (append, self._next_queue)
             self._next_queue = (self._next_queue + 1) % self.queues
         return self._sticky[lane][1]
+
+
+class Destinations:
+    """Destinations by name, at most `count_max`; a full one forgets who was not asked for longest."""
+
+    def __init__(self, count_max: int):
+        self._by_name: OrderedDict[bytes, Destination] = OrderedDict()
+        self._count_max = count_max
+
+    def __len__(self) -> int:
+        return len(self._by_name)
+
+    def get(self, name: bytes) -> Destination | None:
+        """The destination, or None."""
+        found = self._by_name.get(name)
+        if found is not None:
+            self._by_name.move_to_end(name)
+        return found
+
+    def put(self, destination: Destination) -> None:
+        """Keep it, in place of the one of the same name."""
+        self._by_name.pop(destination.name, None)
+        if len(self._by_name) >= self._count_max:
+            self._by_name.popitem(last=False)
+        self._by_name[destination.name] = destination
+
+    def clear(self) -> None:
+        self._by_name.clear()
 
 
 class Append:

@@ -77,7 +77,9 @@ class FakeBroker:
         return self._append(payload)
 
     def _topic(self, name: str, queues: int) -> dict:
-        return self.topics.setdefault(name, {"id": len(self.topics) + 1, "queues": queues})
+        topic = self.topics.setdefault(name, {"id": len(self.topics) + 1, "queues": queues})
+        topic["queues"] = max(topic["queues"], queues)
+        return topic
 
     def _append(self, payload: bytes) -> tuple[int, bytes]:
         durability, count = layout.APPEND_HEAD.unpack_from(payload)

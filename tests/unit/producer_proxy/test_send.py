@@ -246,6 +246,77 @@ def test_a_revoked_key_a_withdrawn_grant_and_a_deleted_topic_count_at_once(desk)
     assert codes(client.call(request(Message(topic="pay"), credential=fixed))) == [Code.UNAUTHENTICATED]
 
 
+def test_a_familys_topics_are_sent_to_without_entries_of_their_own(desk):
+    client, fixed = desk.client(), credential()
+    desk.store.put("family", "orders.m.*", {"queues": 2, "durability": "memory"}, 0)
+    for _ in range(3):
+        assert codes(client.call(request(Message(topic="orders.m.a"), credential=fixed))) == [Code.OK]
+        assert desk.broker.appends[-1][0] == 1
+    assert desk.broker.topics["orders.m.a"]["queues"] == 2
+    family = desk.store.get("family", "orders.m.*")
+    desk.store.put("family", "orders.m.*", {"queues": 3, "durability": "fsync"}, family.version)
+    assert codes(client.call(request(Message(topic="orders.m.a"), credential=fixed))) == [Code.OK]
+    assert desk.broker.appends[-1][0] == 2
+    assert desk.broker.topics["orders.m.a"]["queues"] == 3
+    desk.store.delete("family", "orders.m.*", family.version + 1)
+    assert codes(client.call(request(Message(topic="orders.m.a"), credential=fixed))) == [Code.UNKNOWN_TOPIC]
+
+
+def test_a_change_of_something_else_voids_no_destination(desk):
+    client, fixed = desk.client(), credential()
+    for name in ("orders", "orders.fast", "pay"):
+        assert codes(client.call(request(Message(topic=name), credential=fixed))) == [Code.OK]
+    asked = desk.rpc.asked
+    desk.store.put("topic", "another", {}, 0)
+    desk.store.put("family", "others.*", {}, 0)
+    desk.store.put("group", "readers", {}, 0)
+    for name in ("orders", "orders.fast", "pay"):
+        assert codes(client.call(request(Message(topic=name), credential=fixed))) == [Code.OK]
+    assert desk.rpc.asked == asked
+    if desk.proxy.front is not None:
+        assert desk.proxy.front.hot_calls >= 2, "only the credential was looked at again, by one call"
+
+
+def test_a_new_credential_finds_the_topics_that_others_made_known(desk):
+    client = desk.client()
+    for shift_ms in range(3):
+        fixed = credential(shift_ms=-1_000 * shift_ms)
+        for name in ("pay", "orders"):
+            assert codes(client.call(request(Message(topic=name), credential=fixed))) == [Code.OK]
+    assert desk.rpc.asked == 2
+    if desk.proxy.front is not None:
+        assert desk.proxy.front.hot_calls == 2, "one slow call a credential"
+
+
+@pytest.mark.parametrize("grants, sent", [
+    (["orders"], {"orders"}), (["orders*"], {"orders", "orders.fast"}), (["*"], {"orders", "orders.fast", "pay", "other"}),
+    (["order", "orders.fast.*", "payment"], set()), (["nothing", "pay*", "orders.f*"], {"pay", "orders.fast"}), ([], set()),
+])  # fmt: skip
+def test_what_one_application_made_known_is_open_only_to_who_holds_a_grant(desk, grants, sent):
+    everything = ApplicationDefinition("all", (Key("k2", SECRET, 0),), (Grant("send", "*"),))
+    desk.store.put("application", "all", everything.to_value(), 0)
+    app = desk.store.get("application", "shop")
+    desk.store.put("application", "shop", app.value | {"grants": [["send", each] for each in grants]}, app.version)
+    client, whole, narrow = desk.client(), credential(app="all", key_id="k2"), credential()
+    for _ in range(2):
+        for name in ("orders", "orders.fast", "pay", "other"):
+            assert codes(client.call(request(Message(topic=name), credential=whole))) == [Code.OK]
+            wanted = Code.OK if name in sent else Code.FORBIDDEN
+            assert codes(client.call(request(Message(topic=name), credential=narrow))) == [wanted]
+
+
+def test_one_append_in_a_thousand_topics_gives_each_message_its_own_place(desk):
+    client, fixed = desk.client(), credential()
+    desk.store.put("family", "orders.m.*", {"queues": 2}, 0)
+    for number in range(3):
+        messages = [Message(topic=f"orders.m.{i % 500}", body=b"%d-%d" % (number, i)) for i in range(1_000)]
+        results = client.call(request(*messages, credential=fixed))
+        for message, result in zip(messages, results, strict=True):
+            topic_id = desk.broker.topics[message.topic]["id"]
+            assert message.body in desk.broker.stored[(topic_id, result.queue)][result.offset][1]
+    assert desk.broker.appends[-1][1] == 500, "a batch for each topic's queue"
+
+
 def test_a_broker_that_does_not_answer_in_time_gives_timeout_and_the_connection_goes_on(desk):
     client, fixed = desk.client(), credential()
     assert codes(client.call(request(Message(topic="orders"), credential=fixed))) == [Code.OK]
