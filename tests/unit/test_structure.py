@@ -24,7 +24,8 @@ MAY_IMPORT = {
     "engine": ("common",),
     "producer_proxy": ("common", "engine.client", "engine.link"),
     "consumer_proxy": ("common", "engine.client", "engine.link"),
-    "penstock": ("common", "engine.client", "engine.link", "bench"),
+    # `engine.log.offline` is the other door: for tools, on a directory whose engine is stopped.
+    "penstock": ("common", "engine.client", "engine.link", "engine.log.offline", "engine.errors", "bench"),
     "bench": ("common", "engine", "producer_proxy", "consumer_proxy"),  # it measures their parts one by one
 }
 # The engine from the inside out: storage knows nothing of delivery, delivery nothing of the link's server.

@@ -1,0 +1,102 @@
+"""The log's batches, and their records, in the order in which they were stored."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from engine.log.format import BATCH_HEADER, BATCH_HEADER_SIZE, KIND_TOPIC, padded, parse_topic, split_records
+from engine.log.native import SegmentIndex
+from engine.log.offline.directory import Directory, SegmentFile
+from engine.log.offline.message import names
+from engine.log.walk import Kind, Stretch, Walk
+
+KINDS = ("messages", "topic", "progress", "epoch")
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Which of it. `start` is the first offset of each queue, `records` asks for a row a record."""
+
+    topic: str | None = None
+    queue: int | None = None
+    start: int = 0
+    limit: int | None = None
+    records: bool = False
+
+
+def dump(directory: Directory, wanted: Wanted) -> Iterator[Row]:
+    """A row a batch or record that verifies, and one for each stretch that does not, which has `damage` in it."""
+    left = wanted.limit if wanted.limit is not None else -1
+    for segment in directory.segments:
+        for row in _segment(directory, segment, wanted):
+            if left == 0:
+                return
+            left -= 1
+            yield row
+
+
+def _segment(directory: Directory, segment: SegmentFile, wanted: Wanted) -> Iterator[Row]:
+    file = directory.open(segment)
+    walk = Walk(directory.batches(), file, segment.base, SegmentIndex(segment.base, 0))
+    try:
+        for stretch in walk.stretches():
+            if stretch.kind is Kind.GOOD:
+                yield from _stretch(directory, segment, walk, stretch, wanted)
+            else:
+                yield {
+                    "damage": stretch.kind.value, "file": segment.path, "position": segment.base + stretch.at,
+                    "bytes": stretch.end - stretch.at,
+                }  # fmt: skip
+    finally:
+        walk.close()
+        file.close()
+
+
+def _stretch(directory: Directory, segment: SegmentFile, walk: Walk, stretch: Stretch, wanted: Wanted) -> Iterator[Row]:
+    at = stretch.at
+    while at < stretch.end:
+        fields = BATCH_HEADER.unpack_from(walk.room, at)
+        _, size, _, kind, _, epoch, topic_id, queue, count, _, first, stored_at_ms = fields
+        if kind == KIND_TOPIC:
+            _learn(directory, walk.room[at : at + size])
+        name = directory.topic_name(topic_id) if topic_id else None
+        if _is_wanted(wanted, name, queue, topic_id, first + count):
+            batch = {
+                "position": segment.base + at, "kind": KINDS[kind] if kind < len(KINDS) else str(kind), "topic": name,
+                "topic_id": topic_id, "queue": queue, "offset": first, "records": count, "size": size, "epoch": epoch,
+                "stored_at_ms": stored_at_ms,
+            }  # fmt: skip
+            yield from _records(walk.room[at : at + size], batch, wanted) if wanted.records else (batch,)
+        at += padded(size)
+
+
+def _is_wanted(wanted: Wanted, name: str | None, queue: int, topic_id: int, end: int) -> bool:
+    if wanted.topic is not None and name != wanted.topic:
+        return False
+    if wanted.queue is not None and (queue != wanted.queue or not topic_id):
+        return False
+    return end > wanted.start
+
+
+def _records(batch: bytes, of: Row, wanted: Wanted) -> Iterator[Row]:
+    """A row a record. An id that the proxy assigned is in the record's head and shown as the 32 characters it stands for."""
+    at = BATCH_HEADER_SIZE
+    for offset in range(of["offset"], of["offset"] + of["records"]):
+        size = int.from_bytes(batch[at : at + 4], "little")
+        assigned = batch[at + 5 : at + 21].hex() if batch[at + 4] & 1 else None
+        payload = batch[at + (21 if assigned else 5) : at + 4 + size]
+        at += 4 + size
+        if offset >= wanted.start:
+            found = names(payload) if of["kind"] == KINDS[0] else None
+            yield {
+                "position": of["position"], "kind": of["kind"], "topic": of["topic"], "topic_id": of["topic_id"],
+                "queue": of["queue"], "offset": offset, "stored_at_ms": of["stored_at_ms"],
+                "id": assigned or (found.id if found else None), "key": found.key if found else None, "size": len(payload),
+            }  # fmt: skip
+
+
+def _learn(directory: Directory, batch: bytes) -> None:
+    for payload in split_records(batch[BATCH_HEADER_SIZE:]):
+        topic_id, name, _ = parse_topic(payload)
+        directory.names[topic_id] = name

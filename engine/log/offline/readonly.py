@@ -1,0 +1,43 @@
+"""The machine as a tool sees it that must not change anything: files open for reading, RocksDB too."""
+
+import fcntl
+import os
+from collections.abc import Callable
+
+from engine.env import RealEnv, RealFile
+from engine.errors import LockedError
+from engine.store import RocksStore
+
+
+class ReadOnlyEnv(RealEnv):
+    """Opens for reading, so a read-only file system and a copy that belongs to somebody else will do."""
+
+    def open(self, path: str, *, create: bool = False) -> RealFile:
+        assert not create, "a tool that only looks"
+        return RealFile(path, os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+
+    def lock(self, path: str) -> Callable[[], None]:
+        """As RealEnv.lock, but the file keeps its content, and none is made where no engine ever ran."""
+        if not os.path.exists(path):
+            return lambda: None
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = os.pread(fd, 32, 0).decode("ascii", "replace").strip() or "unknown"
+            os.close(fd)
+            raise LockedError(f"{path} is held by a running engine (process {holder}); stop it first") from None
+        return lambda: os.close(fd)
+
+
+class ReadOnlyStore(RocksStore):
+    """RocksDB without its lock, without compaction, and without a new file in its folder."""
+
+    def __init__(self, path: str) -> None:
+        import rocksdict
+
+        self._rocks, self._path = rocksdict, path
+        with self._errors():
+            self._database = rocksdict.Rdict(
+                path, rocksdict.Options(raw_mode=True), access_type=rocksdict.AccessType.read_only()
+            )

@@ -1,0 +1,163 @@
+"""`penstock log`: a stopped engine's data directory, looked at and repaired."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import click
+
+from engine.errors import EngineError, LockedError
+from engine.log.offline.directory import Directory, NoLogError, opened
+from engine.log.offline.dump import Wanted, dump
+from engine.log.offline.finding import Finding
+from engine.log.offline.stats import Stats, count
+from engine.log.offline.verify import Totals, verify
+from penstock.commands.exits import CONFLICT, FAILED, NOT_FOUND, CommandError, Group
+from penstock.commands.output import output_option, table
+
+BATCH_COLUMNS = ("position", "kind", "topic", "queue", "offset", "records", "size", "stored_at")
+RECORD_COLUMNS = ("topic", "queue", "offset", "stored_at", "id", "key", "size")
+TOPIC_COLUMNS = ("topic", "batches", "records", "bytes", "records_a_batch")
+
+directory_argument = click.argument(
+    "directory", metavar="DIR", type=click.Path(exists=True, file_okay=False, path_type=Path)
+)
+
+
+@click.group("log", cls=Group)
+def command() -> None:
+    """Look at and repair the log in a data directory DIR while its engine is stopped.
+
+    \b
+    penstock log verify .penstock
+    penstock log dump .penstock --topic orders --queue 0 --records --limit 20
+    penstock log stats .penstock --top 5
+    penstock log repair .penstock          # says what it would do; --yes does it
+    """
+
+
+@contextmanager
+def held(path: Path) -> Iterator[Directory]:
+    """The directory with its lock held; errors of the engine as sentences with an exit code."""
+    try:
+        with opened(path) as directory:
+            yield directory
+    except (EngineError, OSError) as error:
+        if isinstance(error, BrokenPipeError):
+            raise
+        codes: dict[type[Exception], int] = {LockedError: CONFLICT, NoLogError: NOT_FOUND}
+        raise CommandError(str(error), codes.get(type(error), FAILED)) from error
+
+
+@command.command("verify")
+@directory_argument
+@output_option
+def verify_command(directory: Path, output: str) -> None:
+    """Read every byte and report what is damaged: file, position, bytes and records lost, a line each.
+
+    Exit code 0 when all is well, 1 when damage was found. The torn tail that a crash leaves is reported and is no damage:
+    nobody was promised what was in it, and the next start cuts it.
+    """
+    found: list[Finding] = []
+
+    def report(finding: Finding) -> None:
+        found.append(finding)
+        if output != "json":
+            click.echo(str(finding))
+
+    with held(directory) as opened_directory:
+        totals = verify(opened_directory, report)
+    if output == "json":
+        value = {"ok": not totals.damage, **vars(totals), "findings": [each.to_value() for each in found]}
+        click.echo(json.dumps(value, indent=1))
+    else:
+        click.echo(verdict(totals))
+    raise SystemExit(1 if totals.damage else 0)
+
+
+def verdict(totals: Totals) -> str:
+    """The last line."""
+    seen = f"{totals.segments} segments, {totals.bytes} bytes, {totals.batches} batches, {totals.records} records"
+    if totals.damage:
+        return f"DAMAGED: {totals.damage} findings of damage in {seen}"
+    torn = (
+        f"; a torn tail of {totals.torn_tail_bytes} bytes, which the next start cuts" if totals.torn_tail_bytes else ""
+    )
+    return f"good: {seen}{torn}"
+
+
+@command.command("dump")
+@directory_argument
+@click.option("--topic", help="Only this topic.")
+@click.option("--queue", type=click.IntRange(0), help="Only this queue.")
+@click.option("--from", "start", type=click.IntRange(0), default=0, help="From this offset of each queue on.")
+@click.option("--limit", type=click.IntRange(0), help="At most so many lines.")
+@click.option("--records", is_flag=True, help="A line a message instead of a line a batch.")
+@output_option
+def dump_command(
+    directory: Path, topic: str | None, queue: int | None, start: int, limit: int | None, records: bool, output: str
+) -> None:
+    """Print batches, or with --records their messages, in the order in which they were stored. -o json: an object a line."""
+    columns = RECORD_COLUMNS if records else BATCH_COLUMNS
+    with held(directory) as opened_directory:
+        if output != "json":
+            click.echo("  ".join(name.upper().replace("_", " ") for name in columns))
+        for row in dump(opened_directory, Wanted(topic, queue, start, limit, records)):
+            click.echo(json.dumps(row) if output == "json" else line(row, columns))
+
+
+def line(row: dict[str, Any], columns: tuple[str, ...]) -> str:
+    """One row as text; a stream cannot align its columns."""
+    if "damage" in row:
+        return f"DAMAGE file={row['file']} position={row['position']}: {row['bytes']} {row['damage']}"
+    cells = {**row, "stored_at": stored_at(row["stored_at_ms"])}
+    return "  ".join("-" if cells[name] is None else str(cells[name]) for name in columns)
+
+
+def stored_at(at_ms: int) -> str:
+    """In UTC; the number itself when no calendar has it."""
+    try:
+        return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    except (ValueError, OverflowError, OSError):
+        return str(at_ms)
+
+
+@command.command("stats")
+@directory_argument
+@click.option("--top", type=click.IntRange(0), default=10, show_default=True, help="So many topics, the largest first.")
+@output_option
+def stats_command(directory: Path, top: int, output: str) -> None:
+    """Segments, batches, records and bytes, in all and by topic."""
+    with held(directory) as opened_directory:
+        stats = count(opened_directory)
+        topics = topic_rows(opened_directory, stats, top)
+    value = {name: amount for name, amount in vars(stats).items() if name != "topics"}
+    value["records_a_batch"] = mean(stats.records, stats.batches)
+    value["topics"] = len(stats.topics)
+    if output == "json":
+        click.echo(json.dumps({**value, "top": topics}, indent=1))
+        return
+    for name, amount in value.items():
+        click.echo(f"{name:<16}{amount}")
+    for text in ("", *table(topics, TOPIC_COLUMNS)) if topics else ():
+        click.echo(text)
+
+
+def topic_rows(directory: Directory, stats: Stats, top: int) -> list[dict[str, Any]]:
+    """The topics with the most bytes."""
+    largest = sorted(stats.topics.items(), key=lambda item: -item[1]["bytes"])[:top]
+    return [
+        {
+            "topic": directory.topic_name(topic_id) or f"id {topic_id}",
+            **held_,
+            "records_a_batch": mean(held_["records"], held_["batches"]),
+        }
+        for topic_id, held_ in largest
+    ]
+
+
+def mean(total: int, count_: int) -> float:
+    return round(total / count_, 2) if count_ else 0.0
