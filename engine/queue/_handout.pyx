@@ -39,17 +39,19 @@ cdef enum:
     FOUND = 0
     EMPTY = 1                    # nothing can be read now
     AGAIN = 2                    # damage was stepped over, plan anew
+    FLOOR_KEPT_MS = 1000
 
 
 cdef class HandOut:
     """As the twin's."""
 
     cdef object store, clockwork, counts
+    cdef object floors           # of the log: what topics' own retentions let be read
     cdef int64_t quantum_bytes
     cdef set dirty
     cdef Tail tail               # None when the store is not the native log
     # The pull in work; between two calls of fill() they mean nothing.
-    cdef int64_t messages_left, bytes_left, invisible_ms
+    cdef int64_t now_ms, messages_left, bytes_left, invisible_ms
     cdef Receipts receipts
     cdef list out
     cdef uint64_t lease          # the last one given; 0: none yet
@@ -59,6 +61,7 @@ cdef class HandOut:
         appender = getattr(store, "appender", None)
         self.store, self.clockwork, self.counts, self.dirty = store, clockwork, counts, dirty
         self.quantum_bytes = settings.quantum_bytes
+        self.floors = getattr(store, "floors", None)
         self.tail = Tail(appender, store.log_id) if isinstance(appender, Appender) else None
 
     def fill(self, pull, group, int64_t now_ms):
@@ -66,12 +69,13 @@ cdef class HandOut:
         ring = pull.subscription.ring
         if not ring:
             return
+        self.now_ms = now_ms
         self.messages_left, self.bytes_left, self.invisible_ms = pull.messages_left, pull.bytes_left, pull.invisible_ms
         self.receipts, self.out = group.receipts, pull.pieces
         self.delivered = self.redelivered = self.delivered_bytes = 0
         self.lease = 0
         try:
-            self.turn(ring, now_ms)
+            self.turn(ring)
         finally:
             pull.messages_left, pull.bytes_left = self.messages_left, self.bytes_left
             pull.piece_count = PyList_GET_SIZE(self.out)
@@ -87,20 +91,20 @@ cdef class HandOut:
             self.counts.redeliveries += self.redelivered
         return 0
 
-    cdef int turn(self, ring, int64_t now_ms) except -1:
+    cdef int turn(self, ring) except -1:
         cdef Place place
         move_to_end = ring.move_to_end
         while ring and self.messages_left > 0 and self.bytes_left > 0:
             place = next(iter(ring))
             place.credit = min(place.credit + self.quantum_bytes, self.quantum_bytes)
-            if place.credit <= 0 or self.give(place, now_ms):
+            if place.credit <= 0 or self.give(place):
                 move_to_end(place)
             else:
                 del ring[place]
                 place.credit = 0
         return 0
 
-    cdef bint give(self, Place place, int64_t now_ms) except -1:
+    cdef bint give(self, Place place) except -1:
         """Hand out of one place until its turn is over or the pull is full; False when the place has nothing left."""
         cdef bint seen = False
         cdef int64_t first = 0
@@ -128,7 +132,7 @@ cdef class HandOut:
                 del self.out[start:]
                 self.bytes_left = 0
                 break
-            self.take(place, first, given_end, start, now_ms)
+            self.take(place, first, given_end, start)
             self.bytes_left -= size
             place.credit -= size
             self.delivered_bytes += size
@@ -136,9 +140,9 @@ cdef class HandOut:
                 break  # as in the twin
         return True
 
-    cdef int take(self, Place place, int64_t first, int64_t end, Py_ssize_t start, int64_t now_ms) except -1:
+    cdef int take(self, Place place, int64_t first, int64_t end, Py_ssize_t start) except -1:
         """Lease first..end, whose pieces lie in `out` from `start` on, and make the pieces say so."""
-        cdef int64_t due_ms = now_ms + self.invisible_ms
+        cdef int64_t due_ms = self.now_ms + self.invisible_ms
         cdef int64_t count = end - first
         cdef TokenBytes token
         cdef uint32_t attempt
@@ -187,7 +191,7 @@ cdef class HandOut:
         cdef int how = ELSEWHERE
         cdef int64_t at = first
         cdef int64_t left = bytes_max
-        if self.tail is not None:
+        if self.tail is not None and first >= self.readable_from(place):
             while at < end:
                 how = self.tail.next(place.topic_id, place.queue, at, end - at, left, at > first, &found)
                 if how != SOME:
@@ -202,6 +206,13 @@ cdef class HandOut:
             size[0] = bytes_max - left
             return FOUND
         return EMPTY if how == NOTHING else self.read_elsewhere(place, first, end, bytes_max, given_end, size)
+
+    cdef int64_t readable_from(self, Place place) except -1:
+        """Below it nothing may be read, although it may still be there. Up to a second older than the log's own answer."""
+        if self.floors is not None and self.now_ms >= place.readable_until_ms:
+            place.readable_from = self.floors.of(place.topic_id, place.queue)
+            place.readable_until_ms = self.now_ms + FLOOR_KEPT_MS
+        return place.readable_from
 
     cdef int add_piece(self, Place place, int64_t first, uint32_t count, int64_t stored_at_ms, const void* records, uint32_t size) except -1:
         cdef bytes piece = PyBytes_FromStringAndSize(NULL, sizeof(PieceHead) + size)

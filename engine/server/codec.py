@@ -8,13 +8,13 @@ from common.names import NAME_RULE, is_name
 from engine.link.layout import ACK, PULL_LIMITS, U16, U32
 from engine.queue.pull import Pull, PullRequest
 from engine.server.errors import RequestError
-from engine.server.pull_parts_pure import read_acks, topics_end
 
-if not os.environ.get("PENSTOCK_PURE"):
-    try:
-        from engine.server._pull_parts import read_acks, topics_end
-    except ImportError:
-        pass
+try:
+    if os.environ.get("PENSTOCK_PURE"):
+        raise ImportError("twins asked for")
+    from engine.server._pull_parts import read_acks, topics_end
+except ImportError:
+    from engine.server.pull_parts_pure import read_acks, topics_end
 
 
 def decode_pull(payload: bytes) -> PullRequest:

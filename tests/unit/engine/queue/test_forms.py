@@ -132,6 +132,16 @@ def test_both_forms_step_over_a_damaged_batch(make_pair):
     assert pair.pull(most=100) == [0, 1, 2, 3, 8, 9, 10, 11]
 
 
+def test_both_forms_keep_away_from_what_a_topics_own_retention_has_taken(make_pair, monkeypatch):
+    pair = make_pair()
+    if not hasattr(pair.log, "floors"):
+        pytest.skip("this log knows no retention of topics")
+    monkeypatch.setattr(type(pair.log.floors), "of", lambda self, topic_id, queue: 5)
+    pair.store(0, [100] * 4)
+    pair.store(0, [100] * 4)
+    assert pair.pull() == [5, 6, 7]
+
+
 @pytest.mark.parametrize("group", ["g", "g" * 90, "g" * 95, "g" * 96, "ü" * 120])
 def test_both_forms_make_the_same_token_and_take_the_other_ones(group):
     native, twin = [form.Receipts(b"k" * 32, group) for form in FORMS]
