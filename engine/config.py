@@ -35,6 +35,36 @@ class LogConfig:
     store_cache_bytes: int = 8 * _MIB
     """Block cache of RocksDB. More makes first touches of cold queues quicker."""
 
+    retention_ms: int = 72 * 3_600_000
+    """How old the newest message of a segment gets before the segment is deleted, unless a topic in it has a retention of
+    its own. 0: for ever. More needs more disk."""
+
+    log_bytes_max: int = 0
+    """Segments beyond so many bytes are deleted whatever their age, oldest first. 0: no such limit."""
+
+    delete_interval_ms: int = 1000
+    """Least time between two deletions of segments. Less frees a full disk sooner, but takes the file system away from writes."""
+
+    disk_warn_percent: int = 85
+    disk_delete_percent: int = 90
+    disk_refuse_percent: int = 95
+    """How full the disk is when the log says so, when the oldest segments are deleted before their time, and when appends are refused.
+    Higher uses more of the disk, and leaves less for whoever else writes to it."""
+
+    disk_reserve_bytes: int = 512 * _MIB
+    """Appends are refused, too, when less than this is free, and segments deleted when less than twice as much is. It has to
+    hold a new segment and what RocksDB writes meanwhile."""
+
+    cold_distance_bytes: int = 256 * _MIB
+    """Sealed segments that begin so far behind the end of the log are read as cold: ahead, in a thread, within a budget. More lets
+    readers that are a little late take room from the page cache; less makes them wait for the thread. 0: nothing is cold."""
+
+    cold_bytes_a_second: int = 256 * _MIB
+    """What cold reads may take from the disk. More lets sleepers catch up sooner, less leaves more of a slow disk to writes."""
+
+    cold_cache_bytes: int = 32 * _MIB
+    """How much of the page cache cold reads may hold. Less than a MiB a reader makes them read the same bytes again."""
+
     def faults(self) -> list[str]:
         """Every violated rule at once; empty when all is well."""
         found = []
@@ -50,6 +80,28 @@ class LogConfig:
             found.append("sealed_open_max: at least 1")
         if self.store_cache_bytes < 0:
             found.append("store_cache_bytes: at least 0")
+        return found + self._space_faults() + self._cold_faults()
+
+    def _space_faults(self) -> list[str]:
+        found = [
+            f"{name}: at least 0"
+            for name in ("retention_ms", "log_bytes_max", "disk_reserve_bytes")
+            if getattr(self, name) < 0
+        ]
+        if not 1 <= self.disk_warn_percent <= self.disk_delete_percent <= self.disk_refuse_percent <= 100:
+            found.append("disk_warn_percent, disk_delete_percent, disk_refuse_percent: 1..100, none above the next")
+        if not 10 <= self.delete_interval_ms <= 3_600_000:
+            found.append("delete_interval_ms: 10..3600000")
+        return found
+
+    def _cold_faults(self) -> list[str]:
+        found = []
+        if self.cold_distance_bytes < 0:
+            found.append("cold_distance_bytes: at least 0")
+        if self.cold_bytes_a_second < _MIB:
+            found.append(f"cold_bytes_a_second: at least {_MIB}")
+        if self.cold_cache_bytes < 4 * _MIB:
+            found.append(f"cold_cache_bytes: at least {4 * _MIB}")
         return found
 
     def checked(self) -> "LogConfig":

@@ -69,6 +69,10 @@ class File(ABC):
         """All bytes as a read-only buffer; large ones are mapped. Later writes may or may not show in it."""
 
     @abstractmethod
+    def forget(self, at: int, size: int) -> None:
+        """Let the page cache drop these bytes. Dirty ones stay."""
+
+    @abstractmethod
     def close(self) -> None:
         """Close; twice is no error."""
 
@@ -103,6 +107,10 @@ class Env(ABC):
     @abstractmethod
     def sync_directory(self, path: str) -> None:
         """Make the names in the directory durable. Blocks."""
+
+    @abstractmethod
+    def disk(self, path: str) -> tuple[int, int]:
+        """(bytes used, bytes free for us) of the file system that holds `path`."""
 
     @abstractmethod
     def lock(self, path: str) -> Callable[[], None]:
@@ -189,6 +197,9 @@ class RealFile(File):
             return b""
         return mmap.mmap(self._fd, 0, access=mmap.ACCESS_READ)
 
+    def forget(self, at: int, size: int) -> None:
+        os.posix_fadvise(self._fd, at, size, os.POSIX_FADV_DONTNEED)
+
     def close(self) -> None:
         if self._fd >= 0:
             os.close(self._fd)
@@ -229,6 +240,11 @@ class RealEnv(Env):
             os.fsync(fd)
         finally:
             os.close(fd)
+
+    def disk(self, path: str) -> tuple[int, int]:
+        found = os.statvfs(path)
+        # As df counts: what is kept for root is neither used nor free.
+        return (found.f_blocks - found.f_bfree) * found.f_frsize, found.f_bavail * found.f_frsize
 
     def lock(self, path: str) -> Callable[[], None]:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)

@@ -125,6 +125,9 @@ class SimulatedFile(File):
     def view(self) -> bytes:
         return bytes(self.content.seen)
 
+    def forget(self, at: int, size: int) -> None:
+        self._env.forgotten.append((self.path, at, size))
+
     def close(self) -> None:
         pass
 
@@ -161,6 +164,8 @@ class SimulatedEnv(Env):
         self.power_cut_at = 0
         self.write_bytes_max = 1 << 40
         self.death = ""
+        self.disk_used, self.disk_free = 0, 1 << 50
+        self.forgotten: list[tuple[str, int, int]] = []
 
     def fail(self, operation: str, error: int) -> None:
         """Refuse the operation (write, sync, allocate, read, store, …) with that errno until `heal`."""
@@ -234,6 +239,9 @@ class SimulatedEnv(Env):
         self._durable_names = others | {
             name: content for name, content in self.files.items() if name.startswith(prefix)
         }
+
+    def disk(self, path: str) -> tuple[int, int]:
+        return self.disk_used, self.disk_free
 
     def lock(self, path: str) -> Callable[[], None]:
         if path in self._locks:

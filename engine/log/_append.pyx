@@ -13,7 +13,7 @@ from cpython.bytes cimport PyBytes_FromStringAndSize
 
 from engine.log._index cimport BatchHeader, Slot, crc32c_extend, hash_of, key_of
 
-from engine.errors import ClosedError, DiskFullError, PartlyWrittenError
+from engine.errors import DiskFullError, PartlyWrittenError
 
 cdef extern from "sys/uio.h" nogil:
     ssize_t pwritev(int fd, const iovec* parts, int count, long offset)
@@ -36,7 +36,7 @@ cdef class Appender:
     """Owns the end of the log.
 
     Args:
-        host: answers the rare questions: `load_next_offset(topic_id, queue)`, `load_queue_count(topic_id)` (0 when there is no such
+        host: raises from `check_open(trusted)` what a refused append is answered with, and answers the rare questions: `load_next_offset(topic_id, queue)`, `load_queue_count(topic_id)` (0 when there is no such
             topic) and `roll()`, which calls `set_segment` and returns True, or returns False when the disk has no room.
     """
 
@@ -241,7 +241,7 @@ cdef class Appender:
         cdef bint direct = False
         cdef uint64_t base_offset
         if self.closed:
-            raise ClosedError("the log is closed")
+            self.host.check_open(trusted)
         memset(results, 0, 16 * <size_t>count)
         for i in range(count):
             base_offset = 0
@@ -460,9 +460,9 @@ cdef class Appender:
             self.flush()
         return [((<uint16_t*>(out + 16 * i))[0], (<uint64_t*>(out + 16 * i + 8))[0]) for i in range(count)]
 
-    def close(self):
-        """Refuse everything from now on; the file's descriptor may become another file's."""
-        self.closed = True
+    def set_closed(self, bint closed):
+        """Whether appends have to ask the host first, which may refuse them."""
+        self.closed = closed
 
     def commit_staged(self):
         """Python's way to commit()."""

@@ -83,6 +83,39 @@ cdef class EntrySource:
                 high = middle
         return run[low].base_offset if low < count else None
 
+    def locate(self, uint32_t topic_id, uint32_t queue, uint64_t offset):
+        """Byte address of the queue's last batch that begins at or below the offset, or None. Binary search."""
+        cdef uint32_t count = 0
+        cdef const Entry* run = self.find_run(key_of(topic_id, queue), &count)
+        cdef uint32_t low = 0
+        cdef uint32_t high = count
+        cdef uint32_t middle
+        while low < high:
+            middle = (low + high) >> 1
+            if run[middle].base_offset <= offset:
+                low = middle + 1
+            else:
+                high = middle
+        return run[low - 1].at if low else None
+
+    def offset_within(self, uint32_t topic_id, uint32_t queue, uint64_t size, uint64_t limit_at, bint is_newest):
+        """(base offset of the queue's oldest batch such that it and those behind it have at most `size` bytes, what is left of the size).
+
+        None when none below the limit fits, though the last one fits always when it is the queue's newest; nothing is left when an older
+        one did not fit.
+        """
+        cdef uint32_t count = 0
+        cdef const Entry* run = self.find_run(key_of(topic_id, queue), &count)
+        cdef bint some = False
+        while count and run[count - 1].at >= limit_at:
+            count -= 1
+        while count and (is_newest or run[count - 1].size <= size):
+            size -= min(size, <uint64_t>run[count - 1].size)
+            count -= 1
+            some = True
+            is_newest = False
+        return (run[count].base_offset if some else None), (0 if count else size)
+
 
 cdef class SegmentIndex(EntrySource):
     """Open addressing over queues, each with its run of entries. 32 bytes a slot, 24 an entry.

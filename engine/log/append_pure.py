@@ -7,7 +7,7 @@ from typing import Protocol
 from google_crc32c import extend, value
 
 from engine.env import Env, File
-from engine.errors import ClosedError, DiskFullError, PartlyWrittenError
+from engine.errors import DiskFullError, PartlyWrittenError
 from engine.log.format import (
     BATCH_HEADER,
     BATCH_HEADER_SIZE,
@@ -32,6 +32,7 @@ class Host(Protocol):
     def load_next_offset(self, topic_id: int, queue: int) -> int: ...
     def load_queue_count(self, topic_id: int) -> int: ...
     def roll(self) -> bool: ...
+    def check_open(self, trusted: bool) -> None: ...
 
 
 class Appender:
@@ -93,7 +94,7 @@ class Appender:
     ) -> list[tuple[int, int]]:
         """Append and return [(code, base offset)]."""
         if self._closed:
-            raise ClosedError("the log is closed")
+            self._host.check_open(trusted)
         if not self._owes:
             self._part_written = False
         self._owes = self._owes or staged
@@ -121,9 +122,9 @@ class Appender:
             self._lost = False
             raise PartlyWrittenError(f"{self._file.path}: an earlier write of this turn was refused")
 
-    def close(self) -> None:
-        """Refuse everything from now on."""
-        self._closed = True
+    def set_closed(self, closed: bool) -> None:
+        """Whether appends have to ask the host first, which may refuse them."""
+        self._closed = closed
 
     def watch(self, topic_id: int, queue: int) -> None:
         """Arm the queue."""

@@ -15,7 +15,7 @@ SEGMENT_HEADER_SIZE = 64
 BATCH_MAGIC = 0x5042
 BATCH_HEADER = struct.Struct("<IIHBBIIIIIQq")
 BATCH_HEADER_SIZE = 48
-KIND_MESSAGES, KIND_TOPIC, KIND_PROGRESS, KIND_EPOCH = range(4)
+KIND_MESSAGES, KIND_TOPIC, KIND_PROGRESS, KIND_EPOCH, KIND_COUNTERS = range(5)
 KIND_MAX = 15
 CONTROL_TOPIC_ID = 0
 """Control batches form queues of their own: topic id 0, queue = kind.
@@ -33,6 +33,7 @@ CODE_OK, CODE_INVALID, CODE_TOO_LARGE, CODE_UNKNOWN_TOPIC, CODE_NO_ROOM = 0, 100
 _RECORD = struct.Struct("<IB")
 _TOPIC = struct.Struct("<II")
 _KEY_SIZE = struct.Struct("<H")
+_COUNTER = struct.Struct("<IIQ")
 
 
 def padded(size: int) -> int:
@@ -142,3 +143,13 @@ def parse_progress(payload: bytes) -> tuple[bytes, bytes]:
     """(key, value)."""
     (size,) = _KEY_SIZE.unpack_from(payload)
     return payload[2 : 2 + size], payload[2 + size :]
+
+
+def pack_counter(topic_id: int, queue: int, next_offset: int) -> bytes:
+    """Payload of a COUNTERS record: where a queue goes on whose batches may all be deleted."""
+    return _COUNTER.pack(topic_id, queue, next_offset)
+
+
+def parse_counter(payload: bytes) -> tuple[int, int, int]:
+    """(topic id, queue, next offset)."""
+    return _COUNTER.unpack_from(payload)

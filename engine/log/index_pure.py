@@ -1,6 +1,6 @@
 """The index of a segment in pure Python: the reference for _index.pyx, and its stand-in where there is no compiler."""
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 
 import google_crc32c
 
@@ -49,6 +49,30 @@ class EntrySource:
         count = bisect_left(run, limit_at, key=lambda entry: entry[1])
         found = bisect_left(run, delta_of(at_ms, self.created_ms), 0, count, key=lambda entry: entry[4])
         return run[found][0] if found < count else None
+
+    def locate(self, topic_id: int, queue: int, offset: int) -> int | None:
+        """Byte address of the queue's last batch that begins at or below the offset, or None."""
+        run = self.entries(topic_id, queue)
+        found = bisect_right(run, offset, key=lambda entry: entry[0]) - 1
+        return run[found][1] if found >= 0 else None
+
+    def offset_within(
+        self, topic_id: int, queue: int, size: int, limit_at: int, is_newest: bool
+    ) -> tuple[int | None, int]:
+        """(base offset of the queue's oldest batch such that it and those behind it have at most `size` bytes, what is left of the size).
+
+        None when none below the limit fits, though the last one fits always when it is the queue's newest; nothing is left when an older
+        one did not fit.
+        """
+        found = None
+        for base_offset, at, batch_size, _, _ in reversed(self.entries(topic_id, queue)):
+            if at >= limit_at:
+                continue
+            if batch_size > size and not is_newest:
+                return found, 0
+            size = max(size - batch_size, 0)
+            found, is_newest = base_offset, False
+        return found, size
 
 
 class SegmentIndex(EntrySource):

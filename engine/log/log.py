@@ -5,22 +5,30 @@ from collections.abc import Callable, Iterable, Iterator
 
 from engine.config import LogConfig
 from engine.env import Env
-from engine.errors import ConfigError, DiskFullError, OffsetOutOfRangeError, StoreDamagedError, UnknownTopicError
+from engine.errors import (
+    ClosedError,
+    ConfigError,
+    DiskFullError,
+    OffsetOutOfRangeError,
+    StoreDamagedError,
+    UnknownTopicError,
+)
+from engine.log.carry import Carrier
+from engine.log.control import ControlWriter
+from engine.log.floors import Floors
 from engine.log.format import (
-    CODE_OK,
     CONTROL_TOPIC_ID,
     KIND_PROGRESS,
     KIND_TOPIC,
     SEGMENT_HEADER_SIZE,
     SegmentHeader,
-    pack_batch,
     pack_progress,
-    pack_record,
     pack_topic,
 )
 from engine.log.native import Appender, BatchReader
 from engine.log.reader import Reader
 from engine.log.recovery import Recovered, Recovery
+from engine.log.retention import Retainer
 from engine.log.scan import Damage, rebuild_index
 from engine.log.sealer import Sealer, seal, write_checkpoint, write_directory
 from engine.log.segment import SealedSegments, Segment, create_segment, open_segment
@@ -30,7 +38,6 @@ from engine.log.view import Checkpoint, View, after_prefix
 
 logger = logging.getLogger(__name__)
 
-CONTROL_BATCH_BYTES = 32_768
 NAMES_CACHED_MAX = 100_000
 
 
@@ -81,6 +88,10 @@ class Log:
     """Native form: `engine.log._append.Appender`, for cimport; the twin has the same `append`."""
     damage: list[Damage]
     """What recovery found damaged and stepped over."""
+    retention: Retainer
+    """Deletes segments and watches the disk, as long as somebody calls its `step()`."""
+    floors: Floors
+    """Give it a `policy`, and topics may have a retention of their own."""
 
     def __init__(
         self, env: Env, directory: str, config: LogConfig, view: View, recovered: Recovered, unlock: Callable[[], None]
@@ -101,11 +112,15 @@ class Log:
         self._preparer = env.background()
         self._next = recovered.next
         self._refused_at = -1.0
-        self._closed = False
+        self._closed, self._refusal = False, ""
+        self._control = ControlWriter(self.appender, env.now_ms, config.segment_bytes // 4)
         self._fresh_from = [self._next_topic_id]
         self._enter(active, active.base + active.end_at, recovered.active_last_at)
         # What recovery kept was in the file before, and _cut() has synced the file.
         self._syncer.advance(self.end_position)
+        self.floors = Floors(self._reader, view, env.now_ms)
+        carrier = Carrier(self._control, view, self._batches, lambda *queue: self._reader.bounds(*queue)[1])
+        self.retention = Retainer(self, env, directory, config, self._reader, self._sealed, view, self.floors, carrier)
 
     @property
     def epoch(self) -> int:
@@ -154,7 +169,7 @@ class Log:
                 next_id += 1
             elif known.queues < queues:
                 changed[name] = Topic(known.id, name, queues)
-        self._append_control(KIND_TOPIC, [pack_topic(topic.id, topic.name, topic.queues) for topic in changed.values()])
+        self._control.append(KIND_TOPIC, [pack_topic(topic.id, topic.name, topic.queues) for topic in changed.values()])
         self._next_topic_id = next_id
         for topic in changed.values():
             self._view.put_topic(topic)
@@ -185,7 +200,8 @@ class Log:
     def bounds(self, topic_id: int, queue: int) -> tuple[int, int]:
         """(first offset, end offset): what can be read is first <= offset < end. Raises UnknownTopicError."""
         self._check(topic_id, queue)
-        return self._reader.bounds(topic_id, queue)
+        first, end = self._reader.bounds(topic_id, queue)
+        return max(first, min(self.floors.of(topic_id, queue), end)), end
 
     def read(self, topic_id: int, queue: int, offset: int, max_records: int, max_bytes: int) -> list[Piece]:
         """Records from `offset` on, verified; the first record is given even when it is larger than `max_bytes`.
@@ -196,8 +212,8 @@ class Log:
         answer early.
         """
         self._check(topic_id, queue)
-        if not 0 <= offset < 1 << 63:
-            raise OffsetOutOfRangeError(offset, *self._reader.bounds(topic_id, queue))
+        if not self.floors.of(topic_id, queue) <= offset < 1 << 63:
+            raise OffsetOutOfRangeError(offset, *self.bounds(topic_id, queue))
         return self._reader.read(topic_id, queue, offset, max_records, max_bytes)
 
     def offset_at_time(self, topic_id: int, queue: int, at_ms: int) -> int:
@@ -206,7 +222,7 @@ class Log:
         Exact while the clock does not step back.
         """
         self._check(topic_id, queue)
-        return self._reader.offset_at_time(topic_id, queue, at_ms)
+        return max(self._reader.offset_at_time(topic_id, queue, at_ms), self.floors.of(topic_id, queue))
 
     def watch(self, topic_id: int, queue: int) -> None:
         """Arm the queue: its next append puts it into `take_woken()` once, and disarms it."""
@@ -221,7 +237,7 @@ class Log:
 
     def put_progress(self, key: bytes, value: bytes) -> None:
         """Append a PROGRESS record; an empty value removes the key. In the page cache on return."""
-        self._append_control(KIND_PROGRESS, [pack_progress(key, value)])
+        self._control.append(KIND_PROGRESS, [pack_progress(key, value)])
         self._view.put(b"p" + key, value or None)
         self._bound_pending()
 
@@ -239,13 +255,24 @@ class Log:
             raise DiskFullError("the view could not be brought up to date; the log itself is whole")
         self._syncer.advance(position)
 
+    def request_checkpoint(self) -> None:
+        """Have one written in the background, unless the thread that would do it is busy."""
+        if self._sealer.is_idle:
+            self._submit_checkpoint()
+
+    def refuse(self, sentence: str) -> None:
+        """Answer appends of messages with DiskFullError and this sentence, until the next call; accept them when it is empty."""
+        self._refusal = sentence
+        self.appender.set_closed(bool(sentence) or self._closed)
+
     def close(self) -> None:
         """Write what is staged, sync, release the lock. Blocks."""
         if self._closed:
             return
         self._closed = True
         self.appender.commit_staged()
-        self.appender.close()
+        self.appender.set_closed(True)
+        self.retention.close()
         self._preparer.stop()
         self._sealer.finish()
         self._syncer.close()
@@ -271,6 +298,13 @@ class Log:
             return 0
         topic = self._view.topic_by_id(topic_id)
         return topic.queues if topic else 0
+
+    def check_open(self, trusted: bool) -> None:
+        """Raise for an append that may not be. What keeps the log's own books may be for as long as it is open."""
+        if self._closed:
+            raise ClosedError("the log is closed")
+        if not trusted:
+            raise DiskFullError(self._refusal)
 
     def roll(self) -> bool:
         """Go on in the next segment, which usually is ready. False when the disk has no room for one."""
@@ -330,7 +364,9 @@ class Log:
 
     def _open_sealed(self, base: int) -> Segment:
         header = self._reader.active.header
-        size = min((other for other in self._sealed.bases if other > base), default=self._reader.active.base) - base
+        size = (
+            min((other for other in tuple(self._sealed.bases) if other > base), default=self._reader.active.base) - base
+        )
         fallback = SegmentHeader(self.log_id, base, self.epoch, size, header.created_ms)
         segment = open_segment(self._env, self._directory, base, fallback)
         rebuild_index(self._env, self._batches, segment)
@@ -387,30 +423,7 @@ class Log:
             self._fresh_from.pop()
             older.pop()
 
-    # Control records
-
-    def _append_control(self, kind: int, payloads: list[bytes]) -> None:
-        """All or, when the disk is full, an error.
-
-        Then the first of several batches may be in the log, which is harmless.
-        """
-        batch: list[bytes] = []
-        size = 0
-        for payload in payloads:
-            record = pack_record(payload)
-            if batch and size + len(record) > min(CONTROL_BATCH_BYTES, self._config.segment_bytes // 4):
-                self._append_control_batch(kind, batch)
-                batch, size = [], 0
-            batch.append(record)
-            size += len(record)
-        if batch:
-            self._append_control_batch(kind, batch)
-
-    def _append_control_batch(self, kind: int, records: list[bytes]) -> None:
-        data = pack_batch(kind, CONTROL_TOPIC_ID, kind, records)
-        ((code, _),) = self.appender.append(data, 1, self._env.now_ms(), trusted=True)
-        if code != CODE_OK:
-            raise DiskFullError(f"no room for a control record (code {code})")
+    # Small things
 
     def _check(self, topic_id: int, queue: int) -> None:
         if not 0 <= queue < self.appender.queue_count(topic_id):

@@ -12,6 +12,7 @@ from engine.log.segment import SealedSegments, Segment
 from engine.log.types import Piece
 from engine.log.view import View
 
+SIZES_MAX = 100_000
 NO_LIMIT = 0xFFFFFFFFFFFFFFFF
 DONE, BELOW, HOLE, DAMAGED = range(4)
 
@@ -24,6 +25,8 @@ class Reader:
         self._view = view
         self._sealed = sealed
         self._batches = BatchReader(log_id)
+        self._sizes: dict[tuple[int, int, int], int] = {}
+        """(base, topic id, queue) -> bytes that the queue has in a sealed segment, as far as somebody asked."""
         self.active: Segment
         self.sealing: list[Segment] = []
         """Full segments whose index is still in memory, oldest first.
@@ -70,6 +73,31 @@ class Reader:
         found = bisect_left(runs, True, key=lambda run: first_in(run[1]) is not None)
         offset = first_in(runs[found][1]) if found < len(runs) else None
         return self._end(topic_id, queue) if offset is None else offset
+
+    def offset_within(self, topic_id: int, queue: int, size: int) -> int:
+        """The oldest offset such that the queue's batches from it on have at most `size` bytes; the newest batch always stays."""
+        kept = end = self._end(topic_id, queue)
+        for first, base in reversed(list(self._runs(topic_id, queue, 0))):
+            known = self._sizes.get((base, topic_id, queue), size + 1)
+            segment = self._segment(base) if known > size else None
+            if segment is None:
+                kept, size = first, max(size - known, 0)
+                continue
+            found, left = segment.source().offset_within(topic_id, queue, size, self._limit(segment), kept == end)
+            if found is None and left:
+                continue  # all that the segment has of it is being written
+            kept = kept if found is None else found
+            if found != first:
+                break
+            if segment.sealed is not None:
+                self._remember_size((base, topic_id, queue), size - left)
+            size = left
+        return kept
+
+    def _remember_size(self, known: tuple[int, int, int], size: int) -> None:
+        if len(self._sizes) > SIZES_MAX:
+            self._sizes.clear()
+        self._sizes[known] = size
 
     def _explain(
         self, topic_id: int, queue: int, offset: int, how: int, at: int, place: tuple[Segment, int, int]

@@ -14,10 +14,12 @@ from engine.errors import BehindCheckpointError, CorruptionError
 from engine.log.format import (
     BATCH_HEADER_SIZE,
     CONTROL_TOPIC_ID,
+    KIND_COUNTERS,
     KIND_PROGRESS,
     KIND_TOPIC,
     SEGMENT_HEADER_SIZE,
     SegmentHeader,
+    parse_counter,
     parse_progress,
     parse_topic,
     split_records,
@@ -187,7 +189,9 @@ class Recovery:
     def _apply_control(self, segment: Segment) -> None:
         assert segment.sealed is not None
         found = [
-            entry for kind in (KIND_TOPIC, KIND_PROGRESS) for entry in segment.sealed.entries(CONTROL_TOPIC_ID, kind)
+            entry
+            for kind in (KIND_TOPIC, KIND_PROGRESS, KIND_COUNTERS)
+            for entry in segment.sealed.entries(CONTROL_TOPIC_ID, kind)
         ]
         for _, at, size, _, _ in sorted(found, key=lambda entry: entry[1]):
             batch = segment.file.read_at(size, at)
@@ -237,6 +241,8 @@ class Recovery:
             elif kind == KIND_PROGRESS:
                 key, value = parse_progress(payload)
                 self._view.put(b"p" + key, value or None)
+            elif kind == KIND_COUNTERS:
+                self._view.put_counter(*parse_counter(payload))
 
     def _compare(self, checkpoint: Checkpoint) -> None:
         active = self._state.active

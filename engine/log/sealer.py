@@ -59,6 +59,7 @@ def write_checkpoint(view: View, frozen: dict[bytes, bytes | None], checkpoint: 
         )
     view.store.write([(CHECKPOINT_KEY, checkpoint.pack())])
     view.store.flush()
+    view.replay_base = checkpoint.segment_base
     view.drop(frozen)
 
 
@@ -79,6 +80,11 @@ class Sealer:
     def __init__(self, background: Background) -> None:
         self._background = background
         self._jobs: deque[Callable[[], None]] = deque()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no job waits or runs."""
+        return not self._jobs
 
     def submit(self, job: Callable[[], None]) -> None:
         """Queue the job and return."""

@@ -125,6 +125,14 @@ class SealedSegments:
         self._arrived.append(segment)
         self.bases.add(segment.base)
 
+    def remove(self, base: int) -> None:
+        """Let readers forget it. The file is closed, the mapping of its index goes with the segment object."""
+        segment = self.get(base)
+        self.bases.discard(base)
+        if segment is not None:
+            del self._opened[base]
+            segment.close()
+
     def _keep(self, segment: Segment) -> None:
         self._opened[segment.base] = segment
         while len(self._opened) > self._open_max:

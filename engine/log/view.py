@@ -23,6 +23,7 @@ _CHECKPOINT = struct.Struct("<I16sQQII")
 
 CHECKPOINT_KEY = b"mcheckpoint"
 VIEW_VERSION = 1
+NO_SEGMENT = 0xFFFFFFFFFFFFFFFF
 
 
 class Checkpoint:
@@ -74,6 +75,9 @@ class View:
     def __init__(self, store: Store) -> None:
         self.store = store
         self._layers: list[dict[bytes, bytes | None]] = [{}]
+        checkpoint = Checkpoint.parse(store.get(CHECKPOINT_KEY) or b"")
+        self.replay_base = checkpoint.segment_base if checkpoint is not None else 0
+        """Where the durable checkpoint lets replay begin; segments from here on must not go."""
 
     @property
     def pending_count(self) -> int:
@@ -159,6 +163,26 @@ class View:
         end = queue_key(topic_id, queue, 0xFFFFFFFFFFFFFFFF)
         for key, value in self.store.scan(queue_key(topic_id, queue, offset), end):
             yield _QUEUE_KEY.unpack(key)[3], _QUEUE_VALUE.unpack(value)[0]
+
+    def keys_up_to(self, topic_id: int, queue: int, first_offset: int) -> list[bytes]:
+        """Keys of the queue's segments that begin at or below the offset, without its very last one: that holds its counter."""
+        gone: list[bytes] = []
+        start, end = queue_key(topic_id, queue, 0), queue_key(topic_id, queue, 0xFFFFFFFFFFFFFFFF)
+        last = queue_key(topic_id, queue, first_offset)
+        before = None
+        for key, _ in self.store.scan(start, end):
+            if before is not None:
+                gone.append(before)
+            if key > last:
+                break
+            before = key
+        return gone
+
+    def put_counter(self, topic_id: int, queue: int, next_offset: int) -> None:
+        """Where a queue goes on whose segments are all gone. In recovery only; a segment that begins there replaces it."""
+        key = queue_key(topic_id, queue, next_offset)
+        if self.stored_end(topic_id, queue) < next_offset:
+            self.store.write([(key, queue_value(NO_SEGMENT, next_offset))])
 
     def _last(self, topic_id: int, queue: int, offset: int) -> tuple[int, int, int] | None:
         found = self.store.last_at_or_before(queue_key(topic_id, queue, offset))

@@ -1,0 +1,65 @@
+"""How full the disk is: fine, worth a warning, so full that old segments go, so full that appends are refused."""
+
+import logging
+from enum import IntEnum
+
+from engine.config import LogConfig
+from engine.env import Env
+
+logger = logging.getLogger(__name__)
+
+BACK_PERCENT = 1.0
+"""A level is left only when the disk is so much emptier than where it began, so that the log does not flap."""
+
+
+class Level(IntEnum):
+    """What to do about it; each includes those before."""
+
+    FINE, WARN, DELETE, REFUSE = range(4)
+
+
+class DiskWatch:
+    """The file system that holds the log. `check()` is one statvfs."""
+
+    def __init__(self, env: Env, directory: str, config: LogConfig) -> None:
+        self._env, self._directory = env, directory
+        self._percents = (config.disk_warn_percent, config.disk_delete_percent, config.disk_refuse_percent)
+        self._reserves = (0, 2 * config.disk_reserve_bytes, config.disk_reserve_bytes)
+        self.level = Level.FINE
+        self.used = self.free = 0
+
+    @property
+    def sentence(self) -> str:
+        """The state for people."""
+        return (
+            f"the disk of {self._directory} is {self.percent:.1f} % full with {self.free >> 20} MiB free "
+            f"(appends are refused from {self._percents[2]} % on, or below {self._reserves[2] >> 20} MiB)"
+        )
+
+    @property
+    def percent(self) -> float:
+        """How much of what we may use is used, as df counts."""
+        return 100 * self.used / max(self.used + self.free, 1)
+
+    def check(self) -> Level:
+        """Look again, tell the log about a change of level, and return it. A disk that cannot be asked keeps its level."""
+        try:
+            self.used, self.free = self._env.disk(self._directory)
+        except OSError as error:
+            logger.warning("disk=%s: %s", self._directory, error)
+            return self.level
+        before, self.level = self.level, max((level for level in Level if self._reached(level)), default=Level.FINE)
+        if self.level != before:
+            logger.log(
+                logging.WARNING if self.level > before else logging.INFO,
+                "disk=%s level=%s: %s", self._directory, self.level.name.lower(), self.sentence,
+            )  # fmt: skip
+        return self.level
+
+    def _reached(self, level: Level) -> bool:
+        if level == Level.FINE:
+            return True
+        stays = self.level >= level
+        percent = self._percents[level - 1] - (BACK_PERCENT if stays else 0)
+        reserve = self._reserves[level - 1] * (1 + (BACK_PERCENT / 10 if stays else 0))
+        return self.percent >= percent or self.free < reserve
