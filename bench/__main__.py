@@ -12,7 +12,7 @@ from rich.console import Console
 from bench.errors import BenchError
 from bench.report import line, machine
 from bench.suite import bars_as_dict, bars_table, run_suite
-from bench.workloads import NAMES
+from bench.workloads import NAMES, SUITE
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -24,7 +24,7 @@ def main(arguments: list[str] | None = None) -> int:
     if unknown:
         parser.error(f"no workload is named {', '.join(unknown)}")
     try:
-        results = run_suite(options.workloads or NAMES, lambda text: print(text, file=sys.stderr, flush=True))
+        results = run_suite(options.workloads or SUITE, lambda text: print(text, file=sys.stderr, flush=True))
     except BenchError as fault:
         print(f"bench: {fault}", file=sys.stderr)
         return 1

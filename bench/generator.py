@@ -21,6 +21,7 @@ else:
     native = _load
 
 CONNECT_TIMEOUT_S = 5.0
+STORED = (0, 1, 2)  # codes of the contract that say: stored, carry on
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,9 @@ from typing import Any
 from bench.errors import InstanceError
 from bench.generator import Target
 from bench.settings import Settings
-from common.admin import applications, topics
+from common.admin import applications, families, topics
 from common.admin.administrator import Administrator
+from common.config.checks import is_family
 from common.config.errors import ConfigError
 from common.config.opening import open_store
 from common.config.store import ConfigStore
@@ -51,9 +52,11 @@ class Instance:
             admin = Administrator(store, "bench")
             prefix = settings.topic_pattern.partition("%d")[0]
             may = applications.Grants(send=(f"{prefix}*",), pull=(f"{prefix}*", settings.group))
+            kind = families if settings.family else topics
             try:
-                names = _missing(admin, settings.topic_names(), prefix)
-                topics.create(admin, names, topics.TopicSettings(settings.queues, _stored_durability(settings)))
+                names = _missing(admin, settings, prefix)
+                if names:
+                    kind.create(admin, names, topics.TopicSettings(settings.queues, _stored_durability(settings)))
                 key = applications.create(admin, f"bench-{secrets.token_hex(4)}", may)
             except ConfigError as fault:
                 raise InstanceError(f"topics and application for the run: {fault}") from fault
@@ -65,7 +68,7 @@ class Instance:
                 if not self.temporary:
                     applications.delete(admin, key.app)
                     for name in names:
-                        topics.delete(admin, name)
+                        _delete(admin, name)
 
     def _address(self, name: str) -> tuple[str, int]:
         place = self.facts[name]
@@ -82,14 +85,18 @@ def _store(url: str) -> Iterator[ConfigStore]:
         yield store
 
 
-def _missing(admin: Administrator, names: list[str], prefix: str) -> list[str]:
-    """Those of `names` that are no topics yet."""
-    there: set[str] = set()
-    after = ""
-    while page := topics.list_topics(admin, prefix, after):
-        there.update(topic.name for topic in page)
-        after = page[-1].name
-    return [name for name in names if name not in there]
+def _missing(admin: Administrator, settings: Settings, prefix: str) -> list[str]:
+    """What has to be created: topics, or their family."""
+    kind, names = ("family", [f"{prefix}*"]) if settings.family else ("topic", settings.topic_names())
+    taken = set(admin.store.taken(kind, names))
+    return [name for name in names if name not in taken]
+
+
+def _delete(admin: Administrator, name: str) -> None:
+    if is_family(name):
+        families.delete(admin, name, lambda prefix: (), force=True)
+    else:
+        topics.delete(admin, name)
 
 
 def _stored_durability(settings: Settings) -> str | None:

@@ -4,10 +4,11 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
+from bench.birth import give_birth
 from bench.errors import RunError
-from bench.generator import Target, run_load
+from bench.generator import STORED, Target, run_load
 from bench.instance import Instance
-from bench.outcome import STORED, Outcome, commit
+from bench.outcome import Outcome, commit
 from bench.servers import Sampler
 from bench.settings import Settings
 
@@ -22,16 +23,18 @@ def measure(name: str, settings: Settings, instance: Instance, say: Callable[[st
     Raises:
         BenchError: the instance refused a command, or the run broke off.
     """
-    say(f"{name}: creating {settings.topics:,} topics")
+    say(f"{name}: {'one family, and' if settings.family else 'creating'} {settings.topics:,} topics")
     with instance.prepared(settings) as target:
-        there = settle(settings, target)
+        there = settle(replace(settings, topics=1) if settings.family else settings, target)
+        birth = give_birth(settings, target, instance.pids) if settings.family else None
+        there += birth.topics if birth else 0
         if settings.mode == "pull":
             say(f"{name}: filling them with {settings.fill:,} messages")
             there += fill(settings, target)
         say(f"{name}: {settings.warmup_s:g} s of warm-up, then {settings.seconds:g} s")
         sampler = Sampler(instance.pids)
         loaded = run_load(settings, target, sampler.on_window, deliveries_max=0 if settings.sends else there)
-    return Outcome(name, settings, commit(), loaded, sampler.uses, sampler.generator)
+    return Outcome(name, settings, commit(), loaded, sampler.uses, sampler.generator, birth)
 
 
 def settle(settings: Settings, target: Target) -> int:

@@ -5,12 +5,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bench.generator import Loaded
+from bench.birth import Birth
+from bench.generator import STORED, Loaded
 from bench.servers import ServerUse
 from bench.settings import Settings
 
 PERCENTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p99_9": 0.999, "p99_99": 0.9999}
-STORED = (0, 1, 2)  # codes of the contract that say: stored, carry on
 
 
 @dataclass(frozen=True)
@@ -50,6 +50,7 @@ class Outcome:
     loaded: Loaded
     servers: list[ServerUse] = field(default_factory=list)
     generator: ServerUse | None = None
+    birth: Birth | None = None
 
     @property
     def counts(self) -> dict[str, Any]:
@@ -124,6 +125,7 @@ class Outcome:
             "cpu_s_per_million_messages": {use.name: self.cpu_us_per_message(use.name) for use in self.servers},
             "rss_bytes": {use.name: use.rss_bytes for use in self.servers},
             "generator_cpu_s": self.generator.cpu_s if self.generator else None,
+            "birth": self.birth.as_dict() if self.birth else None,
             "counts": self.counts,
             "complaints": self.complaints,
         }

@@ -8,6 +8,7 @@ from typing import Any
 
 from rich.table import Table
 
+from bench.birth import Birth
 from bench.outcome import Latency, Outcome
 
 
@@ -23,6 +24,9 @@ def line(outcome: Outcome) -> str:
         parts.append(f"deliveries/s={outcome.deliveries_per_s:,.0f}")
         if not settings.sends:
             parts.append(_latency(Latency.of(outcome.loaded.pull_latency)))
+    if outcome.birth:
+        grown = outcome.birth.engine_growth_bytes / 1e6
+        parts.append(f"topics={outcome.birth.topics:,} born_in={outcome.birth.seconds:.1f}s engine_rss=+{grown:,.0f}MB")
     each = " ".join(f"{use.name}={outcome.cpu_us_per_message(use.name):.2f}" for use in outcome.servers)
     parts.append(f"cpu_s/M={outcome.cpu_us_per_message():.2f} ({each})")
     return " ".join(parts)
@@ -45,6 +49,8 @@ def table(outcome: Outcome) -> Table:
 def _rows(outcome: Outcome) -> Iterable[tuple[str, str]]:
     counts, loaded = outcome.counts, outcome.loaded
     yield "measured", f"{counts['window_s']:.2f} s"
+    if outcome.birth:
+        yield from _birth_rows(outcome.birth)
     if outcome.settings.sends:
         yield "calls a second", f"{outcome.calls_per_s:,.0f}"
         yield "messages a second", f"{outcome.messages_per_s:,.0f}"
@@ -66,6 +72,12 @@ def _rows(outcome: Outcome) -> Iterable[tuple[str, str]]:
     if outcome.generator:
         share = outcome.generator.cpu_s / counts["window_s"] if counts["window_s"] > 0 else 0.0
         yield "CPU of the generator", f"{share:.0%} of a core"
+
+
+def _birth_rows(birth: Birth) -> Iterable[tuple[str, str]]:
+    yield "topics born", f"{birth.topics:,} in {birth.seconds:.1f} s, {birth.topics / birth.seconds:,.0f} a second"
+    for name, after in birth.rss_after.items():
+        yield f"memory of {name} by it", f"{birth.rss_before[name] / 2**20:,.0f} → {after / 2**20:,.0f} MiB"
 
 
 def _latency_rows(what: str, histogram: Any) -> Iterable[tuple[str, str]]:

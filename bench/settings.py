@@ -19,6 +19,7 @@ class Settings:
     size: int = 128  # bytes of a body
     topics: int = 16
     topic_pattern: str = "bench-%d"
+    family: bool = False  # one definition for all topics, each of which gets its first message before the warm-up
     queues: int = 8  # of each topic
     keys: int = 0  # distinct keys; 0: messages have none
     durability: str = "memory"
@@ -58,6 +59,8 @@ class Settings:
                 yield f"{name} is {getattr(self, name)}; it must be {least:g} to {most:g}"
         if self.topics > 1 and "%d" not in self.topic_pattern:
             yield "the topic pattern needs a %d where the topic's number goes"
+        if self.family and not self.topic_pattern.endswith("%d"):
+            yield "a family's topic pattern ends with %d"
 
     @property
     def sends(self) -> bool:

@@ -9,6 +9,8 @@ from click.testing import CliRunner
 from bench import generator, instance
 from bench.errors import BenchError, InstanceError
 from bench.settings import Settings
+from bench.workloads import NAMES, SUITE
+from common.config import open_store
 from penstock.commands.bench import choose, command
 
 
@@ -38,6 +40,33 @@ def test_all_faults_of_the_settings_are_told_at_once():
 def test_topics_are_named_by_the_pattern():
     assert Settings(topics=3).topic_names() == ["bench-0", "bench-1", "bench-2"]
     assert Settings(topics=1, topic_pattern="only").topic_names() == ["only"]
+
+
+def test_a_family_is_prepared_as_one_definition_and_deleted_with_the_application(tmp_path):
+    store = open_store(f"file://{tmp_path}/config")
+    here = {"host": "127.0.0.1", "port": 1}
+    served = instance.Instance(
+        {"config": f"file://{tmp_path}/config", "producer_proxy": here, "consumer_proxy": here, "pids": {}}
+    )
+    settings = Settings(topics=1_000_000, topic_pattern="m.%d", family=True, queues=3)
+    with served.prepared(settings):
+        assert store.get("family", "m.*").value["queues"] == 3
+        assert store.names("topic") == []
+        with served.prepared(settings):
+            pass
+        assert store.names("family") == ["m.*"], "who finds it there leaves it there"
+    assert store.names("family") == store.names("application") == []
+    store.close()
+
+
+def test_a_family_needs_a_pattern_that_ends_with_the_number():
+    with pytest.raises(BenchError, match="ends with %d"):
+        Settings(family=True, topic_pattern="m.%d.x")
+
+
+def test_the_suite_leaves_out_what_takes_minutes():
+    assert "million_topics" in NAMES
+    assert "million_topics" not in SUITE
 
 
 def test_a_directory_that_nobody_serves_is_refused(tmp_path):

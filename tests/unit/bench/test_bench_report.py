@@ -1,6 +1,7 @@
 """What people and programs are shown of a run."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -9,9 +10,10 @@ pytest.importorskip("bench._load")
 from bench._histogram import Histogram
 from rich.console import Console
 
+from bench.birth import Birth
 from bench.generator import Loaded
 from bench.outcome import Outcome
-from bench.report import line, table
+from bench.report import _rows, line, table
 from bench.servers import ServerUse
 from bench.settings import Settings
 from bench.suite import bars_as_dict, bars_table
@@ -101,3 +103,13 @@ def test_a_workload_says_its_question_its_settings_and_what_it_leaves_out(name):
     assert said.splitlines()[0].endswith("?") and "Settings:" in said and "Excluded:" in said
     workload = load(name)
     assert workload.name == name and workload.bars
+
+
+def test_a_familys_birth_is_shown_in_line_table_and_json():
+    birth = Birth(1_000, 2.0, {"engine": 50 << 20}, {"engine": (50 << 20) + 3_000_000})
+    born = replace(outcome(), birth=birth)
+    assert "topics=1,000 born_in=2.0s engine_rss=+3MB" in line(born)
+    assert dict(_rows(born))["topics born"] == "1,000 in 2.0 s, 500 a second"
+    assert json.loads(json.dumps(born.as_dict()))["birth"]["seconds"] == 2.0
+    workload = load("million_topics")
+    assert [bar["met"] for bar in bars_as_dict(workload, born)] == [True, True]

@@ -1,0 +1,57 @@
+"""Topics of a family come into being: the first message to each, against the clock."""
+
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from bench.errors import RunError
+from bench.generator import STORED, Target, run_load
+from bench.servers import rss_bytes
+from bench.settings import Settings
+
+BATCH = 100
+UNTIL_DONE_S = 3600.0  # it ends by count
+TIMEOUT_S = 60.0
+
+
+@dataclass(frozen=True)
+class Birth:
+    """What it took."""
+
+    topics: int
+    seconds: float
+    rss_before: dict[str, int]  # bytes by process
+    rss_after: dict[str, int]
+
+    @property
+    def engine_growth_bytes(self) -> int:
+        return self.rss_after.get("engine", 0) - self.rss_before.get("engine", 0)
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def give_birth(settings: Settings, target: Target, pids: Mapping[str, int]) -> Birth:
+    """Send one message to each topic, in calls of 100 over all connections; those that exist already get one more.
+
+    Raises:
+        RunError: a message was refused.
+    """
+    once = replace(
+        settings, mode="send", sequential=True, rate=0.0, warmup_s=0.0, seconds=UNTIL_DONE_S, timeout_s=TIMEOUT_S,
+        batch=min(settings.topics, BATCH),
+    )  # fmt: skip
+    before = _memory(pids)
+    started = time.monotonic()
+    counts = run_load(once, target, messages_max=settings.topics).counts
+    seconds = time.monotonic() - started
+    refused = {code: count for code, count in counts["codes"].items() if code not in STORED}
+    if refused:
+        raise RunError(f"first messages: {refused} (code: messages) after {seconds:.1f} s")
+    return Birth(settings.topics, seconds, before, _memory(pids))
+
+
+def _memory(pids: Mapping[str, int]) -> dict[str, int]:
+    return {name: rss_bytes(Path(f"/proc/{pid}")) for name, pid in pids.items()}
