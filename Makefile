@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 SOURCES := $(shell find common engine producer_proxy consumer_proxy bench -name '*.p[yx][xdi]' -o -name '*.h')
 ARGS ?=
 
-.PHONY: help run test lint native clients bench lock wheel without-compiler fuzz clean
+.PHONY: help run test lint native clients bench lock wheel without-compiler fuzz powercut clean
 help:
 	@sed -n 's/^## //p' Makefile
 
@@ -40,6 +40,10 @@ bench: $(VENV)/.installed
 ## make fuzz              mutate frames at both walkers (ARGS="--runs 100000 --seed 1")
 fuzz: $(VENV)/.installed-dev
 	$(BIN)/python -m tests.fuzz.fuzz_walk $(or $(ARGS),--runs 100000 --seed $(shell date +%s))
+
+## make powercut          cut the power under the log on ext4 and xfs; as root (CUTS=1000)
+powercut: $(VENV)/.installed-dev
+	PENSTOCK_CUTS=$(or $(CUTS),1000) $(BIN)/python -m pytest -s tests/fault/test_power_cut.py $(ARGS)
 
 ## make without-compiler  install a copy of this tree with CC=/bin/false and send a message through it
 without-compiler: $(VENV)/.installed-dev
