@@ -46,6 +46,7 @@ class Delivery:
         self._store, self._key, self._form = store, key, form
         self._clockwork = Clockwork(wall_ms)
         self._dirty: set[Place] = set()
+        self._due_progress: list[Place] = []  # what was dirty when the writing began
         self._hand_out = form.HandOut(store, self.settings, self._clockwork, self._dirty, self.counts)
         self._hungry = form.Hungry()
         self._acknowledgements = form.Acknowledgements(
@@ -108,13 +109,26 @@ class Delivery:
     @property
     def has_progress(self) -> bool:
         """Whether write_progress() has anything to write."""
-        return bool(self._dirty)
+        return bool(self._dirty or self._due_progress)
 
-    def write_progress(self) -> None:
-        """Put the progress of every place that has moved since into the log."""
-        for place in self._dirty:
-            self._store.put_progress(place.key, progress.encode(place.progress()))
-        self._dirty.clear()
+    def write_progress(self, places_max: int | None = None) -> bool:
+        """Put the progress of every place that has moved since into the log.
+
+        Args:
+            places_max: stop after so many, so that the loop turns in between; call again until it returns True.
+        """
+        due = self._due_progress
+        if not due:
+            due.extend(self._dirty)
+            self._dirty.clear()
+        elif places_max is None:
+            due.extend(self._dirty.difference(due))
+            self._dirty.clear()
+        for _ in range(len(due) if places_max is None else min(places_max, len(due))):
+            # Taken off when it is in the log: a full disk refuses, and the next call tries again.
+            self._store.put_progress(due[-1].key, progress.encode(due[-1].progress()))
+            due.pop()
+        return not due
 
     # -- what operators ask
 

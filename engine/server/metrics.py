@@ -9,6 +9,11 @@ penstock_engine_acks_total | messages | well below deliveries: consumers do not 
 penstock_engine_redeliveries_total | messages | rising: invisible time is too short, or consumers die
 penstock_engine_stale_receipts_total | ranges | rising: the same; one that jumps: somebody forges
 penstock_engine_parked_pulls, _link_connections | now | –
+penstock_engine_log_segments, _log_bytes | now, bytes | –
+penstock_engine_log_earliest_seconds | unix time | later than now less the retention: segments went before their time
+penstock_engine_deleted_segments_total, _deleted_bytes_total | – | –
+penstock_engine_early_deleted_segments_total | – | rising: messages are lost before their time; give the disk room, or topics less retention
+penstock_engine_disk_free_bytes, _disk_level | bytes; 0 fine, 1 warning, 2 segments go early, 3 appends are refused | above 0: give it room
 penstock_engine_log_end_position, _log_durable_position | bytes | apart for long: the disk is slow
 """
 
@@ -29,7 +34,11 @@ class EngineMetrics:
 
     def collect(self) -> Iterator[Metric]:
         turn, counts, store = self._server.turn, self._server.delivery.counts, self._server.store
+        retention = store.retention
         counters = {
+            "deleted_segments": (retention.deleted_segments, "Segments deleted."),
+            "deleted_bytes": (retention.deleted_bytes, "Size of deleted segments."),
+            "early_deleted_segments": (retention.early_segments, "Segments deleted for room, before their time."),
             "appends": (turn.appends, "APPEND requests."),
             "appended_batches": (turn.batches, "Batches stored."),
             "appended_messages": (turn.messages, "Messages stored."),
@@ -42,6 +51,11 @@ class EngineMetrics:
             "stale_receipts": (counts.stale_receipts, "Acknowledgements refused as stale or forged."),
         }
         gauges = {
+            "log_segments": (retention.segments, "Segment files that hold messages."),
+            "log_bytes": (retention.log_bytes, "Size of the segment files."),
+            "log_earliest_seconds": (retention.earliest_ms / 1000, "When the oldest segment was made."),
+            "disk_free_bytes": (retention.disk.free, "Room on the log's disk."),
+            "disk_level": (int(retention.disk.level), "How full the log's disk is, by the marks."),
             "parked_pulls": (self._server.delivery.parked, "Pulls that wait for messages."),
             "link_connections": (len(self._server.connections), "Open link connections."),
             "log_end_position": (store.end_position, "Log bytes in the page cache."),

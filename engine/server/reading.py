@@ -121,6 +121,8 @@ class Reader:
 
     def on_woken(self, woken: list[tuple[int, int]]) -> None:
         """These queues have new records."""
+        if not self._by_queue:
+            return  # mostly nobody reads by position, while every loop turn of a busy engine comes here
         for queue in woken:
             for reading in list(self._by_queue.get(queue, ())):
                 self.cancel(reading)

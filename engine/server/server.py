@@ -34,6 +34,9 @@ except ImportError:
 log = logging.getLogger("penstock.engine")
 LIMITS = Limits(frame_bytes_max=FRAME_BYTES_MAX, connections_max=10_000)
 TICK_S = 0.02
+PROGRESS_PLACES = 256
+"""Written at once: about a millisecond. A group that reads a hundred thousand queues would hold up the loop otherwise."""
+PROGRESS_PAUSE_S = 0.002
 
 
 class LinkServer:
@@ -59,7 +62,8 @@ class LinkServer:
         self._form = form
         self.turn = form.Turn(store, self.service)
         self._progress = loop.timer(progress_ms / 1000, progress_ms / 1000)
-        self._progress.start(self._write_progress)
+        self._progress.start(self._on_progress)
+        self._more_progress = loop.timer(PROGRESS_PAUSE_S)
         self._server = Server([(listen(host, port), None)], LIMITS, self._connect)
 
     @property
@@ -89,6 +93,7 @@ class LinkServer:
         """Write progress and close everything. What was answered is in the log."""
         self._tick.stop()
         self._progress.stop()
+        self._more_progress.stop()
         self._server.close()
         self._write_progress()
 
@@ -107,10 +112,14 @@ class LinkServer:
             self._ticking = False
             self._tick.stop()
 
-    def _write_progress(self) -> None:
+    def _on_progress(self) -> None:
+        if not self._more_progress.active:
+            self._write_progress(PROGRESS_PLACES)
+
+    def _write_progress(self, places_max: int | None = None) -> None:
         try:
-            if self.delivery.has_progress:
-                self.delivery.write_progress()
+            if self.delivery.has_progress and not self.delivery.write_progress(places_max):
+                self._more_progress.start(self._write_progress, PROGRESS_PLACES)
         except EngineError as error:
             log.warning("progress could not be written, trying again: %s", error)
 

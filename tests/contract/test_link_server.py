@@ -332,6 +332,19 @@ def test_progress_and_receipts_survive_a_restart(engine, tmp_path, request):
         engine.close = lambda: None
 
 
+def test_progress_of_many_queues_is_written_in_slices_and_all_of_it(engine, monkeypatch):
+    monkeypatch.setattr(link_server, "PROGRESS_PLACES", 1)
+    topic = engine.topic("wide", 12)
+    for queue in range(12):
+        engine.store(topic, 1, queue=queue)
+    _, pieces = engine.pull(topics=(("wide", 12),))
+    assert len(pieces) == 12
+    with gevent.Timeout(5):
+        while engine.delivery.has_progress:
+            gevent.sleep(0.005)
+    assert len(list(engine.log.progress(b"gg\0"))) == 12
+
+
 class CrampedFile(RealFile):
     """A file that the disk has no room for while `full`."""
 

@@ -327,3 +327,27 @@ def test_progress_is_written_only_for_queues_that_moved(world):
     world.delivery.write_progress()
     world.delivery.write_progress()
     assert world.log.progress_writes == before + 1
+
+
+def test_progress_is_written_in_slices_each_place_once_and_again_after_a_refusal(form, monkeypatch):
+    world = World(form)
+    topic = world.topic(queues=5)
+    for queue in range(5):
+        world.store(topic, 1, queue=queue)
+    world.give(topics=(("orders", 5),))
+    written = []
+    monkeypatch.setattr(world.log, "put_progress", lambda key, value: written.append(key))
+    assert not world.delivery.write_progress(2)
+    assert len(written) == 2
+
+    def refuse(key, value):
+        raise OSError("no room")
+
+    monkeypatch.setattr(world.log, "put_progress", refuse)
+    with pytest.raises(OSError, match="no room"):
+        world.delivery.write_progress(2)
+    monkeypatch.setattr(world.log, "put_progress", lambda key, value: written.append(key))
+    assert not world.delivery.write_progress(2)
+    assert world.delivery.write_progress(2)
+    assert len(written) == len(set(written)) == 5
+    assert not world.delivery.has_progress
