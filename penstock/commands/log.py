@@ -12,7 +12,8 @@ import click
 from engine.errors import EngineError, LockedError
 from engine.log.offline.directory import Directory, NoLogError, opened
 from engine.log.offline.dump import Wanted, dump
-from engine.log.offline.finding import Finding
+from engine.log.offline.finding import DAMAGE, Finding
+from engine.log.offline.repair import carry_out, plan
 from engine.log.offline.stats import Stats, count
 from engine.log.offline.verify import Totals, verify
 from penstock.commands.exits import CONFLICT, FAILED, NOT_FOUND, CommandError, Group
@@ -40,16 +41,22 @@ def command() -> None:
 
 
 @contextmanager
-def held(path: Path) -> Iterator[Directory]:
-    """The directory with its lock held; errors of the engine as sentences with an exit code."""
+def errors_as_sentences() -> Iterator[None]:
+    """The engine's errors as sentences with an exit code."""
     try:
-        with opened(path) as directory:
-            yield directory
+        yield
     except (EngineError, OSError) as error:
         if isinstance(error, BrokenPipeError):
             raise
         codes: dict[type[Exception], int] = {LockedError: CONFLICT, NoLogError: NOT_FOUND}
         raise CommandError(str(error), codes.get(type(error), FAILED)) from error
+
+
+@contextmanager
+def held(path: Path) -> Iterator[Directory]:
+    """The directory with its lock held."""
+    with errors_as_sentences(), opened(path) as directory:
+        yield directory
 
 
 @command.command("verify")
@@ -161,3 +168,35 @@ def topic_rows(directory: Directory, stats: Stats, top: int) -> list[dict[str, A
 
 def mean(total: int, count_: int) -> float:
     return round(total / count_, 2) if count_ else 0.0
+
+
+@command.command("repair")
+@directory_argument
+@click.option("--yes", is_flag=True, help="Do it. Without this nothing is changed.")
+@output_option
+def repair_command(directory: Path, yes: bool, output: str) -> None:
+    """Build damaged indexes and the view again, and cut a torn tail. Says what it would do; --yes does it.
+
+    Bytes that do not verify stay where they are with all good records behind them; consumers step over them. Exit code 1
+    when such damage is left.
+    """
+    with errors_as_sentences():
+        wanted = plan(directory)
+        done = []
+        for step in carry_out(wanted) if yes else wanted.steps:
+            done.append(step)
+            if output != "json":
+                click.echo(f"{'done' if yes else 'would do'}: {step}")
+    if output == "json":
+        value = {"done": yes, "steps": [step.to_value() for step in done]}
+        click.echo(json.dumps({**value, "stays": [each.to_value() for each in wanted.stays]}, indent=1))
+    else:
+        for each in wanted.stays:
+            click.echo(f"stays: {each}")
+        if not yes:
+            click.echo(
+                f"Nothing was changed. {'penstock log repair --yes does it.' if done else 'There is nothing to do.'}"
+            )
+        elif not done:
+            click.echo("There was nothing to do.")
+    raise SystemExit(1 if any(each.what == DAMAGE for each in wanted.stays) else 0)

@@ -4,6 +4,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 DAMAGE, TORN_TAIL, NOTE = "damage", "torn tail", "note"
+INDEX, VIEW, TAIL, LEFTOVER = "index", "view", "tail", "leftover"
+"""What `repair` can do: build the index or the view again, cut the tail, remove a file that means nothing."""
 
 
 @dataclass(frozen=True)
@@ -13,6 +15,7 @@ class Finding:
     Args:
         position: of the log; in other files than segments a byte address.
         records: how many are lost, None when nobody can say.
+        mend: what repair does about it; empty when only a copy of the file could help.
     """
 
     what: str
@@ -21,6 +24,7 @@ class Finding:
     bytes: int
     records: int | None
     reason: str
+    mend: str = ""
 
     def to_value(self) -> dict[str, Any]:
         """For JSON."""

@@ -7,7 +7,7 @@ from itertools import pairwise
 from engine.log.format import SEGMENT_HEADER_SIZE
 from engine.log.native import SegmentIndex
 from engine.log.offline.directory import Directory, SegmentFile
-from engine.log.offline.finding import DAMAGE, NOTE, TORN_TAIL, Finding
+from engine.log.offline.finding import DAMAGE, INDEX, LEFTOVER, NOTE, TAIL, TORN_TAIL, VIEW, Finding
 from engine.log.offline.segment_check import Checked, Lost, check_segment
 from engine.log.offline.view_check import ViewCheck
 from engine.log.walk import SECTOR, Kind, Walk
@@ -65,8 +65,11 @@ class Verification:
             self.totals.torn_tail_bytes += finding.bytes
         self._tell(finding)
 
-    def _found(self, what: str, segment: SegmentFile, at: int, size: int, records: int | None, reason: str) -> None:
-        self._report(Finding(what, segment.path, segment.base + at, size, records, reason))
+    def _found(
+        self, what: str, segment: SegmentFile, at: int, size: int, records: int | None, reason: str, mend: str = ""
+    ) -> None:
+        mend = TAIL if what == TORN_TAIL else mend
+        self._report(Finding(what, segment.path, segment.base + at, size, records, reason, mend))
 
     def _header(self, segment: SegmentFile) -> None:
         self.totals.segments += 1
@@ -103,10 +106,19 @@ class Verification:
             self._found(
                 DAMAGE, segment, checked.end_at, checkpoint.durable_position - end, None,
                 f"the log ends here, but {checkpoint.durable_position} was durable: the end was damaged or an older copy put back",
+                VIEW,
             )  # fmt: skip
         if self._directory.env.exists(segment.index_path):
             self._report(
-                Finding(NOTE, segment.index_path, 0, 0, 0, "an index of the open segment; the next start removes it")
+                Finding(
+                    NOTE,
+                    segment.index_path,
+                    0,
+                    0,
+                    0,
+                    "an index of the open segment; the next start removes it",
+                    LEFTOVER,
+                )
             )
 
     def _index(self, segment: SegmentFile, fault: str) -> None:
@@ -114,7 +126,7 @@ class Verification:
         expected = checkpoint is not None and segment.base >= checkpoint.segment_base
         missing = not self._directory.env.exists(segment.index_path)
         what = NOTE if expected and missing else DAMAGE
-        self._report(Finding(what, segment.index_path, 0, 0, 0, f"{fault}; it is built again when it is needed"))
+        self._report(Finding(what, segment.index_path, 0, 0, 0, f"{fault}; it is built again when it is needed", INDEX))
 
     def _prepared(self, segment: SegmentFile) -> None:
         """Behind the open segment: made ahead of its use, or the first batch in it was torn."""
@@ -140,7 +152,9 @@ class Verification:
         }:
             path = f"{self._directory.path}/log/{checkpoint.segment_base:020d}.seg"
             self._report(
-                Finding(DAMAGE, path, checkpoint.segment_base, 0, None, "the segment of the checkpoint is missing")
+                Finding(
+                    DAMAGE, path, checkpoint.segment_base, 0, None, "the segment of the checkpoint is missing", VIEW
+                )
             )
 
     def _strays(self) -> None:
@@ -149,9 +163,9 @@ class Verification:
         for name in env.list(folder):
             path = f"{folder}/{name}"
             if name.endswith(".tmp"):
-                self._report(Finding(NOTE, path, 0, 0, 0, "was being made; the next start removes it"))
+                self._report(Finding(NOTE, path, 0, 0, 0, "was being made; the next start removes it", LEFTOVER))
             elif name.endswith(".idx") and path not in known:
-                self._report(Finding(NOTE, path, 0, 0, 0, "an index without its segment"))
+                self._report(Finding(NOTE, path, 0, 0, 0, "an index without its segment", LEFTOVER))
 
 
 def open_segment_of(directory: Directory) -> int:

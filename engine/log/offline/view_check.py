@@ -12,7 +12,7 @@ from engine.errors import CorruptionError
 from engine.log.format import BATCH_HEADER_SIZE, KIND_PROGRESS, KIND_TOPIC, parse_progress, parse_topic, split_records
 from engine.log.native import SealedIndex, crc32c
 from engine.log.offline.directory import Directory
-from engine.log.offline.finding import DAMAGE, NOTE, Finding
+from engine.log.offline.finding import DAMAGE, NOTE, VIEW, Finding
 from engine.log.view import Checkpoint, View, queue_key, queue_value
 
 CHUNK = 1024
@@ -60,7 +60,9 @@ class ViewCheck:
         directory = self._directory
         what = NOTE if directory.view_fault == "missing" or directory.view else DAMAGE
         fault = directory.view_fault or "it has no checkpoint of this version"
-        self._report(Finding(what, directory.state_path, 0, 0, 0, f"{fault}; the next start builds it from the log"))
+        self._report(
+            Finding(what, directory.state_path, 0, 0, 0, f"{fault}; the next start builds it from the log", VIEW)
+        )
 
     def _guarded(self, check: Callable[[], None]) -> None:
         if self._of is None:
@@ -74,7 +76,7 @@ class ViewCheck:
     def _found(self, reason: str, *, listed: bool = False) -> None:
         self._wrong += 1
         if listed or self._wrong <= LISTED_MAX:
-            self._report(Finding(DAMAGE, self._directory.state_path, 0, 0, 0, reason))
+            self._report(Finding(DAMAGE, self._directory.state_path, 0, 0, 0, reason, VIEW))
 
     def _topic(self, position: int, payload: bytes) -> None:
         assert self._of is not None

@@ -47,7 +47,7 @@ def test_damage_ends_with_1_and_names_file_position_and_records(data):
 
 def test_a_directory_in_use_ends_with_4_and_one_without_a_log_with_3(data, tmp_path_factory):
     unlock = RealEnv().lock(str(data / "engine" / "lock"))
-    for name in ("verify", "dump", "stats"):
+    for name in ("verify", "dump", "stats", "repair"):
         done = run(name, data)
         assert (done.exit_code, done.output.count("\n")) == (4, 1), done.output
     unlock()
@@ -64,3 +64,12 @@ def test_dump_prints_a_line_each_and_json_lines(data):
 def test_stats_name_the_largest_topics(data):
     assert "orders" in run("stats", data).output
     assert json.loads(run("stats", data, "-o", "json", "--top", 1).output)["top"][0]["records"] == 100
+
+
+def test_repair_says_what_it_would_do_and_does_it_with_yes(data):
+    index = data / "engine" / "log" / f"{0:020d}.idx"
+    index.unlink()
+    assert "would do: " in (done := run("repair", data)).output and done.exit_code == 0 and not index.exists()
+    assert "done: " in run("repair", data, "--yes").output and index.exists()
+    assert run("verify", data).exit_code == 0
+    assert run("repair", data, "--yes").output == "There was nothing to do.\n"
