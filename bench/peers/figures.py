@@ -72,7 +72,7 @@ def from_driver(system: str, workload: str, line: str, uses: Iterable[ServerUse]
         said = json.loads(line)
         latency, lag = dict(said["latency"]), dict(said["start_lag"])
         calls, messages, window_s = int(said["calls"]), int(said["messages"]), float(said["window_s"])
-        complaints = list(_complaints(said["errors"], int(said["unsent"]), calls))
+        complaints = list(_complaints(dict(said["errors"]), int(said["unsent"]), calls))
         missing = [name for name in (*PERCENTILES, "max_ms") if name not in latency]
     except (ValueError, KeyError, TypeError) as fault:
         raise RunError(f"{system}: the driver printed {line[:200]!r} in place of its figures") from fault

@@ -6,7 +6,13 @@ import pytest
 
 from bench import generator
 
-NEEDS_NO_NATIVE = ("test_bench_command.py", "test_bench_servers.py")
+NEEDS_NO_NATIVE = (
+    "test_bench_command.py",
+    "test_bench_servers.py",
+    "test_peers_figures.py",
+    "test_peers_processes.py",
+    "test_peers_report.py",
+)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -1,0 +1,88 @@
+"""What a driver prints becomes figures, or a fault that names the system."""
+
+import json
+
+import pytest
+
+from bench.errors import RunError
+from bench.peers.driver import Driven, arguments, follow
+from bench.peers.figures import from_driver
+from bench.peers.workloads import BATCHED, OPEN, Shape
+from bench.servers import Sampler, ServerUse
+
+LATENCY = {
+    "count": 4,
+    "mean_ms": 1,
+    "p50": 1,
+    "p90": 2,
+    "p99": 3,
+    "p99_9": 4,
+    "p99_99": 5,
+    "max_ms": 6,
+    "share_under_1_ms": 0.5,
+}
+
+
+def printed(**changes):
+    said = {
+        "calls": 40,
+        "messages": 4000,
+        "window_s": 2.0,
+        "latency": LATENCY,
+        "start_lag": LATENCY,
+        "unsent": 0,
+        "errors": {},
+    }
+    return json.dumps({**said, **changes})
+
+
+def test_cpu_counts_the_servers_and_not_the_driver():
+    uses = [ServerUse("broker", 0.04, 100), ServerUse("namesrv", 0.02, 50), ServerUse("driver", 9.0, 700)]
+    figures = from_driver("peer", "single", printed(), uses)
+    assert figures.cpu_us_per_message == pytest.approx(15)
+    assert (figures.messages_per_s, figures.rss_bytes, figures.driver_cpu_s) == (2000, 150, 9.0)
+    assert (figures.p99_9_ms, figures.complaints) == (4, [])
+
+
+def test_failed_and_unsent_calls_are_complained_of():
+    figures = from_driver("peer", "single", printed(calls=0, messages=0, unsent=7, errors={"Busy: no": 1200}), [])
+    assert figures.complaints == [
+        "1,200 calls failed: Busy: no",
+        "7 planned calls could not be sent in time",
+        "no call ended in the window",
+    ]
+    assert (figures.messages_per_s, figures.cpu_us_per_message) == (0, 0)
+
+
+@pytest.mark.parametrize("line", ["", "Exception in thread main", "{}", "[1]", printed(errors=None)])
+def test_a_line_that_is_no_figures_names_the_system(line):
+    with pytest.raises(RunError, match="peer: the driver printed"):
+        from_driver("peer", "single", line, [])
+
+
+def test_missing_percentiles_are_named():
+    latency = {name: value for name, value in LATENCY.items() if name not in ("p99_9", "max_ms")}
+    with pytest.raises(RunError, match="lack p99_9, max_ms"):
+        from_driver("peer", "single", printed(latency=latency), [])
+
+
+def test_the_servers_are_sampled_at_the_drivers_words_and_its_last_line_is_kept(tmp_path):
+    sampler = Sampler({"broker": 7}, proc=tmp_path)
+    heard = []
+    sampler.on_window = heard.append  # type: ignore[method-assign]
+    assert (
+        follow(iter(["a client library's chatter\n", "opens\n", "closes\n", '{"calls": 1}\n']), sampler)
+        == '{"calls": 1}'
+    )
+    assert heard == [True, False]
+
+
+def test_a_driver_is_told_all_that_it_asks_for():
+    shapes = {BATCHED.name: Shape(loop="pipelined", threads=2, clients=1), OPEN.name: Shape()}
+    driven = Driven("peer", {}, [], "kafka", "127.0.0.1:1", shapes)
+    given = arguments(driven, BATCHED, 5, 30)
+    assert dict(zip(given[::2], given[1::2], strict=True)) == {
+        "--system": "kafka", "--servers": "127.0.0.1:1", "--loop": "pipelined", "--threads": "2", "--clients": "1", "--topics": "16",
+        "--queues": "8", "--size": "128", "--batch": "1", "--rate": "0.0", "--warmup": "30", "--seconds": "5",
+    }  # fmt: skip
+    assert arguments(driven, OPEN, 5, 30)[arguments(driven, OPEN, 5, 30).index("--rate") + 1] == "10000"
