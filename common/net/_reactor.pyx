@@ -198,7 +198,6 @@ def message_size_in_pieces(list pieces):
     scan.depth = 0
     for piece in pieces:
         data += piece
-        need = 0
         size = scan_message(data, len(data), &scan, &need)
         if size:
             break
@@ -747,10 +746,9 @@ cdef class Connection:
     cdef int written(self) except -1:
         """The client has read what it kept us from writing: what it sent meanwhile is due."""
         self.writing = False
-        if not is_held(self):
-            self.reading = True
+        self.reading = self.reading or not self.busy
         self.reactor.interest(self, EPOLLIN if self.reading else 0)
-        if not is_held(self) and self.in_end > self.in_start:
+        if not self.busy and self.in_end > self.in_start:
             self.frame_since = self.reactor.now
             self.drain_buffered()
         return 0
