@@ -16,13 +16,13 @@ from prometheus_client import CollectorRegistry
 
 from common.ops import announce_ready, setup_logging, start_ops
 from common.ops.stop import catch_stop
-from engine.config import LogConfig
 from engine.env import RealEnv
 from engine.errors import EngineError
 from engine.log import Log, open_log
-from engine.options import MIB, parse
+from engine.options import log_config, parse
 from engine.queue.delivery import Delivery, receipt_key
 from engine.server.following import Following
+from engine.server.housekeeping import ConfiguredRetention, Housekeeping
 from engine.server.metrics import EngineMetrics
 from engine.server.server import LinkServer
 
@@ -34,7 +34,7 @@ def run(options: argparse.Namespace) -> None:
     """Serve until SIGTERM or the verb `stop`."""
     stop = catch_stop()
     env = RealEnv()
-    store = open_log(env, options.data, LogConfig(segment_bytes=options.segment_mib * MIB).checked())
+    store = open_log(env, options.data, log_config(options))
     try:
         serve(options, env, store, stop.asked)
     finally:
@@ -55,11 +55,14 @@ def serve(options: argparse.Namespace, env: RealEnv, store: Log, asked: Event) -
         options.ops[0], options.ops[1], registry, lambda: {"log": True, "accepting": not asked.is_set() or "stopping"}
     )
     following = Following(options.config, Path(options.data) / "config.snapshot", f"engine@{host}:{server.port}")
+    store.floors.policy = ConfiguredRetention(following, is_configured=bool(options.config))
+    housekeeping = Housekeeping(store.retention)
     gc.collect()
     gc.freeze()  # what start-up made is never garbage; without it each full collection walks all of it
     announce_ready(options.ready_fd, {"host": host, "port": server.port, "ops_port": ops.port})
     log.info("data=%s port=%d: serving from position %d", options.data, server.port, store.end_position)
     asked.wait()
+    housekeeping.close()
     finish(server, store)
     following.close()
     ops.stop()

@@ -3,6 +3,8 @@
 import argparse
 from pathlib import Path
 
+from engine.config import LogConfig
+
 MIB = 1 << 20
 
 
@@ -12,6 +14,27 @@ def address(text: str) -> tuple[str, int]:
     if not host or not port.isdigit() or int(port) > 65_535:
         raise argparse.ArgumentTypeError(f"{text!r} is not HOST:PORT")
     return host.strip("[]"), int(port)
+
+
+def percents(text: str) -> tuple[int, ...]:
+    """Three whole numbers with commas."""
+    parts = text.split(",")
+    if len(parts) != 3 or not all(part.isdigit() for part in parts):
+        raise argparse.ArgumentTypeError(f"{text!r} is not three percentages, as 85,90,95")
+    return tuple(map(int, parts))
+
+
+def log_config(options: argparse.Namespace) -> LogConfig:
+    """The log's part of the options. Raises ConfigError with all faults."""
+    warn, delete, refuse = options.disk_percents
+    return LogConfig(
+        segment_bytes=options.segment_mib * MIB,
+        retention_ms=round(options.retention_hours * 3_600_000),
+        log_bytes_max=round(options.log_gib_max * 1024) * MIB,
+        disk_warn_percent=warn, disk_delete_percent=delete, disk_refuse_percent=refuse,
+        disk_reserve_bytes=options.disk_reserve_mib * MIB,
+        cold_bytes_a_second=options.cold_mib_s * MIB,
+    ).checked()  # fmt: skip
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
@@ -25,6 +48,17 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     add("--config", metavar="URL", help="followed, and the applied version reported; the engine serves without it")
     add("--broker-group", default="main", metavar="NAME", help="told to proxies")
     add("--segment-mib", type=int, default=256, metavar="N", help="size of a log file; recovery scans one")
+    add("--retention-hours", type=float, default=72, metavar="N", help="for topics without their own; 0: for ever")
+    add("--log-gib-max", type=float, default=0, metavar="N", help="older segments beyond it are deleted; 0: no limit")
+    add(
+        "--disk-percents",
+        type=percents,
+        default=(85, 90, 95),
+        metavar="W,D,R",
+        help="warn, delete early, refuse appends",
+    )
+    add("--disk-reserve-mib", type=int, default=512, metavar="N", help="refuse appends when less is free")
+    add("--cold-mib-s", type=int, default=256, metavar="N", help="what readers far behind may take from the disk")
     add("--progress-ms", type=int, default=200, metavar="N", help="least time between two progress records of a queue")
     add("--ready-fd", type=int, metavar="N", help="a JSON line is written here once the engine serves")
     options = parser.parse_args(arguments)

@@ -18,6 +18,8 @@ class TopicSettings:
     queues: int | None = None
     durability: str | None = None
     body_bytes_max: int | None = None
+    retention_ms: int | None = None
+    retention_bytes: int | None = None
 
     def given(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if value is not None}

@@ -12,6 +12,8 @@ from common.config.checks import Checks
 
 DURABILITIES = ("memory", "fsync", "replicated", "replicated_fsync")
 QUEUES_MAX = 10_000
+RETENTION_MS_MAX = 10 * 366 * 86_400_000
+RETENTION_BYTES_MAX = 1 << 50
 BODY_BYTES_MAX = 16_000_000  # below the frame limit, which has to hold the rest of the call too
 LIVE_KEYS_MAX = 2
 GRANTS_MAX = 200
@@ -24,6 +26,8 @@ class TopicDefinition:
         queues: more allow more consumers in queue order at once and cost a little memory each; may grow, never shrink.
         durability: what a send that asks for TOPIC_DEFAULT gets.
         body_bytes_max: larger messages are refused with TOO_LARGE.
+        retention_ms: how old a message gets before it can no longer be read; 0: as the engine keeps all (72 h by default).
+        retention_bytes: how much of the topic is kept, shared evenly among its queues; 0: as much as its age allows.
         family: which one defines the topic; None: it has an entry of its own. Never stored.
     """
 
@@ -35,6 +39,8 @@ class TopicDefinition:
     body_bytes_max: int = 4 << 20
     extra: Mapping[str, Any] = field(default_factory=dict)
     family: str | None = None
+    retention_ms: int = 0
+    retention_bytes: int = 0
 
     @classmethod
     def from_value(cls, name: str, value: Mapping[str, Any]) -> Self:
@@ -44,6 +50,8 @@ class TopicDefinition:
             queues=checks.integer("queues", cls.queues, 1, QUEUES_MAX),
             durability=checks.choice("durability", cls.durability, DURABILITIES),
             body_bytes_max=checks.integer("body_bytes_max", cls.body_bytes_max, 1, BODY_BYTES_MAX),
+            retention_ms=checks.integer("retention_ms", cls.retention_ms, 0, RETENTION_MS_MAX),
+            retention_bytes=checks.integer("retention_bytes", cls.retention_bytes, 0, RETENTION_BYTES_MAX),
             extra=checks.rest(),
         )
         checks.raise_faults()
@@ -59,7 +67,13 @@ class TopicDefinition:
             "queues": self.queues,
             "durability": self.durability,
             "body_bytes_max": self.body_bytes_max,
+            **self._retention(),
         }
+
+    def _retention(self) -> dict[str, int]:
+        """Stored only where it is set: there may be a million topics."""
+        own = {"retention_ms": self.retention_ms, "retention_bytes": self.retention_bytes}
+        return {name: value for name, value in own.items() if value}
 
 
 @dataclass(frozen=True)
@@ -78,7 +92,9 @@ class FamilyDefinition(TopicDefinition):
 
     def topic(self, name: str) -> TopicDefinition:
         """The definition of the family's topic of this name."""
-        return TopicDefinition(name, self.queues, self.durability, self.body_bytes_max, self.extra, self.name)
+        return TopicDefinition(
+            name, self.queues, self.durability, self.body_bytes_max, self.extra, self.name, self.retention_ms, self.retention_bytes
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -57,6 +57,7 @@ class Retainer:
         self._round: Iterator[None] | None = None
         self._waits = False
         self._next_ms = 0
+        self._earliest = (-1, 0)
         self._known = (-1, -1, 0, 0)
         """Of the oldest segment: base, generation of the policy, time of its newest batch, longest retention of what is in it."""
         self._remove_orphans()
@@ -76,6 +77,15 @@ class Retainer:
     def segments(self) -> int:
         """Segment files, the one made ahead not counted."""
         return len(self._sealed.bases) + len(self._reader.sealing) + 1
+
+    @property
+    def earliest_ms(self) -> int:
+        """When the oldest segment was made; what is in it is hardly older."""
+        base = self.oldest_base
+        if self._earliest[0] != base:
+            segment = self._sealed.get(base) or next(iter(self._reader.sealing), self._reader.active)
+            self._earliest = (base, segment.header.created_ms)
+        return self._earliest[1]
 
     def step(self) -> int:
         """Look at the disk and go on with what is to be done; returns in how many milliseconds to call again."""

@@ -18,15 +18,49 @@ from penstock.commands.instance import Instance, administration, instance_option
 from penstock.commands.output import output_option, show_one, show_rows
 
 COLUMNS = ("name", "kind", "queues", "durability", "body_bytes_max")
+HOUR_MS, MIB = 3_600_000, 1 << 20
 BORN_COLUMNS = ("name", "id", "queues")
 
 
 def row(topic: TopicDefinition) -> dict[str, Any]:
-    return {"name": topic.name, "kind": topic.kind, **topic.to_value()}
+    """The definition; a retention only where it has one of its own."""
+    value = topic.to_value()
+    for stored, shown, unit in (
+        ("retention_ms", "retention_hours", HOUR_MS),
+        ("retention_bytes", "retention_mib", MIB),
+    ):
+        if stored in value:
+            value[shown] = round(value.pop(stored) / unit, 3)
+    return {"name": topic.name, "kind": topic.kind, **value}
+
+
+def settings_of(
+    queues: int | None,
+    durability: str | None,
+    body_bytes_max: int | None,
+    retention_hours: float | None,
+    retention_mib: float | None,
+) -> TopicSettings:
+    """What the options say, in the definition's units."""
+    return TopicSettings(
+        queues, durability, body_bytes_max,
+        None if retention_hours is None else round(retention_hours * HOUR_MS),
+        None if retention_mib is None else round(retention_mib * MIB),
+    )  # fmt: skip
 
 
 def settings_options(command: Any) -> Any:
     for option in (
+        click.option(
+            "--retention-mib",
+            type=click.FloatRange(min=0),
+            help="Keep so much of it, shared evenly by its queues; 0: no limit.  [new: 0]",
+        ),
+        click.option(
+            "--retention-hours",
+            type=click.FloatRange(min=0),
+            help="How old a message gets; 0: as the engine keeps all.  [new: 0]",
+        ),
         click.option("--body-bytes-max", type=int, help="Largest message body.  [default of a new topic: 4194304]"),
         click.option(
             "--durability", type=click.Choice(DURABILITIES), help="What an answered send means.  [new: replicated]"
@@ -75,13 +109,15 @@ def create(
     queues: int | None,
     durability: str | None,
     body_bytes_max: int | None,
+    retention_hours: float | None,
+    retention_mib: float | None,
     output: str,
 ) -> None:
     """Create topics, or with --family families of topics.
 
     Nothing is created when a name or a line is wrong (exit code 2), or when one exists (exit code 4).
     """
-    settings = TopicSettings(queues, durability, body_bytes_max)
+    settings = settings_of(queues, durability, body_bytes_max, retention_hours, retention_mib)
     if family and (file or skip_existing):
         raise click.UsageError("--family goes with NAMES alone, without --from and --skip-existing")
     if not family and (wrong := next(filter(is_family, names), None)):
@@ -182,12 +218,21 @@ def show(instance: Instance, name: str, output: str) -> None:
 @output_option
 @instance_options()
 def set_command(
-    instance: Instance, name: str, queues: int | None, durability: str | None, body_bytes_max: int | None, output: str
+    instance: Instance,
+    name: str,
+    queues: int | None,
+    durability: str | None,
+    body_bytes_max: int | None,
+    retention_hours: float | None,
+    retention_mib: float | None,
+    output: str,
 ) -> None:
     """Change a topic or a family; what is not named stays. Every proxy follows within a second."""
-    settings = TopicSettings(queues, durability, body_bytes_max)
+    settings = settings_of(queues, durability, body_bytes_max, retention_hours, retention_mib)
     if not settings.given():
-        raise click.UsageError("say what to set: --queues, --durability or --body-bytes-max")
+        raise click.UsageError(
+            "say what to set: --queues, --durability, --body-bytes-max, --retention-hours or --retention-mib"
+        )
     with administration(instance, changes=True) as admin:
         change = families.set_family if is_family(name) else topics.set_topic
         changed = change(admin, name, settings)

@@ -191,3 +191,12 @@ def test_a_process_that_does_not_follow_is_named_in_a_warning(run, tmp_path, mon
 @pytest.mark.parametrize("command", ["topic", "group", "app", "send", "pull"])
 def test_help_has_examples(run, command):
     assert f"penstock {command} " in run(command, "--help").stdout
+
+
+def test_a_topics_own_retention_is_set_shown_and_taken_back(run):
+    run("topic", "create", "short", "--retention-hours", "1.5", "--retention-mib", "64")
+    shown = run("topic", "show", "short").stdout
+    assert "retention_hours" in shown and "1.5" in shown and "64" in shown
+    run("topic", "set", "short", "--retention-hours", "0")
+    shown = run("topic", "show", "short").stdout
+    assert "retention_hours" not in shown and "retention_mib" in shown

@@ -111,3 +111,12 @@ def test_a_familys_topic_is_as_the_family_says_in_everything():
     topic = family.topic("m.a")
     assert topic.to_value() == family.to_value()
     assert (topic.name, topic.family, TopicDefinition.from_value("m.a", {}).family) == ("m.a", "m.*", None)
+
+
+def test_a_topics_own_retention_is_stored_only_where_it_is_set_and_a_familys_topics_have_it():
+    assert "retention_ms" not in TopicDefinition.from_value("t", {}).to_value()
+    family = FamilyDefinition.from_value("t.*", {"retention_ms": 3_600_000, "retention_bytes": 1 << 20})
+    assert family.to_value().items() >= {"retention_ms": 3_600_000, "retention_bytes": 1 << 20}.items()
+    assert (family.topic("t.a").retention_ms, family.topic("t.a").retention_bytes) == (3_600_000, 1 << 20)
+    with pytest.raises(InvalidDefinition, match="retention_ms"):
+        TopicDefinition.from_value("t", {"retention_ms": -1})

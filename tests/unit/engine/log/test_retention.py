@@ -10,6 +10,8 @@ from machine import Machine
 from engine.config import LogConfig
 from engine.errors import DiskFullError, OffsetOutOfRangeError
 from engine.log.floors import Retention
+from engine.queue.delivery import Delivery
+from engine.queue.pull import PullRequest
 from engine.simulated import PowerCut, SimulatedEnv
 
 HOUR = 3_600_000
@@ -323,3 +325,22 @@ def test_a_disk_without_room_for_anything_is_still_freed(form):
 def test_faults_of_the_settings_come_all_at_once():
     faults = LogConfig(retention_ms=-1, disk_warn_percent=96, delete_interval_ms=1, cold_cache_bytes=0).faults()
     assert len(faults) == 4
+
+
+def test_a_group_skips_forward_over_what_is_gone(form):
+    m = clocked(form)
+    end = fill(m)
+    delivery = Delivery(m.log, bytes(16), m.env.now_ms)
+
+    def pull(count: int) -> int:
+        answers = []
+        request = PullRequest("group", [("first", 4)], b"key", count, 1 << 20, 0, 1000, 0, [])
+        delivery.pull(request, m.env.clock_ms, answers.append)
+        return answers[0].piece_count
+
+    assert pull(1) == 1
+    m.env.clock_ms += 80 * HOUR
+    run(m)
+    first = m.log.bounds(1, 0)[0]
+    assert pull(10_000) == end - first
+    assert delivery.groups["group"].topics[1][0].contiguous >= first
