@@ -2,10 +2,13 @@
 
 import time
 from collections.abc import Callable, Mapping
-
-from gevent.event import Event
+from typing import Protocol
 
 POLL_S = 0.005
+
+
+class Event(Protocol):
+    def wait(self, timeout: float | None = None) -> bool: ...
 
 
 def settle(health: Callable[[], Mapping[str, bool | str]], asked: Event, deadline_s: float = 2.0) -> bool:
