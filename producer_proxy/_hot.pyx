@@ -92,7 +92,7 @@ cdef class Front:
     Args:
         lanes: the MEMORY and the FSYNC Lane of the broker.
         destinations: of the topics that are known; filled by the slow path.
-        is_right: asked about a destination at its first use after a change of the configuration.
+        is_right: asked about a destination at its first use after a change of the configuration, whose generation this is.
         slow: called as (connection, frame bytes) in a loop callback for every call that is not common.
         sentences: contract code -> the sentence that goes with it, as bytes.
         process_bytes: 6 random bytes, the middle of every id assigned here; see common/ids.py for the layout.
@@ -119,10 +119,10 @@ cdef class Front:
     cdef readonly double latency_sum_s
     cdef readonly dict codes
 
-    def __init__(self, Lane memory, Lane fsync, Destinations destinations, is_right, slow, dict sentences, bytes process_bytes,
-                 int timeout_ms, int retry_after_ms):
+    def __init__(self, Lane memory, Lane fsync, Destinations destinations, is_right, generation, slow, dict sentences,
+                 bytes process_bytes, int timeout_ms, int retry_after_ms):
         self.memory, self.fsync, self.slow, self.sentences = memory, fsync, slow, sentences
-        self.destinations, self.is_right, self.generation = destinations, is_right, 1
+        self.destinations, self.is_right, self.generation = destinations, is_right, generation & 0xFFFFFFFF
         self.admitted, self.codes = {}, {}
         memcpy(self.process_bytes, <const unsigned char*>process_bytes, 6)
         self.timeout_s = timeout_ms / 1000.0
@@ -148,10 +148,10 @@ cdef class Front:
             self.admitted.clear()
         self.admitted[credential] = Admitted(credential, expires_at, patterns)
 
-    def forget(self):
+    def forget(self, generation):
         """The configuration changed: every credential is verified anew, and every destination held against its definition."""
         cdef Admitted admitted
-        self.generation += 1
+        self.generation = generation & 0xFFFFFFFF
         for admitted in self.admitted.values():
             admitted.expires_at = 0       # connections hold their last one
         self.admitted.clear()

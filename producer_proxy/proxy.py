@@ -37,6 +37,7 @@ class ProducerProxy:
         self._limits = limits or Limits()
         self._clock = SystemClock()
         self._rpc = rpc
+        self._view = view
         self.topics = Topics(view, rpc)
         self.client = AppendClient(engine, cluster_key, self._on_hello)
         self._principals = Principals(view, self._clock)
@@ -58,8 +59,8 @@ class ProducerProxy:
         sentences = {int(code): sentence.encode() for code, sentence in SENTENCES.items()}
         topics = self.topics
         return Front(
-            *self.client.lanes, topics.known, topics.is_right, self.service.handle, sentences, os.urandom(6),
-            DEFAULT_TIMEOUT_MS, RETRY_AFTER_MS,
+            *self.client.lanes, topics.known, topics.is_right, self._view.generation, self.service.handle, sentences,
+            os.urandom(6), DEFAULT_TIMEOUT_MS, RETRY_AFTER_MS,
         )  # fmt: skip
 
     def _hot_connection(self, sock, peer, ssl_context):
@@ -73,7 +74,7 @@ class ProducerProxy:
 
     def _on_change(self) -> None:
         if self.front is not None:
-            self.front.forget()
+            self.front.forget(self._view.generation)
 
     def _on_hello(self, hello) -> None:
         self.topics.on_hello(hello.log_id)

@@ -63,6 +63,7 @@ class Topics:
             ResolveError: the broker did not answer.
         """
         found, missing = {}, {}
+        generation = self._view.generation  # before the look-ups, and before whoever changes it while the broker is asked
         for name in dict.fromkeys(names):
             definition = self._view.topic(name)
             destination = self.known.get(name.encode())
@@ -70,7 +71,11 @@ class Topics:
                 found[name] = destination
             else:
                 missing[name] = definition
-        return {**found, **self._ask(missing)} if missing else found
+        if missing:
+            found |= self._ask(missing)
+        for destination in found.values():
+            destination.checked_at = generation & 0xFFFFFFFF
+        return found
 
     def _ask(self, definitions: dict[str, TopicDefinition]) -> dict[str, Destination]:
         asked = [{"name": name, "queues": topic.queues} for name, topic in definitions.items()]

@@ -32,7 +32,7 @@ cdef class Destination:
     cdef readonly uint32_t body_bytes_max
     cdef readonly unsigned char durability       # 1 MEMORY, 2 FSYNC: the topic's default
     cdef bint used                    # found since the hand of the table came by last
-    cdef uint32_t checked_at          # generation of the configuration that it was last found right in; its user's business
+    cdef public uint32_t checked_at   # generation of the configuration that it was last found right in; its user's business
     cdef uint32_t sticky_append[2]
     cdef uint32_t sticky_queue[2]
     cdef uint32_t next_queue
