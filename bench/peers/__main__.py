@@ -8,6 +8,7 @@ import json
 import signal
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from types import FrameType
 
 from rich.console import Console
@@ -18,7 +19,7 @@ from bench.peers.bars import as_dicts
 from bench.peers.figures import Figures
 from bench.peers.report import figures_table, line, ratios_table
 from bench.peers.systems import SYSTEMS, Start
-from bench.peers.workloads import WORKLOADS, Workload
+from bench.peers.workloads import WORKLOADS, Terms, Workload
 from bench.report import machine
 
 
@@ -26,26 +27,27 @@ def main(arguments: list[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     # As an exception, so that every server of ours is ended on the way out.
     signal.signal(signal.SIGTERM, _leave)
+    terms = Terms(options.seconds, options.warmup, options.clients)
     runs: list[Figures] = []
     faults: list[str] = []
     for name, start in chosen(options.only):
         try:
-            runs += run_system(start, options.workloads, options.seconds, options.warmup)
+            runs += run_system(start, options.workloads, terms)
         except BenchError as broken:
             faults.append(f"{name}: {broken}")
     faults += [f"{run.workload}, {run.system}: {complaint}" for run in runs for complaint in run.complaints]
     if options.output == "json":
-        print(json.dumps(as_dict(runs, faults, options.seconds, options.warmup), indent=1))
+        print(json.dumps(as_dict(runs, faults, terms), indent=1))
     else:
         console = Console(width=None if sys.stdout.isatty() else 160)
-        console.print(figures_table(runs, options.seconds, options.warmup))
+        console.print(figures_table(runs, terms))
         console.print(ratios_table(runs))
     for fault in faults:
         say(f"peers: {fault}")
     return int(bool(faults))
 
 
-def run_system(start: Start, workloads: list[Workload], seconds: float, warmup_s: float) -> Iterator[Figures]:
+def run_system(start: Start, workloads: list[Workload], terms: Terms) -> Iterator[Figures]:
     """All workloads against one start of a system, so that it is warmer with each.
 
     Raises:
@@ -53,7 +55,7 @@ def run_system(start: Start, workloads: list[Workload], seconds: float, warmup_s
     """
     with start() as running:
         for workload in workloads:
-            figures = running.run(workload, seconds, warmup_s)
+            figures = running.run(workload, terms)
             say(line(figures))
             yield figures
 
@@ -63,12 +65,11 @@ def chosen(names: list[str]) -> Iterator[tuple[str, Start]]:
         yield from SYSTEMS[name].items()
 
 
-def as_dict(runs: list[Figures], faults: list[str], seconds: float, warmup_s: float) -> dict:
+def as_dict(runs: list[Figures], faults: list[str], terms: Terms) -> dict:
     return {
         "machine": machine(),
         "commit": commit(),
-        "seconds": seconds,
-        "warmup_s": warmup_s,
+        **asdict(terms),
         "runs": [run.as_dict() for run in runs],
         "ratios": as_dicts(runs),
         "faults": faults,
@@ -89,6 +90,11 @@ def _parser() -> argparse.ArgumentParser:
         help=f"of {', '.join(by_name)}")  # fmt: skip
     add("--seconds", type=float, default=20.0, help="of each measured window (default 20)")
     add("--warmup", type=float, default=30.0, help="seconds at full load before each (default 30; less flatters us)")
+    add(
+        "--clients",
+        type=int,
+        help="objects of a peer's client library that 16 threads share (default 1; 16: a connection a thread)",
+    )
     add("-o", "--output", choices=("table", "json"), default="table")
     return parser
 

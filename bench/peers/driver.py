@@ -12,7 +12,7 @@ from bench.errors import RunError
 from bench.peers.build import JAVA_DRIVER, go_program, java_driver_classpath
 from bench.peers.figures import DRIVER, Figures, from_driver
 from bench.peers.processes import last_lines, spawn, stop
-from bench.peers.workloads import QUEUES, SIZE, TOPICS, Shape, Workload
+from bench.peers.workloads import QUEUES, SIZE, TOPICS, Shape, Terms, Workload
 from bench.servers import Sampler
 
 OVERTIME_S = 90.0  # for topics, connections, the settling before an open loop, and its rest; then the driver is ended
@@ -30,17 +30,17 @@ class Driven:
     shapes: Mapping[str, Shape]  # by workload
     env: Mapping[str, str] = field(default_factory=dict)
 
-    def run(self, workload: Workload, seconds: float, warmup_s: float) -> Figures:
+    def run(self, workload: Workload, terms: Terms) -> Figures:
         """One workload: warm-up at full load, then the window.
 
         Raises:
             RunError: the driver broke off or printed something else than figures.
         """
-        line = [*self.command, *arguments(self, workload, seconds, warmup_s)]
+        line = [*self.command, *arguments(self, workload, terms)]
         with tempfile.TemporaryFile("w+") as complaints:
             process = spawn(line, stdout=subprocess.PIPE, stderr=complaints, text=True, env={**os.environ, **self.env})
             sampler = Sampler({**self.pids, DRIVER: process.pid})
-            deadline = Timer(seconds + warmup_s + OVERTIME_S, process.kill)
+            deadline = Timer(terms.seconds + terms.warmup_s + OVERTIME_S, process.kill)
             deadline.start()
             try:
                 assert process.stdout is not None
@@ -67,12 +67,13 @@ def follow(lines: Iterator[str], sampler: Sampler) -> str:
     return last
 
 
-def arguments(driven: Driven, workload: Workload, seconds: float, warmup_s: float) -> list[str]:
+def arguments(driven: Driven, workload: Workload, terms: Terms) -> list[str]:
     shape = driven.shapes[workload.name]
+    clients = terms.clients if terms.clients and shape.loop == "sync" else shape.clients
     given = {
-        "system": driven.kind, "servers": driven.servers, "loop": shape.loop, "threads": shape.threads, "clients": shape.clients,
-        "topics": TOPICS, "queues": QUEUES, "size": SIZE, "batch": shape.batch, "rate": workload.rate, "warmup": warmup_s,
-        "seconds": seconds,
+        "system": driven.kind, "servers": driven.servers, "loop": shape.loop, "threads": shape.threads, "clients": clients,
+        "topics": TOPICS, "queues": QUEUES, "size": SIZE, "batch": shape.batch, "rate": workload.rate, "warmup": terms.warmup_s,
+        "seconds": terms.seconds,
     }  # fmt: skip
     return [part for name, value in given.items() for part in (f"--{name}", str(value))]
 

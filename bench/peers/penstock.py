@@ -11,7 +11,7 @@ from bench.generator import require_native
 from bench.measure import measure, settle
 from bench.peers.driver import Driven, java_driver
 from bench.peers.figures import Figures, from_outcome
-from bench.peers.workloads import BATCHED, OPEN, QUEUES, SINGLE, SIZE, THREADS, TOPICS, Shape, Workload
+from bench.peers.workloads import BATCHED, OPEN, QUEUES, SINGLE, SIZE, THREADS, TOPICS, Shape, Terms, Workload
 from bench.settings import Settings
 
 NATIVE = "penstock"
@@ -28,8 +28,8 @@ class Native:
     instance: instance.Instance
     name: str = NATIVE
 
-    def run(self, workload: Workload, seconds: float, warmup_s: float) -> Figures:
-        settings = settings_of(workload, seconds, warmup_s)
+    def run(self, workload: Workload, terms: Terms) -> Figures:
+        settings = settings_of(workload, terms)
         outcome = measure(f"{self.name}, {workload.name}", settings, self.instance, lambda text: None)
         figures = from_outcome(self.name, workload.name, outcome)
         figures.servers[:] = [use for use in figures.servers if use.name in SERVERS]
@@ -47,7 +47,7 @@ def native() -> Iterator[Native]:
 def java() -> Iterator[Driven]:
     require_native()  # it settles the topics
     with tempfile.TemporaryDirectory(prefix="penstock-bench-java-") as folder, instance.own() as own:
-        settings = settings_of(SINGLE, 1, 0)
+        settings = settings_of(SINGLE, Terms(1, 0))
         with own.prepared(settings) as target:
             settle(settings, target)
             pids = {name: pid for name, pid in own.pids.items() if name in SERVERS}
@@ -56,8 +56,8 @@ def java() -> Iterator[Driven]:
             yield Driven(JAVA, pids, java_driver(Path(folder)), "penstock", place, SHAPES, env)
 
 
-def settings_of(workload: Workload, seconds: float, warmup_s: float) -> Settings:
+def settings_of(workload: Workload, terms: Terms) -> Settings:
     return Settings(
         connections=THREADS, batch=BATCH if workload.batched else 1, size=SIZE, topics=TOPICS, queues=QUEUES,
-        rate=workload.rate, seconds=seconds, warmup_s=warmup_s,
+        rate=workload.rate, seconds=terms.seconds, warmup_s=terms.warmup_s,
     )  # fmt: skip

@@ -5,16 +5,17 @@ from rich.table import Table
 from bench.outcome import commit
 from bench.peers.bars import ratios
 from bench.peers.figures import Figures
-from bench.peers.workloads import WORKLOADS
+from bench.peers.workloads import WORKLOADS, Terms
 from bench.report import machine
 
 LATENCIES = {"p50": "p50", "p99": "p99", "p99.9": "p99_9", "p99.99": "p99_99", "max": "max_ms"}
 
 
-def figures_table(runs: list[Figures], seconds: float, warmup_s: float) -> Table:
+def figures_table(runs: list[Figures], terms: Terms) -> Table:
     """Workload by workload, so that what is to be compared stands together."""
     made = Table(
-        title=machine(), caption=f"commit {commit()}, {warmup_s:g} s of warm-up, {seconds:g} s; latencies in ms"
+        title=machine(),
+        caption=f"commit {commit()}, {terms.warmup_s:g} s of warm-up, {terms.seconds:g} s; latencies in ms",
     )
     for name in ("workload", "system"):
         made.add_column(name)

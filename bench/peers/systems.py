@@ -7,13 +7,13 @@ from typing import Protocol
 
 from bench.peers import kafka, nats, penstock, rocketmq
 from bench.peers.figures import Figures
-from bench.peers.workloads import Workload
+from bench.peers.workloads import Terms, Workload
 
 
 class Running(Protocol):
     """A system that is up."""
 
-    def run(self, workload: Workload, seconds: float, warmup_s: float) -> Figures: ...
+    def run(self, workload: Workload, terms: Terms) -> Figures: ...
 
 
 Start = Callable[[], AbstractContextManager[Running]]

@@ -32,5 +32,16 @@ class Shape:
 
     loop: str = "sync"  # or pipelined
     threads: int = THREADS
-    clients: int = THREADS  # objects of the client library, each with connections of its own
+    clients: int = 1  # objects of the client library, each with connections of its own; its threads share them evenly
     batch: int = 1
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What one run asks of all systems alike."""
+
+    seconds: float
+    warmup_s: float
+    # In place of the shapes' own, for sync loops. One object is what each peer's documentation advises, and it lets the library join the
+    # sends of all threads; as many as threads are a connection a thread, as ours always has.
+    clients: int | None = None

@@ -7,7 +7,7 @@ import pytest
 from bench.errors import RunError
 from bench.peers.driver import Driven, arguments, follow
 from bench.peers.figures import from_driver
-from bench.peers.workloads import BATCHED, OPEN, Shape
+from bench.peers.workloads import BATCHED, OPEN, Shape, Terms
 from bench.servers import Sampler, ServerUse
 
 LATENCY = {
@@ -80,9 +80,15 @@ def test_the_servers_are_sampled_at_the_drivers_words_and_its_last_line_is_kept(
 def test_a_driver_is_told_all_that_it_asks_for():
     shapes = {BATCHED.name: Shape(loop="pipelined", threads=2, clients=1), OPEN.name: Shape()}
     driven = Driven("peer", {}, [], "kafka", "127.0.0.1:1", shapes)
-    given = arguments(driven, BATCHED, 5, 30)
+    given = arguments(driven, BATCHED, Terms(5, 30, clients=16))
     assert dict(zip(given[::2], given[1::2], strict=True)) == {
         "--system": "kafka", "--servers": "127.0.0.1:1", "--loop": "pipelined", "--threads": "2", "--clients": "1", "--topics": "16",
         "--queues": "8", "--size": "128", "--batch": "1", "--rate": "0.0", "--warmup": "30", "--seconds": "5",
     }  # fmt: skip
-    assert arguments(driven, OPEN, 5, 30)[arguments(driven, OPEN, 5, 30).index("--rate") + 1] == "10000"
+
+
+def test_clients_asked_for_are_those_of_sync_loops():
+    driven = Driven("peer", {}, [], "kafka", "127.0.0.1:1", {OPEN.name: Shape()})
+    own, asked = (arguments(driven, OPEN, Terms(5, 30, clients)) for clients in (None, 16))
+    assert (own[own.index("--clients") + 1], asked[asked.index("--clients") + 1]) == ("1", "16")
+    assert own[own.index("--rate") + 1] == "10000"

@@ -13,7 +13,7 @@ from bench.peers.figures import Figures
 from bench.peers.penstock import JAVA, NATIVE
 from bench.peers.report import figures_table, ratios_table
 from bench.peers.systems import SYSTEMS
-from bench.peers.workloads import WORKLOADS
+from bench.peers.workloads import WORKLOADS, Terms
 from bench.servers import ServerUse
 
 LATENCY = {"p50": 0.1, "p99": 0.5, "p99_9": 2.0, "p99_99": 3.0, "max_ms": 4.0, "share_under_1_ms": 0.98765}
@@ -56,7 +56,7 @@ def test_every_promise_is_between_systems_and_workloads_that_there_are():
 def test_the_table_marks_figures_that_should_not_be_believed():
     doubtful = run("nats", 30_000, 0.6)
     doubtful.complaints.append("3 calls failed: timeout")
-    text = shown(figures_table([run(JAVA, 1, 0.0), doubtful], 5, 30))
+    text = shown(figures_table([run(JAVA, 1, 0.0), doubtful], Terms(5, 30)))
     assert "nats (!)" in text and "20.00" in text and "98.76%" in text and "30 s of warm-up" in text
 
 
@@ -68,7 +68,7 @@ def test_a_peer_that_does_not_start_costs_its_own_rows_only(monkeypatch, capsys)
         def __exit__(self, *fault):
             pass
 
-        def run(self, workload, seconds, warmup_s):
+        def run(self, workload, terms):
             return run("nats", 30_000, 0.6, workload.name)
 
     def broken():
