@@ -63,7 +63,7 @@ class Topics:
             ResolveError: the broker did not answer.
         """
         found, missing = {}, {}
-        generation = self._view.generation  # before the look-ups, and before whoever changes it while the broker is asked
+        generation = self._view.generation  # before the look-ups: it may change while the broker is asked
         for name in dict.fromkeys(names):
             definition = self._view.topic(name)
             destination = self.known.get(name.encode())
