@@ -1,6 +1,6 @@
 """The last configuration that a process saw, kept so that it starts while the store is away.
 
-Line 1: JSON {"format":1,"saved_at_ms","sha256" of everything behind the line,"kinds":{kind:{"revisions":[…],"sizes":[…]}}}
+Line 1: JSON {"format":1,"saved_at_ms","sha256" of the file with these 64 characters left out,"kinds":{kind:{"revisions":[…],"sizes":[…]}}}
 Then all kinds' buckets in that order, as in the store. 0600: it holds the applications' secrets. Its modification time is
 when the process last knew it to be current.
 """
@@ -35,13 +35,19 @@ def save(path: Path, kinds: dict[str, Buckets], now_ms: int) -> None:
     head = {
         "format": 1,
         "saved_at_ms": now_ms,
-        "sha256": hashlib.sha256(body).hexdigest(),
+        "sha256": "",
         "kinds": {
             name: {"revisions": list(kind.revisions), "sizes": [len(payload) for payload in kind.payloads]}
             for name, kind in kinds.items()
         },
     }
+    head["sha256"] = _digest(json.dumps(head).encode(), body)
     files.replace(path, json.dumps(head).encode() + b"\n" + body)
+
+
+def _digest(line: bytes, body: bytes) -> str:
+    """Of the head as well: a flipped bit in a size or a revision would give the right bytes a wrong meaning."""
+    return hashlib.sha256(line + b"\n" + body).hexdigest()
 
 
 def mark_current(path: Path) -> None:
@@ -63,16 +69,17 @@ def load(path: Path) -> Snapshot | None:
         log.warning("snapshot=%s: ignored, it cannot be read: %s", path, error)
         return None
     try:
-        return Snapshot(_parse(json.loads(head), body), current_at_ms)
+        return Snapshot(_parse(head, body), current_at_ms)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         log.warning("snapshot=%s: ignored, it is damaged: %s", path, error)
         return None
 
 
-def _parse(head: dict, body: bytes) -> dict[str, Buckets]:
+def _parse(line: bytes, body: bytes) -> dict[str, Buckets]:
+    head = json.loads(line)
     if head["format"] != 1:
         raise ValueError(f"its format is {head['format']}")
-    if head["sha256"] != hashlib.sha256(body).hexdigest():
+    if head["sha256"] != _digest(line.replace(head["sha256"].encode(), b"", 1), body):
         raise ValueError("checksum does not match")
     kinds = {}
     at = 0

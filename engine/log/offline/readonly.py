@@ -37,7 +37,13 @@ class ReadOnlyStore(RocksStore):
         import rocksdict
 
         self._rocks, self._path = rocksdict, path
+        options, blocks = rocksdict.Options(raw_mode=True), rocksdict.BlockBasedOptions()
+        blocks.set_bloom_filter(10, False)  # as the engine; without it filters would not be read, and not verified
+        options.set_block_based_table_factory(blocks)
         with self._errors():
-            self._database = rocksdict.Rdict(
-                path, rocksdict.Options(raw_mode=True), access_type=rocksdict.AccessType.read_only()
-            )
+            self._database = rocksdict.Rdict(path, options, access_type=rocksdict.AccessType.read_only())
+
+    def live_tables(self) -> set[str]:
+        """Names of the files that are in use; others wait to be removed."""
+        with self._errors():
+            return {found["name"].lstrip("/") for found in self._database.live_files()}

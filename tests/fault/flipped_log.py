@@ -1,0 +1,136 @@
+"""A stopped log whose every byte is known, and what a reader gets of it after a bit was flipped."""
+
+from pathlib import Path
+from random import Random
+from typing import NamedTuple
+
+from engine.config import LogConfig
+from engine.env import RealEnv
+from engine.errors import CorruptionError
+from engine.log import Log, open_log
+from engine.log.format import BATCH_HEADER, BATCH_MAGIC, KIND_MESSAGES, pack_batch, pack_record, padded, split_records
+from engine.log.offline.directory import opened
+
+CONFIG = LogConfig(segment_bytes=1 << 16)
+KINDS = ("segment", "unused end", "index", "table", "manifest", "current", "other state", "lock")
+LIVE = ("segment", "index", "table", "manifest", "current")
+
+
+class Held(NamedTuple):
+    """What was served."""
+
+    topics: list
+    records: dict[tuple[int, int, int], bytes]
+    progress: dict[bytes, bytes]
+
+
+class Flip(NamedTuple):
+    """One bit, and the most records that it may cost."""
+
+    kind: str
+    name: str
+    at: int
+    bit: int
+    records_max: int
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.name} byte {self.at} bit {self.bit}"
+
+
+class KnownLog:
+    """Made once; `restore` puts every file back as it was.
+
+    `written` is every value that ever was written under the progress key.
+    """
+
+    def __init__(self, path: Path, chance: Random) -> None:
+        self.path, self._chance = path, chance
+        self.written: set[bytes] = set()
+        log = open_log(RealEnv(), str(path), CONFIG)
+        log.create_topics([("first", 3), ("second", 1)])
+        for number in range(700):
+            queue = chance.randrange(3)
+            records = [pack_record(chance.randbytes(chance.randrange(1, 400))) for _ in range(chance.randrange(1, 5))]
+            assert log.append(pack_batch(KIND_MESSAGES, 1, queue, records), 1, 1_700_000_000_000 + number)[0][0] == 0
+            if number % 40 == 0:
+                self.written.add(b"%d" % number)
+                log.put_progress(b"group", b"%d" % number)
+        log.checkpoint()
+        self.held = read_all(log)
+        log.close()
+        # Compaction leaves tables behind that nothing reads any more.
+        with opened(path) as directory:
+            self._live = directory.view.store.live_tables()
+        self._files = {file.relative_to(path): file.read_bytes() for file in path.rglob("*") if file.is_file()}
+        self._places = {kind: list(self._of(kind)) for kind in KINDS}
+
+    def restore(self) -> None:
+        """Every file as it was, and none that was not there."""
+        for file in [file for file in self.path.rglob("*") if file.is_file()]:
+            if file.relative_to(self.path) not in self._files:
+                file.unlink()
+        for name, data in self._files.items():
+            (self.path / name).parent.mkdir(exist_ok=True)
+            (self.path / name).write_bytes(data)
+
+    def flip(self, kind: str) -> Flip:
+        """A bit of that kind of bytes, on the disk."""
+        name, start, size, records = self._chance.choice(self._places[kind])
+        flip = Flip(kind, str(name), start + self._chance.randrange(size), self._chance.randrange(8), records)
+        data = bytearray(self._files[name])
+        data[flip.at] ^= 1 << flip.bit
+        (self.path / name).write_bytes(data)
+        return flip
+
+    def _of(self, kind: str):
+        """(file, address, bytes, records that hang on them) of all bytes of a kind."""
+        for name, data in self._files.items():
+            if name.suffix == ".seg":
+                yield from self._of_segment(kind, name, data)
+            elif kind == self._kind(name) and data:
+                yield name, 0, len(data), 0
+
+    def _of_segment(self, kind: str, name: Path, data: bytes):
+        at, is_empty = 64, True
+        while at + 48 <= len(data):
+            _, size, magic, of, _, _, _, _, count, *_ = BATCH_HEADER.unpack_from(data, at)
+            if magic != BATCH_MAGIC:
+                break
+            if kind == "segment":
+                yield name, at, size, count if of == KIND_MESSAGES else 0
+            at, is_empty = at + padded(size), False
+        if kind == "segment" and not is_empty:
+            yield name, 0, 64, 0
+        elif kind == "unused end" and at < len(data):
+            yield name, at, len(data) - at, 0
+
+    def _kind(self, name: Path) -> str:
+        if name.parts[0] != "state":
+            return {".idx": "index"}.get(name.suffix, "lock")
+        if name.name.startswith("MANIFEST"):
+            return "manifest"
+        if name.name in self._live:
+            return "table"
+        return "current" if name.name == "CURRENT" else "other state"
+
+
+def read_all(log: Log) -> Held:
+    """Everything that the log serves; what it says is damaged is stepped over."""
+    records = {}
+    topics = log.topics()
+    for topic in topics:
+        for queue in range(topic.queues):
+            offset, end = log.bounds(topic.id, queue)
+            while offset < end:
+                try:
+                    pieces = log.read(topic.id, queue, offset, 100, 1 << 16)
+                except CorruptionError as error:
+                    if error.next_offset is None:
+                        break
+                    offset = error.next_offset
+                    continue
+                for piece in pieces:
+                    for data in split_records(piece.records):
+                        records[topic.id, queue, offset] = data
+                        offset += 1
+    return Held(topics, records, dict(log.progress()))
