@@ -22,7 +22,7 @@ from engine.log import Log, open_log
 from engine.options import log_config, parse
 from engine.queue.delivery import Delivery, receipt_key
 from engine.server.following import Following
-from engine.server.housekeeping import ConfiguredRetention, Housekeeping
+from engine.server.housekeeping import ConfiguredRetention, Housekeeping, wake_by
 from engine.server.metrics import EngineMetrics
 from engine.server.server import LinkServer
 
@@ -57,12 +57,14 @@ def serve(options: argparse.Namespace, env: RealEnv, store: Log, asked: Event) -
     following = Following(options.config, Path(options.data) / "config.snapshot", f"engine@{host}:{server.port}")
     store.floors.policy = ConfiguredRetention(following, is_configured=bool(options.config))
     housekeeping = Housekeeping(store.retention)
+    news = wake_by(store, server.service.on_woken)
     gc.collect()
     gc.freeze()  # what start-up made is never garbage; without it each full collection walks all of it
     announce_ready(options.ready_fd, {"host": host, "port": server.port, "ops_port": ops.port})
     log.info("data=%s port=%d: serving from position %d", options.data, server.port, store.end_position)
     asked.wait()
     housekeeping.close()
+    news.close()
     finish(server, store)
     following.close()
     ops.stop()

@@ -56,7 +56,7 @@ class LogConfig:
     hold a new segment and what RocksDB writes meanwhile."""
 
     cold_distance_bytes: int = 256 * _MIB
-    """Sealed segments that begin so far behind the end of the log are read as cold: ahead, in a thread, within a budget. More lets
+    """Sealed segments that end so far behind the end of the log are read as cold: ahead, in a thread, within a budget. More lets
     readers that are a little late take room from the page cache; less makes them wait for the thread. 0: nothing is cold."""
 
     cold_bytes_a_second: int = 256 * _MIB

@@ -15,7 +15,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from pathlib import Path
 
-from engine.background import Background, ThreadBackground
+from engine.background import Background, ThreadBackground, original
 from engine.errors import LockedError
 from engine.store import RocksStore, Store
 
@@ -122,6 +122,10 @@ class Env(ABC):
     @abstractmethod
     def now_ms(self) -> int:
         """Wall clock."""
+
+    @abstractmethod
+    def pause(self, ms: int) -> None:
+        """Block the calling thread, which may not be the loop's."""
 
     @abstractmethod
     def random_bytes(self, count: int) -> bytes:
@@ -260,6 +264,9 @@ class RealEnv(Env):
 
     def now_ms(self) -> int:
         return time.time_ns() // 1_000_000
+
+    def pause(self, ms: int) -> None:
+        original("time", "sleep")(ms / 1000)
 
     def random_bytes(self, count: int) -> bytes:
         return os.urandom(count)

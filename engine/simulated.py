@@ -252,6 +252,9 @@ class SimulatedEnv(Env):
     def now_ms(self) -> int:
         return self.clock_ms
 
+    def pause(self, ms: int) -> None:
+        self.clock_ms += ms
+
     def random_bytes(self, count: int) -> bytes:
         return self.random.randbytes(count)
 

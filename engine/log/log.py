@@ -14,6 +14,7 @@ from engine.errors import (
     UnknownTopicError,
 )
 from engine.log.carry import Carrier
+from engine.log.cold import ColdReads
 from engine.log.control import ControlWriter
 from engine.log.floors import Floors
 from engine.log.format import (
@@ -106,7 +107,8 @@ class Log:
         self._batches = BatchReader(self.log_id)
         self._sealed = SealedSegments(recovered.sealed, config.sealed_open_max, self._open_sealed)
         self.appender = Appender(self, env, self.log_id, recovered.epoch)
-        self._reader = Reader(self.log_id, self.appender, view, self._sealed)
+        self.cold = ColdReads(env, directory, config)
+        self._reader = Reader(self.log_id, self.appender, view, self._sealed, self.cold)
         self._syncer = ThreadSyncer(env) if env.has_threads() else InlineSyncer(env)
         self._sealer = Sealer(env.background())
         self._preparer = env.background()
@@ -207,7 +209,8 @@ class Log:
         """Records from `offset` on, verified; the first record is given even when it is larger than `max_bytes`.
         Empty at the end.
 
-        Reads the page cache or the disk, so a cold read blocks. Raises OffsetOutOfRangeError, CorruptionError (with
+        Also empty when the records are cold, far behind the end: they are fetched, and the queue is in `take_woken()` when
+        they are there. Other reads take the page cache or the disk, and then block. Raises OffsetOutOfRangeError, CorruptionError (with
         `next_offset` behind the damage) when the record at `offset` cannot be served; damage further on only ends the
         answer early.
         """
@@ -233,7 +236,11 @@ class Log:
 
         Their records can be read now.
         """
-        return self.appender.take_woken()
+        return self.appender.take_woken() + self.cold.take_woken()
+
+    def is_fetching(self, topic_id: int, queue: int) -> bool:
+        """Whether a read of the queue came back empty because its records are cold and on their way."""
+        return self.cold.waits(topic_id, queue)
 
     def put_progress(self, key: bytes, value: bytes) -> None:
         """Append a PROGRESS record; an empty value removes the key. In the page cache on return."""
@@ -273,6 +280,7 @@ class Log:
         self.appender.commit_staged()
         self.appender.set_closed(True)
         self.retention.close()
+        self.cold.close()
         self._preparer.stop()
         self._sealer.finish()
         self._syncer.close()

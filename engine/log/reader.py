@@ -7,6 +7,7 @@ from bisect import bisect_left
 from collections.abc import Iterator
 
 from engine.errors import CorruptionError, OffsetOutOfRangeError
+from engine.log.cold import ColdReads
 from engine.log.native import Appender, BatchReader, SealedIndex, SegmentIndex
 from engine.log.segment import SealedSegments, Segment
 from engine.log.types import Piece
@@ -20,11 +21,12 @@ DONE, BELOW, HOLE, DAMAGED = range(4)
 class Reader:
     """Reads by offset and by time. Keeps nothing between calls but the order of the segments."""
 
-    def __init__(self, log_id: bytes, appender: Appender, view: View, sealed: SealedSegments) -> None:
+    def __init__(self, log_id: bytes, appender: Appender, view: View, sealed: SealedSegments, cold: ColdReads) -> None:
         self._appender = appender
         self._view = view
         self._sealed = sealed
         self._batches = BatchReader(log_id)
+        self.cold = cold
         self._sizes: dict[tuple[int, int, int], int] = {}
         """(base, topic id, queue) -> bytes that the queue has in a sealed segment, as far as somebody asked."""
         self.active: Segment
@@ -44,9 +46,10 @@ class Reader:
         pieces: list[Piece] = []
         segment, source = self.active, self._appender.index
         at, records, size = offset, max_records, max_bytes
+        limit = self._limit(segment)
         while True:
             how, at, records, size, bad_at, bad_bytes = self._batches.read(
-                source, segment.file, topic_id, queue, self._limit(segment), at, records, size, pieces
+                source, segment.file, topic_id, queue, limit, at, records, size, pieces
             )
             ended = how in (HOLE, DAMAGED) or (how == DONE and segment is self.active)
             if ended or records <= 0 or (pieces and size <= 0) or at == self._end(topic_id, queue):
@@ -55,6 +58,16 @@ class Reader:
             if found is None or found[0] is segment:
                 break
             segment, source = found
+            limit = self._limit(segment)
+            if self.cold.covers(segment, self._appender.end_position):
+                limit = self.cold.limit(segment, topic_id, queue, at)
+                if limit == 0:
+                    return pieces
+        if not pieces and how == DONE and limit != self._limit(segment):
+            # A hole in the queue behind what was fetched: no answer to wait for.
+            how, at, _, _, bad_at, bad_bytes = self._batches.read(
+                source, segment.file, topic_id, queue, NO_LIMIT, at, records, size, pieces
+            )
         if pieces or max_records <= 0:
             return pieces
         return self._explain(topic_id, queue, offset, how, at, (segment, bad_at, bad_bytes))

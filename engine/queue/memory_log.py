@@ -90,6 +90,10 @@ class MemoryLog:
     def watch(self, topic_id: int, queue: int) -> None:
         self._watched.add((topic_id, queue))
 
+    def is_fetching(self, topic_id: int, queue: int) -> bool:
+        """Memory is never cold."""
+        return False
+
     def take_woken(self) -> list[tuple[int, int]]:
         woken, self._woken = self._woken, []
         return woken

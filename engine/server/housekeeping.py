@@ -1,9 +1,12 @@
 """What the log does by the clock: a greenlet that lets it delete and look at its disk, and the topics' retention as configured."""
 
 import logging
+from collections.abc import Callable
+from typing import Any
 
 import gevent
 
+from engine.log import Log
 from engine.log.floors import NONE, Retention
 from engine.log.retention import Retainer
 from engine.server.following import Following
@@ -37,6 +40,14 @@ class ConfiguredRetention:
         view = self._following.view
         found = view.topic(topic) if view is not None else None
         return NONE if found is None else Retention(found.retention_ms, found.retention_bytes)
+
+
+def wake_by(store: Log, on_woken: Callable[[], None]) -> Any:
+    """Have `on_woken()` called in the loop whenever the log's thread has fetched what a reader waits for. Close what is returned."""
+    news = gevent.get_hub().loop.async_()
+    news.start(on_woken)
+    store.cold.notify = news.send
+    return news
 
 
 class Housekeeping:

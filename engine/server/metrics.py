@@ -9,6 +9,7 @@ penstock_engine_acks_total | messages | well below deliveries: consumers do not 
 penstock_engine_redeliveries_total | messages | rising: invisible time is too short, or consumers die
 penstock_engine_stale_receipts_total | ranges | rising: the same; one that jumps: somebody forges
 penstock_engine_parked_pulls, _link_connections | now | –
+penstock_engine_cold_read_bytes_total | bytes | near --cold-mib-s: sleepers wait for the budget; more takes the disk from writes
 penstock_engine_log_segments, _log_bytes | now, bytes | –
 penstock_engine_log_earliest_seconds | unix time | later than now less the retention: segments went before their time
 penstock_engine_deleted_segments_total, _deleted_bytes_total | – | –
@@ -36,6 +37,7 @@ class EngineMetrics:
         turn, counts, store = self._server.turn, self._server.delivery.counts, self._server.store
         retention = store.retention
         counters = {
+            "cold_read_bytes": (store.cold.bytes_fetched, "Bytes fetched for readers far behind the end."),
             "deleted_segments": (retention.deleted_segments, "Segments deleted."),
             "deleted_bytes": (retention.deleted_bytes, "Size of deleted segments."),
             "early_deleted_segments": (retention.early_segments, "Segments deleted for room, before their time."),

@@ -5,7 +5,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
-from engine.errors import CorruptionError
+from engine.errors import CorruptionError, OffsetOutOfRangeError
 from engine.link.layout import INVALID, NO_TOKEN, OFFSET_OUT_OF_RANGE, OK, PIECE, U32, UNAVAILABLE, UNKNOWN_TOPIC
 from engine.queue.wheel import Wheel
 from engine.server.errors import RequestError
@@ -14,6 +14,7 @@ MESSAGES_MAX = 65_536
 BYTES_MAX = 15 << 20
 BYTES_DEFAULT = 1 << 20
 WAIT_MS_MAX = 30_000
+COLD_WAIT_MS = 2_000
 POSITIONS_MAX = 10_000
 EARLIEST, END = -1, -2
 
@@ -100,6 +101,9 @@ class Reader:
         self._fill(reading)
         waits = [(position.topic_id, position.queue) for position in reading.positions if self._can_grow(position)]
         failed = any(position.report["code"] != OK for position in reading.positions)
+        if not reading.piece_count and any(self._store.is_fetching(*queue) for queue in waits):
+            # An empty answer would say that there is nothing.
+            reading.wait_ms = max(reading.wait_ms, COLD_WAIT_MS)
         if reading.piece_count or failed or not waits or reading.wait_ms <= 0 or reading.messages <= 0 or not may_wait:
             reading.answer(reading)
             return False
@@ -187,6 +191,11 @@ class Reader:
         except CorruptionError as damage:
             position.fail(UNAVAILABLE, str(damage))
             position.report["next_offset"] = damage.next_offset
+            return 0, 0
+        except OffsetOutOfRangeError as gone:
+            # Deleted while this reading waited for it.
+            position.fail(OFFSET_OUT_OF_RANGE, str(gone))
+            position.report.update(min_offset=gone.first_offset, end_offset=gone.end_offset)
             return 0, 0
         count = size = 0
         for at, records, stored_at_ms, data in pieces:
