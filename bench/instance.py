@@ -18,6 +18,7 @@ from bench.generator import Target
 from bench.settings import Settings
 from common.admin import applications, families, topics
 from common.admin.administrator import Administrator
+from common.config.applying import wait_applied
 from common.config.checks import is_family
 from common.config.errors import ConfigError
 from common.config.opening import open_store
@@ -25,6 +26,7 @@ from common.config.store import ConfigStore
 
 PENSTOCK = [sys.executable, "-P", "-m", "penstock"]
 READY_TIMEOUT_S = 20.0
+APPLIED_TIMEOUT_S = 15.0
 STOP_TIMEOUT_S = 20.0
 
 
@@ -58,8 +60,13 @@ class Instance:
                 if names:
                     kind.create(admin, names, topics.TopicSettings(settings.queues, _stored_durability(settings)))
                 key = applications.create(admin, f"bench-{secrets.token_hex(4)}", may)
+                late = wait_applied(store, store.version(), APPLIED_TIMEOUT_S)
             except ConfigError as fault:
                 raise InstanceError(f"topics and application for the run: {fault}") from fault
+            if late:
+                raise InstanceError(
+                    f"{', '.join(late)}: the configuration of the run was not applied in {APPLIED_TIMEOUT_S:g} s"
+                )
             try:
                 yield Target(
                     self._address("producer_proxy"), self._address("consumer_proxy"), key.app, key.key_id, key.secret
