@@ -19,7 +19,8 @@ from common.ops.stop import catch_stop
 from engine.env import RealEnv
 from engine.errors import EngineError
 from engine.log import Log, open_log
-from engine.options import log_config, parse
+from engine.log.scrub import Scrub, ScrubThread
+from engine.options import MIB, log_config, parse
 from engine.queue.delivery import Delivery, receipt_key
 from engine.server.following import Following
 from engine.server.housekeeping import ConfiguredRetention, Housekeeping, wake_by
@@ -49,8 +50,10 @@ def serve(options: argparse.Namespace, env: RealEnv, store: Log, asked: Event) -
         store, delivery, host, port, Path(options.cluster_key).read_bytes(),
         broker_group=options.broker_group, progress_ms=options.progress_ms, stop=asked.set,
     )  # fmt: skip
+    scrub = Scrub(env, f"{options.data}/log", store.log_id, options.scrub_mib_s * MIB)
+    scrubbing = ScrubThread(scrub) if options.scrub_mib_s else None
     registry = CollectorRegistry()
-    registry.register(EngineMetrics(server))
+    registry.register(EngineMetrics(server, scrub.counts))
     ops = start_ops(
         options.ops[0], options.ops[1], registry, lambda: {"log": True, "accepting": not asked.is_set() or "stopping"}
     )
@@ -65,6 +68,8 @@ def serve(options: argparse.Namespace, env: RealEnv, store: Log, asked: Event) -
     asked.wait()
     housekeeping.close()
     news.close()
+    if scrubbing is not None:
+        scrubbing.stop()
     finish(server, store)
     following.close()
     ops.stop()

@@ -59,6 +59,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     )
     add("--disk-reserve-mib", type=int, default=512, metavar="N", help="refuse appends when less is free")
     add("--cold-mib-s", type=int, default=256, metavar="N", help="what readers far behind may take from the disk")
+    add("--scrub-mib-s", type=int, default=8, metavar="N", help="pace of reading old data again; 0: never")
     add("--progress-ms", type=int, default=200, metavar="N", help="least time between two progress records of a queue")
     add("--ready-fd", type=int, metavar="N", help="a JSON line is written here once the engine serves")
     options = parser.parse_args(arguments)
@@ -72,6 +73,8 @@ def faults(options: argparse.Namespace) -> list[str]:
     found = []
     if not 1 <= options.segment_mib <= 2048:
         found.append("--segment-mib: 1..2048")
+    if not 0 <= options.scrub_mib_s <= 4096:
+        found.append("--scrub-mib-s: 0..4096")
     if not 10 <= options.progress_ms <= 60_000:
         found.append("--progress-ms: 10..60000")
     key = Path(options.cluster_key)

@@ -81,6 +81,10 @@ class Walk:
             yield Stretch(Kind.BAD, at, following, [])
             at = following
 
+    def go_on_with(self, index: SegmentIndex) -> None:
+        """Put the batches from here on into another index."""
+        self._index = index
+
     def close(self) -> None:
         """Give the memory back."""
         self.room.close()

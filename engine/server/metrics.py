@@ -15,6 +15,8 @@ penstock_engine_log_earliest_seconds | unix time | later than now less the reten
 penstock_engine_deleted_segments_total, _deleted_bytes_total | – | –
 penstock_engine_early_deleted_segments_total | – | rising: messages are lost before their time; give the disk room, or topics less retention
 penstock_engine_disk_free_bytes, _disk_level | bytes; 0 fine, 1 warning, 2 segments go early, 3 appends are refused | above 0: give it room
+penstock_engine_scrubbed_bytes_total | bytes | stands still for long: the scrub has ended, see the log
+penstock_engine_scrub_damage_total | places | above 0: a disk loses data; the log names them, `penstock log verify` says more
 penstock_engine_log_end_position, _log_durable_position | bytes | apart for long: the disk is slow
 """
 
@@ -22,6 +24,7 @@ from collections.abc import Iterator
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
+from engine.log.scrub import ScrubCounts
 from engine.server.server import LinkServer
 
 _PREFIX = "penstock_engine_"
@@ -30,13 +33,16 @@ _PREFIX = "penstock_engine_"
 class EngineMetrics:
     """A Prometheus collector over one engine; no labels, so the page never grows."""
 
-    def __init__(self, server: LinkServer) -> None:
+    def __init__(self, server: LinkServer, scrub: ScrubCounts | None = None) -> None:
         self._server = server
+        self._scrub = scrub or ScrubCounts()
 
     def collect(self) -> Iterator[Metric]:
         turn, counts, store = self._server.turn, self._server.delivery.counts, self._server.store
         retention = store.retention
         counters = {
+            "scrubbed_bytes": (self._scrub.bytes, "Bytes of sealed segments read again and verified."),
+            "scrub_damage": (self._scrub.damage, "Places in segments and indexes that the scrub found damaged."),
             "cold_read_bytes": (store.cold.bytes_fetched, "Bytes fetched for readers far behind the end."),
             "deleted_segments": (retention.deleted_segments, "Segments deleted."),
             "deleted_bytes": (retention.deleted_bytes, "Size of deleted segments."),

@@ -79,18 +79,18 @@ def test_no_flipped_bit_is_served_and_every_one_in_live_bytes_is_found(known):
         flip = known.flip(KINDS[number % len(KINDS)])
         flips[flip.kind] += 1
         damage = damage_found(known)
-        # A table's properties are statistics that RocksDB reads without insisting on them; they decide nothing.
-        assert damage or flip.kind not in LIVE or flip.kind == "table", f"not found: {flip}"
+        # RocksDB does not insist on a table's statistics nor on the end of its manifest: harmless, or the next lines fail.
+        assert damage or flip.kind not in LIVE or flip.kind in ("table", "manifest"), f"not found: {flip}"
         found[flip.kind] += damage > 0
         held = served(known)
         if held is None:
             refused[flip.kind] += 1
             list(carry_out(plan(known.path)))
-            assert served(known) == known.held, f"not mended: {flip}"
-        else:
-            assert_right(known, held, flip)
+            held = served(known)
+        assert held is not None, f"not mended: {flip}"
+        assert_right(known, held, flip)
     print(f"flips {dict(flips)}, found {dict(found)}, refused {dict(refused)}")
-    assert found["table"] > flips["table"] / 3
+    assert found["table"] > flips["table"] / 2 and found["manifest"] > flips["manifest"] / 2
     assert sum(refused.values()) < FLIPS / 4, "most damage must be lived with"
 
 
