@@ -18,7 +18,6 @@ WINDOW = 1 << 20
 OVERLAP = 65_536
 """Fetched behind a window: a batch that begins in it ends there, unless it is a large one."""
 
-CHUNK = 131_072
 LATE_MS_MAX = 20
 """How far fetches may be ahead of the budget before the thread pauses."""
 
@@ -113,13 +112,11 @@ class ColdReads:
 
     def _fetch(self, path: str, window: Window) -> None:
         self._keep_to_budget()
-        at, end = window[1] * WINDOW, (window[1] + 1) * WINDOW + OVERLAP
         try:
             file = self._env.open(path)
             try:
-                while at < end and (taken := len(file.read_at(min(CHUNK, end - at), at))):
-                    at += taken
-                    self.bytes_fetched += taken
+                # One call: between two the thread would wait for the interpreter's lock.
+                self.bytes_fetched += len(file.read_at(WINDOW + OVERLAP, window[1] * WINDOW))
             finally:
                 file.close()
         except OSError:

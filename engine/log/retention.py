@@ -56,7 +56,7 @@ class Retainer:
         self._background = env.background()
         self._round: Iterator[None] | None = None
         self._waits = False
-        self._next_ms = 0
+        self._next_ms = self._checked_ms = 0
         self._earliest = (-1, 0)
         self._known = (-1, -1, 0, 0)
         """Of the oldest segment: base, generation of the policy, time of its newest batch, longest retention of what is in it."""
@@ -90,10 +90,12 @@ class Retainer:
     def step(self) -> int:
         """Look at the disk and go on with what is to be done; returns in how many milliseconds to call again."""
         now_ms = self._env.now_ms()
+        if not 0 <= now_ms - self._checked_ms < CHECK_MS:
+            self._checked_ms = now_ms
+            self._host.refuse(self.disk.sentence if self.disk.check() >= Level.REFUSE else "")
         if self._round is None:
             if now_ms < self._next_ms <= now_ms + self._config.delete_interval_ms:
                 return min(self._next_ms - now_ms, CHECK_MS)
-            self._host.refuse(self.disk.sentence if self.disk.check() >= Level.REFUSE else "")
             self._round = self._delete_oldest(now_ms)
         try:
             next(self._round)
