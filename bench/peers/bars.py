@@ -60,7 +60,7 @@ BARS = (
 
 
 def ratios(runs: list[Figures]) -> Iterator[tuple[Bar, float]]:
-    """Every promise whose two systems both ran. A peer that has a tuned form is compared in both."""
+    """Every promise whose two systems both ran; RocketMQ is compared in its stock form."""
     by_key = {(run.workload, run.system): run for run in runs}
     for bar in BARS:
         ours, peer = by_key.get((bar.workload, bar.ours)), by_key.get((bar.workload, bar.peer))

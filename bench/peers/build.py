@@ -47,7 +47,7 @@ def go_program(name: str, package: str) -> Path:
     folder = DRIVERS / "go"
 
     def build(into: Path) -> None:
-        _run(["go", "build", "-buildvcs=false", "-o", str(into / name), package], folder)
+        run_tool(["go", "build", "-buildvcs=false", "-o", str(into / name), package], folder)
 
     sources = [*folder.glob("go.*")] if package != "." else [*folder.glob("go.*"), *folder.glob("*.go")]
     return _made(name, sorted(set(sources)), build) / name
@@ -75,7 +75,7 @@ def _made(name: str, sources: Iterable[Path], make: Callable[[Path], None], *mor
 
 def _fetch_jars(pom: Path, into: Path, *properties: str) -> None:
     line = ["mvn", "-B", "-q", "-f", str(pom), f"-Dmaven.repo.local={cache() / 'maven'}", *properties]
-    _run([*line, "dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={into}"], ROOT)
+    run_tool([*line, "dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={into}"], ROOT)
 
 
 def _compile_java(jars: Path, into: Path) -> None:
@@ -83,20 +83,25 @@ def _compile_java(jars: Path, into: Path) -> None:
         # The annotation that it would add has left the JDK.
         options = ["--gen", "java:generated_annotations=suppress", "-out", generated]
         for name in ("message", "producer"):
-            _run(["thrift", *options, f"thrift/{name}.thrift"], ROOT)
+            run_tool(["thrift", *options, f"thrift/{name}.thrift"], ROOT)
         sources = [*(DRIVERS / "java").rglob("*.java"), *Path(generated).rglob("*.java")]
-        _run(["javac", "-nowarn", "-d", str(into), "-cp", f"{jars}/*", *map(str, sources)], ROOT)
+        run_tool(["javac", "-nowarn", "-d", str(into), "-cp", f"{jars}/*", *map(str, sources)], ROOT)
 
 
 def _thrift_version() -> str:
-    said = _run(["thrift", "--version"], ROOT)
+    said = run_tool(["thrift", "--version"], ROOT)
     found = re.search(r"\d+\.\d+\.\d+", said)
     if found is None:
         raise InstanceError(f"thrift --version says {said.strip()!r}, which has no version in it")
     return found[0]
 
 
-def _run(line: list[str], folder: Path) -> str:
+def run_tool(line: list[str], folder: Path) -> str:
+    """Run a tool to its end in `folder` and return what it printed.
+
+    Raises:
+        InstanceError: it is not installed, failed, or took too long.
+    """
     try:
         done = subprocess.run(
             line, cwd=folder, capture_output=True, text=True, timeout=STEP_TIMEOUT_S, stdin=subprocess.DEVNULL

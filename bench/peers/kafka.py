@@ -1,22 +1,19 @@
 """Kafka: one KRaft node that is broker and controller, its file as documented; acks=1, so the answer comes from the page cache."""
 
 import base64
-import subprocess
 import tempfile
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from bench.errors import InstanceError
-from bench.peers.build import broker_classpath
+from bench.peers.build import broker_classpath, run_tool
 from bench.peers.driver import Driven, java_driver
 from bench.peers.java import java_server
-from bench.peers.processes import free_ports, last_lines, started
+from bench.peers.processes import free_ports, started
 from bench.peers.workloads import BATCHED, OPEN, SINGLE, Shape
 
 HEAP = "1g"  # the scripts' own
-FORMAT_TIMEOUT_S = 60
 PAUSES = ("-XX:MaxGCPauseMillis=20", "-XX:InitiatingHeapOccupancyPercent=35", "-XX:+ExplicitGCInvokesConcurrent")
 SHAPES = {
     SINGLE.name: Shape(),
@@ -68,11 +65,7 @@ def _format(folder: Path, settings: Path) -> None:
     cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
     # As --cluster-id=…, because an id may begin with a dash.
     line = [*_java("kafka.tools.StorageTool", folder), "format", f"--cluster-id={cluster}", "-c", str(settings)]
-    done = subprocess.run(line, cwd=folder, capture_output=True, text=True, timeout=FORMAT_TIMEOUT_S, check=False)
-    if done.returncode:
-        raise InstanceError(
-            f"kafka's StorageTool ended with {done.returncode}: {last_lines(done.stdout + done.stderr)}"
-        )
+    run_tool(line, folder)
 
 
 def _java(main_class: str, folder: Path) -> list[str]:

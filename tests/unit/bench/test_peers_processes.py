@@ -58,7 +58,7 @@ def test_a_build_that_breaks_off_leaves_nothing(tmp_path, monkeypatch):
 
 def test_a_missing_tool_is_named(tmp_path):
     with pytest.raises(InstanceError, match=r"no-such-tool is not installed.*README"):
-        build._run(["no-such-tool"], tmp_path)
+        build.run_tool(["no-such-tool"], tmp_path)
 
 
 def test_a_single_kafka_node_needs_no_other_replica(tmp_path):
