@@ -35,6 +35,7 @@ class ColdReads:
         self._background = env.background()
         self._windows: OrderedDict[Window, bool] = OrderedDict()
         self._windows_max = config.cold_cache_bytes // WINDOW
+        self._ahead = self._windows_max // 4
         self._waiting: dict[Window, set[tuple[int, int]]] = {}
         self._arrived: deque[Window] = deque()
         self._woken: list[tuple[int, int]] = []
@@ -65,8 +66,11 @@ class ColdReads:
             self.deferred += 1
             return 0
         self._windows.move_to_end((segment.base, number))
-        if (number + 1) * WINDOW < segment.end_at:
-            self._want(segment, number + 1)
+        # A topic's queues lie scattered: of one window each has little, and every read costs the loop the same.
+        for ahead in range(number + 1, min(number + self._ahead, (segment.end_at - 1) // WINDOW) + 1):
+            self._want(segment, ahead)
+        while self._windows.get((segment.base, number + 1)):
+            number += 1
         return (number + 1) * WINDOW
 
     def take_woken(self) -> list[tuple[int, int]]:
