@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 SOURCES := $(shell find common engine producer_proxy consumer_proxy bench -name '*.p[yx][xdi]' -o -name '*.h')
 ARGS ?=
 
-.PHONY: help run test lint native clients bench lock wheel without-compiler fuzz powercut clean
+.PHONY: help run test lint native clients bench peers lock wheel without-compiler fuzz powercut clean
 help:
 	@sed -n 's/^## //p' Makefile
 
@@ -36,6 +36,10 @@ clients:
 ## make bench             the named workloads, each against a Penstock of its own (ARGS="single_fsync …")
 bench: $(VENV)/.installed
 	$(BIN)/python -m bench $(ARGS)
+
+## make peers             the same calls at Kafka, RocketMQ and NATS JetStream, in one run (needs a JDK, Maven and Go; 20 minutes)
+peers: $(VENV)/.installed
+	$(BIN)/python -m bench.peers $(ARGS)
 
 ## make fuzz              mutate frames at both walkers (ARGS="--runs 100000 --seed 1")
 fuzz: $(VENV)/.installed-dev
