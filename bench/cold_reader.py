@@ -2,8 +2,9 @@
 
 Question: p50, p99, p99.9 and the longest of appends (16 batches of one 128-byte message, a call each 2 ms, on one thread with the reader,
 as in the engine), alone; with one reader that drains the log's oldest segments at the same time as retention deletes others; and the same
-with cold reads switched off (`cold_distance_bytes=0`), as before them. Settings: 64 MiB segments, GIB of messages written and dropped from
-the page cache before; on a busy machine only the longest read in the loop can be compared; 16 topics of 8 queues, no sync. Excluded: network, delivery. Run: `python -m bench.cold_reader [MIB]`; a line a case.
+with cold reads switched off (`cold_distance_bytes=0`), as before them. Settings: 64 MiB segments, 1 GiB of messages dropped from
+the page cache before (also those near the end, which an engine would have there), 16 topics of 8 queues, no sync. Excluded: network, pull.
+On a busy machine only the longest read in the loop can be compared. Run: `python -m bench.cold_reader [MIB]`; a line a case.
 """
 
 import os
@@ -88,7 +89,8 @@ def run(name: str, directory: str, config: LogConfig, *, reads: bool, deletes: b
     figures = ", ".join(f"{label} {took[int(len(took) * part)] * 1000:.2f}" for label, part in
                         (("p50", 0.5), ("p99", 0.99), ("p99.9", 0.999)))  # fmt: skip
     print(
-        f"{name}: {figures}, max {took[-1] * 1000:.2f} ms; longest read in the loop {held_s * 1000:.1f} ms; read {read_bytes / SECONDS / 1e6:.0f} MB/s, "
+        f"{name}: {figures}, max {took[-1] * 1000:.2f} ms; longest read in the loop {held_s * 1000:.1f} ms; "
+        f"read {read_bytes / SECONDS / 1e6:.0f} MB/s, "
         f"{log.retention.deleted_segments} segments deleted",
         flush=True,
     )
