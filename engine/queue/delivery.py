@@ -77,10 +77,14 @@ class Delivery:
         pull.group = group
         if not pull.subscription.parked:
             self._hand_out.fill(pull, group, now_ms)
-        if pull.piece_count or request.wait_ms <= 0 or self.parked >= self.settings.parked_max:
+        wait_ms = min(request.wait_ms, self.settings.wait_ms_max)
+        if wait_ms <= 0 and not pull.piece_count and self._is_fetching(pull.subscription):
+            # An empty answer says that there is nothing, and whoever drains a queue without waiting would stop there.
+            wait_ms = self.settings.fetch_wait_ms
+        if pull.piece_count or wait_ms <= 0 or self.parked >= self.settings.parked_max:
             answer(pull)
         else:
-            self._park(pull, now_ms + min(request.wait_ms, self.settings.wait_ms_max))
+            self._park(pull, now_ms + wait_ms)
         return pull
 
     def cancel(self, pull: Pull) -> None:
@@ -156,6 +160,9 @@ class Delivery:
         pull.bytes_left = min(wanted, settings.pull_bytes_max)
         wanted = request.invisible_ms if request.invisible_ms > 0 else settings.invisible_ms_default
         pull.invisible_ms = min(wanted, settings.invisible_ms_max)
+
+    def _is_fetching(self, subscription: Subscription) -> bool:
+        return any(self._store.is_fetching(place.topic_id, place.queue) for place in subscription.places)
 
     def _park(self, pull: Pull, until_ms: int) -> None:
         pull.subscription.parked[pull] = None

@@ -17,6 +17,8 @@ class DeliverySettings:
     """Of one pull, below what a Thrift client can read in one answer."""
     pull_bytes_default: int = 1 << 20
     wait_ms_max: int = 30_000
+    fetch_wait_ms: int = 2_000
+    """How long a pull without waiting waits all the same while records that it may have are fetched from far behind the end."""
     parked_max: int = 100_000
     """Waiting pulls of the whole engine; each costs about 1 KiB. One more is answered empty at once."""
     invisible_ms_default: int = 30_000

@@ -147,6 +147,18 @@ def test_a_waiting_pull_is_answered_empty_when_its_time_is_over(world):
     assert world.delivery.parked == 0
 
 
+def test_a_pull_without_waiting_still_waits_for_records_that_are_being_fetched(world):
+    world.log.is_fetching = lambda topic_id, queue: True
+    fetched, in_vain = [], []
+    world.pull(wait_ms=0, answers=fetched)
+    world.pull(wait_ms=0, answers=in_vain)
+    assert fetched == []
+    world.store(world.orders, 1)
+    assert offsets(fetched[0][1]) == [0]
+    world.turn(world.settings.fetch_wait_ms + 20)
+    assert in_vain == [([], [])]
+
+
 def test_a_waiting_pull_gets_what_anothers_expired_lease_gives_back(world):
     world.store(world.orders, 1)
     world.give(invisible_ms=1_000)
