@@ -1,7 +1,9 @@
 """The steps of one benchmark against a running instance."""
 
+import contextlib
+import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from bench.birth import give_birth
@@ -33,8 +35,23 @@ def measure(name: str, settings: Settings, instance: Instance, say: Callable[[st
             there += fill(settings, target)
         say(f"{name}: {settings.warmup_s:g} s of warm-up, then {settings.seconds:g} s")
         sampler = Sampler(instance.pids)
-        loaded = run_load(settings, target, sampler.on_window, deliveries_max=0 if settings.sends else there)
+        with on_one_core():
+            loaded = run_load(settings, target, sampler.on_window, deliveries_max=0 if settings.sends else there)
     return Outcome(name, settings, commit(), loaded, sampler.uses, sampler.generator, birth)
+
+
+@contextlib.contextmanager
+def on_one_core() -> Iterator[None]:
+    """Keep this thread, the generator, on the last core that it may use; the servers go where the kernel puts them.
+
+    A generator that wanders shares a core with the proxy in one run and not in the next, and the runs differ by half.
+    """
+    allowed = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {max(allowed)})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, allowed)
 
 
 def settle(settings: Settings, target: Target) -> int:

@@ -3,27 +3,26 @@
 import argparse
 from pathlib import Path
 
+from common.address import engine_address, host_and_port
 from common.net import Limits
-
-
-def address(text: str) -> tuple[str, int]:
-    """HOST:PORT or [IPv6]:PORT."""
-    host, _, port = text.rpartition(":")
-    if not host or not port.isdigit() or int(port) > 65_535:
-        raise argparse.ArgumentTypeError(f"{text!r} is not HOST:PORT")
-    return host.strip("[]"), int(port)
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
     """The options; says all that is wrong with them and exits with 2."""
     parser = argparse.ArgumentParser(prog="penstock consumer-proxy", description="Serve `pull`, in front of an engine.")
     add = parser.add_argument
-    add("--listen", type=address, required=True, metavar="HOST:PORT", help="for applications; port 0 takes a free one")
-    add("--tls-listen", type=address, metavar="HOST:PORT", help="the same with TLS")
+    add(
+        "--listen",
+        type=host_and_port,
+        required=True,
+        metavar="HOST:PORT",
+        help="for applications; port 0 takes a free one",
+    )
+    add("--tls-listen", type=host_and_port, metavar="HOST:PORT", help="the same with TLS")
     add("--tls-cert", metavar="FILE", help="PEM chain for --tls-listen")
     add("--tls-key", metavar="FILE", help="PEM private key for --tls-listen")
-    add("--ops", type=address, default=("127.0.0.1", 0), metavar="HOST:PORT", help="/metrics /healthz /readyz")
-    add("--engine", type=address, required=True, metavar="HOST:PORT")
+    add("--ops", type=host_and_port, default=("127.0.0.1", 0), metavar="HOST:PORT", help="/metrics /healthz /readyz")
+    add("--engine", type=engine_address, required=True, metavar="HOST:PORT|unix:PATH")
     add("--cluster-key", required=True, metavar="FILE", help="what proves to the engine that we belong to it")
     add("--config", required=True, metavar="URL", help="file:///dir or zookeeper://host,host/chroot")
     add("--snapshot", metavar="FILE", help="where the last configuration is kept for a start without the store")

@@ -48,7 +48,7 @@ def serve(options: argparse.Namespace, env: RealEnv, store: Log, asked: Event) -
     host, port = options.listen
     server = LinkServer(
         store, delivery, host, port, Path(options.cluster_key).read_bytes(),
-        broker_group=options.broker_group, progress_ms=options.progress_ms, stop=asked.set,
+        broker_group=options.broker_group, progress_ms=options.progress_ms, stop=asked.set, socket_file=options.socket_file,
     )  # fmt: skip
     scrub = Scrub(env, f"{options.data}/log", store.log_id, options.scrub_mib_s * MIB)
     scrubbing = ScrubThread(scrub) if options.scrub_mib_s else None

@@ -3,17 +3,10 @@
 import argparse
 from pathlib import Path
 
+from common.address import host_and_port
 from engine.config import LogConfig
 
 MIB = 1 << 20
-
-
-def address(text: str) -> tuple[str, int]:
-    """HOST:PORT or [IPv6]:PORT."""
-    host, _, port = text.rpartition(":")
-    if not host or not port.isdigit() or int(port) > 65_535:
-        raise argparse.ArgumentTypeError(f"{text!r} is not HOST:PORT")
-    return host.strip("[]"), int(port)
 
 
 def percents(text: str) -> tuple[int, ...]:
@@ -42,8 +35,9 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="penstock engine", description="Store messages and hand them out.")
     add = parser.add_argument
     add("--data", required=True, metavar="DIR", help="the log's directory; one engine at a time")
-    add("--listen", type=address, required=True, metavar="HOST:PORT", help="for proxies; port 0 takes a free one")
-    add("--ops", type=address, default=("127.0.0.1", 0), metavar="HOST:PORT", help="/metrics /healthz /readyz")
+    add("--listen", type=host_and_port, required=True, metavar="HOST:PORT", help="for proxies; port 0 takes a free one")
+    add("--socket-file", metavar="PATH", help="the same for processes of this machine, without TCP")
+    add("--ops", type=host_and_port, default=("127.0.0.1", 0), metavar="HOST:PORT", help="/metrics /healthz /readyz")
     add("--cluster-key", required=True, metavar="FILE", help="what proxies must know to be answered")
     add("--config", metavar="URL", help="followed, and the applied version reported; the engine serves without it")
     add("--broker-group", default="main", metavar="NAME", help="told to proxies")

@@ -11,6 +11,7 @@ import sys
 
 from prometheus_client import CollectorRegistry
 
+from common.address import engine_address, host_and_port
 from common.config import ConfigView, open_store
 from common.net import Limits, listen
 from common.net.tls import server_context
@@ -21,26 +22,22 @@ from producer_proxy.metrics import SendMetrics
 from producer_proxy.proxy import ProducerProxy
 
 
-def address(text: str) -> tuple[str, int]:
-    """HOST:PORT or [IPv6]:PORT."""
-    host, _, port = text.rpartition(":")
-    if not host or not port.isdigit() or int(port) > 65_535:
-        raise argparse.ArgumentTypeError(f"{text!r} is not HOST:PORT")
-    return host.strip("[]"), int(port)
-
-
 def parse(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="penstock producer-proxy", description="Serve `send`, in front of an engine.")
     parser.add_argument(
-        "--listen", type=address, required=True, metavar="HOST:PORT", help="for applications; port 0 takes a free one"
+        "--listen",
+        type=host_and_port,
+        required=True,
+        metavar="HOST:PORT",
+        help="for applications; port 0 takes a free one",
     )
-    parser.add_argument("--tls-listen", type=address, metavar="HOST:PORT", help="the same with TLS")
+    parser.add_argument("--tls-listen", type=host_and_port, metavar="HOST:PORT", help="the same with TLS")
     parser.add_argument("--tls-cert", metavar="FILE", help="PEM chain for --tls-listen")
     parser.add_argument("--tls-key", metavar="FILE", help="PEM private key for --tls-listen")
     parser.add_argument(
-        "--ops", type=address, default=("127.0.0.1", 0), metavar="HOST:PORT", help="/metrics /healthz /readyz"
+        "--ops", type=host_and_port, default=("127.0.0.1", 0), metavar="HOST:PORT", help="/metrics /healthz /readyz"
     )
-    parser.add_argument("--engine", type=address, required=True, metavar="HOST:PORT")
+    parser.add_argument("--engine", type=engine_address, required=True, metavar="HOST:PORT|unix:PATH")
     parser.add_argument(
         "--cluster-key", required=True, metavar="FILE", help="what proves to the engine that we belong to it"
     )

@@ -3,8 +3,10 @@
 `serve()` is the one door; docs/design/0001-seams.md, section 2, says what callers may rely on.
 """
 
+import contextlib
 import errno
 import logging
+import os
 import socket
 
 import gevent
@@ -23,6 +25,23 @@ def listen(host: str, port: int, backlog: int = 1024) -> socket.socket:
     sock = gevent_socket.socket(family, socket.SOCK_STREAM)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     sock.bind((host, port))
+    sock.listen(backlog)
+    return sock
+
+
+def listen_file(path: str, backlog: int = 1024) -> socket.socket:
+    """The same on a socket file that only this user may open; one that a killed process left there is replaced. Raises OSError.
+
+    Whether its owner still lives is for the caller to know, by the lock on what it serves.
+    """
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(path)
+    sock = gevent_socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    mask = os.umask(0o177)
+    try:
+        sock.bind(path)
+    finally:
+        os.umask(mask)
     sock.listen(backlog)
     return sock
 
@@ -79,8 +98,12 @@ class Server:
             client.close()
             return
         client.setblocking(False)
-        client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        connection = self._make_connection(client, f"{address[0]}:{address[1]}", ssl_context)
+        if client.family == socket.AF_UNIX:
+            peer = "this machine"
+        else:
+            client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            peer = f"{address[0]}:{address[1]}"
+        connection = self._make_connection(client, peer, ssl_context)
         connection.on_close = self._forget
         self.connections.add(connection)
         if connection.closed:

@@ -7,6 +7,7 @@ import time
 import gevent
 from gevent import socket as gevent_socket
 
+from common.address import Address
 from engine.client.dial import Hello, dial
 from engine.link.errors import LinkError
 
@@ -41,7 +42,7 @@ class AppendClient:
     def __init__(
         self, address: tuple[str, int], cluster_key: bytes, on_hello=lambda hello: None, role: str = "producer_proxy"
     ):
-        self._address, self._cluster_key, self._on_hello, self._role = address, cluster_key, on_hello, role
+        self._address, self._cluster_key, self._on_hello, self._role = Address(*address), cluster_key, on_hello, role
         # Two syncs overlap: while one is on the disk the next append is already at the broker, so the disk never waits for the network.
         self.lanes = (Lane(MEMORY, 1), Lane(FSYNC, 2))
         self._closed = False
@@ -80,12 +81,10 @@ class AppendClient:
         pause_s, told = 0.01, False
         while not self._closed and lane.link is None:
             try:
-                sock, hello = dial(
-                    self._address, self._cluster_key, role=self._role, connect=gevent_socket.create_connection
-                )
+                sock, hello = dial(self._address, self._cluster_key, role=self._role, sockets=gevent_socket)
             except (OSError, LinkError) as error:
                 if not told:
-                    log.warning("engine=%s:%d: not connected: %s", *self._address, error)
+                    log.warning("engine=%s: not connected: %s", self._address, error)
                     told = True
                 gevent.sleep(pause_s)
                 pause_s = min(BACKOFF_S_MAX, pause_s * 2)
@@ -98,5 +97,5 @@ class AppendClient:
             return
         self._on_hello(hello)
         sock.setblocking(False)
-        lane.use(os.dup(sock.fileno()), f"engine {self._address[0]}:{self._address[1]}")
+        lane.use(os.dup(sock.fileno()), f"engine {self._address}")
         sock.close()

@@ -5,7 +5,9 @@ import hmac
 import json
 import socket
 from dataclasses import dataclass
+from types import ModuleType
 
+from common.address import Address, connect
 from engine.link import layout
 from engine.link.errors import LinkError
 
@@ -21,30 +23,28 @@ class Hello:
 
 
 def dial(
-    address: tuple[str, int], cluster_key: bytes, *, role: str, timeout_s: float = 3.0, connect=socket.create_connection
-):
+    address: tuple[str, int], cluster_key: bytes, *, role: str, timeout_s: float = 3.0, sockets: ModuleType = socket
+) -> tuple[socket.socket, Hello]:
     """A connected, authenticated socket and the broker's Hello.
 
     Args:
-        connect: socket.create_connection, or gevent's where the process is not patched.
+        sockets: the module `socket`, or gevent's where the process is not patched.
     Raises:
         OSError: not reachable, or closed in the middle. LinkError: it answered, but refused or was no engine of this version.
     """
-    sock = connect(address, timeout_s)
+    address = Address(*address)
+    sock = connect(address, timeout_s, sockets)
     try:
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         hello = json.loads(_ask(sock, layout.HELLO, json.dumps({"version": layout.VERSION, "role": role}).encode()))
         if hello.get("version") != layout.VERSION:
-            raise LinkError(
-                f"engine={address[0]}:{address[1]}: speaks link version {hello.get('version')}, not {layout.VERSION}"
-            )
+            raise LinkError(f"engine={address}: speaks link version {hello.get('version')}, not {layout.VERSION}")
         proof = hmac.new(cluster_key, layout.AUTH_CONTEXT + bytes.fromhex(hello["nonce"]), hashlib.sha256).digest()
         _ask(sock, layout.AUTH, proof)
         sock.settimeout(None)
         return sock, Hello(hello["log_id"], hello["broker_group"])
     except (ValueError, KeyError) as error:
         sock.close()
-        raise LinkError(f"engine={address[0]}:{address[1]}: its greeting makes no sense: {error}") from error
+        raise LinkError(f"engine={address}: its greeting makes no sense: {error}") from error
     except BaseException:
         sock.close()
         raise

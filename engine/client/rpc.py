@@ -8,6 +8,7 @@ import gevent
 from gevent import socket as gevent_socket
 from gevent.event import AsyncResult, Event
 
+from common.address import Address
 from engine.client.dial import Hello, dial
 from engine.link import layout
 from engine.link.errors import LinkDown, LinkError
@@ -41,7 +42,7 @@ class RpcClient:
         self, address: tuple[str, int], cluster_key: bytes, *, role: str,
         on_hello: Callable[[Hello], None] = lambda hello: None, on_log_id_changed: Callable[[], None] = lambda: None,
     ) -> None:  # fmt: skip
-        self._address, self._cluster_key, self._role = address, cluster_key, role
+        self._address, self._cluster_key, self._role = Address(*address), cluster_key, role
         self._on_hello, self._on_log_id_changed = on_hello, on_log_id_changed
         self._log_id: str | None = None
         self._transport: Transport | None = None
@@ -68,7 +69,7 @@ class RpcClient:
         Returns: the request id, for `cancel()`. Raises: LinkDown.
         """
         if self._transport is None:
-            raise LinkDown(f"engine={self._address[0]}:{self._address[1]}: not connected")
+            raise LinkDown(f"engine={self._address}: not connected")
         self._last_id = request_id = self._last_id % 0xFFFFFFFF + 1
         self._waiting[request_id] = callback
         self._transport.post(op, request_id, payload)
@@ -116,12 +117,10 @@ class RpcClient:
         pause_s, told = BACKOFF_S_MIN, False
         while not self._closed:
             try:
-                sock, hello = dial(
-                    self._address, self._cluster_key, role=self._role, connect=gevent_socket.create_connection
-                )
+                sock, hello = dial(self._address, self._cluster_key, role=self._role, sockets=gevent_socket)
             except (OSError, LinkError) as error:
                 if not told:
-                    log.warning("engine=%s:%d: not connected: %s", *self._address, error)
+                    log.warning("engine=%s: not connected: %s", self._address, error)
                     told = True
                 gevent.sleep(pause_s)
                 pause_s = min(BACKOFF_S_MAX, pause_s * 2)
@@ -135,7 +134,7 @@ class RpcClient:
         self._log_id = hello.log_id
         self._on_hello(hello)
         # Kept by the reactor; on_down may come as early as the next turn, when _transport is set.
-        self._transport = Transport(sock, f"{self._address[0]}:{self._address[1]}", self._on_answer, self._on_down)
+        self._transport = Transport(sock, f"{self._address}", self._on_answer, self._on_down)
         self._up.set()
 
     def _on_answer(self, request_id: int, code: int, payload: bytes) -> None:

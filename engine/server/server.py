@@ -7,7 +7,7 @@ import time
 import gevent
 
 from common.net.limits import Limits
-from common.net.server import Server, listen
+from common.net.server import Server, listen, listen_file
 from engine.errors import EngineError
 from engine.link.layout import FRAME_BYTES_MAX
 from engine.queue.delivery import Delivery
@@ -45,12 +45,13 @@ class LinkServer:
     Args:
         progress_ms: least time between two progress records of one queue.
         stop: called when an operator asks over the link for the process to end.
+        socket_file: where processes of this machine find the same link at less cost than by TCP.
         form: the module with Turn and LinkConnection; tests give both.
     """
 
     def __init__(
         self, store, delivery: Delivery, host: str, port: int, cluster_key: bytes, *,
-        broker_group: str, progress_ms: int, stop, form=_form,
+        broker_group: str, progress_ms: int, stop, socket_file: str | None = None, form=_form,
     ) -> None:  # fmt: skip
         self.store, self.delivery = store, delivery
         greeter = Greeter(cluster_key, store.log_id, broker_group, os.urandom)
@@ -64,7 +65,8 @@ class LinkServer:
         self._progress = loop.timer(progress_ms / 1000, progress_ms / 1000)
         self._progress.start(self._on_progress)
         self._more_progress = loop.timer(PROGRESS_PAUSE_S)
-        self._server = Server([(listen(host, port), None)], LIMITS, self._connect)
+        listeners = [listen(host, port), *([listen_file(socket_file)] if socket_file else [])]
+        self._server = Server([(sock, None) for sock in listeners], LIMITS, self._connect)
 
     @property
     def port(self) -> int:

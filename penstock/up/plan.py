@@ -4,6 +4,7 @@ import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from common.address import PATH_BYTES_MAX, UNIX
 from penstock.up.ports import Ports
 
 
@@ -47,10 +48,14 @@ def make_plan(data: Path, host: str, config: str | None, key: Path, ports: Ports
         return ["--listen", address(name), "--ops", address(f"{name}_ops"), "--config", url, "--cluster-key", str(key)]
 
     def proxy(name: str) -> ChildPlan:
-        snapshot = ["--engine", address("engine"), "--snapshot", str(data / f"{name}.snapshot")]
+        snapshot = ["--engine", link, "--snapshot", str(data / f"{name}.snapshot")]
         return ChildPlan(name, [*module_command(name), *common(name), *snapshot], data / "logs" / f"{name}.log")
 
     engine = [*module_command("engine"), "--data", str(data / "engine"), *common("engine")]
+    link, socket_file = address("engine"), str((data / "engine.sock").absolute())
+    if len(socket_file.encode()) <= PATH_BYTES_MAX:
+        engine += ["--socket-file", socket_file]
+        link = UNIX + socket_file
     children = [
         ChildPlan("engine", engine, data / "logs" / "engine.log", stop_rank=1),
         proxy("producer_proxy"),

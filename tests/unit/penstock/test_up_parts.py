@@ -64,12 +64,22 @@ def test_a_base_that_is_no_port_is_refused(text):
         ports.choose(text, HOST, {})
 
 
-def test_proxies_know_the_engine_and_all_share_config_and_key(tmp_path):
+def test_proxies_find_the_engine_by_its_socket_file_and_all_share_config_and_key(tmp_path):
     chosen = ports.any_free(HOST)
     plan = make_plan(tmp_path, HOST, None, tmp_path / "cluster.key", chosen, None)
     for child in plan.children:
         assert f"file://{tmp_path}/config" in child.command and str(tmp_path / "cluster.key") in child.command
-        assert (f"{HOST}:{chosen['engine']}" in child.command) and f"{HOST}:{chosen[child.name]}" in child.command
+        assert f"{HOST}:{chosen[child.name]}" in child.command
+    engine, *proxies = plan.children
+    assert engine.command[-2:] == ["--socket-file", f"{tmp_path}/engine.sock"]
+    assert all(f"unix:{tmp_path}/engine.sock" in child.command for child in proxies)
+
+
+def test_where_the_socket_files_path_would_be_too_long_proxies_use_tcp(tmp_path):
+    chosen = ports.any_free(HOST)
+    plan = make_plan(tmp_path / ("x" * 100), HOST, None, tmp_path / "cluster.key", chosen, None)
+    assert "--socket-file" not in plan.children[0].command
+    assert all(f"{HOST}:{chosen['engine']}" in child.command for child in plan.children[1:])
 
 
 def test_files_tell_addresses_and_pids_and_vanish_with_the_lock(tmp_path):

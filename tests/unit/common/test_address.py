@@ -1,0 +1,47 @@
+"""Where a process listens, read and shown; a socket file of this machine."""
+
+from argparse import ArgumentTypeError
+
+import gevent
+import pytest
+
+from common.address import PATH_BYTES_MAX, Address, connect, engine_address, host_and_port
+from common.net.server import listen_file
+
+
+@pytest.mark.parametrize(
+    "text", ["127.0.0.1:9700", "[::1]:9700", "engine.example:0", "unix:/var/lib/penstock/engine.sock"]
+)
+def test_an_address_is_shown_as_it_was_written(text):
+    assert str(engine_address(text)) == text
+
+
+@pytest.mark.parametrize("text", ["", "9700", ":9700", "host:", "host:x", "host:65536", "host:-1"])
+def test_what_is_no_host_and_port_is_told_so(text):
+    with pytest.raises(ArgumentTypeError, match="is not HOST:PORT"):
+        host_and_port(text)
+
+
+@pytest.mark.parametrize("path", ["", "relative/engine.sock", "/" + "x" * PATH_BYTES_MAX])
+def test_a_socket_files_path_is_absolute_and_fits(path):
+    with pytest.raises(ArgumentTypeError, match="begins with a slash and has at most 107 bytes"):
+        engine_address("unix:" + path)
+
+
+def test_a_socket_file_is_closed_to_other_users_and_replaces_one_that_was_left_behind(tmp_path):
+    path = str(tmp_path / "engine.sock")
+    listen_file(path).close()
+    listener = listen_file(path)
+    assert (tmp_path / "engine.sock").stat().st_mode & 0o777 == 0o600
+    with connect(Address(path), 1.0) as client:
+        accepted, _ = listener.accept()
+        client.sendall(b"here")
+        with gevent.Timeout(5):
+            assert accepted.recv(4) == b"here"
+        accepted.close()
+    listener.close()
+
+
+def test_a_socket_file_that_is_not_there_is_an_os_error(tmp_path):
+    with pytest.raises(OSError):
+        connect(Address(str(tmp_path / "none")), 1.0)
