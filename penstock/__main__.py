@@ -14,6 +14,7 @@ COMMANDS = {
     "up": ("up", "command", "Start everything on one machine."),
     "topic": ("topic", "command", "Create, list, show, set and delete topics."),
     "group": ("group", "command", "Consumer groups: settings, lag."),
+    "filter": ("filter", "command", "Read a filter of a group and say what it means."),
     "app": ("app", "command", "Applications: keys and what they may do."),
     "send": ("send", "command", "Send messages from the shell."),
     "pull": ("pull", "command", "Pull messages to the shell."),

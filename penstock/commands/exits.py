@@ -1,4 +1,4 @@
-"""Exit codes, and errors as one line on stderr.
+"""Exit codes, and errors as one line on stderr; a filter's has two more, which show the place.
 
 0 done · 1 failed · 2 wrong usage or value · 3 not found · 4 conflict with what is there · 5 unavailable, try again later
 """
@@ -11,11 +11,13 @@ import click
 from common.admin.errors import Refused
 from common.config.errors import EntryNotFound, InvalidEntry, StoreUnavailable, VersionConflict
 from common.errors import PenstockError
+from common.filter.errors import FilterError
 
 FAILED, USAGE, NOT_FOUND, CONFLICT, UNAVAILABLE = 1, 2, 3, 4, 5
 
 CODES: dict[type[Exception], int] = {
     InvalidEntry: USAGE,
+    FilterError: USAGE,
     EntryNotFound: NOT_FOUND,
     VersionConflict: CONFLICT,
     Refused: CONFLICT,
@@ -60,6 +62,8 @@ def _end(context: click.Context, error: Exception, code: int) -> None:
     if os.environ.get("PENSTOCK_DEBUG"):
         raise error
     click.echo(f"{context.command_path}: {' '.join(str(error).split())}", err=True)
+    if isinstance(error, FilterError):
+        click.echo(error.pointer(), err=True)
     context.exit(code)
 
 

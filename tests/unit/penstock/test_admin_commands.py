@@ -200,3 +200,17 @@ def test_a_topics_own_retention_is_set_shown_and_taken_back(run):
     run("topic", "set", "short", "--retention-hours", "0")
     shown = run("topic", "show", "short").stdout
     assert "retention_hours" not in shown and "retention_mib" in shown
+
+
+def test_a_filter_is_checked_and_a_wrong_one_shown_with_a_caret(run):
+    assert json.loads(run("filter", "check", "a==1 && !b", "-o", "json").stdout) == {
+        "style": "header",
+        "meaning": "a = 1 AND (NOT (b = TRUE))",
+    }
+    wrong = CliRunner().invoke(cli, ["filter", "check", "a BETWEEN 10 AND 0"])
+    assert wrong.exit_code == 2
+    assert wrong.stderr.splitlines() == [
+        "cli filter check: at character 11: nothing lies between these: the first is the greater one",
+        "a BETWEEN 10 AND 0",
+        " " * 10 + "^",
+    ]

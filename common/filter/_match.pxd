@@ -1,0 +1,63 @@
+# cython: language_level=3
+"""Evaluation of filters over stored bytes, for `cimport`: no Python object on the way. Twin: match_pure.py."""
+from libc.stdint cimport int32_t, uint8_t, uint32_t, uint64_t
+
+from common.filter._numbers cimport Number
+
+
+cdef struct Value:
+    uint64_t stamp               # present when it is the table's
+    const uint8_t* text
+    uint32_t size
+    int numeric                  # of a present one: NOT_LOOKED_AT, IS_NUMBER, NO_NUMBER
+    Number number
+
+
+cdef struct Constant:
+    const uint8_t* text          # in bytes that `Code.kept` holds
+    uint32_t size
+    Number number
+
+
+cdef struct StepData:
+    uint8_t op, relation, mask, signs
+    uint32_t slot, other
+    int32_t holds, fails
+    uint32_t first, count        # its constants
+
+
+cdef class FieldTable:
+    cdef readonly object slots   # as the twin's
+    cdef list names              # of properties, by slot; None for others
+    cdef int tag, key            # slots, -1 when nobody asks
+    cdef Value* values
+    cdef uint32_t room           # of `values`
+    cdef uint64_t stamp
+    cdef uint32_t* buckets       # hash table: slot + 1 of a property, 0 for none
+    cdef const uint8_t** texts   # of names, by slot
+    cdef uint32_t* sizes
+    cdef uint32_t bucket_mask, properties
+
+    cpdef int slot(self, field) except -1
+    cdef int grow(self) except -1
+    cdef int hash_all(self) except -1
+    # Take in a message's fields, which stay valid as long as its bytes; False when it cannot be walked.
+    cdef bint read(self, const uint8_t* message, uint32_t size) noexcept
+
+
+cdef class Code:
+    cdef StepData* steps
+    cdef Constant* constants
+    cdef int32_t start
+    cdef object kept
+
+    cdef int run(self, FieldTable table) except -1
+
+
+cdef class Filter:
+    cdef FieldTable table
+    cdef Code code
+    cdef readonly uint32_t cost
+
+    # Whether the message, in Thrift's binary encoding, is for this subscription.
+    cdef int takes(self, const uint8_t* message, uint32_t size) except -1

@@ -1,0 +1,26 @@
+"""`penstock filter`: trying filters without a group."""
+
+import click
+
+from common.filter.expression import read_filter
+from common.filter.printing import print_condition
+from penstock.commands.exits import Group
+from penstock.commands.output import output_option, show_one
+
+
+@click.group("filter", cls=Group)
+def command() -> None:
+    """Filters of groups: docs/filters.md.
+
+    \b
+    penstock filter check "country IN ('DE', 'FR') AND amount >= 100"
+    """
+
+
+@command.command()
+@click.argument("text")
+@output_option
+def check(text: str, output: str) -> None:
+    """Read the filter TEXT and show its style and how it was understood; nothing is changed."""
+    found = read_filter(text)
+    show_one({"style": found.style, "meaning": print_condition(found.condition)}, output)
