@@ -6,6 +6,7 @@ from common.clock import Clock
 from common.config.definitions import GroupDefinition
 from common.contract import Code
 from common.credential import Principal
+from common.dead_letters import QUEUES, group_of, is_dead_letter_topic
 from common.errors import AuthenticationError
 from common.principals import Principals
 from consumer_proxy.call import Call
@@ -70,8 +71,11 @@ class Admission:
     def queues_of(self, principal: Principal, topic: str) -> int:
         """How many queues the topic has. Raises Refused with FORBIDDEN or UNKNOWN_TOPIC."""
         # Permission first: somebody without it does not learn which topics exist.
-        if not principal.may_pull(topic):
+        # Who may pull as a group may pull its dead letters.
+        if not principal.may_pull(group_of(topic)):
             raise Refused(Code.FORBIDDEN, f"application {principal.app} may not pull from topic {topic}")
+        if is_dead_letter_topic(topic):
+            return QUEUES
         definition = self._view.topic(topic)
         if definition is None:
             raise Refused(Code.UNKNOWN_TOPIC, f"there is no topic {topic}")

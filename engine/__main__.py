@@ -25,6 +25,7 @@ from engine.queue.delivery import Delivery, receipt_key
 from engine.server.following import Following
 from engine.server.housekeeping import ConfiguredRetention, Housekeeping, wake_by
 from engine.server.metrics import EngineMetrics
+from engine.server.policies import ConfiguredPolicies
 from engine.server.server import LinkServer
 
 log = logging.getLogger("penstock.engine")
@@ -44,7 +45,9 @@ def run(options: argparse.Namespace) -> None:
 
 def serve(options: argparse.Namespace, env: RealEnv, store: Log, asked: Event) -> None:
     """Serve an open log until `asked` is set, then finish what was taken."""
-    delivery = Delivery(store, receipt_key(store, env.random_bytes), env.now_ms)
+    following = Following(options.config, Path(options.data) / "config.snapshot")
+    policies = ConfiguredPolicies(following, is_configured=bool(options.config))
+    delivery = Delivery(store, receipt_key(store, env.random_bytes), env.now_ms, policies=policies)
     host, port = options.listen
     server = LinkServer(
         store, delivery, host, port, Path(options.cluster_key).read_bytes(),
@@ -57,7 +60,7 @@ def serve(options: argparse.Namespace, env: RealEnv, store: Log, asked: Event) -
     ops = start_ops(
         options.ops[0], options.ops[1], registry, lambda: {"log": True, "accepting": not asked.is_set() or "stopping"}
     )
-    following = Following(options.config, Path(options.data) / "config.snapshot", f"engine@{host}:{server.port}")
+    following.start(f"engine@{host}:{server.port}")
     store.floors.policy = ConfiguredRetention(following, is_configured=bool(options.config))
     housekeeping = Housekeeping(store.retention)
     news = wake_by(store, server.service.on_woken)

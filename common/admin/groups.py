@@ -1,6 +1,6 @@
 """Consumer groups: create, list, show, set, delete. Lag and reset are the engine's: see engine/client/admin.py."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from common.admin import administrator as verbs
@@ -16,6 +16,9 @@ class GroupSettings:
     invisible_ms: int | None = None
     start: str | None = None
     attempts_max: int | None = None
+    retry: Any = None
+    """As stored: a list of delays, or the parts of an exponential one."""
+    dead_letter_retention_ms: int | None = None
 
     def given(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if value is not None}
@@ -37,7 +40,11 @@ def show(admin: Administrator, name: str) -> tuple[GroupDefinition, int]:
 
 
 def set_group(admin: Administrator, name: str, settings: GroupSettings) -> GroupDefinition:
-    return verbs.change(admin, GroupDefinition, name, lambda old: replace(old, **settings.given()))
+    return verbs.change(admin, GroupDefinition, name, lambda old: _changed(old, settings))
+
+
+def _changed(old: GroupDefinition, settings: GroupSettings) -> GroupDefinition:
+    return GroupDefinition.from_value(old.name, {**old.to_value(), **settings.given()})
 
 
 def delete(admin: Administrator, name: str) -> None:

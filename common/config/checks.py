@@ -66,6 +66,10 @@ class Checks:
             self.fault(field, f"must be from {low} to {high}, is {value}")
         return value
 
+    def take(self, field: str, default: Any) -> Any:
+        """The field as it came, to be checked by the caller."""
+        return self._value.pop(field, default)
+
     def choice(self, field: str, default: str, choices: Sequence[str]) -> str:
         value = self._value.pop(field, default)
         if value not in choices:

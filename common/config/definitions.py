@@ -9,6 +9,9 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
 from common.config.checks import Checks
+from common.dead_letters import PREFIX_RULE, is_dead_letter_topic
+from common.retry import DEFAULT_RETRY, Retry, parse_retry
+from common.retry import RULE as RETRY_RULE
 
 DURABILITIES = ("memory", "fsync", "replicated", "replicated_fsync")
 QUEUES_MAX = 10_000
@@ -59,7 +62,10 @@ class TopicDefinition:
 
     @staticmethod
     def _checked_name(checks: Checks) -> str:
-        return checks.own_name()
+        name = checks.own_name()
+        if is_dead_letter_topic(name):
+            checks.fault("name", PREFIX_RULE)
+        return name
 
     def to_value(self) -> dict[str, Any]:
         return {
@@ -84,7 +90,10 @@ class FamilyDefinition(TopicDefinition):
 
     @staticmethod
     def _checked_name(checks: Checks) -> str:
-        return checks.own_family()
+        name = checks.own_family()
+        if is_dead_letter_topic(name):
+            checks.fault("name", PREFIX_RULE)
+        return name
 
     @property
     def prefix(self) -> str:
@@ -106,6 +115,9 @@ class GroupDefinition:
             consumers get theirs twice.
         start: where the group begins on a topic that it has not read before.
         attempts_max: deliveries of one message before it goes to the dead-letter queue.
+        retry: how long a message waits after a RETRY that names no delay.
+        dead_letter_retention_ms: how old a dead letter gets; 0: as the engine keeps all. Longer: the segments that hold one
+            stay as long, with everything in them.
     """
 
     name: str
@@ -114,6 +126,8 @@ class GroupDefinition:
     start: str = "earliest"
     attempts_max: int = 16
     extra: Mapping[str, Any] = field(default_factory=dict)
+    retry: Retry = DEFAULT_RETRY
+    dead_letter_retention_ms: int = 0
 
     @classmethod
     def from_value(cls, name: str, value: Mapping[str, Any]) -> Self:
@@ -124,6 +138,8 @@ class GroupDefinition:
             invisible_ms=checks.integer("invisible_ms", cls.invisible_ms, 100, 12 * 3_600_000),
             start=checks.choice("start", cls.start, ("earliest", "latest")),
             attempts_max=checks.integer("attempts_max", cls.attempts_max, 1, 1_000),
+            retry=_retry(checks, cls.retry),
+            dead_letter_retention_ms=checks.integer("dead_letter_retention_ms", 0, 0, RETENTION_MS_MAX),
             extra=checks.rest(),
         )
         checks.raise_faults()
@@ -136,6 +152,8 @@ class GroupDefinition:
             "invisible_ms": self.invisible_ms,
             "start": self.start,
             "attempts_max": self.attempts_max,
+            "retry": self.retry.to_value(),
+            "dead_letter_retention_ms": self.dead_letter_retention_ms,
         }
 
 
@@ -192,6 +210,13 @@ class ApplicationDefinition:
 
 
 Definition = TopicDefinition | FamilyDefinition | GroupDefinition | ApplicationDefinition
+
+
+def _retry(checks: Checks, default: Retry) -> Retry:
+    found = parse_retry(checks.take("retry", default.to_value()))
+    if found is None:
+        checks.fault("retry", f"must be {RETRY_RULE}")
+    return found or default
 
 
 def _keys(checks: Checks) -> Iterable[Key]:

@@ -6,6 +6,7 @@ from typing import Any
 
 from common.config.definitions import FamilyDefinition, TopicDefinition
 from common.config.errors import InvalidDefinition
+from common.dead_letters import is_dead_letter_topic
 
 log = logging.getLogger("penstock.config")
 
@@ -32,7 +33,7 @@ class Families:
 
     def topic(self, name: str) -> TopicDefinition | None:
         """What a topic of this name, which has no entry of its own, is."""
-        family = self.matching(name)
+        family = None if is_dead_letter_topic(name) else self.matching(name)
         return family.topic(name) if family else None
 
 

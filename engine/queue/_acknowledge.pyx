@@ -23,8 +23,8 @@ cdef class Acknowledgements:
     cdef set dirty
     cdef uint64_t lease_first, lease_last     # of this process, while take() runs
 
-    def __init__(self, store, settings, clockwork, set dirty, counts, hungry):
-        self.rest = acknowledge.Acknowledgements(store, settings, clockwork, dirty, counts, hungry)
+    def __init__(self, store, settings, clockwork, set dirty, counts, hungry, burials, random):
+        self.rest = acknowledge.Acknowledgements(store, settings, clockwork, dirty, counts, hungry, burials, random)
         self.clockwork, self.dirty, self.counts, self.hungry = clockwork, dirty, counts, hungry
 
     def take(self, group, list acks, int64_t now_ms):

@@ -13,6 +13,8 @@ cdef class Place:
     cdef readonly OpenRuns open
     cdef readonly object early
     cdef public bytes key
+    cdef public object group
+    cdef readonly bint is_dead_letters
     cdef public int64_t next_offset
     cdef public int64_t end_seen
     cdef public uint64_t floor

@@ -4,7 +4,9 @@ from libc.stdint cimport INT64_MAX, int64_t, uint32_t, uint64_t
 
 from engine.queue._runs cimport OpenRuns
 
+from common.dead_letters import is_dead_letter_topic
 from engine.queue.intervals import IntervalSet
+from engine.queue.policy import ATTEMPTS_ENDLESS
 from engine.queue.progress import Progress
 
 cdef enum:
@@ -19,6 +21,7 @@ cdef class Place:
         self.settings = settings
         self.in_flight_max, self.runs_max = settings.in_flight_max, settings.runs_max
         self.key = b""
+        self.is_dead_letters = is_dead_letter_topic(topic_name)
         self.open = OpenRuns()
         self.early = IntervalSet()
         self.early_firsts = self.early.firsts
@@ -87,8 +90,32 @@ cdef class Place:
     def hold(self, int64_t first, int64_t end, uint64_t lease, bint foreign, int64_t due_ms, int64_t now_ms):
         """As the twin's."""
         if lease < self.floor:
-            return False
+            return 0
         return self.open.hold(first, end, lease, foreign, due_ms, now_ms)
+
+    def claim(self, int64_t first, int64_t end, uint64_t lease, bint foreign, uint32_t attempt_min, uint64_t claimer):
+        """As the twin's."""
+        if lease < self.floor:
+            return []
+        return self.open.claim(first, end, lease, foreign, attempt_min, claimer)
+
+    def pass_over(self, int64_t end):
+        """As the twin's."""
+        cdef int64_t stop
+        while self.next_offset < end:
+            stop = end
+            if self.early_firsts:
+                self.next_offset = self.early.skip(self.next_offset)
+            if self.early_firsts:
+                stop = min(end, <int64_t>self.early_firsts[0])
+            if stop > self.next_offset:
+                self.open.add(self.next_offset, stop, 0, 0, 0, True)
+                self.next_offset = stop
+
+    @property
+    def attempts_max(self):
+        """As the twin's."""
+        return ATTEMPTS_ENDLESS if self.is_dead_letters else self.group.policy.attempts_max
 
     def move(self, int64_t offset, uint64_t floor):
         """As the twin's."""

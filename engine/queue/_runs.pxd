@@ -6,6 +6,7 @@ cdef struct RunData:
     int64_t first
     int64_t end
     uint64_t lease
+    uint64_t first_lease
     int64_t due_ms
     uint32_t attempt
     bint ready
@@ -17,12 +18,15 @@ cdef class OpenRuns:
     cdef Py_ssize_t count
     cdef Py_ssize_t capacity
     cdef readonly int64_t messages
+    cdef readonly uint32_t attempt_top
     cdef list ready_firsts       # heap, as the twin's; None while there was never a ready run
 
     cdef Py_ssize_t before(self, int64_t offset) noexcept
     cdef int open_gap(self, Py_ssize_t at) except -1
     cdef void delete(self, Py_ssize_t start, Py_ssize_t stop) noexcept
     cdef int insert(self, Py_ssize_t at, RunData run) except -1
+    cdef bint is_held(self, Py_ssize_t at, int64_t first, uint64_t lease, bint foreign) noexcept
+    cdef object give_to(self, Py_ssize_t at, uint64_t claimer)
     cdef int push_ready(self, int64_t first) except -1
     cdef Py_ssize_t split(self, Py_ssize_t at, int64_t first, int64_t end) except -1
     cdef int add(self, int64_t first, int64_t end, uint64_t lease, uint32_t attempt, int64_t due_ms, bint ready) except -1

@@ -6,7 +6,7 @@ cost more than all the rest of delivery.
 """
 from heapq import heappop, heappush
 
-from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.stdint cimport INT64_MAX, int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memmove
 
@@ -29,7 +29,7 @@ cdef class OpenRuns:
     def runs(self):
         """Copies of all runs, in order."""
         return [
-            Run(run.first, run.end, run.lease, run.attempt, run.due_ms, run.ready)
+            Run(run.first, run.end, run.lease, run.attempt, run.due_ms, run.ready, run.first_lease)
             for run in self.room[self.start : self.start + self.count]
         ]
 
@@ -42,11 +42,13 @@ cdef class OpenRuns:
         run.first = first
         run.end = end
         run.lease = lease
+        run.first_lease = lease
         run.attempt = attempt
         run.due_ms = due_ms
         run.ready = ready
         self.insert(self.count, run)
         self.messages += end - first
+        self.attempt_top = max(self.attempt_top, attempt)
         return 0
 
     cpdef bint settle(self, int64_t first, int64_t end, uint64_t lease, bint foreign) except -1:
@@ -84,7 +86,73 @@ cdef class OpenRuns:
                 if run.ready:
                     self.push_ready(run.first)
             at += 1
-        return held == end - first
+        return held
+
+    def claim(self, int64_t first, int64_t end, uint64_t lease, bint foreign, uint32_t attempt_min, uint64_t claimer):
+        """As the twin's."""
+        cdef Py_ssize_t at = self.before(first)
+        cdef RunData* run
+        claimed = []
+        if self.attempt_top < attempt_min:
+            return claimed
+        while at < self.count and self.room[self.start + at].first < end:
+            run = &self.room[self.start + at]
+            if self.is_held(at, first, lease, foreign) and run.attempt >= attempt_min:
+                at = self.split(at, max(first, run.first), min(end, run.end))
+                claimed.append(self.give_to(at, claimer))
+            at += 1
+        return claimed
+
+    def claim_ready(self, int64_t first, int64_t end, uint64_t claimer):
+        """As the twin's."""
+        cdef Py_ssize_t at = self.before(first)
+        cdef RunData* run
+        claimed = []
+        while at < self.count and self.room[self.start + at].first < end:
+            run = &self.room[self.start + at]
+            if run.end > first and run.ready:
+                at = self.split(at, max(first, run.first), min(end, run.end))
+                claimed.append(self.give_to(at, claimer))
+            at += 1
+        return claimed
+
+    def claim_spent(self, uint32_t attempts_max, uint64_t claimer):
+        """As the twin's."""
+        cdef Py_ssize_t at
+        cdef uint32_t top = 0
+        cdef RunData* run
+        claimed = []
+        if self.attempt_top < attempts_max:
+            return claimed
+        for at in range(self.count):
+            run = &self.room[self.start + at]
+            top = max(top, run.attempt)
+            if run.ready and run.attempt >= attempts_max:
+                claimed.append(self.give_to(at, claimer))
+        self.attempt_top = top
+        return claimed
+
+    def postpone_spent(self, uint32_t attempts_max, int64_t due_ms):
+        """As the twin's."""
+        cdef Py_ssize_t at
+        cdef RunData* run
+        cdef bint found = False
+        for at in range(self.count):
+            run = &self.room[self.start + at]
+            if run.ready and run.attempt >= attempts_max:
+                run.ready = False
+                run.due_ms = due_ms
+                found = True
+        return found
+
+    def attempt_of(self, int64_t first, int64_t end, uint64_t lease, bint foreign):
+        """As the twin's."""
+        cdef Py_ssize_t at = self.before(first)
+        while at < self.count and self.room[self.start + at].first < end:
+            if self.is_held(at, first, lease, foreign):
+                return self.room[self.start + at].attempt
+            at += 1
+        return 0
 
     def expire(self, int64_t now_ms):
         """As the twin's."""
@@ -98,7 +166,7 @@ cdef class OpenRuns:
             if run.due_ms <= now_ms:
                 run.ready = True
                 self.push_ready(run.first)
-            elif soonest < 0 or run.due_ms < soonest:
+            elif run.due_ms != INT64_MAX and (soonest < 0 or run.due_ms < soonest):
                 soonest = run.due_ms
         return None if soonest < 0 else soonest
 
@@ -131,6 +199,7 @@ cdef class OpenRuns:
         cdef Py_ssize_t stop = at
         cdef RunData run
         cdef uint32_t attempt = self.room[self.start + at].attempt + 1
+        cdef uint64_t first_lease = self.room[self.start + at].first_lease
         while self.room[self.start + stop].end < end:
             stop += 1
         self.split(stop, self.room[self.start + stop].first, end)
@@ -138,11 +207,13 @@ cdef class OpenRuns:
         run.first = first
         run.end = end
         run.lease = lease
+        run.first_lease = first_lease if attempt > 1 else lease
         run.attempt = attempt
         run.due_ms = due_ms
         run.ready = False
         self.insert(at, run)
         self.messages += end - first
+        self.attempt_top = max(self.attempt_top, attempt)
         return attempt
 
     def trim(self, int64_t offset):
@@ -159,6 +230,19 @@ cdef class OpenRuns:
         """Forget all runs."""
         self.delete(0, self.count)
         self.ready_firsts = None
+
+    cdef bint is_held(self, Py_ssize_t at, int64_t first, uint64_t lease, bint foreign) noexcept:
+        """Whether the run reaches beyond `first` and is in the lease's hands."""
+        cdef RunData* run = &self.room[self.start + at]
+        return run.end > first and (run.lease == lease or (foreign and run.lease == 0))
+
+    cdef object give_to(self, Py_ssize_t at, uint64_t claimer):
+        cdef RunData* run = &self.room[self.start + at]
+        before = Run(run.first, run.end, run.lease, run.attempt, run.due_ms, run.ready, run.first_lease)
+        run.lease = claimer
+        run.due_ms = INT64_MAX
+        run.ready = False
+        return before
 
     # -- the array
 

@@ -19,18 +19,24 @@ class Clockwork:
     """
 
     def __init__(self, wall_ms: Callable[[], int]) -> None:
-        self._wall_ms = wall_ms
+        self.wall_ms = wall_ms
+        self.now_ms = 0  # of the clock that never steps back, as far as delivery was told
         self.first = self.last = wall_ms() << _COUNTER_BITS
         self._wheel = Wheel()
 
     def next_lease(self) -> int:
         """A number that was never given before."""
-        self.last = max(self.last + 1, self._wall_ms() << _COUNTER_BITS)
+        self.last = max(self.last + 1, self.wall_ms() << _COUNTER_BITS)
         return self.last
 
     def is_foreign(self, lease: int) -> bool:
         """True when this process did not give the lease: a restart or a fail-over lies between."""
         return not self.first < lease <= self.last
+
+    @staticmethod
+    def born_ms(lease: int) -> int:
+        """When the lease was given, by the wall clock; 0 for the lease of somebody before a restart."""
+        return lease >> _COUNTER_BITS
 
     @staticmethod
     def stored_until_ms(lease: int) -> int:

@@ -4,8 +4,8 @@
 class Counts:
     """Totals since start."""
 
-    __slots__ = ("acks", "deliveries", "delivered_bytes", "pulls", "redeliveries", "stale_receipts")  # noqa: RUF023
+    __slots__ = ("acks", "dead_letters", "deliveries", "delivered_bytes", "pulls", "redeliveries", "stale_receipts")  # noqa: RUF023
 
     def __init__(self) -> None:
         self.pulls = self.deliveries = self.delivered_bytes = self.redeliveries = 0
-        self.acks = self.stale_receipts = 0
+        self.acks = self.stale_receipts = self.dead_letters = 0

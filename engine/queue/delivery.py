@@ -5,13 +5,17 @@ of messages, never single messages, and never the number of topics.
 """
 
 from collections.abc import Callable
+from random import random
 
+from common.dead_letters import ATTEMPTS
 from engine.queue import progress
+from engine.queue.burial import Burials
 from engine.queue.clockwork import Clockwork
 from engine.queue.counts import Counts
 from engine.queue.group import Group
 from engine.queue.native import FORM, Form
 from engine.queue.place import Place
+from engine.queue.policy import DEFAULTS, Policies
 from engine.queue.pull import Pull, PullRequest
 from engine.queue.receipt import KEY_SIZE
 from engine.queue.settings import DeliverySettings
@@ -27,6 +31,8 @@ class Delivery:
         key: the receipt key, see `receipt_key()`.
         wall_ms: the wall clock, of which lease numbers are made.
         form: the hot parts, compiled or their twins; tests give both.
+        policies: what the configuration says of each group.
+        random: gives 0 to 1, for the jitter of back-offs.
 
     Every `now_ms` is a clock that never steps back.
     """
@@ -38,19 +44,22 @@ class Delivery:
         wall_ms: Callable[[], int],
         settings: DeliverySettings | None = None,
         form: Form = FORM,
+        policies: Policies = DEFAULTS,
+        random: Callable[[], float] = random,
     ) -> None:
         self.settings = settings or DeliverySettings()
         self.counts = Counts()
         self.groups: dict[str, Group] = {}
         self.parked = 0
-        self._store, self._key, self._form = store, key, form
+        self._store, self._key, self._form, self._policies = store, key, form, policies
         self._clockwork = Clockwork(wall_ms)
         self._dirty: set[Place] = set()
         self._due_progress: list[Place] = []  # what was dirty when the writing began
         self._hand_out = form.HandOut(store, self.settings, self._clockwork, self._dirty, self.counts)
         self._hungry = form.Hungry()
+        self._burials = Burials(store, self._clockwork, self._dirty, self.counts, self._hungry)
         self._acknowledgements = form.Acknowledgements(
-            store, self.settings, self._clockwork, self._dirty, self.counts, self._hungry
+            store, self.settings, self._clockwork, self._dirty, self.counts, self._hungry, self._burials, random
         )
         self._waits = Wheel()
         self._by_queue: dict[tuple[int, int], list[Place]] = {}
@@ -63,12 +72,15 @@ class Delivery:
         Acknowledgements count from here on, also when the answer never arrives.
         """
         self.counts.pulls += 1
+        self._clockwork.now_ms = now_ms
         pull = Pull(answer, context)
         group = self.group(request.group)
         if request.topics:
             pull.subscription = group.subscription(request.topics_key, request.topics, request.start)
         if request.acks:
             pull.ack_codes = self._acknowledgements.take(group, request.acks, now_ms)
+            if self._burials:
+                self._burials.step(now_ms)
             self._serve_hungry(now_ms)
         if pull.subscription is None or request.max_messages <= 0:
             answer(pull)
@@ -101,14 +113,17 @@ class Delivery:
 
     def on_time(self, now_ms: int) -> int | None:
         """Do what is due; returns when to call again at the latest, None when nothing is waiting for time to pass."""
+        self._clockwork.now_ms = now_ms
         for place in self._clockwork.expire(now_ms):
+            self._claim_spent(place)
             self._hungry.wake(place)
+        burials_at = self._burials.step(now_ms)
         self._serve_hungry(now_ms)
         for pull in self._waits.pop_due(now_ms):
             self._unpark(pull)
             pull.answer(pull)
-        moments = [at for at in (self._clockwork.next_at_ms(), self._waits.next_at_ms()) if at is not None]
-        return min(moments, default=None)
+        moments = (self._clockwork.next_at_ms(), self._waits.next_at_ms(), burials_at)
+        return min((at for at in moments if at is not None), default=None)
 
     @property
     def has_progress(self) -> bool:
@@ -140,7 +155,10 @@ class Delivery:
         """The group of that name; made when it is new."""
         found = self.groups.get(name)
         if found is None:
-            found = self.groups[name] = Group(name, self._key, self._store, self.settings, self._by_queue, self._form)
+            found = self.groups[name] = Group(
+                name, self._key, self._store, self.settings, self._by_queue, self._resumed, self._form
+            )
+        self._follow(found)
         return found
 
     def move(self, group: Group, place: Place, offset: int, now_ms: int) -> None:
@@ -152,6 +170,27 @@ class Delivery:
         self._serve_hungry(now_ms)
 
     # -- inside
+
+    def _follow(self, group: Group) -> None:
+        """Let the group be as the configuration has it now."""
+        generation = self._policies.generation
+        if group.generation != generation:
+            group.generation, group.policy = generation, self._policies.of(group.name)
+
+    def _claim_spent(self, place: Place) -> None:
+        """Bury what has come back from its last attempt."""
+        self._follow(place.group)
+        claim = self._clockwork.next_lease()
+        claimed = place.open.claim_spent(place.attempts_max, claim)
+        if claimed:
+            self._dirty.add(place)
+            self._burials.add(place, claimed, claim, ATTEMPTS, "")
+
+    def _resumed(self, place: Place) -> None:
+        """What was out for the last time before a restart stays with whoever has it, as if it had been handed out now."""
+        due_ms = self._clockwork.now_ms + place.group.policy.invisible_ms
+        if place.open.postpone_spent(place.attempts_max, due_ms):
+            self._clockwork.due(place, due_ms)
 
     def _bound(self, pull: Pull, request: PullRequest) -> None:
         settings = self.settings

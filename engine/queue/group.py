@@ -2,10 +2,11 @@
 
 import logging
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
+from common.dead_letters import is_dead_letter_topic
 from engine.link.layout import LATEST
-from engine.queue import progress
+from engine.queue import policy, progress
 from engine.queue.native import FORM, Form
 from engine.queue.place import Place
 from engine.queue.receipt import topic_hash
@@ -21,12 +22,17 @@ class Group:
     Args:
         store: the log, for bounds, topics and kept progress.
         by_queue: (topic id, queue) -> places of all groups; this group adds its own.
+        on_resumed: called with each place that was taken up from what the log keeps.
     """
 
     def __init__(
-        self, name: str, key: bytes, store, settings: DeliverySettings, by_queue: dict, form: Form = FORM
-    ) -> None:
+        self, name: str, key: bytes, store, settings: DeliverySettings, by_queue: dict,
+        on_resumed: Callable[[Place], None], form: Form = FORM,
+    ) -> None:  # fmt: skip
         self.name = name
+        self.policy = policy.DEFAULT
+        self.generation = -1  # of the policies, when this one was looked up
+        self._on_resumed = on_resumed
         self.receipts = form.Receipts(key, name)
         self._form = form
         self.topics: dict[int, list[Place]] = {}
@@ -68,7 +74,8 @@ class Group:
         says: nothing of it has been passed over.
         """
         known = self.topics.get(topic.id, [])
-        fresh = not known and topic.id not in self._kept
+        # Dead letters lie there because of this group: it begins with the first one, wherever it begins elsewhere.
+        fresh = not known and topic.id not in self._kept and not is_dead_letter_topic(topic.name)
         # Made before any is kept here: a full disk may refuse in the middle, and the next pull then begins anew.
         made = [self._place(topic, queue, start if fresh else 0) for queue in range(len(known), topic.queues)]
         for place in made:
@@ -97,11 +104,13 @@ class Group:
     def _place(self, topic, queue: int, start: int) -> Place:
         place = self._form.Place(topic.name, topic.id, topic_hash(topic.name), queue, self._settings)
         place.key = progress.key(self.name, topic.id, queue)
+        place.group = self
         kept = self._kept.get(topic.id, {}).get(queue)
         first_offset, end_offset = self._store.bounds(topic.id, queue)
         if kept is not None:
             place.resume(progress.decode(kept))
             place.see(first_offset, end_offset)
+            self._on_resumed(place)
         elif start == LATEST:
             place.next_offset = end_offset
             # At once: a restart before the first flush would otherwise begin at the end of that time, and lose what lies between.

@@ -4,9 +4,12 @@ A record is whatever bytes the test appends; a batch is one `store()`.
 """
 
 from bisect import bisect_left, bisect_right
+from collections.abc import Callable
 
 from engine.errors import OffsetOutOfRangeError, UnknownTopicError
+from engine.log.format import BATCH_HEADER, BATCH_HEADER_SIZE, CODE_OK, padded
 from engine.log.types import Piece, Topic
+from engine.queue.dead_letter import split
 
 
 class _Queue:
@@ -25,7 +28,32 @@ class MemoryLog:
         self._progress: dict[bytes, bytes] = {}
         self._watched: set[tuple[int, int]] = set()
         self._woken: list[tuple[int, int]] = []
+        self._undurable: list[Callable[[], None]] = []
         self.progress_writes = 0
+        self.is_durable_at_once = True
+        self.end_position = 0
+
+    def append(self, batches: bytes, count: int, now_ms: int) -> list[tuple[int, int]]:
+        """As the log's, but everything is taken."""
+        results, at = [], 0
+        for _ in range(count):
+            _, size, _, _, _, _, topic_id, queue, _, _, _, _ = BATCH_HEADER.unpack_from(batches, at)
+            records = split(batches[at + BATCH_HEADER_SIZE : at + size])
+            results.append((CODE_OK, self.store(topic_id, queue, list(records), now_ms)))
+            at += padded(size)
+        self.end_position += at
+        return results
+
+    def when_durable(self, position: int, callback: Callable[[], None]) -> None:
+        """At once, or when `make_durable()` is called."""
+        self._undurable.append(callback)
+        if self.is_durable_at_once:
+            self.make_durable()
+
+    def make_durable(self) -> None:
+        """What was appended so far is on the disk, as it were."""
+        while self._undurable:
+            self._undurable.pop(0)()
 
     def store(self, topic_id: int, queue: int, records: list[bytes], now_ms: int) -> int:
         """Append one batch; returns its base offset."""

@@ -3,7 +3,11 @@
 Pure: offsets and moments in, decisions out. Moments are milliseconds of a clock that never steps back.
 """
 
+from typing import Any
+
+from common.dead_letters import is_dead_letter_topic
 from engine.queue.intervals import IntervalSet
+from engine.queue.policy import ATTEMPTS_ENDLESS
 from engine.queue.progress import Progress
 from engine.queue.runs import OpenRuns, Run
 from engine.queue.settings import DeliverySettings
@@ -19,14 +23,16 @@ class Place:
     """
 
     __slots__ = (
-        "blocked", "credit", "due_ms", "early", "end_seen", "floor", "key", "next_offset", "open", "queue", "settings",
-        "subscriptions", "tick", "topic_hash", "topic_id", "topic_name",
+        "blocked", "credit", "due_ms", "early", "end_seen", "floor", "group", "is_dead_letters", "key", "next_offset",
+        "open", "queue", "settings", "subscriptions", "tick", "topic_hash", "topic_id", "topic_name",
     )  # fmt: skip
 
     def __init__(self, topic_name: str, topic_id: int, topic_hash: int, queue: int, settings: DeliverySettings) -> None:
         self.topic_name, self.topic_id, self.topic_hash, self.queue = topic_name, topic_id, topic_hash, queue
         self.settings = settings
         self.key = b""
+        self.group: Any = None  # whose place it is
+        self.is_dead_letters = is_dead_letter_topic(topic_name)
         self.next_offset = 0
         self.end_seen = 0  # the log's end offset when it was looked at last; it only grows
         self.floor = 0  # leases below it were given before an operator moved the group
@@ -66,7 +72,7 @@ class Place:
         """Give first..end, the start of what plan() returned, to a lease until `due_ms`; returns the attempt."""
         if first != self.next_offset:
             return self.open.release(first, end, lease, due_ms)
-        self.open.append(Run(first, end, lease, 1, due_ms))
+        self.open.append(Run(first, end, lease, 1, due_ms, first_lease=lease))
         self.next_offset = end
         return 1
 
@@ -87,12 +93,33 @@ class Place:
                 self.next_offset = self.early.skip(self.next_offset)
         return whole
 
-    def hold(self, first: int, end: int, lease: int, foreign: bool, due_ms: int, now_ms: int) -> bool:
-        """Keep first..end from everybody until `due_ms`, which serves both RETRY and EXTEND; False when not all of it
-        is in this lease's hands any more."""
+    def hold(self, first: int, end: int, lease: int, foreign: bool, due_ms: int, now_ms: int) -> int:
+        """Keep from everybody until `due_ms` what this lease holds of first..end, which serves both RETRY and EXTEND;
+        returns how many messages that are."""
         if lease < self.floor:
-            return False
+            return 0
         return self.open.hold(first, end, lease, foreign, due_ms, now_ms)
+
+    def claim(self, first: int, end: int, lease: int, foreign: bool, attempt_min: int, claimer: int) -> list[Run]:
+        """See OpenRuns.claim()."""
+        if lease < self.floor:
+            return []
+        return self.open.claim(first, end, lease, foreign, attempt_min, claimer)
+
+    def pass_over(self, end: int) -> None:
+        """Count everything below `end` that was never handed out as handed out and come back: who comes next gets it."""
+        while self.next_offset < end:
+            if self.early:
+                self.next_offset = self.early.skip(self.next_offset)
+            stop = min(end, self.early.first() or OFFSET_MAX)
+            if stop > self.next_offset:
+                self.open.append(Run(self.next_offset, stop, 0, 0, 0, ready=True))
+                self.next_offset = stop
+
+    @property
+    def attempts_max(self) -> int:
+        """After how many deliveries a message is dead. Dead letters are not buried again."""
+        return ATTEMPTS_ENDLESS if self.is_dead_letters else self.group.policy.attempts_max
 
     def move(self, offset: int, floor: int) -> None:
         """Go on handing out at `offset`, forgetting who holds what; receipts of leases below `floor` settle nothing."""

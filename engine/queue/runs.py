@@ -9,20 +9,27 @@ Invariant: runs are disjoint, none is empty, and they are ordered by offset; `fi
 from bisect import bisect_right
 from heapq import heappop, heappush
 
+NEVER = (1 << 63) - 1
+"""As the due moment: no time makes the run ready."""
+
 
 class Run:
     """Consecutive messages in one state.
 
-    `lease` is who was given them last (0: somebody before a restart), `attempt` how often they were given out.
+    `lease` is who was given them last (0: somebody before a restart), `attempt` how often they were given out,
+    `first_lease` who was given them first (0: somebody before a restart).
     `ready`: the time of the holder is over. They stay his, and his acknowledgement counts, until they are leased again.
     """
 
-    __slots__ = ("attempt", "due_ms", "end", "first", "lease", "ready")
+    __slots__ = ("attempt", "due_ms", "end", "first", "first_lease", "lease", "ready")
 
-    def __init__(self, first: int, end: int, lease: int, attempt: int, due_ms: int, ready: bool = False) -> None:
+    def __init__(
+        self, first: int, end: int, lease: int, attempt: int, due_ms: int, ready: bool = False, first_lease: int = 0
+    ) -> None:
         self.first, self.end = first, end
         self.lease, self.attempt = lease, attempt
         self.due_ms, self.ready = due_ms, ready
+        self.first_lease = first_lease
 
     def __repr__(self) -> str:
         state = "ready" if self.ready else f"due {self.due_ms}"
@@ -32,9 +39,10 @@ class Run:
 class OpenRuns:
     """The runs of one queue of one group. Cost of each call follows the runs that it touches."""
 
-    __slots__ = ("_ready_firsts", "firsts", "messages", "runs")
+    __slots__ = ("_ready_firsts", "attempt_top", "firsts", "messages", "runs")
 
     def __init__(self) -> None:
+        self.attempt_top = 0  # no run has had more attempts; so what looks for spent ones mostly need not look
         self.firsts: list[int] = []
         self.runs: list[Run] = []
         self.messages = 0
@@ -48,6 +56,7 @@ class OpenRuns:
         self.firsts.append(run.first)
         self.runs.append(run)
         self.messages += run.end - run.first
+        self.attempt_top = max(self.attempt_top, run.attempt)
         if run.ready:
             heappush(self._ready_firsts, run.first)
 
@@ -72,8 +81,8 @@ class OpenRuns:
                 at += 1
         return whole
 
-    def hold(self, first: int, end: int, lease: int, foreign: bool, due_ms: int, now_ms: int) -> bool:
-        """Keep what `lease` holds of first..end from everybody until `due_ms`; False when it does not hold all of it."""
+    def hold(self, first: int, end: int, lease: int, foreign: bool, due_ms: int, now_ms: int) -> int:
+        """Keep what `lease` holds of first..end from everybody until `due_ms`; returns how many messages that are."""
         at = max(bisect_right(self.firsts, first) - 1, 0)
         held = 0
         while at < len(self.runs) and self.firsts[at] < end:
@@ -86,10 +95,65 @@ class OpenRuns:
                 if run.ready:
                     heappush(self._ready_firsts, run.first)
             at += 1
-        return held == end - first
+        return held
+
+    def claim(self, first: int, end: int, lease: int, foreign: bool, attempt_min: int, claimer: int) -> list[Run]:
+        """Give what `lease` holds of first..end, and was given at least `attempt_min` times, to `claimer` for good.
+
+        Returns copies of what was claimed, as it was before.
+        """
+        if self.attempt_top < attempt_min:
+            return []
+        at = max(bisect_right(self.firsts, first) - 1, 0)
+        claimed = []
+        while at < len(self.runs) and self.firsts[at] < end:
+            run = self.runs[at]
+            mine = run.lease == lease or (foreign and not run.lease)
+            if run.end > first and mine and run.attempt >= attempt_min:
+                at = self._split(at, max(first, run.first), min(end, run.end))
+                claimed.append(self._give_to(at, claimer))
+            at += 1
+        return claimed
+
+    def claim_ready(self, first: int, end: int, claimer: int) -> list[Run]:
+        """The same with what nobody holds of first..end any more, or yet."""
+        at = max(bisect_right(self.firsts, first) - 1, 0)
+        claimed = []
+        while at < len(self.runs) and self.firsts[at] < end:
+            run = self.runs[at]
+            if run.end > first and run.ready:
+                at = self._split(at, max(first, run.first), min(end, run.end))
+                claimed.append(self._give_to(at, claimer))
+            at += 1
+        return claimed
+
+    def claim_spent(self, attempts_max: int, claimer: int) -> list[Run]:
+        """The same with every run whose last attempt is over: ready, and given `attempts_max` times or more."""
+        if self.attempt_top < attempts_max:
+            return []
+        self.attempt_top = max((run.attempt for run in self.runs), default=0)
+        spent = [at for at, run in enumerate(self.runs) if run.ready and run.attempt >= attempts_max]
+        return [self._give_to(at, claimer) for at in spent]
+
+    def postpone_spent(self, attempts_max: int, due_ms: int) -> bool:
+        """Let the holders of ready runs without another attempt have time until `due_ms`; False when there are none."""
+        spent = [run for run in self.runs if run.ready and run.attempt >= attempts_max]
+        for run in spent:
+            run.ready, run.due_ms = False, due_ms
+        return bool(spent)
+
+    def attempt_of(self, first: int, end: int, lease: int, foreign: bool) -> int:
+        """How often the first messages of first..end that `lease` holds were given out; 0 when it holds none."""
+        at = max(bisect_right(self.firsts, first) - 1, 0)
+        while at < len(self.runs) and self.firsts[at] < end:
+            run = self.runs[at]
+            if run.end > first and (run.lease == lease or (foreign and not run.lease)):
+                return run.attempt
+            at += 1
+        return 0
 
     def expire(self, now_ms: int) -> int | None:
-        """Make ready what is due; returns when the next run is due, None when no run waits."""
+        """Make ready what is due; returns when the next run is due, None when no run waits for a moment."""
         soonest = None
         for run in self.runs:
             if run.ready:
@@ -97,7 +161,7 @@ class OpenRuns:
             if run.due_ms <= now_ms:
                 run.ready = True
                 heappush(self._ready_firsts, run.first)
-            elif soonest is None or run.due_ms < soonest:
+            elif run.due_ms != NEVER and (soonest is None or run.due_ms < soonest):
                 soonest = run.due_ms
         return soonest
 
@@ -119,14 +183,16 @@ class OpenRuns:
         """Give ready messages first..end, which next_ready() offered, to `lease`; returns their new attempt."""
         at = bisect_right(self.firsts, first) - 1
         attempt = self.runs[at].attempt + 1
+        first_lease = self.runs[at].first_lease if attempt > 1 else lease
         stop = at
         while self.runs[stop].end < end:
             stop += 1
         self._split(stop, self.firsts[stop], end)
         self._delete(at, stop + 1)
         self.firsts.insert(at, first)
-        self.runs.insert(at, Run(first, end, lease, attempt, due_ms))
+        self.runs.insert(at, Run(first, end, lease, attempt, due_ms, first_lease=first_lease))
         self.messages += end - first
+        self.attempt_top = max(self.attempt_top, attempt)
         return attempt
 
     def trim(self, offset: int) -> None:
@@ -155,15 +221,21 @@ class OpenRuns:
             end = run.end
         return min(end, end_max)
 
+    def _give_to(self, at: int, claimer: int) -> Run:
+        run = self.runs[at]
+        before = Run(run.first, run.end, run.lease, run.attempt, run.due_ms, run.ready, run.first_lease)
+        run.lease, run.due_ms, run.ready = claimer, NEVER, False
+        return before
+
     def _split(self, at: int, first: int, end: int) -> int:
         """Make first..end, a part of run `at`, a run of its own; returns where it is."""
         run = self.runs[at]
         if end < run.end:
-            self._insert(at + 1, Run(end, run.end, run.lease, run.attempt, run.due_ms, run.ready))
+            self._insert(at + 1, Run(end, run.end, run.lease, run.attempt, run.due_ms, run.ready, run.first_lease))
             run.end = end
         if run.first < first:
             at += 1
-            self._insert(at, Run(first, run.end, run.lease, run.attempt, run.due_ms, run.ready))
+            self._insert(at, Run(first, run.end, run.lease, run.attempt, run.due_ms, run.ready, run.first_lease))
             run.end = first
         return at
 

@@ -23,8 +23,6 @@ class DeliverySettings:
     """Waiting pulls of the whole engine; each costs about 1 KiB. One more is answered empty at once."""
     invisible_ms_default: int = 30_000
     invisible_ms_max: int = 12 * 3600 * 1000
-    retry_delay_ms: int = 1_000
-    """Of a RETRY that names no delay. 0 lets a message that fails at once spin."""
     progress_ms: int = 200
     """Least time between two progress records of one queue. More redelivers more after a crash, less writes more."""
     quantum_bytes: int = 64 << 10

@@ -1,7 +1,7 @@
 """The engine's view of the configuration: followed and reported as applied, but never waited for.
 
-Nothing that the engine does yet depends on it (proxies bring names and queue counts along), so an engine starts and serves without
-its store; what operators and migrations need is that every process says which version it has seen.
+An engine starts and serves without its store: proxies bring names and queue counts along, and topics' retention and groups' attempts have
+no end until the configuration has been read.
 """
 
 import logging
@@ -23,14 +23,19 @@ class Following:
     Args:
         url: the store, or None to follow nothing.
         snapshot: where the last state is kept.
-        process: the name under which the applied version is reported.
     """
 
-    def __init__(self, url: str | None, snapshot: Path, process: str) -> None:
+    def __init__(self, url: str | None, snapshot: Path) -> None:
         self.view: ConfigView | None = None
-        self._snapshot, self._process = snapshot, process
+        self._url, self._snapshot, self._process = url, snapshot, ""
         self._store: ConfigStore | None = None
-        self._opening = gevent.spawn(self._open, url) if url else None
+        self._opening: gevent.Greenlet | None = None
+
+    def start(self, process: str) -> None:
+        """Begin; `process` is the name under which the applied version is reported."""
+        self._process = process
+        if self._url:
+            self._opening = gevent.spawn(self._open, self._url)
 
     def close(self) -> None:
         """Stop following. Blocks for the snapshot's last write."""

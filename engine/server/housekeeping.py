@@ -6,6 +6,7 @@ from typing import Any
 
 import gevent
 
+from common.dead_letters import group_of, is_dead_letter_topic
 from engine.log import Log
 from engine.log.floors import NONE, Retention
 from engine.log.retention import Retainer
@@ -38,7 +39,12 @@ class ConfiguredRetention:
     def of(self, topic: str) -> Retention:
         """The topic's own retention; one without a definition has none."""
         view = self._following.view
-        found = view.topic(topic) if view is not None else None
+        if view is None:
+            return NONE
+        if is_dead_letter_topic(topic):
+            group = view.group(group_of(topic))
+            return NONE if group is None else Retention(group.dead_letter_retention_ms, 0)
+        found = view.topic(topic)
         return NONE if found is None else Retention(found.retention_ms, found.retention_bytes)
 
 

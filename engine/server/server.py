@@ -14,7 +14,7 @@ from engine.queue.delivery import Delivery
 from engine.server import serve_pure
 from engine.server.admin import Admin
 from engine.server.peer import Greeter
-from engine.server.service import Service
+from engine.server.service import Service, monotonic_ms
 
 try:
     if os.environ.get("PENSTOCK_PURE"):
@@ -54,6 +54,7 @@ class LinkServer:
         broker_group: str, progress_ms: int, stop, socket_file: str | None = None, form=_form,
     ) -> None:  # fmt: skip
         self.store, self.delivery = store, delivery
+        delivery.on_time(monotonic_ms())
         greeter = Greeter(cluster_key, store.log_id, broker_group, os.urandom)
         admin = Admin(store, delivery, self._facts, stop)
         loop = gevent.get_hub().loop

@@ -5,31 +5,18 @@ from typing import Any
 import click
 
 from common.admin import groups
-from common.admin.groups import GroupSettings
 from common.config.definitions import GroupDefinition
 from penstock.commands.exits import USAGE, CommandError, Group, code_for_contract
+from penstock.commands.group_settings import settings_of, settings_options
 from penstock.commands.instance import Instance, administration, instance_options
 from penstock.commands.output import output_option, show_one, show_rows
 
-COLUMNS = ("name", "topics", "invisible_ms", "start", "attempts_max")
+COLUMNS = ("name", "topics", "invisible_ms", "start", "attempts_max", "retry")
 LAG_COLUMNS = ("topic", "queue", "first", "end", "progress", "in_flight", "lag")
 
 
 def row(group: GroupDefinition) -> dict[str, Any]:
     return {"name": group.name, **group.to_value()}
-
-
-def settings_options(command: Any) -> Any:
-    for option in (
-        click.option("--attempts-max", type=int, help="Deliveries before the dead-letter queue.  [new: 16]"),
-        click.option(
-            "--start", type=click.Choice(["earliest", "latest"]), help="Where on a new topic.  [new: earliest]"
-        ),
-        click.option("--invisible-ms", type=int, help="How long a delivery is leased.  [new: 30000]"),
-        click.option("--topic", "topics", multiple=True, help="What a pull that names no topic reads; repeatable."),
-    ):
-        command = option(command)
-    return command
 
 
 @click.group(cls=Group)
@@ -40,6 +27,7 @@ def group() -> None:
 
     \b
     penstock group create readers --topic orders --invisible-ms 60000
+    penstock group set readers --attempts-max 5 --retry 1000,10000,60000
     penstock group lag readers
     penstock group reset readers --topic orders --to earliest --preview
     """
@@ -50,18 +38,10 @@ def group() -> None:
 @settings_options
 @output_option
 @instance_options()
-def create(
-    instance: Instance,
-    name: str,
-    topics: tuple[str, ...],
-    invisible_ms: int | None,
-    start: str | None,
-    attempts_max: int | None,
-    output: str,
-) -> None:
+def create(instance: Instance, name: str, output: str, **given: Any) -> None:
     """Define group NAME."""
     with administration(instance, changes=True) as admin:
-        made = groups.create(admin, name, GroupSettings(topics or None, invisible_ms, start, attempts_max))
+        made = groups.create(admin, name, settings_of(given))
     show_one(row(made), output)
 
 
@@ -94,19 +74,11 @@ def show(instance: Instance, name: str, output: str) -> None:
 @settings_options
 @output_option
 @instance_options()
-def set_command(
-    instance: Instance,
-    name: str,
-    topics: tuple[str, ...],
-    invisible_ms: int | None,
-    start: str | None,
-    attempts_max: int | None,
-    output: str,
-) -> None:
+def set_command(instance: Instance, name: str, output: str, **given: Any) -> None:
     """Change a group's settings; what is not named stays. --topic replaces the whole list."""
-    settings = GroupSettings(topics or None, invisible_ms, start, attempts_max)
+    settings = settings_of(given)
     if not settings.given():
-        raise click.UsageError("say what to set: --topic, --invisible-ms, --start or --attempts-max")
+        raise click.UsageError("say what to set, such as --topic, --invisible-ms, --attempts-max or --retry")
     with administration(instance, changes=True) as admin:
         changed = groups.set_group(admin, name, settings)
     show_one(row(changed), output)

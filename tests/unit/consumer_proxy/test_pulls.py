@@ -94,6 +94,13 @@ def test_a_pull_asks_for_what_the_call_says(world):
     assert asked.ranges == b"\0\0\0\0"
 
 
+def test_who_may_pull_as_a_group_may_pull_its_dead_letters_and_nobody_elses(world):
+    world.call(topics=["_dlq.billing"])
+    assert world.asked().topics == {"_dlq.billing": 1}
+    world.source.asked.clear()
+    assert world.refused(topics=["_dlq.others"])[0] == Code.FORBIDDEN
+
+
 def test_a_longer_wait_than_the_longest_counts_as_the_longest(world):
     world.call(wait_ms=2**31 - 1)
     assert world.asked().wait_ms == 30_000

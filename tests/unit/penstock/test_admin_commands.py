@@ -163,6 +163,14 @@ def test_groups_are_created_set_and_deleted(run):
     run("group", "create", "readers", "--topic", "a", "--topic", "b")
     group = json.loads(run("group", "set", "readers", "--invisible-ms", "500", "-o", "json").stdout)
     assert (group["topics"], group["invisible_ms"]) == (["a", "b"], 500)
+    grown = run(
+        "group", "set", "readers", "--retry", "first_ms=100,factor=3", "--attempts-max", "5", "-o", "json"
+    ).stdout
+    assert json.loads(grown)["retry"] == {"first_ms": 100, "factor": 3.0, "max_ms": 60_000, "jitter": 0.2}
+    listed = run("group", "set", "readers", "--retry", "100, 2000", "-o", "json").stdout
+    assert (json.loads(listed)["retry"], json.loads(listed)["attempts_max"]) == ([100, 2000], 5)
+    for wrong in ("soon", "first_ms=x", "1,,2", "jitter=7", "speed=9"):
+        assert "a list of 1 to 100 delays" in run("group", "set", "readers", "--retry", wrong, code=2).stderr
     run("group", "delete", "readers")
 
 

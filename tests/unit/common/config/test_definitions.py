@@ -5,6 +5,7 @@ import pytest
 from common.config.checks import is_family, is_pattern
 from common.config.definitions import ApplicationDefinition, FamilyDefinition, GroupDefinition, TopicDefinition
 from common.config.errors import InvalidDefinition
+from common.config.families import Families
 
 KEY = {"key_id": "k1", "secret": "s" * 43, "created_at_ms": 5}
 
@@ -31,6 +32,37 @@ def test_all_faults_of_a_definition_come_at_once_with_field_and_range():
         "body_bytes_max: must",
     ):
         assert part in text
+
+
+@pytest.mark.parametrize("kind", [TopicDefinition, FamilyDefinition])
+def test_names_of_dead_letter_topics_cannot_be_defined(kind):
+    with pytest.raises(InvalidDefinition, match="kept for dead letters"):
+        kind.from_value("_dlq.readers" + "*" * (kind is FamilyDefinition), {})
+
+
+def test_a_family_does_not_define_dead_letter_topics():
+    assert Families([("*", {}), ("_d*", {})]).topic("_dlq.readers") is None
+
+
+@pytest.mark.parametrize(
+    "retry",
+    [[1_000, 5_000], [0], {"first_ms": 5}, {"first_ms": 1, "factor": 1.5, "max_ms": 9, "jitter": 1}],
+)
+def test_a_groups_back_off_is_a_list_or_grows_and_comes_back_as_it_was(retry):
+    group = GroupDefinition.from_value("g", {"retry": retry})
+    assert GroupDefinition.from_value("g", group.to_value()) == group
+
+
+@pytest.mark.parametrize(
+    "retry",
+    [
+        *([], [-1], [1.5], ["1"], [True], [0] * 101, [43_200_001], {}.keys(), 7, "soon", None),
+        *({"factor": 0.5}, {"jitter": 2}, {"first_ms": "1"}, {"max_ms": -1}, {"unknown": 1}, {"factor": float("nan")}),
+    ],
+)
+def test_a_back_off_against_the_rule_is_refused(retry):
+    with pytest.raises(InvalidDefinition, match="retry: must be a list of 1 to 100 delays in ms, or"):
+        GroupDefinition.from_value("g", {"retry": retry})
 
 
 @pytest.mark.parametrize("queues", [1, 10_000])

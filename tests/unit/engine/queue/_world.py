@@ -1,9 +1,13 @@
 """A delivery on a log in memory with a clock that the test turns."""
 
+from dataclasses import replace
+
 from engine.link.layout import DONE, PIECE, TOKEN, TOKEN_SIZE, U16
+from engine.log.format import pack_record
 from engine.queue.delivery import Delivery, receipt_key
 from engine.queue.memory_log import MemoryLog
 from engine.queue.native import FORM, TWIN, Form
+from engine.queue.policy import DEFAULT, GroupPolicy
 from engine.queue.pull import Ack, PullRequest
 from engine.queue.settings import DeliverySettings
 
@@ -29,8 +33,21 @@ class Given:
     def lease(self) -> int:
         return TOKEN.unpack(self.token[: TOKEN_SIZE - 16])[-1]
 
-    def ack(self, first: int = 0, count: int | None = None, verdict: int = DONE, delay_ms: int = -1) -> Ack:
-        return Ack(self.token, self.delta + first, self.count if count is None else count, verdict, delay_ms, b"")
+    def ack(self, first=0, count=None, verdict=DONE, delay_ms=-1, reason=b"") -> Ack:
+        return Ack(self.token, self.delta + first, self.count if count is None else count, verdict, delay_ms, reason)
+
+
+class Policies:
+    """One policy for every group, which tests change as an operator does."""
+
+    def __init__(self) -> None:
+        self.generation, self._policy = 0, DEFAULT
+
+    def set(self, **changes) -> None:
+        self.generation, self._policy = self.generation + 1, replace(self._policy, **changes)
+
+    def of(self, group: str) -> GroupPolicy:
+        return self._policy
 
 
 class World:
@@ -42,22 +59,27 @@ class World:
         self.wall_ms = WALL0
         self.log = MemoryLog()
         self.settings = DeliverySettings(**settings)
+        self.policies = Policies()
         self.restart()
 
     def restart(self) -> None:
         key = receipt_key(self.log, lambda size: b"k" * size)
-        self.delivery = Delivery(self.log, key, lambda: self.wall_ms, self.settings, self.form)
+        self.delivery = Delivery(
+            self.log, key, lambda: self.wall_ms, self.settings, self.form, self.policies, lambda: 0.5
+        )
+        self.delivery.on_time(self.now_ms)
 
     def turn(self, ms: int) -> None:
         self.now_ms += ms
         self.wall_ms += ms
         self.delivery.on_time(self.now_ms)
+        self.delivery.on_woken(self.log.take_woken(), self.now_ms)
 
     def topic(self, name: str = "orders", queues: int = 1) -> int:
         return self.log.create_topics([(name, queues)])[0].id
 
     def store(self, topic_id: int, count: int, queue: int = 0, size: int = 10) -> None:
-        self.log.store(topic_id, queue, [b"x" * size] * count, self.wall_ms)
+        self.log.store(topic_id, queue, [pack_record(b"x" * (size - 5))] * count, self.wall_ms)
         self.delivery.on_woken(self.log.take_woken(), self.now_ms)
 
     def pull(

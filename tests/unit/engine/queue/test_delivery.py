@@ -2,7 +2,7 @@
 
 import pytest
 
-from engine.link.layout import EXTEND, INVALID, LATEST, OK, REJECT, RETRY, STALE_RECEIPT
+from engine.link.layout import EXTEND, INVALID, LATEST, OK, RETRY, STALE_RECEIPT
 from engine.queue.pull import Ack
 from tests.unit.engine.queue._world import FORMS, World, offsets
 
@@ -82,10 +82,10 @@ def test_forged_altered_and_foreign_receipts_are_stale(world):
     assert world.pull(acks=[piece.ack()], most=0)[0] == [OK]
 
 
-def test_reject_and_unknown_verdicts_are_invalid_and_leave_the_lease(world):
+def test_unknown_verdicts_are_invalid_and_leave_the_lease(world):
     world.store(world.orders, 2)
     (piece,) = world.give()
-    assert world.pull(acks=[piece.ack(verdict=REJECT), piece.ack(verdict=77)], most=0)[0] == [INVALID, INVALID]
+    assert world.pull(acks=[piece.ack(verdict=77)], most=0)[0] == [INVALID]
     assert world.pull(acks=[piece.ack()], most=0)[0] == [OK]
 
 

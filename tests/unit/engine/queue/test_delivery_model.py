@@ -1,14 +1,17 @@
-"""A random life of one group against a model that remembers every message: nothing lost, nothing in two hands."""
+"""A random life of one group against a model that remembers every message: nothing lost, nothing in two hands, nothing buried that
+was not rejected or out of attempts, and everything that was."""
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, multiple, rule
 
-from engine.link.layout import DONE, EXTEND, OK, RETRY
+from engine.link.layout import DONE, EXTEND, OK, REJECT, RETRY
+from engine.queue import dead_letter
 from tests.unit.engine.queue._world import FORMS, World
 
 QUEUES = 2
 INVISIBLE_MS = 5_000
+ATTEMPTS_MAX = 3
 
 
 class DeliveryModel(RuleBasedStateMachine):
@@ -20,7 +23,11 @@ class DeliveryModel(RuleBasedStateMachine):
         self.world = World(self.form, in_flight_max=40, runs_max=12, quantum_bytes=200)
         self.topic = self.world.topic("orders", QUEUES)
         self.stored = [0] * QUEUES
-        self.done: set[tuple[int, int]] = set()
+        self.world.policies.set(attempts_max=ATTEMPTS_MAX)
+        self.done: set[tuple[int, int]] = set()  # acknowledged or buried
+        self.dead: set[tuple[int, int]] = set()
+        self.given_up: set[tuple[int, int]] = set()  # by a verdict
+        self.letters_read = 0
         self.holder: dict[tuple[int, int], tuple[int, int]] = {}  # message -> (lease, held until)
         self.attempts: dict[tuple[int, int], int] = {}
         self.restarts = 0
@@ -43,14 +50,14 @@ class DeliveryModel(RuleBasedStateMachine):
         assert message not in self.done, "handed out again after it was acknowledged"
         _, until_ms = self.holder.get(message, (0, 0))
         assert until_ms <= self.world.now_ms, "in two hands at once"
-        assert piece.attempt == self.attempts.get(message, 0) + 1
+        assert piece.attempt == self.attempts.get(message, 0) + 1 <= ATTEMPTS_MAX
         self.attempts[message] = piece.attempt
         self.holder[message] = (piece.lease, self.world.now_ms + INVISIBLE_MS)
 
     @rule(
         lease=leases,
         part=st.tuples(st.integers(0, 30), st.integers(1, 30)),
-        verdict=st.sampled_from([DONE, DONE, RETRY, EXTEND]),
+        verdict=st.sampled_from([DONE, DONE, RETRY, EXTEND, REJECT]),
     )
     def acknowledge(self, lease, part, verdict):
         piece, born = lease
@@ -66,7 +73,10 @@ class DeliveryModel(RuleBasedStateMachine):
         else:
             assert (code == OK) == (len(still) == len(messages))
             for message in still:
-                self.holder[message] = (piece.lease, self.world.now_ms + 1_000)
+                if verdict == REJECT or (verdict == RETRY and self.attempts[message] >= ATTEMPTS_MAX):
+                    self.given_up.add(message)
+                else:
+                    self.holder[message] = (piece.lease, self.world.now_ms + 1_000)
 
     def _holds(self, message, lease, born) -> bool:
         holder = self.holder.get(message, (0, 0))[0]
@@ -90,6 +100,29 @@ class DeliveryModel(RuleBasedStateMachine):
         self.holder = dict.fromkeys(self.holder, (0, 0))
 
     @invariant()
+    def only_what_was_given_up_or_spent_is_buried_and_once(self):
+        topic = self.world.log.topic("_dlq.g")
+        if topic is None:
+            return
+        for piece in self.world.log.read(topic.id, 0, self.letters_read, 1_000, 1 << 20):
+            for record in dead_letter.split(piece.records):
+                self._buried(dead_letter.parse(record).origin)
+                self.letters_read += 1
+
+    def _buried(self, origin) -> None:
+        message = int(origin["queue"]), int(origin["offset"])
+        assert message not in self.done
+        spent = self.attempts[message] >= ATTEMPTS_MAX and self.holder[message][1] <= self.world.now_ms
+        assert message in self.given_up or spent
+        assert int(origin["attempts"]) == self.attempts[message]
+        self.done.add(message)
+        self.dead.add(message)
+
+    @invariant()
+    def whatever_was_given_up_is_buried(self):
+        assert self.given_up <= self.dead
+
+    @invariant()
     def progress_never_jumps_a_hole(self):
         for place in self.world.delivery.group("g").load_all():
             for offset in range(place.contiguous):
@@ -101,12 +134,13 @@ class DeliveryModel(RuleBasedStateMachine):
     def teardown(self):
         """However it went, waiting long enough and acknowledging delivers every message."""
         for _ in range(200):
-            self.world.turn(INVISIBLE_MS * 3)
+            self.world.turn(INVISIBLE_MS * 8)
             pieces = self.world.give(topics=[("orders", QUEUES)], most=1_000)
             if not pieces:
                 break
             self.world.pull(acks=[piece.ack() for piece in pieces], most=0)
             self.done.update((piece.queue, offset) for piece in pieces for offset in piece.offsets)
+        self.only_what_was_given_up_or_spent_is_buried_and_once()
         assert self.done == {(queue, offset) for queue in range(QUEUES) for offset in range(self.stored[queue])}
 
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from engine.config import LogConfig
 from engine.env import RealEnv
-from engine.link.layout import DONE, EXTEND, PIECE, RETRY
+from engine.link.layout import DONE, EXTEND, PIECE, REJECT, RETRY
 from engine.log import open_log
 from engine.log.format import KIND_MESSAGES, pack_batch, pack_record
 from engine.queue.delivery import Delivery
@@ -88,7 +88,9 @@ STEPS = st.lists(
             st.lists(st.sampled_from([2, 100, 3_000, 9_000]), min_size=1, max_size=5),
         ),
         st.tuples(st.just("pull"), st.integers(1, 40), st.sampled_from([0, 1, 500, 20_000])),
-        st.tuples(st.just("ack"), st.integers(0, 99), st.integers(0, 3), st.sampled_from([DONE, DONE, RETRY, EXTEND])),
+        st.tuples(
+            st.just("ack"), st.integers(0, 99), st.integers(0, 3), st.sampled_from([DONE, DONE, RETRY, EXTEND, REJECT])
+        ),
         st.tuples(st.just("turn"), st.sampled_from([10, 900, 6_000])),
     ),
     max_size=60,

@@ -1,0 +1,54 @@
+"""The options of `group create` and `group set`, and what they ask for."""
+
+from typing import Any
+
+import click
+
+from common.admin.groups import GroupSettings
+from common.retry import parse_retry_text
+
+HOUR_MS = 3_600_000
+
+
+class RetryType(click.ParamType):
+    """A back-off as people write it; becomes what is stored."""
+
+    name = "retry"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        try:
+            return parse_retry_text(value) if isinstance(value, str) else value
+        except ValueError as rule:
+            self.fail(str(rule), param, ctx)
+
+
+def settings_options(command: Any) -> Any:
+    for option in (
+        click.option(
+            "--dead-letter-retention-hours", type=click.IntRange(0), help="How old dead letters get.  [new: 0, as all]"
+        ),
+        click.option(
+            "--retry",
+            type=RetryType(),
+            metavar="MS,MS…|NAME=…,…",
+            help="Waits after a RETRY: a list, or first_ms, factor, max_ms, jitter.  "
+            "[new: first_ms=1000,factor=2,max_ms=60000,jitter=0.2]",
+        ),
+        click.option("--attempts-max", type=int, help="Deliveries before the dead-letter queue.  [new: 16]"),
+        click.option(
+            "--start", type=click.Choice(["earliest", "latest"]), help="Where on a new topic.  [new: earliest]"
+        ),
+        click.option("--invisible-ms", type=int, help="How long a delivery is leased.  [new: 30000]"),
+        click.option("--topic", "topics", multiple=True, help="What a pull that names no topic reads; repeatable."),
+    ):
+        command = option(command)
+    return command
+
+
+def settings_of(given: dict[str, Any]) -> GroupSettings:
+    """The settings that a command line's options ask for."""
+    hours = given.pop("dead_letter_retention_hours")
+    topics = given.pop("topics")
+    return GroupSettings(
+        topics=topics or None, dead_letter_retention_ms=None if hours is None else hours * HOUR_MS, **given
+    )
