@@ -20,6 +20,7 @@ COMMANDS = {
     "pull": ("pull", "command", "Pull messages to the shell."),
     "status": ("status", "command", "Processes, ports, memory, topics and lag of a running `up`."),
     "log": ("log", "command", "Verify, dump, count and repair the log of a stopped engine."),
+    "buffer": ("buffer", "command", "Look into a producer proxy's disk buffer, drain or export it."),
     "doctor": ("doctor", "command", "What is missing or mis-set on this machine, in plain words."),
     "bench": ("bench", "command", "Load generator: throughput, latency, CPU."),
     "engine": ("engine", "command", "Run one engine process."),

@@ -18,6 +18,9 @@ from common.net.tls import server_context
 from common.ops import announce_ready, settle, setup_logging, start_ops
 from common.ops.stop import catch_stop
 from engine.client.rpc import RpcClient
+from producer_proxy.buffer.errors import BufferError_
+from producer_proxy.buffer.metrics import BufferMetrics
+from producer_proxy.buffer.options import make_buffering, options_of_buffer
 from producer_proxy.metrics import SendMetrics
 from producer_proxy.proxy import ProducerProxy
 
@@ -47,6 +50,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     )
     parser.add_argument("--connections-max", type=int, default=Limits.connections_max)
     parser.add_argument("--frame-bytes-max", type=int, default=Limits.frame_bytes_max)
+    options_of_buffer(parser)
     parser.add_argument("--ready-fd", type=int, help="a JSON line is written here once the proxy serves")
     options = parser.parse_args(arguments)
     if options.tls_listen and not (options.tls_cert and options.tls_key):
@@ -71,8 +75,10 @@ def run(options) -> None:
     store = open_store(options.config)
     view = ConfigView(store, options.snapshot, process=f"producer_proxy@{options.listen[0]}:{options.listen[1]}")
     rpc = RpcClient(options.engine, key, role="producer_proxy")
-    proxy = ProducerProxy(listeners(options), view, rpc, options.engine, key, limits)
+    buffering = make_buffering(options)
+    proxy = ProducerProxy(listeners(options), view, rpc, options.engine, key, limits, buffering)
     registry = CollectorRegistry()
+    registry.register(BufferMetrics(buffering))
     registry.register(SendMetrics(proxy.server, proxy.service, proxy.client.lanes, proxy.front))
     ops = start_ops(options.ops[0], options.ops[1], registry, proxy.health)
     settle(proxy.health, stop.asked)
@@ -94,7 +100,7 @@ def main() -> None:
     setup_logging("producer_proxy")
     try:
         run(options)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, BufferError_) as error:
         sys.exit(f"penstock producer-proxy: {error}")
 
 

@@ -13,6 +13,8 @@ from common.net._reactor cimport PROTOCOL_UNKNOWN, Connection, reactor_of
 from common.wire cimport _walk
 from engine.client._batcher cimport Destination, Destinations, Lane, Waiter
 
+from producer_proxy.buffer.fallback import patience_s
+
 cdef enum:
     MESSAGES_MAX = 1000
     RARE_FLAGS = 64 | 128 | 512       # HAS_DELIVER_AT, HAS_DELAY, HAS_REPLY_TO
@@ -96,6 +98,7 @@ cdef class Front:
         slow: called as (connection, frame bytes) in a loop callback for every call that is not common.
         sentences: contract code -> the sentence that goes with it, as bytes.
         process_bytes: 6 random bytes, the middle of every id assigned here; see common/ids.py for the layout.
+        rescue: called as (connection, frame bytes, [(code, queue, offset, id)]) for a call to buffered topics that the engine failed.
     """
 
     cdef Lane memory
@@ -114,14 +117,16 @@ cdef class Front:
     cdef _walk.Message* messages
     cdef void** chosen                # Destination of each message of the call in hand
     cdef public bint closing
+    cdef public bint diverting        # the engine is suspected: calls to buffered topics take the slow path
+    cdef object rescue
     cdef readonly uint64_t calls, hot_calls, hot_messages, bytes_in
     cdef uint64_t latency[LATENCY_BUCKETS]
     cdef readonly double latency_sum_s
     cdef readonly dict codes
 
     def __init__(self, Lane memory, Lane fsync, Destinations destinations, is_right, generation, slow, dict sentences,
-                 bytes process_bytes, int timeout_ms, int retry_after_ms):
-        self.memory, self.fsync, self.slow, self.sentences = memory, fsync, slow, sentences
+                 bytes process_bytes, int timeout_ms, int retry_after_ms, rescue):
+        self.memory, self.fsync, self.slow, self.sentences, self.rescue = memory, fsync, slow, sentences, rescue
         self.destinations, self.is_right, self.generation = destinations, is_right, generation & 0xFFFFFFFF
         self.admitted, self.codes = {}, {}
         memcpy(self.process_bytes, <const unsigned char*>process_bytes, 6)
@@ -198,6 +203,7 @@ cdef class HotCall(Waiter):
 
     cdef HotConnection connection
     cdef Front front
+    cdef bytes frame                  # kept while one of the call's topics is buffered, else None
     cdef int32_t seqid
     cdef uint32_t count
     cdef uint32_t results_cap
@@ -245,6 +251,8 @@ cdef class HotCall(Waiter):
         cdef HotConnection connection = self.connection
         if connection is None:
             return 0
+        if self.frame is not None and self.failed():
+            return self.hand_over()
         self.encode()
         self.front.observe(connection.reactor.now - self.started_at)
         return connection.answered()
@@ -256,10 +264,32 @@ cdef class HotCall(Waiter):
             return 0
         for i in range(self.count):
             self.results[i].code = 300
+        if self.frame is not None:
+            return self.hand_over()
         self.encode()
         self.connection = None
         connection.call = None
         return connection.answered()
+
+    cdef bint failed(self) noexcept:
+        cdef uint32_t i
+        for i in range(self.count):
+            if self.results[i].code in (201, 203, 300):     # DIVERTED_CODES
+                return True
+        return False
+
+    cdef int hand_over(self) except -1:
+        """To the buffer, in a greenlet, which answers the call."""
+        cdef HotConnection connection = self.connection
+        cdef Result* r
+        cdef uint32_t i
+        outcomes = []
+        for i in range(self.count):
+            r = &self.results[i]
+            outcomes.append((r.code, r.queue, r.offset, self.ids[r.id_at:r.id_at + r.id_size]))
+        self.connection = connection.call = None
+        self.front.rescue(connection, self.frame, outcomes)
+        return 0
 
     cdef int encode(self) except -1:
         """The SendResponse as a framed or buffered REPLY, into the connection's output. Fields in the order of their ids, as every writer does."""
@@ -355,7 +385,7 @@ cdef class HotConnection(Connection):
         if lane is None:
             self.front.slow(self, frame[:size])
         else:
-            self.take(lane, frame)
+            self.take(lane, frame, size)
         return 0
 
     cdef Lane examine(self, const unsigned char* frame, Py_ssize_t size):
@@ -387,7 +417,7 @@ cdef class HotConnection(Connection):
                 destination = front.destinations.find(topic, topic_size) if admitted.may_send(topic, topic_size) else None
                 if destination is None or (destination.checked_at != front.generation and not front.check(destination)):
                     return None
-            if m.body_size > destination.body_bytes_max:
+            if m.body_size > destination.body_bytes_max or (destination.buffered and (destination.diverted or front.diverting)):
                 return None
             durability = wanted if wanted else destination.durability
             if lane is None:
@@ -409,7 +439,7 @@ cdef class HotConnection(Connection):
         self.is_trusted = True
         return last
 
-    cdef int take(self, Lane lane, const unsigned char* frame) except -1:
+    cdef int take(self, Lane lane, const unsigned char* frame, Py_ssize_t size) except -1:
         cdef Front front = self.front
         cdef HotCall call = self.call
         cdef _walk.Message* m
@@ -417,10 +447,16 @@ cdef class HotConnection(Connection):
         cdef unsigned char id16[16]
         cdef uint32_t i, queue
         cdef uint64_t now_ms = unix_ms()
+        cdef bint buffered = False
         cdef double timeout_s = front.call.timeout_ms / 1000.0 if front.call.timeout_ms > 0 else front.timeout_s
         if call is None:
             call = self.call = HotCall()
             call.connection, call.front = self, front
+        for i in range(front.call.message_count):
+            buffered = buffered or (<Destination>front.chosen[i]).buffered
+        call.frame = frame[:size] if buffered else None
+        if buffered:
+            timeout_s = patience_s(timeout_s)
         call.start(front.call.seqid, front.call.message_count, self.reactor.now, timeout_s)
         lane.join(call)
         for i in range(front.call.message_count):

@@ -9,8 +9,9 @@ import gevent
 from common.clock import SystemClock
 from common.net import Limits, serve
 from common.principals import Principals
+from engine.client.append import FSYNC, AppendClient
 from engine.client.append import NATIVE as NATIVE_LANES
-from engine.client.append import AppendClient
+from producer_proxy.buffer.buffering import Buffering
 from producer_proxy.send import DEFAULT_TIMEOUT_MS, RETRY_AFTER_MS, SENTENCES, SendService
 from producer_proxy.topics import Topics
 
@@ -33,16 +34,24 @@ class ProducerProxy:
         view: the configuration; rpc: the broker's link for rare operations; engine, cluster_key: for the append lanes.
     """
 
-    def __init__(self, listeners, view, rpc, engine: tuple[str, int], cluster_key: bytes, limits: Limits | None = None):
+    def __init__(
+        self, listeners, view, rpc, engine: tuple[str, int], cluster_key: bytes, limits: Limits | None = None,
+        buffering: Buffering | None = None,
+    ):  # fmt: skip
         self._limits = limits or Limits()
         self._clock = SystemClock()
         self._rpc = rpc
         self._view = view
-        self.topics = Topics(view, rpc)
+        self.buffering = buffering or Buffering({})
+        self.buffer = self.buffering.over(view)
+        self.topics = Topics(view, rpc, buffer=self.buffer)
         self.client = AppendClient(engine, cluster_key, self._on_hello)
         self._principals = Principals(view, self._clock)
-        self.service = SendService(self._principals, self.topics, self.client.lanes, self._clock.now_ms, self._learn)
+        self.service = SendService(
+            self._principals, self.topics, self.client.lanes, self._clock.now_ms, self._learn, self.buffer
+        )
         self.front = self._make_front()
+        self.buffering.start(self.topics, self.client.lanes[FSYNC], self.front)
         view.on_change(self._on_change)
         make = self._hot_connection if self.front is not None else None
         self.server = serve(
@@ -60,7 +69,7 @@ class ProducerProxy:
         topics = self.topics
         return Front(
             *self.client.lanes, topics.known, topics.is_right, self._view.generation, self.service.handle, sentences,
-            os.urandom(6), DEFAULT_TIMEOUT_MS, RETRY_AFTER_MS,
+            os.urandom(6), DEFAULT_TIMEOUT_MS, RETRY_AFTER_MS, self.service.rescue,
         )  # fmt: skip
 
     def _hot_connection(self, sock, peer, ssl_context):
@@ -84,6 +93,7 @@ class ProducerProxy:
         return {
             "engine": (self.client.connected and self._rpc.connected) or "the link to the engine is down",
             "serving": not self.service.closing or "stopping",
+            **self.buffering.health(),
         }
 
     def stop(self) -> None:
@@ -97,4 +107,5 @@ class ProducerProxy:
             gevent.sleep(0.005)
         gevent.sleep(0.05)  # the last answers leave; clients that call once more are told SHUTTING_DOWN
         self.server.close()
+        self.buffering.stop()
         self.client.close()

@@ -16,6 +16,8 @@ from common.ids import IdSource, show_id
 from common.wire import WireError, walk_send
 from common.wire.calls import HAS_DELAY, HAS_DELIVER_AT, HAS_REPLY_TO, MESSAGES_MAX
 from common.wire.faults import CALL_FAULTS, MESSAGE_FAULTS, WireFault
+from producer_proxy.buffer.aside import Aside
+from producer_proxy.buffer.fallback import FallbackBuffer
 from producer_proxy.topics import ResolveError, lane_of
 
 log = logging.getLogger("penstock.producer_proxy")
@@ -46,11 +48,14 @@ class SendService:
     Args:
         principals: who presents a credential; topics: where to; lanes: (MEMORY, FSYNC) of the broker.
         learn: called as (credential bytes, principal) after each good call, so that the hot path knows them.
+        buffer: what takes messages that the broker does not.
     """
 
-    def __init__(self, principals, topics, lanes, now_ms, learn=lambda credential, principal: None):
+    def __init__(self, principals, topics, lanes, now_ms, learn=lambda credential, principal: None, buffer=None):
         self._principals, self._topics, self._lanes, self._learn = principals, topics, lanes, learn
         self._ids = IdSource(now_ms)
+        no_buffer = FallbackBuffer({}, lambda topic: None)
+        self._aside = Aside(buffer or no_buffer, lanes, self._ids.next, now_ms, _refusal)
         self.closing = False
         self.in_work = self.answered = 0
         self.codes: dict[int, int] = {}
@@ -58,11 +63,16 @@ class SendService:
     def handle(self, connection, frame: bytes) -> None:
         """Take one call in a loop callback; the answer comes later by `connection.reply`."""
         self.in_work += 1
-        gevent.spawn(self._run, connection, frame)
+        gevent.spawn(self._run, connection, self._answer, frame)
 
-    def _run(self, connection, frame: bytes) -> None:
+    def rescue(self, connection, frame: bytes, outcomes: list) -> None:
+        """Take over a call of the hot path that the broker failed: (code, queue, offset, id) by message, one of them for the buffer."""
+        self.in_work += 1
+        gevent.spawn(self._run, connection, self._rescued, frame, outcomes)
+
+    def _run(self, connection, answer, *details) -> None:
         try:
-            connection.reply(self._answer(connection, frame))
+            connection.reply(answer(connection, *details))
         except Exception:
             log.exception("connection=%s: a send ended by an error of ours", connection.peer)
             connection.close("internal error")
@@ -76,9 +86,15 @@ class SendService:
         except WireError as error:
             kind = contract.UNKNOWN_METHOD if error.rule == WireFault.METHOD else contract.PROTOCOL_ERROR
             return contract.encode_exception("send", error.seqid, kind, error.sentence)
-        results = self._results(connection, call)
+        return self._encoded(call, self._results(connection, call))
+
+    def _rescued(self, connection, frame: bytes, outcomes: list) -> bytes:
+        call = walk_send(frame, messages_max=MESSAGES_MAX, body_bytes_max=BODY_BYTES_ANY)
+        return self._encoded(call, self._aside.rescued(call.messages, outcomes, _timeout_s(call)))
+
+    def _encoded(self, call, results: list[SendResult]) -> bytes:
         for result in results:
-            if result.code:
+            if result.code > Code.DUPLICATE:
                 self.codes[result.code] = self.codes.get(result.code, 0) + 1
         return contract.encode_reply("send", call.seqid, SendResponse(results=results))
 
@@ -97,8 +113,10 @@ class SendService:
             return [_refusal(Code.INVALID, sentence) for _ in call.messages]
         results = [self._refused(message, principal) for message in call.messages]
         wanted = [index for index, result in enumerate(results) if result is None]
-        if wanted:
-            self._store(call, principal, wanted, results)
+        started = time.monotonic()
+        if tried := self._aside.tried(call.messages, wanted):
+            self._store(call, principal, tried, results)
+        self._aside.save(call.messages, results, time.monotonic() - started)
         return results
 
     def _refused(self, message, principal) -> SendResult | None:
@@ -114,14 +132,17 @@ class SendService:
             return _refusal(
                 Code.FORBIDDEN, f"application={principal.app}: may not send to topic {message.topic}", message.id
             )
-        if not self._topics.defined(message.topic):
+        definition = self._topics.definition(message.topic)
+        if definition is None:
             return _refusal(Code.UNKNOWN_TOPIC, f"topic={message.topic}: not defined", message.id)
+        if message.body_size > definition.body_bytes_max:
+            sentence = f"Message.body: at most {definition.body_bytes_max} bytes for this topic"
+            return _refusal(Code.TOO_LARGE, sentence, message.id)
         return None
 
     def _store(self, call, principal, wanted: list[int], results: list) -> None:
-        timeout_ms = min(call.timeout_ms or DEFAULT_TIMEOUT_MS, TIMEOUT_MS_MAX)
-        deadline = time.monotonic() + timeout_ms / 1000
         messages = call.messages
+        deadline = time.monotonic() + self._aside.patience_s(messages, wanted, _timeout_s(call))
         try:
             found = self._topics.find([messages[index].topic for index in wanted])
         except ResolveError as error:
@@ -131,12 +152,7 @@ class SendService:
         self._learn(call.credential, principal)
         lanes: dict[int, list[int]] = {}
         for index in wanted:
-            destination = found[messages[index].topic]
-            if messages[index].body_size > destination.body_bytes_max:
-                sentence = f"Message.body: at most {destination.body_bytes_max} bytes for this topic"
-                results[index] = _refusal(Code.TOO_LARGE, sentence, messages[index].id)
-            else:
-                lanes.setdefault(lane_of(call.durability, destination), []).append(index)
+            lanes.setdefault(lane_of(call.durability, found[messages[index].topic]), []).append(index)
         waiting = [self._submit(number, indices, messages, found, results) for number, indices in lanes.items()]
         for indices, ids, answer in filter(None, waiting):
             _collect(indices, ids, answer, deadline, results)
@@ -157,6 +173,10 @@ class SendService:
         for index in indices:
             results[index] = _refusal(code, None, messages[index].id)
         return None
+
+
+def _timeout_s(call) -> float:
+    return min(call.timeout_ms or DEFAULT_TIMEOUT_MS, TIMEOUT_MS_MAX) / 1000
 
 
 def _collect(indices: list[int], ids: list[str], answer: AsyncResult, deadline: float, results: list) -> None:

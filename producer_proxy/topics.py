@@ -7,6 +7,7 @@ from common.config.definitions import TopicDefinition
 from common.contract import Durability
 from engine.client.append import Destination, Destinations
 from engine.link import layout
+from producer_proxy.buffer.fallback import FallbackBuffer
 
 log = logging.getLogger("penstock.producer_proxy")
 RESOLVE_TIMEOUT_S = 3.0
@@ -33,10 +34,11 @@ class Topics:
         view: the configuration.
         rpc: the broker's link: `call(op, payload, timeout) -> (code, payload)`.
         known: where the destinations are; the hot path finds them there.
+        buffer: the fallback buffer, where there is one: destinations carry a mark of it.
     """
 
-    def __init__(self, view, rpc, known: Destinations | None = None):
-        self._view, self._rpc = view, rpc
+    def __init__(self, view, rpc, known: Destinations | None = None, buffer: FallbackBuffer | None = None):
+        self._view, self._rpc, self._buffer = view, rpc, buffer
         self.known = Destinations(DESTINATIONS_MAX) if known is None else known
         self._log_id: str | None = None
 
@@ -54,7 +56,11 @@ class Topics:
 
     def is_right(self, destination: Destination) -> bool:
         """Whether it still is what its topic's definition says."""
+        self._mark(destination)
         return _fits(destination, self._view.topic(destination.name.decode()))
+
+    def definition(self, name: str) -> TopicDefinition | None:
+        return self._view.topic(name)
 
     def find(self, names: list[str]) -> dict[str, Destination]:
         """Destinations of defined topics; blocks the greenlet while the broker is asked for those not known yet.
@@ -75,7 +81,20 @@ class Topics:
             found |= self._ask(missing)
         for destination in found.values():
             destination.checked_at = generation & 0xFFFFFFFF
+            self._mark(destination)
         return found
+
+    def on_backlog(self, name: str, diverted: bool) -> None:
+        """The topic has got a backlog in the buffer, or none any more."""
+        destination = self.known.get(name.encode())
+        if destination is not None:
+            destination.diverted = diverted
+
+    def _mark(self, destination: Destination) -> None:
+        if self._buffer is not None:
+            name = destination.name.decode()
+            destination.diverted = self._buffer.has_backlog(name)
+            destination.buffered = destination.diverted or self._buffer.takes(name)
 
     def _ask(self, definitions: dict[str, TopicDefinition]) -> dict[str, Destination]:
         asked = [{"name": name, "queues": topic.queues} for name, topic in definitions.items()]

@@ -20,6 +20,7 @@ class TopicSettings:
     body_bytes_max: int | None = None
     retention_ms: int | None = None
     retention_bytes: int | None = None
+    buffer: str | None = None
 
     def given(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if value is not None}

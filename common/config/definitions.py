@@ -14,6 +14,7 @@ from common.retry import DEFAULT_RETRY, Retry, parse_retry
 from common.retry import RULE as RETRY_RULE
 
 DURABILITIES = ("memory", "fsync", "replicated", "replicated_fsync")
+BUFFERS = ("off", "disk", "redis", "redis+disk")
 QUEUES_MAX = 10_000
 RETENTION_MS_MAX = 10 * 366 * 86_400_000
 RETENTION_BYTES_MAX = 1 << 50
@@ -31,6 +32,7 @@ class TopicDefinition:
         body_bytes_max: larger messages are refused with TOO_LARGE.
         retention_ms: how old a message gets before it can no longer be read; 0: as the engine keeps all (72 h by default).
         retention_bytes: how much of the topic is kept, shared evenly among its queues; 0: as much as its age allows.
+        buffer: where the producer proxy keeps messages durably while the engine does not take them, if it has that store.
         family: which one defines the topic; None: it has an entry of its own. Never stored.
     """
 
@@ -44,6 +46,7 @@ class TopicDefinition:
     family: str | None = None
     retention_ms: int = 0
     retention_bytes: int = 0
+    buffer: str = "off"
 
     @classmethod
     def from_value(cls, name: str, value: Mapping[str, Any]) -> Self:
@@ -55,6 +58,7 @@ class TopicDefinition:
             body_bytes_max=checks.integer("body_bytes_max", cls.body_bytes_max, 1, BODY_BYTES_MAX),
             retention_ms=checks.integer("retention_ms", cls.retention_ms, 0, RETENTION_MS_MAX),
             retention_bytes=checks.integer("retention_bytes", cls.retention_bytes, 0, RETENTION_BYTES_MAX),
+            buffer=checks.choice("buffer", cls.buffer, BUFFERS),
             extra=checks.rest(),
         )
         checks.raise_faults()
@@ -74,6 +78,7 @@ class TopicDefinition:
             "durability": self.durability,
             "body_bytes_max": self.body_bytes_max,
             **self._retention(),
+            **({} if self.buffer == "off" else {"buffer": self.buffer}),
         }
 
     def _retention(self) -> dict[str, int]:
@@ -102,7 +107,8 @@ class FamilyDefinition(TopicDefinition):
     def topic(self, name: str) -> TopicDefinition:
         """The definition of the family's topic of this name."""
         return TopicDefinition(
-            name, self.queues, self.durability, self.body_bytes_max, self.extra, self.name, self.retention_ms, self.retention_bytes
+            name, self.queues, self.durability, self.body_bytes_max, self.extra, self.name, self.retention_ms, self.retention_bytes,
+            self.buffer,
         )  # fmt: skip
 
 

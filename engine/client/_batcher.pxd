@@ -31,6 +31,8 @@ cdef class Destination:
     cdef readonly uint32_t queues
     cdef readonly uint32_t body_bytes_max
     cdef readonly unsigned char durability       # 1 MEMORY, 2 FSYNC: the topic's default
+    cdef public bint buffered         # the topic has a fallback buffer
+    cdef public bint diverted         # and a backlog in it: messages need the slow path's look
     cdef bint used                    # found since the hand of the table came by last
     cdef public uint32_t checked_at   # generation of the configuration that it was last found right in; its user's business
     cdef uint32_t sticky_append[2]

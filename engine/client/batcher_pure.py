@@ -18,12 +18,15 @@ MAGIC = 0x5042
 class Destination:
     """A topic as the broker knows it. Made when the first message for it comes; void when the broker's log_id changes."""
 
-    __slots__ = ("_next_queue", "_sticky", "body_bytes_max", "checked_at", "durability", "name", "queues", "topic_id")
+    __slots__ = (
+        "_next_queue", "_sticky", "body_bytes_max", "buffered", "checked_at", "diverted", "durability", "name", "queues", "topic_id",
+    )  # fmt: skip
 
     def __init__(self, name: bytes, topic_id: int, queues: int, durability: int, body_bytes_max: int):
         self.name, self.topic_id, self.queues = name, topic_id, queues
         self.durability, self.body_bytes_max = durability, body_bytes_max
         self.checked_at = self._next_queue = 0
+        self.buffered = self.diverted = False
         self._sticky: dict[int, tuple[int, int]] = {}
 
     def choose_queue(self, lane: int, append: int, key: bytes | None) -> int:

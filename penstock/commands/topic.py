@@ -9,7 +9,7 @@ from common.admin import bulk, families, topics
 from common.admin.administrator import Administrator
 from common.admin.topics import TopicSettings
 from common.config.checks import is_family
-from common.config.definitions import DURABILITIES, TopicDefinition
+from common.config.definitions import BUFFERS, DURABILITIES, TopicDefinition
 from common.config.errors import EntryNotFound
 from penstock.commands import progress
 from penstock.commands.born import born, born_if_reachable
@@ -40,17 +40,24 @@ def settings_of(
     body_bytes_max: int | None,
     retention_hours: float | None,
     retention_mib: float | None,
+    buffer: str | None,
 ) -> TopicSettings:
     """What the options say, in the definition's units."""
     return TopicSettings(
         queues, durability, body_bytes_max,
         None if retention_hours is None else round(retention_hours * HOUR_MS),
         None if retention_mib is None else round(retention_mib * MIB),
+        buffer,
     )  # fmt: skip
 
 
 def settings_options(command: Any) -> Any:
     for option in (
+        click.option(
+            "--buffer",
+            type=click.Choice(BUFFERS),
+            help="Where the producer proxy keeps messages while the engine does not take them.  [new: off]",
+        ),
         click.option(
             "--retention-mib",
             type=click.FloatRange(min=0),
@@ -111,13 +118,14 @@ def create(
     body_bytes_max: int | None,
     retention_hours: float | None,
     retention_mib: float | None,
+    buffer: str | None,
     output: str,
 ) -> None:
     """Create topics, or with --family families of topics.
 
     Nothing is created when a name or a line is wrong (exit code 2), or when one exists (exit code 4).
     """
-    settings = settings_of(queues, durability, body_bytes_max, retention_hours, retention_mib)
+    settings = settings_of(queues, durability, body_bytes_max, retention_hours, retention_mib, buffer)
     if family and (file or skip_existing):
         raise click.UsageError("--family goes with NAMES alone, without --from and --skip-existing")
     if not family and (wrong := next(filter(is_family, names), None)):
@@ -225,13 +233,14 @@ def set_command(
     body_bytes_max: int | None,
     retention_hours: float | None,
     retention_mib: float | None,
+    buffer: str | None,
     output: str,
 ) -> None:
     """Change a topic or a family; what is not named stays. Every proxy follows within a second."""
-    settings = settings_of(queues, durability, body_bytes_max, retention_hours, retention_mib)
+    settings = settings_of(queues, durability, body_bytes_max, retention_hours, retention_mib, buffer)
     if not settings.given():
         raise click.UsageError(
-            "say what to set: --queues, --durability, --body-bytes-max, --retention-hours or --retention-mib"
+            "say what to set: --queues, --durability, --body-bytes-max, --retention-hours, --retention-mib or --buffer"
         )
     with administration(instance, changes=True) as admin:
         change = families.set_family if is_family(name) else topics.set_topic

@@ -47,9 +47,9 @@ def make_plan(data: Path, host: str, config: str | None, key: Path, ports: Ports
     def common(name: str) -> list[str]:
         return ["--listen", address(name), "--ops", address(f"{name}_ops"), "--config", url, "--cluster-key", str(key)]
 
-    def proxy(name: str) -> ChildPlan:
+    def proxy(name: str, *more: str) -> ChildPlan:
         snapshot = ["--engine", link, "--snapshot", str(data / f"{name}.snapshot")]
-        return ChildPlan(name, [*module_command(name), *common(name), *snapshot], data / "logs" / f"{name}.log")
+        return ChildPlan(name, [*module_command(name), *common(name), *snapshot, *more], data / "logs" / f"{name}.log")
 
     engine = [*module_command("engine"), "--data", str(data / "engine"), *common("engine")]
     link, socket_file = address("engine"), str((data / "engine.sock").absolute())
@@ -58,7 +58,7 @@ def make_plan(data: Path, host: str, config: str | None, key: Path, ports: Ports
         link = UNIX + socket_file
     children = [
         ChildPlan("engine", engine, data / "logs" / "engine.log", stop_rank=1),
-        proxy("producer_proxy"),
+        proxy("producer_proxy", "--buffer", str(data / "buffer" / "producer_proxy")),
         proxy("consumer_proxy"),
     ]
     return Plan(data, host, url, key, ports, children, ready_file)

@@ -28,6 +28,7 @@ class FakeBroker:
         self.go.set()
         self.code = 0  # of every append's answer
         self.batch_code = 0
+        self.refused_topics: set[int] = set()  # ids whose batches are answered UNAVAILABLE
         self._server = StreamServer(("127.0.0.1", 0), self._serve)
         self._server.start()
         self._sockets: set = set()
@@ -92,10 +93,11 @@ class FakeBroker:
             _, size, magic, kind, _, _, topic_id, queue, records, _, _, _ = _BATCH.unpack_from(payload, at)
             assert (magic, kind) == (0x5042, 0)
             run = self.stored.setdefault((topic_id, queue), [])
-            answer += layout.APPEND_RESULT.pack(self.batch_code, len(run))
+            code = layout.UNAVAILABLE if topic_id in self.refused_topics else self.batch_code
+            answer += layout.APPEND_RESULT.pack(code, len(run))
             found = list(_records(payload[at + layout.BATCH_HEADER_SIZE : at + size]))
             assert len(found) == records
-            if not self.batch_code:
+            if not code:
                 run += found
             at += size + -size % 8
         assert at == len(payload)

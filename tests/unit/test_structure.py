@@ -25,7 +25,16 @@ MAY_IMPORT = {
     "producer_proxy": ("common", "engine.client", "engine.link"),
     "consumer_proxy": ("common", "engine.client", "engine.link"),
     # `engine.log.offline` is the other door: for tools, on a directory whose engine is stopped.
-    "penstock": ("common", "engine.client", "engine.link", "engine.log.offline", "engine.errors", "bench"),
+    # So is `producer_proxy.buffer`: on the buffer of a proxy that is stopped, or to read one that runs.
+    "penstock": (
+        "common",
+        "engine.client",
+        "engine.link",
+        "engine.log.offline",
+        "engine.errors",
+        "producer_proxy.buffer",
+        "bench",
+    ),
     "bench": ("common", "engine", "producer_proxy", "consumer_proxy"),  # it measures their parts one by one
 }
 # The engine from the inside out: storage knows nothing of delivery, delivery nothing of the link's server.

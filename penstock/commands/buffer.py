@@ -1,0 +1,164 @@
+"""`penstock buffer`: a producer proxy's disk buffer, looked at, exported, or drained after its proxy is gone."""
+
+import base64
+import json
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import click
+
+from common.contract import Message, decode_struct
+from common.ids import show_id
+from penstock.commands import progress
+from penstock.commands.exits import CONFLICT, FAILED, UNAVAILABLE, CommandError, Group
+from penstock.commands.instance import Instance, instance_options
+from penstock.commands.output import output_option, show_one, show_rows
+from producer_proxy.buffer.buffering import DRAIN_PER_S
+from producer_proxy.buffer.disk import survey
+from producer_proxy.buffer.disk.survey import Damage, Waiting
+from producer_proxy.buffer.errors import BufferError_, BufferInUse
+
+COLUMNS = ("accepted_at", "topic", "key", "id", "body_bytes")
+
+directory_argument = click.argument(
+    "directory", metavar="DIR", type=click.Path(exists=True, file_okay=False, path_type=Path)
+)
+topic_option = click.option("--topic", help="Only this topic.")
+dead_option = click.option("--dead", is_flag=True, help="The dead-letter list, with each entry's reason.")
+
+
+@click.group("buffer", cls=Group)
+def command() -> None:
+    """Look into the disk buffer in DIR (a producer proxy's --buffer), export it, or drain it after its proxy is gone.
+
+    Reading is safe while the proxy runs. A proxy that starts on DIR drains it by itself.
+
+    \b
+    penstock buffer status .penstock/buffer/producer_proxy
+    penstock buffer inspect .penstock/buffer/producer_proxy --topic orders --limit 20
+    penstock buffer export .penstock/buffer/producer_proxy --dead > dead.jsonl
+    penstock buffer drain /mnt/of-a-dead-host/buffer --data .penstock
+    """
+
+
+@command.command()
+@directory_argument
+@output_option
+def status(directory: Path, output: str) -> None:
+    """Entries, bytes and age of what waits, the dead-letter list, and damage. Exit code 1 when damage was found."""
+    topics: dict[str, int] = {}
+    damage: list[Damage] = []
+    size = torn = 0
+    oldest_ms: int | None = None
+    for found in read(directory, False):
+        if isinstance(found, Damage):
+            torn += found.size_bytes if found.torn else 0
+            damage += [] if found.torn else [found]
+            continue
+        topics[found.entry.topic] = topics.get(found.entry.topic, 0) + 1
+        size += found.entry.size_bytes
+        oldest_ms = found.entry.accepted_at_ms if oldest_ms is None else min(oldest_ms, found.entry.accepted_at_ms)
+    show_one(
+        {
+            "in_use": survey.is_held(directory),
+            "entries": sum(topics.values()),
+            "bytes": size,
+            "oldest_s": None if oldest_ms is None else round(time.time() - oldest_ms / 1000, 1),
+            "topics": len(topics),
+            "largest_topics": [
+                f"{name} ({count})" for name, count in sorted(topics.items(), key=lambda it: -it[1])[:5]
+            ],
+            "dead": sum(1 for _ in read(directory, True)),
+            "torn_tail_bytes": torn,
+            "damage": [f"{each.file} at {each.offset}: {each.size_bytes} bytes" for each in damage]
+            + [f"{path.name}: set aside by a proxy" for path in sorted(directory.glob("*.damaged"))],
+        },
+        output,
+    )
+    raise SystemExit(FAILED if damage else 0)
+
+
+@command.command()
+@directory_argument
+@topic_option
+@click.option("--limit", type=click.IntRange(0), default=100, show_default=True, help="At most so many entries.")
+@dead_option
+@output_option
+def inspect(directory: Path, topic: str | None, limit: int, dead: bool, output: str) -> None:
+    """List entries, oldest first, without their bodies."""
+    found = islice(entries(directory, topic, dead), limit)
+    show_rows([row(each) for each in found], (*COLUMNS, "reason") if dead else COLUMNS, output)
+
+
+@command.command()
+@directory_argument
+@topic_option
+@dead_option
+def export(directory: Path, topic: str | None, dead: bool) -> None:
+    """Write entries as JSON lines: the message's fields, and `message`, its stored bytes in base64."""
+    for each in entries(directory, topic, dead):
+        message = decode_struct(Message, each.entry.message)
+        value = {**row(each), "tag": message.tag, "properties": message.properties, "message": text(each.entry.message)}
+        click.echo(json.dumps(value))
+
+
+@command.command()
+@directory_argument
+@click.option(
+    "--per-s", type=click.IntRange(1), default=DRAIN_PER_S, show_default=True, help="Entries a second at most."
+)
+@click.option("--timeout-s", type=click.FloatRange(min=0.1), default=30.0, show_default=True,
+              help="Give up after so long without progress.")  # fmt: skip
+@instance_options("engine")
+def drain(instance: Instance, directory: Path, per_s: int, timeout_s: float) -> None:
+    """Give every entry to the engine; each is deleted after the engine has it on disk.
+
+    Exit code 4 while a proxy holds DIR, 5 when the engine does not take everything: what is left stays.
+    """
+    from producer_proxy.buffer.empty import empty  # the engine's client, which the other verbs do without
+
+    try:
+        with progress.shown():
+            drained, buried = empty(
+                directory, instance.address("engine"), instance.cluster_key(), instance.config(), per_s, timeout_s,
+                lambda left: progress.say(f"{left:,} entries left"),
+            )  # fmt: skip
+    except BufferInUse as error:
+        raise CommandError(f"{error}; it drains by itself", CONFLICT) from error
+    except (BufferError_, OSError) as error:
+        raise CommandError(str(error), UNAVAILABLE) from error
+    click.echo(f"{drained} entries are in the engine, {buried} on the dead-letter list")
+
+
+def read(directory: Path, dead: bool) -> Iterator[Waiting | Damage]:
+    try:
+        yield from survey.buried(directory) if dead else survey.survey(directory)
+    except OSError as error:
+        raise CommandError(f"{error.filename}: {error.strerror}", FAILED) from error
+
+
+def entries(directory: Path, topic: str | None, dead: bool) -> Iterator[Waiting]:
+    for found in read(directory, dead):
+        if isinstance(found, Waiting) and topic in (None, found.entry.topic):
+            yield found
+
+
+def row(found: Waiting) -> dict[str, Any]:
+    entry = found.entry
+    message = decode_struct(Message, entry.message)
+    value = {
+        "accepted_at": datetime.fromtimestamp(entry.accepted_at_ms / 1000, UTC).isoformat(timespec="milliseconds"),
+        "topic": entry.topic,
+        "key": None if entry.key is None else entry.key.decode("utf-8", "replace"),
+        "id": message.id if entry.assigned_id is None else show_id(entry.assigned_id),
+        "body_bytes": len(message.body or b""),
+    }
+    return value if found.reason is None else {**value, "reason": found.reason}
+
+
+def text(data: bytes) -> str:
+    return base64.b64encode(data).decode()

@@ -1,0 +1,67 @@
+"""Group commit: while one sync runs in the hub's thread pool, whoever comes waits for the next one."""
+
+from collections.abc import Callable
+
+import gevent
+from gevent.event import AsyncResult
+
+
+def in_thread(work: Callable, *arguments) -> None:
+    """Run it in the hub's thread pool; blocks the greenlet. Raises its OSError, which gevent would also print."""
+
+    def attempt() -> OSError | None:
+        try:
+            work(*arguments)
+        except OSError as error:
+            return error
+        return None
+
+    if (error := gevent.get_hub().threadpool.apply(attempt)) is not None:
+        raise error
+
+
+class GroupCommit:
+    """
+    Args:
+        sync: called in a thread with what was written to since the last round; returns when all of it is durable, or raises OSError.
+    """
+
+    def __init__(self, sync: Callable[[set], None]) -> None:
+        self._sync = sync
+        self._waiting: list[tuple[AsyncResult, Callable[[], None]]] = []
+        self._dirty: set = set()
+        self._running = False
+
+    @property
+    def idle(self) -> bool:
+        return not self._running
+
+    def wait(self, dirty: object, durable: Callable[[], None]) -> None:
+        """Block this greenlet until what was written to `dirty` before is durable; `durable()` is called first, in the order of the calls.
+
+        Raises: OSError of the sync; `durable` is not called then.
+        """
+        result: AsyncResult = AsyncResult()
+        self._waiting.append((result, durable))
+        self._dirty.add(dirty)
+        if not self._running:
+            self._running = True
+            gevent.spawn(self._run)
+        result.get()
+
+    def _run(self) -> None:
+        while self._waiting:
+            waiting, self._waiting = self._waiting, []
+            dirty, self._dirty = self._dirty, set()
+            error: Exception | None = None
+            try:
+                in_thread(self._sync, dirty)
+            except OSError as failed:
+                error = failed
+            for result, durable in waiting:
+                if error is None:
+                    durable()
+                    result.set()
+                else:
+                    result.set_exception(error)
+        self._running = False

@@ -1,0 +1,112 @@
+"""One segment: a file of blocks and beside it the marks of those that were drained. It goes when all of them are."""
+
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from producer_proxy.buffer.disk import format
+from producer_proxy.buffer.disk.format import Block, Gap
+
+
+class Segment:
+    """
+    Attributes:
+        base: position of its first byte.
+        size: bytes in use.
+        live: entries that are not drained, those whose sync still runs included.
+        damaged: it has bytes that should be an entry and are none; then it is set aside as *.damaged instead of deleted.
+        named: its name in the directory is durable.
+    """
+
+    def __init__(self, directory: Path, base: int) -> None:
+        self.base = base
+        self.path = directory / f"{base:020d}.buf"
+        self.done_path = self.path.with_suffix(".done")
+        self.size = self.live = 0
+        self.damaged = self.named = False
+        self._file = -1
+        self._done_file = -1
+
+    def create(self) -> None:
+        """Make the file, with its head. Raises OSError; then there is none."""
+        self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        try:
+            self.append(format.SEGMENT_HEAD.pack(format.SEGMENT_MAGIC, self.base))
+        except OSError:
+            self.delete()
+            raise
+
+    def scan(self) -> Iterator[Block | Gap]:
+        """Open an existing file; its blocks that are not drained, and the gaps. Nothing is appended to it any more."""
+        self._file = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
+        data = self.path.read_bytes()
+        self.size, self.named = len(data), True
+        done = self._done()
+        for found in format.blocks(data, self.base):
+            if isinstance(found, Gap):
+                self.damaged = self.damaged or not found.torn
+                yield found
+            elif found.offset not in done:
+                yield found
+
+    def append(self, data: bytes) -> int:
+        """Write at the end, all or nothing; returns the offset. Not durable before `sync()`. Raises OSError."""
+        offset = self.size
+        try:
+            written = os.pwrite(self._file, data, offset)
+            while 0 < written < len(data):
+                more = os.pwrite(self._file, data[written:], offset + written)
+                written = written + more if more else -1
+            if written != len(data):
+                raise OSError(28, "no space for the whole of it")
+        except OSError:
+            os.ftruncate(self._file, offset)
+            raise
+        self.size += len(data)
+        return offset
+
+    def sync(self) -> None:
+        """fdatasync. Blocks the thread."""
+        os.fdatasync(self._file)
+
+    def read(self, size: int, offset: int) -> bytes:
+        return os.pread(self._file, size, offset)
+
+    def mark_done(self, offsets: Iterable[int]) -> None:
+        """These entries are in the engine. Survives this process, not a power cut: a lost mark costs a copy under the same id."""
+        if self._done_file < 0:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+            self._done_file = os.open(self.done_path, flags, 0o600)
+        os.write(self._done_file, b"".join(format.pack_done(self.base + offset, offset) for offset in offsets))
+
+    def delete(self) -> None:
+        """Remove both files, the marks last: without its marks a segment would be drained again."""
+        if self.damaged:
+            self.path.rename(self.path.with_suffix(".damaged"))
+        self.path.unlink(missing_ok=True)
+        self.done_path.unlink(missing_ok=True)
+        self.close()
+
+    def close(self) -> None:
+        for file in (self._file, self._done_file):
+            if file >= 0:
+                os.close(file)
+        self._file = self._done_file = -1
+
+    def _done(self) -> set[int]:
+        try:
+            return format.done_offsets(self.done_path.read_bytes(), self.base)
+        except FileNotFoundError:
+            return set()
+
+
+def remove_orphans(directory: Path) -> None:
+    """Marks whose segment is gone, after a crash between the two deletions. A later segment of that name must not find them."""
+    for path in directory.glob("*.done"):
+        if not path.with_suffix(".buf").exists():
+            path.unlink()
+
+
+def bases(directory: Path) -> list[int]:
+    """Positions of the segments that are there, oldest first."""
+    return sorted(int(path.stem) for path in directory.glob("*.buf") if path.stem.isdigit())

@@ -1,0 +1,282 @@
+"""The disk buffer: a write-ahead log of entries in a directory that one process holds.
+
+Invariants:
+1. An entry can be taken only once it is synced, and in the order in which it was written.
+2. A segment is deleted only when each of its entries is marked as drained, or was found damaged and reported.
+3. After a failed sync nothing more is taken in: the kernel has dropped the bytes, and a second sync would lie.
+"""
+
+import errno
+import fcntl
+import heapq
+import logging
+import os
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Sequence
+from itertools import groupby
+from pathlib import Path
+
+import gevent
+
+from producer_proxy.buffer.disk import format
+from producer_proxy.buffer.disk.commit import GroupCommit, in_thread
+from producer_proxy.buffer.disk.dead import Buried, DeadList
+from producer_proxy.buffer.disk.format import Block
+from producer_proxy.buffer.disk.segment import Segment, bases, remove_orphans
+from producer_proxy.buffer.entry import Entry, EntryError, decode
+from producer_proxy.buffer.errors import BufferFull, BufferInUse, BufferUnavailable, BufferUncertain
+from producer_proxy.buffer.room import RoomLimits
+from producer_proxy.buffer.store import Kept, Store
+
+log = logging.getLogger("penstock.producer_proxy.buffer")
+
+SEGMENT_BYTES = 16 << 20
+READ_BYTES = 256 << 10
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+# A waiting entry is one int: its position, and in the low 48 bits when it was accepted.
+_TIME_BITS = 48
+_TIME_MASK = (1 << _TIME_BITS) - 1
+
+
+class DiskStore(Store):
+    """Opens the directory, with whatever a process before left in it.
+
+    Raises:
+        BufferInUse: another process holds it. OSError: it cannot be made or read.
+    """
+
+    name = "disk"
+
+    def __init__(
+        self, directory: Path, limits: RoomLimits, now_ms: Callable[[], int], segment_bytes: int = SEGMENT_BYTES
+    ) -> None:
+        super().__init__(limits, now_ms)
+        self._directory, self._segment_bytes = directory, segment_bytes
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._lock = hold(directory)
+        self._segments: list[Segment] = []
+        self._active: Segment | None = None
+        self._end = 0
+        self._waiting: dict[str, deque[int]] = {}
+        self._removed_ahead: dict[str, set[int]] = {}  # per topic: removed, but not yet from its deque
+        self._chunk: tuple[Segment | None, int, bytes] = (None, 0, b"")
+        self._commit = GroupCommit(self._sync)
+        self._fault: str | None = None
+        self._dead = DeadList(directory)
+        self.buried = self._dead.count
+        remove_orphans(directory)
+        for base in bases(directory):
+            self._open(Segment(directory, base))
+
+    def take(self, skip: Collection[str], count_max: int, bytes_max: int) -> list[Kept]:
+        taken: list[Kept] = []
+        ready = (self._standing(topic) for topic in self._waiting if topic not in skip)
+        for number in heapq.merge(*ready):
+            if len(taken) == count_max or bytes_max <= 0:
+                break
+            position = number >> _TIME_BITS
+            entry = self._read(position)
+            if entry is None:
+                self._report_unreadable(position)
+                return self.take(skip, count_max, bytes_max)
+            bytes_max -= entry.size_bytes
+            if taken and bytes_max < 0:
+                break
+            taken.append(Kept(number, entry))
+        return taken
+
+    def oldest_at_ms(self) -> int | None:
+        return min((numbers[0] & _TIME_MASK for numbers in self._waiting.values()), default=None)
+
+    def fault(self) -> str | None:
+        return self._fault
+
+    def close(self) -> None:
+        while not self._commit.idle:
+            gevent.sleep(0.001)
+        for segment in self._segments:
+            segment.close()
+        os.close(self._lock)
+
+    def _write(self, entries: Sequence[Entry]) -> None:
+        if self._fault:
+            raise BufferUnavailable(self._fault)
+        try:
+            segment, numbers = self._append(entries)
+        except OSError as error:
+            sentence = f"buffer={self._directory}: cannot be written: {error.strerror}; nothing was stored"
+            raise (BufferFull if error.errno in _NO_ROOM else BufferUnavailable)(sentence) from error
+        segment.live += len(entries)
+        try:
+            self._commit.wait(segment, lambda: self._make_visible(entries, numbers))
+        except OSError as error:
+            self._fault = f"buffer={self._directory}: a sync failed ({error.strerror}); takes nothing until restarted"
+            log.error("%s", self._fault)
+            raise BufferUncertain(self._fault) from error
+
+    def _append(self, entries: Sequence[Entry]) -> tuple[Segment, list[int]]:
+        segment = self._active
+        if segment is None or segment.size >= self._segment_bytes:
+            segment = Segment(self._directory, self._end)
+            segment.create()
+            self._segments.append(segment)
+            self._active = segment
+        data, numbers = bytearray(), []
+        for entry in entries:
+            position = segment.base + segment.size + len(data)
+            data += format.pack_block(format.ENTRY, position, entry.encode())
+            numbers.append(position << _TIME_BITS | entry.accepted_at_ms & _TIME_MASK)
+        segment.append(bytes(data))
+        self._end = segment.base + segment.size
+        return segment, numbers
+
+    def _make_visible(self, entries: Sequence[Entry], numbers: Sequence[int]) -> None:
+        for entry, number in zip(entries, numbers, strict=True):
+            self._waiting.setdefault(entry.topic, deque()).append(number)
+
+    def _sync(self, segments: Collection[Segment]) -> None:
+        """In a thread."""
+        for segment in segments:
+            segment.sync()
+        if unnamed := [segment for segment in segments if not segment.named]:
+            directory = os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY)
+            try:
+                os.fsync(directory)
+            finally:
+                os.close(directory)
+            for segment in unnamed:
+                segment.named = True
+
+    def _delete(self, kept: Sequence[Kept]) -> None:
+        by_segment = groupby(sorted(each.handle >> _TIME_BITS for each in kept), self._segment_of)
+        try:
+            for segment, positions in [(segment, list(group)) for segment, group in by_segment]:
+                segment.mark_done(position - segment.base for position in positions)
+                segment.live -= len(positions)
+                self._delete_if_drained(segment)
+        except OSError as error:
+            # Rather twice under one id than stuck: they go from the queue all the same.
+            log.error("buffer=%s: marks of drained entries cannot be written: %s", self._directory, error)
+        for topic, group in groupby(sorted(kept, key=lambda each: each.entry.topic), lambda each: each.entry.topic):
+            self._take_out(topic, {each.handle for each in group})
+
+    def _delete_if_drained(self, segment: Segment) -> None:
+        if segment.live == 0:
+            self._segments.remove(segment)
+            self._active = None if segment is self._active else self._active
+            self._chunk = (None, 0, b"")
+            segment.delete()
+
+    def _take_out(self, topic: str, numbers: set[int]) -> None:
+        """From the head of the topic's queue; what is not at the head is passed over later."""
+        waiting = self._waiting[topic]
+        ahead = self._removed_ahead.get(topic, set()) | numbers
+        while waiting and waiting[0] in ahead:
+            ahead.remove(waiting.popleft())
+        if ahead:
+            self._removed_ahead[topic] = ahead
+        else:
+            self._removed_ahead.pop(topic, None)
+        if not waiting:
+            del self._waiting[topic]
+
+    def _standing(self, topic: str) -> Iterable[int]:
+        ahead = self._removed_ahead.get(topic)
+        waiting = self._waiting[topic]
+        return waiting if ahead is None else (number for number in waiting if number not in ahead)
+
+    def _bury(self, kept: Sequence[Kept], reason: str) -> None:
+        buried = [Buried(self.now_ms(), reason, each.entry) for each in kept]
+        try:
+            in_thread(self._dead.append, buried)
+        except OSError as error:
+            raise BufferFull(f"buffer={self._directory}: the dead-letter list cannot be written: {error}") from error
+
+    def _segment_of(self, position: int) -> Segment:
+        return self._segments[bisect_right(self._segments, position, key=lambda segment: segment.base) - 1]
+
+    def _read(self, position: int) -> Entry | None:
+        """The entry at this position; None: its bytes are not what was written. Reads ahead, because a drain goes on behind it."""
+        segment = self._segment_of(position)
+        offset = position - segment.base
+        held, start, data = self._chunk
+        block = format.block_at(data, offset - start, position) if held is segment and offset >= start else None
+        if block is None:
+            data = segment.read(READ_BYTES, offset)
+            self._chunk = (segment, offset, data)
+            block = format.block_at(data, 0, position)
+        if block is None:
+            block = format.block_at(segment.read(format.BLOCK_BYTES_MAX, offset), 0, position)
+        try:
+            return None if block is None else decode(block.payload)
+        except EntryError:
+            return None
+
+    def _report_unreadable(self, position: int) -> None:
+        """An entry whose bytes are no longer what was written. It cannot be sent; its segment is kept aside for a person.
+
+        Its key cannot be told any more, so its unit stays behind the buffer until the next start.
+        """
+        topic, number = next(
+            (topic, number)
+            for topic, numbers in self._waiting.items()
+            for number in numbers
+            if number >> _TIME_BITS == position
+        )
+        log.error(
+            "buffer=%s topic=%s: the entry at %d is damaged, it cannot be drained", self._directory, topic, position
+        )
+        self.damaged += 1
+        self._take_out(topic, {number})
+        segment = self._segment_of(position)
+        segment.damaged = True
+        segment.live -= 1
+        self._delete_if_drained(segment)
+
+    def _open(self, segment: Segment) -> None:
+        entries, numbers = [], []
+        for found in segment.scan():
+            if not isinstance(found, Block):
+                self._report_gap(segment, found)
+            elif found.kind == format.ENTRY:
+                try:
+                    entry = decode(found.payload)
+                except EntryError as error:
+                    log.error("buffer file=%s offset=%d: %s", segment.path.name, found.offset, error)
+                    self.damaged += 1
+                    segment.damaged = True
+                    continue
+                entries.append(entry)
+                numbers.append(segment.base + found.offset << _TIME_BITS | entry.accepted_at_ms & _TIME_MASK)
+        self._end = max(self._end, segment.base + format.padded(segment.size))
+        segment.live = len(entries)
+        if not entries:
+            segment.delete()
+            return
+        self._segments.append(segment)
+        self._make_visible(entries, numbers)
+        self.found(entries)
+
+    def _report_gap(self, segment: Segment, gap: format.Gap) -> None:
+        if gap.torn:
+            log.warning(
+                "buffer file=%s: a tail of %d bytes at %d is torn, as a crash leaves it",
+                segment.path.name,
+                gap.size,
+                gap.offset,
+            )
+        else:
+            log.error("buffer file=%s offset=%d: %d bytes are damaged", segment.path.name, gap.offset, gap.size)
+            self.damaged += 1
+
+
+def hold(directory: Path) -> int:
+    """The directory's lock, as a descriptor that ends with the process. Raises BufferInUse."""
+    file = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(file)
+        raise BufferInUse(f"buffer={directory}: another process holds it") from None
+    return file

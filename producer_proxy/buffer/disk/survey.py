@@ -1,0 +1,66 @@
+"""A disk buffer's directory, read without its lock: for people, while its proxy runs or not."""
+
+import fcntl
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from producer_proxy.buffer.disk import dead, format
+from producer_proxy.buffer.disk.format import Gap
+from producer_proxy.buffer.disk.segment import Segment, bases
+from producer_proxy.buffer.entry import Entry, EntryError, decode
+
+
+class Waiting(NamedTuple):
+    """An entry that is not drained; `reason` is set for one on the dead-letter list."""
+
+    position: int
+    entry: Entry
+    reason: str | None = None
+
+
+class Damage(NamedTuple):
+    file: str
+    offset: int
+    size_bytes: int
+    torn: bool
+
+
+def survey(directory: Path) -> Iterator[Waiting | Damage]:
+    """All entries that wait, oldest first, and all bytes that are none. What a running proxy drains meanwhile may be missing."""
+    for base in bases(directory):
+        segment = Segment(directory, base)
+        try:
+            for found in segment.scan():
+                yield _shown(segment, found)
+        except FileNotFoundError:
+            continue
+        finally:
+            segment.close()
+
+
+def buried(directory: Path) -> Iterator[Waiting]:
+    """The dead-letter list."""
+    for number, each in enumerate(dead.read(directory)):
+        yield Waiting(number, each.entry, each.reason)
+
+
+def is_held(directory: Path) -> bool:
+    """Whether a process works on it now."""
+    try:
+        with open(directory / "lock", "rb") as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except FileNotFoundError:
+        return False
+    return False
+
+
+def _shown(segment: Segment, found: format.Block | Gap) -> Waiting | Damage:
+    if isinstance(found, Gap):
+        return Damage(segment.path.name, found.offset, found.size, found.torn)
+    try:
+        return Waiting(segment.base + found.offset, decode(found.payload))
+    except EntryError:
+        return Damage(segment.path.name, found.offset, found.size, False)

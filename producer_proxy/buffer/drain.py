@@ -1,0 +1,145 @@
+"""From a store back to the engine: one batch at a time, at a bounded rate, deleted only after the engine's acknowledgement."""
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+
+import gevent
+from gevent.event import AsyncResult, Event
+
+from common.contract import Code
+from producer_proxy.buffer.errors import BufferError_
+from producer_proxy.buffer.store import Kept, Store
+from producer_proxy.topics import ResolveError
+
+log = logging.getLogger("penstock.producer_proxy.buffer")
+
+BATCH_MAX = 200
+BATCH_BYTES_MAX = 512 << 10
+PAUSE_S_MIN, PAUSE_S_MAX = 0.02, 0.25
+IDLE_S = 1.0
+TAKEN = frozenset((int(Code.OK), int(Code.DUPLICATE)))
+
+
+class Drainer:
+    """Empties one store.
+
+    Args:
+        topics: destinations by name; may block. submit: the FSYNC lane's; takes a batch or returns False.
+        per_s: entries a second at most. More empties the buffer sooner and leaves live traffic less of the engine.
+        wait_for: topics that another store has to drain first.
+        served: called after a batch that the engine took.
+    """
+
+    def __init__(
+        self, store: Store, topics, submit, per_s: int,
+        wait_for: Callable[[], set[str]] = set, served: Callable[[], None] = lambda: None,
+    ) -> None:  # fmt: skip
+        self._store, self._topics, self._submit, self._per_s = store, topics, submit, per_s
+        self._wait_for, self._served = wait_for, served
+        self._stuck: dict[str, tuple[float, float]] = {}  # topic -> (not before, last pause)
+        self._pause_s = PAUSE_S_MIN
+        self._stopping = Event()
+        self.drained = 0
+        self.last_error: str | None = None
+        self._greenlet = gevent.spawn(self._run)
+
+    def stop(self) -> None:
+        """Let the batch at work end, for a second at most. What is not acknowledged stays in the store."""
+        self._stopping.set()
+        self._store.filled.set()
+        self._greenlet.join(1.0)
+        self._greenlet.kill()
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            self._store.filled.wait(IDLE_S)
+            try:
+                pause_s = self.step()
+            except BufferError_ as error:
+                self._note(str(error))
+                pause_s = PAUSE_S_MAX
+            except Exception:
+                log.exception("buffer=%s: a drain failed by an error of ours", self._store.name)
+                pause_s = IDLE_S
+            self._stopping.wait(pause_s)
+
+    def step(self) -> float:
+        """Drain one batch; how long to pause before the next. Blocks until the engine has answered or its link is lost."""
+        started = time.monotonic()
+        batch = self._store.take(self._skipped(started), BATCH_MAX, BATCH_BYTES_MAX)
+        if not batch:
+            if not self._store.room.entries:
+                self._store.filled.clear()
+                return 0.0
+            return PAUSE_S_MIN
+        sendable = self._without_undefined(batch)
+        codes = self._send(sendable) if sendable else []
+        if codes is None:
+            self._pause_s = min(PAUSE_S_MAX, self._pause_s * 2)
+            return self._pause_s
+        self._settle(sendable, codes)
+        return max(0.0, len(batch) / self._per_s - (time.monotonic() - started))
+
+    def _skipped(self, now: float) -> set[str]:
+        return {topic for topic, (until, _) in self._stuck.items() if now < until} | self._wait_for()
+
+    def _without_undefined(self, batch: list[Kept]) -> list[Kept]:
+        gone = [kept for kept in batch if not self._topics.defined(kept.entry.topic)]
+        if gone:
+            self._bury(gone, "the topic is not defined any more")
+        return [kept for kept in batch if kept not in gone] if gone else batch
+
+    def _send(self, batch: list[Kept]) -> list[int] | None:
+        """The engine's code for each entry; None: it took none of them, try again."""
+        try:
+            found = self._topics.find([kept.entry.topic for kept in batch])
+        except ResolveError as error:
+            self._note(str(error))
+            return None
+        messages = [
+            (found[entry.topic], entry.key, entry.assigned_id, entry.message)
+            for entry in (kept.entry for kept in batch)
+        ]
+        answer: AsyncResult = AsyncResult()
+        if not self._submit(messages, answer.set):
+            self._note("the engine's link is down or full")
+            return None
+        # No deadline: a batch without an answer must not be sent a second time. It ends with the answer or with the link.
+        return [int(code) for code, _, _ in answer.get()]
+
+    def _settle(self, batch: Sequence[Kept], codes: Sequence[int]) -> None:
+        taken = [kept for kept, code in zip(batch, codes, strict=True) if code in TAKEN]
+        if taken:
+            self._store.remove(taken)
+            self.drained += len(taken)
+            self._pause_s, self.last_error = PAUSE_S_MIN, None
+            self._served()
+        refused: dict[tuple[str, int], list[Kept]] = {}
+        for kept, code in zip(batch, codes, strict=True):
+            if code not in TAKEN:
+                refused.setdefault((kept.entry.topic, code), []).append(kept)
+        for topic in {kept.entry.topic for kept in taken} - {topic for topic, _ in refused}:
+            self._stuck.pop(topic, None)
+        for (topic, code), entries in refused.items():
+            if 100 <= code < 200 and code != Code.UNKNOWN_TOPIC:
+                self._bury(entries, f"the engine refused it with code {code}")
+            else:
+                self._hold(topic, code)
+
+    def _hold(self, topic: str, code: int) -> None:
+        """The engine does not take this topic now: leave it alone for a while, and go on with the others."""
+        _, last = self._stuck.get(topic, (0.0, PAUSE_S_MIN / 2))
+        pause_s = min(PAUSE_S_MAX, last * 2)
+        self._stuck[topic] = (time.monotonic() + pause_s, pause_s)
+        self._note(f"topic={topic}: the engine answered {code}")
+
+    def _bury(self, entries: Sequence[Kept], reason: str) -> None:
+        log.error("buffer=%s topic=%s: %d entries to the dead-letter list: %s",
+                  self._store.name, entries[0].entry.topic, len(entries), reason)  # fmt: skip
+        self._store.bury(entries, reason)
+
+    def _note(self, sentence: str) -> None:
+        if self.last_error != sentence:
+            log.warning("buffer=%s: the drain waits: %s", self._store.name, sentence)
+        self.last_error = sentence

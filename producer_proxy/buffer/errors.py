@@ -1,0 +1,32 @@
+"""Why the fallback buffer does not take or give something.
+
+PenstockError
+└── BufferError_
+    ├── BufferFull          code 203   no room by bytes, age, share or on the disk; nothing was stored
+    ├── BufferUnavailable   code 203   the store cannot be used now; nothing was stored
+    ├── BufferUncertain     code 300   it may be stored or not; the same id again does no harm
+    └── BufferInUse                    another process works on the directory
+"""
+
+from common.errors import PenstockError
+
+
+class BufferError_(PenstockError):
+    """Base; the underscore keeps Python's own BufferError apart."""
+
+
+class BufferFull(BufferError_):
+    retriable = True
+
+
+class BufferUnavailable(BufferError_):
+    retriable = True
+
+
+class BufferUncertain(BufferError_):
+    code = 300
+    retriable = True
+
+
+class BufferInUse(BufferError_):
+    pass

@@ -1,0 +1,54 @@
+"""A store in memory, for tests: same contract, durable as long as the process."""
+
+from collections.abc import Collection, Sequence
+
+from producer_proxy.buffer.entry import Entry
+from producer_proxy.buffer.errors import BufferUnavailable
+from producer_proxy.buffer.store import Kept, Store
+
+
+class MemoryStore(Store):
+    """`broken`: a sentence while it is to refuse everything."""
+
+    name = "memory"
+    broken: str | None = None
+
+    def __init__(self, limits, now_ms) -> None:
+        super().__init__(limits, now_ms)
+        self._entries: dict[int, Entry] = {}
+        self._last = 0
+        self.dead: list[tuple[str, Entry]] = []
+
+    def take(self, skip: Collection[str], count_max: int, bytes_max: int) -> list[Kept]:
+        taken: list[Kept] = []
+        for number, entry in self._entries.items():
+            if entry.topic in skip:
+                continue
+            bytes_max -= entry.size_bytes
+            if len(taken) == count_max or (taken and bytes_max < 0):
+                break
+            taken.append(Kept(number, entry))
+        return taken
+
+    def oldest_at_ms(self) -> int | None:
+        return next((entry.accepted_at_ms for entry in self._entries.values()), None)
+
+    def fault(self) -> str | None:
+        return self.broken
+
+    def close(self) -> None:
+        pass
+
+    def _write(self, entries: Sequence[Entry]) -> None:
+        if self.broken:
+            raise BufferUnavailable(self.broken)
+        for entry in entries:
+            self._last += 1
+            self._entries[self._last] = entry
+
+    def _delete(self, kept: Sequence[Kept]) -> None:
+        for each in kept:
+            del self._entries[each.handle]
+
+    def _bury(self, kept: Sequence[Kept], reason: str) -> None:
+        self.dead += [(reason, each.entry) for each in kept]

@@ -1,0 +1,57 @@
+"""What the fallback buffer counts.
+
+| name | type, unit | what to do about it |
+|---|---|---|
+| penstock_buffer_entries, _bytes | messages, bytes waiting, by store | growing though the engine is well: the log names the topic |
+| penstock_buffer_oldest_seconds | age of the oldest entry | near --buffer-age-max-s: the buffer is about to refuse |
+| penstock_buffer_stored_total | messages answered BUFFERED | - |
+| penstock_buffer_refused_total | messages that found no room or no working store | make room, or bring the engine back |
+| penstock_buffer_drained_total | entries given to the engine, by store | - |
+| penstock_buffer_dead | entries on the dead-letter list, by store | `penstock buffer export` |
+| penstock_buffer_damaged_total | entries or stretches that could not be read | a disk; the log names file and bytes |
+| penstock_buffer_working | 1: the store takes entries | 0: /readyz says why |
+| penstock_buffer_engine_suspected | 1: buffered topics go straight into the buffer | look at the engine |
+"""
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+from producer_proxy.buffer.buffering import Buffering
+
+
+class BufferMetrics:
+    """A collector over the stores."""
+
+    def __init__(self, buffering: Buffering) -> None:
+        self._buffering = buffering
+
+    def describe(self):
+        return []
+
+    def collect(self):
+        buffering = self._buffering
+        if not buffering.stores or buffering.buffer is None:
+            return
+        gauges = {
+            name: GaugeMetricFamily(f"penstock_buffer_{name}", text, labels=["store"])
+            for name, text in (
+                ("entries", "messages waiting"), ("bytes", "bytes waiting"), ("oldest_seconds", "age of the oldest entry"),
+                ("dead", "entries on the dead-letter list"), ("working", "whether the store takes entries"),
+            )
+        }  # fmt: skip
+        drained = CounterMetricFamily("penstock_buffer_drained", "entries given to the engine", labels=["store"])
+        damaged = CounterMetricFamily("penstock_buffer_damaged", "entries that could not be read", labels=["store"])
+        for name, store in buffering.stores.items():
+            stats = store.stats()
+            age_s = 0.0 if stats.oldest_at_ms is None else max(0, store.now_ms() - stats.oldest_at_ms) / 1000
+            values = (stats.entries, stats.bytes, age_s, stats.buried, stats.fault is None)
+            for gauge, value in zip(gauges.values(), values, strict=True):
+                gauge.add_metric([name], value)
+            drained.add_metric([name], buffering.drainers[name].drained if name in buffering.drainers else 0)
+            damaged.add_metric([name], stats.damaged)
+        yield from (*gauges.values(), drained, damaged)
+        buffer = buffering.buffer
+        yield CounterMetricFamily("penstock_buffer_stored", "messages answered BUFFERED", value=buffer.stored)
+        yield CounterMetricFamily("penstock_buffer_refused", "messages that no store took", value=buffer.refused)
+        yield GaugeMetricFamily(
+            "penstock_buffer_engine_suspected", "1: buffered topics are not tried", value=buffer.suspects_engine
+        )

@@ -1,0 +1,123 @@
+"""What every store of the fallback buffer does: in memory and on disk alike."""
+
+import pytest
+
+from producer_proxy.buffer.disk.store import DiskStore
+from producer_proxy.buffer.entry import Entry
+from producer_proxy.buffer.errors import BufferFull
+from producer_proxy.buffer.memory_store import MemoryStore
+from producer_proxy.buffer.room import RoomLimits
+from tests.unit.producer_proxy.buffer.entries import NOW_MS, entry, numbers
+
+LIMITS = RoomLimits(bytes_max=1 << 20, age_ms_max=60_000, topic_percent_max=50)
+
+
+class Clock:
+    at_ms = NOW_MS
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture(params=["memory", "disk"])
+def store(request, tmp_path, clock):
+    def now_ms():
+        return clock.at_ms
+
+    made = (
+        MemoryStore(LIMITS, now_ms)
+        if request.param == "memory"
+        else DiskStore(tmp_path / "buffer", LIMITS, now_ms, 4096)
+    )
+    yield made
+    made.close()
+
+
+def test_entries_come_back_whole_in_the_order_in_which_they_were_put_and_stay_until_they_are_removed(store):
+    odd = Entry("orders", None, None, bytes(range(256)) * 20, NOW_MS)
+    store.put([entry(1), entry(2, "pay")])
+    store.put([odd])
+    store.put([entry(3)])
+    for _ in range(2):
+        found = [kept.entry for kept in store.take((), 10, 1 << 20)]
+        assert found == [entry(1), entry(2, "pay"), odd, entry(3)]
+    assert store.filled.is_set()
+
+
+def test_what_is_removed_does_not_come_again_and_what_is_behind_it_does(store):
+    store.put([entry(n) for n in range(1, 9)])
+    store.remove(store.take((), 3, 1 << 20))
+    assert numbers(store) == [4, 5, 6, 7, 8]
+    kept = store.take((), 10, 1 << 20)
+    store.remove([kept[1], kept[3]])
+    assert numbers(store) == [4, 6, 8]
+    store.remove(store.take((), 10, 1 << 20))
+    assert numbers(store) == [] and store.stats().entries == store.stats().bytes == 0
+
+
+def test_a_topic_that_is_skipped_does_not_hold_up_the_others(store):
+    store.put([entry(1, "stuck"), entry(2), entry(3, "stuck"), entry(4)])
+    assert numbers(store, {"stuck"}) == [2, 4]
+    store.remove(store.take({"stuck"}, 10, 1 << 20))
+    assert numbers(store) == [1, 3]
+
+
+def test_a_batch_is_bounded_by_count_and_bytes_but_has_one_entry_at_least(store):
+    store.put([entry(n, size=1000) for n in range(1, 6)])
+    assert numbers(store, count=2) == [1, 2]
+    assert numbers(store, size=2500) == [1, 2]
+    assert numbers(store, size=1) == [1]
+
+
+def test_a_key_is_diverted_from_before_its_first_entry_until_its_last_is_removed(store):
+    told = []
+    store.units.on_topic = lambda topic, diverted: told.append((topic, diverted))
+    store.put([entry(1, key=b"a"), entry(2, key=b"a"), entry(3, key=None)])
+    assert store.units.holds("orders", b"a") and store.units.holds("orders", None)
+    assert not store.units.holds("orders", b"b") and not store.units.holds("pay", b"a")
+    store.remove(store.take((), 1, 1 << 20))
+    assert store.units.holds("orders", b"a")
+    store.remove(store.take((), 1, 1 << 20))
+    assert not store.units.holds("orders", b"a")
+    assert told == [("orders", True)]
+    store.remove(store.take((), 1, 1 << 20))
+    assert told == [("orders", True), ("orders", False)]
+
+
+@pytest.mark.parametrize("topics", [["orders"], [f"t{n % 10}" for n in range(10)]], ids=["one topic's share", "bytes"])
+def test_a_full_store_refuses_and_keeps_all_that_it_has(store, topics):
+    taken = 0
+    with pytest.raises(BufferFull):
+        for taken in range(3000):
+            store.put([entry(taken, topics[taken % len(topics)], size=1000)])
+    room = LIMITS.bytes_max // (2 if len(topics) == 1 else 1)
+    assert room - 2000 < store.stats().bytes <= room
+    assert store.stats().entries == taken
+    assert not store.units.holds("orders", b"never put")
+    store.remove(store.take((), 10, 1 << 20))
+    store.put([entry(5, size=1000)])
+
+
+def test_a_call_that_does_not_fit_as_a_whole_leaves_nothing_behind(store):
+    with pytest.raises(BufferFull):
+        store.put([entry(n, key=b"new", size=300_000) for n in range(3)])
+    assert numbers(store) == [] and not store.units.holds("orders", b"new")
+
+
+def test_a_store_whose_oldest_entry_is_too_old_takes_nothing_more_and_still_gives(store, clock):
+    store.put([entry(1)])
+    clock.at_ms += LIMITS.age_ms_max + 2
+    with pytest.raises(BufferFull, match="older than 60 s"):
+        store.put([entry(2)])
+    store.remove(store.take((), 1, 1 << 20))
+    store.put([entry(3)])
+    assert numbers(store) == [3]
+
+
+def test_what_is_buried_is_counted_and_gone_from_the_queue(store):
+    store.put([entry(1), entry(2)])
+    store.bury(store.take((), 1, 1 << 20), "the engine refused it with code 101")
+    assert numbers(store) == [2]
+    assert store.stats().buried == 1
