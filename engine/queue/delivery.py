@@ -169,6 +169,22 @@ class Delivery:
         self._hungry.wake(place)
         self._serve_hungry(now_ms)
 
+    # -- what is done with places elsewhere
+
+    def next_lease(self) -> int:
+        """A lease of the engine's own, to keep messages from everybody."""
+        return self._clockwork.next_lease()
+
+    def wall_ms(self) -> int:
+        """The wall clock."""
+        return self._clockwork.wall_ms()
+
+    def on_moved(self, place: Place) -> None:
+        """The place has to be written down, and may have room again."""
+        self._dirty.add(place)
+        if place.blocked:
+            self._hungry.wake(place)
+
     # -- inside
 
     def _follow(self, group: Group) -> None:

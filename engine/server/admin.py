@@ -8,6 +8,7 @@ from engine.queue import progress
 from engine.queue.delivery import Delivery
 from engine.queue.place import Place
 from engine.server.codec import checked_name
+from engine.server.dead_letters import DeadLetterVerbs
 from engine.server.errors import RequestError
 
 LIST_MAX = 10_000
@@ -30,6 +31,7 @@ class Admin:
             "lag": self._lag,
             "reset": self._reset,
             "stop": self._ask_to_stop,
+            **DeadLetterVerbs(store, delivery).verbs,
         }
 
     def do(self, payload: bytes, now_ms: int) -> dict:

@@ -174,6 +174,7 @@ class Service:
 
     def _admin(self, connection, request_id: int, payload: bytes) -> None:
         answer = self._admin_verbs.do(payload, monotonic_ms())
+        self.on_woken()  # a verb may have stored messages
         connection.send_frame(layout.ADMIN, request_id, layout.OK, [json.dumps(answer).encode()])
 
     def _refuse(self, connection, op: int, request_id: int, code: int, sentence: str) -> None:

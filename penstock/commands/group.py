@@ -1,4 +1,4 @@
-"""`penstock group`: settings, lag and resets of consumer groups."""
+"""`penstock group`: settings, lag, resets and dead letters of consumer groups."""
 
 from typing import Any
 
@@ -6,6 +6,7 @@ import click
 
 from common.admin import groups
 from common.config.definitions import GroupDefinition
+from penstock.commands.dead_letters import dead_letters
 from penstock.commands.exits import USAGE, CommandError, Group, code_for_contract
 from penstock.commands.group_settings import settings_of, settings_options
 from penstock.commands.instance import Instance, administration, instance_options
@@ -21,7 +22,7 @@ def row(group: GroupDefinition) -> dict[str, Any]:
 
 @click.group(cls=Group)
 def group() -> None:
-    """Consumer groups: settings, lag, resets.
+    """Consumer groups: settings, lag, resets, dead letters.
 
     A group needs no definition to pull with topics named; define it to change its settings.
 
@@ -123,6 +124,9 @@ def reset(instance: Instance, name: str, topic: str, to: str, queue: int | None,
     target = int(to) if to.isdigit() else to
     rows = _ask_engine(instance, "reset", name, topic, target, queue=queue, preview=preview)
     show_rows(rows, ("queue", "old", "new"), output)
+
+
+group.add_command(dead_letters)
 
 
 def _ask_engine(instance: Instance, verb: str, *arguments: Any, **options: Any) -> list[dict[str, Any]]:

@@ -1,0 +1,155 @@
+"""`penstock group dead-letters`: list, redrive, purge.
+
+Each is a loop of small requests, so that it may be stopped and begun again at any time.
+"""
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import click
+
+from common.dead_letters import CAUSES
+from penstock.commands.exits import CommandError, Group, code_for_contract
+from penstock.commands.instance import Instance, instance_options
+from penstock.commands.output import output_option, show_one, show_rows
+
+COLUMNS = ("offset", "died_ms", "cause", "reason", "attempts", "topic", "queue", "message_offset", "id", "key")
+FETCH_PAUSE_S = 0.05
+SETTLE_S_MAX = 30.0
+
+
+def choice_options(command: Any) -> Any:
+    for option in (
+        click.option("--until-ms", type=int, help="Died before this Unix time."),
+        click.option("--since-ms", type=int, help="Died at or after this Unix time."),
+        click.option("--topic", help="Came from this topic."),
+        click.option("--reason", help="The reason has this in it."),
+        click.option("--cause", type=click.Choice(CAUSES)),
+    ):
+        command = option(command)
+    return command
+
+
+@click.group("dead-letters", cls=Group)
+def dead_letters() -> None:
+    """What the group rejected, or did not get done in its attempts.
+
+    They lie in the topic _dlq.GROUP, where the group itself may also pull them.
+
+    \b
+    penstock group dead-letters list readers --cause rejected
+    penstock group dead-letters redrive readers --topic orders --rate 500
+    penstock group dead-letters purge readers --until-ms 1800000000000
+    """
+
+
+@dead_letters.command("list")
+@click.argument("name")
+@choice_options
+@click.option("--limit", type=click.IntRange(1, 100_000), default=100, show_default=True)
+@output_option
+@instance_options("engine")
+def list_command(instance: Instance, name: str, limit: int, output: str, **choice: Any) -> None:
+    """List dead letters, the oldest first."""
+    rows: list[dict[str, Any]] = []
+    for answer in _walk(instance, "dead_letters", name, choice):
+        rows += answer["letters"]
+        if len(rows) >= limit:
+            break
+    show_rows(
+        [{column: row.get(column, "") for column in (*COLUMNS, "first_ms", "last_ms")} for row in rows[:limit]],
+        COLUMNS,
+        output,
+    )
+
+
+@dead_letters.command()
+@click.argument("name")
+@choice_options
+@click.option("--to", metavar="TOPIC", help="Send them there.  [where they came from]")
+@click.option("--rate", type=click.IntRange(1), default=2_000, show_default=True, help="Messages a second, about.")
+@output_option
+@instance_options("engine")
+def redrive(instance: Instance, name: str, to: str | None, rate: int, output: str, **choice: Any) -> None:
+    """Send dead letters again; each is taken out when its copy is durable.
+
+    The topic's other groups get them too. Those in a consumer's hands, and those of topics that are gone, stay.
+    """
+    count, unsettled = 0, 0
+    for answer in _walk(instance, "redrive", name, {**choice, "to": to}, rate):
+        count, unsettled = count + answer["count"], answer["unsettled"]
+    if unsettled:
+        _wait_settled(instance, name)
+    show_one({"redriven": count}, output)
+
+
+@dead_letters.command()
+@click.argument("name")
+@choice_options
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@output_option
+@instance_options("engine")
+def purge(instance: Instance, name: str, yes: bool, output: str, **choice: Any) -> None:
+    """Throw dead letters away. Those in a consumer's hands stay."""
+    if not yes:
+        click.confirm(f"Throw dead letters of {name} away?", abort=True, err=True)
+    count = sum(answer["count"] for answer in _walk(instance, "purge", name, choice))
+    show_one({"purged": count}, output)
+
+
+def _walk(
+    instance: Instance, verb: str, group: str, choice: dict[str, Any], rate: int | None = None
+) -> Iterator[dict[str, Any]]:
+    """Ask until what was there at the beginning has been seen."""
+    after, end = 0, None
+    with _Engine(instance) as engine:
+        while end is None or after < end:
+            answer = engine.ask(verb, group=group, after=after, **choice)
+            yield answer
+            stuck = answer["next"] == after  # its records are being fetched from far behind the log's end
+            after, end = answer["next"], answer["end"] if end is None else end
+            if rate and answer["count"]:
+                time.sleep(answer["count"] / rate)
+            elif stuck and after < end:
+                time.sleep(FETCH_PAUSE_S)
+
+
+def _wait_settled(instance: Instance, group: str) -> None:
+    until = time.monotonic() + SETTLE_S_MAX
+    with _Engine(instance) as engine:
+        # A moment that no dead letter has: the request sends nothing and tells how many copies are not durable yet.
+        while engine.ask("redrive", group=group, until_ms=0)["unsettled"]:
+            if time.monotonic() > until:
+                raise CommandError("sent, but the engine does not say that the copies are durable; run it again later")
+            time.sleep(FETCH_PAUSE_S)
+
+
+class _Engine:
+    """The engine's administrative link, its refusals as one line."""
+
+    def __init__(self, instance: Instance) -> None:
+        from engine.client.admin import AdminClient  # the link and its native parts: only for commands that need it
+        from engine.link.errors import LinkError
+
+        self._faults = LinkError
+        try:
+            self._client = AdminClient(instance.address("engine"), instance.cluster_key())
+        except (LinkError, OSError) as error:
+            raise CommandError(f"engine: {error}") from error
+
+    def __enter__(self) -> "_Engine":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._client.close()
+
+    def ask(self, verb: str, **options: Any) -> dict[str, Any]:
+        from engine.client.admin import AdminError
+
+        try:
+            return self._client.ask(verb, **options)
+        except AdminError as error:
+            raise CommandError(str(error), code_for_contract(error.code)) from error
+        except (self._faults, OSError) as error:
+            raise CommandError(f"engine: {error}") from error
