@@ -69,6 +69,10 @@ class File(ABC):
         """All bytes as a read-only buffer; large ones are mapped. Later writes may or may not show in it."""
 
     @abstractmethod
+    def in_memory(self, size: int, at: int) -> bool:
+        """Whether these bytes, as far as the file has them, can be read without the disk just now."""
+
+    @abstractmethod
     def forget(self, at: int, size: int) -> None:
         """Let the page cache drop these bytes. Dirty ones stay."""
 
@@ -152,6 +156,10 @@ class Env(ABC):
         """Whether syncs run in a thread of their own; a simulated machine does them at once, in the caller."""
 
 
+_unread = bytearray()
+"""What in_memory() reads into; nobody looks at it, so that threads may share it. Kept, because fresh pages cost more than the copying."""
+
+
 class RealFile(File):
     """A file of the machine."""
 
@@ -200,6 +208,15 @@ class RealFile(File):
         if self.size() == 0:
             return b""
         return mmap.mmap(self._fd, 0, access=mmap.ACCESS_READ)
+
+    def in_memory(self, size: int, at: int) -> bool:
+        size = min(size, self.size() - at)
+        if len(_unread) < size:
+            _unread.extend(bytes(size - len(_unread)))
+        try:
+            return os.preadv(self._fd, [memoryview(_unread)[:size]], at, os.RWF_NOWAIT) == size
+        except OSError:  # BlockingIOError; or a file system that cannot tell
+            return False
 
     def forget(self, at: int, size: int) -> None:
         os.posix_fadvise(self._fd, at, size, os.POSIX_FADV_DONTNEED)

@@ -125,6 +125,9 @@ class SimulatedFile(File):
     def view(self) -> bytes:
         return bytes(self.content.seen)
 
+    def in_memory(self, size: int, at: int) -> bool:
+        return self._env.in_memory
+
     def forget(self, at: int, size: int) -> None:
         self._env.forgotten.append((self.path, at, size))
 
@@ -165,6 +168,7 @@ class SimulatedEnv(Env):
         self.write_bytes_max = 1 << 40
         self.death = ""
         self.disk_used, self.disk_free = 0, 1 << 50
+        self.in_memory = False
         self.forgotten: list[tuple[str, int, int]] = []
 
     def fail(self, operation: str, error: int) -> None:

@@ -64,6 +64,14 @@ def test_a_cold_read_gets_nothing_until_its_window_has_been_fetched_and_is_woken
     assert found == machine.held[: len(found)] != []
 
 
+def test_what_is_in_memory_is_read_at_once_and_left_there(machine):
+    machine.log.cold._background = LazyBackground()
+    machine.env.in_memory = True
+    assert machine.bodies(1, 0) == machine.held
+    assert machine.log.cold.bytes_fetched == 0
+    assert machine.env.forgotten == []
+
+
 def test_a_read_near_the_end_never_waits(machine):
     machine.log.cold._background = LazyBackground()
     offset = len(machine.held) - 3
