@@ -1,8 +1,8 @@
 """Reads far behind the end of the log: fetched ahead by a thread, within a budget, through a bounded part of the page cache.
 
-The loop never waits for the disk on their behalf. What is in memory anyway is read as it is. Other bytes are fetched a window at a time; until it
-is there the reader gets nothing and its queue is woken afterwards, as if records had arrived. Windows that were used longest ago are dropped from the page cache, so
-that a sleeper who drains a day's messages does not push out those that everybody else wants.
+The loop never waits for the disk on their behalf. What is in memory anyway is read as it is. Other bytes are fetched a window at a time;
+until it is there the reader gets nothing and its queue is woken afterwards, as if records had arrived. Windows that were used longest ago
+are dropped from the page cache, so that a sleeper who drains a day's messages does not push out those that everybody else wants.
 """
 
 from collections import OrderedDict, deque

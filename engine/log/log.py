@@ -13,6 +13,7 @@ from engine.errors import (
     StoreDamagedError,
     UnknownTopicError,
 )
+from engine.log.ahead import WrittenAhead
 from engine.log.carry import Carrier
 from engine.log.cold import ColdReads
 from engine.log.control import ControlWriter
@@ -107,6 +108,7 @@ class Log:
         self._batches = BatchReader(self.log_id)
         self._sealed = SealedSegments(recovered.sealed, config.sealed_open_max, self._open_sealed)
         self.appender = Appender(self, env, self.log_id, recovered.epoch)
+        self._ahead = WrittenAhead()
         self.cold = ColdReads(env, directory, config)
         self._reader = Reader(self.log_id, self.appender, view, self._sealed, self.cold)
         self._syncer = ThreadSyncer(env) if env.has_threads() else InlineSyncer(env)
@@ -151,6 +153,9 @@ class Log:
 
     def when_durable(self, position: int, callback: Callable[[], None]) -> None:
         """Call `callback()` once all bytes below `position` are synced: at once when they are, else from the loop."""
+        if position > self._syncer.durable_position:
+            assert self._reader.active is not None
+            self._ahead.keep(self._reader.active, self.appender.end_position)
         self._syncer.when_durable(position, self.appender.end_position, callback)
 
     def create_topics(self, wanted: Iterable[tuple[str, int]]) -> list[Topic]:
