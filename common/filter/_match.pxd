@@ -46,7 +46,7 @@ cdef class FieldTable:
 
 
 cdef class Code:
-    cdef StepData* steps
+    cdef StepData* steps         # one piece of memory with the constants behind them
     cdef Constant* constants
     cdef int32_t start
     cdef object kept
@@ -61,3 +61,10 @@ cdef class Filter:
 
     # Whether the message, in Thrift's binary encoding, is for this subscription.
     cdef int takes(self, const uint8_t* message, uint32_t size) except -1
+
+
+# Whether a present value is a number, which is read at most once a message.
+cdef bint look_at(Value* value) except -1
+
+# What Code.run() does, for who keeps the pointers by itself.
+cdef int run_steps(const StepData* steps, const Constant* constants, int32_t start, FieldTable table) except -1

@@ -199,10 +199,12 @@ cdef class Code:
         cdef Py_ssize_t at = 0, constant = 0
         steps, self.start = program
         self.kept = steps
-        self.steps = <StepData*>PyMem_Calloc(max(len(steps), 1), sizeof(StepData))
-        self.constants = <Constant*>PyMem_Calloc(max(sum(len(step.constants) for step in steps), 1), sizeof(Constant))
-        if self.steps == NULL or self.constants == NULL:
+        # Side by side: among thousands of filters, what a message costs is the memory that it has to wait for.
+        constants = sum(len(step.constants) for step in steps)
+        self.steps = <StepData*>PyMem_Calloc(1, len(steps) * sizeof(StepData) + constants * sizeof(Constant) + 1)
+        if self.steps == NULL:
             raise MemoryError
+        self.constants = <Constant*>(self.steps + len(steps))
         for step in steps:
             self.steps[at] = StepData(
                 op=step.op, relation=step.relation, mask=step.mask, signs=step.signs, slot=step.slot, other=step.other,
@@ -215,15 +217,18 @@ cdef class Code:
 
     def __dealloc__(self):
         PyMem_Free(self.steps)
-        PyMem_Free(self.constants)
 
     cdef int run(self, FieldTable table) except -1:
-        cdef int32_t at = self.start
-        cdef const StepData* step
-        while at >= 0:
-            step = self.steps + at
-            at = step.holds if step.mask & outcome(step, self.constants + step.first, table.values, table.stamp) else step.fails
-        return at == PASS
+        return run_steps(self.steps, self.constants, self.start, table)
+
+
+cdef int run_steps(const StepData* steps, const Constant* constants, int32_t start, FieldTable table) except -1:
+    cdef int32_t at = start
+    cdef const StepData* step
+    while at >= 0:
+        step = steps + at
+        at = step.holds if step.mask & outcome(step, constants + step.first, table.values, table.stamp) else step.fails
+    return at == PASS
 
 
 cdef class Filter:

@@ -1,0 +1,1 @@
+"""The index of all filters of a topic. See README.md."""

@@ -1,0 +1,36 @@
+"""Which form of the index's parts is in use: compiled, or their twins. `PENSTOCK_PURE=1` forces the twins."""
+
+import os
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from common.filter import match_pure
+from engine.filter import lookup_pure
+
+
+class Form(NamedTuple):
+    """The parts of one form belong together, so that tests can run both in one process."""
+
+    name: str
+    FieldTable: Any
+    Code: Any
+    Entry: Any
+    KeyTable: Any
+    Lookup: Any
+    drop: Callable
+
+
+TWIN = Form(
+    "twin", match_pure.FieldTable, match_pure.Code, lookup_pure.Entry, lookup_pure.KeyTable, lookup_pure.Lookup, lookup_pure.drop,
+)  # fmt: skip
+FORM = TWIN
+if not os.environ.get("PENSTOCK_PURE"):
+    try:
+        from common.filter._match import Code, FieldTable
+
+        from engine.filter._lookup import Entry, KeyTable, Lookup, drop
+
+        FORM = Form("native", FieldTable, Code, Entry, KeyTable, Lookup, drop)
+    except ImportError:
+        pass
+NATIVE = FORM is not TWIN
