@@ -8,6 +8,8 @@ from common.contract import Code
 from common.credential import Principal
 from common.dead_letters import QUEUES, group_of, is_dead_letter_topic
 from common.errors import AuthenticationError
+from common.limits import Meter
+from common.limits.leases import Leases
 from common.principals import Principals
 from consumer_proxy.call import Call
 from consumer_proxy.errors import Refused
@@ -24,6 +26,7 @@ class Admitted(NamedTuple):
     invisible_ms: int
     start: int
     expires_at_ms: int
+    meter: Meter | None  # of the group's rate limit
 
 
 class Admission:
@@ -31,10 +34,11 @@ class Admission:
 
     Args:
         view: the ConfigView. verdicts_max: of each kind; a full table is emptied, which costs one look-up each.
+        leases: where the groups' rate limits are.
     """
 
-    def __init__(self, view: Any, clock: Clock, verdicts_max: int):
-        self._view, self._clock, self._verdicts_max = view, clock, verdicts_max
+    def __init__(self, view: Any, clock: Clock, verdicts_max: int, leases: Leases):
+        self._view, self._clock, self._verdicts_max, self._leases = view, clock, verdicts_max, leases
         self._principals = Principals(view, clock, verdicts_max)
         self._generation = view.generation
         self._admitted: dict[tuple[bytes, bytes, tuple[bytes, ...], bool], Admitted] = {}
@@ -95,6 +99,7 @@ class Admission:
             definition.invisible_ms,
             0 if definition.start == "earliest" else 1,
             principal.expires_at_ms,
+            self._leases.meter(f"group:{group}", definition.rate_messages, definition.rate_bytes),
         )
 
     def _follow(self) -> None:

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from common.limits import Meter
 from consumer_proxy.call import Call
 
 
@@ -11,7 +12,9 @@ class Pending:
     `connection` is None from the moment on when nobody is to be answered any more: the reply is out, or the client has left.
     """
 
-    __slots__ = ("bucket", "call", "codes", "connection", "deadline_s", "handle", "reading", "started_s", "topics")
+    __slots__ = (
+        "bucket", "call", "codes", "connection", "deadline_s", "handle", "meter", "reading", "started_s", "topics", "was_held",
+    )  # fmt: skip
 
     def __init__(self, connection: Any, call: Call, started_s: float, deadline_s: float):
         self.connection = connection
@@ -23,3 +26,5 @@ class Pending:
         self.bucket = 0
         self.reading: Any = None  # of a read by position: its Reading
         self.codes = b""  # and the ack codes that came before it, with their count in front
+        self.meter: Meter | None = None  # of the group's rate limit, which its deliveries are taken from
+        self.was_held = False

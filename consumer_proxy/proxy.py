@@ -1,6 +1,7 @@
 """The consumer proxy as one object: its parts wired, started and stopped."""
 
 import logging
+import os
 import time
 from typing import Any
 
@@ -8,6 +9,7 @@ import gevent
 
 from common.clock import SystemClock
 from common.config import ConfigView
+from common.limits.leases import TICK_S, Leases
 from common.net import Limits, serve
 from consumer_proxy.admission import Admission
 from consumer_proxy.native import NATIVE
@@ -35,8 +37,11 @@ class ConsumerProxy:
         self._stopping = False
         clock = SystemClock()
         stats = Stats()
-        admission = Admission(view, clock, self._settings.verdicts_max)
-        self.pulls = Pulls(admission, source, self._settings, clock, stats)
+        leases = Leases("consumer_proxy", os.urandom(8).hex(), source.lend, clock.monotonic_s)
+        admission = Admission(view, clock, self._settings.verdicts_max, leases)
+        self.pulls = Pulls(admission, source, self._settings, clock, stats, gevent.spawn_later)
+        self._lending = gevent.get_hub().loop.timer(0, TICK_S)
+        self._lending.start(leases.tick)
         step_s = self.pulls.deadlines.step_s
         self._sweeper = gevent.get_hub().loop.timer(step_s, step_s)
         self._sweeper.start(self.pulls.sweep)
@@ -74,5 +79,6 @@ class ConsumerProxy:
         while self.server.connections and time.monotonic() < deadline_s:
             gevent.sleep(0.005)
         self._sweeper.stop()
+        self._lending.stop()
         self.server.close()
         self._source.close()

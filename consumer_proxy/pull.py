@@ -7,6 +7,7 @@ Whatever happens, a call that parses gets exactly one response; see docs/design/
 """
 
 import logging
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -17,6 +18,7 @@ from consumer_proxy.admission import Admission
 from consumer_proxy.bounds import check_bounds
 from consumer_proxy.deadlines import Deadlines
 from consumer_proxy.errors import Refused
+from consumer_proxy.group_rate import Held, Most, Short, within
 from consumer_proxy.layout import REPLY_BYTES_MAX, DeliverError
 from consumer_proxy.link_bytes import NO_ACKS, NO_TOPICS, encode_acks, encode_pull, give_back
 from consumer_proxy.native import build_reply, read_call
@@ -34,10 +36,16 @@ _OUR_FAULT = "the proxy failed to answer; the acknowledgements may have been tak
 
 
 class Pulls:
-    """All pulls of the process. `on_call` is what `common.net.serve` calls."""
+    """All pulls of the process. `on_call` is what `common.net.serve` calls.
 
-    def __init__(self, admission: Admission, source: Source, settings: Settings, clock: Clock, stats: Stats):
-        self._admission, self._source, self._settings = admission, source, settings
+    Args:
+        later: called as (seconds, function, *arguments) to have the function called after that time.
+    """
+
+    def __init__(
+        self, admission: Admission, source: Source, settings: Settings, clock: Clock, stats: Stats, later: Callable[..., Any]
+    ):  # fmt: skip
+        self._admission, self._source, self._settings, self._later = admission, source, settings, later
         self._clock, self.stats = clock, stats
         self.deadlines = Deadlines()
         self._waiting: set[Pending] = set()
@@ -63,6 +71,9 @@ class Pulls:
         now_s = self._clock.monotonic_s()
         pending = Pending(connection, call, now_s, now_s + (call.wait_ms + self._settings.answer_grace_ms) / 1000)
         self._watch(connection, pending)
+        self._start(pending, frame)
+
+    def _start(self, pending: Pending, frame: bytes) -> None:
         try:
             self._begin(pending, frame)
         except Refused as refused:
@@ -70,7 +81,7 @@ class Pulls:
         except SourceDown as down:
             self._refuse(pending, Code.UNAVAILABLE, str(down), self._settings.retry_after_ms)
         except Exception:
-            log.exception("connection=%s: a pull failed", connection.peer)
+            log.exception("connection=%s: a pull failed", pending.connection.peer)
             self._refuse(pending, Code.UNAVAILABLE, _OUR_FAULT, self._settings.retry_after_ms)
 
     def sweep(self) -> None:
@@ -105,17 +116,46 @@ class Pulls:
         admitted = self._admission.admit(call)
         pending.connection.trust()
         pending.topics = admitted.topics
+        most = Most(call.max_messages, call.max_bytes)
+        if admitted.meter is not None and call.max_messages:
+            verdict = within(admitted.meter, most, self._clock.monotonic_s(), may_hold=not pending.was_held)
+            if isinstance(verdict, Held):
+                pending.was_held = True
+                self._later(verdict.seconds, self._go_on, pending, frame)
+                return
+            if isinstance(verdict, Short):
+                self._acknowledge_only(pending, verdict)
+                return
+            pending.meter, most = admitted.meter, verdict
         request = encode_pull(
             call.group,
             admitted.topics,
-            max_messages=call.max_messages,
-            max_bytes=call.max_bytes,
+            max_messages=most.messages,
+            max_bytes=most.bytes,
             wait_ms=call.wait_ms,
             invisible_ms=admitted.invisible_ms if call.invisible_ms < 0 else call.invisible_ms,
             start=admitted.start,
             ranges=call.ranges,
         )
         self._ask(pending, self._source.pull, request, self._pulled)
+
+    def _go_on(self, pending: Pending, frame: bytes) -> None:
+        """A pull was held for a moment; its client may have left meanwhile."""
+        if pending.connection is not None:
+            self._start(pending, frame)
+
+    def _acknowledge_only(self, pending: Pending, short: Short) -> None:
+        """The group's rate limit is reached: no deliveries, but its acknowledgements are taken."""
+        call = pending.call
+        if call.ranges == NO_ACKS:
+            raise Refused(Code.RATE_LIMITED, short.sentence, short.retry_after_ms)
+        end = tail(sentence=short.sentence, retry_after_ms=short.retry_after_ms)
+
+        def acked(pending: Pending, payload: bytes) -> None:
+            reply, _, _ = build_reply(call.seqid, Code.RATE_LIMITED, payload, -1, 4, call.runs, end, REPLY_BYTES_MAX)
+            self._reply(pending, Code.RATE_LIMITED, reply)
+
+        self._ask(pending, self._source.pull, encode_acks(call.group, pending.topics, call.ranges), acked)
 
     def _begin_read(self, pending: Pending, frame: bytes) -> None:
         call, admission = pending.call, self._admission
@@ -162,6 +202,8 @@ class Pulls:
             self._refuse(pending, Code.TOO_LARGE, "the next message is larger than a reply can be")
             return
         self.stats.deliveries += given
+        if pending.meter is not None:
+            pending.meter.take(given, len(reply))
         self._reply(pending, Code.OK, reply)
 
     def _ask(self, pending: Pending, ask: Any, request: bytes, then: Any) -> None:

@@ -16,6 +16,7 @@ COMMANDS = {
     "group": ("group", "command", "Consumer groups: settings, lag."),
     "filter": ("filter", "command", "Read a filter of a group and say what it means."),
     "app": ("app", "command", "Applications: keys and what they may do."),
+    "gate": ("gate", "command", "What every producer proxy lets through."),
     "send": ("send", "command", "Send messages from the shell."),
     "pull": ("pull", "command", "Pull messages to the shell."),
     "status": ("status", "command", "Processes, ports, memory, topics and lag of a running `up`."),

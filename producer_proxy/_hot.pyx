@@ -12,6 +12,9 @@ from libc.string cimport memcmp, memcpy
 from common.net._reactor cimport PROTOCOL_UNKNOWN, Connection, reactor_of
 from common.wire cimport _walk
 from engine.client._batcher cimport Destination, Destinations, Lane, Waiter
+from producer_proxy._admitted cimport Admitted
+from producer_proxy._bytes cimport put_be32, put_be64, unix_ms
+from producer_proxy._gate cimport HotGate
 
 from producer_proxy.buffer.fallback import patience_s
 
@@ -21,71 +24,7 @@ cdef enum:
     BODY_BYTES_ANY = 16384000         # the topic's own limit is checked once the topic is known
     LATENCY_BUCKETS = 16              # powers of two from 62.5 µs
 
-cdef inline void put_be32(unsigned char* p, uint32_t value) noexcept nogil:
-    p[0], p[1], p[2], p[3] = (value >> 24) & 255, (value >> 16) & 255, (value >> 8) & 255, value & 255
-
-
-cdef inline void put_be64(unsigned char* p, uint64_t value) noexcept nogil:
-    put_be32(p, <uint32_t>(value >> 32))
-    put_be32(p + 4, <uint32_t>value)
-
-
-cdef extern from "<time.h>" nogil:
-    cdef struct timespec:
-        long tv_sec
-        long tv_nsec
-    int clock_gettime(int clock, timespec* out)
-    int CLOCK_REALTIME
-
-
-cdef inline uint64_t unix_ms() noexcept nogil:
-    cdef timespec t
-    clock_gettime(CLOCK_REALTIME, &t)
-    return <uint64_t>t.tv_sec * 1000 + t.tv_nsec // 1000000
-
-
 cdef const char* HEX = b"0123456789abcdef"
-
-
-cdef struct Pattern:
-    const unsigned char* text
-    uint32_t size
-    bint is_prefix
-
-
-cdef class Admitted:
-    """A credential that verified, and what its application may send to: the native form of Principal.may_send."""
-
-    cdef bytes credential
-    cdef double expires_at            # monotonic seconds
-    cdef tuple texts                  # keeps the patterns' bytes
-    cdef Pattern* patterns
-    cdef uint32_t pattern_count
-
-    def __init__(self, bytes credential, double expires_at, patterns):
-        cdef bytes text
-        self.credential, self.expires_at = credential, expires_at
-        self.texts = tuple(pattern.encode() for pattern in patterns)
-        self.patterns = <Pattern*>malloc(max(1, len(self.texts)) * sizeof(Pattern))
-        if self.patterns == NULL:
-            raise MemoryError()
-        for text in self.texts:
-            self.patterns[self.pattern_count].is_prefix = text.endswith(b"*")
-            self.patterns[self.pattern_count].text = text
-            self.patterns[self.pattern_count].size = <uint32_t>len(text) - (1 if text.endswith(b"*") else 0)
-            self.pattern_count += 1
-
-    def __dealloc__(self):
-        free(self.patterns)
-
-    cdef bint may_send(self, const unsigned char* topic, uint32_t size) noexcept:
-        cdef uint32_t i
-        cdef Pattern* pattern
-        for i in range(self.pattern_count):
-            pattern = &self.patterns[i]
-            if (pattern.size == size or (pattern.is_prefix and pattern.size < size)) and memcmp(pattern.text, topic, pattern.size) == 0:
-                return True
-        return False
 
 
 cdef class Front:
@@ -107,6 +46,7 @@ cdef class Front:
     cdef object is_right
     cdef uint32_t generation
     cdef object slow
+    cdef readonly HotGate gate
     cdef dict sentences
     cdef dict admitted
     cdef unsigned char process_bytes[6]
@@ -116,6 +56,7 @@ cdef class Front:
     cdef _walk.SendCall call
     cdef _walk.Message* messages
     cdef void** chosen                # Destination of each message of the call in hand
+    cdef size_t call_bytes            # of its messages
     cdef public bint closing
     cdef public bint diverting        # the engine is suspected: calls to buffered topics take the slow path
     cdef object rescue
@@ -128,7 +69,7 @@ cdef class Front:
                  bytes process_bytes, int timeout_ms, int retry_after_ms, rescue):
         self.memory, self.fsync, self.slow, self.sentences, self.rescue = memory, fsync, slow, sentences, rescue
         self.destinations, self.is_right, self.generation = destinations, is_right, generation & 0xFFFFFFFF
-        self.admitted, self.codes = {}, {}
+        self.admitted, self.codes, self.gate = {}, {}, HotGate()
         memcpy(self.process_bytes, <const unsigned char*>process_bytes, 6)
         self.timeout_s = timeout_ms / 1000.0
         self.retry_after_ms = retry_after_ms
@@ -145,13 +86,14 @@ cdef class Front:
         """A connection served by this front; it owns the descriptor."""
         return HotConnection(self, fd, limits, peer, ssl_context, prefix_check)
 
-    def admit(self, bytes credential, double expires_at, patterns):
-        """The slow path has verified these credential bytes, whose holder may send to what matches; `expires_at` in monotonic seconds."""
+    def admit(self, bytes credential, double expires_at, patterns, meter):
+        """The slow path has verified these credential bytes, whose holder may send to what matches, within the meter's limit;
+        `expires_at` in monotonic seconds."""
         if credential in self.admitted:
             return
         if len(self.admitted) >= 10_000:
             self.admitted.clear()
-        self.admitted[credential] = Admitted(credential, expires_at, patterns)
+        self.admitted[credential] = Admitted(credential, expires_at, patterns, meter)
 
     def forget(self, generation):
         """The configuration changed: every credential is verified anew, and every destination held against its definition."""
@@ -211,6 +153,7 @@ cdef class HotCall(Waiter):
     cdef unsigned char* ids
     cdef size_t ids_used, ids_cap
     cdef double started_at
+    cdef int32_t retry_after_ms
 
     def __dealloc__(self):
         free(self.results)
@@ -220,7 +163,7 @@ cdef class HotCall(Waiter):
         if count > self.results_cap:
             self.results = <Result*>grow(self.results, count * sizeof(Result))
             self.results_cap = count
-        self.seqid, self.count, self.waiting = seqid, count, 0
+        self.seqid, self.count, self.waiting, self.retry_after_ms = seqid, count, 0, self.front.retry_after_ms
         self.ids_used = 0
         self.started_at, self.deadline = now, now + timeout_s
         return 0
@@ -320,10 +263,12 @@ cdef class HotCall(Waiter):
             r = &self.results[i]
             memcpy(out, b"\x08\x00\x01", 3)
             put_be32(out + 3, r.code)
-            memcpy(out + 7, b"\x0b\x00\x02", 3)
-            put_be32(out + 10, r.id_size)
-            memcpy(out + 14, self.ids + r.id_at, r.id_size)
-            out += 14 + r.id_size
+            out += 7
+            if r.id_size:
+                memcpy(out, b"\x0b\x00\x02", 3)
+                put_be32(out + 3, r.id_size)
+                memcpy(out + 7, self.ids + r.id_at, r.id_size)
+                out += 7 + r.id_size
             if r.code == 0:
                 memcpy(out, b"\x08\x00\x03", 3)
                 put_be32(out + 3, r.queue)
@@ -346,7 +291,7 @@ cdef class HotCall(Waiter):
         cdef bytes sentence = self.front.sentences.get(code, b"")
         if 200 <= code < 300:
             memcpy(out, b"\x08\x00\x05", 3)
-            put_be32(out + 3, self.front.retry_after_ms)
+            put_be32(out + 3, self.retry_after_ms)
             out += 7
         memcpy(out, b"\x0b\x00\x06", 3)
         put_be32(out + 3, <uint32_t>len(sentence))
@@ -362,6 +307,7 @@ cdef class HotConnection(Connection):
     cdef HotCall call
     cdef Admitted last
     cdef object prefix_check
+    cdef int refusal                  # the code that the whole call in hand is refused with
 
     def __init__(self, Front front, int fd, limits, str peer, ssl_context, prefix_check):
         self.front, self.prefix_check = front, prefix_check
@@ -381,11 +327,14 @@ cdef class HotConnection(Connection):
         self.front.calls += 1
         self.front.bytes_in += size
         self.busy = True
+        self.refusal = 0
         lane = self.examine(frame, size)
-        if lane is None:
-            self.front.slow(self, frame[:size])
-        else:
+        if lane is not None:
             self.take(lane, frame, size)
+        elif self.refusal:
+            self.refuse(frame)
+        else:
+            self.front.slow(self, frame[:size])
         return 0
 
     cdef Lane examine(self, const unsigned char* frame, Py_ssize_t size):
@@ -408,6 +357,7 @@ cdef class HotConnection(Connection):
         if admitted is None:
             return None
         wanted = call.durability
+        front.gate.begin(self.reactor.now)
         for i in range(call.message_count):
             m = &front.messages[i]
             if m.fault or m.flags & RARE_FLAGS or m.operation:
@@ -417,16 +367,25 @@ cdef class HotConnection(Connection):
                 destination = front.destinations.find(topic, topic_size) if admitted.may_send(topic, topic_size) else None
                 if destination is None or (destination.checked_at != front.generation and not front.check(destination)):
                     return None
-            if m.body_size > destination.body_bytes_max or (destination.buffered and (destination.diverted or front.diverting)):
+            if m.body_size > destination.body_bytes_max or destination.is_special:
                 return None
+            if destination.buffered and (destination.diverted or front.diverting):
+                return None
+            if destination.meter is not None:
+                front.gate.weigh(destination.meter, m.size, i)
             durability = wanted if wanted else destination.durability
             if lane is None:
                 lane = front.memory if durability == 1 else front.fsync
             elif lane is not (front.memory if durability == 1 else front.fsync):
                 return None                   # one call over two lanes is rare
-            total += m.size + 96
+            total += m.size
             front.chosen[i] = <void*>destination
-        return lane if lane.is_up() and lane.has_room(total) else None
+        if not lane.is_up() or not lane.has_room(total + 96 * call.message_count):
+            return None
+        front.call_bytes = total
+        wanted = front.gate.verdict(admitted.meter, call.message_count, total, front.messages[0].size)
+        self.refusal = 200 if wanted == 2 else 0
+        return lane if wanted == 0 else None
 
     cdef Admitted admission(self, const unsigned char* credential, uint32_t size):
         cdef Admitted last = self.last
@@ -439,9 +398,31 @@ cdef class HotConnection(Connection):
         self.is_trusted = True
         return last
 
+    cdef HotCall begin(self, double timeout_s):
+        cdef HotCall call = self.call
+        if call is None:
+            call = self.call = HotCall()
+            call.connection, call.front = self, self.front
+        call.frame = None
+        call.start(self.front.call.seqid, self.front.call.message_count, self.reactor.now, timeout_s)
+        return call
+
+    cdef int refuse(self, const unsigned char* frame) except -1:
+        """Answer every message of the call in hand with `refusal`; nothing of it was taken."""
+        cdef Front front = self.front
+        cdef HotCall call = self.begin(0)
+        cdef _walk.Message* m
+        cdef uint32_t i
+        call.retry_after_ms = front.gate.retry_after_ms
+        for i in range(front.call.message_count):
+            m = &front.messages[i]
+            call.set_id(i, frame + m.id_start, m.id_size if m.flags & 32 else 0, False)
+            call.result(i, self.refusal, 0, -1)
+        return call.done()
+
     cdef int take(self, Lane lane, const unsigned char* frame, Py_ssize_t size) except -1:
         cdef Front front = self.front
-        cdef HotCall call = self.call
+        cdef HotCall call
         cdef _walk.Message* m
         cdef Destination destination
         cdef unsigned char id16[16]
@@ -449,19 +430,18 @@ cdef class HotConnection(Connection):
         cdef uint64_t now_ms = unix_ms()
         cdef bint buffered = False
         cdef double timeout_s = front.call.timeout_ms / 1000.0 if front.call.timeout_ms > 0 else front.timeout_s
-        if call is None:
-            call = self.call = HotCall()
-            call.connection, call.front = self, front
         for i in range(front.call.message_count):
             buffered = buffered or (<Destination>front.chosen[i]).buffered
-        call.frame = frame[:size] if buffered else None
+        call = self.begin(patience_s(timeout_s) if buffered else timeout_s)
         if buffered:
-            timeout_s = patience_s(timeout_s)
-        call.start(front.call.seqid, front.call.message_count, self.reactor.now, timeout_s)
+            call.frame = frame[:size]
         lane.join(call)
+        front.gate.commit(self.last.meter, front.call.message_count, front.call_bytes)
         for i in range(front.call.message_count):
             m = &front.messages[i]
             destination = <Destination>front.chosen[i]
+            if destination.meter is not None:
+                destination.meter.commit(front.gate.call)
             queue = lane.choose_queue(destination, frame + m.key_start, m.key_size if m.flags & 4 else -1)
             if m.flags & 32:
                 call.set_id(i, frame + m.id_start, m.id_size, False)

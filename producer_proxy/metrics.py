@@ -9,6 +9,8 @@
 | penstock_send_refused_total | messages, by contract code | 2xx: the engine or its link; 1xx: a client |
 | penstock_send_seconds | histogram of hot calls, s | above 1 ms without load: look at the engine |
 | penstock_connections | connections open | near connections_max: raise it, or find who leaks |
+| penstock_limits_lent | cluster-wide limits in use whose share is lent | 0 under load: the engine was away, static shares count |
+| penstock_limits_processes | producer proxies among which static shares are divided | not what runs: the engine cannot be reached |
 | penstock_bytes_in_flight | bytes buffered for connections | - |
 """
 
@@ -20,14 +22,19 @@ LANES = ("memory", "fsync")
 class SendMetrics:
     """A collector over the proxy's parts; `front` is None where the hot path is not built."""
 
-    def __init__(self, server, service, lanes, front):
+    def __init__(self, server, service, lanes, front, leases):
         self._server, self._service, self._lanes, self._front = server, service, lanes, front
+        self._leases = leases
 
     def describe(self):
         return []
 
     def collect(self):
         yield GaugeMetricFamily("penstock_connections", "open connections", value=len(self._server.connections))
+        yield GaugeMetricFamily(
+            "penstock_limits_lent", "cluster-wide limits with a lent share", value=self._leases.lent
+        )
+        yield GaugeMetricFamily("penstock_limits_processes", "living producer proxies", value=self._leases.live)
         calls = CounterMetricFamily("penstock_send_calls", "calls answered", labels=["path"])
         calls.add_metric(["slow"], self._service.answered)
         if self._front is not None:

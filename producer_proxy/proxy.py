@@ -7,11 +7,15 @@ import time
 import gevent
 
 from common.clock import SystemClock
+from common.limits.leases import TICK_S
 from common.net import Limits, serve
 from common.principals import Principals
 from engine.client.append import FSYNC, AppendClient
 from engine.client.append import NATIVE as NATIVE_LANES
+from engine.link.errors import LinkDown
+from engine.link.layout import LEASE, UNAVAILABLE
 from producer_proxy.buffer.buffering import Buffering
+from producer_proxy.gate.gate import Gate
 from producer_proxy.send import DEFAULT_TIMEOUT_MS, RETRY_AFTER_MS, SENTENCES, SendService
 from producer_proxy.topics import Topics
 
@@ -44,15 +48,19 @@ class ProducerProxy:
         self._view = view
         self.buffering = buffering or Buffering({})
         self.buffer = self.buffering.over(view)
-        self.topics = Topics(view, rpc, buffer=self.buffer)
+        self.gate = Gate(view, self._ask_lender)
+        self.topics = Topics(view, rpc, buffer=self.buffer, fit=self.gate.fit)
         self.client = AppendClient(engine, cluster_key, self._on_hello)
         self._principals = Principals(view, self._clock)
         self.service = SendService(
-            self._principals, self.topics, self.client.lanes, self._clock.now_ms, self._learn, self.buffer
+            self._principals, self.topics, self.client.lanes, self.gate, self._clock.now_ms, self._learn, self.buffer
         )
         self.front = self._make_front()
         self.buffering.start(self.topics, self.client.lanes[FSYNC], self.front)
+        self._on_change()
         view.on_change(self._on_change)
+        self._lending = gevent.get_hub().loop.timer(0, TICK_S)
+        self._lending.start(self.gate.leases.tick)
         make = self._hot_connection if self.front is not None else None
         self.server = serve(
             listeners,
@@ -79,11 +87,20 @@ class ProducerProxy:
         if self.front is None:
             return
         lasts_s = (principal.expires_at_ms - self._clock.now_ms()) / 1000
-        self.front.admit(credential, time.monotonic() + lasts_s, principal.send_patterns)
+        meter = self.gate.application(principal.app)
+        self.front.admit(credential, time.monotonic() + lasts_s, principal.send_patterns, meter)
 
     def _on_change(self) -> None:
+        self.gate.follow()
         if self.front is not None:
+            self.front.gate.own = self.gate.own
             self.front.forget(self._view.generation)
+
+    def _ask_lender(self, payload: bytes, answer) -> None:
+        try:
+            self._rpc.send(LEASE, payload, answer)
+        except LinkDown:
+            answer(UNAVAILABLE, b"")
 
     def _on_hello(self, hello) -> None:
         self.topics.on_hello(hello.log_id)
@@ -106,6 +123,7 @@ class ProducerProxy:
         while (self.service.in_work or not self.client.idle) and time.monotonic() < deadline:
             gevent.sleep(0.005)
         gevent.sleep(0.05)  # the last answers leave; clients that call once more are told SHUTTING_DOWN
+        self._lending.stop()
         self.server.close()
         self.buffering.stop()
         self.client.close()

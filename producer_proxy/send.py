@@ -1,6 +1,6 @@
 """One send call, start to end, in a greenlet: the rare path, and the reference for the hot one.
 
-authenticate → topic known and allowed → fault and size → route → append → answer. One result per message, in order.
+authenticate → topic known and allowed → fault and size → limits → route → append → answer. One result per message, in order.
 """
 
 import logging
@@ -30,6 +30,7 @@ SENTENCES = {
     Code.UNKNOWN_TOPIC: "Message.topic: the broker does not know it; send again",
     Code.INVALID: "the broker refused the message's bytes",
     Code.TOO_LARGE: "larger than the broker takes",
+    Code.RATE_LIMITED: "over the rate limit of the topic, the application or this proxy; nothing was stored",
     Code.OVERLOADED: "too much is waiting for the broker; nothing was stored",
     Code.UNAVAILABLE: "the broker cannot be reached; nothing was stored",
     Code.TIMEOUT: "no answer from the broker in time; the message may be stored, send again with the same id",
@@ -46,13 +47,14 @@ class SendService:
     """Answers send calls.
 
     Args:
-        principals: who presents a credential; topics: where to; lanes: (MEMORY, FSYNC) of the broker.
+        principals: who presents a credential; topics: where to; lanes: (MEMORY, FSYNC) of the broker; gate: the limits.
         learn: called as (credential bytes, principal) after each good call, so that the hot path knows them.
         buffer: what takes messages that the broker does not.
     """
 
-    def __init__(self, principals, topics, lanes, now_ms, learn=lambda credential, principal: None, buffer=None):
+    def __init__(self, principals, topics, lanes, gate, now_ms, learn=lambda credential, principal: None, buffer=None):
         self._principals, self._topics, self._lanes, self._learn = principals, topics, lanes, learn
+        self._gate = gate
         self._ids = IdSource(now_ms)
         no_buffer = FallbackBuffer({}, lambda topic: None)
         self._aside = Aside(buffer or no_buffer, lanes, self._ids.next, now_ms, _refusal)
@@ -114,8 +116,9 @@ class SendService:
         results = [self._refused(message, principal) for message in call.messages]
         wanted = [index for index, result in enumerate(results) if result is None]
         started = time.monotonic()
+        wanted = self._limited(principal, call.messages, wanted, results)
         if tried := self._aside.tried(call.messages, wanted):
-            self._store(call, principal, tried, results)
+            self._store(call, principal, tried, results, started)
         self._aside.save(call.messages, results, time.monotonic() - started)
         return results
 
@@ -140,9 +143,23 @@ class SendService:
             return _refusal(Code.TOO_LARGE, sentence, message.id)
         return None
 
-    def _store(self, call, principal, wanted: list[int], results: list) -> None:
+    def _limited(self, principal, messages, wanted: list[int], results: list) -> list[int]:
+        """Those of `wanted` that the rate limits let through; blocks for their hold."""
+        passage = self._gate.passage(principal.app)
+        broken = {}
+        for index in wanted:
+            meter = self._gate.topic(self._topics.definition(messages[index].topic))
+            broken[index] = passage.admit(meter, messages[index].size)
+        for index in filter(broken.get, wanted):
+            after_ms = passage.retry_after_ms(broken[index])
+            results[index] = _refusal(Code.RATE_LIMITED, None, messages[index].id, after_ms)
+        if passage.hold_s > 0:
+            gevent.sleep(passage.hold_s)
+        return [index for index in wanted if not broken[index]]
+
+    def _store(self, call, principal, wanted: list[int], results: list, started: float) -> None:
         messages = call.messages
-        deadline = time.monotonic() + self._aside.patience_s(messages, wanted, _timeout_s(call))
+        deadline = started + self._aside.patience_s(messages, wanted, _timeout_s(call))
         try:
             found = self._topics.find([messages[index].topic for index in wanted])
         except ResolveError as error:
@@ -191,6 +208,8 @@ def _collect(indices: list[int], ids: list[str], answer: AsyncResult, deadline: 
             results[index] = _refusal(code, None, shown)
 
 
-def _refusal(code: int, sentence: str | None = None, shown_id: str | None = None) -> SendResult:
-    retry_after_ms = RETRY_AFTER_MS if 200 <= code < 300 else None
-    return SendResult(code=code, id=shown_id, retry_after_ms=retry_after_ms, error=sentence or SENTENCES.get(code, ""))
+def _refusal(
+    code: int, sentence: str | None = None, shown_id: str | None = None, retry_after_ms: int = RETRY_AFTER_MS
+) -> SendResult:
+    after_ms = retry_after_ms if 200 <= code < 300 else None
+    return SendResult(code=code, id=shown_id, retry_after_ms=after_ms, error=sentence or SENTENCES.get(code, ""))

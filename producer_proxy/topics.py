@@ -35,10 +35,18 @@ class Topics:
         rpc: the broker's link: `call(op, payload, timeout) -> (code, payload)`.
         known: where the destinations are; the hot path finds them there.
         buffer: the fallback buffer, where there is one: destinations carry a mark of it.
+        fit: called as (destination, definition) before a destination is used under a definition for the first time.
     """
 
-    def __init__(self, view, rpc, known: Destinations | None = None, buffer: FallbackBuffer | None = None):
-        self._view, self._rpc, self._buffer = view, rpc, buffer
+    def __init__(
+        self,
+        view,
+        rpc,
+        known: Destinations | None = None,
+        buffer: FallbackBuffer | None = None,
+        fit=lambda destination, topic: None,
+    ):
+        self._view, self._rpc, self._buffer, self._fit = view, rpc, buffer, fit
         self.known = Destinations(DESTINATIONS_MAX) if known is None else known
         self._log_id: str | None = None
 
@@ -55,9 +63,13 @@ class Topics:
         return self._view.topic(name) is not None
 
     def is_right(self, destination: Destination) -> bool:
-        """Whether it still is what its topic's definition says."""
+        """Whether it still is what its topic's definition says; what may change in place then does."""
         self._mark(destination)
-        return _fits(destination, self._view.topic(destination.name.decode()))
+        topic = self._view.topic(destination.name.decode())
+        if not _fits(destination, topic):
+            return False
+        self._fit(destination, topic)
+        return True
 
     def definition(self, name: str) -> TopicDefinition | None:
         return self._view.topic(name)
@@ -74,6 +86,8 @@ class Topics:
             definition = self._view.topic(name)
             destination = self.known.get(name.encode())
             if destination is not None and _fits(destination, definition):
+                if destination.checked_at != generation & 0xFFFFFFFF:
+                    self._fit(destination, definition)
                 found[name] = destination
             else:
                 missing[name] = definition
@@ -106,6 +120,7 @@ class Topics:
             made[name] = Destination(
                 name.encode(), given["id"], given["queues"], _durability(topic), topic.body_bytes_max
             )
+            self._fit(made[name], topic)
             self.known.put(made[name])
         return made
 

@@ -8,14 +8,16 @@ from common.admin import audit
 from common.clock import Clock, SystemClock
 from common.config.definitions import ApplicationDefinition, FamilyDefinition, GroupDefinition, TopicDefinition
 from common.config.errors import EntryNotFound, VersionConflict
+from common.config.gate_settings import GateSettings
 from common.config.store import Change, ConfigStore
 
-D = TypeVar("D", TopicDefinition, FamilyDefinition, GroupDefinition, ApplicationDefinition)
+D = TypeVar("D", TopicDefinition, FamilyDefinition, GroupDefinition, ApplicationDefinition, GateSettings)
 KIND = {
     TopicDefinition: "topic",
     FamilyDefinition: "family",
     GroupDefinition: "group",
     ApplicationDefinition: "application",
+    GateSettings: "setting",
 }
 RACES_MAX = 5
 
@@ -92,7 +94,7 @@ def delete(admin: Administrator, definition: type[D], name: str) -> None:
     audit.record(admin.store, admin.clock, admin.who, "delete", kind, [name], _shown(old), None)
 
 
-def _shown(definition: TopicDefinition | GroupDefinition | ApplicationDefinition) -> dict[str, Any]:
+def _shown(definition: TopicDefinition | GroupDefinition | ApplicationDefinition | GateSettings) -> dict[str, Any]:
     if isinstance(definition, ApplicationDefinition):
         return definition.without_secrets()
     return definition.to_value()

@@ -2,6 +2,7 @@
 
 import secrets
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from common.admin import administrator as verbs
 from common.admin.administrator import Administrator
@@ -84,6 +85,23 @@ def ungrant(admin: Administrator, name: str, grants: Grants) -> ApplicationDefin
         return replace(old, grants=tuple(each for each in old.grants if each not in set(grants.all())))
 
     return verbs.change(admin, ApplicationDefinition, name, new)
+
+
+@dataclass(frozen=True)
+class ApplicationSettings:
+    """What a caller may choose beside keys and grants; None leaves what was there."""
+
+    rate_messages: int | None = None
+    rate_bytes: int | None = None
+    addresses: tuple[str, ...] | None = None
+
+    def given(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if value is not None}
+
+
+def set_application(admin: Administrator, name: str, settings: ApplicationSettings) -> ApplicationDefinition:
+    """Change limits and where it may call from; in force within a second at every proxy."""
+    return verbs.change(admin, ApplicationDefinition, name, lambda old: replace(old, **settings.given()))
 
 
 def list_applications(

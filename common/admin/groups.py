@@ -19,6 +19,8 @@ class GroupSettings:
     retry: Any = None
     """As stored: a list of delays, or the parts of an exponential one."""
     dead_letter_retention_ms: int | None = None
+    rate_messages: int | None = None
+    rate_bytes: int | None = None
 
     def given(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if value is not None}

@@ -21,6 +21,11 @@ class TopicSettings:
     retention_ms: int | None = None
     retention_bytes: int | None = None
     buffer: str | None = None
+    rate_messages: int | None = None
+    rate_bytes: int | None = None
+    grade: str | None = None
+    body_format: str | None = None
+    required_properties: tuple[str, ...] | None = None
 
     def given(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if value is not None}

@@ -4,6 +4,7 @@ Every method returns the field if it is right and a harmless stand-in if not; `r
 contain a value, which might be a secret, except a name or a number out of its range.
 """
 
+import ipaddress
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -100,6 +101,23 @@ class Checks:
             if not is_name(name):
                 self.fault(field, f"{name[:64]!r} is not a name: {NAME_RULE}")
         return tuple(value)
+
+    def texts(self, field: str, count_max: int) -> tuple[str, ...]:
+        """Words of 1 to 256 characters, each once."""
+        value = self.list_of(field, str, count_max)
+        if any(not 1 <= len(text) <= 256 for text in value) or len(set(value)) != len(value):
+            self.fault(field, "must be texts of 1 to 256 characters, each once")
+        return tuple(value)
+
+    def networks(self, field: str, count_max: int) -> tuple[str, ...]:
+        """IP networks or addresses, as `ipaddress` writes them."""
+        found = []
+        for text in self.list_of(field, str, count_max):
+            try:
+                found.append(str(ipaddress.ip_network(text)))
+            except ValueError:
+                self.fault(field, f"{text[:64]!r} is no IP address or network, such as 10.1.0.0/16 or 2001:db8::/32")
+        return tuple(found)
 
     def pattern(self, field: str, value: Any) -> bool:
         if is_pattern(value):

@@ -5,7 +5,7 @@ version does not know are kept in `extra` and written back, so that an older com
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Self
 
 from common.config.checks import Checks
@@ -21,6 +21,12 @@ RETENTION_BYTES_MAX = 1 << 50
 BODY_BYTES_MAX = 16_000_000  # below the frame limit, which has to hold the rest of the call too
 LIVE_KEYS_MAX = 2
 GRANTS_MAX = 200
+RATE_MESSAGES_MAX = 1_000_000_000
+RATE_BYTES_MAX = 1 << 50
+GRADES = ("high", "normal", "low")
+BODY_FORMATS = ("any", "json")
+ADDRESSES_MAX = 100
+REQUIRED_MAX = 64  # of a message's properties; it can have no more
 
 
 @dataclass(frozen=True)
@@ -33,6 +39,10 @@ class TopicDefinition:
         retention_ms: how old a message gets before it can no longer be read; 0: as the engine keeps all (72 h by default).
         retention_bytes: how much of the topic is kept, shared evenly among its queues; 0: as much as its age allows.
         buffer: where the producer proxy keeps messages durably while the engine does not take them, if it has that store.
+        rate_messages, rate_bytes: what all proxies together take a second, bytes of encoded messages; 0: no limit.
+        grade: what is refused first when the engine cannot follow: low, then normal, then high.
+        body_format: `json` refuses a body that is no JSON text.
+        required_properties: a message without one of them is refused.
         family: which one defines the topic; None: it has an entry of its own. Never stored.
     """
 
@@ -47,6 +57,11 @@ class TopicDefinition:
     retention_ms: int = 0
     retention_bytes: int = 0
     buffer: str = "off"
+    rate_messages: int = 0
+    rate_bytes: int = 0
+    grade: str = "normal"
+    body_format: str = "any"
+    required_properties: tuple[str, ...] = ()
 
     @classmethod
     def from_value(cls, name: str, value: Mapping[str, Any]) -> Self:
@@ -59,6 +74,11 @@ class TopicDefinition:
             retention_ms=checks.integer("retention_ms", cls.retention_ms, 0, RETENTION_MS_MAX),
             retention_bytes=checks.integer("retention_bytes", cls.retention_bytes, 0, RETENTION_BYTES_MAX),
             buffer=checks.choice("buffer", cls.buffer, BUFFERS),
+            rate_messages=checks.integer("rate_messages", 0, 0, RATE_MESSAGES_MAX),
+            rate_bytes=checks.integer("rate_bytes", 0, 0, RATE_BYTES_MAX),
+            grade=checks.choice("grade", cls.grade, GRADES),
+            body_format=checks.choice("body_format", cls.body_format, BODY_FORMATS),
+            required_properties=checks.texts("required_properties", REQUIRED_MAX),
             extra=checks.rest(),
         )
         checks.raise_faults()
@@ -77,14 +97,29 @@ class TopicDefinition:
             "queues": self.queues,
             "durability": self.durability,
             "body_bytes_max": self.body_bytes_max,
-            **self._retention(),
-            **({} if self.buffer == "off" else {"buffer": self.buffer}),
+            **self._set_fields(),
         }
 
-    def _retention(self) -> dict[str, int]:
-        """Stored only where it is set: there may be a million topics."""
-        own = {"retention_ms": self.retention_ms, "retention_bytes": self.retention_bytes}
-        return {name: value for name, value in own.items() if value}
+    def _set_fields(self) -> dict[str, Any]:
+        """What is stored only where it is set: there may be a million topics."""
+        own = {name: getattr(self, name) for name in _STORED_WHERE_SET}
+        return {
+            name: list(value) if isinstance(value, tuple) else value
+            for name, value in own.items()
+            if value != getattr(TopicDefinition, name)
+        }
+
+
+_STORED_WHERE_SET = (
+    "retention_ms",
+    "retention_bytes",
+    "buffer",
+    "rate_messages",
+    "rate_bytes",
+    "grade",
+    "body_format",
+    "required_properties",
+)
 
 
 @dataclass(frozen=True)
@@ -106,10 +141,8 @@ class FamilyDefinition(TopicDefinition):
 
     def topic(self, name: str) -> TopicDefinition:
         """The definition of the family's topic of this name."""
-        return TopicDefinition(
-            name, self.queues, self.durability, self.body_bytes_max, self.extra, self.name, self.retention_ms, self.retention_bytes,
-            self.buffer,
-        )  # fmt: skip
+        own = {each.name: getattr(self, each.name) for each in fields(TopicDefinition)}
+        return TopicDefinition(**own | {"name": name, "family": self.name})
 
 
 @dataclass(frozen=True)
@@ -124,6 +157,7 @@ class GroupDefinition:
         retry: how long a message waits after a RETRY that names no delay.
         dead_letter_retention_ms: how old a dead letter gets; 0: as the engine keeps all. Longer: the segments that hold one
             stay as long, with everything in them.
+        rate_messages, rate_bytes: what all proxies together deliver to it a second; 0: no limit.
     """
 
     name: str
@@ -134,6 +168,8 @@ class GroupDefinition:
     extra: Mapping[str, Any] = field(default_factory=dict)
     retry: Retry = DEFAULT_RETRY
     dead_letter_retention_ms: int = 0
+    rate_messages: int = 0
+    rate_bytes: int = 0
 
     @classmethod
     def from_value(cls, name: str, value: Mapping[str, Any]) -> Self:
@@ -146,6 +182,8 @@ class GroupDefinition:
             attempts_max=checks.integer("attempts_max", cls.attempts_max, 1, 1_000),
             retry=_retry(checks, cls.retry),
             dead_letter_retention_ms=checks.integer("dead_letter_retention_ms", 0, 0, RETENTION_MS_MAX),
+            rate_messages=checks.integer("rate_messages", 0, 0, RATE_MESSAGES_MAX),
+            rate_bytes=checks.integer("rate_bytes", 0, 0, RATE_BYTES_MAX),
             extra=checks.rest(),
         )
         checks.raise_faults()
@@ -160,6 +198,7 @@ class GroupDefinition:
             "attempts_max": self.attempts_max,
             "retry": self.retry.to_value(),
             "dead_letter_retention_ms": self.dead_letter_retention_ms,
+            **_set_rates(self),
         }
 
 
@@ -182,12 +221,20 @@ class Grant:
 
 @dataclass(frozen=True)
 class ApplicationDefinition:
-    """An application without a key cannot authenticate; one without a grant may do nothing."""
+    """An application without a key cannot authenticate; one without a grant may do nothing.
+
+    Attributes:
+        rate_messages, rate_bytes: what it may send a second through all proxies together; 0: no limit.
+        addresses: networks that it may call from, as in `10.0.0.0/8`; empty: from anywhere.
+    """
 
     name: str
     keys: tuple[Key, ...] = ()
     grants: tuple[Grant, ...] = ()
     extra: Mapping[str, Any] = field(default_factory=dict)
+    rate_messages: int = 0
+    rate_bytes: int = 0
+    addresses: tuple[str, ...] = ()
 
     @classmethod
     def from_value(cls, name: str, value: Mapping[str, Any]) -> Self:
@@ -196,6 +243,9 @@ class ApplicationDefinition:
             name=checks.own_name(),
             keys=tuple(_keys(checks)),
             grants=tuple(_grants(checks)),
+            rate_messages=checks.integer("rate_messages", 0, 0, RATE_MESSAGES_MAX),
+            rate_bytes=checks.integer("rate_bytes", 0, 0, RATE_BYTES_MAX),
+            addresses=checks.networks("addresses", ADDRESSES_MAX),
             extra=checks.rest(),
         )
         checks.raise_faults()
@@ -204,7 +254,13 @@ class ApplicationDefinition:
     def to_value(self) -> dict[str, Any]:
         """With the secrets: for the store only."""
         keys = [{"key_id": key.key_id, "secret": key.secret, "created_at_ms": key.created_at_ms} for key in self.keys]
-        return {**self.extra, "keys": keys, "grants": [[grant.action, grant.pattern] for grant in self.grants]}
+        return {
+            **self.extra,
+            "keys": keys,
+            "grants": [[grant.action, grant.pattern] for grant in self.grants],
+            **_set_rates(self),
+            **({"addresses": list(self.addresses)} if self.addresses else {}),
+        }
 
     def without_secrets(self) -> dict[str, Any]:
         """For people, logs and the audit journal."""
@@ -223,6 +279,11 @@ def _retry(checks: Checks, default: Retry) -> Retry:
     if found is None:
         checks.fault("retry", f"must be {RETRY_RULE}")
     return found or default
+
+
+def _set_rates(limited: GroupDefinition | ApplicationDefinition) -> dict[str, int]:
+    rates = {"rate_messages": limited.rate_messages, "rate_bytes": limited.rate_bytes}
+    return {name: rate for name, rate in rates.items() if rate}
 
 
 def _keys(checks: Checks) -> Iterable[Key]:

@@ -41,5 +41,9 @@ class Source(ABC):
         """Acknowledge for nobody who waits (PULL without messages). Best effort: what is lost comes back by its lease."""
 
     @abstractmethod
+    def lend(self, request: bytes, answer: Answer) -> None:
+        """Ask the lender of cluster-wide limits (LEASE). UNAVAILABLE when it is away, which may come inside this call."""
+
+    @abstractmethod
     def close(self) -> None:
         """Answer what is open with an error and leave."""

@@ -7,7 +7,8 @@ from consumer_proxy.sources.base import Answer, Source, SourceDown
 from engine.client.rpc import LinkDown, RpcClient
 
 log = logging.getLogger("penstock.consumer")
-PULL, READ = 20, 21  # operations of the link
+PULL, READ, LEASE = 20, 21, 60  # operations of the link
+UNAVAILABLE = 203
 _AWAY = "the engine cannot be reached at the moment"
 
 
@@ -39,6 +40,12 @@ class EngineSource(Source):
             self._send(PULL, request, _heard)
         except SourceDown:
             log.info("engine: away; what was given back returns by its lease")
+
+    def lend(self, request: bytes, answer: Answer) -> None:
+        try:
+            self._send(LEASE, request, answer)
+        except SourceDown:
+            answer(UNAVAILABLE, b"")
 
     def close(self) -> None:
         self._rpc.close()

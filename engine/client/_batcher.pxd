@@ -1,6 +1,7 @@
 # cython: language_level=3
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
+from common.limits._meter cimport Meter
 from common.net._reactor cimport Connection, TurnEnd
 
 
@@ -34,6 +35,9 @@ cdef class Destination:
     cdef public bint buffered         # the topic has a fallback buffer
     cdef public bint diverted         # and a backlog in it: messages need the slow path's look
     cdef bint used                    # found since the hand of the table came by last
+    cdef public Meter meter           # of the topic's rate limit; None: it has none
+    cdef public unsigned char grade   # 0 high, 1 normal, 2 low
+    cdef public bint is_special       # its messages need more than the hot path does
     cdef public uint32_t checked_at   # generation of the configuration that it was last found right in; its user's business
     cdef uint32_t sticky_append[2]
     cdef uint32_t sticky_queue[2]

@@ -19,7 +19,8 @@ class Destination:
     """A topic as the broker knows it. Made when the first message for it comes; void when the broker's log_id changes."""
 
     __slots__ = (
-        "_next_queue", "_sticky", "body_bytes_max", "buffered", "checked_at", "diverted", "durability", "name", "queues", "topic_id",
+        "_next_queue", "_sticky", "body_bytes_max", "buffered", "checked_at", "diverted", "durability", "grade", "is_special",
+        "meter", "name", "queues", "topic_id",
     )  # fmt: skip
 
     def __init__(self, name: bytes, topic_id: int, queues: int, durability: int, body_bytes_max: int):
@@ -27,6 +28,7 @@ class Destination:
         self.durability, self.body_bytes_max = durability, body_bytes_max
         self.checked_at = self._next_queue = 0
         self.buffered = self.diverted = False
+        self.meter, self.grade, self.is_special = None, 0, False
         self._sticky: dict[int, tuple[int, int]] = {}
 
     def choose_queue(self, lane: int, append: int, key: bytes | None) -> int:

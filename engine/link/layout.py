@@ -12,6 +12,7 @@ VERSION = 1
 
 HELLO, AUTH, APPEND, TOPIC, PULL, READ, ADMIN = 1, 2, 10, 11, 20, 21, 30
 CANCEL = 22  # its request id is that of a waiting PULL or READ, which is then answered at once with what it has
+LEASE = 60  # of slices of cluster-wide limits (docs/design/0014-limits.md)
 
 OK = 0
 INVALID = 100

@@ -9,12 +9,14 @@ import logging
 import time
 from collections.abc import Callable
 
+from common.limits.lender import Lender
 from engine.errors import EngineError
 from engine.link import layout
 from engine.queue.delivery import Delivery
 from engine.server.admin import Admin
 from engine.server.codec import checked_name, decode_pull, encode_pull_answer
 from engine.server.errors import RequestError
+from engine.server.lending import lend
 from engine.server.peer import Greeter, Peer
 from engine.server.reading import Reader, Reading
 
@@ -48,8 +50,10 @@ class Service:
             layout.TOPIC: self._topic,
             layout.CANCEL: self._cancel,
             layout.ADMIN: self._admin,
+            layout.LEASE: self._lease,
         }
         self._admin_verbs = admin
+        self._lender = Lender(time.monotonic())
 
     # -- connections
 
@@ -176,6 +180,10 @@ class Service:
         answer = self._admin_verbs.do(payload, monotonic_ms())
         self.on_woken()  # a verb may have stored messages
         connection.send_frame(layout.ADMIN, request_id, layout.OK, [json.dumps(answer).encode()])
+
+    def _lease(self, connection, request_id: int, payload: bytes) -> None:
+        answer = lend(self._lender, payload, time.monotonic())
+        connection.send_frame(layout.LEASE, request_id, layout.OK, [json.dumps(answer).encode()])
 
     def _refuse(self, connection, op: int, request_id: int, code: int, sentence: str) -> None:
         connection.send_frame(op, request_id, code, [sentence.encode()])

@@ -6,11 +6,12 @@ from typing import Any
 import click
 
 from common.admin import applications
-from common.admin.applications import Grants, NewKey
+from common.admin.applications import ApplicationSettings, Grants, NewKey
 from common.config.definitions import ApplicationDefinition
 from penstock.commands.exits import Group
 from penstock.commands.instance import Instance, administration, instance_options
 from penstock.commands.output import output_option, show_one, show_rows
+from penstock.commands.rates import rate_options
 
 
 def row(app: ApplicationDefinition) -> dict[str, Any]:
@@ -19,6 +20,8 @@ def row(app: ApplicationDefinition) -> dict[str, Any]:
         "keys": [key.key_id for key in app.keys],
         "send": [grant.pattern for grant in app.grants if grant.action == "send"],
         "pull": [grant.pattern for grant in app.grants if grant.action == "pull"],
+        **{name: value for name in ("rate_messages", "rate_bytes") if (value := getattr(app, name))},
+        **({"addresses": list(app.addresses)} if app.addresses else {}),
     }
 
 
@@ -108,6 +111,36 @@ def ungrant(instance: Instance, name: str, send: tuple[str, ...], pull: tuple[st
     _need_patterns(send, pull)
     with administration(instance, changes=True) as admin:
         changed = applications.ungrant(admin, name, Grants(send, pull))
+    show_one(row(changed), output)
+
+
+@app.command("set")
+@click.argument("name")
+@click.option(
+    "--address",
+    "addresses",
+    multiple=True,
+    metavar="NETWORK",
+    help="Where it may call from, as in 10.1.0.0/16; repeatable, replaces the list. An empty one: from anywhere.",
+)
+@rate_options("Taken", "send")[0]
+@rate_options("Taken", "send")[1]
+@output_option
+@instance_options()
+def set_command(
+    instance: Instance,
+    name: str,
+    addresses: tuple[str, ...],
+    rate_messages: int | None,
+    rate_bytes: int | None,
+    output: str,
+) -> None:
+    """Limit what an application sends and where it calls from; what is not named stays."""
+    settings = ApplicationSettings(rate_messages, rate_bytes, tuple(filter(None, addresses)) if addresses else None)
+    if not settings.given():
+        raise click.UsageError("say what to set: --rate-messages, --rate-bytes or --address")
+    with administration(instance, changes=True) as admin:
+        changed = applications.set_application(admin, name, settings)
     show_one(row(changed), output)
 
 

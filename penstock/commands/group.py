@@ -79,7 +79,7 @@ def set_command(instance: Instance, name: str, output: str, **given: Any) -> Non
     """Change a group's settings; what is not named stays. --topic replaces the whole list."""
     settings = settings_of(given)
     if not settings.given():
-        raise click.UsageError("say what to set, such as --topic, --invisible-ms, --attempts-max or --retry")
+        raise click.UsageError("say what to set, such as --topic or --rate-messages; --help shows all")
     with administration(instance, changes=True) as admin:
         changed = groups.set_group(admin, name, settings)
     show_one(row(changed), output)

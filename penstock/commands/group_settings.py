@@ -6,6 +6,7 @@ import click
 
 from common.admin.groups import GroupSettings
 from common.retry import parse_retry_text
+from penstock.commands.rates import rate_options
 
 HOUR_MS = 3_600_000
 
@@ -24,6 +25,7 @@ class RetryType(click.ParamType):
 
 def settings_options(command: Any) -> Any:
     for option in (
+        *rate_options("Delivered", "pull"),
         click.option(
             "--dead-letter-retention-hours", type=click.IntRange(0), help="How old dead letters get.  [new: 0, as all]"
         ),

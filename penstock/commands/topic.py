@@ -9,13 +9,14 @@ from common.admin import bulk, families, topics
 from common.admin.administrator import Administrator
 from common.admin.topics import TopicSettings
 from common.config.checks import is_family
-from common.config.definitions import BUFFERS, DURABILITIES, TopicDefinition
+from common.config.definitions import BODY_FORMATS, BUFFERS, DURABILITIES, GRADES, TopicDefinition
 from common.config.errors import EntryNotFound
 from penstock.commands import progress
 from penstock.commands.born import born, born_if_reachable
 from penstock.commands.exits import Group
 from penstock.commands.instance import Instance, administration, instance_options
 from penstock.commands.output import output_option, show_one, show_rows
+from penstock.commands.rates import rate_options
 
 COLUMNS = ("name", "kind", "queues", "durability", "body_bytes_max")
 HOUR_MS, MIB = 3_600_000, 1 << 20
@@ -34,21 +35,15 @@ def row(topic: TopicDefinition) -> dict[str, Any]:
     return {"name": topic.name, "kind": topic.kind, **value}
 
 
-def settings_of(
-    queues: int | None,
-    durability: str | None,
-    body_bytes_max: int | None,
-    retention_hours: float | None,
-    retention_mib: float | None,
-    buffer: str | None,
-) -> TopicSettings:
-    """What the options say, in the definition's units."""
+def settings_of(given: dict[str, Any]) -> TopicSettings:
+    """What the options of `settings_options` say, in the definition's units."""
+    hours, mib, required = (given.pop(name) for name in ("retention_hours", "retention_mib", "required_properties"))
     return TopicSettings(
-        queues, durability, body_bytes_max,
-        None if retention_hours is None else round(retention_hours * HOUR_MS),
-        None if retention_mib is None else round(retention_mib * MIB),
-        buffer,
-    )  # fmt: skip
+        **given,
+        retention_ms=None if hours is None else round(hours * HOUR_MS),
+        retention_bytes=None if mib is None else round(mib * MIB),
+        required_properties=tuple(filter(None, required)) if required else None,
+    )
 
 
 def settings_options(command: Any) -> Any:
@@ -58,6 +53,17 @@ def settings_options(command: Any) -> Any:
             type=click.Choice(BUFFERS),
             help="Where the producer proxy keeps messages while the engine does not take them.  [new: off]",
         ),
+        click.option(
+            "--required-property",
+            "required_properties",
+            multiple=True,
+            help="Refuse messages without this property; repeatable, an empty one clears the list.",
+        ),
+        click.option(
+            "--body-format", type=click.Choice(BODY_FORMATS), help="json: refuse bodies that are no JSON.  [new: any]"
+        ),
+        click.option("--grade", type=click.Choice(GRADES), help="Low is refused first in overload.  [new: normal]"),
+        *rate_options("Taken", "send"),
         click.option(
             "--retention-mib",
             type=click.FloatRange(min=0),
@@ -113,19 +119,14 @@ def create(
     family: bool,
     file: TextIO | None,
     skip_existing: bool,
-    queues: int | None,
-    durability: str | None,
-    body_bytes_max: int | None,
-    retention_hours: float | None,
-    retention_mib: float | None,
-    buffer: str | None,
     output: str,
+    **given: Any,
 ) -> None:
     """Create topics, or with --family families of topics.
 
     Nothing is created when a name or a line is wrong (exit code 2), or when one exists (exit code 4).
     """
-    settings = settings_of(queues, durability, body_bytes_max, retention_hours, retention_mib, buffer)
+    settings = settings_of(given)
     if family and (file or skip_existing):
         raise click.UsageError("--family goes with NAMES alone, without --from and --skip-existing")
     if not family and (wrong := next(filter(is_family, names), None)):
@@ -228,20 +229,13 @@ def show(instance: Instance, name: str, output: str) -> None:
 def set_command(
     instance: Instance,
     name: str,
-    queues: int | None,
-    durability: str | None,
-    body_bytes_max: int | None,
-    retention_hours: float | None,
-    retention_mib: float | None,
-    buffer: str | None,
     output: str,
+    **given: Any,
 ) -> None:
     """Change a topic or a family; what is not named stays. Every proxy follows within a second."""
-    settings = settings_of(queues, durability, body_bytes_max, retention_hours, retention_mib, buffer)
+    settings = settings_of(given)
     if not settings.given():
-        raise click.UsageError(
-            "say what to set: --queues, --durability, --body-bytes-max, --retention-hours, --retention-mib or --buffer"
-        )
+        raise click.UsageError("say what to set, such as --queues or --rate-messages; --help shows all")
     with administration(instance, changes=True) as admin:
         change = families.set_family if is_family(name) else topics.set_topic
         changed = change(admin, name, settings)

@@ -148,9 +148,9 @@ def test_queues_do_not_shrink(admin):
 
 
 def test_setting_a_topic_keeps_the_fields_of_another_version(admin):
-    admin.store.put("topic", "a", {"grade": "gold"}, 0)
+    admin.store.put("topic", "a", {"colour": "gold"}, 0)
     topics.set_topic(admin, "a", TopicSettings(queues=9))
-    assert admin.store.get("topic", "a").value["grade"] == "gold"
+    assert admin.store.get("topic", "a").value["colour"] == "gold"
 
 
 def test_groups_are_created_set_and_deleted(admin):

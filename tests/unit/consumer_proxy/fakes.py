@@ -49,6 +49,9 @@ class FakeSource(Source):
     def tell(self, request):
         self.told.append(PullRequest(request))
 
+    def lend(self, request, answer):
+        answer(203, b"")
+
     def close(self):
         self.is_up = False
 

@@ -11,6 +11,7 @@ from common.config import ConfigView
 from common.config.memory_store import MemoryStore
 from common.contract import Ack, Code, Credential, Position, PullRequest, Verdict, decode_reply, encode_call
 from common.credential import mint
+from common.limits.leases import Leases
 from consumer_proxy.admission import Admission
 from consumer_proxy.layout import RANGE
 from consumer_proxy.pull import Pulls
@@ -40,10 +41,15 @@ class World:
         self.view = ConfigView(self.store, clock=self.clock)
         self.source, self.stats = fakes.FakeSource(), Stats()
         settings = Settings()
-        admission = Admission(self.view, self.clock, settings.verdicts_max)
-        self.pulls = Pulls(admission, self.source, settings, self.clock, self.stats)
+        self.leases = Leases("consumer_proxy", "me", self.source.lend, self.clock.monotonic_s)
+        admission = Admission(self.view, self.clock, settings.verdicts_max, self.leases)
+        self.held = []
+        self.pulls = Pulls(admission, self.source, settings, self.clock, self.stats, self.later)
         self.connection = fakes.FakeConnection()
         self.seqid = 0
+
+    def later(self, seconds, function, *arguments):
+        self.held.append((seconds, function, arguments))
 
     def put_app(self, grants, version=0):
         keys = [{"key_id": "k1", "secret": SECRET, "created_at_ms": 1}]

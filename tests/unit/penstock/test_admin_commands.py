@@ -222,3 +222,27 @@ def test_a_filter_is_checked_and_a_wrong_one_shown_with_a_caret(run):
         "a BETWEEN 10 AND 0",
         " " * 10 + "^",
     ]
+
+
+def test_limits_are_set_shown_and_taken_away(run):
+    run("topic", "create", "a")
+    run("topic", "create", "m.*", "--family", "--rate-messages", "7")
+    shown = json.loads(run("topic", "set", "a", "--rate-messages", "50", "--rate-bytes", "1000", "-o", "json").stdout)
+    assert (shown["rate_messages"], shown["rate_bytes"]) == (50, 1000)
+    assert json.loads(run("topic", "show", "m.x", "-o", "json").stdout)["rate_messages"] == 7
+    assert "rate_messages" not in run("topic", "set", "a", "--rate-messages", "0").stdout
+    run("app", "create", "shop")
+    assert json.loads(run("app", "set", "shop", "--rate-bytes", "9", "-o", "json").stdout)["rate_bytes"] == 9
+    assert json.loads(run("group", "create", "g", "--rate-messages", "3", "-o", "json").stdout)["rate_messages"] == 3
+    assert json.loads(run("gate", "show", "-o", "json").stdout)["rate_messages"] == 0
+    run("gate", "set", "--rate-messages", "900")
+    assert json.loads(run("gate", "set", "--rate-bytes", "5", "-o", "json").stdout)["rate_messages"] == 900
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("topic", "set", "a"), ("app", "set", "a"), ("group", "set", "a"), ("gate", "set")],
+)
+def test_a_wrong_limit_is_refused_before_anything_is_written(run, arguments):
+    result = run(*arguments, "--rate-messages", "-5", code=2)
+    assert "--rate-messages" in result.stderr

@@ -17,6 +17,7 @@ from common.contract import Code, Credential, Durability, Message, SendRequest
 from common.credential import mint
 from common.keyhash import queue_of
 from common.net import listen
+from engine.link.errors import LinkDown
 from producer_proxy.proxy import ProducerProxy
 from tests.services.fake_broker import KEY, FakeBroker, wait_until
 
@@ -32,6 +33,9 @@ class Rpc:
     def call(self, op, payload, timeout):
         self.asked += 1
         return self.broker._answer(op, payload, b"")
+
+    def send(self, op, payload, callback):
+        raise LinkDown("nobody lends here")
 
 
 class Client:
@@ -88,15 +92,6 @@ class Desk:
         self.proxy.stop()
         self.broker.stop()
         self.view.close()
-
-
-@pytest.fixture(params=["hot", "slow"])
-def desk(request, monkeypatch):
-    if request.param == "hot" and proxy_module.Front is None:
-        pytest.skip("the hot path is not built in this run")
-    made = Desk(request.param == "hot", monkeypatch)
-    yield made
-    made.close()
 
 
 def credential(app="shop", key_id="k1", secret=SECRET, shift_ms=0) -> Credential:

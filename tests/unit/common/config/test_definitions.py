@@ -84,7 +84,7 @@ def test_a_name_against_the_rule_is_refused(name):
 
 @pytest.mark.parametrize("kind", [TopicDefinition, GroupDefinition, ApplicationDefinition])
 def test_fields_of_another_version_are_written_back(kind):
-    value = {"grade": "gold", "limit": {"bytes": 5}}
+    value = {"colour": "gold", "limit": {"bytes": 5}}
     assert kind.from_value("x", value).to_value().items() >= value.items()
 
 
@@ -139,7 +139,7 @@ def test_another_name_for_a_family_is_refused(name):
 
 
 def test_a_familys_topic_is_as_the_family_says_in_everything():
-    family = FamilyDefinition.from_value("m.*", {"queues": 3, "durability": "memory", "body_bytes_max": 5, "grade": 1})
+    family = FamilyDefinition.from_value("m.*", {"queues": 3, "durability": "memory", "body_bytes_max": 5, "colour": 1})
     topic = family.topic("m.a")
     assert topic.to_value() == family.to_value()
     assert (topic.name, topic.family, TopicDefinition.from_value("m.a", {}).family) == ("m.a", "m.*", None)

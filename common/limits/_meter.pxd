@@ -1,0 +1,25 @@
+# cython: language_level=3
+from libc.stdint cimport uint64_t
+
+
+cdef struct Bucket:
+    bint limited                      # without it everything passes
+    double rate                       # tokens a second
+    double burst                      # what it can hold
+    double tokens                     # below 0: taken ahead
+
+
+cdef class Meter:
+    cdef object __weakref__
+    cdef Bucket messages, bytes
+    cdef double refilled_at
+    cdef readonly double asked_messages, asked_bytes
+    cdef bint messages_short, bytes_short
+    cdef uint64_t call                # whose messages `pending_*` are
+    cdef double pending_messages, pending_bytes
+    cdef int refill(self, double now) noexcept
+    cdef double wait_for(self, double messages, double bytes, double now) noexcept
+    cdef double wait_with(self, uint64_t call, double bytes, double now) noexcept
+    cdef int commit(self, uint64_t call) noexcept
+    cdef int spend(self, double messages, double bytes) noexcept
+    cdef int turn_away(self, double messages, double bytes) noexcept

@@ -1,0 +1,115 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""The token buckets of one limit, for the hot path. Its twin, meter_pure.py, says what everything means."""
+
+from libc.math cimport INFINITY
+
+from common.limits.meter_pure import BURST_S, STALLED_S
+
+cdef double BURST = BURST_S
+cdef double STALLED = STALLED_S
+
+
+cdef inline void set_rate(Bucket* bucket, object rate) except *:
+    cdef double wanted
+    if rate is None:
+        bucket.limited = False
+        return
+    wanted = rate
+    bucket.rate = wanted if wanted > 0 else 0
+    bucket.burst = bucket.rate * BURST if bucket.rate * BURST > 1 else 1
+    if not bucket.limited or bucket.tokens > bucket.burst:
+        bucket.tokens = bucket.burst
+    bucket.limited = True
+
+
+cdef inline void fill(Bucket* bucket, double seconds) noexcept:
+    bucket.tokens += bucket.rate * seconds
+    if bucket.tokens > bucket.burst:
+        bucket.tokens = bucket.burst
+
+
+cdef inline double wait_of(Bucket* bucket, double amount) noexcept:
+    cdef double missing
+    if not bucket.limited:
+        return 0
+    missing = (amount if amount < bucket.burst else bucket.burst) - bucket.tokens
+    if missing <= 0:
+        return 0
+    return missing / bucket.rate if bucket.rate > 0 else STALLED
+
+
+cdef class Meter:
+    """See meter_pure.Meter."""
+
+    def set_rates(self, messages, bytes, double now):
+        """See meter_pure.Meter.set_rates."""
+        self.refill(now)
+        set_rate(&self.messages, messages)
+        set_rate(&self.bytes, bytes)
+
+    def wait_s(self, double messages, double bytes, double now):
+        """See meter_pure.Meter.wait_s."""
+        return self.wait_for(messages, bytes, now)
+
+    def room(self, double now):
+        """See meter_pure.Meter.room."""
+        self.refill(now)
+        return self.messages.tokens if self.messages.limited else INFINITY, self.bytes.tokens if self.bytes.limited else INFINITY
+
+    def take(self, double messages, double bytes):
+        """See meter_pure.Meter.take."""
+        self.spend(messages, bytes)
+
+    def refuse(self, double messages, double bytes):
+        """See meter_pure.Meter.refuse."""
+        self.turn_away(messages, bytes)
+
+    def read_demand(self):
+        """See meter_pure.Meter.read_demand."""
+        demand = self.asked_messages, self.asked_bytes, self.messages_short, self.bytes_short
+        self.asked_messages = self.asked_bytes = 0
+        self.messages_short = self.bytes_short = False
+        return demand
+
+    cdef int refill(self, double now) noexcept:
+        cdef double seconds = now - self.refilled_at
+        if seconds > 0:
+            fill(&self.messages, seconds)
+            fill(&self.bytes, seconds)
+            self.refilled_at = now
+        return 0
+
+    cdef double wait_for(self, double messages, double bytes, double now) noexcept:
+        cdef double one, other
+        self.refill(now)
+        one, other = wait_of(&self.messages, messages), wait_of(&self.bytes, bytes)
+        return one if one > other else other
+
+    cdef double wait_with(self, uint64_t call, double bytes, double now) noexcept:
+        """Like wait_s for one more message of a call, whose messages so far are remembered until `commit` or the next call."""
+        if self.call != call:
+            self.call, self.pending_messages, self.pending_bytes = call, 0, 0
+        self.pending_messages += 1
+        self.pending_bytes += bytes
+        return self.wait_for(self.pending_messages, self.pending_bytes, now)
+
+    cdef int commit(self, uint64_t call) noexcept:
+        """Take what the call has asked for; once, however often it is called."""
+        if self.call == call:
+            self.spend(self.pending_messages, self.pending_bytes)
+            self.call = 0
+        return 0
+
+    cdef int spend(self, double messages, double bytes) noexcept:
+        self.asked_messages += messages
+        self.asked_bytes += bytes
+        self.messages.tokens -= messages
+        self.bytes.tokens -= bytes
+        return 0
+
+    cdef int turn_away(self, double messages, double bytes) noexcept:
+        self.asked_messages += messages
+        self.asked_bytes += bytes
+        self.messages_short = self.messages_short or wait_of(&self.messages, messages) > 0
+        self.bytes_short = self.bytes_short or wait_of(&self.bytes, bytes) > 0
+        return 0

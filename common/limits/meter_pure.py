@@ -1,0 +1,105 @@
+"""The token buckets of one limit: messages and bytes a second. The twin of `_meter`, and its description.
+
+Time is passed in, in seconds of any clock that never steps back.
+"""
+
+import math
+
+BURST_S = 1.0
+"""How much of its rate a bucket holds. More lets a client that was idle send more at once; the long run is the same."""
+STALLED_S = 1.0
+"""The wait that a rate of 0 tells: nobody knows when it will rise."""
+
+
+class _Bucket:
+    __slots__ = ("burst", "limited", "rate", "tokens")
+
+    def __init__(self) -> None:
+        self.limited = False
+        self.rate = self.burst = self.tokens = 0.0
+
+    def set_rate(self, rate: float | None) -> None:
+        if rate is None:
+            self.limited = False
+            return
+        self.rate = max(0.0, rate)
+        self.burst = max(1.0, self.rate * BURST_S)
+        if not self.limited or self.tokens > self.burst:
+            self.tokens = self.burst
+        self.limited = True
+
+    def fill(self, seconds: float) -> None:
+        self.tokens = min(self.burst, self.tokens + self.rate * seconds)
+
+    def room(self) -> float:
+        return self.tokens if self.limited else math.inf
+
+    def wait_s(self, amount: float) -> float:
+        if not self.limited:
+            return 0.0
+        missing = min(amount, self.burst) - self.tokens
+        if missing <= 0:
+            return 0.0
+        return missing / self.rate if self.rate > 0 else STALLED_S
+
+
+class Meter:
+    """Two buckets that a message must pass both.
+
+    What is larger than a bucket passes when the bucket is full and is paid for afterwards, so that the average holds and nothing is
+    refused for ever. Whoever holds a call back for a moment takes at once: the tokens fall below zero, later ones wait behind it.
+
+    Invariant: over any time t, at most rate · t + burst + one message (or one call that passed as a whole) pass.
+    """
+
+    __slots__ = ("__weakref__", "_bytes", "_messages", "_refilled_at", "asked_bytes", "asked_messages", "short")
+
+    def __init__(self) -> None:
+        self._messages, self._bytes = _Bucket(), _Bucket()
+        self._refilled_at = 0.0
+        self.asked_messages = self.asked_bytes = 0.0
+        self.short = [False, False]
+
+    def set_rates(self, messages: float | None, bytes: float | None, now: float) -> None:
+        """Go on at these rates a second; None: not limited. A bucket that becomes limited begins full; others keep their tokens."""
+        self._refill(now)
+        self._messages.set_rate(messages)
+        self._bytes.set_rate(bytes)
+
+    def wait_s(self, messages: float, bytes: float, now: float) -> float:
+        """In how many seconds so much could be taken, if nobody else takes any; 0.0: now."""
+        self._refill(now)
+        return max(self._messages.wait_s(messages), self._bytes.wait_s(bytes))
+
+    def room(self, now: float) -> tuple[float, float]:
+        """(messages, bytes) that could be taken now; infinite where there is no limit."""
+        self._refill(now)
+        return self._messages.room(), self._bytes.room()
+
+    def take(self, messages: float, bytes: float) -> None:
+        """Take so much, whatever there is."""
+        self.asked_messages += messages
+        self.asked_bytes += bytes
+        self._messages.tokens -= messages
+        self._bytes.tokens -= bytes
+
+    def refuse(self, messages: float, bytes: float) -> None:
+        """So much was asked for and not given: it counts as demand."""
+        self.asked_messages += messages
+        self.asked_bytes += bytes
+        self.short[0] |= self._messages.wait_s(messages) > 0
+        self.short[1] |= self._bytes.wait_s(bytes) > 0
+
+    def read_demand(self) -> tuple[float, float, bool, bool]:
+        """(messages, bytes, whether messages were short, whether bytes were) since the last reading."""
+        demand = self.asked_messages, self.asked_bytes, self.short[0], self.short[1]
+        self.asked_messages = self.asked_bytes = 0.0
+        self.short = [False, False]
+        return demand
+
+    def _refill(self, now: float) -> None:
+        seconds = now - self._refilled_at
+        if seconds > 0:
+            self._messages.fill(seconds)
+            self._bytes.fill(seconds)
+            self._refilled_at = now

@@ -1,0 +1,37 @@
+# cython: language_level=3, boundscheck=False, wraparound=False
+"""Whom the hot path knows: credentials that verified, and what their applications may do."""
+
+from libc.stdint cimport uint32_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcmp
+
+from common.limits._meter cimport Meter
+
+
+cdef class Admitted:
+    """A credential that verified, and what its application may send to: the native form of Principal.may_send."""
+
+    def __init__(self, bytes credential, double expires_at, patterns, Meter meter):
+        cdef bytes text
+        self.credential, self.expires_at, self.meter = credential, expires_at, meter
+        self.texts = tuple(pattern.encode() for pattern in patterns)
+        self.patterns = <Pattern*>malloc(max(1, len(self.texts)) * sizeof(Pattern))
+        if self.patterns == NULL:
+            raise MemoryError()
+        for text in self.texts:
+            self.patterns[self.pattern_count].is_prefix = text.endswith(b"*")
+            self.patterns[self.pattern_count].text = text
+            self.patterns[self.pattern_count].size = <uint32_t>len(text) - (1 if text.endswith(b"*") else 0)
+            self.pattern_count += 1
+
+    def __dealloc__(self):
+        free(self.patterns)
+
+    cdef bint may_send(self, const unsigned char* topic, uint32_t size) noexcept:
+        cdef uint32_t i
+        cdef Pattern* pattern
+        for i in range(self.pattern_count):
+            pattern = &self.patterns[i]
+            if (pattern.size == size or (pattern.is_prefix and pattern.size < size)) and memcmp(pattern.text, topic, pattern.size) == 0:
+                return True
+        return False

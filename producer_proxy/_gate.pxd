@@ -1,0 +1,19 @@
+# cython: language_level=3
+from libc.stdint cimport int32_t, uint32_t, uint64_t
+
+from common.limits._meter cimport Meter
+
+
+cdef class HotGate:
+    cdef public Meter own             # of the proxy's own limit; None: it has none
+    cdef uint64_t call
+    cdef double now
+    cdef double wait                  # that the topics' limits ask of the call
+    cdef Meter first                  # of the first message that has one
+    cdef bint is_mixed
+    cdef readonly int32_t retry_after_ms
+    cdef int begin(self, double now) noexcept
+    cdef int weigh(self, Meter meter, uint32_t size, uint32_t index) except -1
+    cdef int verdict(self, Meter application, uint32_t count, size_t bytes, uint32_t first_size) except -1
+    cdef double first_wait(self, Meter application, uint32_t size) except -1
+    cdef int commit(self, Meter application, uint32_t count, size_t bytes) except -1
