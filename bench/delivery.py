@@ -51,7 +51,7 @@ class Asker:
         self.log: Log = open_log(env, directory, LogConfig())
         self.log.create_topics((f"t-{i}", QUEUES) for i in range(TOPICS))
         self.delivery = Delivery(self.log, receipt_key(self.log, env.random_bytes), env.now_ms)
-        self.service = Service(self.log, self.delivery, None, None, lambda: None)  # type: ignore[arg-type]
+        self.service = Service(self.log, self.delivery, None, None, None, lambda: None)  # type: ignore[arg-type]
         self.peer_state = SimpleNamespace(authenticated=True, waiting={}, name="bench")
         self.most, self.answer = most, b""
         self.delivered = self.pieces = self.refused = 0

@@ -16,6 +16,10 @@ cdef enum:
     PIECE_SIZE = 88
     TOKEN_SIZE = 48
     RECEIPT_SIZE = 52
+    TRAILER = 2                     # record flag: a request, whose token is the record's last bytes
+    TRAILER_SIZE = 40
+    REPLY_BY_AT = 16
+    REPLY_FIELDS_SIZE = 58          # reply_token and reply_by_ms
     FIXED_MAX = 95                  # receipt to stored_at_ms of a Delivery, with a receipt
 
 cdef uint32_t LOCAL = 0x80000000
@@ -33,6 +37,7 @@ cdef struct Record:
     bint assigned
     const unsigned char* message
     uint32_t size
+    const unsigned char* request    # the token, or NULL
 
 
 cdef struct Piece:
@@ -100,6 +105,12 @@ cdef const unsigned char* read_record(const unsigned char* p, const unsigned cha
     end = p + size
     record.assigned = p[0] & 1
     record.id = p + 1
+    record.request = NULL
+    if p[0] & TRAILER:
+        if size < 1 + TRAILER_SIZE:
+            return NULL
+        size -= TRAILER_SIZE
+        record.request = p + size
     if record.assigned:
         if size < 17:
             return NULL
@@ -150,6 +161,16 @@ cdef unsigned char* put_id(unsigned char* p, Record* record) noexcept nogil:
     return p + 32
 
 
+cdef unsigned char* put_reply_fields(unsigned char* p, const unsigned char* token) noexcept nogil:
+    p[0] = 11; p[1] = 0; p[2] = 8
+    put_be32(p + 3, TRAILER_SIZE)
+    memcpy(p + 7, token, TRAILER_SIZE)
+    p += 7 + TRAILER_SIZE
+    p[0] = 10; p[1] = 0; p[2] = 9
+    put_be64(p + 3, le64(token + REPLY_BY_AT))
+    return p + 11
+
+
 cdef unsigned char* put_piece(unsigned char* p, Piece* piece, uint32_t count) noexcept nogil:
     """The first `count` records of a piece that `measure` has read before, each as a Delivery."""
     cdef unsigned char[FIXED_MAX] fixed
@@ -170,6 +191,8 @@ cdef unsigned char* put_piece(unsigned char* p, Piece* piece, uint32_t count) no
         p[0] = 12; p[1] = 0; p[2] = 7
         memcpy(p + 3, record.message, record.size)
         p += 3 + record.size
+        if record.request != NULL and leased:
+            p = put_reply_fields(p, record.request)
         p[0] = 0
         p += 1
     return p
@@ -202,6 +225,8 @@ cdef int measure(const unsigned char* p, const unsigned char* end, uint64_t room
             if at == NULL:
                 raise DeliverError(f"record {k} of {piece.count} in piece {i} is damaged")
             size = <uint64_t> fixed_size + 7 + record.id_size + 3 + record.size + 1
+            if record.request != NULL and fixed_size == FIXED_MAX:
+                size += REPLY_FIELDS_SIZE
             full = full or used[0] + size > room
             if not full:
                 used[0] += size

@@ -10,8 +10,11 @@ from consumer_proxy.layout import (
     ASSIGNED_ID_SIZE,
     LOCAL,
     PIECE,
+    REPLY_BY_AT,
     RUN,
     TOKEN_SIZE,
+    TRAILER,
+    TRAILER_SIZE,
     DeliverError,
 )
 from consumer_proxy.skip_pure import STRING, fields
@@ -57,7 +60,7 @@ def _deliveries(payload: bytes, at: int, room: int) -> tuple[list[bytes], int]:
     held = 0
     full = False
     for token, offset, delta, queue, attempt, stored_at_ms, records in read_pieces(payload, at):
-        for i, (message_id, message) in enumerate(records):
+        for i, (message_id, message, request) in enumerate(records):
             receipt = b"" if token == NO_RECEIPT else token + struct.pack("<I", delta + i & 0xFFFFFFFF)
             delivery = b"".join(
                 [
@@ -65,7 +68,7 @@ def _deliveries(payload: bytes, at: int, room: int) -> tuple[list[bytes], int]:
                     struct.pack(">BHI BHQ", 8, 2, queue, 10, 3, offset + i & 0xFFFFFFFF_FFFFFFFF),
                     struct.pack(">BHI BHq", 8, 4, attempt, 10, 5, stored_at_ms),
                     struct.pack(">BHI", 11, 6, len(message_id)) + message_id,
-                    b"\x0c\x00\x07" + message + b"\0",
+                    b"\x0c\x00\x07" + message + (_reply_fields(request) if receipt else b"") + b"\0",
                 ]
             )
             full = full or len(delivery) > room
@@ -76,8 +79,18 @@ def _deliveries(payload: bytes, at: int, room: int) -> tuple[list[bytes], int]:
     return given, held
 
 
-def read_pieces(payload: bytes, at: int) -> Iterator[tuple[bytes, int, int, int, int, int, list[tuple[bytes, bytes]]]]:
-    """Each piece as (token, offset, delta, queue, attempt, stored_at_ms, [(id, message)…])."""
+def _reply_fields(request: bytes) -> bytes:
+    """Fields 8 and 9 of a request's Delivery."""
+    if not request:
+        return b""
+    (reply_by_ms,) = struct.unpack_from("<q", request, REPLY_BY_AT)
+    return struct.pack(">BHI", 11, 8, TRAILER_SIZE) + request + struct.pack(">BHq", 10, 9, reply_by_ms)
+
+
+def read_pieces(
+    payload: bytes, at: int
+) -> Iterator[tuple[bytes, int, int, int, int, int, list[tuple[bytes, bytes, bytes]]]]:
+    """Each piece as (token, offset, delta, queue, attempt, stored_at_ms, [(id, message, a request's token or nothing)…])."""
     if len(payload) - at < 4:
         raise DeliverError("the answer ends before its piece count")
     pieces = int.from_bytes(payload[at : at + 4], "little")
@@ -96,7 +109,7 @@ def read_pieces(payload: bytes, at: int) -> Iterator[tuple[bytes, int, int, int,
         raise DeliverError("bytes behind the last piece")
 
 
-def _read_records(block: bytes, count: int, piece: int) -> list[tuple[bytes, bytes]]:
+def _read_records(block: bytes, count: int, piece: int) -> list[tuple[bytes, bytes, bytes]]:
     records = []
     at = 0
     for k in range(count):
@@ -114,13 +127,14 @@ def _read_records(block: bytes, count: int, piece: int) -> list[tuple[bytes, byt
     return records
 
 
-def _read_record(record: bytes) -> tuple[bytes, bytes]:
-    if not record[0] & ASSIGNED_ID:
-        return own_id(record[1:]), record[1:]
-    if len(record) < 1 + ASSIGNED_ID_SIZE:
+def _read_record(record: bytes) -> tuple[bytes, bytes, bytes]:
+    message_at = 1 + (ASSIGNED_ID_SIZE if record[0] & ASSIGNED_ID else 0)
+    end = len(record) - (TRAILER_SIZE if record[0] & TRAILER else 0)
+    if end < message_at:
         raise DeliverError
-    message_at = 1 + ASSIGNED_ID_SIZE
-    return record[1:message_at].hex().encode(), record[message_at:]
+    message = record[message_at:end]
+    shown = record[1:message_at].hex().encode() if message_at > 1 else own_id(message)
+    return shown, message, record[end:]
 
 
 def own_id(message: bytes) -> bytes:

@@ -19,14 +19,18 @@ LOCAL = 0x8000_0000
 
 ASSIGNED_ID = 1  # record flag: a 16-byte id follows the flags
 ASSIGNED_ID_SIZE = 16
+TRAILER = 2  # record flag: a request, whose token is the record's last bytes
+TRAILER_SIZE = 40
+REPLY_BY_AT = 16  # in the token, 8 bytes of Unix time
 
 DONE, RETRY, REJECT, EXTEND = range(4)
 DELAY_UNSET = -1
 EXTEND_MS_MAX = 12 * 3600 * 1000
 REASON_BYTES_MAX = 1024  # kept with a dead letter; longer ones are cut at a character
 
-# Bytes of a Delivery beside the stored message: with the longest id, and with the receipt that a lease has.
-DELIVERY_OVERHEAD_MAX = 170
+# Bytes of a Delivery beside the stored record: with the longest id, and with the receipt that a lease has; a request's token makes
+# the record longer by what its two fields take less than that.
+DELIVERY_OVERHEAD_MAX = 188
 ACK_RESULT_SIZE = 8  # without a sentence
 REPLY_BYTES_MAX = 16_384_000  # Apache Thrift's own frame limit
 

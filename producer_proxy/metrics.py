@@ -8,6 +8,9 @@
 | penstock_send_bytes_total | bytes of calls taken | - |
 | penstock_send_refused_total | messages, by contract code | 2xx: the engine or its link; 1xx: a client |
 | penstock_send_seconds | histogram of hot calls, s | above 1 ms without load: look at the engine |
+| penstock_send_requests_total | sends that waited for a reply | - |
+| penstock_send_replies_total | replies passed on to who waits | - |
+| penstock_send_late_replies_total | replies that nobody waited for any more | many: reply_wait_ms is too short for the consumers |
 | penstock_connections | connections open | near connections_max: raise it, or find who leaks |
 | penstock_limits_lent | cluster-wide limits in use whose share is lent | 0 under load: the engine was away, static shares count |
 | penstock_limits_processes | producer proxies among which static shares are divided | not what runs: the engine cannot be reached |
@@ -47,6 +50,13 @@ class SendMetrics:
             for label, lane in zip(LANES, self._lanes, strict=True):
                 family.add_metric([label], getattr(lane, field))
             yield family
+        requests = self._service.requests
+        for name, text, value in (
+            ("penstock_send_requests", "sends that waited for a reply", requests.asked),
+            ("penstock_send_replies", "replies passed on", requests.replies),
+            ("penstock_send_late_replies", "replies that nobody waited for any more", requests.late),
+        ):
+            yield CounterMetricFamily(name, text, value=value)
         refused = CounterMetricFamily(
             "penstock_send_refused", "messages answered with another code than OK", labels=["code"]
         )

@@ -16,6 +16,7 @@ from engine.link.errors import LinkDown
 from engine.link.layout import LEASE, UNAVAILABLE
 from producer_proxy.buffer.buffering import Buffering
 from producer_proxy.gate.gate import Gate
+from producer_proxy.requests import Requests
 from producer_proxy.send import DEFAULT_TIMEOUT_MS, RETRY_AFTER_MS, SENTENCES, SendService
 from producer_proxy.topics import Topics
 
@@ -52,8 +53,16 @@ class ProducerProxy:
         self.topics = Topics(view, rpc, buffer=self.buffer, fit=self.gate.fit)
         self.client = AppendClient(engine, cluster_key, self._on_hello)
         self._principals = Principals(view, self._clock)
+        self.requests = Requests(rpc, cluster_key, self._clock.now_ms)
         self.service = SendService(
-            self._principals, self.topics, self.client.lanes, self.gate, self._clock.now_ms, self._learn, self.buffer
+            self._principals,
+            self.topics,
+            self.client.lanes,
+            self.gate,
+            self.requests,
+            self._clock.now_ms,
+            self._learn,
+            self.buffer,
         )
         self.front = self._make_front()
         self.buffering.start(self.topics, self.client.lanes[FSYNC], self.front)
@@ -122,6 +131,7 @@ class ProducerProxy:
         deadline = time.monotonic() + DRAIN_S
         while (self.service.in_work or not self.client.idle) and time.monotonic() < deadline:
             gevent.sleep(0.005)
+        self.requests.release()
         gevent.sleep(0.05)  # the last answers leave; clients that call once more are told SHUTTING_DOWN
         self._lending.stop()
         self.server.close()

@@ -16,6 +16,7 @@ from common.ids import IdSource, show_id
 from common.wire import WireError, walk_send
 from common.wire.calls import HAS_DELAY, HAS_DELIVER_AT, HAS_REPLY_TO, MESSAGES_MAX
 from common.wire.faults import CALL_FAULTS, MESSAGE_FAULTS, WireFault
+from engine.link import layout
 from producer_proxy.buffer.aside import Aside
 from producer_proxy.buffer.fallback import FallbackBuffer
 from producer_proxy.topics import ResolveError, lane_of
@@ -39,8 +40,8 @@ SENTENCES = {
 _NOT_YET = (
     (HAS_DELIVER_AT, "Message.deliver_at_ms: delayed delivery is not part of this version"),
     (HAS_DELAY, "Message.delay_ms: delayed delivery is not part of this version"),
-    (HAS_REPLY_TO, "Message.reply_to: request-reply is not part of this version"),
 )
+_ON_ITS_WAY = SendResult(code=Code.OK)  # in place of a reply's result until that is known
 
 
 class SendService:
@@ -48,13 +49,16 @@ class SendService:
 
     Args:
         principals: who presents a credential; topics: where to; lanes: (MEMORY, FSYNC) of the broker; gate: the limits.
+        requests: takes sends that wait for a reply, and replies.
         learn: called as (credential bytes, principal) after each good call, so that the hot path knows them.
         buffer: what takes messages that the broker does not.
     """
 
-    def __init__(self, principals, topics, lanes, gate, now_ms, learn=lambda credential, principal: None, buffer=None):
+    def __init__(
+        self, principals, topics, lanes, gate, requests, now_ms, learn=lambda credential, principal: None, buffer=None
+    ):
         self._principals, self._topics, self._lanes, self._learn = principals, topics, lanes, learn
-        self._gate = gate
+        self._gate, self.requests = gate, requests
         self._ids = IdSource(now_ms)
         no_buffer = FallbackBuffer({}, lambda topic: None)
         self._aside = Aside(buffer or no_buffer, lanes, self._ids.next, now_ms, _refusal)
@@ -111,16 +115,42 @@ class SendService:
         if call.fault:
             return [_refusal(*CALL_FAULTS[call.fault]) for _ in call.messages]
         if call.reply_wait_ms > 0:
-            sentence = "SendRequest.reply_wait_ms: request-reply is not part of this version"
-            return [_refusal(Code.INVALID, sentence) for _ in call.messages]
-        results = [self._refused(message, principal) for message in call.messages]
-        wanted = [index for index, result in enumerate(results) if result is None]
+            return [self._ask(connection, call, principal)]
         started = time.monotonic()
+        replies = {
+            index: self.requests.reply(message)
+            for index, message in enumerate(call.messages)
+            if message.flags & HAS_REPLY_TO and not message.fault
+        }
+        results = [
+            _ON_ITS_WAY if index in replies else self._refused(message, principal)
+            for index, message in enumerate(call.messages)
+        ]
+        wanted = [index for index, result in enumerate(results) if result is None]
         wanted = self._limited(principal, call.messages, wanted, results)
         if tried := self._aside.tried(call.messages, wanted):
             self._store(call, principal, tried, results, started)
         self._aside.save(call.messages, results, time.monotonic() - started)
+        for index, replying in replies.items():
+            results[index] = replying.wait(max(0.0, started + _timeout_s(call) - time.monotonic()))
         return results
+
+    def _ask(self, connection, call, principal) -> SendResult:
+        """A request: one message, and the reply to it."""
+        (message,) = call.messages
+        fault = None if message.fault else self.requests.fault(call)
+        refused = _refusal(Code.INVALID, fault, message.id) if fault else self._refused(message, principal)
+        if refused is not None:
+            return refused
+        results: list = [None]
+        if not self._limited(principal, call.messages, [0], results):
+            return results[0]
+        try:
+            destination = self._topics.find([message.topic])[message.topic]
+        except ResolveError as error:
+            return _refusal(error.code, str(error), message.id)
+        durability = layout.FSYNC if lane_of(call.durability, destination) else layout.MEMORY
+        return self.requests.ask(connection, call, destination, durability)
 
     def _refused(self, message, principal) -> SendResult | None:
         """What is wrong with a message before anything is asked of the broker, or None."""

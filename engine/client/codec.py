@@ -5,8 +5,9 @@ import struct
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from common.reply_token import TOKEN_SIZE as REPLY_TOKEN_SIZE
 from engine.link.errors import LinkError
-from engine.link.layout import ACK, PIECE, PULL_LIMITS, RECEIPT_SIZE, TOKEN_SIZE, U16, U32
+from engine.link.layout import ACK, HAS_ID, HAS_TRAILER, PIECE, PULL_LIMITS, RECEIPT_SIZE, TOKEN_SIZE, U16, U32
 
 
 class AckRange(NamedTuple):
@@ -78,14 +79,16 @@ def encode_topics(topics: Iterable[tuple[str, int]]) -> bytes:
 
 
 def split_records(records: bytes) -> Iterator[tuple[bytes | None, bytes]]:
-    """(assigned id or None, message in Thrift binary) of each record of a piece."""
+    """(assigned id or None, message in Thrift binary) of each record of a piece; a request's token is left away."""
     at = 0
     while at < len(records):
         end = at + 4 + U32.unpack_from(records, at)[0]
-        if records[at + 4] & 1:
-            yield records[at + 5 : at + 21], records[at + 21 : end]
+        flags = records[at + 4]
+        message_end = end - (REPLY_TOKEN_SIZE if flags & HAS_TRAILER else 0)
+        if flags & HAS_ID:
+            yield records[at + 5 : at + 21], records[at + 21 : message_end]
         else:
-            yield None, records[at + 5 : end]
+            yield None, records[at + 5 : message_end]
         at = end
 
 

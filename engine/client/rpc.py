@@ -44,6 +44,8 @@ class RpcClient:
     ) -> None:  # fmt: skip
         self._address, self._cluster_key, self._role = Address(*address), cluster_key, role
         self._on_hello, self._on_log_id_changed = on_hello, on_log_id_changed
+        self._on_up: Callable[[], None] = lambda: None
+        self._on_unasked: Callable[[bytes], None] = lambda payload: None
         self._log_id: str | None = None
         self._transport: Transport | None = None
         self._waiting: dict[int, Callback] = {}
@@ -74,6 +76,17 @@ class RpcClient:
         self._waiting[request_id] = callback
         self._transport.post(op, request_id, payload)
         return request_id
+
+    def tell(self, op: int, payload: bytes) -> None:
+        """Send what has no answer; without a link it is lost."""
+        if self._transport is not None:
+            self._transport.post(op, layout.UNASKED, payload)
+
+    def attend(self, on_up: Callable[[], None], on_unasked: Callable[[bytes], None]) -> None:
+        """Have `on_up()` called whenever the link has come up, and `on_unasked(payload)` for what the broker sends by itself."""
+        self._on_up, self._on_unasked = on_up, on_unasked
+        if self.connected:
+            on_up()
 
     def cancel(self, request_id: int) -> None:
         """Withdraw a PULL or READ that waits at the broker. Its answer still comes, at once, with what it has."""
@@ -136,8 +149,12 @@ class RpcClient:
         # Kept by the reactor; on_down may come as early as the next turn, when _transport is set.
         self._transport = Transport(sock, f"{self._address}", self._on_answer, self._on_down)
         self._up.set()
+        self._on_up()
 
     def _on_answer(self, request_id: int, code: int, payload: bytes) -> None:
+        if request_id == layout.UNASKED:
+            self._on_unasked(payload)
+            return
         callback = self._waiting.pop(request_id, None)
         if callback is not None:
             callback(code, payload)

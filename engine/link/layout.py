@@ -14,7 +14,11 @@ HELLO, AUTH, APPEND, TOPIC, PULL, READ, ADMIN = 1, 2, 10, 11, 20, 21, 30
 CANCEL = 22  # its request id is that of a waiting PULL or READ, which is then answered at once with what it has
 LEASE = 60  # of slices of cluster-wide limits (docs/design/0014-limits.md)
 
+# Request-reply: docs/design/0013-request-reply.md
+REPLY, FORWARD, LISTEN, FORWARDED, OUTCOME = 45, 46, 47, 48, 49
+
 OK = 0
+DUPLICATE = 2
 INVALID = 100
 TOO_LARGE = 101
 UNKNOWN_TOPIC = 102
@@ -25,6 +29,7 @@ OVERLOADED = 201
 UNAVAILABLE = 203
 TIMEOUT = 300
 SHUTTING_DOWN = 400
+NO_CONSUMER, NO_REPLY, CONSUMER_FAILED = 500, 501, 502
 
 MEMORY, FSYNC = 1, 2
 APPEND_HEAD = struct.Struct("<B3xI")  # durability ‖ batch count
@@ -46,6 +51,14 @@ TOKEN_SIZE = 48
 TOKEN_VERSION = 1
 MAC_SIZE = 16
 NO_TOKEN = bytes(TOKEN_SIZE)
+
+HAS_ID, HAS_TRAILER = 1, 2
+"""Flags of a stored record: 16 bytes of assigned id in front of the message, a request's trailer behind it."""
+FORWARD_HEAD = struct.Struct("<IHxx")  # number ‖ code; the token and the reply follow
+FORWARDED_BODY = struct.Struct("<IH")  # number ‖ code
+INSTANCE = struct.Struct("<Q")
+UNASKED = 0
+"""Request id of what an engine sends by itself; clients count theirs from 1."""
 RECEIPT_SIZE = 52
 
 STRANGER_BYTES_MAX = 64 << 10

@@ -24,6 +24,7 @@ cdef enum:
     STAGING_SIZE = 1 << 20
     DIRECT_MIN = 32768           # bodies from here on are written from where they lie
     PART_MAX = 64
+    TRAILER_SIZE = 40
     CODE_INVALID = 100
     CODE_TOO_LARGE = 101
     CODE_UNKNOWN_TOPIC = 102
@@ -136,8 +137,10 @@ cdef class Appender:
             if left < 6:
                 return CODE_INVALID
             record = (<const uint32_t*>at)[0]
-            # At least a flags byte and a struct's stop byte, behind the id when there is one.
-            if record > left - 4 or at[4] > 1 or record < (18 if at[4] else 2):
+            # At least a flags byte and a struct's stop byte, behind the id when there is one. With a trailer it is alone in its batch.
+            if record > left - 4 or at[4] > 3 or record < 2 + 16 * (at[4] & 1) + TRAILER_SIZE * (at[4] >> 1):
+                return CODE_INVALID
+            if at[4] & 2 and header.count != 1:
                 return CODE_INVALID
             at += 4 + record
             left -= 4 + record

@@ -30,6 +30,7 @@ INDEX_ENTRY = struct.Struct("<QIIII")
 
 CODE_OK, CODE_INVALID, CODE_TOO_LARGE, CODE_UNKNOWN_TOPIC, CODE_NO_ROOM = 0, 100, 101, 102, 203
 
+TRAILER_SIZE = 40
 _RECORD = struct.Struct("<IB")
 _TOPIC = struct.Struct("<II")
 _KEY_SIZE = struct.Struct("<H")
@@ -109,14 +110,16 @@ def split_records(records: bytes) -> Iterator[bytes]:
 
 
 def count_records(batch: bytes | memoryview) -> int:
-    """Records in the batch, or -1 when their sizes do not add up."""
+    """Records in the batch, or -1 when their sizes do not add up or one with a trailer is not alone."""
     at, count = BATCH_HEADER_SIZE, 0
     while at < len(batch):
         if len(batch) - at < 6:
             return -1
         size, flags = _RECORD.unpack_from(batch, at)
         # At least a flags byte and a struct's stop byte, behind the id when there is one.
-        if size > len(batch) - at - 4 or flags > 1 or size < (18 if flags else 2):
+        if size > len(batch) - at - 4 or flags > 3 or size < 2 + 16 * (flags & 1) + TRAILER_SIZE * (flags >> 1):
+            return -1
+        if flags & 2 and (count or at + 4 + size != len(batch)):
             return -1
         at += 4 + size
         count += 1

@@ -7,7 +7,7 @@ damage, another store) takes the twin's way.
 """
 import logging
 
-from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
@@ -40,6 +40,7 @@ cdef enum:
     EMPTY = 1                    # nothing can be read now
     AGAIN = 2                    # damage was stepped over, plan anew
     FLOOR_KEPT_MS = 1000
+    HAS_TRAILER = 2              # flag of a record: a request
 
 
 cdef class HandOut:
@@ -49,6 +50,8 @@ cdef class HandOut:
     cdef object floors           # of the log: what topics' own retentions let be read
     cdef int64_t quantum_bytes
     cdef set dirty
+    cdef public object requests  # see the twin
+    cdef object group
     cdef Tail tail               # None when the store is not the native log
     # The pull in work; between two calls of fill() they mean nothing.
     cdef int64_t now_ms, messages_left, bytes_left, invisible_ms
@@ -71,7 +74,7 @@ cdef class HandOut:
             return
         self.now_ms = now_ms
         self.messages_left, self.bytes_left, self.invisible_ms = pull.messages_left, pull.bytes_left, pull.invisible_ms
-        self.receipts, self.out = group.receipts, pull.pieces
+        self.group, self.receipts, self.out = group, group.receipts, pull.pieces
         self.delivered = self.redelivered = self.delivered_bytes = 0
         self.lease = 0
         try:
@@ -79,7 +82,7 @@ cdef class HandOut:
         finally:
             pull.messages_left, pull.bytes_left = self.messages_left, self.bytes_left
             pull.piece_count = PyList_GET_SIZE(self.out)
-            self.receipts = self.out = None
+            self.group = self.receipts = self.out = None
             if self.lease:
                 self.clockwork.last = self.lease
                 self.count()
@@ -160,6 +163,8 @@ cdef class HandOut:
             head.token = token
             head.delta = <uint32_t>(head.first_offset - <uint64_t>first)
             head.attempt = attempt
+            if (<const uint8_t*>head)[sizeof(PieceHead) + 4] & HAS_TRAILER and self.requests is not None:
+                self.requests.given(self.group.name, (<bytes>self.out[at])[sizeof(PieceHead):])
         self.messages_left -= count
         self.delivered += count
         if attempt > 1:
@@ -195,6 +200,10 @@ cdef class HandOut:
             while at < end:
                 how = self.tail.next(place.topic_id, place.queue, at, end - at, left, at > first, &found)
                 if how != SOME:
+                    break
+                if found.records[4] & HAS_TRAILER and self.is_over(<const char*>found.records, found.size):
+                    if at == first:
+                        return self.pass_request(place, first)
                     break
                 self.add_piece(place, at, found.count, found.stored_at_ms, found.records, found.size)
                 at += found.count
@@ -241,6 +250,10 @@ cdef class HandOut:
         given_end[0] = first
         size[0] = 0
         for at, count, stored_at_ms, records in pieces:
+            if PyBytes_AS_STRING(records)[4] & HAS_TRAILER and self.is_over(PyBytes_AS_STRING(records), PyBytes_GET_SIZE(records)):
+                if given_end[0] == first:
+                    return self.pass_request(place, first)
+                break
             self.add_piece(place, at, count, stored_at_ms, PyBytes_AS_STRING(records), <uint32_t>PyBytes_GET_SIZE(records))
             given_end[0] = at + count
             size[0] += PyBytes_GET_SIZE(records)
@@ -256,8 +269,20 @@ cdef class HandOut:
         if after is None or after <= first:
             return EMPTY
         stop = min(<int64_t>after, end)
+        return self.pass_over(place, first, stop)
+
+    cdef bint is_over(self, const char* record, Py_ssize_t size) except -1:
+        return self.requests is not None and self.requests.is_over(record[:size])
+
+    cdef int pass_request(self, Place place, int64_t first) except -1:
+        """A request whose time is over; it is alone in its batch."""
+        self.requests.expired += 1
+        return self.pass_over(place, first, first + 1)
+
+    cdef int pass_over(self, Place place, int64_t first, int64_t end) except -1:
+        """Count as done what nobody can be given."""
         self.lease = self.lease + 1 if self.lease else self.clockwork.next_lease()
-        place.give(first, stop, self.lease, 0)
-        place.settle(first, stop, self.lease, False)
+        place.give(first, end, self.lease, 0)
+        place.settle(first, end, self.lease, False)
         self.dirty.add(place)
         return AGAIN

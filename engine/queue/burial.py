@@ -7,7 +7,7 @@ it is buried again, so there may be two dead letters of one origin, but never no
 
 import logging
 from collections import deque
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from common.dead_letters import dead_letter_topic
 from engine.errors import CorruptionError, EngineError, OffsetOutOfRangeError
@@ -53,6 +53,7 @@ class Burials:
     def __init__(self, store, clockwork: Clockwork, dirty: set[Place], counts: Counts, hungry: Hungry) -> None:
         self._store, self._clockwork = store, clockwork
         self._dirty, self._counts, self._hungry = dirty, counts, hungry
+        self.requests: Any = None  # told of each record that is given up, see engine/replies/requests.py
         self._graves: deque[Grave] = deque()
         self._again_ms = 0
 
@@ -116,6 +117,9 @@ class Burials:
         ((code, _),) = self._store.append(batch, 1, self._clockwork.wall_ms())
         if code:
             raise EngineError(f"the log refused a batch of {len(batch)} bytes with code {code}")
+        if self.requests is not None:
+            for record in records:
+                self.requests.failed(grave.place.group.name, record)
         first = grave.first
         self._store.when_durable(self._store.end_position, lambda: self._settle(grave, first, end))
 

@@ -64,6 +64,15 @@ class Delivery:
         self._waits = Wheel()
         self._by_queue: dict[tuple[int, int], list[Place]] = {}
 
+    @property
+    def requests(self):
+        """Who judges and remembers requests (engine/replies); None: every message is handed out as it is."""
+        return self._hand_out.requests
+
+    @requests.setter
+    def requests(self, requests) -> None:
+        self._hand_out.requests = self._burials.requests = requests
+
     # -- what consumers ask
 
     def pull(self, request: PullRequest, now_ms: int, answer: Callable[[Pull], None], context: object = None) -> Pull:

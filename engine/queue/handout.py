@@ -5,10 +5,10 @@ gives beyond that (a message is never cut) it owes in its next turns. So large m
 """
 
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from engine.errors import CorruptionError, OffsetOutOfRangeError
-from engine.link.layout import PIECE
+from engine.link.layout import HAS_TRAILER, PIECE
 from engine.queue.clockwork import Clockwork
 from engine.queue.counts import Counts
 from engine.queue.place import Place
@@ -34,6 +34,7 @@ class HandOut:
     ) -> None:
         self._store, self._settings, self._clockwork = store, settings, clockwork
         self._dirty, self._counts = dirty, counts
+        self.requests: Any = None  # see engine/replies/requests.py
 
     def fill(self, pull: Pull, group: "Group", now_ms: int) -> None:
         """Give the pull what its subscription has, until it is full or nothing is left. The first message always fits."""
@@ -63,6 +64,8 @@ class HandOut:
                 return False
             first, end, _ = plan
             pieces = self._read(place, first, end, min(place.credit, pull.bytes_left))
+            if pieces and self.requests is not None:
+                pieces = self._waited_for(place, first, pieces)
             if pieces is None:
                 continue
             if not pieces:
@@ -95,6 +98,8 @@ class HandOut:
         for at, messages, stored_at_ms, records in pieces:
             out.append(PIECE.pack(token, at, at - first, place.queue, messages, attempt, stored_at_ms, len(records), 0))
             out.append(records)
+            if self.requests is not None and records[4] & HAS_TRAILER:
+                self.requests.given(group.name, records)
         pull.piece_count += len(pieces)
         pull.messages_left -= count
         self._counts.deliveries += count
@@ -124,8 +129,24 @@ class HandOut:
             if after is None or after <= first:
                 return []
             # The bytes are gone for everybody; a queue that stops at them would lose the messages behind them, too.
-            lease, stop = self._clockwork.next_lease(), min(after, end)
-            place.lease(first, stop, lease, 0)
-            place.settle(first, stop, lease, False)
-            self._dirty.add(place)
+            self._pass_over(place, first, min(after, end))
             return None
+
+    def _waited_for(self, place: Place, first: int, pieces: list) -> list | None:
+        """The pieces before the first request whose time is over; None when that is the first piece, which is passed over."""
+        for index, piece in enumerate(pieces):
+            # A request is alone in its batch, and so in its piece.
+            if piece.records[4] & HAS_TRAILER and self.requests.is_over(piece.records):
+                if index:
+                    return pieces[:index]
+                self._pass_over(place, first, first + 1)
+                self.requests.expired += 1
+                return None
+        return pieces
+
+    def _pass_over(self, place: Place, first: int, end: int) -> None:
+        """Count as done what nobody can be given."""
+        lease = self._clockwork.next_lease()
+        place.lease(first, end, lease, 0)
+        place.settle(first, end, lease, False)
+        self._dirty.add(place)

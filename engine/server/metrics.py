@@ -9,6 +9,8 @@ penstock_engine_acks_total | messages | well below deliveries: consumers do not 
 penstock_engine_redeliveries_total | messages | rising: invisible time is too short, or consumers die
 penstock_engine_dead_letters_total | messages | rising: consumers cannot cope; `penstock group dead-letters list` says why
 penstock_engine_stale_receipts_total | ranges | rising: the same; one that jumps: somebody forges
+penstock_engine_expired_requests_total | requests | many: consumers are slower than their askers wait
+penstock_engine_forwarded_replies_total | replies | –
 penstock_engine_parked_pulls, _link_connections | now | –
 penstock_engine_cold_read_bytes_total | bytes | near --cold-mib-s: sleepers wait for the budget; more takes the disk from writes
 penstock_engine_log_segments, _log_bytes | now, bytes | –
@@ -59,6 +61,11 @@ class EngineMetrics:
             "redeliveries": (counts.redeliveries, "Messages handed out for the second time or more."),
             "dead_letters": (counts.dead_letters, "Messages moved to their group's dead letters."),
             "stale_receipts": (counts.stale_receipts, "Acknowledgements refused as stale or forged."),
+        }
+        exchange = self._server.service.exchange
+        counters |= {
+            "expired_requests": (exchange.requests.expired, "Requests not handed out, since nobody waited any more."),
+            "forwarded_replies": (exchange.forwarded, "Replies forwarded to the proxies that wait for them."),
         }
         gauges = {
             "log_segments": (retention.segments, "Segment files that hold messages."),

@@ -11,13 +11,14 @@ from engine.server.errors import RequestError
 class Peer:
     """State of one connection. `waiting`: request id -> how to withdraw what waits under it."""
 
-    __slots__ = ("authenticated", "deadline_ms", "name", "nonce", "waiting")
+    __slots__ = ("authenticated", "deadline_ms", "instance", "name", "nonce", "waiting")
 
     def __init__(self, deadline_ms: int) -> None:
         self.deadline_ms = deadline_ms  # to be authenticated by
         self.authenticated = False
         self.nonce = b""
         self.name = ""
+        self.instance: int | None = None  # of a producer proxy that listens for replies
         self.waiting: dict = {}
 
 

@@ -11,6 +11,8 @@ from common.net.server import Server, listen, listen_file
 from engine.errors import EngineError
 from engine.link.layout import FRAME_BYTES_MAX
 from engine.queue.delivery import Delivery
+from engine.replies.exchange import Exchange
+from engine.replies.requests import Requests
 from engine.server import serve_pure
 from engine.server.admin import Admin
 from engine.server.peer import Greeter
@@ -60,7 +62,8 @@ class LinkServer:
         loop = gevent.get_hub().loop
         self._tick = loop.timer(TICK_S, TICK_S)
         self._ticking = False
-        self.service = Service(store, delivery, greeter, admin, self._wake)
+        delivery.requests = Requests(delivery.wall_ms)
+        self.service = Service(store, delivery, greeter, admin, Exchange(delivery.requests), self._wake)
         self._form = form
         self.turn = form.Turn(store, self.service)
         self._progress = loop.timer(progress_ms / 1000, progress_ms / 1000)

@@ -13,6 +13,7 @@ from common.limits.lender import Lender
 from engine.errors import EngineError
 from engine.link import layout
 from engine.queue.delivery import Delivery
+from engine.replies.exchange import Exchange
 from engine.server.admin import Admin
 from engine.server.codec import checked_name, decode_pull, encode_pull_answer
 from engine.server.errors import RequestError
@@ -38,12 +39,14 @@ class Service:
         wake: called when something waits for time to pass, so that `on_time()` is called until nothing does.
     """
 
-    def __init__(self, store, delivery: Delivery, greeter: Greeter, admin: Admin, wake: Callable[[], None]) -> None:
+    def __init__(
+        self, store, delivery: Delivery, greeter: Greeter, admin: Admin, exchange: Exchange, wake: Callable[[], None]
+    ) -> None:
         self.store, self.delivery = store, delivery
         self.stopping = False
         self.strangers: set = set()
         self.reader = Reader(store)
-        self._greeter, self._wake = greeter, wake
+        self._greeter, self._wake, self.exchange = greeter, wake, exchange
         self._handlers = {
             layout.PULL: self._pull,
             layout.READ: self._read,
@@ -51,6 +54,10 @@ class Service:
             layout.CANCEL: self._cancel,
             layout.ADMIN: self._admin,
             layout.LEASE: self._lease,
+            layout.LISTEN: exchange.listen,
+            layout.REPLY: self._reply,
+            layout.FORWARDED: exchange.confirmed,
+            layout.OUTCOME: exchange.outcome,
         }
         self._admin_verbs = admin
         self._lender = Lender(time.monotonic())
@@ -69,6 +76,7 @@ class Service:
         waiting, connection.peer_state.waiting = connection.peer_state.waiting, {}
         for withdraw, _ in waiting.values():
             withdraw()
+        self.exchange.on_closed(connection)
 
     def on_request(self, connection, op: int, request_id: int, payload: bytes) -> None:
         """Answer, at once or later; a stranger may only greet."""
@@ -120,10 +128,11 @@ class Service:
         now_ms = monotonic_ms()
         upcoming = self.delivery.on_time(now_ms)
         reading = self.reader.on_time(now_ms)
+        replying = self.exchange.on_time(now_ms)
         for connection in [each for each in self.strangers if each.peer_state.deadline_ms <= now_ms]:
             connection.close("did not authenticate in time")
         self.on_woken()
-        return upcoming is not None or reading or bool(self.strangers)
+        return upcoming is not None or reading or replying or bool(self.strangers)
 
     # -- operations
 
@@ -160,6 +169,10 @@ class Service:
             withdraw, answer = waiting
             withdraw()
             answer()
+
+    def _reply(self, connection, request_id: int, payload: bytes) -> None:
+        if self.exchange.reply(connection, request_id, payload, monotonic_ms()):
+            self._wake()
 
     def _topic(self, connection, request_id: int, payload: bytes) -> None:
         wanted = _wanted_topics(payload)

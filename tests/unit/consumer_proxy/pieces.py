@@ -12,8 +12,9 @@ def message(topic=b"orders", body=b"x", own_id=None, extra=b""):
     return b"".join([*parts, extra, b"\0"])
 
 
-def record(stored, assigned=None):
-    inner = b"\0" + stored if assigned is None else b"\1" + assigned + stored
+def record(stored, assigned=None, request=b""):
+    flags = (assigned is not None) + 2 * bool(request)
+    inner = bytes([flags]) + (assigned or b"") + stored + request
     return struct.pack("<I", len(inner)) + inner
 
 

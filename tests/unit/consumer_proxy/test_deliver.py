@@ -65,6 +65,30 @@ def test_a_read_by_position_has_empty_receipts(twin):
     assert (delivery.receipt, delivery.offset) == (b"", 9)
 
 
+@pytest.mark.parametrize("assigned", [ID, None])
+def test_a_requests_delivery_shows_its_token_and_its_deadline(twin, assigned):
+    request = bytes(16) + struct.pack("<q", 1_700_000_005_000) + b"m" * 16
+    own_id = None if assigned else b"mine"
+    pieces = [piece([record(stored(own_id=own_id), assigned, request)]), piece([record(stored(), ID)], offset=1001)]
+    first, second = decode_reply(reply(twin, pieces)[0])[1].deliveries
+    assert (first.reply_token, first.reply_by_ms) == (request, 1_700_000_005_000)
+    assert encode(first.message) == stored(own_id=own_id)
+    assert (second.reply_token, second.reply_by_ms) == (None, None)
+
+
+def test_a_read_by_position_shows_no_token_so_that_it_cannot_answer(twin):
+    frame, _, _ = reply(twin, [piece([record(stored(), ID, b"t" * 40)], of=bytes(48))])
+    delivery = decode_reply(frame)[1].deliveries[0]
+    assert (delivery.reply_token, delivery.reply_by_ms) == (None, None)
+    assert encode(delivery.message) == stored()
+
+
+@pytest.mark.parametrize("assigned", [ID, None])
+def test_a_record_too_short_for_its_token_is_damaged(twin, assigned):
+    with pytest.raises(DeliverError):
+        reply(twin, [piece([record(b"", assigned, b"t" * 39)])])
+
+
 def test_several_pieces_keep_their_order(twin):
     pieces = [piece([record(stored(), ID)] * 2, queue=q, offset=10 * q) for q in range(4)]
     frame, given_count, _ = reply(twin, pieces)

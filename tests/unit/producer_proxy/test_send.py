@@ -30,6 +30,9 @@ class Rpc:
     def __init__(self, broker):
         self.broker, self.asked = broker, 0
 
+    def attend(self, on_up, on_unasked):
+        pass
+
     def call(self, op, payload, timeout):
         self.asked += 1
         return self.broker._answer(op, payload, b"")

@@ -1,0 +1,54 @@
+"""What names one waiting call: the consumer gets it with a request and sends it back with the reply (docs/design/0013-request-reply.md).
+
+    0 u8 version 1 ‖ 1 3 B 0 ‖ 4 u32 call ‖ 8 u64 instance ‖ 16 i64 reply_by_ms ‖ 24 16 B MAC        (little-endian)
+
+Anybody who knows the cluster key can make and check one; nobody else can, and it is good for one call of one proxy process only.
+"""
+
+import struct
+from hashlib import blake2b
+from hmac import compare_digest
+from typing import NamedTuple
+
+TOKEN_SIZE = 40
+_VERSION = 1
+_BODY = struct.Struct("<B3xIQq")
+_MAC_SIZE = 16
+
+
+class ReplyToken(NamedTuple):
+    """`instance`: the waiting proxy process. `reply_by_ms`: Unix time after which nobody waits any more."""
+
+    call: int
+    instance: int
+    reply_by_ms: int
+
+
+class ReplyTokens:
+    """Makes and checks tokens of one cluster."""
+
+    def __init__(self, cluster_key: bytes) -> None:
+        key = blake2b(cluster_key, digest_size=32, person=b"penstock-reply").digest()
+        self._keyed = blake2b(key=key, digest_size=_MAC_SIZE)
+
+    def make(self, token: ReplyToken) -> bytes:
+        """The token's 40 bytes."""
+        body = _BODY.pack(_VERSION, *token)
+        return body + self._mac(body)
+
+    def check(self, data: bytes) -> ReplyToken | None:
+        """What the token says, or None when nobody of this cluster made it."""
+        if len(data) != TOKEN_SIZE or not compare_digest(self._mac(data[: _BODY.size]), data[_BODY.size :]):
+            return None
+        return read_token(data)
+
+    def _mac(self, body: bytes) -> bytes:
+        mac = self._keyed.copy()
+        mac.update(body)
+        return mac.digest()
+
+
+def read_token(data: bytes) -> ReplyToken | None:
+    """What 40 bytes of a trusted source say, unchecked; None when they are of another version."""
+    version, *fields = _BODY.unpack_from(data)
+    return ReplyToken(*fields) if version == _VERSION else None

@@ -1,0 +1,37 @@
+"""Reply tokens: what they say, and that nobody else can make one."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from common.reply_token import TOKEN_SIZE, ReplyToken, ReplyTokens, read_token
+
+KEY = b"k" * 32
+TOKENS = st.builds(ReplyToken, st.integers(0, 2**32 - 1), st.integers(0, 2**64 - 1), st.integers(-(2**63), 2**63 - 1))
+
+
+@given(TOKENS)
+def test_a_token_says_what_it_was_made_of(token):
+    data = ReplyTokens(KEY).make(token)
+    assert len(data) == TOKEN_SIZE
+    assert ReplyTokens(KEY).check(data) == read_token(data) == token
+
+
+@given(TOKENS, st.integers(0, TOKEN_SIZE - 1), st.integers(1, 255))
+def test_a_token_with_any_byte_altered_is_refused(token, at, change):
+    data = bytearray(ReplyTokens(KEY).make(token))
+    data[at] ^= change
+    assert ReplyTokens(KEY).check(bytes(data)) is None
+
+
+@given(st.binary(max_size=100))
+def test_bytes_that_nobody_made_are_refused(data):
+    assert ReplyTokens(KEY).check(data) is None
+
+
+def test_another_clusters_token_is_refused():
+    data = ReplyTokens(b"other").make(ReplyToken(1, 2, 3))
+    assert ReplyTokens(KEY).check(data) is None
+
+
+def test_a_token_of_another_version_is_not_read():
+    assert read_token(b"\x02" + bytes(TOKEN_SIZE - 1)) is None
