@@ -213,7 +213,8 @@ def test_the_supervisor_runs_without_gevent():
 def test_all_third_party_imports_are_declared():
     config = configparser.ConfigParser()
     config.read(ROOT / "setup.cfg")
-    declared = re.findall(r"^[\w-]+", config["options"]["install_requires"], re.M)
+    wanted = [config["options"]["install_requires"], *config["options.extras_require"].values()]
+    declared = re.findall(r"^[\w-]+", "\n".join(wanted), re.M)
     known = {name.replace("-", "_").lower() for name in declared} | {"cython", "cpython", "libc", "libcpp", "greenlet"}
     known |= {"penstock_client", "penstock_client_examples", "penstock_thrift"}
     foreign = {

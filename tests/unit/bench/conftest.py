@@ -10,6 +10,7 @@ NEEDS_NO_NATIVE = (
     "test_bench_command.py",
     "test_bench_servers.py",
     "test_peers_figures.py",
+    "test_peers_page.py",
     "test_peers_processes.py",
     "test_peers_report.py",
 )
