@@ -75,7 +75,7 @@ def run(options) -> None:
     store = open_store(options.config)
     view = ConfigView(store, options.snapshot, process=f"producer_proxy@{options.listen[0]}:{options.listen[1]}")
     rpc = RpcClient(options.engine, key, role="producer_proxy")
-    buffering = make_buffering(options)
+    buffering = make_buffering(options, store)
     proxy = ProducerProxy(listeners(options), view, rpc, options.engine, key, limits, buffering)
     registry = CollectorRegistry()
     registry.register(BufferMetrics(buffering))

@@ -4,6 +4,7 @@
     DIR/<kind>/index          which revision of each bucket is current; its replacement is the commit
     DIR/<kind>/017.42         bucket 17 at revision 42. Never rewritten once the index names it
     DIR/applied/<process>.PID see reports.py
+    DIR/claims/<name>         held by the flock of the process that claimed the name
 
 Files are 0600 and directories 0700: applications' secrets are in here. DIR must be on a local file system (flock, atomic rename).
 """
@@ -17,6 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from common.clock import SystemClock
 from common.config import buckets as layout
@@ -49,9 +51,10 @@ class FileStore(BucketedStore):
         self._watching: threading.Thread | None = None
         self._closed = threading.Event()
         with self._as_unavailable():
-            for name in (".", "applied", *KINDS):
+            for name in (".", "applied", "claims", *KINDS):
                 (self._root / name).mkdir(mode=0o700, parents=True, exist_ok=True)
         self._reports = Reports(self._root / "applied", self._clock)
+        self._claims: dict[str, int] = {}
 
     def _read_index(self, kind: str) -> Index:
         path = self._root / kind / "index"
@@ -189,6 +192,27 @@ class FileStore(BucketedStore):
         if self._watching is not None and self._watching is not threading.current_thread():
             self._watching.join()
         self._reports.close()
+        for name in list(self._claims):
+            self.release(name)
+
+    def claim(self, name: str) -> bool:
+        if name in self._claims:
+            return True
+        with self._as_unavailable():
+            path = self._root / "claims" / quote(name, safe="")
+            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        if not _try_lock(fd):
+            os.close(fd)
+            return False
+        self._claims[name] = fd
+        return True
+
+    def holds(self, name: str) -> bool:
+        return name in self._claims
+
+    def release(self, name: str) -> None:
+        if name in self._claims:
+            os.close(self._claims.pop(name))  # the file stays: removing it would let two processes hold "the" name
 
     @contextmanager
     def _as_unavailable(self) -> Iterator[None]:

@@ -19,6 +19,7 @@ class Shared:
     revisions: dict[str, tuple[int, ...]] = field(default_factory=dict)
     payloads: dict[tuple[str, int], bytes] = field(default_factory=dict)
     applied: dict[str, Applied] = field(default_factory=dict)
+    claims: dict[str, int] = field(default_factory=dict)
     watchers: list[Callable[[str], None]] = field(default_factory=list)
     pids: int = 0
 
@@ -89,7 +90,19 @@ class MemoryStore(BucketedStore):
         self._check()
         return dict(self._shared.applied)
 
+    def claim(self, name: str) -> bool:
+        self._check()
+        return self._shared.claims.setdefault(name, self._pid) == self._pid
+
+    def holds(self, name: str) -> bool:
+        return self._shared.claims.get(name) == self._pid
+
+    def release(self, name: str) -> None:
+        if self.holds(name):
+            del self._shared.claims[name]
+
     def close(self) -> None:
+        self._shared.claims = {name: pid for name, pid in self._shared.claims.items() if pid != self._pid}
         for process in self._reports:
             self._shared.applied.pop(process, None)
         for callback in self._watchers:

@@ -139,4 +139,19 @@ class ConfigStore(ABC):
         """The latest report of every process that still lives."""
 
     @abstractmethod
+    def claim(self, name: str) -> bool:
+        """Hold this name among all processes of the store, until `release` or the process's end; False: another has it.
+
+        It may be lost before that, with the store's session: ask `holds` before each use. May raise StoreUnavailable.
+        """
+
+    @abstractmethod
+    def holds(self, name: str) -> bool:
+        """Whether the name was claimed by this store object and is still held, as far as can be told without asking anybody."""
+
+    @abstractmethod
+    def release(self, name: str) -> None:
+        """Let go of a name; one that is not held is no error."""
+
+    @abstractmethod
     def close(self) -> None: ...

@@ -3,6 +3,7 @@
     CHROOT/<kind>/index       revisions of all buckets; its compare-and-set is the commit, its watch tells of changes
     CHROOT/<kind>/017         bucket 17, set in the same transaction as the index
     CHROOT/applied/<process>  ephemeral; JSON {"version","pid","at_ms"}
+    CHROOT/claims/<name>      ephemeral: the name belongs to the process of its session
 
 A process has one watch a kind, however many topics there are. Following is by level, not by event: on every event, every new
 connection and now and then anyway, the index is read again and compared, so a lost event only costs time.
@@ -58,6 +59,7 @@ class ZooKeeperStore(BucketedStore):
         self._watchers: list[Callable[[str], None]] = []
         self._on_event = {kind: functools.partial(self._index_event, kind) for kind in KINDS}  # kazoo keeps one of each
         self._reports: dict[str, ConfigVersion] = {}
+        self._claims: dict[str, int] = {}  # name -> session
         self._report_again = False
         self._reporting = threading.Lock()  # the follower repeats reports beside the caller who makes them
         self._follower: threading.Thread | None = None
@@ -153,6 +155,28 @@ class ZooKeeperStore(BucketedStore):
                 data = json.loads(answer[0])
                 found[unquote(name)] = Applied(data["version"], data["pid"], data["at_ms"])
         return found
+
+    def claim(self, name: str) -> bool:
+        if self.holds(name):
+            return True
+        path = self._path("claims", quote(name, safe=""))
+        try:
+            self._ask(lambda: self._client.create_async(path, b"", ephemeral=True, makepath=True), writes=True)
+        except zk.NodeExistsError:
+            stat = self._ask(lambda: self._client.exists_async(path))
+            if stat is None or stat.owner_session_id != self._client.client_id[0]:
+                return False
+        self._claims[name] = self._client.client_id[0]
+        return True
+
+    def holds(self, name: str) -> bool:
+        """False also while there is no contact: the session may have ended, and the name be another's."""
+        return self._connected.is_set() and self._claims.get(name) == self._client.client_id[0]
+
+    def release(self, name: str) -> None:
+        if self._claims.pop(name, None) == self._client.client_id[0]:
+            path = self._path("claims", quote(name, safe=""))
+            self._ask_quietly(lambda: self._client.delete_async(path), zk.NoNodeError)
 
     def close(self) -> None:
         self._closed = True

@@ -10,6 +10,7 @@
 | penstock_buffer_dead | entries on the dead-letter list, by store | `penstock buffer export` |
 | penstock_buffer_damaged_total | entries or stretches that could not be read | a disk; the log names file and bytes |
 | penstock_buffer_working | 1: the store takes entries | 0: /readyz says why |
+| penstock_buffer_weak | 1: the store holds less than it should, as an operator allowed | the log and `--buffer-redis-accept` |
 | penstock_buffer_engine_suspected | 1: buffered topics go straight into the buffer | look at the engine |
 """
 
@@ -36,6 +37,7 @@ class BufferMetrics:
             for name, text in (
                 ("entries", "messages waiting"), ("bytes", "bytes waiting"), ("oldest_seconds", "age of the oldest entry"),
                 ("dead", "entries on the dead-letter list"), ("working", "whether the store takes entries"),
+                ("weak", "1: holds less than it should, as an operator allowed"),
             )
         }  # fmt: skip
         drained = CounterMetricFamily("penstock_buffer_drained", "entries given to the engine", labels=["store"])
@@ -43,7 +45,7 @@ class BufferMetrics:
         for name, store in buffering.stores.items():
             stats = store.stats()
             age_s = 0.0 if stats.oldest_at_ms is None else max(0, store.now_ms() - stats.oldest_at_ms) / 1000
-            values = (stats.entries, stats.bytes, age_s, stats.buried, stats.fault is None)
+            values = (stats.entries, stats.bytes, age_s, stats.buried, stats.fault is None, stats.warning is not None)
             for gauge, value in zip(gauges.values(), values, strict=True):
                 gauge.add_metric([name], value)
             drained.add_metric([name], buffering.drainers[name].drained if name in buffering.drainers else 0)

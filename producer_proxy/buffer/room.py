@@ -62,9 +62,16 @@ class Room:
     def leave(self, entries: Iterable[Entry]) -> None:
         self._move(entries, -1)
 
+    def forget(self) -> None:
+        """Count from nothing."""
+        self.entries = self.bytes = 0
+        self._by_topic.clear()
+
     def _move(self, entries: Iterable[Entry], sign: int) -> None:
         for entry in entries:
             size = sign * entry.size_bytes
+            if sign < 0 and self._by_topic.get(entry.topic, 0) < -size:  # everything was counted anew meanwhile
+                continue
             self.entries += sign
             self.bytes += size
             left = self._by_topic.get(entry.topic, 0) + size

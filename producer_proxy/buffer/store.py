@@ -96,6 +96,11 @@ class Store(ABC):
         if entries:
             self.filled.set()
 
+    def forget(self) -> None:
+        """For stores that count anew what they hold."""
+        self.units.forget()
+        self.room.forget()
+
     def _enter(self, entries: Sequence[Entry]) -> None:
         self.units.enter(entries)
         self.room.enter(entries)
@@ -106,9 +111,10 @@ class Store(ABC):
 
     @abstractmethod
     def take(self, skip: Collection[str], count_max: int, bytes_max: int) -> list[Kept]:
-        """The oldest entries, in order, without those of the topics in `skip`. They stay; the first is given whatever its size.
+        """The oldest entries, each topic's in order, without those of the topics in `skip`. The first is given whatever its size.
 
-        May block. Raises BufferUnavailable. A store that keeps only one sequence gives nothing while its head is to be skipped.
+        They stay where they are. May block. Raises BufferUnavailable. A store whose topics share a sequence may give only what stands
+        before the first that is skipped.
         """
 
     @abstractmethod

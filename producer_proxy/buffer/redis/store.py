@@ -1,0 +1,342 @@
+"""The buffer in Redis: durable when its write is answered, provided that Redis is as the guard demands.
+
+Invariants:
+1. Only the own slot is written to, in the order of the puts; a topic is always in the same shard of it.
+2. What Redis may or may not hold after a broken call is looked up before anything more is taken out: `_stale`.
+3. How many entries each shard has is known, so that a FLUSHALL or an eviction is found and reported.
+"""
+
+import logging
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import gevent
+from gevent.event import AsyncResult, Event
+from gevent.lock import RLock
+from redis.exceptions import OutOfMemoryError, RedisError, ResponseError
+
+from common.config.errors import StoreUnavailable
+from common.config.store import ConfigStore
+from common.keyhash import murmur2
+from producer_proxy.buffer.disk.format import pack_buried
+from producer_proxy.buffer.entry import Entry, EntryError
+from producer_proxy.buffer.errors import BufferError_, BufferFull, BufferUnavailable, BufferUncertain
+from producer_proxy.buffer.redis import guard
+from producer_proxy.buffer.redis.layouts import LAYOUTS, HeadChanged, Layout
+from producer_proxy.buffer.redis.slots import NoSlot, Slots
+from producer_proxy.buffer.redis.value import pack_value, unpack_value
+from producer_proxy.buffer.room import RoomLimits
+from producer_proxy.buffer.store import Kept, Store
+
+log = logging.getLogger("penstock.producer_proxy.buffer")
+
+PREFIX = "penstock:buffer"
+KEEP_S, RETRY_S = 2.0, 0.25
+PAGE = 500
+FLUSH_VALUES_MAX, FLUSH_BYTES_MAX = 1000, 8 << 20
+AWAY = (RedisError, OSError)
+
+
+class RedisStore(Store):
+    """
+    Args:
+        connect: makes the client; called again until it succeeds. layout: `streams` or `lists`.
+        config: where slots are claimed. accepted: weaknesses of this Redis that the operator has allowed by name.
+    Raises:
+        BufferUnavailable: this Redis is not fit to hold what was promised. One that is away is no error: the store starts with a fault.
+    """
+
+    name = "redis"
+
+    def __init__(
+        self, connect: Callable[[], Any], layout: str, config: ConfigStore, limits: RoomLimits, now_ms: Callable[[], int],
+        accepted: Collection[str] = (), prefix: str = PREFIX,
+    ) -> None:  # fmt: skip
+        super().__init__(limits, now_ms)
+        self._connect, self._accepted = connect, accepted
+        self._client: Any = None
+        self._slots = Slots(config, prefix, lambda key: LAYOUTS[layout](self._client, key))
+        self._lengths: dict[str, int] = {}  # by key
+        self._oldest: dict[str, int] = {}
+        self._queue: list[tuple[Sequence[Entry], AsyncResult]] = []
+        self._flushing = self._stale = False
+        self._mutex = RLock()
+        self._fault: str | None = "Redis has not answered yet"
+        self._warning: str | None = None
+        self._closed, self._look = False, Event()
+        self._check()
+        if self._fault and self._unfit:
+            raise BufferUnavailable(f"buffer=redis: {self._fault}")
+        self._keeper = gevent.spawn(self._keep)
+
+    _unfit = False
+
+    def fault(self) -> str | None:
+        return self._fault
+
+    def warning(self) -> str | None:
+        return self._warning
+
+    def oldest_at_ms(self) -> int | None:
+        return min(self._oldest.values(), default=None)
+
+    def close(self) -> None:
+        self._closed = True
+        self._keeper.kill()
+        with suppress(StoreUnavailable):
+            self._slots.close()
+        if self._client is not None:
+            self._client.close()
+
+    def take(self, skip: Collection[str], count_max: int, bytes_max: int) -> list[Kept]:
+        if self._client is None or (self._fault and not self._unfit):
+            return []
+        with self._mutex, self._asking():
+            if self._stale:
+                self._look_anew()
+            for _, shard in self._slots.held():
+                if taken := self._take_from(shard, skip, count_max, bytes_max):
+                    return taken
+        return []
+
+    def _take_from(self, shard: Layout, skip: Collection[str], count_max: int, bytes_max: int) -> list[Kept]:
+        if not self._lengths.get(shard.key):
+            return []
+        typical = max(1, self.room.bytes // max(1, self.room.entries))
+        found = self._entries(shard, shard.read(max(1, min(count_max, bytes_max // typical))))
+        if not found:
+            self._report_missing(shard, self._lengths[shard.key])
+            return []
+        self._oldest[shard.key] = found[0][1].accepted_at_ms
+        taken: list[Kept] = []
+        for handle, entry in found:
+            bytes_max -= entry.size_bytes
+            if entry.topic in skip or len(taken) == count_max or (taken and bytes_max < 0):
+                break
+            taken.append(Kept((shard, handle), entry))
+        return taken
+
+    def _entries(self, shard: Layout, values: list[tuple[Any, bytes]]) -> list[tuple[Any, Entry]]:
+        """Those that are ours and whole; the others are set aside on the dead-letter list as they are."""
+        found, odd = [], []
+        for handle, value in values:
+            try:
+                found.append((handle, unpack_value(value)))
+            except EntryError as error:
+                log.error(
+                    "buffer=redis key=%s: a value that cannot be read (%s) goes to %s",
+                    shard.key,
+                    error,
+                    self._slots.dead_key(),
+                )
+                odd.append((handle, value))
+        if odd:
+            self._client.rpush(self._slots.dead_key(), *(value for _, value in odd))
+            shard.delete([handle for handle, _ in odd])
+            self.damaged += len(odd)
+            self._lengths[shard.key] -= len(odd)
+        return found
+
+    def _write(self, entries: Sequence[Entry]) -> None:
+        if self._fault:
+            raise BufferUnavailable(f"buffer=redis: {self._fault}")
+        result: AsyncResult = AsyncResult()
+        self._queue.append((entries, result))
+        if not self._flushing:
+            self._flushing = True
+            gevent.spawn(self._flush)
+        result.get()
+
+    def _flush(self) -> None:
+        """While one pipeline is on its way, whoever comes joins the next."""
+        try:
+            while self._queue:
+                with self._mutex:
+                    puts = self._next_puts()
+                    errors = self._push([entry for entries, _ in puts for entry in entries])
+                for entries, result in puts:
+                    failed = [errors[topic] for topic in {entry.topic for entry in entries} if topic in errors]
+                    if failed:
+                        result.set_exception(failed[0])
+                    else:
+                        result.set()
+        finally:
+            self._flushing = False
+
+    def _next_puts(self) -> list[tuple[Sequence[Entry], AsyncResult]]:
+        count = size = 0
+        for entries, _ in self._queue:
+            size += sum(entry.size_bytes for entry in entries)
+            if count and (count >= FLUSH_VALUES_MAX or size > FLUSH_BYTES_MAX):
+                break
+            count += 1
+        puts, self._queue = self._queue[:count], self._queue[count:]
+        return puts
+
+    def _push(self, entries: list[Entry]) -> dict[str, BufferError_]:
+        """Append to the own slot; by topic, what went wrong."""
+        if not self._slots.writable():
+            return dict.fromkeys(
+                (entry.topic for entry in entries), BufferUnavailable("buffer=redis: its slot was lost")
+            )
+        by_shard: dict[Layout, list[Entry]] = {}
+        for entry in entries:
+            by_shard.setdefault(self._shard_of(entry.topic), []).append(entry)
+        try:
+            pipe = self._client.pipeline(transaction=False)
+            steps = [(shard, own, shard.push(pipe, list(map(pack_value, own)))) for shard, own in by_shard.items()]
+            answers = pipe.execute(raise_on_error=False)
+        except AWAY as error:
+            self._away(error)
+            return dict.fromkeys((entry.topic for entry in entries), BufferUncertain(f"buffer=redis: {self._fault}"))
+        errors: dict[str, BufferError_] = {}
+        for shard, own, count in steps:
+            step, answers = answers[:count], answers[count:]
+            if wrong := next((answer for answer in step if isinstance(answer, Exception)), None):
+                errors |= dict.fromkeys(
+                    (entry.topic for entry in own), self._understood(wrong, partly=wrong is not step[0])
+                )
+            else:
+                self._count(shard, own, step[-1])
+        return errors
+
+    def _count(self, shard: Layout, own: list[Entry], length: int) -> None:
+        expected = self._lengths.get(shard.key, 0) + len(own)
+        if length < expected:
+            self._report_missing(shard, expected - length)
+        self._stale = self._stale or length != expected
+        self._lengths[shard.key] = length
+        self._oldest.setdefault(shard.key, own[0].accepted_at_ms)
+
+    def _understood(self, error: Exception, partly: bool) -> BufferError_:
+        text = f"buffer=redis: {error}"
+        if not isinstance(error, ResponseError):
+            self._away(error)
+            return BufferUncertain(text)
+        if partly:
+            self._stale = True
+            return BufferUncertain(text)
+        return BufferFull(text) if isinstance(error, OutOfMemoryError) else BufferUnavailable(text)
+
+    def _delete(self, kept: Sequence[Kept]) -> None:
+        by_shard: dict[Layout, list[Any]] = {}
+        for each in kept:
+            shard, handle = each.handle
+            by_shard.setdefault(shard, []).append(handle)
+        with self._mutex, self._asking():
+            for shard, handles in by_shard.items():
+                shard.delete(handles)
+                self._lengths[shard.key] -= len(handles)
+                if not self._lengths[shard.key]:
+                    self._oldest.pop(shard.key, None)
+
+    def _bury(self, kept: Sequence[Kept], reason: str) -> None:
+        values = [pack_buried(self.now_ms(), reason, each.entry.encode()) for each in kept]
+        with self._asking():
+            self._client.rpush(self._slots.dead_key(), *values)
+
+    def _shard_of(self, topic: str) -> Layout:
+        assert self._slots.own is not None
+        shards = self._slots.shards(self._slots.own)
+        return shards[murmur2(topic.encode()) % len(shards)]
+
+    @contextmanager
+    def _asking(self) -> Iterator[None]:
+        """Errors of Redis as ours; after each, everything is looked at anew."""
+        try:
+            yield
+        except HeadChanged as error:
+            self._stale = True
+            raise BufferUnavailable(f"buffer=redis key={error}: another drainer works on it") from error
+        except ResponseError as error:
+            self._stale = True
+            raise BufferUnavailable(f"buffer=redis: {error}") from error
+        except AWAY as error:
+            self._away(error)
+            raise BufferUnavailable(f"buffer=redis: {self._fault}") from error
+
+    def _away(self, error: Exception) -> None:
+        self._stale = True
+        if self._fault is None:
+            log.error("buffer=redis: %s: takes nothing until it answers again", error or type(error).__name__)
+            self._look.set()
+        self._fault = f"Redis does not answer: {error or type(error).__name__}"
+
+    def _report_missing(self, shard: Layout, count: int) -> None:
+        """Gone without us: FLUSHALL, an eviction, a fail-over that lost writes, or another drainer."""
+        log.error("buffer=redis key=%s: %d entries that were answered BUFFERED are gone", shard.key, count)
+        self.damaged += count
+        self._stale = True
+
+    def _look_anew(self) -> None:
+        """Count everything that we hold from what Redis has."""
+        self._slots.forget()
+        self.forget()
+        for entries, _ in self._queue:
+            self._enter(entries)
+        self._lengths.clear()
+        self._oldest.clear()
+        for _, shard in self._slots.held():
+            last, seen = None, 0
+            while values := shard.read(PAGE, last):
+                last, seen = values[-1][0], seen + len(values)
+                entries = [entry for _, entry in self._readable(values)]
+                if entries:
+                    self._oldest.setdefault(shard.key, entries[0].accepted_at_ms)
+                    self.found(entries)
+            self._lengths[shard.key] = seen
+        self._stale = False
+
+    @staticmethod
+    def _readable(values: list[tuple[Any, bytes]]) -> Iterator[tuple[Any, Entry]]:
+        for handle, value in values:
+            with suppress(EntryError):
+                yield handle, unpack_value(value)
+
+    def _keep(self) -> None:
+        while not self._closed:
+            if self._look.wait(RETRY_S if self._fault else KEEP_S):
+                self._look.clear()
+                gevent.sleep(RETRY_S)
+            try:
+                self._check()
+            except Exception:
+                log.exception("buffer=redis: looking after it failed by an error of ours")
+
+    def _check(self) -> None:
+        """Settings, slots, lengths: again and again, because each may change."""
+        try:
+            with self._mutex:
+                if self._client is None:
+                    self._client = self._connect()
+                weak = guard.weaknesses(self._client)
+                self._warning = guard.warning(weak, self._accepted)
+                reason = guard.refusal(weak, self._accepted)
+                self._look_after_slots()
+                if self._stale or self._lengths.keys() != {shard.key for _, shard in self._slots.held()}:
+                    self._look_anew()
+                self.buried = self._client.llen(self._slots.dead_key())
+            self._unfit = reason is not None
+            if reason != self._fault:
+                (log.error if reason else log.info)("buffer=redis: %s", reason or "takes messages")
+            self._fault = reason
+        except AWAY as error:
+            self._unfit = False
+            self._away(error)
+        except (StoreUnavailable, NoSlot) as error:
+            if self._slots.own is None:
+                self._unfit, self._fault = False, str(error)
+
+    def _look_after_slots(self) -> None:
+        slots = self._slots
+        if slots.own is None or (not slots.holds(slots.own) and not slots.writable()):
+            slots.claim_own()
+            self._stale = True
+        for slot in list(slots.adopted):
+            if not any(self._lengths.get(shard.key) for shard in slots.shards(slot)) or not slots.holds(slot):
+                slots.let_go(slot)
+                self._stale = True
+        if slots.find_orphans(self._client):
+            log.warning("buffer=redis: drains slots %s of proxies that are gone", sorted(slots.adopted))
+            self._stale = True

@@ -1,0 +1,86 @@
+"""A producer proxy of the test's own, beside those of a running Penstock and in front of the same engine."""
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import urllib.request
+from typing import Any
+
+from tests.e2e.running import RunningPenstock
+from tests.waiting import until
+
+READY_S_MAX = 20.0
+
+
+class OwnProxy:
+    """Listens on a port of its own choice; a new one after each `start()`.
+
+    Args:
+        options: of the producer proxy, beside those that say where everything is.
+    """
+
+    def __init__(self, penstock: RunningPenstock, *options: str) -> None:
+        facts = penstock.refresh()
+        engine = facts["engine"]
+        self._command = [
+            sys.executable, "-P", "-m", "producer_proxy", "--listen", "127.0.0.1:0", "--ops", "127.0.0.1:0",
+            "--engine", f"{engine['host']}:{engine['port']}", "--config", facts["config"],
+            "--cluster-key", facts["cluster_key"], *options,
+        ]  # fmt: skip
+        self._log = penstock.data / "logs" / "own_proxy.log"
+        self._process: subprocess.Popen[bytes] | None = None
+        self.facts: dict[str, Any] = {}
+
+    def start(self) -> "OwnProxy":
+        reading, writing = os.pipe()
+        with open(self._log, "ab") as log:
+            self._process = subprocess.Popen(
+                [*self._command, "--ready-fd", str(writing)], pass_fds=[writing], stdout=log, stderr=log
+            )
+        os.close(writing)
+        with os.fdopen(reading, "rb") as pipe:
+            assert select.select([pipe], [], [], READY_S_MAX)[0], self.told()
+            line = pipe.readline()
+        assert line, self.told()
+        self.facts = json.loads(line)
+        return self
+
+    def told(self) -> str:
+        return self._log.read_text(errors="replace")[-3000:]
+
+    @property
+    def address(self) -> tuple[str, int]:
+        return self.facts["host"], self.facts["port"]
+
+    def metric(self, name: str) -> float:
+        """The sum of a metric over its labels."""
+        text = urllib.request.urlopen(f"http://127.0.0.1:{self.facts['ops_port']}/metrics", timeout=10).read().decode()
+        return sum(float(line.split()[-1]) for line in text.splitlines() if line.startswith((f"{name}{{", f"{name} ")))
+
+    def backlog(self) -> int:
+        """Entries that wait in its buffers."""
+        return int(self.metric("penstock_buffer_entries"))
+
+    def wait_drained(self, deadline_s: float = 60.0) -> None:
+        until(lambda: self.backlog() == 0, f"the backlog is in the engine:\n{self.told()}", deadline_s)
+
+    def kill(self) -> None:
+        self._end(signal.SIGKILL)
+
+    def stop(self) -> None:
+        self._end(signal.SIGTERM)
+
+    def _end(self, number: int) -> None:
+        if self._process is not None:
+            self._process.send_signal(number)
+            self._process.wait(15)
+            self._process = None
+
+    def __enter__(self) -> "OwnProxy":
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()

@@ -1,0 +1,290 @@
+"""The Redis buffer against real servers in every bad state: away, silent, full, read-only, emptied, wrongly set; and behind codis."""
+
+import logging
+import signal
+import time
+
+import gevent
+import pytest
+
+from common.config.memory_store import MemoryStore as MemoryConfig
+from producer_proxy.buffer.errors import BufferFull, BufferUnavailable, BufferUncertain
+from producer_proxy.buffer.redis.address import parse_address
+from producer_proxy.buffer.redis.client import connect
+from producer_proxy.buffer.redis.layouts import LAYOUTS, HeadChanged
+from producer_proxy.buffer.redis.store import RedisStore
+from producer_proxy.buffer.room import RoomLimits
+from tests.services.codis_proxy import SERVER_COMMANDS, CodisProxy
+from tests.services.fake_broker import wait_until
+from tests.services.redis_server import RedisServer
+from tests.unit.producer_proxy.buffer.entries import NOW_MS, entry, numbers
+
+LAYOUT_NAMES = tuple(LAYOUTS)
+
+
+@pytest.fixture(scope="module")
+def shared_server(tmp_path_factory):
+    with RedisServer(tmp_path_factory.mktemp("redis")) as server:
+        yield server
+
+
+@pytest.fixture
+def server(shared_server):
+    """Set as it should be, and empty."""
+    client = shared_server.client()
+    client.config_set("maxmemory", 0)
+    client.config_set("appendfsync", "always")
+    client.replicaof("NO", "ONE")
+    client.flushall()
+    return shared_server
+
+
+@pytest.fixture(params=LAYOUT_NAMES)
+def layout(request):
+    return request.param
+
+
+@pytest.fixture
+def opened(server, layout):
+    """Open stores on the server, each as another proxy's unless they share a configuration store."""
+    made = []
+
+    def make(config=None, accepted=(), url=None):
+        address = parse_address(url or f"{server.url}?layout={layout}")
+        made.append(
+            RedisStore(
+                lambda: connect(address),
+                address.layout,
+                config or MemoryConfig(),
+                RoomLimits(),
+                lambda: NOW_MS,
+                accepted,
+            )
+        )
+        return made[-1]
+
+    yield make
+    for store in made:
+        store.close()
+
+
+def drain(store) -> list[int]:
+    found = []
+    while batch := numbers(store, count=7):
+        found += batch
+        store.remove(store.take((), 7, 1 << 30))
+    return found
+
+
+def test_a_proxy_that_starts_again_finds_its_backlog(opened):
+    config = MemoryConfig()
+    store = opened(config)
+    store.put([entry(n, key=b"%d" % (n % 3)) for n in range(700)])
+    store.close()
+    config.close()
+    again = opened(config)
+    assert again.room.entries == 700 and again.units.holds("orders", b"2")
+    assert drain(again) == list(range(700)) and not again.units.holds("orders", b"2")
+
+
+def test_another_proxy_takes_over_the_slot_of_a_dead_one_and_lets_it_go_when_it_is_drained(opened):
+    dead, config = MemoryConfig(), None
+    config = dead.peer()
+    first, second = opened(dead), opened(config)
+    first.put([entry(n) for n in range(20)])
+    assert numbers(second) == []
+    first.close()
+    second._check()
+    assert drain(second) == list(range(20))
+    second._check()
+    assert second._slots.adopted == set() and dead.peer().claim("penstock:buffer/slot/0")
+
+
+def test_two_drainers_of_one_shard_cost_copies_and_never_a_message(server, layout):
+    shards = [LAYOUTS[layout](server.client(), "penstock:buffer:{0.0}") for _ in range(2)]
+    pipe = server.client().pipeline(transaction=False)
+    shards[0].push(pipe, [b"%d" % n for n in range(10)])
+    pipe.execute()
+    stale, live = (shard.read(4) for shard in shards)
+    assert stale == live
+    shards[1].delete([handle for handle, _ in live])
+    try:
+        shards[0].delete([handle for handle, _ in stale])
+    except HeadChanged:
+        assert layout == "lists"
+    fresh = LAYOUTS[layout](server.client(), "penstock:buffer:{0.0}")
+    assert [value for _, value in fresh.read(100)] == [b"%d" % n for n in range(4, 10)]
+
+
+def test_at_maxmemory_nothing_more_is_taken_and_everything_drains(server, opened):
+    store = opened()
+    store.put([entry(n, size=2000) for n in range(100)])
+    server.client().config_set("maxmemory", server.client().info("memory")["used_memory"] - 10_000)
+    with pytest.raises(BufferFull, match="maxmemory"):
+        store.put([entry(100, key=b"new", size=50_000)])
+    assert not store.units.holds("orders", b"new")
+    assert drain(store) == list(range(100)) and store.damaged == 0
+
+
+def test_a_killed_redis_has_all_that_was_promised_when_it_is_back(server, opened):
+    store = opened()
+    store.put([entry(n) for n in range(50)])
+    server.stop()
+    with pytest.raises(BufferUncertain):
+        store.put([entry(50)])
+    with pytest.raises(BufferUnavailable, match="does not answer"):
+        store.put([entry(51)])
+    assert store.stats().fault and numbers(store) == []
+    server.start()
+    wait_until(lambda: store.fault() is None, 10)
+    store.put([entry(52)])
+    assert drain(store) == [*range(50), 52] and store.damaged == 0
+
+
+def test_a_redis_that_is_silent_costs_a_second_once_and_what_it_did_take_is_found(server, opened):
+    store = opened()
+    store.put([entry(1)])
+    server.signal(signal.SIGSTOP)
+    began = time.monotonic()
+    with pytest.raises(BufferUncertain):
+        store.put([entry(2)])
+    with pytest.raises(BufferUnavailable):
+        store.put([entry(3)])
+    assert time.monotonic() - began < 2.5
+    server.signal(signal.SIGCONT)
+    wait_until(lambda: store.fault() is None, 10)
+    assert set(drain(store)) in ({1}, {1, 2})
+
+
+def test_client_pause_is_silence_too(server, opened):
+    store = opened()
+    store.put([entry(1)])
+    server.client().execute_command("CLIENT", "PAUSE", "1500")
+    with pytest.raises(BufferUncertain):
+        store.put([entry(2)])
+    wait_until(lambda: store.fault() is None, 10)
+    assert set(drain(store)) in ({1}, {1, 2})
+
+
+def test_a_read_only_replica_takes_nothing(server, opened, tmp_path):
+    store = opened()
+    with RedisServer(tmp_path) as master:
+        server.client().replicaof("127.0.0.1", str(master.port))
+        with pytest.raises((BufferUnavailable, BufferUncertain)):
+            store.put([entry(1)])
+
+
+def test_flushall_is_found_and_reported_and_frees_the_keys(server, opened, caplog):
+    store = opened()
+    store.put([entry(n) for n in range(30)])
+    server.client().flushall()
+    assert numbers(store) == []
+    assert store.damaged == 30 and "30 entries that were answered BUFFERED are gone" in caplog.text
+    numbers(store)
+    assert not store.units.holds("orders", b"k")
+
+
+def test_flushall_between_two_writes_is_found_by_the_second(server, opened, caplog):
+    store = opened()
+    store.put([entry(n) for n in range(30)])
+    server.client().flushall()
+    store.put([entry(31)])
+    assert store.damaged == 30
+    assert drain(store) == [31]
+
+
+def test_a_key_of_another_type_is_a_refusal(server, opened):
+    store = opened()
+    for part in range(4):
+        server.client().set(f"penstock:buffer:{{0.{part}}}", "somebody's")
+    with pytest.raises((BufferUnavailable, BufferUncertain), match="WRONGTYPE"):
+        store.put([entry(1)])
+
+
+def test_a_value_that_is_not_ours_is_set_aside_and_holds_up_nobody(server, opened, layout):
+    store = opened()
+    store.put([entry(1)])
+    key = next(iter(server.client().keys("penstock:buffer:{*")))
+    pipe = server.client().pipeline(transaction=False)
+    LAYOUTS[layout](server.client(), key).push(pipe, [b"not ours"])
+    pipe.execute()
+    store.put([entry(2)])
+    assert drain(store) == [1, 2]
+    assert server.client().lrange("penstock:buffer:dead", 0, -1) == [b"not ours"]
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "name"),
+    [
+        ("maxmemory-policy", "allkeys-lru", "evicting"),
+        ("appendfsync", "everysec", "everysec"),
+        ("appendonly", "no", "everysec"),
+    ],
+)
+def test_a_redis_that_may_lose_messages_is_refused_unless_it_was_allowed_by_name(server, opened, setting, value, name):
+    store = opened()
+    client, good = server.client(), server.client().config_get(setting)[setting]
+    client.config_set(setting, value)
+    try:
+        with pytest.raises(BufferUnavailable, match=f"--buffer-redis-accept {name}"):
+            opened()
+        store._check()
+        with pytest.raises(BufferUnavailable, match=setting):
+            store.put([entry(1)])
+        allowed = opened(accepted=[name])
+        allowed.put([entry(2)])
+        assert setting in allowed.stats().warning and allowed.stats().fault is None
+    finally:
+        client.config_set(setting, good)
+    store._check()
+    assert store.fault() is None
+
+
+def test_a_redis_that_is_away_at_the_start_is_used_once_it_answers(tmp_path, opened, layout):
+    later = RedisServer(tmp_path)
+    store = opened(url=f"{later.url}?layout={layout}")
+    with pytest.raises(BufferUnavailable, match="does not answer"):
+        store.put([entry(1)])
+    with later:
+        wait_until(lambda: store.fault() is None, 10)
+        store.put([entry(2)])
+        assert drain(store) == [2]
+
+
+@pytest.fixture(scope="module")
+def codis(tmp_path_factory):
+    """Two servers on which nothing is left but codis' commands that we need, behind a router."""
+    with RedisServer(tmp_path_factory.mktemp("all-commands")) as whole:
+        renamed = tuple(name for name in whole.client().command() if name not in SERVER_COMMANDS)
+    servers = [RedisServer(tmp_path_factory.mktemp(f"codis{n}"), renamed=renamed).start() for n in range(2)]
+    proxy = CodisProxy([server.port for server in servers])
+    yield proxy
+    proxy.close()
+    for server in servers:
+        server.stop()
+
+
+def test_codis_has_all_that_the_lists_layout_needs(codis):
+    logging.getLogger("penstock").setLevel(logging.WARNING)
+    address = parse_address(f"codis://127.0.0.1:{codis.port}")
+    config = MemoryConfig()
+    with pytest.raises(BufferUnavailable, match="--buffer-redis-accept unverified"):
+        RedisStore(lambda: connect(address), address.layout, config, RoomLimits(), lambda: NOW_MS)
+    store = RedisStore(
+        lambda: connect(address), address.layout, config.peer(), RoomLimits(), lambda: NOW_MS, ["unverified"]
+    )
+    assert "not known" in store.stats().warning
+    waiting = [
+        gevent.spawn(store.put, [entry(n, f"t{n % 5}") for n in range(start, start + 10)])
+        for start in range(0, 100, 10)
+    ]
+    gevent.joinall(waiting, raise_error=True)
+    store.bury(store.take((), 1, 1 << 20), "too large")
+    found = drain(store)
+    assert len(found) == 99
+    for rest in range(5):
+        mine = [n for n in found if n % 5 == rest]
+        assert mine == sorted(mine)
+    assert store.stats().buried == 1
+    store.close()
+    assert set(codis.refused) == {b"CONFIG"}
