@@ -21,6 +21,10 @@ class GroupSettings:
     dead_letter_retention_ms: int | None = None
     rate_messages: int | None = None
     rate_bytes: int | None = None
+    filter: str | None = None
+    """Empty: none any more."""
+    topic_filters: dict[str, str] | None = None
+    """In place of all that were there."""
 
     def given(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if value is not None}

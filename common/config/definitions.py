@@ -10,6 +10,9 @@ from typing import Any, ClassVar, Self
 
 from common.config.checks import Checks
 from common.dead_letters import PREFIX_RULE, is_dead_letter_topic
+from common.filter.errors import FilterError
+from common.filter.expression import read_filter
+from common.names import NAME_RULE, is_name
 from common.retry import DEFAULT_RETRY, Retry, parse_retry
 from common.retry import RULE as RETRY_RULE
 
@@ -27,6 +30,7 @@ GRADES = ("high", "normal", "low")
 BODY_FORMATS = ("any", "json")
 ADDRESSES_MAX = 100
 REQUIRED_MAX = 64  # of a message's properties; it can have no more
+TOPIC_FILTERS_MAX = 100
 
 
 @dataclass(frozen=True)
@@ -155,6 +159,8 @@ class GroupDefinition:
         start: where the group begins on a topic that it has not read before.
         attempts_max: deliveries of one message before it goes to the dead-letter queue.
         retry: how long a message waits after a RETRY that names no delay.
+        filter: which messages of its topics it takes (docs/filters.md); empty: all.
+        topic_filters: filters of single topics, which hold there in place of `filter`.
         dead_letter_retention_ms: how old a dead letter gets; 0: as the engine keeps all. Longer: the segments that hold one
             stay as long, with everything in them.
         rate_messages, rate_bytes: what all proxies together deliver to it a second; 0: no limit.
@@ -170,6 +176,8 @@ class GroupDefinition:
     dead_letter_retention_ms: int = 0
     rate_messages: int = 0
     rate_bytes: int = 0
+    filter: str = ""
+    topic_filters: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def from_value(cls, name: str, value: Mapping[str, Any]) -> Self:
@@ -184,6 +192,8 @@ class GroupDefinition:
             dead_letter_retention_ms=checks.integer("dead_letter_retention_ms", 0, 0, RETENTION_MS_MAX),
             rate_messages=checks.integer("rate_messages", 0, 0, RATE_MESSAGES_MAX),
             rate_bytes=checks.integer("rate_bytes", 0, 0, RATE_BYTES_MAX),
+            filter=_filter(checks, "filter", checks.take("filter", "")),
+            topic_filters=_topic_filters(checks),
             extra=checks.rest(),
         )
         checks.raise_faults()
@@ -199,7 +209,14 @@ class GroupDefinition:
             "retry": self.retry.to_value(),
             "dead_letter_retention_ms": self.dead_letter_retention_ms,
             **_set_rates(self),
+            "filter": self.filter,
+            "topic_filters": dict(self.topic_filters),
         }
+
+    @property
+    def filters(self) -> dict[str, str]:
+        """By topic, "" for all that are not named; without those that take everything because nothing was said."""
+        return {topic: text for topic, text in {**self.topic_filters, "": self.filter}.items() if text}
 
 
 @dataclass(frozen=True)
@@ -284,6 +301,29 @@ def _retry(checks: Checks, default: Retry) -> Retry:
 def _set_rates(limited: GroupDefinition | ApplicationDefinition) -> dict[str, int]:
     rates = {"rate_messages": limited.rate_messages, "rate_bytes": limited.rate_bytes}
     return {name: rate for name, rate in rates.items() if rate}
+
+
+def _filter(checks: Checks, name: str, text: Any) -> str:
+    if not isinstance(text, str):
+        checks.fault(name, "must be a filter as text")
+        return ""
+    if text:
+        try:
+            read_filter(text)
+        except FilterError as error:
+            checks.fault(name, str(error))
+    return text
+
+
+def _topic_filters(checks: Checks) -> dict[str, str]:
+    given = checks.take("topic_filters", {})
+    if not isinstance(given, Mapping) or len(given) > TOPIC_FILTERS_MAX:
+        checks.fault("topic_filters", f"must be filters by topic, at most {TOPIC_FILTERS_MAX}")
+        return {}
+    for topic in given:
+        if not is_name(topic):
+            checks.fault("topic_filters", f"{str(topic)[:64]!r} is not a name: {NAME_RULE}")
+    return {topic: _filter(checks, f"topic_filters.{str(topic)[:64]}", text) for topic, text in given.items()}
 
 
 def _keys(checks: Checks) -> Iterable[Key]:

@@ -5,6 +5,7 @@ signs == != && || ! is in header style; everything else is SQL.
 """
 
 import re
+from functools import lru_cache
 from typing import NamedTuple
 
 from common.filter.errors import FilterError
@@ -31,6 +32,7 @@ class Expression(NamedTuple):
     formula: Formula
 
 
+@lru_cache(128)
 def read_filter(text: str) -> Expression:
     """Read a filter. Raises FilterError, which knows the place; nothing that a message holds can fail later."""
     _check_text(text)

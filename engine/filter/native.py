@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from common.filter import match_pure
-from engine.filter import lookup_pure
+from engine.filter import lookup_pure, sift_pure
 
 
 class Form(NamedTuple):
@@ -18,10 +18,12 @@ class Form(NamedTuple):
     KeyTable: Any
     Lookup: Any
     drop: Callable
+    sift: Callable
 
 
 TWIN = Form(
     "twin", match_pure.FieldTable, match_pure.Code, lookup_pure.Entry, lookup_pure.KeyTable, lookup_pure.Lookup, lookup_pure.drop,
+    sift_pure.sift,
 )  # fmt: skip
 FORM = TWIN
 if not os.environ.get("PENSTOCK_PURE"):
@@ -29,8 +31,10 @@ if not os.environ.get("PENSTOCK_PURE"):
         from common.filter._match import Code, FieldTable
 
         from engine.filter._lookup import Entry, KeyTable, Lookup, drop
+        from engine.filter._sift import sift as native_sift
 
-        FORM = Form("native", FieldTable, Code, Entry, KeyTable, Lookup, drop)
+        FORM = Form("native", FieldTable, Code, Entry, KeyTable, Lookup, drop, native_sift)
     except ImportError:
         pass
 NATIVE = FORM is not TWIN
+sift = FORM.sift

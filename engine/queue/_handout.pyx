@@ -19,6 +19,8 @@ from engine.queue._place cimport Place
 from engine.queue._receipt cimport Receipts, TokenBytes
 
 from engine.errors import CorruptionError, OffsetOutOfRangeError
+from engine.filter.native import sift
+from engine.queue import sifting
 
 log = logging.getLogger("engine.queue.handout")
 
@@ -41,6 +43,7 @@ cdef enum:
     AGAIN = 2                    # damage was stepped over, plan anew
     FLOOR_KEPT_MS = 1000
     HAS_TRAILER = 2              # flag of a record: a request
+    SIFT_MESSAGES = 1024         # of sifting.py
 
 
 cdef class HandOut:
@@ -52,6 +55,8 @@ cdef class HandOut:
     cdef set dirty
     cdef public object requests  # see the twin
     cdef object group
+    cdef readonly dict later
+    cdef object allowance
     cdef Tail tail               # None when the store is not the native log
     # The pull in work; between two calls of fill() they mean nothing.
     cdef int64_t now_ms, messages_left, bytes_left, invisible_ms
@@ -64,6 +69,7 @@ cdef class HandOut:
         appender = getattr(store, "appender", None)
         self.store, self.clockwork, self.counts, self.dirty = store, clockwork, counts, dirty
         self.quantum_bytes = settings.quantum_bytes
+        self.later, self.allowance = {}, sifting.Allowance(settings.sift_tests)
         self.floors = getattr(store, "floors", None)
         self.tail = Tail(appender, store.log_id) if isinstance(appender, Appender) else None
 
@@ -116,6 +122,8 @@ cdef class HandOut:
         cdef int64_t size = 0
         cdef Py_ssize_t start
         cdef int how
+        if place.filter is not None:
+            return self.give_sifted(place)
         while self.messages_left > 0 and self.bytes_left > 0 and place.credit > 0:
             if not place.next_run(self.messages_left, &first, &end):
                 if seen:
@@ -142,6 +150,72 @@ cdef class HandOut:
             if given_end < end:
                 break  # as in the twin
         return True
+
+    cdef bint give_sifted(self, Place place) except -1:
+        """As give(), of a group that takes a part only."""
+        cdef bint seen = False
+        cdef int64_t first = 0
+        cdef int64_t end = 0
+        cdef int64_t given_end = 0
+        cdef int64_t size = 0
+        cdef Py_ssize_t start
+        cdef int how
+        cdef list pieces
+        while self.messages_left > 0 and self.bytes_left > 0 and place.credit > 0:
+            if not self.allowance.is_left(self.now_ms):
+                self.later[place] = None
+                return False
+            if not place.next_run(SIFT_MESSAGES, &first, &end):
+                if seen:
+                    self.rest(place)
+                    return False
+                self.see(place)
+                seen = True
+                continue
+            start = PyList_GET_SIZE(self.out)
+            how = self.read(place, first, end, place.credit, &given_end, &size)
+            if how == AGAIN:
+                continue
+            if how == EMPTY:
+                self.store.watch(place.topic_id, place.queue)
+                return False
+            place.credit -= size
+            pieces = self.out[start:]
+            del self.out[start:]
+            for piece in pieces:
+                if not self.sift(place, piece):
+                    return True
+        return True
+
+    cdef bint sift(self, Place place, bytes piece) except -1:
+        """As the twin's, of a piece without token."""
+        cdef PieceHead* head = <PieceHead*>PyBytes_AS_STRING(piece)
+        cdef int64_t at = <int64_t>head.first_offset
+        cdef int64_t done = at
+        cdef int64_t decided, index, messages, begin, end
+        cdef Py_ssize_t start
+        decided, runs = sift(place.filter, piece, sizeof(PieceHead), self.messages_left, self.bytes_left, PyList_GET_SIZE(self.out) > 0)
+        for index, messages, begin, end in runs:
+            self.leave_out(place, done, at + index)
+            done = at + index + messages
+            start = PyList_GET_SIZE(self.out)
+            self.add_piece(place, at + index, <uint32_t>messages, head.stored_at_ms, <char*>head + begin, <uint32_t>(end - begin))
+            self.take(place, at + index, done, start)
+            self.bytes_left -= end - begin
+            self.delivered_bytes += end - begin
+        self.leave_out(place, done, at + decided)
+        self.allowance.take(decided, place.filter.cost)
+        if decided < head.count and self.messages_left > 0:
+            self.bytes_left = 0  # as in the twin
+        return decided == head.count
+
+    cdef int leave_out(self, Place place, int64_t first, int64_t end) except -1:
+        if end > first:
+            self.lease = self.lease + 1 if self.lease else self.clockwork.next_lease()
+            place.leave_out(first, end, self.lease)
+            self.dirty.add(place)
+            self.counts.passed_over += end - first
+        return 0
 
     cdef int take(self, Place place, int64_t first, int64_t end, Py_ssize_t start) except -1:
         """Lease first..end, whose pieces lie in `out` from `start` on, and make the pieces say so."""

@@ -14,6 +14,7 @@ cdef class Place:
     cdef readonly object early
     cdef public bytes key
     cdef public object group
+    cdef public object filter
     cdef readonly bint is_dead_letters
     cdef public int64_t next_offset
     cdef public int64_t end_seen
@@ -31,4 +32,5 @@ cdef class Place:
 
     cdef bint next_run(self, int64_t messages_max, int64_t* first, int64_t* end) except -1
     cdef uint32_t give(self, int64_t first, int64_t end, uint64_t lease, int64_t due_ms) except? 0
+    cdef int leave_out(self, int64_t first, int64_t end, uint64_t lease) except -1
     cpdef bint settle(self, int64_t first, int64_t end, uint64_t lease, bint foreign) except -1

@@ -73,6 +73,15 @@ cdef class Place:
         self.next_offset = end
         return 1
 
+    cdef int leave_out(self, int64_t first, int64_t end, uint64_t lease) except -1:
+        """As the twin's."""
+        if first == self.next_offset:
+            self.next_offset = end
+        else:
+            self.open.release(first, end, lease, 0)
+            self.open.settle(first, end, lease, False)
+        return 0
+
     cpdef bint settle(self, int64_t first, int64_t end, uint64_t lease, bint foreign) except -1:
         """As the twin's."""
         cdef bint whole

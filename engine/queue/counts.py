@@ -4,8 +4,17 @@
 class Counts:
     """Totals since start."""
 
-    __slots__ = ("acks", "dead_letters", "deliveries", "delivered_bytes", "pulls", "redeliveries", "stale_receipts")  # noqa: RUF023
+    __slots__ = (
+        "acks",
+        "dead_letters",
+        "delivered_bytes",
+        "deliveries",
+        "passed_over",
+        "pulls",
+        "redeliveries",
+        "stale_receipts",
+    )
 
     def __init__(self) -> None:
         self.pulls = self.deliveries = self.delivered_bytes = self.redeliveries = 0
-        self.acks = self.stale_receipts = self.dead_letters = 0
+        self.acks = self.stale_receipts = self.dead_letters = self.passed_over = 0

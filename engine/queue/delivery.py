@@ -51,6 +51,7 @@ class Delivery:
         self.counts = Counts()
         self.groups: dict[str, Group] = {}
         self.parked = 0
+        self._followed = -1  # the generation of the policies that all groups have seen
         self._store, self._key, self._form, self._policies = store, key, form, policies
         self._clockwork = Clockwork(wall_ms)
         self._dirty: set[Place] = set()
@@ -99,7 +100,7 @@ class Delivery:
         if not pull.subscription.parked:
             self._hand_out.fill(pull, group, now_ms)
         wait_ms = min(request.wait_ms, self.settings.wait_ms_max)
-        if wait_ms <= 0 and not pull.piece_count and self._is_fetching(pull.subscription):
+        if wait_ms <= 0 and not pull.piece_count and self._is_looking(pull.subscription):
             # An empty answer says that there is nothing, and whoever drains a queue without waiting would stop there.
             wait_ms = self.settings.fetch_wait_ms
         if pull.piece_count or wait_ms <= 0 or self.parked >= self.settings.parked_max:
@@ -127,11 +128,14 @@ class Delivery:
             self._claim_spent(place)
             self._hungry.wake(place)
         burials_at = self._burials.step(now_ms)
+        self._follow_all()
+        self._go_on_sifting()
         self._serve_hungry(now_ms)
         for pull in self._waits.pop_due(now_ms):
             self._unpark(pull)
             pull.answer(pull)
-        moments = (self._clockwork.next_at_ms(), self._waits.next_at_ms(), burials_at)
+        sifting_at = now_ms if self._hand_out.later else None
+        moments = (self._clockwork.next_at_ms(), self._waits.next_at_ms(), burials_at, sifting_at)
         return min((at for at in moments if at is not None), default=None)
 
     @property
@@ -200,7 +204,20 @@ class Delivery:
         """Let the group be as the configuration has it now."""
         generation = self._policies.generation
         if group.generation != generation:
-            group.generation, group.policy = generation, self._policies.of(group.name)
+            group.follow(generation, self._policies.of(group.name))
+
+    def _follow_all(self) -> None:
+        """Waiting pulls are served by what the configuration says now, not when they came."""
+        if self._followed != self._policies.generation:
+            self._followed = self._policies.generation
+            for group in self.groups.values():
+                self._follow(group)
+
+    def _go_on_sifting(self) -> None:
+        later = list(self._hand_out.later)
+        self._hand_out.later.clear()
+        for place in later:
+            self._hungry.wake(place)
 
     def _claim_spent(self, place: Place) -> None:
         """Bury what has come back from its last attempt."""
@@ -225,7 +242,10 @@ class Delivery:
         wanted = request.invisible_ms if request.invisible_ms > 0 else settings.invisible_ms_default
         pull.invisible_ms = min(wanted, settings.invisible_ms_max)
 
-    def _is_fetching(self, subscription: Subscription) -> bool:
+    def _is_looking(self, subscription: Subscription) -> bool:
+        """Whether records that it may have are being fetched, or still have to go through a filter."""
+        if self._hand_out.later and not self._hand_out.later.keys().isdisjoint(subscription.places):
+            return True
         return any(self._store.is_fetching(place.topic_id, place.queue) for place in subscription.places)
 
     def _park(self, pull: Pull, until_ms: int) -> None:

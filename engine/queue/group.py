@@ -5,8 +5,9 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 
 from common.dead_letters import is_dead_letter_topic
+from engine.errors import EngineError
 from engine.link.layout import LATEST
-from engine.queue import policy, progress
+from engine.queue import filters, policy, progress
 from engine.queue.native import FORM, Form
 from engine.queue.place import Place
 from engine.queue.receipt import topic_hash
@@ -32,6 +33,7 @@ class Group:
         self.name = name
         self.policy = policy.DEFAULT
         self.generation = -1  # of the policies, when this one was looked up
+        self._filters = filters.kept(store, name)
         self._on_resumed = on_resumed
         self.receipts = form.Receipts(key, name)
         self._form = form
@@ -45,6 +47,22 @@ class Group:
             if parts is not None and parts[0] == name:
                 self._kept.setdefault(parts[1], {})[parts[2]] = value
         self._kept_hashes: dict[int, int] | None = None
+
+    def follow(self, generation: int, now: policy.GroupPolicy) -> None:
+        """Take up a policy, and keep its filters in the log when they are new."""
+        self.generation, self.policy = generation, now
+        if now.filters is None or now.filters == self._filters:
+            return
+        self._filters = now.filters
+        for places in self.topics.values():
+            for place in places:
+                place.filter = filters.filter_for(self._filters, place.topic_name)
+        try:
+            self._store.put_progress(filters.key(self.name), filters.encode(self._filters))
+        except EngineError as error:
+            log.warning(
+                "group=%s: its filters are not kept, a restart reads them from the configuration: %s", self.name, error
+            )
 
     def subscription(self, raw: bytes, topics: Sequence[tuple[str, int]], start: int) -> Subscription:
         """The remembered form of a request's topics; topics that do not exist yet are made when queues are named.
@@ -104,6 +122,7 @@ class Group:
     def _place(self, topic, queue: int, start: int) -> Place:
         place = self._form.Place(topic.name, topic.id, topic_hash(topic.name), queue, self._settings)
         place.key = progress.key(self.name, topic.id, queue)
+        place.filter = filters.filter_for(self._filters, topic.name)
         place.group = self
         kept = self._kept.get(topic.id, {}).get(queue)
         first_offset, end_offset = self._store.bounds(topic.id, queue)

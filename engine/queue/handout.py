@@ -8,12 +8,15 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from engine.errors import CorruptionError, OffsetOutOfRangeError
+from engine.filter.native import sift
 from engine.link.layout import HAS_TRAILER, PIECE
+from engine.log.types import Piece
 from engine.queue.clockwork import Clockwork
 from engine.queue.counts import Counts
 from engine.queue.place import Place
 from engine.queue.pull import Pull
 from engine.queue.settings import DeliverySettings
+from engine.queue.sifting import SIFT_MESSAGES, Allowance
 
 if TYPE_CHECKING:
     from engine.queue.group import Group
@@ -27,6 +30,8 @@ class HandOut:
     Args:
         store: the log; only bounds, read and watch are used.
         dirty: places whose progress has to be written.
+
+    `later`: places where a filter goes on when there is time again; they have left their rings.
     """
 
     def __init__(
@@ -35,6 +40,8 @@ class HandOut:
         self._store, self._settings, self._clockwork = store, settings, clockwork
         self._dirty, self._counts = dirty, counts
         self.requests: Any = None  # see engine/replies/requests.py
+        self.later: dict[Place, None] = {}
+        self._allowance = Allowance(settings.sift_tests)
 
     def fill(self, pull: Pull, group: "Group", now_ms: int) -> None:
         """Give the pull what its subscription has, until it is full or nothing is left. The first message always fits."""
@@ -51,6 +58,8 @@ class HandOut:
 
     def _give(self, place: Place, pull: Pull, group: "Group", now_ms: int) -> bool:
         """Hand out of one place until its turn is over or the pull is full; False when the place has nothing left."""
+        if place.filter is not None:
+            return self._give_sifted(place, pull, group, now_ms)
         seen = False
         while pull.messages_left > 0 and pull.bytes_left > 0 and place.credit > 0:
             plan = place.plan(pull.messages_left)
@@ -85,6 +94,62 @@ class HandOut:
             if given_end < end:
                 break  # the turn's bytes end here; going on would make a lease for every single message
         return True
+
+    def _give_sifted(self, place: Place, pull: Pull, group: "Group", now_ms: int) -> bool:
+        """As _give(), of a group that takes a part only."""
+        seen = False
+        while pull.messages_left > 0 and pull.bytes_left > 0 and place.credit > 0:
+            if not self._allowance.is_left(now_ms):
+                self.later[place] = None
+                return False
+            plan = place.plan(SIFT_MESSAGES)
+            if plan is None and not seen:
+                place.see(*self._store.bounds(place.topic_id, place.queue))
+                seen = True
+                continue
+            if plan is None:
+                self._rest(place)
+                return False
+            first, end, _ = plan
+            pieces = self._read(place, first, end, place.credit)
+            if pieces and self.requests is not None:
+                pieces = self._waited_for(place, first, pieces)
+            if pieces is None:
+                continue
+            if not pieces:
+                self._store.watch(place.topic_id, place.queue)
+                return False
+            place.credit -= sum(len(piece.records) for piece in pieces)
+            for piece in pieces:
+                if not self._sift(place, pull, group, piece, now_ms):
+                    return True
+        return True
+
+    def _sift(self, place: Place, pull: Pull, group: "Group", piece: Piece, now_ms: int) -> bool:
+        """Lease what the filter lets through, run by run, pass over what lies between; False when the pull is full."""
+        at, count, stored_at_ms, records = piece
+        decided, runs = sift(place.filter, records, 0, pull.messages_left, pull.bytes_left, bool(pull.piece_count))
+        done = at
+        for index, messages, start, end in runs:
+            first = at + index
+            self._leave_out(place, done, first)
+            done = first + messages
+            self._lease(
+                place, pull, group, first, done, [Piece(first, messages, stored_at_ms, records[start:end])], now_ms
+            )
+            pull.bytes_left -= end - start
+            self._counts.delivered_bytes += end - start
+        self._leave_out(place, done, at + decided)
+        self._allowance.take(decided, place.filter.cost)
+        if decided < count and pull.messages_left > 0:
+            pull.bytes_left = 0  # the next one does not fit
+        return decided == count
+
+    def _leave_out(self, place: Place, first: int, end: int) -> None:
+        if end > first:
+            place.leave_out(first, end, self._clockwork.next_lease())
+            self._dirty.add(place)
+            self._counts.passed_over += end - first
 
     def _lease(self, place: Place, pull: Pull, group: "Group", first: int, end: int, pieces: list, now_ms: int) -> None:
         lease = self._clockwork.next_lease()

@@ -23,7 +23,7 @@ class Place:
     """
 
     __slots__ = (
-        "blocked", "credit", "due_ms", "early", "end_seen", "floor", "group", "is_dead_letters", "key", "next_offset",
+        "blocked", "credit", "due_ms", "early", "end_seen", "filter", "floor", "group", "is_dead_letters", "key", "next_offset",
         "open", "queue", "settings", "subscriptions", "tick", "topic_hash", "topic_id", "topic_name",
     )  # fmt: skip
 
@@ -32,6 +32,7 @@ class Place:
         self.settings = settings
         self.key = b""
         self.group: Any = None  # whose place it is
+        self.filter: Any = None  # which messages the group takes; None: all
         self.is_dead_letters = is_dead_letter_topic(topic_name)
         self.next_offset = 0
         self.end_seen = 0  # the log's end offset when it was looked at last; it only grows
@@ -75,6 +76,14 @@ class Place:
         self.open.append(Run(first, end, lease, 1, due_ms, first_lease=lease))
         self.next_offset = end
         return 1
+
+    def leave_out(self, first: int, end: int, lease: int) -> None:
+        """Count first..end, the start of what plan() returned, as done although nobody was given it."""
+        if first == self.next_offset:
+            self.next_offset = end
+        else:
+            self.open.release(first, end, lease, 0)
+            self.open.settle(first, end, lease, False)
 
     def settle(self, first: int, end: int, lease: int, foreign: bool) -> bool:
         """Count first..end as done; False when a part of it is in other hands. What can count counts all the same.

@@ -1,6 +1,7 @@
 """What a group's definition says of handing out again, and where the engine gets it."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from common.retry import DEFAULT_RETRY, Retry
@@ -16,10 +17,12 @@ class GroupPolicy:
     retry: Retry = DEFAULT_RETRY
     invisible_ms: int = 30_000
     """How long whoever got a message for the last time before a restart may still acknowledge it."""
+    filters: Mapping[str, str] | None = field(default_factory=dict)
+    """By topic, "" for all others. None: not known now, those that the log keeps hold."""
 
 
 DEFAULT = GroupPolicy()
-UNREAD = GroupPolicy(attempts_max=ATTEMPTS_ENDLESS)
+UNREAD = GroupPolicy(attempts_max=ATTEMPTS_ENDLESS, filters=None)
 """While there is a configuration, but it has not been read yet: nothing is given up before its time."""
 
 

@@ -7,6 +7,7 @@ penstock_engine_pulls_total | requests | many without deliveries: consumers poll
 penstock_engine_deliveries_total, _delivered_bytes_total | messages, bytes | –
 penstock_engine_acks_total | messages | well below deliveries: consumers do not finish
 penstock_engine_redeliveries_total | messages | rising: invisible time is too short, or consumers die
+penstock_engine_passed_over_total | messages | what groups' filters kept from them; far above deliveries: a topic of its own is cheaper
 penstock_engine_dead_letters_total | messages | rising: consumers cannot cope; `penstock group dead-letters list` says why
 penstock_engine_stale_receipts_total | ranges | rising: the same; one that jumps: somebody forges
 penstock_engine_expired_requests_total | requests | many: consumers are slower than their askers wait
@@ -59,6 +60,7 @@ class EngineMetrics:
             "delivered_bytes": (counts.delivered_bytes, "Bytes of records handed out."),
             "acks": (counts.acks, "Messages acknowledged, put off or extended."),
             "redeliveries": (counts.redeliveries, "Messages handed out for the second time or more."),
+            "passed_over": (counts.passed_over, "Messages that a group's filter passed over, a group each."),
             "dead_letters": (counts.dead_letters, "Messages moved to their group's dead letters."),
             "stale_receipts": (counts.stale_receipts, "Acknowledgements refused as stale or forged."),
         }

@@ -25,4 +25,6 @@ class ConfiguredPolicies:
         if view is None:
             return self._unread
         found = view.group(group)
-        return DEFAULT if found is None else GroupPolicy(found.attempts_max, found.retry, found.invisible_ms)
+        if found is None:
+            return DEFAULT
+        return GroupPolicy(found.attempts_max, found.retry, found.invisible_ms, found.filters)

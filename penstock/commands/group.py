@@ -29,6 +29,7 @@ def group() -> None:
     \b
     penstock group create readers --topic orders --invisible-ms 60000
     penstock group set readers --attempts-max 5 --retry 1000,10000,60000
+    penstock group set readers --filter "country IN ('DE', 'FR') AND amount >= 100"
     penstock group lag readers
     penstock group reset readers --topic orders --to earliest --preview
     """
@@ -79,7 +80,7 @@ def set_command(instance: Instance, name: str, output: str, **given: Any) -> Non
     """Change a group's settings; what is not named stays. --topic replaces the whole list."""
     settings = settings_of(given)
     if not settings.given():
-        raise click.UsageError("say what to set, such as --topic or --rate-messages; --help shows all")
+        raise click.UsageError("say what to set, such as --topic, --filter or --rate-messages; --help shows all")
     with administration(instance, changes=True) as admin:
         changed = groups.set_group(admin, name, settings)
     show_one(row(changed), output)

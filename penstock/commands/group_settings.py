@@ -5,6 +5,7 @@ from typing import Any
 import click
 
 from common.admin.groups import GroupSettings
+from common.filter.expression import read_filter
 from common.retry import parse_retry_text
 from penstock.commands.rates import rate_options
 
@@ -26,6 +27,15 @@ class RetryType(click.ParamType):
 def settings_options(command: Any) -> Any:
     for option in (
         *rate_options("Delivered", "pull"),
+        click.option(
+            "--topic-filter",
+            "topic_filters",
+            nargs=2,
+            multiple=True,
+            metavar="TOPIC FILTER",
+            help="A filter for one topic, in place of --filter; repeatable. Replaces all of these; an empty FILTER is none.",
+        ),
+        click.option("--filter", help="Which messages it takes: docs/filters.md. Empty: all."),
         click.option(
             "--dead-letter-retention-hours", type=click.IntRange(0), help="How old dead letters get.  [new: 0, as all]"
         ),
@@ -51,6 +61,14 @@ def settings_of(given: dict[str, Any]) -> GroupSettings:
     """The settings that a command line's options ask for."""
     hours = given.pop("dead_letter_retention_hours")
     topics = given.pop("topics")
+    by_topic = dict(given.pop("topic_filters"))
+    for text in (given["filter"], *by_topic.values()):
+        if text:
+            read_filter(text)  # here for its caret; the definition's check has room for one line
+    topic_filters = {topic: text for topic, text in by_topic.items() if text} if by_topic else None
     return GroupSettings(
-        topics=topics or None, dead_letter_retention_ms=None if hours is None else hours * HOUR_MS, **given
+        topics=topics or None,
+        dead_letter_retention_ms=None if hours is None else hours * HOUR_MS,
+        topic_filters=topic_filters,
+        **given,
     )

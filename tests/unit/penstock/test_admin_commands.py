@@ -246,3 +246,22 @@ def test_limits_are_set_shown_and_taken_away(run):
 def test_a_wrong_limit_is_refused_before_anything_is_written(run, arguments):
     result = run(*arguments, "--rate-messages", "-5", code=2)
     assert "--rate-messages" in result.stderr
+
+
+def test_a_groups_filters_are_set_shown_and_taken_back(run):
+    run("group", "create", "g", "--filter", "paid || refunded")
+    run("group", "set", "g", "--topic-filter", "orders", "amount > 3", "--topic-filter", "refunds", "*")
+    shown = json.loads(run("group", "show", "g", "-o", "json").stdout)
+    assert shown["filter"] == "paid || refunded"
+    assert shown["topic_filters"] == {"orders": "amount > 3", "refunds": "*"}
+    run("group", "set", "g", "--filter", "", "--topic-filter", "orders", "")
+    shown = json.loads(run("group", "show", "g", "-o", "json").stdout)
+    assert (shown["filter"], shown["topic_filters"]) == ("", {})
+
+
+def test_a_groups_wrong_filter_is_refused_with_a_caret_and_changes_nothing(run):
+    run("group", "create", "g", "--filter", "a = 1")
+    wrong = CliRunner().invoke(cli, ["group", "set", "g", "--topic-filter", "orders", "a = #"])
+    assert wrong.exit_code == 2
+    assert wrong.stderr.splitlines()[1:] == ["a = #", "    ^"]
+    assert json.loads(run("group", "show", "g", "-o", "json").stdout)["filter"] == "a = 1"

@@ -152,3 +152,26 @@ def test_a_topics_own_retention_is_stored_only_where_it_is_set_and_a_familys_top
     assert (family.topic("t.a").retention_ms, family.topic("t.a").retention_bytes) == (3_600_000, 1 << 20)
     with pytest.raises(InvalidDefinition, match="retention_ms"):
         TopicDefinition.from_value("t", {"retention_ms": -1})
+
+
+@pytest.mark.parametrize(
+    ("value", "fault"),
+    [
+        ({"filter": "a ="}, "filter: at character 4: expected a property, a value or (, found the end"),
+        ({"filter": 3}, "filter: must be a filter as text"),
+        ({"topic_filters": ["x"]}, "topic_filters: must be filters by topic, at most 100"),
+        ({"topic_filters": {"orders": "a b"}}, "topic_filters.orders: at character 3: the filter should end here"),
+        ({"topic_filters": {"a/b": "*"}}, "topic_filters: 'a/b' is not a name"),
+    ],
+)
+def test_a_groups_filters_are_read_when_they_are_set(value, fault):
+    with pytest.raises(InvalidDefinition) as refused:
+        GroupDefinition.from_value("g", value)
+    assert any(each.startswith(fault) for each in refused.value.faults), refused.value.faults
+
+
+def test_a_groups_filters_by_topic():
+    group = GroupDefinition.from_value("g", {"filter": "a = 1", "topic_filters": {"orders": "*"}})
+    assert group.filters == {"orders": "*", "": "a = 1"}
+    assert GroupDefinition.from_value("g", group.to_value()) == group
+    assert GroupDefinition.from_value("g", {}).filters == {}

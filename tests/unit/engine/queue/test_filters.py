@@ -1,0 +1,193 @@
+"""A group's filter: what it passes over is nobody's pull and counts as done, on both forms."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from common.dead_letters import dead_letter_topic
+from engine.link.layout import RETRY
+from engine.log.format import pack_record
+from engine.queue.policy import UNREAD
+from tests.unit.common.filter.stored import stored
+from tests.unit.engine.queue._world import FORMS, World
+
+
+@pytest.fixture(params=FORMS, ids=lambda form: form.name)
+def world(request):
+    made = World(request.param)
+    made.policies.set(filters={"": "kind = 'a'"})
+    return made
+
+
+def store(world, topic_id: int, kinds: str, queue: int = 0) -> None:
+    """One batch; a letter is a message of this kind."""
+    records = [pack_record(stored({"kind": kind}), bytes(16) if at % 2 else b"") for at, kind in enumerate(kinds)]
+    world.log.store(topic_id, queue, records, world.wall_ms)
+    world.delivery.on_woken(world.log.take_woken(), world.now_ms)
+
+
+def offsets(pieces) -> list[int]:
+    return [offset for piece in pieces for offset in piece.offsets]
+
+
+def progress_of(world, topic_id: int) -> int:
+    (only,) = world.delivery.groups["g"].topics[topic_id]
+    return only.contiguous
+
+
+def test_only_what_the_filter_takes_is_handed_out_and_runs_are_split_around_the_rest(world):
+    store(world, world.topic(), "abaabba")
+    pieces = world.give()
+    assert [list(piece.offsets) for piece in pieces] == [[0], [2, 3], [6]]
+    assert b"".join(piece.records for piece in pieces).count(b"kind\0\0\0\1a") == 4
+    world.pull(acks=[piece.ack() for piece in pieces])
+    assert world.delivery.counts.passed_over == 3
+
+
+def test_what_is_passed_over_moves_the_groups_progress_also_when_it_is_everything(world):
+    topic_id = world.topic()
+    store(world, topic_id, "bbbb")
+    assert world.give() == []
+    assert progress_of(world, topic_id) == 4
+    world.delivery.write_progress()
+    world.restart()
+    store(world, topic_id, "a")
+    assert offsets(world.give()) == [4]
+    assert world.delivery.counts.passed_over == 0
+
+
+def test_a_waiting_pull_goes_on_waiting_while_records_are_passed_over(world):
+    topic_id = world.topic()
+    answers = []
+    world.pull(wait_ms=5_000, answers=answers)
+    store(world, topic_id, "bbb")
+    assert answers == []
+    store(world, topic_id, "ba")
+    assert offsets(answers[0][1]) == [4]
+
+
+def test_a_pull_of_few_messages_leaves_the_rest_undecided(world):
+    topic_id = world.topic()
+    store(world, topic_id, "babab")
+    assert offsets(world.give(most=1)) == [1]
+    world.policies.set(filters={"": "kind = 'b'"})
+    assert offsets(world.give()) == [2, 4]
+
+
+def test_bytes_are_bounded_but_the_first_message_always_fits(world):
+    store(world, world.topic(), "baab")
+    assert offsets(world.give(most_bytes=1)) == [1]
+    assert offsets(world.give(most_bytes=1)) == [2]
+    assert world.give(most_bytes=1) == []
+
+
+def test_a_topics_own_filter_comes_before_the_one_for_all(world):
+    world.policies.set(filters={"": "kind = 'a'", "refunds": "kind = 'b'", "all": "*"})
+    for name in ("orders", "refunds", "all"):
+        store(world, world.topic(name), "ab")
+    found = {name: offsets(world.give(topics=((name, 1),))) for name in ("orders", "refunds", "all")}
+    assert found == {"orders": [0], "refunds": [1], "all": [0, 1]}
+
+
+def test_a_changed_filter_holds_for_waiting_pulls_and_redeliveries_too(world):
+    topic_id = world.topic()
+    store(world, topic_id, "ab")
+    (piece,) = world.give()
+    answers = []
+    world.policies.set(filters={"": "kind = 'c'"})
+    world.pull(acks=[piece.ack(verdict=RETRY, delay_ms=0)], wait_ms=5_000, answers=answers)
+    world.turn(20)
+    assert answers == [] and progress_of(world, topic_id) == 2
+    world.policies.set(filters={})
+    world.turn(20)
+    store(world, topic_id, "d")
+    assert offsets(answers[0][1]) == [2]
+
+
+def test_a_group_without_a_filter_gets_everything(world):
+    world.policies.set(filters={})
+    store(world, world.topic(), "abc")
+    assert offsets(world.give()) == [0, 1, 2]
+    assert world.delivery.counts.passed_over == 0
+
+
+def test_dead_letters_have_passed_the_filter_already(world):
+    name = dead_letter_topic("g")
+    store(world, world.topic(name), "b")
+    assert offsets(world.give(topics=((name, 1),))) == [0]
+
+
+def test_a_restart_filters_before_the_configuration_has_been_read(world):
+    topic_id = world.topic()
+    assert world.give() == []
+    world.policies = type("Unread", (), {"generation": 0, "of": lambda self, group: UNREAD})()
+    world.restart()
+    store(world, topic_id, "ba")
+    assert offsets(world.give()) == [1]
+
+
+@pytest.mark.parametrize("form", FORMS, ids=lambda form: form.name)
+def test_a_long_stretch_is_passed_over_in_pieces_and_holds_up_nobody(form):
+    world = World(form, sift_tests=10_000)  # about 1,100 records a turn
+    world.policies.set(filters={"": "kind = 'a'"})
+    topic_id = world.topic()
+    for _ in range(10):
+        store(world, topic_id, "b" * 1_000)
+    store(world, topic_id, "a")
+    answers = []
+    world.pull(wait_ms=0, answers=answers)
+    assert answers == []  # not told that there is nothing
+    turns = 0
+    while not answers:
+        before = progress_of(world, topic_id)
+        world.turn(20)
+        turns += 1
+        assert progress_of(world, topic_id) - before <= 2_048
+    assert offsets(answers[0][1]) == [10_000] and turns >= 4
+
+
+@pytest.mark.parametrize("form", FORMS, ids=lambda form: form.name)
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_whatever_happens_each_message_for_the_group_comes_and_no_other(form, data):
+    world = World(form, sift_tests=data.draw(st.sampled_from((30, 1_000, 100_000))))
+    world.policies.set(filters={"": "kind = 'a'"})
+    topic_id = world.topic()
+    kinds, held, done = "", [], set()
+    for _ in range(data.draw(st.integers(1, 25))):
+        match data.draw(st.sampled_from(("store", "store", "pull", "ack", "retry", "turn", "restart"))):
+            case "store":
+                batch = data.draw(st.text("ab", min_size=1, max_size=12))
+                store(world, topic_id, batch)
+                kinds += batch
+            case "pull":
+                world.pull(most=data.draw(st.integers(1, 8)), wait_ms=0, answers=held)
+            case "ack":
+                pieces = [piece for _, answer in held for piece in answer]
+                world.pull(acks=[piece.ack() for piece in pieces], most=0)
+                done |= {offset for piece in pieces for offset in piece.offsets}
+                held.clear()
+            case "retry":
+                pieces = [piece for _, answer in held for piece in answer]
+                world.pull(acks=[piece.ack(verdict=RETRY, delay_ms=0) for piece in pieces], most=0)
+                held.clear()
+            case "turn":
+                world.turn(20)
+            case "restart":
+                world.delivery.write_progress()
+                world.restart()
+                held.clear()
+    for _ in range(400):
+        world.turn(20_000)
+        answers = []
+        world.pull(most=50, wait_ms=0, answers=answers)
+        while not answers:
+            world.turn(20)
+        pieces = answers[0][1]
+        assert all(kinds[offset] == "a" for piece in pieces for offset in piece.offsets)
+        world.pull(acks=[piece.ack() for piece in pieces], most=0)
+        done |= {offset for piece in pieces for offset in piece.offsets}
+        if progress_of(world, topic_id) == len(kinds):
+            break
+    assert done == {offset for offset, kind in enumerate(kinds) if kind == "a"}
+    assert progress_of(world, topic_id) == len(kinds)
