@@ -30,6 +30,7 @@ class RedisServer:
         directory.mkdir(parents=True, exist_ok=True)
         self.port = free_port()
         self._directory, self._process = directory, None
+        self._arguments: tuple[str, ...] = ()
         lines = {
             **SAFE,
             "port": str(self.port),
@@ -56,7 +57,7 @@ class RedisServer:
     def start(self) -> "RedisServer":
         with open(self._directory / "redis.log", "ab") as log:
             self._process = subprocess.Popen(
-                [str(self._binary), str(self._directory / "redis.conf")],
+                [str(self._binary), str(self._directory / "redis.conf"), *self._arguments],
                 stdout=log,
                 stderr=log,
                 stdin=subprocess.DEVNULL,
@@ -71,8 +72,8 @@ class RedisServer:
     def _serves(self) -> bool:
         try:
             with socket.create_connection(("127.0.0.1", self.port), timeout=1) as connection:
-                connection.sendall(b"*1\r\n$4\r\nECHO\r\n")
-                return connection.recv(7) == b"-ERR wr"  # not while it loads its data
+                connection.sendall(b"*1\r\n$4\r\nPING\r\n")
+                return connection.recv(5) == b"+PONG"  # not while it loads its data
         except OSError:
             return False
 

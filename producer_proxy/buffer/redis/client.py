@@ -23,9 +23,7 @@ def connect(address: RedisAddress, password: str | None = None) -> Any:
     once = Retry(NoBackoff(), 0)
     if address.kind == "cluster":
         nodes = [ClusterNode(host, port) for host, port in address.hosts]
-        return RedisCluster(
-            startup_nodes=nodes, max_connections=CONNECTIONS_MAX, cluster_error_retry_attempts=0, **options
-        )
+        return RedisCluster(startup_nodes=nodes, max_connections=CONNECTIONS_MAX, retry=once, **options)
     if address.kind == "sentinel":
         sentinels = Sentinel(address.hosts, sentinel_kwargs={"socket_timeout": CONNECT_S, "protocol": 2})
         return sentinels.master_for(address.master, retry=once, max_connections=CONNECTIONS_MAX, **options)

@@ -60,7 +60,7 @@ class RedisStore(Store):
         self._lengths: dict[str, int] = {}  # by key
         self._oldest: dict[str, int] = {}
         self._queue: list[tuple[Sequence[Entry], AsyncResult]] = []
-        self._flushing = self._stale = False
+        self._flushing = self._stale = self._broken = False
         self._mutex = RLock()
         self._fault: str | None = "Redis has not answered yet"
         self._warning: str | None = None
@@ -106,7 +106,7 @@ class RedisStore(Store):
         typical = max(1, self.room.bytes // max(1, self.room.entries))
         found = self._entries(shard, shard.read(max(1, min(count_max, bytes_max // typical))))
         if not found:
-            self._report_missing(shard, self._lengths[shard.key])
+            self._report_missing(shard, self._lengths.pop(shard.key))
             return []
         self._oldest[shard.key] = found[0][1].accepted_at_ms
         taken: list[Kept] = []
@@ -226,8 +226,8 @@ class RedisStore(Store):
             by_shard.setdefault(shard, []).append(handle)
         with self._mutex, self._asking():
             for shard, handles in by_shard.items():
+                self._lengths[shard.key] -= len(handles)  # also if nobody knows whether it was done
                 shard.delete(handles)
-                self._lengths[shard.key] -= len(handles)
                 if not self._lengths[shard.key]:
                     self._oldest.pop(shard.key, None)
 
@@ -257,7 +257,7 @@ class RedisStore(Store):
             raise BufferUnavailable(f"buffer=redis: {self._fault}") from error
 
     def _away(self, error: Exception) -> None:
-        self._stale = True
+        self._stale = self._broken = True
         if self._fault is None:
             log.error("buffer=redis: %s: takes nothing until it answers again", error or type(error).__name__)
             self._look.set()
@@ -270,12 +270,12 @@ class RedisStore(Store):
         self._stale = True
 
     def _look_anew(self) -> None:
-        """Count everything that we hold from what Redis has."""
+        """Count everything that we hold from what Redis has, and report what should be there and is not."""
         self._slots.forget()
         self.forget()
         for entries, _ in self._queue:
             self._enter(entries)
-        self._lengths.clear()
+        known, self._lengths = self._lengths, {}
         self._oldest.clear()
         for _, shard in self._slots.held():
             last, seen = None, 0
@@ -286,6 +286,8 @@ class RedisStore(Store):
                     self._oldest.setdefault(shard.key, entries[0].accepted_at_ms)
                     self.found(entries)
             self._lengths[shard.key] = seen
+            if seen < known.get(shard.key, 0):
+                self._report_missing(shard, known[shard.key] - seen)
         self._stale = False
 
     @staticmethod
@@ -308,8 +310,8 @@ class RedisStore(Store):
         """Settings, slots, lengths: again and again, because each may change."""
         try:
             with self._mutex:
-                if self._client is None:
-                    self._client = self._connect()
+                if self._client is None or self._broken:
+                    self._connect_anew()
                 weak = guard.weaknesses(self._client)
                 self._warning = guard.warning(weak, self._accepted)
                 reason = guard.refusal(weak, self._accepted)
@@ -327,6 +329,15 @@ class RedisStore(Store):
         except (StoreUnavailable, NoSlot) as error:
             if self._slots.own is None:
                 self._unfit, self._fault = False, str(error)
+
+    def _connect_anew(self) -> None:
+        """After an outage another server may be the master, and a Cluster's nodes others than before."""
+        if self._client is not None:
+            with suppress(*AWAY):
+                self._client.close()
+        self._client = self._connect()
+        self._slots.forget()
+        self._broken, self._stale = False, True
 
     def _look_after_slots(self) -> None:
         slots = self._slots

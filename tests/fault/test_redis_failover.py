@@ -1,0 +1,131 @@
+"""Fail-overs of Sentinel and Cluster under the Redis buffer: it serves again, what is there drains, and what Redis lost is reported."""
+
+import shutil
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from common.config.memory_store import MemoryStore as MemoryConfig
+from producer_proxy.buffer.errors import BufferError_
+from producer_proxy.buffer.redis.address import parse_address
+from producer_proxy.buffer.redis.client import connect
+from producer_proxy.buffer.redis.store import RedisStore
+from producer_proxy.buffer.room import RoomLimits
+from tests.services import require
+from tests.services.fake_broker import wait_until
+from tests.services.redis_server import RedisServer, free_port
+from tests.unit.producer_proxy.buffer.entries import NOW_MS, entry, numbers
+
+pytestmark = pytest.mark.slow
+FAIL_OVER_S_MAX = 30
+
+
+class Sentinel(RedisServer):
+    """One Sentinel, with a quorum of itself."""
+
+    def __init__(self, directory: Path, master: RedisServer) -> None:
+        super().__init__(directory)
+        self._arguments = ("--sentinel",)
+        (directory / "redis.conf").write_text(
+            f"port {self.port}\nbind 127.0.0.1\ndir {directory}\nsentinel monitor buffers 127.0.0.1 {master.port} 1\n"
+            "sentinel down-after-milliseconds buffers 500\nsentinel failover-timeout buffers 3000\n"
+        )
+
+
+def opened(url: str) -> RedisStore:
+    address = parse_address(url)
+    return RedisStore(lambda: connect(address), address.layout, MemoryConfig(), RoomLimits(), lambda: NOW_MS)
+
+
+def put_through(store: RedisStore, first: int, count: int) -> list[int]:
+    """Put them one by one over any outage; those that were promised."""
+    promised = []
+    for number in range(first, first + count):
+        deadline = time.monotonic() + FAIL_OVER_S_MAX
+        while True:
+            try:
+                store.put([entry(number, f"t{number % 7}")])
+                promised.append(number)
+                break
+            except BufferError_ as error:
+                assert time.monotonic() < deadline, error
+                wait_until(lambda: store.fault() is None, FAIL_OVER_S_MAX)
+    return promised
+
+
+def drain(store: RedisStore) -> list[int]:
+    found = []
+    while batch := numbers(store, count=50):
+        found += batch
+        store.remove(store.take((), 50, 1 << 30))
+    return found
+
+
+def judge(store: RedisStore, promised: list[int]) -> None:
+    found = drain(store)
+    lost = set(promised) - set(found)
+    print(
+        f"{len(promised)} promised, {len(lost)} lost by the fail-over, {store.damaged} reported, {len(found) - len(set(found))} copies"
+    )
+    assert len(lost) <= store.damaged
+    for rest in range(7):
+        mine = list(dict.fromkeys(number for number in found if number % 7 == rest))
+        assert mine == sorted(mine)
+
+
+@pytest.mark.parametrize("layout", ["streams", "lists"])
+def test_a_sentinel_fail_over_is_lived_through(tmp_path, layout):
+    with (
+        RedisServer(tmp_path / "a") as master,
+        RedisServer(tmp_path / "b", {"replicaof": f"127.0.0.1 {master.port}"}) as replica,
+        Sentinel(tmp_path / "s", master) as sentinel,
+    ):
+        wait_until(lambda: replica.client().info("replication")["master_link_status"] == "up", 20)
+        wait_until(lambda: sentinel.client().execute_command("SENTINEL", "REPLICAS", "buffers"), 20)
+        store = opened(f"sentinel://127.0.0.1:{sentinel.port}/buffers?layout={layout}")
+        promised = put_through(store, 0, 300)
+        master.stop()
+        promised += put_through(store, 300, 300)
+        judge(store, promised)
+        store.close()
+
+
+def test_a_cluster_fail_over_is_lived_through(tmp_path):
+    require(shutil.which("redis-cli"), "redis-cli: apt install redis-tools")
+    settings = {"cluster-enabled": "yes", "cluster-node-timeout": "1000", "cluster-replica-validity-factor": "0"}
+    nodes = []
+    try:
+        for number in range(6):
+            nodes.append(RedisServer(tmp_path / f"n{number}", {**settings, "cluster-port": str(free_port())}).start())
+        places = [f"127.0.0.1:{node.port}" for node in nodes]
+        subprocess.run(
+            ["redis-cli", "--cluster", "create", *places, "--cluster-replicas", "1", "--cluster-yes"],
+            check=True, capture_output=True, timeout=60,
+        )  # fmt: skip
+        wait_until(lambda: all(b"cluster_state:ok" in _info(node) for node in nodes), 30)
+        wait_until(lambda: all(_replicates(node) for node in nodes), 30)
+        store = opened(f"cluster://{places[0]},{places[1]}")
+        promised = put_through(store, 0, 300)
+        next(node for node in nodes if node.client().info("replication")["role"] == "master").stop()
+        promised += put_through(store, 300, 300)
+        wait_until(lambda: store.fault() is None, FAIL_OVER_S_MAX)
+        judge(store, promised)
+        store.close()
+    finally:
+        for node in nodes:
+            node.stop()
+
+
+def _replicates(node: RedisServer) -> bool:
+    """A master with a replica that follows, or such a replica."""
+    about = node.client().info("replication")
+    if about["role"] == "master":
+        return about["connected_slaves"] > 0 and about["slave0"]["state"] == "online"
+    return about["master_link_status"] == "up"
+
+
+def _info(node: RedisServer) -> bytes:
+    raw = node.client().execute_command("CLUSTER", "INFO")
+    return "\n".join(f"{name}:{value}" for name, value in raw.items()).encode() if isinstance(raw, dict) else raw
