@@ -1,6 +1,6 @@
-"""Cuts the power under a log, again and again: `python -m tests.fault.power_cut ext4|xfs [--cuts N] [--seed S]`.
+"""Cuts the power under a log or a buffer, again and again: `python -m tests.fault.power_cut ext4|xfs [--writer KIND] [--cuts N]`.
 
-A file system in a file; a process that writes to a log on it and says what it may promise; then, in this order, the
+A file system in a file; a process that writes to it and says what it may promise; then, in this order, the
 file system is shut down as if the machine had stopped (ioctl FS_IOC_SHUTDOWN), the process is killed, the file system
 is mounted again, and the next process recovers and compares. What was read from the pipe before the shutdown was
 promised; the rest is unknown. What never left the page cache is gone; a disk's own cache is not part of it.
@@ -9,6 +9,7 @@ Run by `unshare --mount`, so that no mount outlives this process, however it end
 """
 
 import argparse
+import ctypes
 import fcntl
 import json
 import os
@@ -22,8 +23,10 @@ import time
 import traceback
 from pathlib import Path
 from random import Random
+from typing import Any
 
-from tests.fault.power_writer import Promises, run
+from tests.fault import power_writer
+from tests.fault.power_buffer import BufferWriter, InLists, InStreams, OnDisk
 
 SHUTDOWN = 0x8004587D
 DROP_LOG, KEEP_LOG = 2, 1
@@ -35,6 +38,13 @@ MAKE = {
 }
 CUTS_A_FILE_SYSTEM = 40
 SILENCE_S = 60.0
+WRITERS: dict[str, Any] = {
+    "log": power_writer,
+    "disk": BufferWriter(OnDisk),
+    "redis-streams": BufferWriter(InStreams),
+    "redis-lists": BufferWriter(InLists),
+}
+PR_SET_CHILD_SUBREAPER = 36
 
 
 class FileSystem:
@@ -68,9 +78,9 @@ class FileSystem:
 class Cuts:
     """A run of cuts on one kind of file system."""
 
-    def __init__(self, system: FileSystem, seed: str, *, careless: bool) -> None:
+    def __init__(self, system: FileSystem, seed: str, writer: Any, *, careless: bool) -> None:
         self._system, self._chance, self._seed, self._careless = system, Random(seed), seed, careless
-        self._promises = Promises()
+        self._writer, self._promises = writer, writer.Promises()
         self.cuts = self.promised = self.checked = self.unknown = self.damaged = self.in_recovery = 0
         self.lost: list[str] = []
 
@@ -80,7 +90,7 @@ class Cuts:
         while self.cuts < cuts and time.monotonic() < deadline:
             if self.cuts % CUTS_A_FILE_SYSTEM == 0:
                 self._look()
-                self._promises = Promises()
+                self._promises = self._writer.Promises()
                 self._system.make()
             self._round()
         self._look()
@@ -124,7 +134,7 @@ class Cuts:
         try:
             os.close(reading)
             data, seed = str(self._system.mount_point / "data"), f"{self._seed}.{self.cuts}"
-            run(data, writing, self.cuts, seed, self._promises, careless=self._careless)
+            self._writer.run(data, writing, self.cuts, seed, self._promises, careless=self._careless)
         except BaseException:
             os.write(writing, b"error " + " | ".join(traceback.format_exc().splitlines()[-4:]).encode() + b"\n")
         os._exit(1)
@@ -164,11 +174,30 @@ class Cuts:
     def _end(self, writer: int, pipe: int, buffered: bytes) -> None:
         os.kill(writer, signal.SIGKILL)
         os.waitpid(writer, 0)
+        end_orphans()
         rest = bytearray(buffered)
         while data := os.read(pipe, 65_536):
             rest += data
         os.close(pipe)
-        self.unknown += sum(line.startswith((b"ack", b"topic", b"progress")) for line in rest.splitlines())
+        for line in rest.splitlines():
+            self.unknown += line.startswith((b"ack", b"topic", b"progress"))
+            if line.startswith(b"gone"):  # what was about to be removed before the cut nobody may demand afterwards
+                self._promises.take(line)
+
+
+def adopt_orphans() -> None:
+    """What a writer has started becomes this process's child when the writer is killed."""
+    if ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0):
+        raise OSError("prctl(PR_SET_CHILD_SUBREAPER) failed")
+
+
+def end_orphans() -> None:
+    """Kill them, or the file system could not be unmounted."""
+    children = Path(f"/proc/self/task/{os.getpid()}/children")
+    while pids := children.read_text().split():
+        for pid in map(int, pids):
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
 
 
 def command(*arguments: str) -> None:
@@ -194,6 +223,7 @@ def main() -> None:
     """Run, print the figures, exit with 1 when a promise was broken."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("kind", choices=sorted(SIZES))
+    parser.add_argument("--writer", choices=sorted(WRITERS), default="log", help="what runs while the power is cut")
     parser.add_argument("--cuts", type=int, default=50)
     parser.add_argument("--seconds", type=float, default=86_400.0, help="end earlier when these are over")
     parser.add_argument("--seed", default=str(time.time_ns()))
@@ -206,7 +236,8 @@ def main() -> None:
         system = FileSystem(options.kind, Path(folder))
         if options.probe:
             sys.exit(probe(system))
-        cuts = Cuts(system, options.seed, careless=options.careless)
+        adopt_orphans()
+        cuts = Cuts(system, options.seed, WRITERS[options.writer], careless=options.careless)
         started = time.monotonic()
         cuts.run(options.cuts, options.seconds)
     figures = {

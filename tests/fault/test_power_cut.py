@@ -1,6 +1,7 @@
-"""Power cuts for real: file systems shut down under a writing log, mounted again, and every promise compared.
+"""Power cuts for real: file systems shut down under a writing log or fallback buffer, mounted again, and every promise compared.
 
-PENSTOCK_CUTS says how many in all (`make powercut CUTS=1000`); by default so many as fit into `make test`.
+PENSTOCK_CUTS says how many in all under the log (`make powercut CUTS=1000`), and a quarter of it under each buffer; by default so many as
+fit into `make test`.
 """
 
 import json
@@ -18,6 +19,8 @@ from tests.services import require
 ROOT = Path(__file__).parents[2]
 CUTS = int(os.environ.get("PENSTOCK_CUTS", "110"))
 KINDS = ("ext4", "xfs")
+BUFFERS = ("disk", "redis-streams", "redis-lists")
+BUFFER_SHARE = 4
 S_A_CUT = 5
 
 
@@ -52,7 +55,7 @@ class Driver:
 def loop_mounts():
     """Both file systems can be made, mounted and shut down here."""
     require(os.geteuid() == 0, "power cuts need root, to mount file systems")
-    for program in ("unshare", "mkfs.ext4", "mkfs.xfs"):
+    for program in ("unshare", "mkfs.ext4", "mkfs.xfs", "redis-server"):
         require(shutil.which(program), f"power cuts need {program}")
     for kind in KINDS:
         code, _, errors = Driver(kind, "--probe").end(60)
@@ -68,6 +71,21 @@ def test_a_power_cut_takes_nothing_that_was_promised():
     for found in figures:
         assert found["promised"] > 5 * each and found["checked"] > 50 * each, "too quiet to show anything"
         assert found["unknown"] > 0 and found["in_recovery"] > 0, "no cut hit work under way"
+
+
+@pytest.mark.parametrize("buffer", BUFFERS)
+def test_a_power_cut_takes_nothing_that_was_answered_buffered(buffer):
+    each = -(-CUTS // len(KINDS) // BUFFER_SHARE)
+    drivers = [Driver(kind, "--writer", buffer, "--cuts", str(each)) for kind in KINDS]
+    figures = [driver.figures(each) for driver in drivers]
+    assert [found["lost"] for found in figures] == [0, 0], figures
+    for found in figures:
+        assert found["promised"] > 5 * each and found["checked"] > each, "too quiet to show anything"
+
+
+@pytest.mark.parametrize("buffer", ["disk", "redis-streams"])
+def test_a_buffer_that_promises_before_its_sync_is_caught(buffer):
+    assert Driver("ext4", "--writer", buffer, "--cuts", "6", "--careless").figures(6)["lost"] > 0
 
 
 @pytest.mark.parametrize("kind", KINDS)
