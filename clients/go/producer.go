@@ -84,6 +84,28 @@ func (p *Producer) Send(ctx context.Context, message *Message) (Result, error) {
 	return results[0], results[0].Err()
 }
 
+// Request sends one message and returns what a consumer replies. Nobody is handed the message once wait is over. Without a reply the
+// *Error's code has the Action NoReply, and its Reason says which of the three it is.
+func (p *Producer) Request(ctx context.Context, message *Message, wait time.Duration) (*Message, error) {
+	results, err := p.SendAll(ctx, []*Message{message}, How{ReplyWait: wait})
+	if err != nil {
+		return nil, err
+	}
+	if err := results[0].Err(); err != nil {
+		return nil, err
+	}
+	if results[0].Reply == nil { // an earlier attempt under the same ID was stored, and its reply went with it
+		return nil, &Error{Code: results[0].Code, Reason: "stored before", ID: results[0].ID}
+	}
+	return results[0].Reply, nil
+}
+
+// Reply answers a delivery that has a ReplyToken and returns once whoever waits for it has the reply; with an *Error of the code
+// StaleReceipt when nobody waits any more.
+func (p *Producer) Reply(ctx context.Context, delivery *Delivery, body []byte) (Result, error) {
+	return p.Send(ctx, &Message{Topic: delivery.Message.Topic, Body: body, ReplyTo: delivery.ReplyToken})
+}
+
 // SendAll sends many messages, of any topics, and returns one result each, in order. The error is about the call as a whole (the
 // client is closed, or the other end does not speak the contract); a message's failure is in its Result.
 //

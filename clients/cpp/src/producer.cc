@@ -146,6 +146,23 @@ Result Producer::Send(Message message, const How& how) {
   return result;
 }
 
+Message Producer::Request(Message message, Milliseconds wait) {
+  How how;
+  how.reply_wait = wait;
+  Result result = Send(std::move(message), how);
+  // Without one, an earlier attempt under the same id was stored, and its reply went with it.
+  if (!result.reply) throw SendError(result.code, result.id, result.reason);
+  return std::move(*result.reply);
+}
+
+Result Producer::Reply(const Delivery& delivery, std::string body) {
+  Message message;
+  message.__set_topic(delivery.message.topic);
+  message.__set_body(std::move(body));
+  message.__set_reply_to(delivery.reply_token);
+  return Send(std::move(message));
+}
+
 std::vector<Result> Producer::SendAll(std::vector<Message>& messages, const How& how) { return impl_->SendAll(messages, how); }
 
 int64_t Producer::retried() const { return impl_->retried; }

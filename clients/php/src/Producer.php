@@ -2,6 +2,7 @@
 
 namespace Penstock\Client;
 
+use Penstock\Delivery;
 use Penstock\Message;
 use Penstock\ProducerClient;
 use Penstock\SendRequest;
@@ -47,6 +48,35 @@ final class Producer
     {
         $result = $this->sendAll([$message], $durability, $replyWaitMs, $deadlineMs)[0];
         return $result->ok() ? $result : throw new SendException($result);
+    }
+
+    /**
+     * Send one message and return what a consumer replies.
+     *
+     * @param int $waitMs until when; nobody is handed the message afterwards
+     * @throws SendException as for send; or no reply, for NO_CONSUMER, NO_REPLY and CONSUMER_FAILED say why
+     */
+    public function request(Message $message, int $waitMs, ?int $durability = null, ?int $deadlineMs = null): Message
+    {
+        $result = $this->send($message, $durability, $waitMs, $deadlineMs);
+        // Without one, an earlier attempt under the same id was stored, and its reply went with it.
+        return $result->reply ?? throw new SendException($result);
+    }
+
+    /**
+     * Answer a delivery that has a reply_token; returns once whoever waits for it has the reply.
+     *
+     * @param ?array<string, string> $properties
+     * @throws SendException STALE_RECEIPT when nobody waits any more, or as for send
+     */
+    public function reply(Delivery $delivery, string $body, ?array $properties = null): Result
+    {
+        return $this->send(new Message([
+            'topic' => $delivery->message->topic,
+            'body' => $body,
+            'properties' => $properties,
+            'reply_to' => $delivery->reply_token ?? '',
+        ]));
     }
 
     /**

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 
 from penstock_client.backoff import backoff_s
 from penstock_client.codes import Action, action_of
-from penstock_client.contract import Message, SendRequest, producer_thrift
+from penstock_client.contract import Delivery, Message, SendRequest, producer_thrift
 from penstock_client.credential import CredentialMint
 from penstock_client.errors import CallFailed, SendError
 from penstock_client.options import Endpoints, Options, parse_endpoints
@@ -57,6 +57,32 @@ class Producer:
         if not result.ok:
             raise SendError(result)
         return result
+
+    def request(self, message: Message, wait_ms: int, **how) -> Message:
+        """Send one message and return what a consumer replies.
+
+        Args:
+            wait_ms: until when; nobody is handed the message afterwards.
+            how: as for `send_all`.
+        Raises:
+            SendError: as for `send`; or no reply, for NO_CONSUMER, NO_REPLY and CONSUMER_FAILED say why.
+        """
+        result = self.send(message, reply_wait_ms=wait_ms, **how)
+        if result.reply is None:  # an earlier attempt under the same id was stored, and its reply went with it
+            raise SendError(result)
+        return result.reply
+
+    def reply(self, delivery: Delivery, body: bytes, properties: dict[str, str] | None = None) -> Result:
+        """Answer a delivery that has a `reply_token`; returns once whoever waits for it has the reply.
+
+        Raises:
+            SendError: STALE_RECEIPT when nobody waits any more, or as for `send`.
+        """
+        return self.send(
+            Message(
+                topic=delivery.message.topic, body=body, properties=properties, reply_to=delivery.reply_token or b""
+            )
+        )
 
     def send_all(
         self,

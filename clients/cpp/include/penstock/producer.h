@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "consumer_types.h"
 #include "message_types.h"
 #include "penstock/codes.h"
 #include "penstock/errors.h"
@@ -45,6 +46,14 @@ class Producer {
 
   /// Send one message and return once it is stored. Throws SendError, ContractError.
   Result Send(Message message, const How& how = {});
+
+  /// Send one message and return what a consumer replies. Nobody is handed the message once `wait` is over.
+  /// Throws SendError, also without a reply: NO_CONSUMER, NO_REPLY and CONSUMER_FAILED say why.
+  Message Request(Message message, Milliseconds wait);
+
+  /// Answer a delivery that has a reply_token; returns once whoever waits for it has the reply.
+  /// Throws SendError: STALE_RECEIPT when nobody waits any more, or as for Send.
+  Result Reply(const Delivery& delivery, std::string body);
 
   /// Send many messages, of any topics, and return one result each, in order. Does not throw for a message's failure.
   ///
