@@ -15,6 +15,11 @@ from consumer_proxy.call import Call
 from consumer_proxy.errors import Refused
 from consumer_proxy.link_bytes import encode_topics
 
+_STARTS = {
+    "earliest": 0,
+    "latest": 1,
+    "time": 2,
+}  # the moment itself is in the group's definition, which the engine knows, too
 KEY_BYTES_MAX = 2048  # a longer credential (padded by unknown fields) or list of topics is looked up each time
 
 
@@ -97,7 +102,7 @@ class Admission:
             call.group,
             encode_topics(topics),
             definition.invisible_ms,
-            0 if definition.start == "earliest" else 1,
+            _STARTS[definition.start],
             principal.expires_at_ms,
             self._leases.meter(f"group:{group}", definition.rate_messages, definition.rate_bytes),
         )

@@ -15,6 +15,7 @@ class GroupSettings:
     topics: tuple[str, ...] | None = None
     invisible_ms: int | None = None
     start: str | None = None
+    start_at_ms: int | None = None
     attempts_max: int | None = None
     retry: Any = None
     """As stored: a list of delays, or the parts of an exponential one."""
@@ -47,6 +48,15 @@ def show(admin: Administrator, name: str) -> tuple[GroupDefinition, int]:
 
 def set_group(admin: Administrator, name: str, settings: GroupSettings) -> GroupDefinition:
     return verbs.change(admin, GroupDefinition, name, lambda old: _changed(old, settings))
+
+
+def set_paused(admin: Administrator, name: str, paused: bool) -> GroupDefinition:
+    """Hand out nothing to the group, or again. A group without a definition gets one."""
+    if not admin.store.taken("group", [name]):
+        create(admin, name, GroupSettings())
+    return verbs.change(
+        admin, GroupDefinition, name, lambda old: GroupDefinition.from_value(name, {**old.to_value(), "paused": paused})
+    )
 
 
 def _changed(old: GroupDefinition, settings: GroupSettings) -> GroupDefinition:

@@ -71,6 +71,13 @@ class Checks:
         """The field as it came, to be checked by the caller."""
         return self._value.pop(field, default)
 
+    def boolean(self, field: str, default: bool) -> bool:
+        value = self._value.pop(field, default)
+        if not isinstance(value, bool):
+            self.fault(field, "must be true or false")
+            return default
+        return value
+
     def choice(self, field: str, default: str, choices: Sequence[str]) -> str:
         value = self._value.pop(field, default)
         if value not in choices:

@@ -156,7 +156,8 @@ class GroupDefinition:
         topics: what a pull without topics reads; empty: every pull names its topics.
         invisible_ms: for how long a delivery is leased. Longer: a crashed consumer's messages come back later; shorter: slow
             consumers get theirs twice.
-        start: where the group begins on a topic that it has not read before.
+        start: where the group begins on a topic that it has not read before; with "time" at start_at_ms, Unix time.
+        paused: nothing is handed out to it; its progress stays where it is.
         attempts_max: deliveries of one message before it goes to the dead-letter queue.
         retry: how long a message waits after a RETRY that names no delay.
         filter: which messages of its topics it takes (docs/filters.md); empty: all.
@@ -178,6 +179,8 @@ class GroupDefinition:
     rate_bytes: int = 0
     filter: str = ""
     topic_filters: Mapping[str, str] = field(default_factory=dict)
+    start_at_ms: int = 0
+    paused: bool = False
 
     @classmethod
     def from_value(cls, name: str, value: Mapping[str, Any]) -> Self:
@@ -186,7 +189,9 @@ class GroupDefinition:
             name=checks.own_name(),
             topics=checks.names("topics"),
             invisible_ms=checks.integer("invisible_ms", cls.invisible_ms, 100, 12 * 3_600_000),
-            start=checks.choice("start", cls.start, ("earliest", "latest")),
+            start=checks.choice("start", cls.start, ("earliest", "latest", "time")),
+            start_at_ms=checks.integer("start_at_ms", 0, 0, 1 << 62),
+            paused=checks.boolean("paused", False),
             attempts_max=checks.integer("attempts_max", cls.attempts_max, 1, 1_000),
             retry=_retry(checks, cls.retry),
             dead_letter_retention_ms=checks.integer("dead_letter_retention_ms", 0, 0, RETENTION_MS_MAX),
@@ -205,6 +210,8 @@ class GroupDefinition:
             "topics": list(self.topics),
             "invisible_ms": self.invisible_ms,
             "start": self.start,
+            **({"start_at_ms": self.start_at_ms} if self.start == "time" else {}),
+            **({"paused": True} if self.paused else {}),
             "attempts_max": self.attempts_max,
             "retry": self.retry.to_value(),
             "dead_letter_retention_ms": self.dead_letter_retention_ms,

@@ -87,17 +87,27 @@ def groups(
         return admin.ask("groups", prefix=prefix, after=after, limit=limit)["groups"]
 
 
-def lag(address: tuple[str, int], cluster_key: bytes, group: str, topic: str | None = None) -> list[dict]:
-    """A row a queue: first, end, progress, in_flight, lag."""
+def lag(
+    address: tuple[str, int], cluster_key: bytes, group: str, topic: str | None = None, *, detail: bool = False
+) -> list[dict]:
+    """A row a queue: first, end, progress, in_flight, lag.
+
+    Args:
+        detail: adds lag_bytes, an estimate by the newest record's size, and lag_s, the age of the oldest open message.
+    """
     with AdminClient(address, cluster_key) as admin:
-        return admin.ask("lag", group=group, topic=topic)["queues"]
+        return admin.ask("lag", group=group, topic=topic, detail=detail or None)["queues"]
 
 
 def reset(
-    address: tuple[str, int], cluster_key: bytes, group: str, topic: str, to: str | int, *,
+    address: tuple[str, int], cluster_key: bytes, group: str, topic: str, to: str | int | dict[str, int], *,
     queue: int | None = None, preview: bool = False,
 ) -> list[dict]:  # fmt: skip
-    """Move a group to "earliest", "latest" or an offset; a row a queue: old and new. `preview` changes nothing."""
+    """Move a group; a row a queue: old and new. `preview` changes nothing.
+
+    Args:
+        to: "earliest", "latest", an offset, {"time_ms": Unix time} or {"shift": messages, back when negative}.
+    """
     with AdminClient(address, cluster_key) as admin:
         return admin.ask("reset", group=group, topic=topic, to=to, queue=queue, preview=preview or None)["moved"]
 

@@ -37,7 +37,7 @@ APPEND_RESULT = struct.Struct("<H6xQ")  # code ‖ base offset
 BATCH_HEADER_SIZE = 48
 
 DONE, RETRY, REJECT, EXTEND = range(4)
-EARLIEST, LATEST = 0, 1
+EARLIEST, LATEST, AT_TIME = 0, 1, 2
 
 U16 = struct.Struct("<H")
 U32 = struct.Struct("<I")

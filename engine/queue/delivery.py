@@ -97,7 +97,7 @@ class Delivery:
             return pull
         self._bound(pull, request)
         pull.group = group
-        if not pull.subscription.parked:
+        if not pull.subscription.parked and not group.policy.paused:
             self._hand_out.fill(pull, group, now_ms)
         wait_ms = min(request.wait_ms, self.settings.wait_ms_max)
         if wait_ms <= 0 and not pull.piece_count and self._is_looking(pull.subscription):
@@ -128,7 +128,7 @@ class Delivery:
             self._claim_spent(place)
             self._hungry.wake(place)
         burials_at = self._burials.step(now_ms)
-        self._follow_all()
+        self._follow_all(now_ms)
         self._go_on_sifting()
         self._serve_hungry(now_ms)
         for pull in self._waits.pop_due(now_ms):
@@ -206,18 +206,26 @@ class Delivery:
         if group.generation != generation:
             group.follow(generation, self._policies.of(group.name))
 
-    def _follow_all(self) -> None:
-        """Waiting pulls are served by what the configuration says now, not when they came."""
-        if self._followed != self._policies.generation:
-            self._followed = self._policies.generation
-            for group in self.groups.values():
-                self._follow(group)
-
     def _go_on_sifting(self) -> None:
         later = list(self._hand_out.later)
         self._hand_out.later.clear()
         for place in later:
             self._hungry.wake(place)
+
+    def _follow_all(self, now_ms: int) -> None:
+        """After a change of the configuration: answer who waits in a group that is paused now, serve who waits in one that is not."""
+        generation = self._policies.generation
+        if generation == self._followed:
+            return
+        self._followed = generation
+        for group in self.groups.values():
+            self._follow(group)
+            for subscription in group.waiting():
+                if not group.policy.paused:
+                    self._serve(subscription, now_ms)
+                for pull in list(subscription.parked) if group.policy.paused else ():
+                    self._unpark(pull)
+                    pull.answer(pull)
 
     def _claim_spent(self, place: Place) -> None:
         """Bury what has come back from its last attempt."""
@@ -266,6 +274,8 @@ class Delivery:
     def _serve(self, subscription: Subscription, now_ms: int) -> None:
         while subscription.parked and subscription.ring:
             pull = next(iter(subscription.parked))
+            if pull.group.policy.paused:
+                return
             self._hand_out.fill(pull, pull.group, now_ms)
             if pull.piece_count:
                 self._unpark(pull)

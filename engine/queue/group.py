@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from common.dead_letters import is_dead_letter_topic
 from engine.errors import EngineError
-from engine.link.layout import LATEST
+from engine.link.layout import AT_TIME, LATEST
 from engine.queue import filters, policy, progress
 from engine.queue.native import FORM, Form
 from engine.queue.place import Place
@@ -119,6 +119,10 @@ class Group:
                 self.places(topic, 0)
         return [place for places in self.topics.values() for place in places]
 
+    def waiting(self) -> list[Subscription]:
+        """Its subscriptions in which pulls wait."""
+        return [each for each in self._subscriptions.values() if each.parked]
+
     def _place(self, topic, queue: int, start: int) -> Place:
         place = self._form.Place(topic.name, topic.id, topic_hash(topic.name), queue, self._settings)
         place.key = progress.key(self.name, topic.id, queue)
@@ -130,8 +134,10 @@ class Group:
             place.resume(progress.decode(kept))
             place.see(first_offset, end_offset)
             self._on_resumed(place)
-        elif start == LATEST:
+        elif start in (LATEST, AT_TIME):
             place.next_offset = end_offset
+            if start == AT_TIME:
+                place.next_offset = self._store.offset_at_time(topic.id, queue, self.policy.start_at_ms)
             # At once: a restart before the first flush would otherwise begin at the end of that time, and lose what lies between.
             self._store.put_progress(place.key, progress.encode(place.progress()))
         else:

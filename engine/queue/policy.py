@@ -19,6 +19,9 @@ class GroupPolicy:
     """How long whoever got a message for the last time before a restart may still acknowledge it."""
     filters: Mapping[str, str] | None = field(default_factory=dict)
     """By topic, "" for all others. None: not known now, those that the log keeps hold."""
+    start_at_ms: int = 0
+    """Where the group begins on a topic that it has not read before, when its pulls say "time"."""
+    paused: bool = False
 
 
 DEFAULT = GroupPolicy()

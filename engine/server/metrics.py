@@ -21,6 +21,7 @@ penstock_engine_early_deleted_segments_total | – | rising: messages are lost b
 penstock_engine_disk_free_bytes, _disk_level | bytes; 0 fine, 1 warning, 2 segments go early, 3 appends are refused | above 0: give it room
 penstock_engine_scrubbed_bytes_total | bytes | stands still for long: the scrub has ended, see the log
 penstock_engine_scrub_damage_total | places | above 0: a disk loses data; the log names them, `penstock log verify` says more
+penstock_engine_group_lag_messages{group} | messages, of the first 100 groups by name | grows: consumers are too slow, gone, or paused
 penstock_engine_log_end_position, _log_durable_position | bytes | apart for long: the disk is slow
 """
 
@@ -29,13 +30,17 @@ from collections.abc import Iterator
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from engine.log.scrub import ScrubCounts
+from engine.server.group_verbs import lag_of
 from engine.server.server import LinkServer
 
 _PREFIX = "penstock_engine_"
+LAG_GROUPS_MAX = 100
+LAG_PLACES_MAX = 10_000
+"""A scrape looks at so many queues of groups at most: a few milliseconds."""
 
 
 class EngineMetrics:
-    """A Prometheus collector over one engine; no labels, so the page never grows."""
+    """A Prometheus collector over one engine; the only label is the group of the lag, and bounded."""
 
     def __init__(self, server: LinkServer, scrub: ScrubCounts | None = None) -> None:
         self._server = server
@@ -80,10 +85,26 @@ class EngineMetrics:
             "log_end_position": (store.end_position, "Log bytes in the page cache."),
             "log_durable_position": (store.durable_position, "Log bytes on the disk."),
         }
+        yield self._lag()
         for name, (value, text) in counters.items():
             yield CounterMetricFamily(_PREFIX + name, text, value=value)
         for name, (value, text) in gauges.items():
             yield GaugeMetricFamily(_PREFIX + name, text, value=value)
+
+    def _lag(self) -> Metric:
+        family = GaugeMetricFamily(
+            _PREFIX + "group_lag_messages", "Messages that a group has not acknowledged.", labels=["group"]
+        )
+        store, places_left = self._server.store, LAG_PLACES_MAX
+        for name in sorted(self._server.delivery.groups)[:LAG_GROUPS_MAX]:
+            places = [place for each in self._server.delivery.groups[name].topics.values() for place in each]
+            places_left -= len(places)
+            if places_left < 0:
+                break
+            family.add_metric(
+                [name], sum(lag_of(place, *store.bounds(place.topic_id, place.queue)) for place in places)
+            )
+        return family
 
     def describe(self) -> list[Metric]:
         """Registering reads nothing."""

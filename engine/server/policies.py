@@ -27,4 +27,6 @@ class ConfiguredPolicies:
         found = view.group(group)
         if found is None:
             return DEFAULT
-        return GroupPolicy(found.attempts_max, found.retry, found.invisible_ms, found.filters)
+        return GroupPolicy(
+            found.attempts_max, found.retry, found.invisible_ms, found.filters, found.start_at_ms, found.paused
+        )

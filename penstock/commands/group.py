@@ -10,14 +10,15 @@ from penstock.commands.dead_letters import dead_letters
 from penstock.commands.exits import USAGE, CommandError, Group, code_for_contract
 from penstock.commands.group_settings import settings_of, settings_options
 from penstock.commands.instance import Instance, administration, instance_options
+from penstock.commands.moment import parse_moment
 from penstock.commands.output import output_option, show_one, show_rows
 
-COLUMNS = ("name", "topics", "invisible_ms", "start", "attempts_max", "retry")
-LAG_COLUMNS = ("topic", "queue", "first", "end", "progress", "in_flight", "lag")
+COLUMNS = ("name", "topics", "invisible_ms", "start", "attempts_max", "retry", "paused")
+LAG_COLUMNS = ("topic", "queue", "first", "end", "progress", "in_flight", "lag", "lag_bytes", "lag_s")
 
 
 def row(group: GroupDefinition) -> dict[str, Any]:
-    return {"name": group.name, **group.to_value()}
+    return {"name": group.name, **group.to_value(), "paused": group.paused}
 
 
 @click.group(cls=Group)
@@ -31,7 +32,9 @@ def group() -> None:
     penstock group set readers --attempts-max 5 --retry 1000,10000,60000
     penstock group set readers --filter "country IN ('DE', 'FR') AND amount >= 100"
     penstock group lag readers
-    penstock group reset readers --topic orders --to earliest --preview
+    penstock group reset readers --topic orders --to -1000 --dry-run
+    penstock group reset readers --topic orders --to 2026-11-21T10:00:00Z
+    penstock group pause readers
     """
 
 
@@ -103,31 +106,68 @@ def delete(instance: Instance, name: str, output: str) -> None:
 @output_option
 @instance_options("engine")
 def lag(instance: Instance, name: str, topic: str | None, output: str) -> None:
-    """How far behind the group is, a line a queue."""
-    rows = _ask_engine(instance, "lag", name, topic)
+    """How far behind the group is, a line a queue: in messages, in bytes (by the newest one's size), and by the oldest one's age."""
+    rows = _ask_engine(instance, "lag", name, topic, detail=True)
     show_rows(rows, LAG_COLUMNS, output)
     if output == "table":
-        click.echo(f"total lag: {sum(each['lag'] for each in rows)}")
+        messages, size = sum(each["lag"] for each in rows), sum(each["lag_bytes"] for each in rows)
+        oldest_s = max((each["lag_s"] for each in rows), default=0)
+        click.echo(f"total lag: {messages} messages, about {size} bytes, the oldest {oldest_s:g} s old")
 
 
 @group.command()
 @click.argument("name")
 @click.option("--topic", required=True)
-@click.option("--to", required=True, metavar="earliest|latest|OFFSET")
+@click.option("--to", required=True, metavar="earliest|latest|OFFSET|+N|-N|TIME", help="+N, -N: so many messages on.")
 @click.option("--queue", type=click.IntRange(min=0), help="Only this queue.")
-@click.option("--preview", is_flag=True, help="Only say what would move.")
+@click.option("--preview", "--dry-run", "preview", is_flag=True, help="Only say what would move.")
 @output_option
 @instance_options("engine")
 def reset(instance: Instance, name: str, topic: str, to: str, queue: int | None, preview: bool, output: str) -> None:
     """Move the group's progress on a topic; what it holds in flight is delivered anew."""
-    if to not in ("earliest", "latest") and not to.isdigit():
-        raise CommandError(f"--to {to}: earliest, latest or an offset", USAGE)
-    target = int(to) if to.isdigit() else to
-    rows = _ask_engine(instance, "reset", name, topic, target, queue=queue, preview=preview)
+    rows = _ask_engine(instance, "reset", name, topic, _target(to), queue=queue, preview=preview)
     show_rows(rows, ("queue", "old", "new"), output)
 
 
+@group.command()
+@click.argument("name")
+@output_option
+@instance_options()
+def pause(instance: Instance, name: str, output: str) -> None:
+    """Hand out nothing to the group: its pulls wait and are answered empty, its lag grows. Acknowledgements still count."""
+    _set_paused(instance, name, True, output)
+
+
+@group.command()
+@click.argument("name")
+@output_option
+@instance_options()
+def resume(instance: Instance, name: str, output: str) -> None:
+    """Hand out again to a group that was paused."""
+    _set_paused(instance, name, False, output)
+
+
 group.add_command(dead_letters)
+
+
+def _set_paused(instance: Instance, name: str, paused: bool, output: str) -> None:
+    with administration(instance, changes=True) as admin:
+        changed = groups.set_paused(admin, name, paused)
+    show_one(row(changed), output)
+
+
+def _target(to: str) -> Any:
+    """--to as the engine understands it."""
+    if to in ("earliest", "latest"):
+        return to
+    if to.isdecimal():
+        return int(to)
+    if to[:1] in "+-" and to[1:].isdecimal():
+        return {"shift": int(to)}
+    try:
+        return {"time_ms": parse_moment(to)}
+    except ValueError as rule:
+        raise CommandError(f"--to {to}: earliest, latest, an offset, +N, -N or {rule}", USAGE) from rule
 
 
 def _ask_engine(instance: Instance, verb: str, *arguments: Any, **options: Any) -> list[dict[str, Any]]:

@@ -7,6 +7,7 @@ import click
 from common.admin.groups import GroupSettings
 from common.filter.expression import read_filter
 from common.retry import parse_retry_text
+from penstock.commands.moment import parse_moment
 from penstock.commands.rates import rate_options
 
 HOUR_MS = 3_600_000
@@ -22,6 +23,22 @@ class RetryType(click.ParamType):
             return parse_retry_text(value) if isinstance(value, str) else value
         except ValueError as rule:
             self.fail(str(rule), param, ctx)
+
+
+class StartType(click.ParamType):
+    """Where a group begins on a new topic; becomes (start, start_at_ms)."""
+
+    name = "start"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if not isinstance(value, str):
+            return value
+        if value in ("earliest", "latest"):
+            return value, 0
+        try:
+            return "time", parse_moment(value)
+        except ValueError as rule:
+            self.fail(f"earliest, latest or {rule}", param, ctx)
 
 
 def settings_options(command: Any) -> Any:
@@ -48,7 +65,7 @@ def settings_options(command: Any) -> Any:
         ),
         click.option("--attempts-max", type=int, help="Deliveries before the dead-letter queue.  [new: 16]"),
         click.option(
-            "--start", type=click.Choice(["earliest", "latest"]), help="Where on a new topic.  [new: earliest]"
+            "--start", type=StartType(), metavar="earliest|latest|TIME", help="Where on a new topic.  [new: earliest]"
         ),
         click.option("--invisible-ms", type=int, help="How long a delivery is leased.  [new: 30000]"),
         click.option("--topic", "topics", multiple=True, help="What a pull that names no topic reads; repeatable."),
@@ -61,6 +78,7 @@ def settings_of(given: dict[str, Any]) -> GroupSettings:
     """The settings that a command line's options ask for."""
     hours = given.pop("dead_letter_retention_hours")
     topics = given.pop("topics")
+    start, start_at_ms = given.pop("start") or (None, None)
     by_topic = dict(given.pop("topic_filters"))
     for text in (given["filter"], *by_topic.values()):
         if text:
@@ -70,5 +88,7 @@ def settings_of(given: dict[str, Any]) -> GroupSettings:
         topics=topics or None,
         dead_letter_retention_ms=None if hours is None else hours * HOUR_MS,
         topic_filters=topic_filters,
+        start=start,
+        start_at_ms=start_at_ms,
         **given,
     )

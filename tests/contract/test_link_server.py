@@ -5,6 +5,7 @@ import json
 import os
 import socket
 import struct
+import time
 
 import gevent
 import pytest
@@ -241,6 +242,60 @@ def test_a_group_can_be_moved_with_a_preview(engine):
     assert engine.pull()[1][0].first_offset == 0
     assert engine.admin("groups") == {"groups": ["g"]}
     assert engine.admin("topics") == {"topics": [{"id": 1, "name": "orders", "queues": 2}]}
+
+
+def test_a_group_can_be_moved_to_a_moment_and_by_a_number_of_messages(engine):
+    topic = engine.topic()
+    engine.store(topic, 4)
+    between_ms = stored_ms(engine) + 1
+    turn_until(lambda: time.time_ns() // 1_000_000 >= between_ms)
+    engine.store(topic, 3)
+    _, (*pieces,) = engine.pull()
+    engine.pull(max_messages=0, acks=[ack(piece) for piece in pieces])
+
+    def moved(to):
+        return engine.admin("reset", group="g", topic="orders", to=to, queue=0)["moved"][0]
+
+    assert moved({"time_ms": between_ms}) == {"queue": 0, "old": 7, "new": 4}
+    assert moved({"shift": -3}) == {"queue": 0, "old": 4, "new": 1}
+    assert moved({"shift": 2}) == {"queue": 0, "old": 1, "new": 3}
+    assert moved({"shift": -(10**12)}) == {"queue": 0, "old": 3, "new": 0}
+    assert moved(10**12) == {"queue": 0, "old": 0, "new": 7}
+    assert moved({"time_ms": 0}) == {"queue": 0, "old": 7, "new": 0}
+    assert engine.pull()[1][0].first_offset == 0
+
+
+@pytest.mark.parametrize(
+    "to",
+    [None, "middle", -1, True, 1.5, {}, {"shift": "1"}, {"time_ms": -1}, {"shift": 1, "time_ms": 1}, {"shift": True}],
+)
+def test_a_place_to_move_to_that_makes_no_sense_is_refused_with_the_rule(engine, to):
+    engine.topic()
+    payload = json.dumps({"verb": "reset", "group": "g", "topic": "orders", "to": to}).encode()
+    code, sentence = engine.ask(layout.ADMIN, payload)
+    assert (code, sentence.partition(b":")[0]) == (layout.INVALID, b"to")
+
+
+def test_lag_is_told_in_messages_in_bytes_and_by_the_oldest_ones_age(engine):
+    topic = engine.topic()
+    engine.store(topic, 4)
+    _, (piece,) = engine.pull(max_messages=1)
+    row = engine.admin("lag", group="g", detail=True)["queues"][0]
+    one = len(piece.records)
+    assert (row["lag"], row["in_flight"], row["lag_bytes"]) == (4, 1, 4 * one)
+    assert 0 <= row["lag_s"] < 60
+    turn_until(lambda: engine.admin("lag", group="g", detail=True)["queues"][0]["lag_s"] > row["lag_s"])
+    engine.pull(max_messages=0, acks=[ack(piece)])
+    _, pieces = engine.pull()
+    engine.pull(max_messages=0, acks=[ack(each) for each in pieces])
+    row = engine.admin("lag", group="g", detail=True)["queues"][0]
+    assert (row["lag"], row["lag_bytes"], row["lag_s"]) == (0, 0, 0)
+
+
+def stored_ms(engine):
+    read = codec.encode_read([{"topic": "orders", "queue": 0, "offset": 0}])
+    _, pieces = codec.decode_read_answer(engine.ask(layout.READ, read)[1])
+    return pieces[-1].stored_at_ms
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,8 @@ import os
 import signal
 import subprocess
 import sys
+import time
+import urllib.request
 from types import SimpleNamespace
 
 import pytest
@@ -78,6 +80,54 @@ def test_a_reset_brings_everything_again(run, topic):
     run("pull", topic, "-g", topic)
     run("group", "reset", topic, "--topic", topic, "--to", "earliest")
     assert run("pull", topic, "-g", topic).stdout == b"again\n"
+
+
+def test_a_reset_by_a_number_of_messages_can_be_looked_at_first(run, topic):
+    run("send", topic, "--lines", "-q", "--key", "one", stdin=b"a\nb\nc\n")
+    assert run("pull", topic, "-g", topic).stdout == b"a\nb\nc\n"
+    reset = ("group", "reset", topic, "--topic", topic, "--to", "-2", "-o", "json")
+    shown = json.loads(run(*reset, "--dry-run").stdout)
+    assert sorted((row["old"], row["new"]) for row in shown)[-1] == (3, 1)
+    assert run("pull", topic, "-g", topic, "--wait", "0").stdout == b""
+    assert json.loads(run(*reset).stdout) == shown
+    assert run("pull", topic, "-g", topic).stdout == b"b\nc\n"
+
+
+def test_a_reset_to_a_moment_brings_what_was_stored_since(run, topic):
+    run("send", topic, "before", "--key", "one")
+    sent_ms = time.time_ns() // 1_000_000
+    until(lambda: time.time_ns() // 1_000_000 > sent_ms, "the next millisecond")
+    moment = f"@{time.time_ns() // 1_000_000}"
+    run("send", topic, "since", "--key", "one")
+    run("pull", topic, "-g", topic)
+    run("group", "reset", topic, "--topic", topic, "--to", moment)
+    assert run("pull", topic, "-g", topic).stdout == b"since\n"
+    assert b"a time such as" in run("group", "reset", topic, "--topic", topic, "--to", "noon", code=2).stderr
+
+
+def test_a_new_group_may_begin_at_a_moment(run, topic):
+    run("send", topic, "before", "--key", "one")
+    sent_ms = time.time_ns() // 1_000_000
+    until(lambda: time.time_ns() // 1_000_000 > sent_ms, "the next millisecond")
+    run("group", "create", topic, "--start", f"@{time.time_ns() // 1_000_000}")
+    run("send", topic, "since", "--key", "one")
+    assert run("pull", topic, "-g", topic).stdout == b"since\n"
+
+
+def test_a_paused_group_gets_nothing_until_it_is_resumed_while_its_lag_goes_on(run, topic, up):
+    run("send", topic, "first")
+    run("pull", topic, "-g", topic)
+    assert json.loads(run("group", "pause", topic, "-o", "json").stdout)["paused"] is True
+    run("send", topic, "second")
+    assert run("pull", topic, "-g", topic, "--wait", "500").stdout == b""
+    rows = json.loads(run("group", "lag", topic, "-o", "json").stdout)
+    assert sum(row["lag"] for row in rows) == 1
+    assert max(row["lag_s"] for row in rows) > 0 and sum(row["lag_bytes"] for row in rows) > 6
+    assert b"total lag: 1 messages, about" in run("group", "lag", topic).stdout
+    with urllib.request.urlopen(f"http://127.0.0.1:{up.facts['ops']['engine']}/metrics", timeout=5) as page:
+        assert f'penstock_engine_group_lag_messages{{group="{topic}"}} 1.0' in page.read().decode()
+    assert json.loads(run("group", "resume", topic, "-o", "json").stdout)["paused"] is False
+    assert run("pull", topic, "-g", topic).stdout == b"second\n"
 
 
 def test_a_body_above_the_first_frames_limit_is_sent(run, topic):

@@ -31,6 +31,12 @@ class DeliveryModel(RuleBasedStateMachine):
         self.holder: dict[tuple[int, int], tuple[int, int]] = {}  # message -> (lease, held until)
         self.attempts: dict[tuple[int, int], int] = {}
         self.restarts = 0
+        self.paused = False
+
+    @rule()
+    def pause_or_resume(self):
+        self.paused = not self.paused
+        self.world.policies.set(paused=self.paused)
 
     @rule(queue=st.integers(0, QUEUES - 1), count=st.integers(1, 20))
     def store(self, queue, count):
@@ -40,7 +46,7 @@ class DeliveryModel(RuleBasedStateMachine):
     @rule(target=leases, most=st.integers(1, 30))
     def pull(self, most):
         pieces = self.world.give(topics=[("orders", QUEUES)], most=most, invisible_ms=INVISIBLE_MS)
-        assert sum(piece.count for piece in pieces) <= most
+        assert sum(piece.count for piece in pieces) <= (0 if self.paused else most)
         for piece in pieces:
             for offset in piece.offsets:
                 self._given((piece.queue, offset), piece)
@@ -133,6 +139,7 @@ class DeliveryModel(RuleBasedStateMachine):
 
     def teardown(self):
         """However it went, waiting long enough and acknowledging delivers every message."""
+        self.world.policies.set(paused=False)
         for _ in range(200):
             self.world.turn(INVISIBLE_MS * 8)
             pieces = self.world.give(topics=[("orders", QUEUES)], most=1_000)

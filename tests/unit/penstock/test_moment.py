@@ -1,0 +1,26 @@
+"""Moments on the command line."""
+
+import pytest
+
+from penstock.commands.moment import MOMENT_RULE, parse_moment
+
+
+@pytest.mark.parametrize(
+    ("text", "moment_ms"),
+    [
+        ("1970-01-01T00:00:01Z", 1_000),
+        ("1970-01-01T00:00:01", 1_000),
+        ("1970-01-01T02:00:00.5+02:00", 500),
+        ("1970-01-02", 86_400_000),
+        ("@1234", 1_234),
+    ],
+)
+def test_a_moment_is_read_in_any_form_of_iso_8601_or_as_unix_milliseconds(text, moment_ms):
+    assert parse_moment(text) == moment_ms
+
+
+@pytest.mark.parametrize("text", ["", "yesterday", "@", "@-1", "@1.5", "1969-01-01", "@99999999999999999999"])
+def test_what_is_no_moment_is_refused_with_the_rule(text):
+    with pytest.raises(ValueError, match="a time such as") as refused:
+        parse_moment(text)
+    assert str(refused.value) == MOMENT_RULE
