@@ -4,8 +4,9 @@ Question: how many µs of CPU takes a message from the wake-up by its append to 
 log in page cache, 16 topics of 8 queues, messages of 128 bytes, one group. Pulls go through the engine's service as
 bytes, and each acknowledges what the one before brought. Workloads: `one_message_runs`: 16 queues get one new message
 each, and one waiting pull takes them all, as when single messages are consumed as they come; `batch32`: pulls of 32
-from stored batches of 50; `pull1000`: pulls of 1,000 from the same. Excluded: appends, making requests and reading
-answers, all outside of the clock; progress records are inside it, every 200 ms.
+from stored batches of 50; `pull1000`: pulls of 1,000 from the same; `keys32`: pulls of 32 in order by key from one topic,
+10,000 keys that follow each other by chance, 16 pulls in flight, so that about 5 % of the messages have to wait for another.
+Excluded: appends, making requests and reading answers, all outside of the clock; progress records are inside it, every 200 ms.
 Run: `python -m bench.delivery [--seconds 2] [--profile] [--twin] [workload …]`; a line a workload.
 """
 
@@ -13,11 +14,13 @@ import argparse
 import cProfile
 import os
 import pstats
+import random
 import shutil
 import struct
 import sys
 import tempfile
 import time
+from collections import deque
 from types import SimpleNamespace
 
 if "--twin" in sys.argv:
@@ -30,6 +33,7 @@ from engine.log import Log, open_log
 from engine.log.format import KIND_MESSAGES, pack_batch, pack_record
 from engine.log.native import NATIVE
 from engine.queue.delivery import Delivery, receipt_key
+from engine.queue.policy import DEFAULTS, KEY, GroupPolicy, Policies
 from engine.server.service import Service, monotonic_ms
 
 TOPICS, QUEUES, BODY = 16, 8, 128
@@ -41,16 +45,27 @@ NAMES = b"".join(
     U16.pack(len(name)) + name + struct.pack("<I", QUEUES) for name in (b"t-%d" % i for i in range(TOPICS))
 )
 HEAD = U16.pack(len(GROUP)) + GROUP + U16.pack(TOPICS) + NAMES
+ONE_TOPIC = U16.pack(len(GROUP)) + GROUP + U16.pack(1) + NAMES[: 5 + 4]
+KEYS, IN_FLIGHT = 10_000, 16
+
+
+class ByKey:
+    """Every group in order by key."""
+
+    generation = 0
+
+    def of(self, group: str) -> GroupPolicy:
+        return GroupPolicy(order=KEY)
 
 
 class Asker:
     """The engine's service on a log of its own, and one consumer whose bytes it gets without a socket."""
 
-    def __init__(self, directory: str, most: int) -> None:
+    def __init__(self, directory: str, most: int, policies: Policies = DEFAULTS) -> None:
         env = RealEnv()
         self.log: Log = open_log(env, directory, LogConfig())
         self.log.create_topics((f"t-{i}", QUEUES) for i in range(TOPICS))
-        self.delivery = Delivery(self.log, receipt_key(self.log, env.random_bytes), env.now_ms)
+        self.delivery = Delivery(self.log, receipt_key(self.log, env.random_bytes), env.now_ms, policies=policies)
         self.service = Service(self.log, self.delivery, None, None, None, lambda: None)  # type: ignore[arg-type]
         self.peer_state = SimpleNamespace(authenticated=True, waiting={}, name="bench")
         self.most, self.answer = most, b""
@@ -82,13 +97,15 @@ class Asker:
             self.profile.disable()
         return time.process_time() - started
 
-    def next_request(self) -> bytes:
+    def next_request(self, head: bytes = HEAD) -> bytes:
         """A pull that acknowledges all that the last answer brought; waits when there is nothing."""
-        acks = self._acks() if self.answer else []
-        limits = PULL_LIMITS.pack(self.most, 1 << 20, 10_000, 30_000, 0, len(acks))
-        return HEAD + limits + b"".join(acks)
+        return self.request(self.acks() if self.answer else [], head)
 
-    def _acks(self) -> list[bytes]:
+    def request(self, acks: list[bytes], head: bytes) -> bytes:
+        limits = PULL_LIMITS.pack(self.most, 1 << 20, 10_000, 30_000, 0, len(acks))
+        return head + limits + b"".join(acks)
+
+    def acks(self) -> list[bytes]:
         (count,) = struct.unpack_from("<I", self.answer)
         codes = struct.unpack_from(f"<{count}H", self.answer, 4)
         self.refused += sum(code != OK for code in codes)
@@ -146,10 +163,45 @@ def stored_batches(asker: Asker, seconds: float) -> float:
     return used
 
 
+def keyed_batches(asker: Asker, seconds: float) -> float:
+    """Messages with keys; each pull acknowledges what the one IN_FLIGHT before it brought."""
+    chance = random.Random(7)
+    used, until = 0.0, time.perf_counter() + seconds
+    flying: deque[list[bytes]] = deque()
+    stored = 0
+    while time.perf_counter() < until:
+        while stored - asker.delivered < 20_000:
+            asker.log.append(keyed_frame(chance), QUEUES, 1)
+            stored += QUEUES * 50
+        asker.service.on_woken()
+        acks = flying.popleft() if len(flying) >= IN_FLIGHT else []
+        request = asker.request(acks, ONE_TOPIC)
+        used += asker.clocked(lambda request=request: asker.ask(request))
+        for withdraw, _ in asker.peer_state.waiting.values():
+            withdraw()
+        flying.append(asker.acks() if asker.answer else [])
+    return used
+
+
+def keyed_frame(chance: random.Random) -> bytes:
+    """A batch of 50 messages for each queue of the first topic."""
+    batches = []
+    for queue in range(QUEUES):
+        keys = [b"key-%d" % (queue + QUEUES * chance.randrange(KEYS // QUEUES)) for _ in range(50)]
+        records = [pack_record(field(1, b"t-0") + field(2, bytes(BODY)) + field(3, key) + b"\0") for key in keys]
+        batches.append(pack_batch(KIND_MESSAGES, 1, queue, records))
+    return b"".join(batch + bytes(-len(batch) % 8) for batch in batches)
+
+
+def field(number: int, value: bytes) -> bytes:
+    return struct.pack(">bhi", 11, number, len(value)) + value
+
+
 WORKLOADS = {
     "one_message_runs": (waiting_pull, 1000),
     "batch32": (stored_batches, 32),
     "pull1000": (stored_batches, 1000),
+    "keys32": (keyed_batches, 32),
 }
 
 
@@ -158,7 +210,7 @@ def run(name: str, seconds: float, profile: bool) -> None:
     work, most = WORKLOADS[name]
     directory = tempfile.mkdtemp(prefix="penstock-bench-")
     try:
-        asker = Asker(directory, most)
+        asker = Asker(directory, most, ByKey() if work is keyed_batches else DEFAULTS)
         asker.profile = cProfile.Profile() if profile else None
         used = work(asker, seconds)
         assert not asker.refused, f"{asker.refused} refused"

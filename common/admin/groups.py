@@ -26,6 +26,8 @@ class GroupSettings:
     """Empty: none any more."""
     topic_filters: dict[str, str] | None = None
     """In place of all that were there."""
+    order: str | None = None
+    on_failure: str | None = None
 
     def given(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if value is not None}

@@ -31,6 +31,8 @@ BODY_FORMATS = ("any", "json")
 ADDRESSES_MAX = 100
 REQUIRED_MAX = 64  # of a message's properties; it can have no more
 TOPIC_FILTERS_MAX = 100
+ORDERS = ("none", "key", "queue")
+ON_FAILURE = ("skip", "park", "stop")
 
 
 @dataclass(frozen=True)
@@ -162,6 +164,9 @@ class GroupDefinition:
         retry: how long a message waits after a RETRY that names no delay.
         filter: which messages of its topics it takes (docs/filters.md); empty: all.
         topic_filters: filters of single topics, which hold there in place of `filter`.
+        order: key: one key's messages one after another; queue: one queue's. None is fastest.
+        on_failure: after the last attempt, with an order. skip: to the dead letters; park: go on trying while the key's later
+            messages wait and there is room for them; stop: go on trying while the whole queue waits.
         dead_letter_retention_ms: how old a dead letter gets; 0: as the engine keeps all. Longer: the segments that hold one
             stay as long, with everything in them.
         rate_messages, rate_bytes: what all proxies together deliver to it a second; 0: no limit.
@@ -174,6 +179,8 @@ class GroupDefinition:
     attempts_max: int = 16
     extra: Mapping[str, Any] = field(default_factory=dict)
     retry: Retry = DEFAULT_RETRY
+    order: str = "none"
+    on_failure: str = "skip"
     dead_letter_retention_ms: int = 0
     rate_messages: int = 0
     rate_bytes: int = 0
@@ -194,6 +201,8 @@ class GroupDefinition:
             paused=checks.boolean("paused", False),
             attempts_max=checks.integer("attempts_max", cls.attempts_max, 1, 1_000),
             retry=_retry(checks, cls.retry),
+            order=checks.choice("order", cls.order, ORDERS),
+            on_failure=checks.choice("on_failure", cls.on_failure, ON_FAILURE),
             dead_letter_retention_ms=checks.integer("dead_letter_retention_ms", 0, 0, RETENTION_MS_MAX),
             rate_messages=checks.integer("rate_messages", 0, 0, RATE_MESSAGES_MAX),
             rate_bytes=checks.integer("rate_bytes", 0, 0, RATE_BYTES_MAX),
@@ -201,6 +210,8 @@ class GroupDefinition:
             topic_filters=_topic_filters(checks),
             extra=checks.rest(),
         )
+        if made.order == "none" and made.on_failure != "skip":
+            checks.fault("on_failure", "must be skip unless there is an order")
         checks.raise_faults()
         return made
 
@@ -214,6 +225,8 @@ class GroupDefinition:
             **({"paused": True} if self.paused else {}),
             "attempts_max": self.attempts_max,
             "retry": self.retry.to_value(),
+            "order": self.order,
+            "on_failure": self.on_failure,
             "dead_letter_retention_ms": self.dead_letter_retention_ms,
             **_set_rates(self),
             "filter": self.filter,

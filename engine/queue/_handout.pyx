@@ -15,12 +15,17 @@ from cpython.list cimport PyList_GET_SIZE
 
 from engine.log._append cimport Appender
 from engine.log._tail cimport ELSEWHERE, NOTHING, SOME, Slice, Tail
+from engine.queue._key_order cimport number_of
 from engine.queue._place cimport Place
 from engine.queue._receipt cimport Receipts, TokenBytes
 
 from engine.errors import CorruptionError, OffsetOutOfRangeError
+<<<<<<< HEAD
 from engine.filter.native import sift
 from engine.queue import sifting
+=======
+from engine.queue.key_order import sort_open
+>>>>>>> 09f608c (engine: order by key and by queue)
 
 log = logging.getLogger("engine.queue.handout")
 
@@ -122,8 +127,14 @@ cdef class HandOut:
         cdef int64_t size = 0
         cdef Py_ssize_t start
         cdef int how
+<<<<<<< HEAD
         if place.filter is not None:
             return self.give_sifted(place)
+=======
+        if not place.is_sorted and not sort_open(place, self.store):
+            self.store.watch(place.topic_id, place.queue)
+            return False
+>>>>>>> 09f608c (engine: order by key and by queue)
         while self.messages_left > 0 and self.bytes_left > 0 and place.credit > 0:
             if not place.next_run(self.messages_left, &first, &end):
                 if seen:
@@ -143,7 +154,10 @@ cdef class HandOut:
                 del self.out[start:]
                 self.bytes_left = 0
                 break
-            self.take(place, first, given_end, start)
+            if place.keys is not None and first == place.next_offset:
+                size = self.take_by_key(place, start)
+            else:
+                self.take(place, first, given_end, start)
             self.bytes_left -= size
             place.credit -= size
             self.delivered_bytes += size
@@ -151,6 +165,7 @@ cdef class HandOut:
                 break  # as in the twin
         return True
 
+<<<<<<< HEAD
     cdef bint give_sifted(self, Place place) except -1:
         """As give(), of a group that takes a part only."""
         cdef bint seen = False
@@ -216,6 +231,52 @@ cdef class HandOut:
             self.dirty.add(place)
             self.counts.passed_over += end - first
         return 0
+=======
+    cdef int64_t take_by_key(self, Place place, Py_ssize_t start) except -1:
+        """The twin's _lease_by_key(), for the pieces in `out` from `start` on."""
+        cdef list pieces = self.out[start:]
+        cdef bytes piece
+        cdef const PieceHead* head
+        cdef const uint8_t* record
+        cdef const uint8_t* kept         # where the records begin that are in the run and in no piece of its own yet
+        cdef int64_t run_first = -1      # of the run that is being gathered
+        cdef int64_t offset, first
+        cdef int64_t leased = 0
+        cdef uint32_t size, i
+        del self.out[start:]
+        for piece in pieces:
+            head = <const PieceHead*>PyBytes_AS_STRING(piece)
+            record = <const uint8_t*>head + sizeof(PieceHead)
+            kept = record
+            first = offset = <int64_t>head.first_offset
+            for i in range(head.count):
+                memcpy(&size, record, sizeof(size))
+                size += sizeof(size)
+                if not place.keys.take(offset, number_of(record, size)):
+                    leased += self.keep(place, first, offset, head.stored_at_ms, kept, record)
+                    if run_first >= 0 or offset > first:
+                        self.take(place, run_first if run_first >= 0 else first, offset, start)
+                        run_first = -1
+                    place.wait(offset)
+                    start = PyList_GET_SIZE(self.out)
+                    first = offset + 1
+                    kept = record + size
+                record += size
+                offset += 1
+            leased += self.keep(place, first, offset, head.stored_at_ms, kept, record)
+            if run_first < 0 and offset > first:
+                run_first = first
+        if run_first >= 0:
+            self.take(place, run_first, offset, start)
+        self.dirty.add(place)
+        return leased
+
+    cdef int64_t keep(self, Place place, int64_t first, int64_t end, int64_t stored_at_ms, const uint8_t* records, const uint8_t* stop) except -1:
+        """Make first..end, if it is any, a piece of the answer; returns the size of its records."""
+        if end > first:
+            self.add_piece(place, first, <uint32_t>(end - first), stored_at_ms, records, <uint32_t>(stop - records))
+        return stop - records
+>>>>>>> 09f608c (engine: order by key and by queue)
 
     cdef int take(self, Place place, int64_t first, int64_t end, Py_ssize_t start) except -1:
         """Lease first..end, whose pieces lie in `out` from `start` on, and make the pieces say so."""
@@ -249,6 +310,8 @@ cdef class HandOut:
         if place.next_offset >= place.end_seen:
             self.store.watch(place.topic_id, place.queue)
         else:
+            place.blocked = True
+        if place.order and place.open.count:
             place.blocked = True
         return 0
 

@@ -1,6 +1,7 @@
 # cython: language_level=3
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
+from engine.queue._key_order cimport KeyOrder
 from engine.queue._runs cimport OpenRuns
 
 
@@ -29,6 +30,17 @@ cdef class Place:
     cdef int64_t in_flight_max
     cdef int64_t runs_max
     cdef list early_firsts
+    cdef readonly int order
+    cdef readonly KeyOrder keys
+    cdef public bint is_sorted
+    cdef public int64_t sorted_until
+    cdef uint32_t stop_at
+    cdef int64_t waiting_max
+
+    cdef int forget_keys(self) except -1
+    cdef int done(self, int64_t first, int64_t end) except -1
+    cdef int done_one(self, int64_t offset) except -1
+    cdef int wait(self, int64_t offset) except -1
 
     cdef bint next_run(self, int64_t messages_max, int64_t* first, int64_t* end) except -1
     cdef uint32_t give(self, int64_t first, int64_t end, uint64_t lease, int64_t due_ms) except? 0

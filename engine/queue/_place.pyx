@@ -2,15 +2,20 @@
 """One queue as one group sees it. Twin: place.py, which says what the fields mean; only what every message meets is native."""
 from libc.stdint cimport INT64_MAX, int64_t, uint32_t, uint64_t
 
+from engine.queue._key_order cimport KeyOrder
 from engine.queue._runs cimport OpenRuns
 
 from common.dead_letters import is_dead_letter_topic
 from engine.queue.intervals import IntervalSet
-from engine.queue.policy import ATTEMPTS_ENDLESS
+from engine.queue.policy import ATTEMPTS_ENDLESS, PARK, SKIP, STOP
 from engine.queue.progress import Progress
 
 cdef enum:
     NO_DUE = -1
+    # Order, of policy.py.
+    NONE = 0
+    KEY = 1
+    QUEUE = 2
 
 
 cdef class Place:
@@ -25,6 +30,8 @@ cdef class Place:
         self.open = OpenRuns()
         self.early = IntervalSet()
         self.early_firsts = self.early.firsts
+        self.waiting_max = settings.waiting_max
+        self.is_sorted = True
         self.due_at_ms = NO_DUE
         self.tick = 0
         self.subscriptions = []
@@ -47,14 +54,29 @@ cdef class Place:
         self.end_seen = end_offset
         if first_offset > self.contiguous:
             self.open.trim(first_offset)
+            if self.keys is not None:
+                for offset in self.keys.offsets():
+                    if offset < first_offset:
+                        self.done_one(offset)
             self.next_offset = self.early.skip(max(self.next_offset, first_offset))
 
     cdef bint next_run(self, int64_t messages_max, int64_t* first, int64_t* end) except -1:
         """The twin's plan(), without the attempt."""
         cdef int64_t room
+        cdef Py_ssize_t stuck
+        if self.stop_at:
+            stuck = self.open.first_spent(self.stop_at)
+            if stuck >= 0:
+                first[0] = self.open.room[self.open.start + stuck].first
+                end[0] = min(self.open.room[self.open.start + stuck].end, first[0] + messages_max)
+                return self.open.room[self.open.start + stuck].ready
+        if self.order == QUEUE and not self.open.all_ready():
+            return False
         if self.open.find_ready(messages_max, first, end):
             return True
         room = min(self.in_flight_max - self.open.messages, messages_max)
+        if self.keys is not None:
+            room = min(room, self.waiting_max - self.keys.waiting)
         if room <= 0 or self.open.count >= self.runs_max:
             return False
         if self.early_firsts:
@@ -79,7 +101,13 @@ cdef class Place:
             self.next_offset = end
         else:
             self.open.release(first, end, lease, 0)
-            self.open.settle(first, end, lease, False)
+            self.settle(first, end, lease, False)
+        return 0
+
+    cdef int wait(self, int64_t offset) except -1:
+        """As the twin's."""
+        self.open.wait(offset)
+        self.next_offset = offset + 1
         return 0
 
     cpdef bint settle(self, int64_t first, int64_t end, uint64_t lease, bint foreign) except -1:
@@ -87,7 +115,12 @@ cdef class Place:
         cdef bint whole
         if lease < self.floor:
             return False
-        whole = self.open.settle(first, end, lease, foreign)
+        if self.keys is None:
+            whole = self.open.settle(first, end, lease, foreign)
+        else:
+            whole, taken = self.open.take_out(first, end, lease, foreign)
+            for start, stop in taken:
+                self.done(start, stop)
         if end > self.next_offset:
             if not foreign:
                 return False
@@ -124,12 +157,48 @@ cdef class Place:
     @property
     def attempts_max(self):
         """As the twin's."""
-        return ATTEMPTS_ENDLESS if self.is_dead_letters else self.group.policy.attempts_max
+        policy = self.group.policy
+        if self.is_dead_letters:
+            return ATTEMPTS_ENDLESS
+        is_full = self.keys is not None and self.keys.waiting >= self.waiting_max
+        if policy.on_failure == SKIP or (policy.on_failure == PARK and is_full):
+            return policy.attempts_max
+        return ATTEMPTS_ENDLESS
+
+    def follow(self, policy):
+        """As the twin's."""
+        cdef int order = NONE if self.is_dead_letters else policy.order
+        self.stop_at = policy.attempts_max if order == KEY and policy.on_failure == STOP else 0
+        if order == self.order:
+            return
+        self.order = order
+        self.open.end_waiting()
+        self.forget_keys()
+
+    cdef int forget_keys(self) except -1:
+        self.keys = KeyOrder() if self.order == KEY else None
+        self.is_sorted, self.sorted_until = self.keys is None or self.open.count == 0, 0
+        return 0
+
+    cdef int done(self, int64_t first, int64_t end) except -1:
+        """As the twin's _done()."""
+        cdef int64_t offset
+        for offset in range(first, end):
+            self.done_one(offset)
+        return 0
+
+    cdef int done_one(self, int64_t offset) except -1:
+        cdef int64_t following = self.keys.done(offset)
+        if following >= 0:
+            self.open.make_ready(following)
+            self.blocked = True
+        return 0
 
     def move(self, int64_t offset, uint64_t floor):
         """As the twin's."""
         self.open.clear()
         self.early.clear()
+        self.forget_keys()
         self.next_offset, self.floor = offset, floor
 
     def progress(self):
@@ -149,3 +218,4 @@ cdef class Place:
         self.floor, self.next_offset = progress.floor, progress.next_offset
         for first, end, attempt in progress.runs:
             self.open.add(first, end, 0, attempt, 0, True)
+        self.forget_keys()

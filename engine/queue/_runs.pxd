@@ -1,5 +1,5 @@
 # cython: language_level=3
-from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.stdint cimport INT64_MAX, int64_t, uint32_t, uint64_t
 
 
 cdef struct RunData:
@@ -10,6 +10,11 @@ cdef struct RunData:
     int64_t due_ms
     uint32_t attempt
     bint ready
+
+
+cdef inline bint is_waiting(const RunData* run) noexcept:
+    """As the twin's."""
+    return not run.ready and run.lease == 0 and run.due_ms == INT64_MAX
 
 
 cdef class OpenRuns:
@@ -30,6 +35,9 @@ cdef class OpenRuns:
     cdef int push_ready(self, int64_t first) except -1
     cdef Py_ssize_t split(self, Py_ssize_t at, int64_t first, int64_t end) except -1
     cdef int add(self, int64_t first, int64_t end, uint64_t lease, uint32_t attempt, int64_t due_ms, bint ready) except -1
+    cdef int wait(self, int64_t offset) except -1
+    cdef bint all_ready(self) noexcept
+    cdef Py_ssize_t first_spent(self, uint32_t attempts_max) noexcept
     cdef bint find_ready(self, int64_t messages_max, int64_t* first, int64_t* end) except -1
     cpdef bint settle(self, int64_t first, int64_t end, uint64_t lease, bint foreign) except -1
     cpdef uint32_t release(self, int64_t first, int64_t end, uint64_t lease, int64_t due_ms) except? 0

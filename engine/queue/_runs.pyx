@@ -33,10 +33,6 @@ cdef class OpenRuns:
             for run in self.room[self.start : self.start + self.count]
         ]
 
-    def append(self, run):
-        """As the twin's; the run is copied."""
-        self.add(run.first, run.end, run.lease, run.attempt, run.due_ms, run.ready)
-
     cdef int add(self, int64_t first, int64_t end, uint64_t lease, uint32_t attempt, int64_t due_ms, bint ready) except -1:
         cdef RunData run
         run.first = first
@@ -68,6 +64,75 @@ cdef class OpenRuns:
                 whole = False
                 at += 1
         return whole
+
+    def take_out(self, int64_t first, int64_t end, uint64_t lease, bint foreign):
+        """As the twin's."""
+        cdef Py_ssize_t at = self.before(first)
+        cdef RunData* run
+        taken = []
+        while at < self.count and self.room[self.start + at].first < end:
+            run = &self.room[self.start + at]
+            if self.is_held(at, first, lease, foreign):
+                taken.append((max(first, run.first), min(end, run.end)))
+            at += 1
+        return self.settle(first, end, lease, foreign), taken
+
+    cdef int wait(self, int64_t offset) except -1:
+        """As the twin's."""
+        cdef RunData* last
+        if self.count:
+            last = &self.room[self.start + self.count - 1]
+            if last.end == offset and is_waiting(last):
+                last.end += 1
+                self.messages += 1
+                return 0
+        return self.add(offset, offset + 1, 0, 0, INT64_MAX, False)
+
+    def make_waiting(self, int64_t offset):
+        """As the twin's."""
+        cdef Py_ssize_t at = self.split(self.before(offset), offset, offset + 1)
+        cdef RunData* run = &self.room[self.start + at]
+        run.lease = 0
+        run.due_ms = INT64_MAX
+        run.ready = False
+
+    def make_ready(self, int64_t offset):
+        """As the twin's."""
+        cdef Py_ssize_t at = self.before(offset)
+        cdef RunData* run = &self.room[self.start + at]
+        if at < self.count and run.first <= offset < run.end and is_waiting(run):
+            at = self.split(at, offset, offset + 1)
+            self.room[self.start + at].ready = True
+            self.push_ready(offset)
+
+    def end_waiting(self):
+        """As the twin's."""
+        cdef Py_ssize_t at
+        for at in range(self.start, self.start + self.count):
+            if is_waiting(&self.room[at]):
+                self.room[at].ready = True
+                self.push_ready(self.room[at].first)
+
+    cdef bint all_ready(self) noexcept:
+        """As the twin's."""
+        cdef Py_ssize_t at
+        for at in range(self.start, self.start + self.count):
+            if not self.room[at].ready:
+                return False
+        return True
+
+    cdef Py_ssize_t first_spent(self, uint32_t attempts_max) noexcept:
+        """Where the twin's lies, -1 when there is none."""
+        cdef Py_ssize_t at
+        cdef uint32_t top = 0
+        if self.attempt_top < attempts_max:
+            return -1
+        for at in range(self.count):
+            top = max(top, self.room[self.start + at].attempt)
+            if self.room[self.start + at].attempt >= attempts_max + (not self.room[self.start + at].ready):
+                return at
+        self.attempt_top = top
+        return -1
 
     def hold(self, int64_t first, int64_t end, uint64_t lease, bint foreign, int64_t due_ms, int64_t now_ms):
         """As the twin's."""

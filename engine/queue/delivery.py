@@ -204,7 +204,8 @@ class Delivery:
         """Let the group be as the configuration has it now."""
         generation = self._policies.generation
         if group.generation != generation:
-            group.follow(generation, self._policies.of(group.name))
+            for place in group.follow(generation, self._policies.of(group.name)):
+                self._hungry.wake(place)
 
     def _go_on_sifting(self) -> None:
         later = list(self._hand_out.later)

@@ -2,14 +2,15 @@
 
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from common.dead_letters import is_dead_letter_topic
 from engine.errors import EngineError
 from engine.link.layout import AT_TIME, LATEST
-from engine.queue import filters, policy, progress
+from engine.queue import filters, progress
 from engine.queue.native import FORM, Form
 from engine.queue.place import Place
+from engine.queue.policy import DEFAULT, GroupPolicy
 from engine.queue.receipt import topic_hash
 from engine.queue.settings import DeliverySettings
 from engine.queue.subscription import Subscription
@@ -31,7 +32,7 @@ class Group:
         on_resumed: Callable[[Place], None], form: Form = FORM,
     ) -> None:  # fmt: skip
         self.name = name
-        self.policy = policy.DEFAULT
+        self.policy = DEFAULT
         self.generation = -1  # of the policies, when this one was looked up
         self._filters = filters.kept(store, name)
         self._on_resumed = on_resumed
@@ -48,12 +49,21 @@ class Group:
                 self._kept.setdefault(parts[1], {})[parts[2]] = value
         self._kept_hashes: dict[int, int] | None = None
 
-    def follow(self, generation: int, now: policy.GroupPolicy) -> None:
-        """Take up a policy, and keep its filters in the log when they are new."""
-        self.generation, self.policy = generation, now
-        if now.filters is None or now.filters == self._filters:
-            return
-        self._filters = now.filters
+    def follow(self, generation: int, now: GroupPolicy) -> list[Place]:
+        """Take up a policy; returns the places that may have something to hand out because of it."""
+        self.generation, self.policy, before = generation, now, self.policy
+        if now.filters is not None and now.filters != self._filters:
+            self._take_up_filters(now.filters)
+        if (now.order, now.on_failure, now.attempts_max) == (before.order, before.on_failure, before.attempts_max):
+            return []
+        places = [place for places in self.topics.values() for place in places]
+        for place in places:
+            place.follow(now)
+        return places
+
+    def _take_up_filters(self, wanted: Mapping[str, str]) -> None:
+        """Filter by these, and keep them in the log."""
+        self._filters = wanted
         for places in self.topics.values():
             for place in places:
                 place.filter = filters.filter_for(self._filters, place.topic_name)
@@ -128,6 +138,7 @@ class Group:
         place.key = progress.key(self.name, topic.id, queue)
         place.filter = filters.filter_for(self._filters, topic.name)
         place.group = self
+        place.follow(self.policy)
         kept = self._kept.get(topic.id, {}).get(queue)
         first_offset, end_offset = self._store.bounds(topic.id, queue)
         if kept is not None:

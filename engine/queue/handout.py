@@ -13,6 +13,8 @@ from engine.link.layout import HAS_TRAILER, PIECE
 from engine.log.types import Piece
 from engine.queue.clockwork import Clockwork
 from engine.queue.counts import Counts
+from engine.queue.dead_letter import split
+from engine.queue.key_order import key_number, sort_open
 from engine.queue.place import Place
 from engine.queue.pull import Pull
 from engine.queue.settings import DeliverySettings
@@ -61,6 +63,9 @@ class HandOut:
         if place.filter is not None:
             return self._give_sifted(place, pull, group, now_ms)
         seen = False
+        if not place.is_sorted and not sort_open(place, self._store):
+            self._store.watch(place.topic_id, place.queue)
+            return False
         while pull.messages_left > 0 and pull.bytes_left > 0 and place.credit > 0:
             plan = place.plan(pull.messages_left)
             if plan is None and not seen:
@@ -87,7 +92,10 @@ class HandOut:
                 pull.bytes_left = 0
                 break
             given_end = pieces[-1].first_offset + pieces[-1].count
-            self._lease(place, pull, group, first, given_end, pieces, now_ms)
+            if place.keys is not None and first == place.next_offset:
+                size = self._lease_by_key(place, pull, group, pieces, now_ms)
+            else:
+                self._lease(place, pull, group, first, given_end, pieces, now_ms)
             pull.bytes_left -= size
             place.credit -= size
             self._counts.delivered_bytes += size
@@ -134,11 +142,10 @@ class HandOut:
             first = at + index
             self._leave_out(place, done, first)
             done = first + messages
-            self._lease(
-                place, pull, group, first, done, [Piece(first, messages, stored_at_ms, records[start:end])], now_ms
-            )
-            pull.bytes_left -= end - start
-            self._counts.delivered_bytes += end - start
+            run = Piece(first, messages, stored_at_ms, records[start:end])
+            size = self._lease_in_order(place, pull, group, first, done, [run], now_ms)
+            pull.bytes_left -= size
+            self._counts.delivered_bytes += size
         self._leave_out(place, done, at + decided)
         self._allowance.take(decided, place.filter.cost)
         if decided < count and pull.messages_left > 0:
@@ -150,6 +157,36 @@ class HandOut:
             place.leave_out(first, end, self._clockwork.next_lease())
             self._dirty.add(place)
             self._counts.passed_over += end - first
+
+    def _lease_by_key(self, place: Place, pull: Pull, group: "Group", pieces: list[Piece], now_ms: int) -> int:
+        """Lease, of messages that were never handed out, those whose turn it is; the others wait. Returns the leased bytes."""
+        assert place.keys is not None
+        taken: list[Piece] = []  # of the run that is being gathered
+        size = 0
+        for at, _, stored_at_ms, records in pieces:
+            start = end = 0
+            first = offset = at
+            for record in split(records):
+                if place.keys.take(offset, key_number(record)):
+                    end += len(record)
+                else:
+                    _gather(taken, first, offset, stored_at_ms, records[start:end])
+                    size += self._lease_gathered(place, pull, group, taken, now_ms)
+                    place.wait(offset)
+                    first, start, end = offset + 1, end + len(record), end + len(record)
+                offset += 1
+            _gather(taken, first, offset, stored_at_ms, records[start:end])
+        self._dirty.add(place)
+        return size + self._lease_gathered(place, pull, group, taken, now_ms)
+
+    def _lease_gathered(self, place: Place, pull: Pull, group: "Group", taken: list[Piece], now_ms: int) -> int:
+        if not taken:
+            return 0
+        end = taken[-1].first_offset + taken[-1].count
+        self._lease(place, pull, group, taken[0].first_offset, end, taken, now_ms)
+        size = sum(len(piece.records) for piece in taken)
+        taken.clear()
+        return size
 
     def _lease(self, place: Place, pull: Pull, group: "Group", first: int, end: int, pieces: list, now_ms: int) -> None:
         lease = self._clockwork.next_lease()
@@ -177,6 +214,8 @@ class HandOut:
             self._store.watch(place.topic_id, place.queue)
         else:
             place.blocked = True
+        if place.order and place.open:
+            place.blocked = True  # what is out is in the way of the rest
 
     def _read(self, place: Place, first: int, end: int, bytes_max: int) -> list | None:
         """The pieces; None when damage was stepped over, so that the place has to be planned anew."""
@@ -215,3 +254,8 @@ class HandOut:
         place.lease(first, end, lease, 0)
         place.settle(first, end, lease, False)
         self._dirty.add(place)
+
+
+def _gather(taken: list[Piece], first: int, end: int, stored_at_ms: int, records: bytes) -> None:
+    if end > first:
+        taken.append(Piece(first, end - first, stored_at_ms, records))

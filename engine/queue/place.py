@@ -3,11 +3,13 @@
 Pure: offsets and moments in, decisions out. Moments are milliseconds of a clock that never steps back.
 """
 
+from collections.abc import Iterable
 from typing import Any
 
 from common.dead_letters import is_dead_letter_topic
 from engine.queue.intervals import IntervalSet
-from engine.queue.policy import ATTEMPTS_ENDLESS
+from engine.queue.key_order import KeyOrder
+from engine.queue.policy import ATTEMPTS_ENDLESS, KEY, NONE, PARK, QUEUE, SKIP, STOP, GroupPolicy
 from engine.queue.progress import Progress
 from engine.queue.runs import OpenRuns, Run
 from engine.queue.settings import DeliverySettings
@@ -23,8 +25,9 @@ class Place:
     """
 
     __slots__ = (
-        "blocked", "credit", "due_ms", "early", "end_seen", "filter", "floor", "group", "is_dead_letters", "key", "next_offset",
-        "open", "queue", "settings", "subscriptions", "tick", "topic_hash", "topic_id", "topic_name",
+        "blocked", "credit", "due_ms", "early", "end_seen", "filter", "floor", "group", "is_dead_letters", "is_sorted", "key",
+        "keys", "next_offset", "open", "order", "queue", "settings", "sorted_until", "stop_at", "subscriptions", "tick",
+        "topic_hash", "topic_id", "topic_name",
     )  # fmt: skip
 
     def __init__(self, topic_name: str, topic_id: int, topic_hash: int, queue: int, settings: DeliverySettings) -> None:
@@ -34,6 +37,10 @@ class Place:
         self.group: Any = None  # whose place it is
         self.filter: Any = None  # which messages the group takes; None: all
         self.is_dead_letters = is_dead_letter_topic(topic_name)
+        self.order = NONE
+        self.keys: KeyOrder | None = None  # in order by key
+        self.is_sorted, self.sorted_until = True, 0  # whether `keys` knows all that is open, and up to where it does
+        self.stop_at = 0  # a message that was given out so often stops the queue; 0: none does
         self.next_offset = 0
         self.end_seen = 0  # the log's end offset when it was looked at last; it only grows
         self.floor = 0  # leases below it were given before an operator moved the group
@@ -58,10 +65,18 @@ class Place:
 
     def plan(self, messages_max: int) -> tuple[int, int, int] | None:
         """What would be handed out next: (first, end at most, attempt so far); None when nothing seen may be."""
+        if self.stop_at:
+            stuck = self.open.first_spent(self.stop_at)
+            if stuck is not None:
+                return (stuck.first, min(stuck.end, stuck.first + messages_max), stuck.attempt) if stuck.ready else None
+        if self.order == QUEUE and not self.open.all_ready():
+            return None
         again = self.open.next_ready(messages_max)
         if again is not None:
             return again
         room = min(self.settings.in_flight_max - self.open.messages, messages_max)
+        if self.keys is not None:
+            room = min(room, self.settings.waiting_max - self.keys.waiting)  # for all of them may have to wait
         if room <= 0 or len(self.open) >= self.settings.runs_max:
             return None
         if self.early:
@@ -83,7 +98,12 @@ class Place:
             self.next_offset = end
         else:
             self.open.release(first, end, lease, 0)
-            self.open.settle(first, end, lease, False)
+            self.settle(first, end, lease, False)
+
+    def wait(self, offset: int) -> None:
+        """Pass the next message over: it waits for an earlier one of its key."""
+        self.open.wait(offset)
+        self.next_offset = offset + 1
 
     def settle(self, first: int, end: int, lease: int, foreign: bool) -> bool:
         """Count first..end as done; False when a part of it is in other hands. What can count counts all the same.
@@ -93,7 +113,12 @@ class Place:
         """
         if lease < self.floor:
             return False
-        whole = self.open.settle(first, end, lease, foreign)
+        if self.keys is None:
+            whole = self.open.settle(first, end, lease, foreign)
+        else:
+            whole, taken = self.open.take_out(first, end, lease, foreign)
+            for start, stop in taken:
+                self._done(range(start, stop))
         if end > self.next_offset:
             if not foreign:
                 return False
@@ -127,13 +152,43 @@ class Place:
 
     @property
     def attempts_max(self) -> int:
-        """After how many deliveries a message is dead. Dead letters are not buried again."""
-        return ATTEMPTS_ENDLESS if self.is_dead_letters else self.group.policy.attempts_max
+        """After how many deliveries a message is dead, as things are. Dead letters are not buried again."""
+        policy = self.group.policy
+        if self.is_dead_letters:
+            return ATTEMPTS_ENDLESS
+        is_full = self.keys is not None and self.keys.waiting >= self.settings.waiting_max
+        if policy.on_failure == SKIP or (policy.on_failure == PARK and is_full):
+            return policy.attempts_max
+        return ATTEMPTS_ENDLESS
+
+    def follow(self, policy: GroupPolicy) -> None:
+        """Hand out in the policy's order from now on. Dead letters have none."""
+        order = NONE if self.is_dead_letters else policy.order
+        self.stop_at = policy.attempts_max if order == KEY and policy.on_failure == STOP else 0
+        if order == self.order:
+            return
+        self.order = order
+        self.open.end_waiting()
+        self._forget_keys()
+
+    def _forget_keys(self) -> None:
+        self.keys = KeyOrder() if self.order == KEY else None
+        self.is_sorted, self.sorted_until = self.keys is None or not self.open, 0
+
+    def _done(self, offsets: Iterable[int]) -> None:
+        """These messages are open no more: it is the turn of those that waited for them."""
+        assert self.keys is not None
+        for offset in offsets:
+            following = self.keys.done(offset)
+            if following >= 0:
+                self.open.make_ready(following)
+                self.blocked = True
 
     def move(self, offset: int, floor: int) -> None:
         """Go on handing out at `offset`, forgetting who holds what; receipts of leases below `floor` settle nothing."""
         self.open.clear()
         self.early.clear()
+        self._forget_keys()
         self.next_offset, self.floor = offset, floor
 
     def progress(self) -> Progress:
@@ -150,7 +205,10 @@ class Place:
         self.floor, self.next_offset = progress.floor, progress.next_offset
         for first, end, attempt in progress.runs:
             self.open.append(Run(first, end, 0, attempt, 0, ready=True))
+        self._forget_keys()
 
     def _trim(self, first_offset: int) -> None:
         self.open.trim(first_offset)
+        if self.keys is not None:
+            self._done([offset for offset in self.keys.offsets() if offset < first_offset])
         self.next_offset = self.early.skip(max(self.next_offset, first_offset))

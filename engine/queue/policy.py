@@ -6,6 +6,11 @@ from typing import Protocol
 
 from common.retry import DEFAULT_RETRY, Retry
 
+NONE, KEY, QUEUE = range(3)
+"""Order: none; one message of a key out at a time; one run of a queue out at a time."""
+SKIP, PARK, STOP = range(3)
+"""After the last attempt: to the dead letters; go on trying, with the key's later messages behind it, as long as there is room for
+them; go on trying, with the whole queue behind it."""
 ATTEMPTS_ENDLESS = (1 << 32) - 1
 
 
@@ -22,11 +27,13 @@ class GroupPolicy:
     start_at_ms: int = 0
     """Where the group begins on a topic that it has not read before, when its pulls say "time"."""
     paused: bool = False
+    order: int = NONE
+    on_failure: int = SKIP
 
 
 DEFAULT = GroupPolicy()
-UNREAD = GroupPolicy(attempts_max=ATTEMPTS_ENDLESS, filters=None)
-"""While there is a configuration, but it has not been read yet: nothing is given up before its time."""
+UNREAD = GroupPolicy(attempts_max=ATTEMPTS_ENDLESS, filters=None, order=QUEUE)
+"""While there is a configuration, but it has not been read yet: nothing is given up before its time, or out of whatever order."""
 
 
 class Policies(Protocol):

@@ -31,6 +31,11 @@ class Run:
         self.due_ms, self.ready = due_ms, ready
         self.first_lease = first_lease
 
+    @property
+    def is_waiting(self) -> bool:
+        """Whether it waits for another message, whoever comes."""
+        return not self.ready and not self.lease and self.due_ms == NEVER
+
     def __repr__(self) -> str:
         state = "ready" if self.ready else f"due {self.due_ms}"
         return f"Run({self.first}..{self.end} lease {self.lease} attempt {self.attempt} {state})"
@@ -80,6 +85,58 @@ class OpenRuns:
                 whole = False
                 at += 1
         return whole
+
+    def take_out(self, first: int, end: int, lease: int, foreign: bool) -> tuple[bool, list[tuple[int, int]]]:
+        """settle(), and what it took out."""
+        at = max(bisect_right(self.firsts, first) - 1, 0)
+        taken = []
+        while at < len(self.runs) and self.firsts[at] < end:
+            run = self.runs[at]
+            if run.end > first and (run.lease == lease or (foreign and not run.lease)):
+                taken.append((max(first, run.first), min(end, run.end)))
+            at += 1
+        return self.settle(first, end, lease, foreign), taken
+
+    def wait(self, offset: int) -> None:
+        """Add the message behind all others as one that waits for another one and not for time."""
+        if self.runs:
+            last = self.runs[-1]
+            if last.end == offset and last.is_waiting:
+                last.end += 1
+                self.messages += 1
+                return
+        self.append(Run(offset, offset + 1, 0, 0, NEVER))
+
+    def make_waiting(self, offset: int) -> None:
+        """Let an open message wait."""
+        at = self._split(bisect_right(self.firsts, offset) - 1, offset, offset + 1)
+        run = self.runs[at]
+        run.lease, run.due_ms, run.ready = 0, NEVER, False
+
+    def make_ready(self, offset: int) -> None:
+        """If the message waits, it may now be handed out."""
+        at = max(bisect_right(self.firsts, offset) - 1, 0)
+        if at < len(self.runs) and self.runs[at].first <= offset < self.runs[at].end and self.runs[at].is_waiting:
+            self.runs[self._split(at, offset, offset + 1)].ready = True
+            heappush(self._ready_firsts, offset)
+
+    def end_waiting(self) -> None:
+        """Let all messages that wait be handed out."""
+        for run in self.runs:
+            if run.is_waiting:
+                run.ready = True
+                heappush(self._ready_firsts, run.first)
+
+    def all_ready(self) -> bool:
+        """Whether nobody holds anything."""
+        return all(run.ready for run in self.runs)
+
+    def first_spent(self, attempts_max: int) -> Run | None:
+        """The first run whose attempt number `attempts_max`, or a later one, has failed."""
+        if self.attempt_top < attempts_max:
+            return None
+        self.attempt_top = max((run.attempt for run in self.runs), default=0)
+        return next((run for run in self.runs if run.attempt >= attempts_max + (not run.ready)), None)
 
     def hold(self, first: int, end: int, lease: int, foreign: bool, due_ms: int, now_ms: int) -> int:
         """Keep what `lease` holds of first..end from everybody until `due_ms`; returns how many messages that are."""

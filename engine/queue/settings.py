@@ -11,6 +11,9 @@ class DeliverySettings:
     """Messages of one queue that one group may hold unacknowledged; then only expired ones are handed out again."""
     runs_max: int = 16_384
     """Leases and acknowledged holes of one queue of one group. More costs memory and makes progress records longer."""
+    waiting_max: int = 4_096
+    """Messages of one queue that wait for an earlier one of their key; then nothing new of the queue is handed out. More lets other keys
+    flow further past a slow one."""
     pull_messages_max: int = 65_536
     """Of one pull; a greater wish is served with this."""
     pull_bytes_max: int = 15 << 20

@@ -1,5 +1,6 @@
 """Groups' policies out of the configuration that the engine follows."""
 
+from common.config.definitions import ON_FAILURE, ORDERS
 from engine.queue.policy import DEFAULT, UNREAD, GroupPolicy
 from engine.server.following import Following
 
@@ -28,5 +29,12 @@ class ConfiguredPolicies:
         if found is None:
             return DEFAULT
         return GroupPolicy(
-            found.attempts_max, found.retry, found.invisible_ms, found.filters, found.start_at_ms, found.paused
+            found.attempts_max,
+            found.retry,
+            found.invisible_ms,
+            found.filters,
+            found.start_at_ms,
+            found.paused,
+            ORDERS.index(found.order),
+            ON_FAILURE.index(found.on_failure),
         )

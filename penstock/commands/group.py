@@ -13,7 +13,7 @@ from penstock.commands.instance import Instance, administration, instance_option
 from penstock.commands.moment import parse_moment
 from penstock.commands.output import output_option, show_one, show_rows
 
-COLUMNS = ("name", "topics", "invisible_ms", "start", "attempts_max", "retry", "paused")
+COLUMNS = ("name", "topics", "invisible_ms", "start", "attempts_max", "retry", "order", "on_failure", "paused")
 LAG_COLUMNS = ("topic", "queue", "first", "end", "progress", "in_flight", "lag", "lag_bytes", "lag_s")
 
 

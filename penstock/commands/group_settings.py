@@ -5,6 +5,7 @@ from typing import Any
 import click
 
 from common.admin.groups import GroupSettings
+from common.config.definitions import ON_FAILURE, ORDERS
 from common.filter.expression import read_filter
 from common.retry import parse_retry_text
 from penstock.commands.moment import parse_moment
@@ -53,6 +54,10 @@ def settings_options(command: Any) -> Any:
             help="A filter for one topic, in place of --filter; repeatable. Replaces all of these; an empty FILTER is none.",
         ),
         click.option("--filter", help="Which messages it takes: docs/filters.md. Empty: all."),
+        click.option(
+            "--on-failure", type=click.Choice(ON_FAILURE), help="After the last attempt, in order.  [new: skip]"
+        ),
+        click.option("--order", type=click.Choice(ORDERS), help="Whose messages go one after another.  [new: none]"),
         click.option(
             "--dead-letter-retention-hours", type=click.IntRange(0), help="How old dead letters get.  [new: 0, as all]"
         ),

@@ -65,6 +65,14 @@ def test_a_back_off_against_the_rule_is_refused(retry):
         GroupDefinition.from_value("g", {"retry": retry})
 
 
+def test_what_happens_after_the_last_attempt_is_chosen_with_an_order_only():
+    assert GroupDefinition.from_value("g", {"order": "key", "on_failure": "park"}).on_failure == "park"
+    with pytest.raises(InvalidDefinition, match="on_failure: must be skip unless there is an order"):
+        GroupDefinition.from_value("g", {"on_failure": "stop"})
+    with pytest.raises(InvalidDefinition, match="order: must be one of none, key, queue"):
+        GroupDefinition.from_value("g", {"order": "sorted"})
+
+
 @pytest.mark.parametrize("queues", [1, 10_000])
 def test_queues_at_the_ends_of_the_range_are_right(queues):
     assert TopicDefinition.from_value("t", {"queues": queues}).queues == queues

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from common.contract import Message
 from engine.config import LogConfig
 from engine.env import RealEnv
 from engine.link.layout import DONE, EXTEND, PIECE, REJECT, RETRY
@@ -11,7 +12,8 @@ from engine.log import open_log
 from engine.log.format import KIND_MESSAGES, pack_batch, pack_record
 from engine.queue.delivery import Delivery
 from engine.queue.pull import Ack, PullRequest
-from tests.unit.engine.queue._world import FORMS, WALL0
+from tests.unit.engine.queue._world import FORMS, WALL0, Policies
+from tests.unit.engine.queue.thrift_bytes import encoded
 
 pytestmark = pytest.mark.skipif(len(FORMS) == 1, reason="no native modules here")
 QUEUES = 3
@@ -26,12 +28,29 @@ class Pair:
         (self.topic,) = self.log.create_topics(TOPICS)
         self.now_ms = 1_000
         self.given: list[tuple[bytes, int, int]] = []
-        self.forms = [Delivery(self.log, b"k" * 32, lambda: WALL0 + self.now_ms, None, form) for form in FORMS]
+        self.policies = Policies()
+        self.forms = [
+            Delivery(self.log, b"k" * 32, lambda: WALL0 + self.now_ms, None, form, self.policies, lambda: 0.5)
+            for form in FORMS
+        ]
 
     def store(self, queue: int, sizes: list[int]) -> None:
-        records = [pack_record(bytes([at % 251]) * size) for at, size in enumerate(sizes)]
+        self.append(queue, [pack_record(bytes([at % 251]) * size) for at, size in enumerate(sizes)])
+
+    def put(self, queue: int, keys: str) -> None:
+        """Store messages with these keys, a character each; `-` is none."""
+        messages = [Message(topic="orders", key=None if key == "-" else key, body=b"b" * 99) for key in keys]
+        self.append(queue, [pack_record(encoded(message)) for message in messages])
+
+    def order(self, order: int, on_failure: int) -> None:
+        self.policies.set(order=order, on_failure=on_failure, attempts_max=3)
+
+    def append(self, queue: int, records: list[bytes]) -> None:
         data = pack_batch(KIND_MESSAGES, self.topic.id, queue, records)
         assert self.log.append(data, 1, WALL0)[0][0] == 0
+        self.wake()
+
+    def wake(self) -> None:
         woken = self.log.take_woken()
         for delivery in self.forms:
             delivery.on_woken(woken, self.now_ms)
@@ -59,6 +78,7 @@ class Pair:
         self.now_ms += ms
         for delivery in self.forms:
             delivery.on_time(self.now_ms)
+        self.wake()
 
     def progress(self) -> list:
         places = [delivery.group("g").places(self.topic, 0) for delivery in self.forms]
@@ -92,6 +112,8 @@ STEPS = st.lists(
             st.just("ack"), st.integers(0, 99), st.integers(0, 3), st.sampled_from([DONE, DONE, RETRY, EXTEND, REJECT])
         ),
         st.tuples(st.just("turn"), st.sampled_from([10, 900, 6_000])),
+        st.tuples(st.just("put"), st.integers(0, QUEUES - 1), st.text("ab-", min_size=1, max_size=9)),
+        st.tuples(st.just("order"), st.integers(0, 2), st.integers(0, 2)),
     ),
     max_size=60,
 )

@@ -1,0 +1,98 @@
+# cython: language_level=3
+"""One key's messages one after another. Twin: key_order.py, which says what the fields mean."""
+from collections import deque
+
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+
+from common.wire._cursor cimport T_STRING, Cursor, read_field, read_string, skip_value
+
+cdef enum:
+    KEY_FIELD = 3
+    NO_KEY = 0
+
+
+cdef uint64_t number_of(const unsigned char* record, uint32_t size) noexcept nogil:
+    """The twin's key_number()."""
+    cdef Cursor cursor
+    cdef uint64_t number = NO_KEY
+    cdef uint32_t start, length, i
+    cdef int field = 0
+    cdef int kind
+    cursor.p = record
+    cursor.n = size
+    cursor.at = 21 if record[4] & 1 else 5
+    cursor.fault = 0
+    cursor.elements = 0
+    if cursor.at > size:
+        return NO_KEY
+    while True:
+        kind = read_field(&cursor, &field)
+        if kind == 0:
+            return number
+        if kind < 0:
+            return NO_KEY
+        if field == KEY_FIELD and kind == T_STRING:
+            if not read_string(&cursor, &start, &length):
+                return NO_KEY
+            number = <uint64_t>0xCBF29CE484222325
+            for i in range(start, start + length):
+                number = (number ^ record[i]) * <uint64_t>0x100000001B3
+            if number == NO_KEY:
+                number = 1
+        elif not skip_value(&cursor, kind, 1):
+            return NO_KEY
+
+
+def key_number(bytes record not None):
+    """As the twin's."""
+    return number_of(<const unsigned char*>PyBytes_AS_STRING(record), <uint32_t>PyBytes_GET_SIZE(record))
+
+
+cdef class KeyOrder:
+    """As the twin's."""
+
+    def __init__(self):
+        self.numbers, self.heads, self.behind = {}, {}, {}
+
+    cpdef bint take(self, int64_t offset, uint64_t number) except -1:
+        """As the twin's."""
+        cdef object at = offset
+        cdef object key = number
+        if number == NO_KEY:
+            return True
+        self.numbers[at] = key
+        if self.heads.setdefault(key, at) is at:
+            return True
+        behind = self.behind.get(key)
+        if behind is None:
+            behind = self.behind[key] = deque()
+        behind.append(at)
+        self.waiting += 1
+        return False
+
+    cpdef int64_t done(self, int64_t offset) except? -1:
+        """As the twin's."""
+        cdef int64_t following = -1
+        key = self.numbers.pop(offset, None)
+        if key is None:
+            return -1
+        behind = self.behind.get(key) if self.behind else None
+        if <int64_t>self.heads[key] != offset:
+            behind.remove(offset)
+            self.waiting -= 1
+        elif behind:
+            head = behind.popleft()
+            self.heads[key] = head
+            following = head
+            self.waiting -= 1
+        else:
+            del self.heads[key]
+        if behind is not None and not behind:
+            del self.behind[key]
+        return following
+
+    def offsets(self):
+        """As the twin's."""
+        return list(self.numbers)
