@@ -19,8 +19,12 @@ class Principals:
         self._verifier = Verifier(view, clock)
         self._remembered: dict[bytes, Principal] = {}
 
-    def find(self, encoded: bytes) -> Principal:
-        """Who presents these bytes: a Credential's fields with its STOP, whole as the walker found them. Raises AuthenticationError."""
+    def find(self, encoded: bytes, peer: str) -> Principal:
+        """Who presents these bytes: a Credential's fields with its STOP, whole as the walker found them.
+
+        Raises:
+            AuthenticationError: the credential is wrong, or its application may not call from `peer`.
+        """
         found = self._remembered.get(encoded)
         if found is None or found.generation != self._view.generation or self._clock.now_ms() > found.expires_at_ms:
             self._remembered.pop(encoded, None)
@@ -28,6 +32,7 @@ class Principals:
             if len(self._remembered) >= self._remembered_max:
                 self._remembered.clear()
             self._remembered[encoded] = found
+        found.check_peer(peer)
         return found
 
     def prefix_verifies(self, connection, prefix: bytes) -> bool:
@@ -36,7 +41,7 @@ class Principals:
         if encoded is None:
             return False
         try:
-            self.find(encoded)
+            self.find(encoded, connection.peer)
         except AuthenticationError:
             return False
         return True

@@ -10,6 +10,7 @@ from common.dead_letters import QUEUES, group_of, is_dead_letter_topic
 from common.errors import AuthenticationError
 from common.limits import Meter
 from common.limits.leases import Leases
+from common.networks import is_within
 from common.principals import Principals
 from consumer_proxy.call import Call
 from consumer_proxy.errors import Refused
@@ -32,6 +33,7 @@ class Admitted(NamedTuple):
     start: int
     expires_at_ms: int
     meter: Meter | None  # of the group's rate limit
+    addresses: tuple[str, ...]  # that the application may call from
 
 
 class Admission:
@@ -48,23 +50,23 @@ class Admission:
         self._generation = view.generation
         self._admitted: dict[tuple[bytes, bytes, tuple[bytes, ...], bool], Admitted] = {}
 
-    def admit(self, call: Call) -> Admitted:
-        """The verdict on a leasing pull. Raises Refused with UNAUTHENTICATED, FORBIDDEN, UNKNOWN_TOPIC or UNKNOWN_GROUP."""
+    def admit(self, call: Call, peer: str) -> Admitted:
+        """The verdict on a leasing pull that came from `peer`. Raises Refused with UNAUTHENTICATED, FORBIDDEN, UNKNOWN_TOPIC or UNKNOWN_GROUP."""
         self._follow()
         key = (call.credential, call.group, call.topics, call.max_messages > 0)
         found = self._admitted.get(key)
-        if found is not None and self._clock.now_ms() < found.expires_at_ms:
+        if found is not None and self._clock.now_ms() < found.expires_at_ms and is_within(peer, found.addresses):
             return found
-        principal = self.principal(call.credential)
+        principal = self.principal(call.credential, peer)
         admitted = self._look_up(principal, call)
         if len(call.credential) + sum(map(len, call.topics)) <= KEY_BYTES_MAX:
             _remember(self._admitted, key, admitted, self._verdicts_max)
         return admitted
 
-    def principal(self, credential: bytes) -> Principal:
+    def principal(self, credential: bytes, peer: str) -> Principal:
         """Who presents this credential. Raises Refused with UNAUTHENTICATED."""
         try:
-            return self._principals.find(credential)
+            return self._principals.find(credential, peer)
         except AuthenticationError as error:
             raise Refused(Code.UNAUTHENTICATED, str(error)) from error
 
@@ -105,6 +107,7 @@ class Admission:
             _STARTS[definition.start],
             principal.expires_at_ms,
             self._leases.meter(f"group:{group}", definition.rate_messages, definition.rate_bytes),
+            principal.addresses,
         )
 
     def _follow(self) -> None:

@@ -113,7 +113,7 @@ class Pulls:
         if call.positions:
             self._begin_read(pending, frame)
             return
-        admitted = self._admission.admit(call)
+        admitted = self._admission.admit(call, pending.connection.peer)
         pending.connection.trust()
         pending.topics = admitted.topics
         most = Most(call.max_messages, call.max_bytes)
@@ -159,7 +159,7 @@ class Pulls:
 
     def _begin_read(self, pending: Pending, frame: bytes) -> None:
         call, admission = pending.call, self._admission
-        principal = admission.principal(call.credential)
+        principal = admission.principal(call.credential, pending.connection.peer)
         pending.connection.trust()
         admission.check_group(principal, call.group.decode())
         arguments: Any = decode_call(frame)[2]

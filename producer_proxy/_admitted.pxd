@@ -17,4 +17,6 @@ cdef class Admitted:
     cdef Pattern* patterns
     cdef uint32_t pattern_count
     cdef Meter meter                  # of the application's rate limit; None: it has none
+    cdef tuple addresses              # networks that it may come from; empty: any
+    cdef bint may_come_from(self, str peer) except -1
     cdef bint may_send(self, const unsigned char* topic, uint32_t size) noexcept

@@ -7,13 +7,16 @@ from libc.string cimport memcmp
 
 from common.limits._meter cimport Meter
 
+from common.networks import is_within
+
 
 cdef class Admitted:
     """A credential that verified, and what its application may send to: the native form of Principal.may_send."""
 
-    def __init__(self, bytes credential, double expires_at, patterns, Meter meter):
+    def __init__(self, bytes credential, double expires_at, patterns, Meter meter, tuple addresses):
         cdef bytes text
         self.credential, self.expires_at, self.meter = credential, expires_at, meter
+        self.addresses = addresses
         self.texts = tuple(pattern.encode() for pattern in patterns)
         self.patterns = <Pattern*>malloc(max(1, len(self.texts)) * sizeof(Pattern))
         if self.patterns == NULL:
@@ -26,6 +29,9 @@ cdef class Admitted:
 
     def __dealloc__(self):
         free(self.patterns)
+
+    cdef bint may_come_from(self, str peer) except -1:
+        return not self.addresses or is_within(peer, self.addresses)
 
     cdef bint may_send(self, const unsigned char* topic, uint32_t size) noexcept:
         cdef uint32_t i

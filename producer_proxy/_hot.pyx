@@ -86,14 +86,14 @@ cdef class Front:
         """A connection served by this front; it owns the descriptor."""
         return HotConnection(self, fd, limits, peer, ssl_context, prefix_check)
 
-    def admit(self, bytes credential, double expires_at, patterns, meter):
+    def admit(self, bytes credential, double expires_at, patterns, meter, addresses):
         """The slow path has verified these credential bytes, whose holder may send to what matches, within the meter's limit;
         `expires_at` in monotonic seconds."""
         if credential in self.admitted:
             return
         if len(self.admitted) >= 10_000:
             self.admitted.clear()
-        self.admitted[credential] = Admitted(credential, expires_at, patterns, meter)
+        self.admitted[credential] = Admitted(credential, expires_at, patterns, meter, addresses)
 
     def forget(self, generation):
         """The configuration changed: every credential is verified anew, and every destination held against its definition."""
@@ -392,6 +392,8 @@ cdef class HotConnection(Connection):
         if last is None or len(last.credential) != size or memcmp(<const unsigned char*>last.credential, credential, size) != 0 \
                 or last.expires_at == 0:
             last = self.front.admitted.get(credential[:size])
+            if last is not None and not last.may_come_from(self.peer):
+                last = None                    # the slow path says why
             self.last = last
         if last is None or self.reactor.now > last.expires_at:
             return None

@@ -97,7 +97,7 @@ class ProducerProxy:
             return
         lasts_s = (principal.expires_at_ms - self._clock.now_ms()) / 1000
         meter = self.gate.application(principal.app)
-        self.front.admit(credential, time.monotonic() + lasts_s, principal.send_patterns, meter)
+        self.front.admit(credential, time.monotonic() + lasts_s, principal.send_patterns, meter, principal.addresses)
 
     def _on_change(self) -> None:
         self.gate.follow()

@@ -19,6 +19,7 @@ from common.wire.faults import CALL_FAULTS, MESSAGE_FAULTS, WireFault
 from engine.link import layout
 from producer_proxy.buffer.aside import Aside
 from producer_proxy.buffer.fallback import FallbackBuffer
+from producer_proxy.gate.rules import broken_rule
 from producer_proxy.topics import ResolveError, lane_of
 
 log = logging.getLogger("penstock.producer_proxy")
@@ -108,7 +109,7 @@ class SendService:
         if self.closing:
             return [_refusal(Code.SHUTTING_DOWN) for _ in call.messages]
         try:
-            principal = self._principals.find(call.credential)
+            principal = self._principals.find(call.credential, connection.peer)
         except AuthenticationError as error:
             return [_refusal(error.code, str(error)) for _ in call.messages]
         connection.trust()
@@ -171,6 +172,8 @@ class SendService:
         if message.body_size > definition.body_bytes_max:
             sentence = f"Message.body: at most {definition.body_bytes_max} bytes for this topic"
             return _refusal(Code.TOO_LARGE, sentence, message.id)
+        if broken := broken_rule(message, definition):
+            return _refusal(Code.INVALID, broken, message.id)
         return None
 
     def _limited(self, principal, messages, wanted: list[int], results: list) -> list[int]:

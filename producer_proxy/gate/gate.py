@@ -8,6 +8,7 @@ from common.config.gate_settings import GateSettings
 from common.limits import Meter
 from common.limits.leases import Leases
 from producer_proxy.gate.passage import Passage
+from producer_proxy.gate.rules import has_rules
 
 
 class Gate:
@@ -35,6 +36,7 @@ class Gate:
     def fit(self, destination, topic: TopicDefinition) -> None:
         """Give a destination what its topic's definition asks of the gate."""
         destination.meter = self.topic(topic)
+        destination.is_special = has_rules(topic)
 
     def topic(self, topic: TopicDefinition) -> Meter | None:
         """The limit of a topic; None: it has none."""

@@ -120,3 +120,15 @@ def test_the_group_is_borrowed_from_the_lender(world):
     pull(world, 3)
     world.leases.tick()
     assert [(each["key"], each["total"]) for each in asked[0]["limits"]] == [("group:billing:messages", 10)]
+
+
+def test_an_application_may_pull_from_its_networks_only_also_when_its_verdict_is_remembered(world):
+    found = world.store.get("application", "shop")
+    world.store.put("application", "shop", {**found.value, "addresses": ["10.0.0.0/8"]}, found.version)
+    world.connection.peer = "10.1.1.1:5"
+    pull(world, 1)
+    world.connection.peer = "192.0.2.1:5"
+    for fields in ({}, {"positions": []}):
+        code, sentence = world.refused(**fields)
+        assert code == Code.UNAUTHENTICATED
+        assert "may not be used from 192.0.2.1" in sentence

@@ -265,3 +265,22 @@ def test_a_groups_wrong_filter_is_refused_with_a_caret_and_changes_nothing(run):
     assert wrong.exit_code == 2
     assert wrong.stderr.splitlines()[1:] == ["a = #", "    ^"]
     assert json.loads(run("group", "show", "g", "-o", "json").stdout)["filter"] == "a = 1"
+
+
+def test_an_applications_networks_are_checked_shown_and_cleared(run):
+    run("app", "create", "shop")
+    shown = run("app", "set", "shop", "--address", "10.1.0.0/16", "--address", "192.0.2.7", "-o", "json").stdout
+    assert json.loads(shown)["addresses"] == ["10.1.0.0/16", "192.0.2.7/32"]
+    error = run("app", "set", "shop", "--address", "10.1.0.9/16", code=2).stderr
+    assert "addresses: '10.1.0.9/16' is no IP address or network" in error
+    assert "addresses" not in json.loads(run("app", "set", "shop", "--address", "", "-o", "json").stdout)
+
+
+def test_rules_and_grade_of_a_topic_are_set_and_shown(run):
+    run("topic", "create", "a", "--body-format", "json", "--grade", "low", "--required-property", "tenant")
+    shown = json.loads(run("topic", "show", "a", "-o", "json").stdout)
+    assert (shown["body_format"], shown["grade"], shown["required_properties"]) == ("json", "low", ["tenant"])
+    changed = json.loads(run("topic", "set", "a", "--required-property", "", "--grade", "normal", "-o", "json").stdout)
+    assert "required_properties" not in changed and "grade" not in changed
+    error = run("topic", "set", "a", "--required-property", "x" * 300, code=2).stderr
+    assert "required_properties: must be texts of 1 to 256 characters" in error
