@@ -51,7 +51,11 @@ class Admission:
         self._admitted: dict[tuple[bytes, bytes, tuple[bytes, ...], bool], Admitted] = {}
 
     def admit(self, call: Call, peer: str) -> Admitted:
-        """The verdict on a leasing pull that came from `peer`. Raises Refused with UNAUTHENTICATED, FORBIDDEN, UNKNOWN_TOPIC or UNKNOWN_GROUP."""
+        """The verdict on a leasing pull that came from `peer`.
+
+        Raises:
+            Refused: UNAUTHENTICATED, FORBIDDEN, UNKNOWN_TOPIC or UNKNOWN_GROUP.
+        """
         self._follow()
         key = (call.credential, call.group, call.topics, call.max_messages > 0)
         found = self._admitted.get(key)

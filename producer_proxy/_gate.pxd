@@ -11,7 +11,7 @@ cdef class HotGate:
     cdef double wait                  # that the topics' limits ask of the call
     cdef Meter first                  # of the first message that has one
     cdef bint is_mixed
-    cdef readonly int32_t retry_after_ms
+    cdef int32_t retry_after_ms
     cdef int begin(self, double now) noexcept
     cdef int weigh(self, Meter meter, uint32_t size, uint32_t index) except -1
     cdef int verdict(self, Meter application, uint32_t count, size_t bytes, uint32_t first_size) except -1

@@ -348,6 +348,8 @@ cdef class HotConnection(Connection):
         cdef Admitted admitted
         cdef int durability, wanted
         cdef size_t total = 0
+        cdef int grade = 0
+        cdef bint is_mixed = False, is_buffered = False
         cdef Lane lane = None
         if front.closing or _walk.walk_send(frame, size, call, front.messages, MESSAGES_MAX, BODY_BYTES_ANY) != 0:
             return None
@@ -379,11 +381,18 @@ cdef class HotConnection(Connection):
             elif lane is not (front.memory if durability == 1 else front.fsync):
                 return None                   # one call over two lanes is rare
             total += m.size
+            grade = max(grade, destination.grade)
+            is_buffered = is_buffered or destination.buffered
             front.chosen[i] = <void*>destination
+            is_mixed = is_mixed or front.chosen[0] != front.chosen[i]
         if not lane.is_up() or not lane.has_room(total + 96 * call.message_count):
             return None
         front.call_bytes = total
         wanted = front.gate.verdict(admitted.meter, call.message_count, total, front.messages[0].size)
+        if wanted == 0 and not lane.limit.lets_in(lane.waiting, call.message_count, grade):
+            self.refusal = 0 if is_mixed or is_buffered else 201
+            front.gate.retry_after_ms = front.retry_after_ms
+            return None
         self.refusal = 200 if wanted == 2 else 0
         return lane if wanted == 0 else None
 

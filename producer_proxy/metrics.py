@@ -12,6 +12,8 @@
 | penstock_send_replies_total | replies passed on to who waits | - |
 | penstock_send_late_replies_total | replies that nobody waited for any more | many: reply_wait_ms is too short for the consumers |
 | penstock_connections | connections open | near connections_max: raise it, or find who leaks |
+| penstock_queue_limit | messages that may wait for the engine, by durability | falling: the engine takes long; `penstock gate show` |
+| penstock_queue_waiting | messages that wait for the engine, by durability | near the limit: overload, low grades are refused |
 | penstock_limits_lent | cluster-wide limits in use whose share is lent | 0 under load: the engine was away, static shares count |
 | penstock_limits_processes | producer proxies among which static shares are divided | not what runs: the engine cannot be reached |
 | penstock_bytes_in_flight | bytes buffered for connections | - |

@@ -49,9 +49,9 @@ class ProducerProxy:
         self._view = view
         self.buffering = buffering or Buffering({})
         self.buffer = self.buffering.over(view)
-        self.gate = Gate(view, self._ask_lender)
-        self.topics = Topics(view, rpc, buffer=self.buffer, fit=self.gate.fit)
         self.client = AppendClient(engine, cluster_key, self._on_hello)
+        self.gate = Gate(view, self._ask_lender, [lane.limit for lane in self.client.lanes])
+        self.topics = Topics(view, rpc, buffer=self.buffer, fit=self.gate.fit)
         self._principals = Principals(view, self._clock)
         self.requests = Requests(rpc, cluster_key, self._clock.now_ms)
         self.service = SendService(

@@ -27,6 +27,7 @@ log = logging.getLogger("penstock.producer_proxy")
 DEFAULT_TIMEOUT_MS = 3000
 TIMEOUT_MS_MAX = 60_000
 RETRY_AFTER_MS = 200
+OFF_RETRY_AFTER_MS = 5000  # for what an operator has switched off
 BODY_BYTES_ANY = 16_384_000  # the topic's own limit is checked once the topic is known
 SENTENCES = {
     Code.UNKNOWN_TOPIC: "Message.topic: the broker does not know it; send again",
@@ -157,6 +158,8 @@ class SendService:
         """What is wrong with a message before anything is asked of the broker, or None."""
         if message.fault:
             return _refusal(*MESSAGE_FAULTS[message.fault])
+        if off := self._gate.feature_off(message):
+            return _refusal(Code.OVERLOADED, off, message.id, OFF_RETRY_AFTER_MS)
         for flag, sentence in _NOT_YET:
             if message.flags & flag:
                 return _refusal(Code.INVALID, sentence, message.id)
@@ -172,6 +175,8 @@ class SendService:
         if message.body_size > definition.body_bytes_max:
             sentence = f"Message.body: at most {definition.body_bytes_max} bytes for this topic"
             return _refusal(Code.TOO_LARGE, sentence, message.id)
+        if off := self._gate.grade_off(definition):
+            return _refusal(Code.OVERLOADED, off, message.id, OFF_RETRY_AFTER_MS)
         if broken := broken_rule(message, definition):
             return _refusal(Code.INVALID, broken, message.id)
         return None
@@ -203,11 +208,28 @@ class SendService:
         lanes: dict[int, list[int]] = {}
         for index in wanted:
             lanes.setdefault(lane_of(call.durability, found[messages[index].topic]), []).append(index)
+        lanes = {number: self._let_in(number, indices, messages, found, results) for number, indices in lanes.items()}
         waiting = [self._submit(number, indices, messages, found, results) for number, indices in lanes.items()]
         for indices, ids, answer in filter(None, waiting):
             _collect(indices, ids, answer, deadline, results)
 
+    def _let_in(self, number: int, indices: list[int], messages, found, results: list) -> list[int]:
+        """Those that may join the lane's queue: by grade, the highest first, each grade's messages of the call together or not at all."""
+        lane, taken = self._lanes[number], 0
+        by_grade: dict[int, list[int]] = {}
+        for index in indices:
+            by_grade.setdefault(found[messages[index].topic].grade, []).append(index)
+        for grade, members in sorted(by_grade.items()):
+            if lane.link is None or lane.limit.admits(lane.waiting + taken, len(members), grade):
+                taken += len(members)
+                continue
+            for index in members:
+                results[index] = _refusal(Code.OVERLOADED, None, messages[index].id)
+        return [index for index in indices if results[index] is None]
+
     def _submit(self, number: int, indices: list[int], messages, found, results: list):
+        if not indices:
+            return None
         ids, batch = [], []
         for index in indices:
             message = messages[index]

@@ -116,6 +116,13 @@ class Checks:
             self.fault(field, "must be texts of 1 to 256 characters, each once")
         return tuple(value)
 
+    def choices(self, field: str, choices: Sequence[str]) -> tuple[str, ...]:
+        """Some of the choices, each once."""
+        value = self.list_of(field, str, len(choices))
+        if not set(value) <= set(choices) or len(set(value)) != len(value):
+            self.fault(field, f"must be of {', '.join(choices)}, each once")
+        return tuple(value)
+
     def networks(self, field: str, count_max: int) -> tuple[str, ...]:
         """IP networks or addresses, as `ipaddress` writes them."""
         found = []

@@ -1,4 +1,4 @@
-"""Rate limits: token buckets, and the leasing that makes one limit hold for a whole cluster. `NATIVE` says which meter is active."""
+"""Limits: token buckets, leases that make one hold for a cluster, the bound of a queue. `NATIVE` says which form is active."""
 
 import os
 
@@ -6,11 +6,13 @@ try:
     if os.environ.get("PENSTOCK_PURE"):
         raise ImportError("twins asked for")
     from common.limits._meter import Meter  # type: ignore[attr-defined]
+    from common.limits._queue_limit import QueueLimit  # type: ignore[attr-defined]
 
     NATIVE = True
 except ImportError:
     from common.limits.meter_pure import Meter  # type: ignore[assignment]
+    from common.limits.queue_limit_pure import QueueLimit  # type: ignore[assignment]
 
     NATIVE = False
 
-__all__ = ["NATIVE", "Meter"]
+__all__ = ["NATIVE", "Meter", "QueueLimit"]

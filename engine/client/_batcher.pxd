@@ -2,6 +2,7 @@
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from common.limits._meter cimport Meter
+from common.limits._queue_limit cimport QueueLimit
 from common.net._reactor cimport Connection, TurnEnd
 
 
@@ -66,6 +67,7 @@ cdef class Append:
     cdef Item* items
     cdef Run* runs
     cdef unsigned char* arena
+    cdef double started_at            # when its first message came
     cdef uint32_t item_count, item_cap, run_count, run_cap
     cdef size_t arena_used, arena_cap, frame_bytes
     cdef uint32_t request_id
@@ -91,6 +93,8 @@ cdef class Lane(TurnEnd):
     cdef public object on_down
     cdef readonly uint64_t appends
     cdef readonly uint64_t messages
+    cdef readonly uint64_t waiting    # messages without an answer yet
+    cdef readonly QueueLimit limit
     cdef bint is_up(self)
     cdef uint32_t choose_queue(self, Destination destination, const unsigned char* key, Py_ssize_t key_size) except? 0
     cdef bint has_room(self, size_t bytes)

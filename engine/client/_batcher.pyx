@@ -13,8 +13,10 @@ from libc.string cimport memcpy, memset
 from cpython.dict cimport PyDict_DelItem, PyDict_GetItem, PyDict_Next
 from cpython.object cimport PyObject
 
+from common.limits._queue_limit cimport QueueLimit
 from common.net._reactor cimport PROTOCOL_LINK, Connection, TurnEnd, reactor_of
 from common.wire._walk cimport murmur2
+from engine.client._little cimport get32, put32, put64
 
 from common.net.limits import Limits
 from engine.link import layout
@@ -32,20 +34,6 @@ cdef enum:
     CODE_TIMEOUT = 300
 
 LINK_LIMITS = Limits()
-
-
-cdef inline void put32(unsigned char* p, uint32_t value) noexcept nogil:
-    memcpy(p, &value, 4)
-
-
-cdef inline void put64(unsigned char* p, uint64_t value) noexcept nogil:
-    memcpy(p, &value, 8)
-
-
-cdef inline uint32_t get32(const unsigned char* p) noexcept nogil:
-    cdef uint32_t value
-    memcpy(&value, p, 4)
-    return value
 
 
 cdef class Destination:
@@ -257,7 +245,7 @@ cdef class Lane(TurnEnd):
 
     def __init__(self, int number, int in_flight_max):
         self.number, self.in_flight_max = number, in_flight_max
-        self.filling = Append()
+        self.filling, self.limit = Append(), QueueLimit()
         self.flying, self.spare = [], []
         self.append_number = 1
         self.link = None
@@ -305,9 +293,11 @@ cdef class Lane(TurnEnd):
         return True
 
     def expire(self, double now):
-        """Answer TIMEOUT to every call whose deadline has passed; its messages may still be stored."""
+        """Answer TIMEOUT to every call whose deadline has passed; its messages may still be stored. To be called every 20 ms or so."""
         cdef Waiter waiter
         cdef Append append
+        if self.flying:
+            self.limit.look((<Append>self.flying[0]).started_at, now)
         for append in self.flying + [self.filling]:
             for waiter in append.waiters:
                 if now > waiter.deadline and not waiter.expired:
@@ -334,6 +324,8 @@ cdef class Lane(TurnEnd):
 
     cdef int join(self, Waiter waiter) except -1:
         """Before the first add() of a call."""
+        if not self.filling.waiters:
+            self.filling.started_at = reactor_of().now
         self.filling.waiters.append(waiter)
         reactor_of().at_turn_end(self)
         return 0
@@ -376,6 +368,7 @@ cdef class Lane(TurnEnd):
         run.tail = append.item_count
         run.count += 1
         run.bytes += 4 + body
+        self.waiting += 1
         append.frame_bytes += 4 + body
         waiter.waiting += 1
         return 0
@@ -434,6 +427,8 @@ cdef class Lane(TurnEnd):
             self.drop("answers out of order")
             return 0
         append = self.flying.pop(0)
+        self.limit.sample(append.started_at, reactor_of().now, self.waiting)
+        self.waiting -= append.item_count
         if code == 0:
             append.answer(payload, size)
         else:
@@ -450,6 +445,7 @@ cdef class Lane(TurnEnd):
         for append in flying:
             append.answer_all(CODE_TIMEOUT)
         append, self.filling = self.filling, Append()
+        self.waiting, self.limit.is_stalled = 0, False
         self.append_number += 1
         append.answer_all(CODE_UNAVAILABLE)
         if self.on_down is not None:

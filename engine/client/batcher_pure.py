@@ -1,6 +1,7 @@
 """The pure-Python twin of `_batcher`: same lanes, same bytes, a greenlet that reads and one that writes."""
 
 import struct
+import time
 from collections import OrderedDict
 from typing import Any
 
@@ -8,6 +9,7 @@ import gevent
 from gevent import socket as gevent_socket
 
 from common.keyhash import queue_of
+from common.limits import QueueLimit
 from engine.link import layout
 
 FRAME_BYTES_MAX = 24 << 20
@@ -75,6 +77,7 @@ class Append:
     def __init__(self) -> None:
         self.runs: dict[tuple[int, int], list] = {}
         self.calls: list = []
+        self.count, self.started_at = 0, time.monotonic()
         self.size = layout.HEADER_SIZE + layout.APPEND_HEAD.size
 
     def encode(self, request_id: int, durability: int) -> bytes:
@@ -114,7 +117,8 @@ class Lane:
         self.number, self.in_flight_max = number, in_flight_max
         self.on_down = None
         self.link: Any = None
-        self.appends = self.messages = 0
+        self.appends = self.messages = self.waiting = 0
+        self.limit = QueueLimit()
         self._filling = Append()
         self._flying: list[tuple[int, Append]] = []
         self._append_number, self._request_id = 1, 0
@@ -139,6 +143,10 @@ class Lane:
         if self.link is None or self._filling.size + total > FRAME_BYTES_MAX:
             return False
         results = [None] * len(messages)
+        if not self._filling.count:
+            self._filling.started_at = time.monotonic()
+        self._filling.count += len(messages)
+        self.waiting += len(messages)
         self._filling.calls.append((results, callback))
         for index, (destination, key, id16, encoded) in enumerate(messages):
             queue = destination.choose_queue(self.number, self._append_number, key)
@@ -151,6 +159,8 @@ class Lane:
 
     def expire(self, now: float) -> None:
         """Only the hot path leaves deadlines to the lane."""
+        if self._flying:
+            self.limit.look(self._flying[0][1].started_at, now)
 
     def _ask(self) -> None:
         if not self._asked:
@@ -192,6 +202,8 @@ class Lane:
         if not self._flying or self._flying[0][0] != request_id:
             return self.drop("answers out of order")
         _, append = self._flying.pop(0)
+        self.limit.answered(append.started_at, time.monotonic(), self.waiting)
+        self.waiting -= append.count
         if code == layout.OK:
             append.answer(frame[layout.HEADER_SIZE :])
         else:
@@ -207,6 +219,7 @@ class Lane:
         for _, append in flying:
             append.answer_all(layout.TIMEOUT)
         append, self._filling = self._filling, Append()
+        self.waiting, self.limit.is_stalled = 0, False
         self._append_number += 1
         append.answer_all(layout.UNAVAILABLE)
         if self.on_down is not None:

@@ -3,12 +3,15 @@
 import os
 import time
 
-from common.config.definitions import ApplicationDefinition, TopicDefinition
+from common.config.definitions import GRADES, ApplicationDefinition, TopicDefinition
 from common.config.gate_settings import GateSettings
 from common.limits import Meter
 from common.limits.leases import Leases
+from common.wire.calls import HAS_DELAY, HAS_DELIVER_AT, HAS_REPLY_TO
 from producer_proxy.gate.passage import Passage
 from producer_proxy.gate.rules import has_rules
+
+FEATURE_FLAGS = {"delay": HAS_DELIVER_AT | HAS_DELAY, "reply": HAS_REPLY_TO, "cancel": 0}
 
 
 class Gate:
@@ -16,10 +19,11 @@ class Gate:
     Args:
         view: the configuration.
         ask: how the lender of cluster-wide limits is asked; see Leases.
+        queues: the QueueLimits of the broker's lanes.
     """
 
-    def __init__(self, view, ask):
-        self._view = view
+    def __init__(self, view, ask, queues):
+        self._view, self._queues = view, queues
         self.leases = Leases("producer_proxy", os.urandom(8).hex(), ask, time.monotonic)
         self.own: Meter | None = None
         self.settings = GateSettings()
@@ -28,6 +32,8 @@ class Gate:
     def follow(self) -> None:
         """Take up the settings of the configuration as it is now. Topics and applications follow when they are next used."""
         self.settings = GateSettings.of(self._view)
+        for queue in self._queues:
+            queue.queue_s = self.settings.queue_ms / 1000
         own = (self.settings.rate_messages, self.settings.rate_bytes)
         self.own = (self.own or Meter()) if any(own) else None
         if self.own is not None:
@@ -36,11 +42,25 @@ class Gate:
     def fit(self, destination, topic: TopicDefinition) -> None:
         """Give a destination what its topic's definition asks of the gate."""
         destination.meter = self.topic(topic)
-        destination.is_special = has_rules(topic)
+        destination.grade = GRADES.index(topic.grade)
+        destination.is_special = has_rules(topic) or topic.grade in self.settings.grades_off
 
     def topic(self, topic: TopicDefinition) -> Meter | None:
         """The limit of a topic; None: it has none."""
         return self.leases.meter(f"topic:{topic.name}", topic.rate_messages, topic.rate_bytes)
+
+    def grade_off(self, topic: TopicDefinition) -> str | None:
+        """A sentence when an operator has switched the topic's grade off."""
+        if topic.grade not in self.settings.grades_off:
+            return None
+        return f"topics of grade {topic.grade} are switched off by an operator; nothing was stored"
+
+    def feature_off(self, message) -> str | None:
+        """A sentence when an operator has switched off what the message asks for."""
+        for feature in self.settings.features_off:
+            if message.flags & FEATURE_FLAGS[feature] or (feature == "cancel" and message.operation):
+                return f"{feature} is switched off by an operator; nothing was stored"
+        return None
 
     def application(self, name: str) -> Meter | None:
         """The limit of an application; None: it has none."""

@@ -26,6 +26,7 @@ class FakeBroker:
         self.appends: list[tuple[int, int]] = []  # (durability, batches)
         self.go = Event()  # cleared: appends are taken, their answers wait
         self.go.set()
+        self.seconds_a_message = 0.0  # more: a slow broker, of this capacity
         self.code = 0  # of every append's answer
         self.batch_code = 0
         self.refused_topics: set[int] = set()  # ids whose batches are answered UNAVAILABLE
@@ -86,6 +87,8 @@ class FakeBroker:
         durability, count = layout.APPEND_HEAD.unpack_from(payload)
         self.appends.append((durability, count))
         self.go.wait()
+        if self.seconds_a_message:
+            gevent.sleep(self.seconds_a_message * _messages(payload, count))
         if self.code:
             return self.code, b"refused by the test"
         at, answer = layout.APPEND_HEAD.size, b""
@@ -102,6 +105,16 @@ class FakeBroker:
             at += size + -size % 8
         assert at == len(payload)
         return 0, answer
+
+
+def _messages(payload: bytes, count: int) -> int:
+    """How many messages an append's batches hold."""
+    at, total = layout.APPEND_HEAD.size, 0
+    for _ in range(count):
+        _, size, _, _, _, _, _, _, records, _, _, _ = _BATCH.unpack_from(payload, at)
+        total += records
+        at += size + -size % 8
+    return total
 
 
 def _records(data: bytes):

@@ -284,3 +284,12 @@ def test_rules_and_grade_of_a_topic_are_set_and_shown(run):
     assert "required_properties" not in changed and "grade" not in changed
     error = run("topic", "set", "a", "--required-property", "x" * 300, code=2).stderr
     assert "required_properties: must be texts of 1 to 256 characters" in error
+
+
+def test_grades_and_features_are_switched_off_and_on_by_hand(run):
+    run("gate", "set", "--grade-off", "low", "--feature-off", "delay", "--queue-ms", "100")
+    shown = json.loads(run("gate", "show", "-o", "json").stdout)
+    assert (shown["grades_off"], shown["features_off"], shown["queue_ms"]) == (["low"], ["delay"], 100)
+    shown = json.loads(run("gate", "set", "--grade-off", "", "-o", "json").stdout)
+    assert (shown["grades_off"], shown["features_off"]) == ([], ["delay"])
+    assert "--grade-off" in run("gate", "set", "--grade-off", "middling", code=2).stderr

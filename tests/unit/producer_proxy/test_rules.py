@@ -13,7 +13,9 @@ def test_a_topic_that_requires_properties_refuses_messages_without_them_and_name
     whole = Message(topic="orders", body=b"x", properties={"tenant": "", "trace": "1"})
     for _ in range(2):
         results = client.call(
-            request(whole, Message(topic="orders"), Message(topic="orders", properties={"trace": "1"}), credential=fixed)
+            request(
+                whole, Message(topic="orders"), Message(topic="orders", properties={"trace": "1"}), credential=fixed
+            )
         )
         assert codes(results) == [Code.OK, Code.INVALID, Code.INVALID]
         assert results[1].error == "Message.properties: the topic requires tenant, trace"

@@ -1,0 +1,61 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""How much may wait for a target, for the hot path. Its twin, queue_limit_pure.py, says what everything means."""
+
+from libc.math cimport sqrt
+from libc.stdint cimport uint64_t
+
+from common.limits.queue_limit_pure import CUT as CUT_PURE, DRIFT as DRIFT_PURE, EASY as EASY_PURE, LIMIT_FIRST as FIRST_PURE
+from common.limits.queue_limit_pure import LIMIT_MAX as MAX_PURE, LIMIT_MIN as MIN_PURE, QUEUE_S as QUEUE_PURE, QUEUE_S_MAX as QUEUE_MAX_PURE
+from common.limits.queue_limit_pure import SHARES as SHARES_PURE, STALL as STALL_PURE, TOLERANCE as TOLERANCE_PURE, USED as USED_PURE
+
+cdef double TOLERANCE = TOLERANCE_PURE, QUEUE_S_MAX = QUEUE_MAX_PURE, LIMIT_MIN = MIN_PURE, LIMIT_MAX = MAX_PURE
+cdef double USED = USED_PURE, STALL = STALL_PURE, CUT = CUT_PURE, EASY = EASY_PURE, DRIFT = DRIFT_PURE
+cdef double[3] SHARES = SHARES_PURE
+
+
+cdef class QueueLimit:
+    """See queue_limit_pure.QueueLimit."""
+
+    def __init__(self):
+        self.limit, self.queue_s = FIRST_PURE, QUEUE_PURE
+
+    @property
+    def bound_s(self):
+        """See queue_limit_pure.QueueLimit.bound_s."""
+        return self.bound()
+
+    def admits(self, uint64_t waiting, uint64_t asked, int grade):
+        """See queue_limit_pure.QueueLimit.admits."""
+        return self.lets_in(waiting, asked, grade)
+
+    def answered(self, double started, double now, uint64_t waiting):
+        """See queue_limit_pure.QueueLimit.answered."""
+        self.sample(started, now, waiting)
+
+    def look(self, double oldest, double now):
+        """See queue_limit_pure.QueueLimit.look."""
+        self.is_stalled = now - oldest > STALL * self.bound()
+
+    cdef double bound(self) noexcept:
+        cdef double wanted = max(TOLERANCE * self.base_s, self.queue_s)
+        return min(wanted, max(QUEUE_S_MAX, self.queue_s))
+
+    cdef bint lets_in(self, uint64_t waiting, uint64_t asked, int grade) noexcept:
+        return waiting == 0 or (not self.is_stalled and <double>(waiting + asked) <= self.limit * SHARES[grade])
+
+    cdef int sample(self, double started, double now, uint64_t waiting) noexcept:
+        cdef double took = now - started, bound, reached
+        self.is_stalled = False
+        if took < self.base_s or self.base_s == 0:
+            self.base_s = took
+        elif <double>waiting <= LIMIT_MIN or self.limit <= LIMIT_MIN:
+            self.base_s += DRIFT * (took - self.base_s)
+        bound = self.bound()
+        if took > bound:
+            if started >= self.cut_at:
+                reached = min(self.limit, max(<double>waiting, self.limit / 4))
+                self.limit = max(LIMIT_MIN, reached * max(CUT, bound / took))
+                self.cut_at = now
+        elif <double>waiting >= USED * self.limit:
+            self.limit = min(LIMIT_MAX, self.limit + (0.25 * self.limit if took < EASY * bound else sqrt(self.limit)))
+        return 0

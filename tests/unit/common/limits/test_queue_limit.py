@@ -1,0 +1,119 @@
+"""The bound of a queue in front of a target: both forms agree, and three kinds of broker are told apart."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from common.limits import NATIVE, QueueLimit, queue_limit_pure
+
+FORMS = [queue_limit_pure.QueueLimit, QueueLimit] if NATIVE else [queue_limit_pure.QueueLimit]
+HIGH, NORMAL, LOW = range(3)
+
+
+@pytest.fixture(params=FORMS, ids=lambda form: form.__module__)
+def limit(request):
+    return request.param()
+
+
+class Broker:
+    """Takes one append after another, each in `fixed_s` and `each_s` a message; messages come evenly, `rate` a second."""
+
+    def __init__(self, limit, fixed_s, each_s):
+        self.limit, self.fixed_s, self.each_s = limit, fixed_s, each_s
+        self.now, self.due = 0.0, 0.0
+        self.filling, self.flying = [], []
+        self.done_at = None
+        self.stored = self.refused = 0
+        self.waits = []
+
+    def run(self, rate, seconds, grade=HIGH):
+        """Returns messages stored a second."""
+        before, end = self.stored, self.now + seconds
+        while self.now < end:
+            self.now += 0.001
+            self._answer()
+            while self.due <= self.now:
+                self.due += 1 / rate
+                if self.limit.admits(len(self.filling) + len(self.flying), 1, grade):
+                    self.filling.append(self.now)
+                else:
+                    self.refused += 1
+            if self.done_at is None and self.filling:
+                self.flying, self.filling = self.filling, []
+                self.done_at = self.now + self.fixed_s + self.each_s * len(self.flying)
+            if self.flying:
+                self.limit.look(self.flying[0], self.now)
+        return (self.stored - before) / seconds
+
+    def _answer(self):
+        if self.done_at is not None and self.now >= self.done_at:
+            self.limit.answered(self.flying[0], self.now, len(self.filling) + len(self.flying))
+            self.waits += [self.now - at for at in self.flying]
+            self.stored += len(self.flying)
+            self.flying, self.done_at = [], None
+
+
+def test_a_quick_broker_is_never_in_the_way(limit):
+    broker = Broker(limit, 0.001, 0.00001)
+    broker.run(5000, 10)
+    assert broker.refused == 0
+
+
+def test_three_times_its_capacity_costs_a_broker_no_tenth_of_it_and_the_queue_stays_short(limit):
+    broker = Broker(limit, 0.002, 0.001)  # at most 1,000 a second
+    broker.run(3000, 10)
+    broker.waits.clear()
+    assert broker.run(3000, 30) >= 900
+    assert sorted(broker.waits)[-len(broker.waits) // 100] < 0.4
+    assert limit.limit < 1000
+
+
+def test_a_broker_that_becomes_slow_for_each_append_is_found_able_to_take_large_ones(limit):
+    broker = Broker(limit, 0.001, 0.00001)
+    broker.run(1000, 5)
+    broker.fixed_s = 0.5
+    broker.run(1000, 20)
+    before = broker.refused
+    assert broker.run(1000, 20) >= 850
+    assert broker.refused - before < 4000
+
+
+def test_a_broker_that_recovers_is_used_again_within_seconds(limit):
+    broker = Broker(limit, 0.002, 0.002)  # at most 500 a second
+    broker.run(3000, 20)
+    broker.each_s = 0.00001
+    broker.run(3000, 5)
+    before = broker.refused
+    broker.run(3000, 5)
+    assert broker.refused == before
+
+
+def test_silence_lets_nothing_in_until_an_answer_comes(limit):
+    limit.answered(0.0, 0.001, 1)
+    limit.look(1.0, 1.4)
+    assert limit.admits(10, 1, HIGH)
+    limit.look(1.0, 1.6)
+    assert not limit.admits(10, 1, HIGH)
+    assert limit.admits(0, 1000, LOW)  # nothing waits: somebody has to try
+    limit.answered(1.0, 1.7, 10)
+    assert limit.admits(10, 1, HIGH)
+
+
+def test_grades_are_let_in_up_to_their_share(limit):
+    limit.limit = 1000
+    assert [limit.admits(550, 50, grade) for grade in (HIGH, NORMAL, LOW)] == [True, True, True]
+    assert [limit.admits(600, 50, grade) for grade in (HIGH, NORMAL, LOW)] == [True, True, False]
+    assert [limit.admits(1000, 50, grade) for grade in (HIGH, NORMAL, LOW)] == [True, False, False]
+    assert [limit.admits(2000, 1, grade) for grade in (HIGH, NORMAL, LOW)] == [False, False, False]
+
+
+@given(st.lists(st.tuples(st.floats(0, 3), st.floats(0, 3), st.integers(0, 1_000_000)), max_size=80))
+def test_both_forms_say_the_same_and_stay_within_their_bounds(samples):
+    pair, now = [form() for form in FORMS], 0.0
+    for step, took, waiting in samples:
+        now += step
+        for each in pair:
+            each.answered(now - took, now, waiting)
+            each.look(now - took, now)
+            assert queue_limit_pure.LIMIT_MIN <= each.limit <= queue_limit_pure.LIMIT_MAX
+        assert len({(each.limit, each.bound_s, each.is_stalled) for each in pair}) == 1

@@ -1,0 +1,147 @@
+"""A producer proxy in front of a broker that cannot follow, or says nothing: what is refused, and that the rest is unharmed."""
+
+import resource
+import time
+from collections import Counter
+
+import gevent
+import pytest
+
+import producer_proxy.proxy as proxy_module
+from common.contract import Code, Message
+from tests.services.fake_broker import wait_until
+from tests.unit.producer_proxy.test_limits import change
+from tests.unit.producer_proxy.test_send import codes, credential, request
+
+CAPACITY = 300  # messages a second
+OFFERED = {"high": 100, "normal": 300, "low": 500}
+
+
+def graded(desk):
+    for grade in OFFERED:
+        change(desk, "topic", f"orders.{grade}", queues=1, durability="memory", grade=grade)
+
+
+class Callers:
+    """Greenlets that together offer `rate` messages a second of one grade, each with one call at a time."""
+
+    def __init__(self, desk, grade: str, rate: float, count: int):
+        self.codes: Counter[int] = Counter()
+        self.latencies_s: list[float] = []
+        self._topic, self._gap_s = f"orders.{grade}", count / rate
+        self._greenlets = [gevent.spawn_later(self._gap_s * i / count, self._run, desk.client()) for i in range(count)]
+
+    def _run(self, client):
+        call = request(Message(topic=self._topic, body=b"x" * 100))
+        due = time.monotonic()
+        while True:
+            began = time.monotonic()
+            (result,) = client.call(call)
+            self.codes[result.code] += 1
+            if result.code == Code.OK:
+                self.latencies_s.append(time.monotonic() - began)
+            due = max(due + self._gap_s, time.monotonic())
+            gevent.sleep(due - time.monotonic())
+
+    def forget(self):
+        self.codes.clear()
+        self.latencies_s.clear()
+
+    def stop(self):
+        gevent.killall(self._greenlets)
+
+
+def rss_kib():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
+def overloaded(desk, settle_s, measured_s):
+    """Offer three times the capacity; returns the callers by grade as of the measured time."""
+    graded(desk)
+    desk.broker.seconds_a_message = 1 / CAPACITY
+    callers = {grade: Callers(desk, grade, rate, rate // 3) for grade, rate in OFFERED.items()}
+    try:
+        gevent.sleep(settle_s)
+        for each in callers.values():
+            each.forget()
+        before_kib = rss_kib()
+        gevent.sleep(measured_s)
+        return callers, rss_kib() - before_kib
+    finally:
+        for each in callers.values():
+            each.stop()
+
+
+def check(callers, grown_kib, measured_s, capsys=None):
+    goodput = sum(each.codes[Code.OK] for each in callers.values()) / measured_s
+    p99_s = {
+        grade: sorted(each.latencies_s)[int(len(each.latencies_s) * 0.99)]
+        for grade, each in callers.items()
+        if each.latencies_s
+    }
+    figures = {grade: dict(each.codes) for grade, each in callers.items()}
+    told = f"goodput {goodput:.0f}/s of {CAPACITY}; codes {figures}; p99 {p99_s}; peak memory grew by {grown_kib} KiB"
+    if capsys is not None:
+        with capsys.disabled():
+            print(told)
+    assert goodput >= 0.9 * CAPACITY, told
+    assert set(callers["high"].codes) == {Code.OK}, told
+    assert p99_s["high"] < 0.6, told
+    assert callers["low"].codes[Code.OVERLOADED] > callers["low"].codes[Code.OK], told
+    assert not any(each.codes[Code.TIMEOUT] for each in callers.values()), told
+    assert grown_kib < 4096, told
+
+
+def test_at_three_times_its_capacity_the_broker_is_used_and_the_highest_grade_unharmed(desk):
+    if proxy_module.Front is not None and desk.proxy.front is None:
+        pytest.skip("the long form takes the reference too")
+    check(*overloaded(desk, 5, 8), 8)
+
+
+@pytest.mark.slow
+def test_for_a_minute_at_three_times_its_capacity(desk, capsys):
+    check(*overloaded(desk, 5, 60), 60, capsys)
+
+
+def test_a_silent_broker_is_overload_at_once_for_all_but_who_was_first(desk):
+    graded(desk)
+    client, fixed = desk.client(), credential()
+    message = Message(topic="orders.high", body=b"x")
+    assert codes(client.call(request(message, credential=fixed))) == [Code.OK]
+    desk.broker.go.clear()
+    first = gevent.spawn(desk.client().call, request(message, credential=fixed, timeout_ms=1500))
+    wait_until(lambda: any(lane.limit.is_stalled for lane in desk.proxy.client.lanes), 2)
+    began = time.monotonic()
+    (refused,) = client.call(request(message, credential=fixed))
+    assert refused.code == Code.OVERLOADED
+    assert refused.retry_after_ms > 0
+    assert time.monotonic() - began < 0.1
+    assert codes(first.get(timeout=3)) == [Code.TIMEOUT]
+    desk.broker.go.set()
+    wait_until(lambda: codes(client.call(request(message, credential=fixed))) == [Code.OK])
+
+
+def test_a_grade_is_switched_off_and_on_by_hand(desk):
+    graded(desk)
+    client, fixed = desk.client(), credential()
+    both = [Message(topic="orders.low", body=b"x"), Message(topic="orders.high", body=b"x")]
+    change(desk, "setting", "gate", grades_off=["low"])
+    for _ in range(2):
+        results = client.call(request(*both, credential=fixed))
+        assert codes(results) == [Code.OVERLOADED, Code.OK]
+        assert results[0].error == "topics of grade low are switched off by an operator; nothing was stored"
+        assert results[0].retry_after_ms == 5000
+    change(desk, "setting", "gate", grades_off=[])
+    assert codes(client.call(request(*both, credential=fixed))) == [Code.OK, Code.OK]
+
+
+def test_a_feature_is_switched_off_by_hand(desk):
+    change(desk, "setting", "gate", features_off=["delay"])
+    (result,) = desk.client().call(request(Message(topic="orders", body=b"x", delay_ms=1000)))
+    assert result.code == Code.OVERLOADED
+    assert result.error == "delay is switched off by an operator; nothing was stored"
+
+
+def test_a_shorter_queue_is_a_setting(desk):
+    change(desk, "setting", "gate", queue_ms=20)
+    assert [lane.limit.bound_s for lane in desk.proxy.client.lanes] == [0.02, 0.02]
