@@ -11,6 +11,8 @@ import re
 import struct
 
 ID_SIZE = 16
+ID_WINDOW_MS_MAX = 86_400_000
+"""The longest time for which a topic may have ids remembered that clients set. An engine that starts looks back no further."""
 
 _TAIL = struct.Struct(">6sI")
 _SHOWN = re.compile(r"[0-9a-f]{32}")

@@ -26,6 +26,10 @@ class LogConfig:
     """Queues of sealed segments whose next offset stays in memory, at 32 to 64 bytes each. Less means a look-up in RocksDB (some 10 µs)
     for the first record of such a queue in each segment."""
 
+    id_window_bytes_max: int = 256 * _MIB
+    """Memory for the ids that sends are checked against, 32 bytes each in tables at most three quarters full; taken as it is needed. Less
+    makes ids be forgotten before the topic's window has passed when more of them come."""
+
     sealed_open_max: int = 64
     """Sealed segments kept open for readers, two file descriptors each.
 
@@ -74,6 +78,8 @@ class LogConfig:
             found.append("queues_max: 1..1000000")
         if self.pending_max < 1:
             found.append("pending_max: at least 1")
+        if self.id_window_bytes_max < _MIB:
+            found.append(f"id_window_bytes_max: at least {_MIB}")
         if self.counters_max < 0:
             found.append("counters_max: at least 0")
         if self.sealed_open_max < 1:

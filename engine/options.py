@@ -27,6 +27,7 @@ def log_config(options: argparse.Namespace) -> LogConfig:
         disk_warn_percent=warn, disk_delete_percent=delete, disk_refuse_percent=refuse,
         disk_reserve_bytes=options.disk_reserve_mib * MIB,
         cold_bytes_a_second=options.cold_mib_s * MIB,
+        id_window_bytes_max=options.id_window_mib * MIB,
     ).checked()  # fmt: skip
 
 
@@ -52,6 +53,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
         help="warn, delete early, refuse appends",
     )
     add("--disk-reserve-mib", type=int, default=512, metavar="N", help="refuse appends when less is free")
+    add("--id-window-mib", type=int, default=256, metavar="N", help="memory for ids that sends are checked against")
     add("--cold-mib-s", type=int, default=256, metavar="N", help="what readers far behind may take from the disk")
     add("--scrub-mib-s", type=int, default=8, metavar="N", help="pace of reading old data again; 0: never")
     add("--progress-ms", type=int, default=200, metavar="N", help="least time between two progress records of a queue")

@@ -22,6 +22,7 @@ cdef enum:
     MESSAGES_MAX = 1000
     RARE_FLAGS = 64 | 128 | 512       # HAS_DELIVER_AT, HAS_DELAY, HAS_REPLY_TO
     BODY_BYTES_ANY = 16384000         # the topic's own limit is checked once the topic is known
+    CODE_DUPLICATE = 2                # stored too, though not now
     LATENCY_BUCKETS = 16              # powers of two from 62.5 µs
 
 cdef const char* HEX = b"0123456789abcdef"
@@ -269,7 +270,9 @@ cdef class HotCall(Waiter):
                 put_be32(out + 3, r.id_size)
                 memcpy(out + 7, self.ids + r.id_at, r.id_size)
                 out += 7 + r.id_size
-            if r.code == 0:
+            if r.code:
+                self.front.codes[r.code] = self.front.codes.get(r.code, 0) + 1
+            if r.code == 0 or r.code == CODE_DUPLICATE:
                 memcpy(out, b"\x08\x00\x03", 3)
                 put_be32(out + 3, r.queue)
                 memcpy(out + 7, b"\x0a\x00\x04", 3)
@@ -296,7 +299,6 @@ cdef class HotCall(Waiter):
         memcpy(out, b"\x0b\x00\x06", 3)
         put_be32(out + 3, <uint32_t>len(sentence))
         memcpy(out + 7, <const unsigned char*>sentence, len(sentence))
-        self.front.codes[code] = self.front.codes.get(code, 0) + 1
         return out + 7 + len(sentence)
 
 

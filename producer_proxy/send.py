@@ -257,7 +257,7 @@ def _collect(indices: list[int], ids: list[str], answer: AsyncResult, deadline: 
     except gevent.Timeout:
         outcomes = [(Code.TIMEOUT, 0, -1)] * len(indices)
     for index, shown, (code, queue, offset) in zip(indices, ids, outcomes, strict=True):
-        if code == Code.OK:
+        if code in (Code.OK, Code.DUPLICATE):
             results[index] = SendResult(code=code, id=shown, queue=queue, offset=offset)
         else:
             results[index] = _refusal(code, None, shown)

@@ -118,7 +118,12 @@ class Topics:
         made = {}
         for (name, topic), given in zip(definitions.items(), json.loads(payload)["topics"], strict=True):
             made[name] = Destination(
-                name.encode(), given["id"], given["queues"], _durability(topic), topic.body_bytes_max
+                name.encode(),
+                given["id"],
+                given["queues"],
+                _durability(topic),
+                topic.body_bytes_max,
+                topic.id_window_ms,
             )
             self._fit(made[name], topic)
             self.known.put(made[name])
@@ -136,6 +141,7 @@ def _fits(destination: Destination, topic: TopicDefinition | None) -> bool:
         and destination.queues >= topic.queues
         and destination.durability == _durability(topic)
         and destination.body_bytes_max == topic.body_bytes_max
+        and destination.id_window_ms == topic.id_window_ms
     )
 
 

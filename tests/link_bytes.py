@@ -25,13 +25,24 @@ def batch(topic_id: int, queue: int, messages: list[bytes]) -> bytes:
     return head + records + bytes(-len(records) % 8)
 
 
+def checked(topic_id: int, queue: int, shown: bytes, window_ms: int = 600_000) -> bytes:
+    """A batch of one message with that id, which is to be checked for duplicates."""
+    made = batch(topic_id, queue, [b"\x0b\x00\x06" + struct.pack(">i", len(shown)) + shown + b"\0"])
+    return made[:11] + b"\1" + made[12:28] + struct.pack("<I", window_ms) + made[32:]
+
+
 def append(durability: int, *batches: bytes) -> bytes:
     return struct.pack("<B3xI", durability, len(batches)) + b"".join(batches)
 
 
 def results(payload: bytes) -> list[tuple[int, int]]:
     """(code, base offset) of each batch of an APPEND answer."""
-    return [struct.unpack_from("<H6xQ", payload, at) for at in range(0, len(payload), 16)]
+    return [(code, offset) for code, _, offset in full_results(payload)]
+
+
+def full_results(payload: bytes) -> list[tuple[int, int, int]]:
+    """(code, a duplicate's queue, base offset) of each batch of an APPEND answer."""
+    return list(struct.iter_unpack("<HxxIQ", payload))
 
 
 class RawLink:

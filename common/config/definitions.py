@@ -12,6 +12,7 @@ from common.config.checks import Checks
 from common.dead_letters import PREFIX_RULE, is_dead_letter_topic
 from common.filter.errors import FilterError
 from common.filter.expression import read_filter
+from common.ids import ID_WINDOW_MS_MAX
 from common.names import NAME_RULE, is_name
 from common.retry import DEFAULT_RETRY, Retry, parse_retry
 from common.retry import RULE as RETRY_RULE
@@ -49,6 +50,8 @@ class TopicDefinition:
         grade: what is refused first when the engine cannot follow: low, then normal, then high.
         body_format: `json` refuses a body that is no JSON text.
         required_properties: a message without one of them is refused.
+        id_window_ms: for how long a second message with the same client-set id is a DUPLICATE; 0: never. Longer takes 43 bytes of the
+            engine's memory for each id in the window.
         family: which one defines the topic; None: it has an entry of its own. Never stored.
     """
 
@@ -68,6 +71,7 @@ class TopicDefinition:
     grade: str = "normal"
     body_format: str = "any"
     required_properties: tuple[str, ...] = ()
+    id_window_ms: int = 600_000
 
     @classmethod
     def from_value(cls, name: str, value: Mapping[str, Any]) -> Self:
@@ -85,6 +89,7 @@ class TopicDefinition:
             grade=checks.choice("grade", cls.grade, GRADES),
             body_format=checks.choice("body_format", cls.body_format, BODY_FORMATS),
             required_properties=checks.texts("required_properties", REQUIRED_MAX),
+            id_window_ms=checks.integer("id_window_ms", cls.id_window_ms, 0, ID_WINDOW_MS_MAX),
             extra=checks.rest(),
         )
         checks.raise_faults()
@@ -119,6 +124,7 @@ class TopicDefinition:
 _STORED_WHERE_SET = (
     "retention_ms",
     "retention_bytes",
+    "id_window_ms",
     "buffer",
     "rate_messages",
     "rate_bytes",

@@ -6,7 +6,7 @@ from common.limits._queue_limit cimport QueueLimit
 from common.net._reactor cimport Connection, TurnEnd
 
 
-cdef struct Cell:                     # of an append's table: where the run of a queue stands
+cdef struct Cell:                     # of an append's table: where the last run of a queue stands
     uint64_t key                      # topic id, queue
     uint32_t run
     uint32_t stamp                    # the append's, or the cell is empty
@@ -18,12 +18,13 @@ cdef struct Item:                     # one message
     uint32_t size                     # of its record
     size_t at                         # of its record, in the arena
 
-cdef struct Run:                      # what one append carries for one queue: it becomes one batch
+cdef struct Run:                      # consecutive messages of one queue: they become one batch
     uint32_t topic_id
     uint32_t queue
     uint32_t count
     uint32_t head
     uint32_t tail
+    uint32_t id_window_ms             # not 0: its one message is to be checked against that window of ids
     size_t bytes
 
 
@@ -35,6 +36,7 @@ cdef class Destination:
     cdef readonly unsigned char durability       # 1 MEMORY, 2 FSYNC: the topic's default
     cdef public bint buffered         # the topic has a fallback buffer
     cdef public bint diverted         # and a backlog in it: messages need the slow path's look
+    cdef readonly uint32_t id_window_ms          # how long clients' ids are checked for duplicates; 0: never
     cdef bint used                    # found since the hand of the table came by last
     cdef public Meter meter           # of the topic's rate limit; None: it has none
     cdef public unsigned char grade   # 0 high, 1 normal, 2 low
@@ -75,7 +77,7 @@ cdef class Append:
     cdef uint32_t cell_count, stamp
     cdef Cell* cell(self, uint32_t topic_id, uint32_t queue) noexcept
     cdef int make_cells(self, uint32_t count) except -1
-    cdef int add_run(self, uint32_t topic_id, uint32_t queue) except -1
+    cdef int add_run(self, uint32_t topic_id, uint32_t queue, uint32_t id_window_ms) except -1
     cdef int clear(self) except -1
     cdef int answer_all(self, int code) except -1
     cdef int answer(self, const unsigned char* results, Py_ssize_t size) except -1

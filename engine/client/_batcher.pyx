@@ -30,6 +30,8 @@ cdef enum:
     FRAME_BYTES_MAX = 24 << 20        # below the link's 32 MiB; what does not fit is refused as OVERLOADED
     CELLS_LEAST = 256
     CELLS_KEPT = 1 << 16              # 1 MiB: an append in hundreds of thousands of queues is rare
+    FLAG_CHECK_IDS = 1
+    CODE_DUPLICATE = 2
     CODE_UNAVAILABLE = 203
     CODE_TIMEOUT = 300
 
@@ -39,7 +41,9 @@ LINK_LIMITS = Limits()
 cdef class Destination:
     """A topic as the broker knows it. Made when the first message for it comes; void when the broker's log_id changes."""
 
-    def __init__(self, bytes name, uint32_t topic_id, uint32_t queues, unsigned char durability, uint32_t body_bytes_max):
+    def __init__(self, bytes name, uint32_t topic_id, uint32_t queues, unsigned char durability, uint32_t body_bytes_max,
+                 uint32_t id_window_ms=0):
+        self.id_window_ms = id_window_ms
         self.name, self.topic_id, self.queues = name, topic_id, queues
         self.durability, self.body_bytes_max = durability, body_bytes_max
 
@@ -152,7 +156,7 @@ cdef class Append:
         return 0
 
     cdef Cell* cell(self, uint32_t topic_id, uint32_t queue) noexcept:
-        """The cell of this queue's run, or the empty one where it belongs."""
+        """The cell of this queue's last run, or the empty one where it belongs."""
         cdef uint64_t key = (<uint64_t>topic_id << 32) | queue
         cdef uint32_t mask = self.cell_count - 1
         cdef uint32_t at = <uint32_t>((key * <uint64_t>0x9E3779B97F4A7C15) >> 32) & mask
@@ -174,8 +178,8 @@ cdef class Append:
             cell.key, cell.run, cell.stamp = (<uint64_t>self.runs[r].topic_id << 32) | self.runs[r].queue, r, 1
         return 0
 
-    cdef int add_run(self, uint32_t topic_id, uint32_t queue) except -1:
-        """An empty run for a queue that has none yet."""
+    cdef int add_run(self, uint32_t topic_id, uint32_t queue, uint32_t id_window_ms) except -1:
+        """An empty run, the queue's last one from now on."""
         cdef Cell* cell
         cdef Run* run
         if self.run_count == self.run_cap:
@@ -187,6 +191,7 @@ cdef class Append:
         cell.key, cell.run, cell.stamp = (<uint64_t>topic_id << 32) | queue, self.run_count, self.stamp
         run = &self.runs[self.run_count]
         run.topic_id, run.queue, run.count, run.bytes, run.head = topic_id, queue, 0, 0, 0
+        run.id_window_ms = id_window_ms
         self.run_count += 1
         self.frame_bytes += BATCH_HEADER + 8
         return 0
@@ -208,6 +213,7 @@ cdef class Append:
         """Spread the broker's 16 bytes a batch over the messages."""
         cdef uint32_t r, i
         cdef uint16_t code
+        cdef uint32_t queue
         cdef int64_t offset
         cdef Waiter waiter
         cdef Run* run
@@ -217,11 +223,12 @@ cdef class Append:
             run = &self.runs[r]
             memcpy(&code, results + 16 * r, 2)
             memcpy(&offset, results + 16 * r + 8, 8)
+            queue = get32(results + 16 * r + 4) if code == CODE_DUPLICATE else run.queue
             i = run.head
             while i:
                 waiter = <Waiter>self.waiters[self.items[i - 1].waiter]
                 if not waiter.expired:
-                    waiter.result(self.items[i - 1].index, code, run.queue, offset)
+                    waiter.result(self.items[i - 1].index, code, queue, offset)
                 offset += 1
                 i = self.items[i - 1].next
         return self.finish()
@@ -332,8 +339,13 @@ cdef class Lane(TurnEnd):
 
     cdef int add(self, Destination destination, uint32_t queue, const unsigned char* id16, const unsigned char* message,
                  uint32_t size, Waiter waiter, uint32_t index) except -1:
-        """Take one message of the waiter that joined last; its bytes are copied. The caller has asked has_room()."""
+        """Take one message of the waiter that joined last; its bytes are copied. The caller has asked has_room().
+
+        One without an assigned id, which therefore has its client's, is a run of its own where ids are checked, so that it gets a result
+        of its own. What follows it in its queue comes behind it.
+        """
         cdef Append append = self.filling
+        cdef uint32_t id_window_ms = destination.id_window_ms if id16 == NULL else 0
         cdef uint32_t body = 1 + (16 if id16 != NULL else 0) + size
         cdef size_t at = append.arena_used
         cdef unsigned char* record
@@ -358,11 +370,11 @@ cdef class Lane(TurnEnd):
         item.next, item.waiter, item.index = 0, <uint32_t>(len(append.waiters) - 1), index
         item.at, item.size = at, 4 + body
         cell = append.cell(destination.topic_id, queue)
-        if cell.stamp == append.stamp:
+        if cell.stamp == append.stamp and not id_window_ms and not append.runs[cell.run].id_window_ms:
             run = &append.runs[cell.run]
             append.items[run.tail - 1].next = append.item_count
         else:
-            append.add_run(destination.topic_id, queue)
+            append.add_run(destination.topic_id, queue, id_window_ms)
             run = &append.runs[append.run_count - 1]
             run.head = append.item_count
         run.tail = append.item_count
@@ -396,6 +408,9 @@ cdef class Lane(TurnEnd):
             put32(head + 16, run.topic_id)
             put32(head + 20, run.queue)
             put32(head + 24, run.count)
+            if run.id_window_ms:
+                head[11] = FLAG_CHECK_IDS
+                put32(head + 28, run.id_window_ms)
             out += BATCH_HEADER
             i = run.head
             while i:

@@ -3,7 +3,7 @@
 import struct
 import time
 from collections import OrderedDict
-from typing import Any
+from typing import Any, NamedTuple
 
 import gevent
 from gevent import socket as gevent_socket
@@ -21,12 +21,15 @@ class Destination:
     """A topic as the broker knows it. Made when the first message for it comes; void when the broker's log_id changes."""
 
     __slots__ = (
-        "_next_queue", "_sticky", "body_bytes_max", "buffered", "checked_at", "diverted", "durability", "grade", "is_special",
-        "meter", "name", "queues", "topic_id",
+        "_next_queue", "_sticky", "body_bytes_max", "buffered", "checked_at", "diverted", "durability", "grade", "id_window_ms",
+        "is_special", "meter", "name", "queues", "topic_id",
     )  # fmt: skip
 
-    def __init__(self, name: bytes, topic_id: int, queues: int, durability: int, body_bytes_max: int):
+    def __init__(
+        self, name: bytes, topic_id: int, queues: int, durability: int, body_bytes_max: int, id_window_ms: int = 0
+    ):
         self.name, self.topic_id, self.queues = name, topic_id, queues
+        self.id_window_ms = id_window_ms
         self.durability, self.body_bytes_max = durability, body_bytes_max
         self.checked_at = self._next_queue = 0
         self.buffered = self.diverted = False
@@ -71,38 +74,57 @@ class Destinations:
         self._by_name.clear()
 
 
+class Run(NamedTuple):
+    """Records that become one batch, each with who waits for it."""
+
+    topic_id: int
+    queue: int
+    id_window_ms: int
+    members: list
+
+
 class Append:
-    """What one append carries: runs of records by (topic id, queue), each with who waits for them."""
+    """What one append carries: runs in the order in which they began, the last one of each queue by (topic id, queue)."""
 
     def __init__(self) -> None:
-        self.runs: dict[tuple[int, int], list] = {}
+        self.runs: list[Run] = []
         self.calls: list = []
         self.count, self.started_at = 0, time.monotonic()
+        self._open: dict[tuple[int, int], Run] = {}
         self.size = layout.HEADER_SIZE + layout.APPEND_HEAD.size
+
+    def add(self, topic_id: int, queue: int, id_window_ms: int, member: tuple) -> None:
+        """Into the queue's last run; a message whose id is to be checked is a run of its own, and later ones come behind it."""
+        run = self._open.get((topic_id, queue))
+        if run is None or id_window_ms or run.id_window_ms:
+            run = self._open[topic_id, queue] = Run(topic_id, queue, id_window_ms, [])
+            self.runs.append(run)
+        run.members.append(member)
 
     def encode(self, request_id: int, durability: int) -> bytes:
         out = bytearray(layout.APPEND_HEAD.pack(durability, len(self.runs)))
-        for (topic_id, queue), members in self.runs.items():
+        for topic_id, queue, window_ms, members in self.runs:
             records = b"".join(record for record, _, _ in members)
             size = layout.BATCH_HEADER_SIZE + len(records)
-            out += _BATCH.pack(0, size, MAGIC, 0, 0, 0, topic_id, queue, len(members), 0, 0, 0)
+            flags = layout.CHECK_IDS if window_ms else 0
+            out += _BATCH.pack(0, size, MAGIC, 0, flags, 0, topic_id, queue, len(members), window_ms, 0, 0)
             out += records + bytes(-size % 8)
         return layout.frame(layout.APPEND, request_id, bytes(out))
 
     def answer(self, payload: bytes) -> None:
         if len(payload) != len(self.runs) * layout.APPEND_RESULT.size:
             return self.answer_all(layout.TIMEOUT)
-        for number, ((_, queue), members) in enumerate(self.runs.items()):
-            code, offset = layout.APPEND_RESULT.unpack_from(payload, number * layout.APPEND_RESULT.size)
-            for step, (_, results, index) in enumerate(members):
+        for run, (code, first_queue, offset) in zip(self.runs, layout.APPEND_RESULT.iter_unpack(payload), strict=True):
+            queue = first_queue if code == layout.DUPLICATE else run.queue
+            for step, (_, results, index) in enumerate(run.members):
                 results[index] = (code, queue, offset + step)
         return self._finish()
 
     def answer_all(self, code: int) -> None:
         """One code for every message."""
-        for (_, queue), members in self.runs.items():
-            for _, results, index in members:
-                results[index] = (code, queue, -1)
+        for run in self.runs:
+            for _, results, index in run.members:
+                results[index] = (code, run.queue, -1)
         self._finish()
 
     def _finish(self) -> None:
@@ -151,8 +173,10 @@ class Lane:
         for index, (destination, key, id16, encoded) in enumerate(messages):
             queue = destination.choose_queue(self.number, self._append_number, key)
             body = bytes([0 if id16 is None else 1]) + (id16 or b"") + encoded
-            run = self._filling.runs.setdefault((destination.topic_id, queue), [])
-            run.append((layout.U32.pack(len(body)) + body, results, index))
+            window_ms = destination.id_window_ms if id16 is None else 0
+            self._filling.add(
+                destination.topic_id, queue, window_ms, (layout.U32.pack(len(body)) + body, results, index)
+            )
         self._filling.size += total
         self._ask()
         return True
@@ -176,7 +200,7 @@ class Lane:
         self._request_id += 1
         self._flying.append((self._request_id, append))
         self.appends += 1
-        self.messages += sum(map(len, append.runs.values()))
+        self.messages += append.count
         gevent.spawn(self._write, self.link, append.encode(self._request_id, self.number + 1))
 
     def _write(self, link, frame: bytes) -> None:

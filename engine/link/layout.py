@@ -33,8 +33,9 @@ NO_CONSUMER, NO_REPLY, CONSUMER_FAILED = 500, 501, 502
 
 MEMORY, FSYNC = 1, 2
 APPEND_HEAD = struct.Struct("<B3xI")  # durability ‖ batch count
-APPEND_RESULT = struct.Struct("<H6xQ")  # code ‖ base offset
+APPEND_RESULT = struct.Struct("<HxxIQ")  # code ‖ queue, of a DUPLICATE only ‖ base offset
 BATCH_HEADER_SIZE = 48
+CHECK_IDS = 1  # flag of a batch of one message: DUPLICATE if the topic has had its id within the window (ms) that the header names
 
 DONE, RETRY, REJECT, EXTEND = range(4)
 EARLIEST, LATEST, AT_TIME = 0, 1, 2

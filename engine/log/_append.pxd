@@ -4,12 +4,13 @@
     from engine.log._append cimport Appender
     cdef Appender appender = log.appender
 
-Only the loop's thread may call it. `results` takes 16 bytes a batch: u16 code, 6 zero bytes, u64 base offset. The caller's bytes are never
-changed and need to live only during the call.
+Only the loop's thread may call it. `results` takes 16 bytes a batch: u16 code, 2 zero bytes, u32 queue of a DUPLICATE's first copy (else 0), u64
+base offset. The caller's bytes are never changed and need to live only during the call.
 """
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from posix.uio cimport iovec
 
+from engine.log._ids cimport IdWindow
 from engine.log._index cimport SegmentIndex
 
 
@@ -17,6 +18,7 @@ cdef class Appender:
     cdef readonly uint64_t end_position      # bytes below it are in the page cache; nothing at or above it can be read
     cdef readonly uint32_t epoch             # as patched into batches
     cdef readonly SegmentIndex index         # of the segment being written
+    cdef readonly IdWindow ids               # that batches with the flag "check ids" are held against
     cdef readonly uint64_t segment_base
 
     # Validates, assigns offsets and writes. Returns how many batches were accepted; raises DiskFullError when the write was refused as a whole.
@@ -51,7 +53,7 @@ cdef class Appender:
     cdef size_t woken_count, woken_ready, woken_room
     cdef int stage(self, const unsigned char* batches, size_t size, uint32_t count, int64_t now_ms, unsigned char* results, bint trusted) except -1
     cdef ssize_t write_by_object(self, int first, uint64_t at, int* error) except? -2
-    cdef int stage_batch(self, const unsigned char* batch, size_t size, bint trusted, int64_t now_ms, uint64_t* base_offset) except -1
+    cdef int stage_batch(self, const unsigned char* batch, size_t size, bint trusted, int64_t now_ms, unsigned char* result) except -1
     cdef int check_batch(self, const unsigned char* batch, size_t size, bint trusted) except -1
     cdef int queues_of(self, uint32_t topic_id, uint32_t* queues) except -1
     cdef uint64_t counter(self, uint64_t key) except? 0xFFFFFFFFFFFFFFFF

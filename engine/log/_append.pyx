@@ -11,6 +11,7 @@ from libc.string cimport memcpy, memset, strerror
 
 from cpython.bytes cimport PyBytes_FromStringAndSize
 
+from engine.log._ids cimport Hash, IdEntry, expiry_s
 from engine.log._index cimport BatchHeader, Slot, crc32c_extend, hash_of, key_of
 
 from engine.errors import DiskFullError, PartlyWrittenError
@@ -25,6 +26,8 @@ cdef enum:
     DIRECT_MIN = 32768           # bodies from here on are written from where they lie
     PART_MAX = 64
     TRAILER_SIZE = 40
+    FLAG_CHECK_IDS = 1
+    CODE_DUPLICATE = 2
     CODE_INVALID = 100
     CODE_TOO_LARGE = 101
     CODE_UNKNOWN_TOPIC = 102
@@ -39,12 +42,14 @@ cdef class Appender:
     Args:
         host: raises from `check_open(trusted)` what a refused append is answered with, and answers the rare questions: `load_next_offset(topic_id, queue)`, `load_queue_count(topic_id)` (0 when there is no such
             topic) and `roll()`, which calls `set_segment` and returns True, or returns False when the disk has no room.
+        ids: that batches with the flag "check ids" are held against.
     """
 
-    def __cinit__(self, host, env, bytes log_id, uint32_t epoch):
+    def __cinit__(self, host, env, bytes log_id, uint32_t epoch, IdWindow ids not None):
         self.host = host
         self.env = env
         self.epoch = epoch
+        self.ids = ids
         self.seed = crc32c_extend(0, <const char*>log_id, len(log_id))
         self.older = []
         self.fd = -1
@@ -131,7 +136,10 @@ cdef class Appender:
         cdef uint32_t count = 0
         cdef uint32_t record
         cdef const unsigned char* at = batch + HEADER_SIZE
-        if header.magic != MAGIC or header.flags or header.reserved or header.count == 0:
+        if header.magic != MAGIC or header.flags & ~FLAG_CHECK_IDS or header.count == 0:
+            return CODE_INVALID
+        # Such a batch says how long its id is remembered, and no other says anything there.
+        if (header.count != 1 or header.kind or not header.reserved) if header.flags else header.reserved:
             return CODE_INVALID
         while left:
             if left < 6:
@@ -156,8 +164,8 @@ cdef class Appender:
             return CODE_UNKNOWN_TOPIC
         return 0 if header.queue < queues else CODE_INVALID
 
-    cdef int stage_batch(self, const unsigned char* batch, size_t size, bint trusted, int64_t now_ms, uint64_t* base_offset) except -1:
-        """Take one batch, whose size field is already known to lie within the frame. Returns its code."""
+    cdef int stage_batch(self, const unsigned char* batch, size_t size, bint trusted, int64_t now_ms, unsigned char* result) except -1:
+        """Take one batch, whose size field is already known to lie within the frame. Returns its code; fills in what else the result says."""
         cdef BatchHeader* header = <BatchHeader*>batch
         cdef BatchHeader* staged
         cdef uint64_t padded = (<uint64_t>header.size + 7) & ~<uint64_t>7
@@ -165,10 +173,22 @@ cdef class Appender:
         cdef size_t copied = HEADER_SIZE if direct else padded
         cdef uint32_t crc
         cdef Slot* slot
+        cdef Hash hash
+        cdef IdEntry* first
         cdef uint64_t key
+        cdef uint32_t now_s = <uint32_t>(now_ms // 1000)
+        cdef uint64_t* base_offset = <uint64_t*>(result + 8)
         cdef int code = self.check_batch(batch, size, trusted)
         if code:
             return code
+        if header.flags:
+            if not self.ids.hash_record(header.topic_id, batch + HEADER_SIZE, &hash):
+                return CODE_INVALID
+            first = self.ids.find(&hash, now_s)
+            if first != NULL:
+                self.ids.hits += 1
+                (<uint32_t*>(result + 4))[0], base_offset[0] = first.queue, first.offset
+                return CODE_DUPLICATE
         if padded > self.segment_end - self.segment_base - 64:
             return CODE_TOO_LARGE
         if self.stage_position + padded > self.segment_end:
@@ -210,6 +230,9 @@ cdef class Appender:
             self.staged += padded
         staged.crc = crc
         self.index.add(slot, base_offset[0], <uint32_t>(self.stage_position - self.segment_base), header.size, header.count, now_ms)
+        if header.flags:
+            self.index.checked += 1
+            self.ids.add(&hash, base_offset[0], header.queue, expiry_s(now_ms, header.reserved), now_s)
         self.staged_last_at = self.stage_position - self.segment_base
         self.stage_position += padded
         if self.watch_count and self.disarm(key):
@@ -242,22 +265,19 @@ cdef class Appender:
         cdef int code
         cdef int accepted = 0
         cdef bint direct = False
-        cdef uint64_t base_offset
         if self.closed:
             self.host.check_open(trusted)
         memset(results, 0, 16 * <size_t>count)
         for i in range(count):
-            base_offset = 0
             batch_size = (<BatchHeader*>(batches + at)).size if size >= HEADER_SIZE and at <= size - HEADER_SIZE else 0
             if batch_size < HEADER_SIZE or batch_size > size - at:
                 # Its end is unknown, so is the start of every batch behind it.
                 for i in range(i, count):
                     (<uint16_t*>(results + 16 * i))[0] = CODE_INVALID
                 break
-            code = self.stage_batch(batches + at, batch_size, trusted, now_ms, &base_offset)
+            code = self.stage_batch(batches + at, batch_size, trusted, now_ms, results + 16 * i)
             (<uint16_t*>(results + 16 * i))[0] = code
             if code == 0:
-                (<uint64_t*>(results + 16 * i + 8))[0] = base_offset
                 accepted += 1
                 if batch_size >= DIRECT_MIN:
                     direct = True
@@ -293,6 +313,7 @@ cdef class Appender:
             self.part_count = 0
             self.staged = 0
             self.undo_count = 0
+            self.ids.commit()
             self.end_position = self.stage_position
             self.last_at = self.staged_last_at
             self.woken_ready = self.woken_count
@@ -365,6 +386,7 @@ cdef class Appender:
         while self.undo_count:
             self.undo_count -= 1
             self.index.take_back(self.undo[self.undo_count])
+        self.ids.take_back()
         self.stage_position = self.end_position
         self.staged_last_at = self.last_at
         self.part_count = 0
@@ -451,9 +473,15 @@ cdef class Appender:
 
     def append(self, const uint8_t[::1] batches not None, uint32_t count, int64_t now_ms, bint trusted=False, bint staged=False):
         """Append and return [(code, base offset)]. `trusted` takes control batches too; `staged` leaves the write to commit_staged()."""
+        cdef bytes results = self.append_results(batches, count, now_ms, trusted, staged)
+        cdef const unsigned char* out = results
+        cdef uint32_t i
+        return [((<uint16_t*>(out + 16 * i))[0], (<uint64_t*>(out + 16 * i + 8))[0]) for i in range(count)]
+
+    def append_results(self, const uint8_t[::1] batches not None, uint32_t count, int64_t now_ms, bint trusted=False, bint staged=False):
+        """The same, with the results as the link carries them: format.APPENDED for each batch."""
         cdef bytes results = PyBytes_FromStringAndSize(NULL, 16 * <size_t>count)
         cdef unsigned char* out = <unsigned char*><char*>results
-        cdef uint32_t i
         cdef const unsigned char* start = &batches[0] if batches.shape[0] else NULL
         if not self.owes:
             self.part_written = False
@@ -461,7 +489,7 @@ cdef class Appender:
         self.stage(start, batches.shape[0], count, now_ms, out, trusted)
         if not staged:
             self.flush()
-        return [((<uint16_t*>(out + 16 * i))[0], (<uint64_t*>(out + 16 * i + 8))[0]) for i in range(count)]
+        return results
 
     def set_closed(self, bint closed):
         """Whether appends have to ask the host first, which may refuse them."""

@@ -76,6 +76,7 @@ cdef class SegmentIndex(EntrySource):
     cdef size_t mask
     cdef readonly size_t used
     cdef readonly size_t entry_count
+    cdef public size_t checked   # batches whose ids were checked; more than there are when a write was refused
     cdef Slot* find(self, uint64_t key) noexcept
     cdef Slot* claim(self, uint64_t key) except NULL
     cdef int add(self, Slot* slot, uint64_t base_offset, uint32_t at, uint32_t size, uint32_t count, int64_t stored_at_ms) except -1

@@ -9,18 +9,22 @@ from google_crc32c import extend, value
 from engine.env import Env, File
 from engine.errors import DiskFullError, PartlyWrittenError
 from engine.log.format import (
+    APPENDED,
     BATCH_HEADER,
     BATCH_HEADER_SIZE,
     BATCH_MAGIC,
+    CODE_DUPLICATE,
     CODE_INVALID,
     CODE_NO_ROOM,
     CODE_OK,
     CODE_TOO_LARGE,
     CODE_UNKNOWN_TOPIC,
+    FLAG_CHECK_IDS,
     SEGMENT_HEADER_SIZE,
     count_records,
     padded,
 )
+from engine.log.ids_pure import IdWindow, expiry_s, shown_id
 from engine.log.index_pure import SegmentIndex
 
 STAGING_SIZE = 1 << 20
@@ -38,9 +42,10 @@ class Host(Protocol):
 class Appender:
     """Owns the end of the log. See _append.pyx for what the methods promise."""
 
-    def __init__(self, host: Host, env: Env, log_id: bytes, epoch: int) -> None:
+    def __init__(self, host: Host, env: Env, log_id: bytes, epoch: int, ids: IdWindow) -> None:
         self._host = host
         self._env = env
+        self.ids = ids
         self._seed = value(log_id)
         self.epoch = epoch
         self.older: list[SegmentIndex] = []
@@ -93,25 +98,37 @@ class Appender:
         staged: bool = False,
     ) -> list[tuple[int, int]]:
         """Append and return [(code, base offset)]."""
+        results = self.append_results(batches, count, now_ms, trusted, staged)
+        return [(code, offset) for code, _, offset in APPENDED.iter_unpack(results)]
+
+    def append_results(
+        self,
+        batches: bytes | bytearray | memoryview,
+        count: int,
+        now_ms: int,
+        trusted: bool = False,
+        staged: bool = False,
+    ) -> bytes:
+        """The same, with the results as the link carries them: format.APPENDED for each batch."""
         if self._closed:
             self._host.check_open(trusted)
         if not self._owes:
             self._part_written = False
         self._owes = self._owes or staged
         data = bytes(batches)
-        results: list[tuple[int, int]] = []
+        results: list[bytes] = []
         at = 0
         for _ in range(count):
             size = int.from_bytes(data[at + 4 : at + 8], "little") if at + BATCH_HEADER_SIZE <= len(data) else 0
             if size < BATCH_HEADER_SIZE or at + size > len(data):
                 # Its end is unknown, so is the start of every batch behind it.
-                results += [(CODE_INVALID, 0)] * (count - len(results))
+                results += [APPENDED.pack(CODE_INVALID, 0, 0)] * (count - len(results))
                 break
-            results.append(self._stage_batch(data[at : at + size], trusted, now_ms))
+            results.append(APPENDED.pack(*self._stage_batch(data[at : at + size], trusted, now_ms)))
             at += padded(size)
         if not staged:
             self._flush()
-        return results
+        return b"".join(results)
 
     def commit_staged(self) -> None:
         """Write what is staged; raises for whoever staged it."""
@@ -143,7 +160,10 @@ class Appender:
 
     def _check_batch(self, batch: bytes, trusted: bool) -> int:
         _, _, magic, kind, flags, _, topic_id, queue, count, reserved, _, _ = BATCH_HEADER.unpack_from(batch)
-        if magic != BATCH_MAGIC or flags or reserved or count == 0 or count_records(batch) != count:
+        if magic != BATCH_MAGIC or flags & ~FLAG_CHECK_IDS or count == 0 or count_records(batch) != count:
+            return CODE_INVALID
+        # Such a batch says how long its id is remembered, and no other says anything there.
+        if (count != 1 or kind or not reserved) if flags else reserved:
             return CODE_INVALID
         if trusted:
             return CODE_OK
@@ -154,21 +174,41 @@ class Appender:
             return CODE_UNKNOWN_TOPIC
         return CODE_OK if queue < queues else CODE_INVALID
 
-    def _stage_batch(self, batch: bytes, trusted: bool, now_ms: int) -> tuple[int, int]:
+    def _stage_batch(self, batch: bytes, trusted: bool, now_ms: int) -> tuple[int, int, int]:
+        """(code, queue of a duplicate's first copy, base offset)."""
         code = self._check_batch(batch, trusted)
         if code:
-            return code, 0
-        room = padded(len(batch))
+            return code, 0, 0
+        hashed = b""
+        if batch[11]:
+            shown = shown_id(batch[BATCH_HEADER_SIZE:])
+            if shown is None:
+                return CODE_INVALID, 0, 0
+            hashed = self.ids.hash(int.from_bytes(batch[16:20], "little"), shown)
+            first = self.ids.find(hashed, now_ms // 1000)
+            if first is not None:
+                self.ids.hits += 1
+                return CODE_DUPLICATE, *first
+        code = self._make_room(padded(len(batch)))
+        return (code, 0, 0) if code else (CODE_OK, 0, self._take_batch(batch, hashed, now_ms))
+
+    def _make_room(self, room: int) -> int:
+        """For a batch of that size, in the segment and in the staging area; the code that refuses it, or 0."""
         if room > self._segment_end - self.segment_base - SEGMENT_HEADER_SIZE:
-            return CODE_TOO_LARGE, 0
+            return CODE_TOO_LARGE
         if self._stage_position + room > self._segment_end:
             self._flush()
             if not self._host.roll():
-                return CODE_NO_ROOM, 0
+                return CODE_NO_ROOM
             if room > self._segment_end - self.segment_base - SEGMENT_HEADER_SIZE:
-                return CODE_TOO_LARGE, 0
+                return CODE_TOO_LARGE
         if self._staged_size + room > STAGING_SIZE:
             self._flush()
+        return CODE_OK
+
+    def _take_batch(self, batch: bytes, hashed: bytes, now_ms: int) -> int:
+        """Give it its offset, which is returned, and stage it."""
+        room = padded(len(batch))
         _, size, magic, kind, flags, _, topic_id, queue, count, reserved, _, _ = BATCH_HEADER.unpack_from(batch)
         base_offset = self.index.next_offset(topic_id, queue)
         if base_offset is None:
@@ -182,11 +222,14 @@ class Appender:
         self._staged_last_at = self._stage_position - self.segment_base
         self.index.add_entry(topic_id, queue, base_offset, self._staged_last_at, size, count, now_ms)
         self._undo.append((topic_id, queue))
+        if flags:
+            self.index.checked += 1
+            self.ids.add(hashed, base_offset, queue, expiry_s(now_ms, reserved), now_ms // 1000)
         self._stage_position += room
         if (topic_id, queue) in self._watches:
             self._watches.discard((topic_id, queue))
             self._woken.append((topic_id, queue))
-        return CODE_OK, base_offset
+        return base_offset
 
     def _flush(self) -> None:
         """Write what is staged. On return it is in the page cache and readable."""
@@ -207,6 +250,7 @@ class Appender:
         self._staged.clear()
         self._staged_size = 0
         self._undo.clear()
+        self.ids.commit()
         self.end_position = self._stage_position
         self.last_at = self._staged_last_at
         self._woken_ready = len(self._woken)
@@ -232,6 +276,7 @@ class Appender:
     def _roll_back(self) -> None:
         while self._undo:
             self.index.take_back(*self._undo.pop())
+        self.ids.take_back()
         self._stage_position = self.end_position
         self._staged_last_at = self.last_at
         self._staged.clear()

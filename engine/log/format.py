@@ -17,6 +17,8 @@ BATCH_HEADER = struct.Struct("<IIHBBIIIIIQq")
 BATCH_HEADER_SIZE = 48
 KIND_MESSAGES, KIND_TOPIC, KIND_PROGRESS, KIND_EPOCH, KIND_COUNTERS = range(5)
 KIND_MAX = 15
+FLAG_CHECK_IDS = 1
+"""Of a batch: it holds one message, which is not stored if the topic has had its id within the window."""
 CONTROL_TOPIC_ID = 0
 """Control batches form queues of their own: topic id 0, queue = kind.
 
@@ -28,7 +30,14 @@ INDEX_HEADER = struct.Struct("<8s16sQQqIIIIIIII")
 DIRECTORY_ENTRY = struct.Struct("<IIIIQ")
 INDEX_ENTRY = struct.Struct("<QIIII")
 
-CODE_OK, CODE_INVALID, CODE_TOO_LARGE, CODE_UNKNOWN_TOPIC, CODE_NO_ROOM = 0, 100, 101, 102, 203
+ID_MAGIC = b"PNSTDUP1"
+ID_HEADER = struct.Struct("<8s16sQIIIIII")
+ID_ENTRY = struct.Struct("<16sQII")
+"""Of a message whose id was checked: hash ‖ offset ‖ queue ‖ the Unix second from which on the id is forgotten."""
+
+CODE_OK, CODE_DUPLICATE, CODE_INVALID, CODE_TOO_LARGE, CODE_UNKNOWN_TOPIC, CODE_NO_ROOM = 0, 2, 100, 101, 102, 203
+APPENDED = struct.Struct("<HxxIQ")
+"""What became of a batch: code ‖ queue, of a DUPLICATE's first copy only ‖ base offset."""
 
 TRAILER_SIZE = 40
 _RECORD = struct.Struct("<IB")

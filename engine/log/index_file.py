@@ -6,6 +6,7 @@ earlier life of this one, is not taken for it.
 """
 
 import logging
+from typing import NamedTuple
 
 from engine.env import Env
 from engine.errors import CorruptionError
@@ -14,7 +15,9 @@ from engine.log.format import (
     INDEX_ENTRY,
     INDEX_HEADER,
     INDEX_MAGIC,
+    segment_name,
 )
+from engine.log.id_file import NO_IDS, IdSummary
 from engine.log.native import SealedIndex, SegmentIndex, crc32c
 from engine.log.segment import Segment
 
@@ -26,17 +29,44 @@ def index_path(segment: Segment) -> str:
     return segment.path.removesuffix(".seg") + ".idx"
 
 
-def write_index(env: Env, segment: Segment, index: SegmentIndex, last_at: int) -> SealedIndex:
+class IndexHeader(NamedTuple):
+    """What the file says of its segment as a whole."""
+
+    created_ms: int
+    end_at: int
+    last_at: int
+    last_crc: int
+    ids: IdSummary
+
+
+def read_index_header(env: Env, directory: str, base: int) -> IndexHeader:
+    """Read the file's header alone. Raises CorruptionError when it is missing or damaged."""
+    path = f"{directory}/{segment_name(base).removesuffix('.seg')}.idx"
+    if not env.exists(path):
+        raise CorruptionError(path, 0, 0, "the index file is missing")
+    file = env.open(path)
+    try:
+        head = file.read_at(INDEX_HEADER.size, 0)
+    finally:
+        file.close()
+    if len(head) < INDEX_HEADER.size or crc32c(head[:-4]).to_bytes(4, "little") != head[-4:]:
+        raise CorruptionError(path, 0, len(head), "the index file's header does not verify")
+    _, _, _, end_at, created_ms, _, _, last_at, last_crc, _, ids, expire_s, _ = INDEX_HEADER.unpack(head)
+    return IndexHeader(created_ms, end_at, last_at, last_crc, IdSummary(ids, expire_s))
+
+
+def write_index(env: Env, segment: Segment, index: SegmentIndex, last_at: int, ids: IdSummary = NO_IDS) -> SealedIndex:
     """Write the file, durable on return, and return the index as read from it. Blocks.
 
     Args:
         last_at: byte address of the segment's last batch, 0 when it has none.
+        ids: what its file of ids holds.
     """
     directory_count, entry_count, body = index.encode()
     last_crc = segment.file.read_at(4, last_at) if last_at else bytes(4)
     fields = (
         INDEX_MAGIC, segment.header.log_id, segment.base, segment.end_at, segment.header.created_ms,
-        directory_count, entry_count, last_at, int.from_bytes(last_crc, "little"), crc32c(body), 0, 0,
+        directory_count, entry_count, last_at, int.from_bytes(last_crc, "little"), crc32c(body), *ids,
     )  # fmt: skip
     head = INDEX_HEADER.pack(*fields, 0)[:-4]
     path = index_path(segment)

@@ -83,6 +83,7 @@ class SegmentIndex(EntrySource):
         self.created_ms = created_ms
         self._runs: dict[tuple[int, int], list[Entry]] = {}
         self._next: dict[tuple[int, int], int] = {}
+        self.checked = 0
 
     @property
     def used(self) -> int:

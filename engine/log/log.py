@@ -107,7 +107,7 @@ class Log:
         self._names: dict[str, Topic] = {}
         self._batches = BatchReader(self.log_id)
         self._sealed = SealedSegments(recovered.sealed, config.sealed_open_max, self._open_sealed)
-        self.appender = Appender(self, env, self.log_id, recovered.epoch)
+        self.appender = Appender(self, env, self.log_id, recovered.epoch, recovered.ids)
         self._ahead = WrittenAhead()
         self.cold = ColdReads(env, directory, config)
         self._reader = Reader(self.log_id, self.appender, view, self._sealed, self.cold)
@@ -145,9 +145,10 @@ class Log:
         """Append `count` batches (each starting at a multiple of 8 in `batches`) and return (code, base offset) for
         each.
 
-        0 is stored, 100 malformed or no such queue, 101 larger than a segment, 102 unknown topic id, 203 no room on the disk; a refused
-        batch does not stop the others, except that one with a wrong size hides what follows it. Bytes are in the page
-        cache on return. Raises DiskFullError when nothing at all could be written.
+        0 is stored, 2 was stored before (its id is in the topic's window; the offset is the first copy's), 100 malformed
+        or no such queue, 101 larger than a segment, 102 unknown topic id, 203 no room on the disk; a refused batch does
+        not stop the others, except that one with a wrong size hides what follows it. Bytes are in the page cache on
+        return. Raises DiskFullError when nothing at all could be written.
         """
         return self.appender.append(batches, count, now_ms)
 

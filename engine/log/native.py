@@ -9,6 +9,7 @@ NATIVE = False
 if not os.environ.get("PENSTOCK_PURE"):
     try:
         from engine.log._append import Appender
+        from engine.log._ids import IdWindow
         from engine.log._index import SealedIndex, SegmentIndex, crc32c
         from engine.log._read import BatchReader
         from engine.log._sync import SyncThread
@@ -18,8 +19,9 @@ if not os.environ.get("PENSTOCK_PURE"):
         pass
 if not NATIVE:
     from engine.log.append_pure import Appender  # type: ignore[assignment]
+    from engine.log.ids_pure import IdWindow  # type: ignore[assignment]
     from engine.log.index_pure import SealedIndex, SegmentIndex, crc32c  # type: ignore[assignment]
     from engine.log.read_pure import BatchReader  # type: ignore[assignment]
     from engine.log.sync_pure import SyncThread  # type: ignore[assignment]
 
-__all__ = ["NATIVE", "Appender", "BatchReader", "SealedIndex", "SegmentIndex", "SyncThread", "crc32c"]
+__all__ = ["NATIVE", "Appender", "BatchReader", "IdWindow", "SealedIndex", "SegmentIndex", "SyncThread", "crc32c"]

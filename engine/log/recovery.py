@@ -24,11 +24,12 @@ from engine.log.format import (
     parse_topic,
     split_records,
 )
-from engine.log.index_file import index_path, load_index
-from engine.log.native import BatchReader
+from engine.log.id_restore import restore_window
+from engine.log.index_file import load_index
+from engine.log.native import BatchReader, IdWindow
 from engine.log.scan import Damage, is_empty, report, scan_segment
 from engine.log.sealer import seal, write_directory
-from engine.log.segment import SUFFIX, Segment, create_segment, open_segment
+from engine.log.segment import SUFFIX, Segment, create_segment, open_segment, side_files
 from engine.log.types import Topic
 from engine.log.view import CHECKPOINT_KEY, Checkpoint, View
 
@@ -48,6 +49,8 @@ class Recovered:
     active_last_at: int = 0
     bytes_scanned: int = 0
     damage: list[Damage] = field(default_factory=list)
+    active_ids: bytes = b""
+    ids: IdWindow = field(init=False)
 
 
 class Recovery:
@@ -63,6 +66,14 @@ class Recovery:
 
     def run(self) -> Recovered:
         """Recover, and create the first segment of an empty directory. Blocks. See open_log for what it raises."""
+        found = self._find()
+        found.ids = IdWindow(found.log_id, self._config.id_window_bytes_max)
+        now_ms = self._env.now_ms()
+        restore_window(self._env, self._directory, found.sealed, found.ids, now_ms)
+        found.ids.load(found.active_ids, now_ms)
+        return found
+
+    def _find(self) -> Recovered:
         bases = self._bases()
         value = self._view.store.get(CHECKPOINT_KEY)
         checkpoint = Checkpoint.parse(value) if value else None
@@ -159,8 +170,9 @@ class Recovery:
         """The first change to the directory: everything that could refuse it has been checked."""
         active = self._state.active
         assert active is not None
-        # Its index file, if it has one, is from before a crash that took back the first batch of the next segment.
-        self._env.unlink(index_path(active))
+        # Its side files, if it has any, are from before a crash that took back the first batch of the next segment.
+        for path in side_files(active.path):
+            self._env.unlink(path)
         self._cut(active)
         if empty and empty[0].base == active.next_base:
             self._state.next = empty.pop(0)
@@ -208,6 +220,8 @@ class Recovery:
         self._state.epoch = max(self._state.epoch, scan.epoch)
         self._state.bytes_scanned += segment.end_at
         self._state.damage += scan.damage
+        if is_tail:
+            self._state.active_ids = scan.ids
         return scan.last_at
 
     def _end_before(self, topic_id: int, queue: int) -> int | None:

@@ -20,7 +20,7 @@ from engine.log.format import BATCH_HEADER, BATCH_HEADER_SIZE, CONTROL_TOPIC_ID,
 from engine.log.index_file import index_path
 from engine.log.reader import Reader
 from engine.log.sealer import CHUNK
-from engine.log.segment import SUFFIX, SealedSegments, Segment
+from engine.log.segment import SIDE_SUFFIXES, SUFFIX, SealedSegments, Segment, side_files
 from engine.log.view import View
 
 logger = logging.getLogger(__name__)
@@ -189,7 +189,8 @@ class Retainer:
         """In the thread. The index stays mapped for as long as its directory is needed."""
         try:
             self._env.unlink(segment.path)
-            self._env.unlink(index_path(segment))
+            for path in side_files(segment.path):
+                self._env.unlink(path)
             self._env.sync_directory(self._directory)
             self._forget_queues(segment)
         except OSError as error:
@@ -210,7 +211,7 @@ class Retainer:
     def _remove_orphans(self) -> None:
         names = self._env.list(self._directory)
         for name in names:
-            if name.endswith(".idx") and name.removesuffix(".idx") + SUFFIX not in names:
+            if name.endswith(SIDE_SUFFIXES) and name.rpartition(".")[0] + SUFFIX not in names:
                 with suppress(OSError):
                     self._env.unlink(f"{self._directory}/{name}")
 

@@ -14,13 +14,14 @@ from engine.log.format import (
     BATCH_HEADER,
     BATCH_HEADER_SIZE,
     BATCH_MAGIC,
+    ID_ENTRY,
     KIND_MAX,
     SEGMENT_HEADER_SIZE,
     count_records,
     padded,
 )
 from engine.log.index_file import load_index
-from engine.log.native import BatchReader, SegmentIndex
+from engine.log.native import BatchReader, IdWindow, SegmentIndex
 from engine.log.sealer import seal
 from engine.log.segment import Segment
 
@@ -45,6 +46,8 @@ class Scan:
     epoch: int = 0
     control: list[bytes] = field(default_factory=list)
     damage: list[Damage] = field(default_factory=list)
+    ids: bytes = b""
+    """Entries of the batches whose ids were checked."""
 
 
 def scan_segment(
@@ -64,12 +67,14 @@ def scan_segment(
     index = segment.open_index()
     view = memoryview(segment.file.view())
     scan = Scan()
+    ids = IdWindow(segment.header.log_id, 0)
     at = SEGMENT_HEADER_SIZE
     try:
         while True:
             end, control, epoch, last, _ = batches.scan(index, view, at, min(segment.header.size, len(view)))
             scan.epoch = max(scan.epoch, epoch)
             scan.last_at = last or scan.last_at
+            scan.ids += ids.collect(view, at, end)
             scan.control += [bytes(view[at : at + _size(view, at)]) for at in control]
             following = _next_valid(batches, segment, view, end)
             if following is None:
@@ -77,6 +82,7 @@ def scan_segment(
             scan.damage.append(_take_damaged(segment, index, view, (end, following), end_before))
             at = following
         segment.end_at = end
+        index.checked = len(scan.ids) // ID_ENTRY.size
         if not is_tail and any(view[end : end + BATCH_HEADER_SIZE]):
             scan.damage.append(report(segment, end, 0, "the end of a full segment does not verify"))
     finally:

@@ -10,6 +10,7 @@ from itertools import islice
 
 from engine.background import Background
 from engine.env import Env
+from engine.log.id_file import NO_IDS, collect_ids, write_ids
 from engine.log.index_file import write_index
 from engine.log.segment import Segment
 from engine.log.view import CHECKPOINT_KEY, Checkpoint, View, queue_key, queue_value
@@ -24,13 +25,16 @@ Building them holds the interpreter's lock, so more would delay the loop by as m
 
 
 def seal(env: Env, segment: Segment, last_at: int) -> None:
-    """Sync the segment and write its index file. Blocks for its size; a failed sync ends the process."""
+    """Sync the segment, write its index file, and before that the one of its checked ids, if it has any. Blocks for its size; a failed
+    sync ends the process.
+    """
     try:
         segment.file.sync()
     except OSError as error:
         env.die(f"{segment.path}: fdatasync failed: {error}")
     assert segment.index is not None
-    segment.sealed = write_index(env, segment, segment.index, last_at)
+    ids = write_ids(env, segment, collect_ids(segment), last_at) if segment.index.checked else NO_IDS
+    segment.sealed = write_index(env, segment, segment.index, last_at, ids)
 
 
 def write_directory(view: View, segment: Segment) -> None:

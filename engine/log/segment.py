@@ -17,6 +17,13 @@ from engine.log.native import SealedIndex, SegmentIndex
 logger = logging.getLogger(__name__)
 
 SUFFIX = ".seg"
+SIDE_SUFFIXES = (".idx", ".dup")
+"""Of what is made from a segment, lies beside it, and is deleted with it."""
+
+
+def side_files(path: str) -> list[str]:
+    """Paths of the files that may lie beside the segment of that path."""
+    return [path.removesuffix(SUFFIX) + suffix for suffix in SIDE_SUFFIXES]
 
 
 class Segment:

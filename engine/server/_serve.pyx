@@ -137,20 +137,24 @@ cdef class Turn(TurnEnd):
         except EngineError as error:
             self.refuse_all(error)
             return 0
-        self.count(payload + APPEND_HEAD, count, staged.results)
+        self.count(payload + APPEND_HEAD, size - APPEND_HEAD, count, staged.results)
         return 0
 
-    cdef int count(self, const unsigned char* batches, uint32_t count, const unsigned char* results) except -1:
-        cdef uint32_t i, size
+    cdef int count(self, const unsigned char* batches, Py_ssize_t left, uint32_t count, const unsigned char* results) except -1:
+        cdef uint32_t i
+        cdef Py_ssize_t size
         self.appends += 1
         for i in range(count):
-            if results[RESULT_SIZE * <size_t>i] or results[RESULT_SIZE * <size_t>i + 1]:
-                continue
-            size = get32(batches + 4)
-            self.batches += 1
-            self.messages += get32(batches + 24)
-            self.bytes += size
-            batches += (<size_t>size + 7) & ~<size_t>7
+            size = get32(batches + 4) if left >= BATCH_HEADER else 0
+            if size < BATCH_HEADER or size > left:
+                break                 # nothing behind it was taken
+            if not (results[RESULT_SIZE * <size_t>i] or results[RESULT_SIZE * <size_t>i + 1]):
+                self.batches += 1
+                self.messages += get32(batches + 24)
+                self.bytes += size
+            size = (size + 7) & ~<Py_ssize_t>7
+            batches += size
+            left -= size
         return 0
 
     cdef int refuse_all(self, error) except -1:

@@ -22,6 +22,9 @@ penstock_engine_disk_free_bytes, _disk_level | bytes; 0 fine, 1 warning, 2 segme
 penstock_engine_scrubbed_bytes_total | bytes | stands still for long: the scrub has ended, see the log
 penstock_engine_scrub_damage_total | places | above 0: a disk loses data; the log names them, `penstock log verify` says more
 penstock_engine_group_lag_messages{group} | messages, of the first 100 groups by name | grows: consumers are too slow, gone, or paused
+penstock_engine_duplicates_total | messages | rising: clients send again what was stored; look for their timeouts
+penstock_engine_ids, _id_bytes | now, bytes | near --id-window-mib: the window is about to shorten
+penstock_engine_ids_forgotten_total | ids, at most | above 0: ids were forgotten before their window had passed; raise --id-window-mib
 penstock_engine_log_end_position, _log_durable_position | bytes | apart for long: the disk is slow
 """
 
@@ -47,15 +50,24 @@ class EngineMetrics:
         self._scrub = scrub or ScrubCounts()
 
     def collect(self) -> Iterator[Metric]:
+        for name, (value, text) in self._counters().items():
+            yield CounterMetricFamily(_PREFIX + name, text, value=value)
+        for name, (value, text) in self._gauges().items():
+            yield GaugeMetricFamily(_PREFIX + name, text, value=value)
+        yield self._lag()
+
+    def _counters(self) -> dict[str, tuple[float, str]]:
         turn, counts, store = self._server.turn, self._server.delivery.counts, self._server.store
-        retention = store.retention
-        counters = {
+        retention, ids, exchange = store.retention, store.appender.ids, self._server.service.exchange
+        return {
             "scrubbed_bytes": (self._scrub.bytes, "Bytes of sealed segments read again and verified."),
             "scrub_damage": (self._scrub.damage, "Places in segments and indexes that the scrub found damaged."),
             "cold_read_bytes": (store.cold.bytes_fetched, "Bytes fetched for readers far behind the end."),
             "deleted_segments": (retention.deleted_segments, "Segments deleted."),
             "deleted_bytes": (retention.deleted_bytes, "Size of deleted segments."),
             "early_deleted_segments": (retention.early_segments, "Segments deleted for room, before their time."),
+            "duplicates": (ids.hits, "Messages not stored because their id was seen before."),
+            "ids_forgotten": (ids.forgotten, "Ids forgotten for room before their window had passed, at most."),
             "appends": (turn.appends, "APPEND requests."),
             "appended_batches": (turn.batches, "Batches stored."),
             "appended_messages": (turn.messages, "Messages stored."),
@@ -68,28 +80,26 @@ class EngineMetrics:
             "passed_over": (counts.passed_over, "Messages that a group's filter passed over, a group each."),
             "dead_letters": (counts.dead_letters, "Messages moved to their group's dead letters."),
             "stale_receipts": (counts.stale_receipts, "Acknowledgements refused as stale or forged."),
-        }
-        exchange = self._server.service.exchange
-        counters |= {
             "expired_requests": (exchange.requests.expired, "Requests not handed out, since nobody waited any more."),
             "forwarded_replies": (exchange.forwarded, "Replies forwarded to the proxies that wait for them."),
         }
-        gauges = {
+
+    def _gauges(self) -> dict[str, tuple[float, str]]:
+        store = self._server.store
+        retention, ids = store.retention, store.appender.ids
+        return {
             "log_segments": (retention.segments, "Segment files that hold messages."),
             "log_bytes": (retention.log_bytes, "Size of the segment files."),
             "log_earliest_seconds": (retention.earliest_ms / 1000, "When the oldest segment was made."),
             "disk_free_bytes": (retention.disk.free, "Room on the log's disk."),
             "disk_level": (int(retention.disk.level), "How full the log's disk is, by the marks."),
+            "ids": (ids.count, "Ids that sends are checked against."),
+            "id_bytes": (ids.size_bytes, "Memory that they take."),
             "parked_pulls": (self._server.delivery.parked, "Pulls that wait for messages."),
             "link_connections": (len(self._server.connections), "Open link connections."),
             "log_end_position": (store.end_position, "Log bytes in the page cache."),
             "log_durable_position": (store.durable_position, "Log bytes on the disk."),
         }
-        yield self._lag()
-        for name, (value, text) in counters.items():
-            yield CounterMetricFamily(_PREFIX + name, text, value=value)
-        for name, (value, text) in gauges.items():
-            yield GaugeMetricFamily(_PREFIX + name, text, value=value)
 
     def _lag(self) -> Metric:
         family = GaugeMetricFamily(

@@ -35,7 +35,7 @@ class Turn:
             connection.refuse(layout.APPEND, request_id, layout.INVALID, "APPEND: no batches, or more than bytes")
             return
         try:
-            results = self._store.append(batches, count, time.time_ns() // 1_000_000)
+            results = self._store.appender.append_results(batches, count, time.time_ns() // 1_000_000)
         except EngineError as error:
             log.warning("append refused: %s", error)
             connection.refuse(layout.APPEND, request_id, error.code, str(error))
@@ -50,10 +50,10 @@ class Turn:
             self._store.when_durable(self._store.end_position, partial(connection.synced, answer))
         self._service.on_woken()
 
-    def _count(self, batches: memoryview, results: list[tuple[int, int]]) -> None:
+    def _count(self, batches: memoryview, results: bytes) -> None:
         self.appends += 1
         at = 0
-        for code, _ in results:
+        for code, _, _ in layout.APPEND_RESULT.iter_unpack(results):
             size = int.from_bytes(batches[at + 4 : at + 8], "little")
             if code == layout.OK:
                 self.batches += 1
@@ -88,9 +88,8 @@ class LinkConnection:
         if self._writer is None:
             self._writer = gevent.spawn(self._write)
 
-    def send_appended(self, request_id: int, results: list[tuple[int, int]]) -> None:
-        payload = b"".join(layout.APPEND_RESULT.pack(*result) for result in results)
-        self.send_frame(layout.APPEND, request_id, layout.OK, [payload])
+    def send_appended(self, request_id: int, results: bytes) -> None:
+        self.send_frame(layout.APPEND, request_id, layout.OK, [results])
 
     def synced(self, answer) -> None:
         self.unsynced -= 1

@@ -24,11 +24,12 @@ BORN_COLUMNS = ("name", "id", "queues")
 
 
 def row(topic: TopicDefinition) -> dict[str, Any]:
-    """The definition; a retention only where it has one of its own."""
+    """The definition; a retention or a window of ids only where it has one of its own."""
     value = topic.to_value()
     for stored, shown, unit in (
         ("retention_ms", "retention_hours", HOUR_MS),
         ("retention_bytes", "retention_mib", MIB),
+        ("id_window_ms", "id_window_s", 1000),
     ):
         if stored in value:
             value[shown] = round(value.pop(stored) / unit, 3)
@@ -37,17 +38,25 @@ def row(topic: TopicDefinition) -> dict[str, Any]:
 
 def settings_of(given: dict[str, Any]) -> TopicSettings:
     """What the options of `settings_options` say, in the definition's units."""
-    hours, mib, required = (given.pop(name) for name in ("retention_hours", "retention_mib", "required_properties"))
+    hours, mib, window_s, required = (
+        given.pop(name) for name in ("retention_hours", "retention_mib", "id_window_s", "required_properties")
+    )
     return TopicSettings(
         **given,
         retention_ms=None if hours is None else round(hours * HOUR_MS),
         retention_bytes=None if mib is None else round(mib * MIB),
+        id_window_ms=None if window_s is None else round(window_s * 1000),
         required_properties=tuple(filter(None, required)) if required else None,
     )
 
 
 def settings_options(command: Any) -> Any:
     for option in (
+        click.option(
+            "--id-window-s",
+            type=click.FloatRange(min=0),
+            help="How long a second message with the id of a first is a DUPLICATE; 0: never.  [new: 600]",
+        ),
         click.option(
             "--buffer",
             type=click.Choice(BUFFERS),

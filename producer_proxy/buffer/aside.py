@@ -57,7 +57,7 @@ class Aside:
         """Results of a call of the hot path: (code, queue, offset, id) for each message."""
         results: list = []
         for code, queue, offset, shown in outcomes:
-            stored = code == Code.OK
+            stored = code in (Code.OK, Code.DUPLICATE)
             results.append(
                 SendResult(code=code, id=shown.decode(), queue=queue, offset=offset)
                 if stored

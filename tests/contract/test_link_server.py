@@ -126,6 +126,27 @@ def test_appends_of_one_connection_are_answered_in_order_whatever_their_durabili
     assert [raw.results(payload)[0] for *_, payload in answers] == [(0, offset) for offset in range(40)]
 
 
+def test_a_duplicate_is_told_the_place_of_the_first_copy_whoever_sends_it(engine):
+    topic, first, second = engine.topic(), engine.raw(), engine.raw()
+    frame = raw.append(
+        raw.MEMORY, raw.batch(topic, 1, [b"m\0"]), raw.checked(topic, 1, b"a"), raw.checked(topic, 0, b"a")
+    )
+    assert raw.full_results(first.ask(raw.APPEND, frame)[1]) == [(0, 0, 0), (0, 0, 1), (2, 1, 1)]
+    again = raw.append(raw.MEMORY, raw.checked(topic, 0, b"a"), raw.checked(topic, 0, b"b"))
+    assert raw.full_results(second.ask(raw.APPEND, again)[1]) == [(2, 1, 1), (0, 0, 0)]
+    status = engine.admin("status")
+    assert status["messages"] == 3, "duplicates are not counted as stored"
+
+
+def test_a_duplicate_is_answered_when_the_first_copy_is_as_durable_as_the_second_send_asks(engine):
+    topic = engine.topic()
+    link = engine.raw()
+    link.ask(raw.APPEND, raw.append(raw.MEMORY, raw.checked(topic, 0, b"a")))
+    answer = link.ask(raw.APPEND, raw.append(raw.FSYNC, raw.checked(topic, 0, b"a")))[1]
+    assert raw.full_results(answer) == [(2, 0, 0)]
+    assert engine.log.durable_position == engine.log.end_position
+
+
 @pytest.mark.parametrize(
     "payload",
     [b"", b"\x01", b"\x09" + bytes(7), struct.pack("<B3xI", 1, 0), struct.pack("<B3xI", 1, 0xFFFFFFFF) + bytes(480)],

@@ -165,7 +165,7 @@ class Link:
             "<IIHBBIIIIIQq", 0, 48 + len(records), 0x5042, 0, 0, 0, self._topics[topic], queue, len(bodies), 0, 0, 0
         )
         answer = self._ask(layout.APPEND, layout.APPEND_HEAD.pack(layout.MEMORY, 1) + header + records)
-        code, offset = layout.APPEND_RESULT.unpack(answer)
+        code, _, offset = layout.APPEND_RESULT.unpack(answer)
         assert code == 0, code
         return offset
 

@@ -217,3 +217,24 @@ def test_a_proxy_that_meets_a_dead_engine_says_so_in_time_and_serves_again(penst
 
 def _refusal(answer):
     return answer if answer.code not in (Code.OK, Code.TIMEOUT) else None
+
+
+def test_what_was_acknowledged_before_a_kill_is_a_duplicate_after_it_whoever_sends_it_again(penstock, shop, topic):
+    places = {}
+    for round_number in range(max(2, KILLS // 2)):
+        with Sender(penstock.producer, shop) as sender:
+            retry_until_served(lambda s=sender: s.one(topic, b"first").code == Code.OK, "the topic is known")
+            messages = [Message(topic=topic, body=b"x", id=f"{round_number}.{n}") for n in range(500)]
+            for result in sender.send(*messages, durability=Durability.FSYNC):
+                assert result.code == Code.OK
+                places[result.id] = (result.queue, result.offset)
+        for name in ("engine", "producer_proxy"):
+            penstock.wait_replaced(name, penstock.kill(name))
+        with Sender(penstock.producer, shop) as sender:
+            retry_until_served(lambda s=sender: s.one(topic, b"served").code == Code.OK, "sends are taken again")
+            for start in range(0, len(places), 1000):
+                again = [
+                    Message(topic=topic, body=b"x", key=shown, id=shown) for shown in list(places)[start : start + 1000]
+                ]
+                for result in sender.send(*again, durability=Durability.FSYNC):
+                    assert (result.code, result.queue, result.offset) == (Code.DUPLICATE, *places[result.id])

@@ -30,6 +30,8 @@ class FakeBroker:
         self.code = 0  # of every append's answer
         self.batch_code = 0
         self.refused_topics: set[int] = set()  # ids whose batches are answered UNAVAILABLE
+        self.first_queue = 0  # of every duplicate's answer
+        self.checked: list[tuple[int, int, int]] = []  # (topic id, queue, window) of batches whose id is to be checked
         self._server = StreamServer(("127.0.0.1", 0), self._serve)
         self._server.start()
         self._sockets: set = set()
@@ -93,11 +95,14 @@ class FakeBroker:
             return self.code, b"refused by the test"
         at, answer = layout.APPEND_HEAD.size, b""
         for _ in range(count):
-            _, size, magic, kind, _, _, topic_id, queue, records, _, _, _ = _BATCH.unpack_from(payload, at)
+            _, size, magic, kind, flags, _, topic_id, queue, records, window_ms, _, _ = _BATCH.unpack_from(payload, at)
             assert (magic, kind) == (0x5042, 0)
+            if flags:
+                self.checked.append((topic_id, queue, window_ms))
             run = self.stored.setdefault((topic_id, queue), [])
             code = layout.UNAVAILABLE if topic_id in self.refused_topics else self.batch_code
-            answer += layout.APPEND_RESULT.pack(code, len(run))
+            first_queue = self.first_queue if code == layout.DUPLICATE else 0
+            answer += layout.APPEND_RESULT.pack(code, first_queue, len(run))
             found = list(_records(payload[at + layout.BATCH_HEADER_SIZE : at + size]))
             assert len(found) == records
             if not code:

@@ -154,6 +154,45 @@ def test_an_id_that_the_client_set_is_kept_and_none_is_assigned(desk):
         assert desk.broker.stored[(topic_id, result.queue)][result.offset][0] is None
 
 
+def test_a_message_with_the_clients_id_is_checked_by_itself_and_keeps_its_place_among_those_of_its_key(desk):
+    client = desk.client()
+    fixed = credential()
+    for number in range(3):
+        names = [None, f"a{number}", None, None, f"b{number}", f"c{number}", None]
+        messages = [Message(topic="orders", key="k", body=b"%d" % at, id=name) for at, name in enumerate(names)]
+        results = client.call(request(*messages, credential=fixed))
+        queue = queue_of(b"k", 4)
+        assert [(r.code, r.queue, r.offset) for r in results] == [(Code.OK, queue, 7 * number + at) for at in range(7)]
+        stored = desk.broker.stored[(desk.broker.topics["orders"]["id"], queue)][-7:]
+        assert [id16 is None for id16, _ in stored] == [name is not None for name in names]
+        assert desk.broker.appends[-1][1] == 6, "neighbours without an id share a batch"
+        assert desk.broker.checked[-3:] == [(desk.broker.topics["orders"]["id"], queue, 600_000)] * 3
+
+
+def test_a_duplicate_is_answered_with_the_queue_and_offset_that_the_broker_names(desk):
+    client = desk.client()
+    fixed = credential()
+    client.call(request(Message(topic="orders", id="first"), credential=fixed))
+    desk.broker.batch_code, desk.broker.first_queue = Code.DUPLICATE, 3
+    for _ in range(2):
+        (result,) = client.call(request(Message(topic="orders", key="k", id="first"), credential=fixed))
+        offset = len(desk.broker.stored.get((desk.broker.topics["orders"]["id"], queue_of(b"k", 4)), ()))
+        assert (result.code, result.id, result.queue, result.offset) == (Code.DUPLICATE, "first", 3, offset)
+        assert result.error is None and result.retry_after_ms is None
+
+
+def test_a_topic_without_a_window_has_no_id_checked_from_the_next_call_on(desk):
+    client = desk.client()
+    fixed = credential()
+    client.call(request(Message(topic="orders", id="a"), credential=fixed))
+    assert len(desk.broker.checked) == 1
+    old = desk.store.get("topic", "orders")
+    desk.store.put("topic", "orders", {**old.value, "id_window_ms": 0}, old.version)
+    for _ in range(2):
+        assert codes(client.call(request(Message(topic="orders", id="a"), credential=fixed))) == [Code.OK]
+    assert len(desk.broker.checked) == 1
+
+
 def test_assigned_ids_are_32_hex_characters_and_never_the_same(desk):
     client = desk.client()
     fixed = credential()

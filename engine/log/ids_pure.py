@@ -1,0 +1,199 @@
+"""The ids of messages, and the window of those that sends are checked against: the reference for _ids.pyx.
+
+An id is compared as people see it: what the client set, or the 32 hex characters of an assigned one. Its hash is SipHash-2-4-128
+keyed by the log's id, the second half of the key mixed with the topic's id; so no client can choose ids that fall together, and
+equal hashes mean equal ids (at ten million ids the odds against it are 10^24 to one).
+"""
+
+import struct
+
+from common.wire.cursor_pure import STRING, Cursor
+from common.wire.faults import WireError
+from engine.log.format import BATCH_HEADER, BATCH_HEADER_SIZE, FLAG_CHECK_IDS, ID_ENTRY, padded
+
+SLOTS_MIN = 4096
+SLOT_SIZE = ID_ENTRY.size + 2  # the native form has a filter in front of each table
+TABLES_LEAST = 7
+_MASK = 0xFFFFFFFFFFFFFFFF
+_KEY, _ID = 3, 6
+
+
+def siphash(key: bytes, data: bytes) -> bytes:
+    """SipHash-2-4 with 128 bits of output."""
+    k0, k1 = struct.unpack("<QQ", key)
+    return _siphash(k0, k1, data)
+
+
+def _siphash(k0: int, k1: int, data: bytes) -> bytes:
+    v = [0x736F6D6570736575 ^ k0, 0x646F72616E646F6D ^ k1 ^ 0xEE, 0x6C7967656E657261 ^ k0, 0x7465646279746573 ^ k1]
+    tail = len(data) & 7
+    last = data[len(data) - tail :] + bytes(7 - tail) + bytes([len(data) & 0xFF])
+    for (word,) in struct.iter_unpack("<Q", data[: len(data) - tail] + last):
+        v[3] ^= word
+        _rounds(v, 2)
+        v[0] ^= word
+    v[2] ^= 0xEE
+    _rounds(v, 4)
+    low = v[0] ^ v[1] ^ v[2] ^ v[3]
+    v[1] ^= 0xDD
+    _rounds(v, 4)
+    return struct.pack("<QQ", low, v[0] ^ v[1] ^ v[2] ^ v[3])
+
+
+def _rounds(v: list[int], count: int) -> None:
+    v0, v1, v2, v3 = v
+    for _ in range(count):
+        v0 = v0 + v1 & _MASK
+        v1 = _rotated(v1, 13) ^ v0
+        v0 = _rotated(v0, 32)
+        v2 = v2 + v3 & _MASK
+        v3 = _rotated(v3, 16) ^ v2
+        v0 = v0 + v3 & _MASK
+        v3 = _rotated(v3, 21) ^ v0
+        v2 = v2 + v1 & _MASK
+        v1 = _rotated(v1, 17) ^ v2
+        v2 = _rotated(v2, 32)
+    v[:] = v0, v1, v2, v3
+
+
+def _rotated(x: int, bits: int) -> int:
+    return (x << bits | x >> 64 - bits) & _MASK
+
+
+def find_names(message: bytes) -> tuple[bytes | None, bytes | None]:
+    """(id, key) of a message in Thrift binary, None where the client set none or the bytes are no message."""
+    cursor = Cursor(message)
+    found: dict[int, bytes] = {}
+    try:
+        while True:
+            kind, field = cursor.field()
+            if not kind:
+                return found.get(_ID), found.get(_KEY)
+            if kind == STRING and field in (_ID, _KEY):
+                found[field] = cursor.slice(*cursor.string())
+            else:
+                cursor.skip(kind, 1)
+    except WireError:
+        return None, None
+
+
+def shown_id(record: bytes) -> bytes | None:
+    """The id of a record (from its size field on) as people see it; None when it has none."""
+    if record[4] & 1:
+        return record[5:21].hex().encode()
+    return find_names(record[5:])[0]
+
+
+def expiry_s(stored_at_ms: int, window_ms: int) -> int:
+    """The second from which on the id is forgotten; never 0."""
+    return min(max((stored_at_ms + window_ms + 999) // 1000, 1), 0xFFFFFFFF)
+
+
+class _Table:
+    def __init__(self, slots: int) -> None:
+        self.slots = slots
+        self.count = self.expires_s = 0
+        self.entries: dict[bytes, list[tuple[int, int, int]]] = {}
+
+
+class IdWindow:
+    """Ids seen lately, with the queue and offset of their first copies, in tables that fill one after the other.
+
+    A table that is full is never changed again, so nothing has to be taken out of one: it goes as a whole when the last of its ids is past
+    its window, or earlier when there is no room. Looked up are all, the newest first.
+    """
+
+    def __init__(self, log_id: bytes, bytes_max: int) -> None:
+        self._k0, self._k1 = struct.unpack("<QQ", log_id)
+        self._slots_max = bytes_max // SLOT_SIZE
+        self.capacity = self._slots_max // 4 * 3
+        self._tables: list[_Table] = []
+        self._undo: list[tuple[_Table, bytes]] = []
+        self._expected = 0
+        self.hits = self.forgotten = 0
+
+    @property
+    def count(self) -> int:
+        """Ids that are remembered; some may be past their window."""
+        return sum(table.count for table in self._tables)
+
+    @property
+    def size_bytes(self) -> int:
+        """Size of the tables."""
+        return sum(table.slots for table in self._tables) * SLOT_SIZE
+
+    def hash(self, topic_id: int, shown: bytes) -> bytes:
+        """Of the topic and an id as people see it."""
+        return _siphash(self._k0, self._k1 ^ topic_id, shown)
+
+    def find(self, hashed: bytes, now_s: int) -> tuple[int, int] | None:
+        """(queue, offset) of the first copy within its window, or None."""
+        for table in reversed(self._tables):
+            for offset, queue, expires_s in table.entries.get(hashed, ()):
+                if expires_s > now_s:
+                    return queue, offset
+        return None
+
+    def add(self, hashed: bytes, offset: int, queue: int, expires_s: int, now_s: int) -> None:
+        """Remember an id that was not found."""
+        while len(self._tables) > 1 and self._tables[0].expires_s <= now_s:
+            self._drop_oldest(now_s)
+        if not self._tables or self._tables[-1].count * 4 >= self._tables[-1].slots * 3:
+            self._add_table(now_s)
+        table = self._tables[-1]
+        table.entries.setdefault(hashed, []).append((offset, queue, expires_s))
+        table.count += 1
+        table.expires_s = max(table.expires_s, expires_s)
+        self._undo.append((table, hashed))
+
+    def commit(self) -> None:
+        """What was added stays."""
+        self._undo.clear()
+
+    def take_back(self) -> None:
+        """Forget what was added since the last commit()."""
+        while self._undo:
+            table, hashed = self._undo.pop()
+            table.entries[hashed].pop()
+            table.count -= 1
+
+    def load(self, entries: bytes | memoryview, now_ms: int) -> None:
+        """Take in entries as collect() gives them, older ones first; those past their window are left out."""
+        self._expected = len(entries) // ID_ENTRY.size
+        for hashed, offset, queue, expires_s in ID_ENTRY.iter_unpack(entries):
+            if expires_s > now_ms // 1000:
+                self.add(hashed, offset, queue, expires_s, now_ms // 1000)
+                self.commit()
+        self._expected = 0
+
+    def find_id(self, topic_id: int, shown: bytes, now_ms: int) -> tuple[int, int] | None:
+        """(queue, offset) of the id's first copy within its window, or None."""
+        return self.find(self.hash(topic_id, shown), now_ms // 1000)
+
+    def collect(self, data: bytes | memoryview, at: int, end: int) -> bytes:
+        """The entries of all batches with the flag "check ids" among the whole batches from `at` to `end`, 32 bytes each."""
+        found = bytearray()
+        while at < end:
+            _, size, _, _, flags, _, topic_id, queue, _, window_ms, offset, stored_at_ms = BATCH_HEADER.unpack_from(
+                data, at
+            )
+            if flags & FLAG_CHECK_IDS:
+                shown = shown_id(bytes(data[at + BATCH_HEADER_SIZE : at + size]))
+                if shown is not None:
+                    found += ID_ENTRY.pack(self.hash(topic_id, shown), offset, queue, expiry_s(stored_at_ms, window_ms))
+            at += padded(size)
+        return bytes(found)
+
+    def _add_table(self, now_s: int) -> None:
+        """As large as all that is remembered, within bounds: few tables to look into, and each a small part of a full window."""
+        slots, wanted = SLOTS_MIN, max(self.count, self._expected)
+        while slots * 3 < wanted * 4 and slots * 2 * TABLES_LEAST <= self._slots_max:
+            slots *= 2
+        while self._tables and self.size_bytes // SLOT_SIZE + slots > self._slots_max:
+            self._drop_oldest(now_s)
+        self._tables.append(_Table(slots))
+
+    def _drop_oldest(self, now_s: int) -> None:
+        oldest = self._tables.pop(0)
+        if oldest.expires_s > now_s:
+            self.forgotten += oldest.count
