@@ -19,6 +19,7 @@ COMMANDS = {
     "gate": ("gate", "command", "What every producer proxy lets through."),
     "send": ("send", "command", "Send messages from the shell."),
     "pull": ("pull", "command", "Pull messages to the shell."),
+    "message": ("message", "command", "Look at stored messages by id, key, time and offset."),
     "status": ("status", "command", "Processes, ports, memory, topics and lag of a running `up`."),
     "log": ("log", "command", "Verify, dump, count and repair the log of a stopped engine."),
     "buffer": ("buffer", "command", "Look into a producer proxy's disk buffer, drain or export it."),

@@ -7,15 +7,13 @@ equal hashes mean equal ids (at ten million ids the odds against it are 10^24 to
 
 import struct
 
-from common.wire.cursor_pure import STRING, Cursor
-from common.wire.faults import WireError
+from common.wire.names import find_names
 from engine.log.format import BATCH_HEADER, BATCH_HEADER_SIZE, FLAG_CHECK_IDS, ID_ENTRY, padded
 
 SLOTS_MIN = 4096
 SLOT_SIZE = ID_ENTRY.size + 2  # the native form has a filter in front of each table
 TABLES_LEAST = 7
 _MASK = 0xFFFFFFFFFFFFFFFF
-_KEY, _ID = 3, 6
 
 
 def siphash(key: bytes, data: bytes) -> bytes:
@@ -58,23 +56,6 @@ def _rounds(v: list[int], count: int) -> None:
 
 def _rotated(x: int, bits: int) -> int:
     return (x << bits | x >> 64 - bits) & _MASK
-
-
-def find_names(message: bytes) -> tuple[bytes | None, bytes | None]:
-    """(id, key) of a message in Thrift binary, None where the client set none or the bytes are no message."""
-    cursor = Cursor(message)
-    found: dict[int, bytes] = {}
-    try:
-        while True:
-            kind, field = cursor.field()
-            if not kind:
-                return found.get(_ID), found.get(_KEY)
-            if kind == STRING and field in (_ID, _KEY):
-                found[field] = cursor.slice(*cursor.string())
-            else:
-                cursor.skip(kind, 1)
-    except WireError:
-        return None, None
 
 
 def shown_id(record: bytes) -> bytes | None:

@@ -150,13 +150,17 @@ def _json(delivery: Delivery) -> bytes:
         "key": message.key,
         "tag": message.tag,
         "properties": message.properties or {},
+        **shown_body(_body(delivery)),
     }
-    body = _body(delivery)
-    try:
-        row["body"] = body.decode()
-    except UnicodeDecodeError:
-        row["body_base64"] = base64.b64encode(body).decode()
     return json.dumps(row).encode()
+
+
+def shown_body(body: bytes) -> dict[str, str]:
+    """A JSON field for it: text as it is, anything else in base64."""
+    try:
+        return {"body": body.decode()}
+    except UnicodeDecodeError:
+        return {"body_base64": base64.b64encode(body).decode()}
 
 
 LINES = {"body": _body, "table": _table, "json": _json}

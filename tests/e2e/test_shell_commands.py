@@ -186,3 +186,27 @@ def test_a_familys_topics_are_born_by_their_first_message_and_keep_it_from_being
 def test_the_operators_key_is_for_its_owner_only(run, up, topic):
     run("send", topic, "x")
     assert (up.data / "operator.key").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_stored_message_is_found_by_its_ids_its_key_its_time_and_its_offset(run, topic):
+    sent = json.loads(run("send", topic, "first", "--key", "anna", "-o", "json").stdout)
+    run("send", topic, "second")
+
+    def ask(*arguments):
+        return json.loads(run("message", *arguments, "--topic", topic, "-o", "json").stdout)
+
+    (found,) = ask("show", sent["id"])
+    assert (found["body"], found["key"], found["queue"], found["offset"]) == (
+        "first",
+        "anna",
+        sent["queue"],
+        sent["offset"],
+    )
+    assert ask("find", "--key", "anna") == [found]
+    assert [each["body"] for each in ask("find", "--from", "10m")] == ["first", "second"]
+    assert ask("browse", "--queue", str(sent["queue"]), "--offset", "0")[0] == found
+    assert b"first" in run("message", "show", sent["id"], "--topic", topic).stdout
+    assert b"no such message" in run("message", "show", "nosuch", "--topic", topic, code=3).stderr
+    assert b"no such topic" in run("message", "find", "--topic", "nosuch", "--from", "1h", code=3).stderr
+    assert b"neither an age" in run("message", "find", "--topic", topic, "--from", "yesterday", code=2).stderr
+    assert b"--key, --from" in run("message", "find", "--topic", topic, code=2).stderr

@@ -1,0 +1,133 @@
+"""Looking into a topic by offset, time, id and key: blocking, by READs of one link; nothing is leased and no group moves.
+
+For an offset and a time the engine's indexes say where to begin. An id that Penstock assigned tells its own time, so only what was stored
+around that is read; a key lies in its own queue. An id that a client chose tells nothing, so all queues are read from a moment on that the
+caller names. What is read goes over the link, a page at a time.
+"""
+
+from collections.abc import Iterator
+from heapq import merge
+from itertools import islice
+from typing import Any, NamedTuple, Protocol
+
+from common.ids import parse_id, show_id
+from common.keyhash import queue_of
+from common.wire.names import find_names
+from engine.client.admin import AdminError
+from engine.client.codec import Piece, decode_read_answer, encode_read, split_records
+from engine.link import layout
+
+PAGE_MESSAGES, PAGE_BYTES = 2_000, 4 << 20
+EMPTY_PAGES_MAX = 15
+"""In a row, for cold records that are not fetched yet; the engine waits up to 2 s before it gives one."""
+EARLY_MS = 60_000
+"""How long before its id's own time a message may seem to be stored: the clocks of proxy and engine may differ."""
+LATE_MS = 600_000
+"""How long after it: a send may wait for its deadline."""
+
+
+class Link(Protocol):
+    """An AdminClient, or what speaks like one."""
+
+    def call(self, op: int, payload: bytes) -> tuple[int, bytes]: ...
+    def ask(self, verb: str, **options: Any) -> dict[str, Any]: ...
+
+
+class Stored(NamedTuple):
+    """A stored message. `message` is its Thrift binary, `id` as people see it."""
+
+    stored_at_ms: int
+    queue: int
+    offset: int
+    id: str | None
+    message: bytes
+
+
+def queues(link: Link, topic: str) -> int:
+    """How many queues the engine has of the topic. Raises AdminError when it has none."""
+    found = link.ask("topics", prefix=topic, limit=1)["topics"]
+    if not found or found[0]["name"] != topic:
+        raise AdminError(layout.UNKNOWN_TOPIC, f"topic={topic}: the engine has no such topic")
+    return found[0]["queues"]
+
+
+def browse(link: Link, topic: str, queue: int, offset: int, limit: int) -> list[Stored]:
+    """Up to `limit` messages of a queue from an offset on."""
+    return list(islice(_read(link, topic, queue, {"offset": offset}, limit), limit))
+
+
+def since(link: Link, topic: str, from_ms: int, limit: int) -> list[Stored]:
+    """The first `limit` messages that were stored at or after a moment, of all queues, in the order of their times."""
+    found = (_read(link, topic, queue, {"at_time_ms": from_ms}, limit) for queue in range(queues(link, topic)))
+    return list(islice(merge(*found), limit))
+
+
+def by_key(link: Link, topic: str, key: str, from_ms: int, limit: int) -> list[Stored]:
+    """Up to `limit` messages with the key, oldest first, of those stored at or after a moment.
+
+    In the key's queue as it is now: what was stored before the topic got more queues may lie in another.
+    """
+    wanted = key.encode()
+    read = _read(link, topic, queue_of(wanted, queues(link, topic)), {"at_time_ms": from_ms})
+    found = (each for each in read if wanted in each.message and find_names(each.message)[1] == wanted)
+    return list(islice(found, limit))
+
+
+def by_id(link: Link, topic: str, shown: str, from_ms: int | None = None) -> list[Stored]:
+    """The messages with an id: one, or more where a client used it again after its window.
+
+    Args:
+        from_ms: stored at or after it. None: around the time that an assigned id tells, and from the oldest for any other.
+    """
+    assigned = parse_id(shown)
+    until_ms = None
+    if from_ms is None:
+        own_ms = EARLY_MS if assigned is None else int.from_bytes(assigned[:6], "big")
+        from_ms = max(own_ms - EARLY_MS, 0)
+        until_ms = None if assigned is None else own_ms + LATE_MS
+    found = []
+    for queue in range(queues(link, topic)):
+        for each in _read(link, topic, queue, {"at_time_ms": from_ms}):
+            if until_ms is not None and each.stored_at_ms > until_ms:
+                break
+            if each.id == shown:
+                found.append(each)
+    return sorted(found)
+
+
+def _read(link: Link, topic: str, queue: int, position: dict[str, int], page: int = PAGE_MESSAGES) -> Iterator[Stored]:
+    """The queue's messages from there up to the end that it has at the first page. Passes over what is damaged or deleted meanwhile."""
+    end, empty = None, 0
+    while end is None or position["offset"] < end:
+        report, pieces = _page(link, topic, queue, position, min(page, PAGE_MESSAGES))
+        gone = report["code"] == layout.OFFSET_OUT_OF_RANGE and end is not None
+        if report["code"] not in (layout.OK, layout.UNAVAILABLE) and not gone:
+            raise AdminError(report["code"], report["error"])
+        end = report["end_offset"] if end is None else end
+        following = report["min_offset"] if gone else report["next_offset"]
+        empty = 0 if position.get("offset") != following else empty + 1
+        if empty > EMPTY_PAGES_MAX:
+            raise AdminError(
+                layout.TIMEOUT, f"topic={topic} queue={queue} offset={following}: could not be read in time"
+            )
+        position = {"offset": following}
+        for piece in pieces:
+            yield from _messages(piece)
+
+
+def _page(
+    link: Link, topic: str, queue: int, position: dict[str, int], count: int
+) -> tuple[dict[str, Any], list[Piece]]:
+    asked = {"topic": topic, "queue": queue, **position}
+    code, answer = link.call(layout.READ, encode_read([asked], max_messages=count, max_bytes=PAGE_BYTES))
+    if code != layout.OK:
+        raise AdminError(code, answer.decode("utf-8", "replace"))
+    (report,), pieces = decode_read_answer(answer)
+    return report, pieces
+
+
+def _messages(piece: Piece) -> Iterator[Stored]:
+    for at, (id16, message) in enumerate(split_records(piece.records)):
+        own = None if id16 is not None else find_names(message)[0]
+        shown = show_id(id16) if id16 is not None else own.decode("utf-8", "replace") if own is not None else None
+        yield Stored(piece.stored_at_ms, piece.queue, piece.first_offset + at, shown, message)

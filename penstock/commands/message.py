@@ -1,0 +1,155 @@
+"""`penstock message`: look at stored messages by id, key, time and offset. Nothing is leased and no group moves."""
+
+import json
+import re
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Any
+
+import click
+
+from common.contract import Message, decode_struct
+from engine.client import lookup
+from engine.client.admin import AdminClient, AdminError
+from engine.client.lookup import Stored
+from engine.link.errors import LinkError
+from penstock.commands.exits import NOT_FOUND, CommandError, Group, code_for_contract
+from penstock.commands.instance import Instance, instance_options
+from penstock.commands.output import output_option, show_rows
+from penstock.commands.pull import shown_body
+
+COLUMNS = ("queue", "offset", "stored_at", "id", "key", "tag", "body")
+TABLE_BODY_CHARS = 60
+ASK_TIMEOUT_S = 30.0
+_AGO = re.compile(r"(\d+)([smhd])")
+_UNIT_MS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+
+class Moment(click.ParamType):
+    """Unix milliseconds from an age, as 90s, 10m, 2h or 3d, or from a date and time; the machine's zone unless it names one."""
+
+    name = "TIME"
+
+    def convert(self, value: Any, param: click.Parameter | None, context: click.Context | None) -> int:
+        if isinstance(value, int):
+            return value
+        if ago := _AGO.fullmatch(value):
+            return time.time_ns() // 1_000_000 - int(ago[1]) * _UNIT_MS[ago[2]]
+        try:
+            return round(datetime.fromisoformat(value).timestamp() * 1000)
+        except (ValueError, OverflowError, OSError):
+            self.fail(f"{value!r} is neither an age, as 10m or 2h, nor a time, as 2026-07-01T12:30", param, context)
+
+
+topic_option = click.option("--topic", "-t", required=True)
+limit_option = click.option("--limit", type=click.IntRange(1, 10_000), default=20, show_default=True)
+
+
+@click.group(cls=Group)
+def message() -> None:
+    """Look at stored messages by id, key, time and offset. Nothing is leased and no group moves.
+
+    \b
+    penstock message show 0197d2c4a1b05f3e9d7c21aa00000001 --topic orders
+    penstock message show order-17 --topic orders --from 2h
+    penstock message find --topic orders --key customer-9 --from 1d
+    penstock message find --topic orders --from 2026-07-01T12:30
+    penstock message browse --topic orders --queue 3 --offset 1000
+    """
+
+
+@message.command()
+@click.argument("shown", metavar="ID")
+@topic_option
+@click.option("--from", "from_ms", type=Moment(), help="Only what was stored since.")
+@output_option
+@instance_options("engine")
+def show(instance: Instance, shown: str, topic: str, from_ms: int | None, output: str) -> None:
+    """Show the message with this id.
+
+    An assigned id tells its time, and what was stored within 10 minutes of it is read; for messages that lay in a fallback
+    buffer longer, say --from. For an id that a client chose all of the topic is read, or what was stored since --from.
+    """
+    with engine_of(instance) as link:
+        found = lookup.by_id(link, topic, shown, from_ms)
+    if not found:
+        raise CommandError(f"id={shown}: no such message in topic {topic} where it was looked for", NOT_FOUND)
+    show_messages(found, output)
+
+
+@message.command()
+@topic_option
+@click.option("--key", help="Only messages with this key; their queue alone is read.")
+@click.option(
+    "--from", "from_ms", type=Moment(), help="Stored since: an age, as 10m, or a time.  [default: the oldest]"
+)
+@limit_option
+@output_option
+@instance_options("engine")
+def find(instance: Instance, topic: str, key: str | None, from_ms: int | None, limit: int, output: str) -> None:
+    """Find messages by key, by time, or by both; the oldest first."""
+    if key is None and from_ms is None:
+        raise click.UsageError("say --key, --from, or both")
+    with engine_of(instance) as link:
+        if key is None:
+            found = lookup.since(link, topic, from_ms or 0, limit)
+        else:
+            found = lookup.by_key(link, topic, key, from_ms or 0, limit)
+    show_messages(found, output)
+
+
+@message.command()
+@topic_option
+@click.option("--queue", "-q", type=click.IntRange(min=0), required=True)
+@click.option("--offset", type=click.IntRange(min=0), required=True)
+@limit_option
+@output_option
+@instance_options("engine")
+def browse(instance: Instance, topic: str, queue: int, offset: int, limit: int, output: str) -> None:
+    """Show the messages of a queue from an offset on."""
+    with engine_of(instance) as link:
+        found = lookup.browse(link, topic, queue, offset, limit)
+    show_messages(found, output)
+
+
+@contextmanager
+def engine_of(instance: Instance) -> Iterator[AdminClient]:
+    """A link to the engine; its refusals become the command's."""
+    try:
+        with AdminClient(instance.address("engine"), instance.cluster_key(), timeout_s=ASK_TIMEOUT_S) as link:
+            yield link
+    except AdminError as error:
+        raise CommandError(f"engine: {error}", code_for_contract(error.code)) from error
+    except LinkError as error:
+        raise CommandError(f"engine: {error}") from error
+
+
+def show_messages(found: list[Stored], output: str) -> None:
+    """All fields as JSON, or a table with the beginning of each body."""
+    rows = [row(each) for each in found]
+    if output == "table":
+        for each in rows:
+            each["body"] = json.dumps(each.get("body", each.get("body_base64")), ensure_ascii=False)[:TABLE_BODY_CHARS]
+    show_rows(rows, COLUMNS, output)
+
+
+def row(stored: Stored) -> dict[str, Any]:
+    """The message as scripts read it; the names are those of `penstock pull -o json`."""
+    decoded = decode_struct(Message, stored.message)
+    return {
+        "topic": decoded.topic,
+        "queue": stored.queue,
+        "offset": stored.offset,
+        "id": stored.id,
+        "stored_at_ms": stored.stored_at_ms,
+        "stored_at": datetime.fromtimestamp(stored.stored_at_ms / 1000, UTC).isoformat(timespec="milliseconds"),
+        "key": decoded.key,
+        "tag": decoded.tag,
+        "properties": decoded.properties or {},
+        **shown_body(decoded.body or b""),
+    }
+
+
+command = message
