@@ -27,6 +27,7 @@ from engine.server.housekeeping import ConfiguredRetention, Housekeeping, wake_b
 from engine.server.metrics import EngineMetrics
 from engine.server.policies import ConfiguredPolicies
 from engine.server.server import LinkServer
+from engine.timers.timers import Timers
 
 log = logging.getLogger("penstock.engine")
 DRAIN_S = 2.0
@@ -52,6 +53,7 @@ def serve(options: argparse.Namespace, env: RealEnv, store: Log, asked: Event) -
     server = LinkServer(
         store, delivery, host, port, Path(options.cluster_key).read_bytes(),
         broker_group=options.broker_group, progress_ms=options.progress_ms, stop=asked.set, socket_file=options.socket_file,
+        timers=Timers(store, env.now_ms), die=env.die,
     )  # fmt: skip
     scrub = Scrub(env, f"{options.data}/log", store.log_id, options.scrub_mib_s * MIB)
     scrubbing = ScrubThread(scrub) if options.scrub_mib_s else None

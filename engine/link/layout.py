@@ -11,6 +11,7 @@ FRAME_BYTES_MAX = 32 << 20
 VERSION = 1
 
 HELLO, AUTH, APPEND, TOPIC, PULL, READ, ADMIN = 1, 2, 10, 11, 20, 21, 30
+TIMER_ADD, TIMER_CANCEL, TIMER_LIST = 40, 41, 42
 CANCEL = 22  # its request id is that of a waiting PULL or READ, which is then answered at once with what it has
 LEASE = 60  # of slices of cluster-wide limits (docs/design/0014-limits.md)
 
@@ -25,6 +26,7 @@ UNKNOWN_TOPIC = 102
 UNAUTHENTICATED = 104
 STALE_RECEIPT = 106
 OFFSET_OUT_OF_RANGE = 107
+NOT_CANCELLABLE = 108
 OVERLOADED = 201
 UNAVAILABLE = 203
 TIMEOUT = 300

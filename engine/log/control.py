@@ -24,28 +24,30 @@ class ControlWriter:
         self._appender, self._now_ms = appender, now_ms
         self._bytes_max = min(BATCH_BYTES, bytes_max)
 
-    def append(self, kind: int, payloads: list[bytes]) -> None:
-        """All or, when the disk is full, an error.
+    def append(self, kind: int, payloads: list[bytes]) -> int:
+        """All or, when the disk is full, an error. Returns the offset of the last batch's first record.
 
         Then the first of several batches may be in the log, which is harmless.
         """
         batch: list[bytes] = []
-        size = 0
+        size = offset = 0
         for payload in payloads:
             record = pack_record(payload)
             if batch and size + len(record) > self._bytes_max:
-                self._append_batch(kind, batch)
+                offset = self._append_batch(kind, batch)
                 batch, size = [], 0
             batch.append(record)
             size += len(record)
         if batch:
-            self._append_batch(kind, batch)
+            offset = self._append_batch(kind, batch)
+        return offset
 
-    def _append_batch(self, kind: int, records: list[bytes]) -> None:
+    def _append_batch(self, kind: int, records: list[bytes]) -> int:
         data = pack_batch(kind, CONTROL_TOPIC_ID, kind, records)
-        ((code, _),) = self._appender.append(data, 1, self._now_ms(), trusted=True)
+        ((code, offset),) = self._appender.append(data, 1, self._now_ms(), trusted=True)
         if code != CODE_OK:
             raise DiskFullError(f"no room for a control record (code {code})")
+        return offset
 
 
 def read_control(batches: BatchReader, segment: Segment, kind: int) -> Iterator[list[bytes]]:

@@ -16,6 +16,10 @@ BATCH_MAGIC = 0x5042
 BATCH_HEADER = struct.Struct("<IIHBBIIIIIQq")
 BATCH_HEADER_SIZE = 48
 KIND_MESSAGES, KIND_TOPIC, KIND_PROGRESS, KIND_EPOCH, KIND_COUNTERS = range(5)
+KIND_TIMER, KIND_TIMER_MARK = 8, 9
+KIND_FIRED = 10
+"""Messages of a topic that were delayed until now; in all else like MESSAGES."""
+
 KIND_MAX = 15
 FLAG_CHECK_IDS = 1
 """Of a batch: it holds one message, which is not stored if the topic has had its id within the window."""
@@ -44,6 +48,7 @@ _RECORD = struct.Struct("<IB")
 _TOPIC = struct.Struct("<II")
 _KEY_SIZE = struct.Struct("<H")
 _COUNTER = struct.Struct("<IIQ")
+_TIMER_MARK = struct.Struct("<QQ")
 
 
 def padded(size: int) -> int:
@@ -165,3 +170,17 @@ def pack_counter(topic_id: int, queue: int, next_offset: int) -> bytes:
 def parse_counter(payload: bytes) -> tuple[int, int, int]:
     """(topic id, queue, next offset)."""
     return _COUNTER.unpack_from(payload)
+
+
+def pack_timer_mark(covered_to: int, base: int, addresses: Iterable[int]) -> bytes:
+    """Payload of a TIMER_MARK record: timers of the segment at `base` that have fired, were cancelled or carried on.
+
+    `covered_to`: all fired batches below this position are in marks up to this one; 0 when the mark says nothing of it.
+    """
+    ended = list(addresses)
+    return _TIMER_MARK.pack(covered_to, base) + struct.pack(f"<{len(ended)}I", *ended)
+
+
+def parse_timer_mark(payload: bytes) -> tuple[int, int, bytes]:
+    """(covered to, base, addresses as u32)."""
+    return *_TIMER_MARK.unpack_from(payload), payload[_TIMER_MARK.size :]

@@ -35,6 +35,7 @@ from engine.log.scan import Damage, rebuild_index
 from engine.log.sealer import Sealer, seal, write_checkpoint, write_directory
 from engine.log.segment import SealedSegments, Segment, create_segment, open_segment
 from engine.log.syncer import InlineSyncer, ThreadSyncer, sync_or_die
+from engine.log.timer_log import TimerLog
 from engine.log.types import Piece, Topic
 from engine.log.view import Checkpoint, View, after_prefix
 
@@ -94,6 +95,8 @@ class Log:
     """Deletes segments and watches the disk, as long as somebody calls its `step()`."""
     floors: Floors
     """Give it a `policy`, and topics may have a retention of their own."""
+    for_timers: TimerLog
+    """Delayed messages: their records and marks."""
 
     def __init__(
         self, env: Env, directory: str, config: LogConfig, view: View, recovered: Recovered, unlock: Callable[[], None]
@@ -125,6 +128,9 @@ class Log:
         self.floors = Floors(self._reader, view, env.now_ms)
         carrier = Carrier(self._control, view, self._batches, lambda *queue: self._reader.bounds(*queue)[1])
         self.retention = Retainer(self, env, directory, config, self._reader, self._sealed, view, self.floors, carrier)
+        self.for_timers = TimerLog(
+            self, self.appender, self._reader, self._control, view, env.now_ms, config.segment_bytes, recovered.fired
+        )
 
     @property
     def epoch(self) -> int:
@@ -183,7 +189,7 @@ class Log:
             self._view.put_topic(topic)
             self._names.pop(topic.name, None)
             self.appender.set_topic(topic.id, topic.queues)
-        self._bound_pending()
+        self.bound_pending()
         return [changed.get(name) or self._known(name) for name, _ in asked]
 
     def topic(self, name: str) -> Topic | None:
@@ -252,7 +258,7 @@ class Log:
         """Append a PROGRESS record; an empty value removes the key. In the page cache on return."""
         self._control.append(KIND_PROGRESS, [pack_progress(key, value)])
         self._view.put(b"p" + key, value or None)
-        self._bound_pending()
+        self.bound_pending()
 
     def progress(self, prefix: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
         """All (key, value) with the prefix, in key order."""
@@ -272,6 +278,10 @@ class Log:
         """Have one written in the background, unless the thread that would do it is busy."""
         if self._sealer.is_idle:
             self._submit_checkpoint()
+
+    def refusal(self) -> str:
+        """What appends are refused with at present; empty when they are not."""
+        return self._refusal
 
     def refuse(self, sentence: str) -> None:
         """Answer appends of messages with DiskFullError and this sentence, until the next call; accept them when it is empty."""
@@ -414,7 +424,8 @@ class Log:
 
         self._sealer.submit(job)
 
-    def _bound_pending(self) -> None:
+    def bound_pending(self) -> None:
+        """Have a checkpoint written when much has changed since the last one."""
         if self._view.pending_count > self._config.pending_max:
             self._submit_checkpoint()
 

@@ -54,7 +54,7 @@ class Reader:
             ended = how in (HOLE, DAMAGED) or (how == DONE and segment is self.active)
             if ended or records <= 0 or (pieces and size <= 0) or at == self._end(topic_id, queue):
                 break
-            found = self._find(topic_id, queue, at)
+            found = self.find(topic_id, queue, at)
             if found is None or found[0] is segment:
                 break
             segment, source = found
@@ -77,7 +77,7 @@ class Reader:
         runs = list(self._runs(topic_id, queue, 0))
 
         def first_in(base: int) -> int | None:
-            segment = self._segment(base)
+            segment = self.segment(base)
             if segment is None:
                 return None
             return segment.source().offset_at_time(topic_id, queue, at_ms, self._limit(segment))
@@ -92,7 +92,7 @@ class Reader:
         kept = end = self._end(topic_id, queue)
         for first, base in reversed(list(self._runs(topic_id, queue, 0))):
             known = self._sizes.get((base, topic_id, queue), size + 1)
-            segment = self._segment(base) if known > size else None
+            segment = self.segment(base) if known > size else None
             if segment is None:
                 kept, size = first, max(size - known, 0)
                 continue
@@ -153,7 +153,7 @@ class Reader:
             end = self._appender.next_offset(topic_id, queue)
         return end
 
-    def _find(self, topic_id: int, queue: int, offset: int) -> tuple[Segment, SegmentIndex | SealedIndex] | None:
+    def find(self, topic_id: int, queue: int, offset: int) -> tuple[Segment, SegmentIndex | SealedIndex] | None:
         """The newest segment in which the queue begins at or below `offset`."""
         for segment in (self.active, *reversed(self.sealing)):
             source = segment.source()
@@ -177,7 +177,12 @@ class Reader:
             if segment.base > last and first is not None and first >= offset:
                 yield first, segment.base
 
-    def _segment(self, base: int) -> Segment | None:
+    def segments_of(self, topic_id: int, queue: int) -> list[int]:
+        """Bases of the segments that hold records of the queue, in order."""
+        return [base for _, base in self._runs(topic_id, queue, 0)]
+
+    def segment(self, base: int) -> Segment | None:
+        """The segment at that position, or None when it is not there (any more)."""
         for segment in (self.active, *self.sealing):
             if segment.base == base:
                 return segment

@@ -16,11 +16,13 @@ from engine.log.format import (
     CONTROL_TOPIC_ID,
     KIND_COUNTERS,
     KIND_PROGRESS,
+    KIND_TIMER_MARK,
     KIND_TOPIC,
     SEGMENT_HEADER_SIZE,
     SegmentHeader,
     parse_counter,
     parse_progress,
+    parse_timer_mark,
     parse_topic,
     split_records,
 )
@@ -49,6 +51,8 @@ class Recovered:
     active_last_at: int = 0
     bytes_scanned: int = 0
     damage: list[Damage] = field(default_factory=list)
+    fired: list[tuple[int, int, int]] = field(default_factory=list)
+    """(base of its segment, byte address, size) of scanned batches of fired timers that may be in no mark."""
     active_ids: bytes = b""
     ids: IdWindow = field(init=False)
 
@@ -160,11 +164,27 @@ class Recovery:
         empty: list[Segment] = []
         while len(waiting) > 1 and is_empty(self._batches, waiting[-1]):
             empty.insert(0, waiting.pop())
+        self._find_fired([base for base in bases if base < waiting[-1].base], checkpoint)
         for segment in waiting[:-1]:
             self._take_full(segment, rebuilding=checkpoint is None)
         self._state.active = waiting[-1]
         self._state.active_last_at = self._scan(waiting[-1], is_tail=True)
         return empty
+
+    def _find_fired(self, bases: list[int], checkpoint: Checkpoint | None) -> None:
+        """Timers that fired just before a segment was full are marked in the next one, if the process lived so long.
+
+        So the end of what is not scanned anyway is looked through, where the view or, without one, the newest full segment may hold such.
+        """
+        fired_from = self._view.fired_from() if checkpoint is not None else max(bases, default=None)
+        if fired_from is None:
+            return
+        for base in bases if checkpoint is None else [base for base in bases if base < checkpoint.segment_base]:
+            segment = self._open(base, bases, SegmentHeader(self._state.log_id, base, 1, self._config.segment_bytes, 0))
+            if segment.next_base > fired_from:
+                found = scan_segment(self._batches, segment, is_tail=False).fired
+                self._state.fired += [(base, at, size) for at, size in found if base + at >= fired_from]
+            segment.close()
 
     def _make_ready(self, empty: list[Segment]) -> None:
         """The first change to the directory: everything that could refuse it has been checked."""
@@ -202,7 +222,7 @@ class Recovery:
         assert segment.sealed is not None
         found = [
             entry
-            for kind in (KIND_TOPIC, KIND_PROGRESS, KIND_COUNTERS)
+            for kind in (KIND_TOPIC, KIND_PROGRESS, KIND_COUNTERS, KIND_TIMER_MARK)
             for entry in segment.sealed.entries(CONTROL_TOPIC_ID, kind)
         ]
         for _, at, size, _, _ in sorted(found, key=lambda entry: entry[1]):
@@ -215,6 +235,7 @@ class Recovery:
     def _scan(self, segment: Segment, *, is_tail: bool) -> int:
         """Scan it, apply its control batches; returns the address of its last batch, 0 when there is none."""
         scan = scan_segment(self._batches, segment, is_tail=is_tail, end_before=self._end_before)
+        self._state.fired += [(segment.base, at, size) for at, size in scan.fired]
         for batch in scan.control:
             self._apply_batch(batch)
         self._state.epoch = max(self._state.epoch, scan.epoch)
@@ -246,7 +267,7 @@ class Recovery:
             self._env.die(f"{segment.path}: the tail cannot be cut: {error}")
 
     def _apply_batch(self, batch: bytes) -> None:
-        kind = batch[10]
+        kind, offset = batch[10], int.from_bytes(batch[32:40], "little")
         for payload in split_records(batch[BATCH_HEADER_SIZE:]):
             if kind == KIND_TOPIC:
                 topic = Topic(*parse_topic(payload))
@@ -257,6 +278,10 @@ class Recovery:
                 self._view.put(b"p" + key, value or None)
             elif kind == KIND_COUNTERS:
                 self._view.put_counter(*parse_counter(payload))
+            elif kind == KIND_TIMER_MARK:
+                covered_to, base, addresses = parse_timer_mark(payload)
+                self._view.put_ended_timers(base, offset, addresses)
+                self._state.fired = [fired for fired in self._state.fired if fired[0] + fired[1] >= covered_to]
 
     def _compare(self, checkpoint: Checkpoint) -> None:
         active = self._state.active

@@ -42,6 +42,13 @@ class Host(Protocol):
     def refuse(self, sentence: str) -> None: ...
 
 
+class Pending(Protocol):
+    """Delayed messages, which outlive the segment that they were stored in."""
+
+    def carry(self, base: int) -> Iterator[None]: ...
+    def forget(self, base: int) -> None: ...
+
+
 class Retainer:
     """Call `step()` from the loop, again after as many milliseconds as it says. It never blocks for longer than a few milliseconds."""
 
@@ -52,6 +59,8 @@ class Retainer:
         self._host, self._env, self._directory, self._config = host, env, directory, config
         self._reader, self._sealed, self._view, self._floors, self._carrier = reader, sealed, view, floors, carrier
         self.disk = DiskWatch(env, directory, config)
+        self.timers: Pending | None = None
+        """Who carries on what is still pending in a segment that is about to go."""
         self.deleted_segments = self.deleted_bytes = self.early_segments = 0
         self._background = env.background()
         self._round: Iterator[None] | None = None
@@ -124,6 +133,12 @@ class Retainer:
         self._next_ms = now_ms + self._config.delete_interval_ms
         segment = self._sealed.get(base)
         assert segment is not None
+        if self.timers is not None:
+            try:
+                yield from self.timers.carry(base)
+            except DiskFullError as error:
+                logger.error("file=%s: stays, for delayed messages in it cannot be carried on: %s", segment.path, error)
+                return
         yield from self._carry(segment)
         self._waits = True
         self._host.when_durable(self._host.end_position, self._synced)
@@ -176,6 +191,8 @@ class Retainer:
 
     def _remove(self, segment: Segment, early: str) -> None:
         self._sealed.remove(segment.base)
+        if self.timers is not None:
+            self.timers.forget(segment.base)
         self.deleted_segments += 1
         self.deleted_bytes += segment.header.size
         if early:

@@ -15,7 +15,9 @@ from engine.log.format import (
     BATCH_HEADER_SIZE,
     BATCH_MAGIC,
     ID_ENTRY,
+    KIND_FIRED,
     KIND_MAX,
+    KIND_TIMER,
     SEGMENT_HEADER_SIZE,
     count_records,
     padded,
@@ -45,6 +47,9 @@ class Scan:
     last_at: int = 0
     epoch: int = 0
     control: list[bytes] = field(default_factory=list)
+    fired: list[tuple[int, int]] = field(default_factory=list)
+    """(byte address, size) of batches of messages that had been delayed."""
+
     damage: list[Damage] = field(default_factory=list)
     ids: bytes = b""
     """Entries of the batches whose ids were checked."""
@@ -75,7 +80,7 @@ def scan_segment(
             scan.epoch = max(scan.epoch, epoch)
             scan.last_at = last or scan.last_at
             scan.ids += ids.collect(view, at, end)
-            scan.control += [bytes(view[at : at + _size(view, at)]) for at in control]
+            _sort(scan, view, control)
             following = _next_valid(batches, segment, view, end)
             if following is None:
                 break
@@ -119,6 +124,16 @@ def report(segment: Segment, at: int, size: int, reason: str) -> Damage:
     """Log the damage and return it."""
     logger.error("file=%s position=%d: %d bytes lost: %s", segment.path, segment.base + at, size, reason)
     return Damage(segment.path, segment.base + at, size, reason)
+
+
+def _sort(scan: Scan, view: memoryview, addresses: list[int]) -> None:
+    """Control batches are copied. Delayed messages stay where they are: the timers read them, and there may be much of it."""
+    for at in addresses:
+        kind = view[at + 10]
+        if kind == KIND_FIRED:
+            scan.fired.append((at, _size(view, at)))
+        elif kind != KIND_TIMER:
+            scan.control.append(bytes(view[at : at + _size(view, at)]))
 
 
 def _size(view: memoryview, at: int) -> int:

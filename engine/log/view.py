@@ -6,10 +6,12 @@ what the store holds already; every value is absolute, so that is harmless.
 
 Keys: t ‖ topic name → id, queues. i ‖ id → queues, name. p ‖ progress key → value. q ‖ topic id ‖ queue ‖ first
 offset in a segment → the segment's base, the queue's next offset behind it. m ‖ … → of the log as a whole. Numbers in
-keys are big-endian, to sort.
+keys are big-endian, to sort. w ‖ a segment's base ‖ offset of a TIMER_MARK batch → addresses in the segment of timers that have ended,
+under the highest offset: all of them have.
 """
 
 import struct
+from array import array
 from collections.abc import Iterator
 from heapq import merge
 
@@ -19,11 +21,14 @@ from engine.store import Store
 _QUEUE_KEY = struct.Struct(">sIIQ")
 _QUEUE_VALUE = struct.Struct("<QQ")
 _TOPIC_VALUE = struct.Struct("<II")
+_ENDED_KEY = struct.Struct(">sQQ")
 _CHECKPOINT = struct.Struct("<I16sQQII")
 
 CHECKPOINT_KEY = b"mcheckpoint"
+_FIRED_KEY = b"mfired"
 VIEW_VERSION = 1
 NO_SEGMENT = 0xFFFFFFFFFFFFFFFF
+_ALL = 0xFFFFFFFFFFFFFFFF
 
 
 class Checkpoint:
@@ -145,6 +150,40 @@ class View:
             topic_id, queues = _TOPIC_VALUE.unpack(value)
             found.append(Topic(topic_id, key[1:].decode(), queues))
         return found
+
+    # Timers that have fired, were cancelled or carried on
+
+    def put_ended_timers(self, base: int, mark_offset: int, addresses: bytes) -> None:
+        """Timers of the segment at `base` have ended, so says the mark at that offset."""
+        self.put(_ENDED_KEY.pack(b"w", base, mark_offset), addresses)
+
+    def put_all_ended(self, base: int) -> None:
+        """No timer of the segment is pending any more."""
+        self.forget_timers(base)
+        self.put(_ENDED_KEY.pack(b"w", base, _ALL), b"-")
+
+    def ended_timers(self, base: int) -> list[int] | None:
+        """Sorted addresses of those that have ended; None when all have."""
+        ended = array("I")
+        for key, value in self.scan(_ENDED_KEY.pack(b"w", base, 0), _ENDED_KEY.pack(b"w", base + 1, 0)):
+            if _ENDED_KEY.unpack(key)[2] == _ALL:
+                return None
+            ended.frombytes(value)
+        return sorted(ended)
+
+    def forget_timers(self, base: int) -> None:
+        """The segment is gone, or everything of it has ended."""
+        for key, _ in list(self.scan(_ENDED_KEY.pack(b"w", base, 0), _ENDED_KEY.pack(b"w", base + 1, 0))):
+            self.put(key, None)
+
+    def put_fired_from(self, position: int | None) -> None:
+        """Batches of fired timers that no mark covers lie at or above the position; None when there are none."""
+        self.put(_FIRED_KEY, None if position is None else position.to_bytes(8, "little"))
+
+    def fired_from(self) -> int | None:
+        """As of the checkpoint."""
+        value = self.get(_FIRED_KEY)
+        return None if value is None else int.from_bytes(value, "little")
 
     # Where a queue's offsets lie
 

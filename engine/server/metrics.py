@@ -25,6 +25,10 @@ penstock_engine_group_lag_messages{group} | messages, of the first 100 groups by
 penstock_engine_duplicates_total | messages | rising: clients send again what was stored; look for their timeouts
 penstock_engine_ids, _id_bytes | now, bytes | near --id-window-mib: the window is about to shorten
 penstock_engine_ids_forgotten_total | ids, at most | above 0: ids were forgotten before their window had passed; raise --id-window-mib
+penstock_engine_timers_pending | now | memory: 30 bytes each
+penstock_engine_timers_added_total, _fired_total, _cancelled_total, _carried_total | messages | carried: stored again, an old segment goes
+penstock_engine_timers_lost_total | messages | above 0: a disk has lost delayed messages; the log names them
+penstock_engine_timers_late_seconds_total, _late_seconds_max | seconds | total / fired above 0.02: the engine's core is full
 penstock_engine_log_end_position, _log_durable_position | bytes | apart for long: the disk is slow
 """
 

@@ -17,6 +17,8 @@ from engine.server import serve_pure
 from engine.server.admin import Admin
 from engine.server.peer import Greeter
 from engine.server.service import Service, monotonic_ms
+from engine.server.timing import Timing
+from engine.timers.timers import Timers
 
 try:
     if os.environ.get("PENSTOCK_PURE"):
@@ -48,12 +50,14 @@ class LinkServer:
         progress_ms: least time between two progress records of one queue.
         stop: called when an operator asks over the link for the process to end.
         socket_file: where processes of this machine find the same link at less cost than by TCP.
+        timers: delayed messages, when the engine takes them; die: called with a reason when only a restart can help.
         form: the module with Turn and LinkConnection; tests give both.
     """
 
     def __init__(
         self, store, delivery: Delivery, host: str, port: int, cluster_key: bytes, *,
         broker_group: str, progress_ms: int, stop, socket_file: str | None = None, form=_form,
+        timers: Timers | None = None, die=None,
     ) -> None:  # fmt: skip
         self.store, self.delivery = store, delivery
         delivery.on_time(monotonic_ms())
@@ -64,6 +68,10 @@ class LinkServer:
         self._ticking = False
         delivery.requests = Requests(delivery.wall_ms)
         self.service = Service(store, delivery, greeter, admin, Exchange(delivery.requests), self._wake)
+        self.timers, self._timing = timers, None
+        if timers is not None:
+            self._timing = Timing(store, timers, self.service.on_woken, die)
+            self.service.serve(self._timing.handlers)
         self._form = form
         self.turn = form.Turn(store, self.service)
         self._progress = loop.timer(progress_ms / 1000, progress_ms / 1000)
@@ -98,6 +106,8 @@ class LinkServer:
     def close(self) -> None:
         """Write progress and close everything. What was answered is in the log."""
         self._tick.stop()
+        if self._timing is not None:
+            self._timing.close()
         self._progress.stop()
         self._more_progress.stop()
         self._server.close()

@@ -62,6 +62,10 @@ class Service:
         self._admin_verbs = admin
         self._lender = Lender(time.monotonic())
 
+    def serve(self, handlers: dict[int, Callable]) -> None:
+        """Answer these operations too."""
+        self._handlers.update(handlers)
+
     # -- connections
 
     def new_peer(self, connection) -> Peer:

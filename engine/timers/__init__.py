@@ -1,0 +1,1 @@
+"""Delayed messages: kept in the log until they are due. Tour in README.md."""

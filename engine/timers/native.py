@@ -1,0 +1,17 @@
+"""Which form of the table is in use: the compiled one, or its twin in pure Python. `PENSTOCK_PURE=1` forces the twin."""
+
+from engine.log.native import NATIVE as _LOG_IS_NATIVE
+
+NATIVE = False
+if _LOG_IS_NATIVE:
+    try:
+        from engine.timers._load import load
+        from engine.timers._table import Table, hash_id
+
+        NATIVE = True
+    except ImportError:
+        pass
+if not NATIVE:
+    from engine.timers.table_pure import Table, hash_id, load  # type: ignore[assignment]
+
+__all__ = ["NATIVE", "Table", "hash_id", "load"]
