@@ -15,6 +15,7 @@ COMMANDS = {
     "topic": ("topic", "command", "Create, list, show, set and delete topics."),
     "group": ("group", "command", "Consumer groups: settings, lag."),
     "filter": ("filter", "command", "Read a filter of a group and say what it means."),
+    "timer": ("timer", "command", "Delayed messages: list, cancel."),
     "app": ("app", "command", "Applications: keys and what they may do."),
     "gate": ("gate", "command", "What every producer proxy lets through."),
     "send": ("send", "command", "Send messages from the shell."),

@@ -63,6 +63,7 @@ class ProducerProxy:
             self._clock.now_ms,
             self._learn,
             self.buffer,
+            rpc,
         )
         self.front = self._make_front()
         self.buffering.start(self.topics, self.client.lanes[FSYNC], self.front)

@@ -14,11 +14,12 @@ from common.contract import Code, SendResponse, SendResult
 from common.errors import AuthenticationError
 from common.ids import IdSource, show_id
 from common.wire import WireError, walk_send
-from common.wire.calls import HAS_DELAY, HAS_DELIVER_AT, HAS_REPLY_TO, MESSAGES_MAX
+from common.wire.calls import HAS_REPLY_TO, MESSAGES_MAX
 from common.wire.faults import CALL_FAULTS, MESSAGE_FAULTS, WireFault
 from engine.link import layout
 from producer_proxy.buffer.aside import Aside
 from producer_proxy.buffer.fallback import FallbackBuffer
+from producer_proxy.delays import Delays
 from producer_proxy.gate.rules import broken_rule
 from producer_proxy.topics import ResolveError, lane_of
 
@@ -39,10 +40,6 @@ SENTENCES = {
     Code.TIMEOUT: "no answer from the broker in time; the message may be stored, send again with the same id",
     Code.SHUTTING_DOWN: "this proxy is stopping; use another one",
 }
-_NOT_YET = (
-    (HAS_DELIVER_AT, "Message.deliver_at_ms: delayed delivery is not part of this version"),
-    (HAS_DELAY, "Message.delay_ms: delayed delivery is not part of this version"),
-)
 _ON_ITS_WAY = SendResult(code=Code.OK)  # in place of a reply's result until that is known
 
 
@@ -53,17 +50,19 @@ class SendService:
         principals: who presents a credential; topics: where to; lanes: (MEMORY, FSYNC) of the broker; gate: the limits.
         requests: takes sends that wait for a reply, and replies.
         learn: called as (credential bytes, principal) after each good call, so that the hot path knows them.
-        buffer: what takes messages that the broker does not.
+        buffer: what takes messages that the broker does not. rpc: the broker's link for rare operations.
     """
 
     def __init__(
-        self, principals, topics, lanes, gate, requests, now_ms, learn=lambda credential, principal: None, buffer=None
-    ):
+        self, principals, topics, lanes, gate, requests, now_ms, learn=lambda credential, principal: None, buffer=None,
+        rpc=None,
+    ):  # fmt: skip
         self._principals, self._topics, self._lanes, self._learn = principals, topics, lanes, learn
         self._gate, self.requests = gate, requests
         self._ids = IdSource(now_ms)
         no_buffer = FallbackBuffer({}, lambda topic: None)
         self._aside = Aside(buffer or no_buffer, lanes, self._ids.next, now_ms, _refusal)
+        self._delays = Delays(topics, rpc, now_ms, self._ids.next, _refusal)
         self.closing = False
         self.in_work = self.answered = 0
         self.codes: dict[int, int] = {}
@@ -130,6 +129,8 @@ class SendService:
         ]
         wanted = [index for index, result in enumerate(results) if result is None]
         wanted = self._limited(principal, call.messages, wanted, results)
+        self._delays.answer(call, results, _timeout_s(call))
+        wanted = [index for index in wanted if results[index] is None]
         if tried := self._aside.tried(call.messages, wanted):
             self._store(call, principal, tried, results, started)
         self._aside.save(call.messages, results, time.monotonic() - started)
@@ -160,11 +161,6 @@ class SendService:
             return _refusal(*MESSAGE_FAULTS[message.fault])
         if off := self._gate.feature_off(message):
             return _refusal(Code.OVERLOADED, off, message.id, OFF_RETRY_AFTER_MS)
-        for flag, sentence in _NOT_YET:
-            if message.flags & flag:
-                return _refusal(Code.INVALID, sentence, message.id)
-        if message.operation:
-            return _refusal(Code.INVALID, "Message.operation: CANCEL is not part of this version", message.id)
         if not principal.may_send(message.topic):
             return _refusal(
                 Code.FORBIDDEN, f"application={principal.app}: may not send to topic {message.topic}", message.id

@@ -27,6 +27,7 @@ class TopicSettings:
     body_format: str | None = None
     required_properties: tuple[str, ...] | None = None
     id_window_ms: int | None = None
+    delay_ms_max: int | None = None
 
     def given(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if value is not None}

@@ -22,6 +22,7 @@ BUFFERS = ("off", "disk", "redis", "redis+disk")
 QUEUES_MAX = 10_000
 RETENTION_MS_MAX = 10 * 366 * 86_400_000
 RETENTION_BYTES_MAX = 1 << 50
+DELAY_MS_MAX = 400 * 86_400_000
 BODY_BYTES_MAX = 16_000_000  # below the frame limit, which has to hold the rest of the call too
 LIVE_KEYS_MAX = 2
 GRANTS_MAX = 200
@@ -52,6 +53,7 @@ class TopicDefinition:
         required_properties: a message without one of them is refused.
         id_window_ms: for how long a second message with the same client-set id is a DUPLICATE; 0: never. Longer takes 43 bytes of the
             engine's memory for each id in the window.
+        delay_ms_max: how far ahead a message may be delayed; 0: as long as the topic's messages are kept.
         family: which one defines the topic; None: it has an entry of its own. Never stored.
     """
 
@@ -72,6 +74,7 @@ class TopicDefinition:
     body_format: str = "any"
     required_properties: tuple[str, ...] = ()
     id_window_ms: int = 600_000
+    delay_ms_max: int = DELAY_MS_MAX
 
     @classmethod
     def from_value(cls, name: str, value: Mapping[str, Any]) -> Self:
@@ -90,6 +93,7 @@ class TopicDefinition:
             body_format=checks.choice("body_format", cls.body_format, BODY_FORMATS),
             required_properties=checks.texts("required_properties", REQUIRED_MAX),
             id_window_ms=checks.integer("id_window_ms", cls.id_window_ms, 0, ID_WINDOW_MS_MAX),
+            delay_ms_max=checks.integer("delay_ms_max", cls.delay_ms_max, 0, DELAY_MS_MAX),
             extra=checks.rest(),
         )
         checks.raise_faults()
@@ -122,6 +126,7 @@ class TopicDefinition:
 
 
 _STORED_WHERE_SET = (
+    "delay_ms_max",
     "retention_ms",
     "retention_bytes",
     "id_window_ms",

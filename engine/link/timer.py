@@ -69,7 +69,7 @@ def parse(data: bytes, at: int = 0) -> Timer | None:
     crc, *fields = HEAD.unpack_from(data, start)
     if value(data[start + 4 : end]) != crc:
         return None
-    timer = Timer(*fields, data[start + HEAD.size : end])
+    timer = Timer._make([*fields, data[start + HEAD.size : end]])
     if timer.record[0] > ASSIGNED or timer.id_at + timer.id_size > len(timer.record):
         return None
     return timer

@@ -39,6 +39,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from engine.log.scrub import ScrubCounts
 from engine.server.group_verbs import lag_of
 from engine.server.server import LinkServer
+from engine.timers.timers import Timers
 
 _PREFIX = "penstock_engine_"
 LAG_GROUPS_MAX = 100
@@ -54,9 +55,10 @@ class EngineMetrics:
         self._scrub = scrub or ScrubCounts()
 
     def collect(self) -> Iterator[Metric]:
-        for name, (value, text) in self._counters().items():
+        timer_counters, timer_gauges = _of_timers(self._server.timers)
+        for name, (value, text) in (self._counters() | timer_counters).items():
             yield CounterMetricFamily(_PREFIX + name, text, value=value)
-        for name, (value, text) in self._gauges().items():
+        for name, (value, text) in (self._gauges() | timer_gauges).items():
             yield GaugeMetricFamily(_PREFIX + name, text, value=value)
         yield self._lag()
 
@@ -123,3 +125,21 @@ class EngineMetrics:
     def describe(self) -> list[Metric]:
         """Registering reads nothing."""
         return []
+
+
+def _of_timers(timers: Timers) -> tuple[dict[str, tuple[float, str]], dict[str, tuple[float, str]]]:
+    """Counters and gauges of delayed messages."""
+    counts = timers.counts
+    counters: dict[str, tuple[float, str]] = {
+        "timers_added": (counts.added, "Delayed messages taken in."),
+        "timers_fired": (counts.fired, "Delayed messages delivered to their queues."),
+        "timers_cancelled": (counts.cancelled, "Delayed messages withdrawn."),
+        "timers_carried": (counts.carried, "Delayed messages stored again for an old segment to go."),
+        "timers_lost": (counts.lost, "Delayed messages whose bytes did not verify."),
+        "timers_late_seconds": (counts.late_ms / 1000, "Time between due and delivered, in all."),
+    }
+    gauges: dict[str, tuple[float, str]] = {
+        "timers_pending": (len(timers.table), "Delayed messages that are not due yet."),
+        "timers_late_seconds_max": (counts.late_ms_max / 1000, "The longest delay behind a due time."),
+    }
+    return counters, gauges

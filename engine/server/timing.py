@@ -3,6 +3,7 @@
 import json
 import logging
 from collections.abc import Callable
+from typing import Any
 
 import gevent
 
@@ -30,7 +31,7 @@ class Timing:
     def __init__(self, store, timers: Timers, on_fired: Callable[[], None], die: Callable[[str], None]) -> None:
         self._store, self._timers, self._on_fired, self._die = store, timers, on_fired, die
         self._loop = gevent.get_hub().loop
-        self._timer = None
+        self._timer: Any = None
         self._due_ms = 0.0
         self.handlers = {
             layout.TIMER_ADD: self._add,

@@ -1,15 +1,16 @@
 """Carrying pending timers on: their records are appended again, so that the segment that held them may go.
 
 In this order: the copies are appended and synced; the table changes over; the first records are marked as ended. A crash in between leaves
-copies that recovery finds void, because what they take over from is pending still. Who ends a timer while its copy is being synced ends both.
+copies that recovery finds void, because what they take over from is pending still. Who ends a timer while its copy is being synced
+ends both.
 """
 
 import logging
 from collections.abc import Iterator
 
+from engine.link.timer import Timer
 from engine.timers.counts import Counts
 from engine.timers.marks import Marks
-from engine.link.timer import Timer
 from engine.timers.shelf import Place, Shelf
 from engine.timers.table_pure import Entry
 

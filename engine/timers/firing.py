@@ -4,11 +4,11 @@ import logging
 from collections.abc import Iterable
 
 from engine.errors import DiskFullError
+from engine.link.timer import ANY_QUEUE, Timer
 from engine.log.format import CODE_OK, KIND_FIRED, pack_batch
 from engine.timers import loops
 from engine.timers.counts import Counts
 from engine.timers.marks import Marks
-from engine.link.timer import ANY_QUEUE, Timer
 from engine.timers.shelf import Place, Shelf
 from engine.timers.table_pure import Entry
 
@@ -62,7 +62,9 @@ class Firing:
                 break
             if timer is None:
                 self._counts.lost += 1
-                log.error("position=%d: a delayed message, due at %d, does not verify: it is lost", place.position, entry[2])
+                log.error(
+                    "position=%d: a delayed message, due at %d, does not verify: it is lost", place.position, entry[2]
+                )
                 self._marks.fired([place])
                 continue
             due.append((place, timer, entry))

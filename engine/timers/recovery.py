@@ -1,20 +1,20 @@
 """What a start makes of the log: which timers are pending, and which had fired when the process ended before it could mark them.
 
-    a fired batch without a mark    its messages are in the log: the timers are matched by topic and id, and have ended
-    a round of a loop               counts once the round before it has fired; if that is pending still, the round is void. A round that is
-                                    missing behind a fired one is appended now
-    a copy that was carried on      counts once the first record has ended; if that is pending still, the copy is void
+a fired batch without a mark    its messages are in the log: the timers are matched by topic and id, and have ended
+a round of a loop               counts once the round before it has fired; if that is pending still, the round is void. A round that is
+                                missing behind a fired one is appended now
+a copy that was carried on      counts once the first record has ended; if that is pending still, the copy is void
 """
 
 import logging
 from collections.abc import Iterator
 
+from engine.link.timer import ASSIGNED, Timer
 from engine.log.format import BATCH_HEADER, BATCH_HEADER_SIZE
 from engine.log.offline.message import names
 from engine.timers import loops
 from engine.timers.marks import Marks
 from engine.timers.native import hash_id, load
-from engine.link.timer import ASSIGNED, Timer
 from engine.timers.shelf import Place, Shelf
 
 log = logging.getLogger("penstock.engine")

@@ -4,10 +4,10 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from engine.errors import DiskFullError
-from engine.log.timer_log import TimerLog
-from engine.log.format import BATCH_HEADER_SIZE, CODE_OK, CONTROL_TOPIC_ID, KIND_TIMER, pack_batch
-from engine.timers.native import Table, hash_id
 from engine.link.timer import Timer, parse
+from engine.log.format import BATCH_HEADER_SIZE, CODE_OK, CONTROL_TOPIC_ID, KIND_TIMER, pack_batch
+from engine.log.timer_log import TimerLog
+from engine.timers.native import Table, hash_id
 
 GUESS_BYTES = 1024
 """Read at first of a record whose size is not known yet."""

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from heapq import heapify, heappop, heappush
 
 from engine.env import File
+from engine.link.timer import parse
 from engine.log.format import BATCH_HEADER_SIZE, CONTROL_TOPIC_ID, KIND_TIMER
 from engine.log.native import BatchReader
-from engine.link.timer import parse
 
 Entry = tuple[int, int, int, int]
 """(base of the segment, byte address in its file, due time, hash of topic and id)"""
@@ -87,7 +87,7 @@ class Table:
         self._counts.pop(base, None)
 
     def scan(self, start: int, limit: int, base: int = -1) -> tuple[list[Entry], int]:
-        """Look at `limit` cells from `start` on: (those pending, of one segment only when `base` is given; where to go on, -1 at the end)."""
+        """Look at `limit` cells from `start` on: (those pending, where to go on or -1 at the end)."""
         cells = list(self._entries.items())[start : start + limit]
         found = [(*key, *value) for key, value in cells if base in (-1, key[0])]
         return found, start + limit if start + limit < len(self._entries) else -1

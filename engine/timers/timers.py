@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 
 from engine.errors import DiskFullError
 from engine.link.layout import DUPLICATE, INVALID, NOT_CANCELLABLE, OK, TOO_LARGE, UNKNOWN_TOPIC
+from engine.link.timer import ANY_QUEUE, Timer, parse
 from engine.log import Log
 from engine.log.format import BATCH_HEADER_SIZE
 from engine.timers.carrying import Carrying
@@ -13,7 +14,6 @@ from engine.timers.counts import Counts
 from engine.timers.firing import Firing
 from engine.timers.marks import PAUSE_MS, Marks
 from engine.timers.native import Table, hash_id
-from engine.link.timer import ANY_QUEUE, Timer, parse
 from engine.timers.recovery import recover
 from engine.timers.shelf import Place, Shelf
 

@@ -30,6 +30,7 @@ def row(topic: TopicDefinition) -> dict[str, Any]:
         ("retention_ms", "retention_hours", HOUR_MS),
         ("retention_bytes", "retention_mib", MIB),
         ("id_window_ms", "id_window_s", 1000),
+        ("delay_ms_max", "delay_hours_max", HOUR_MS),
     ):
         if stored in value:
             value[shown] = round(value.pop(stored) / unit, 3)
@@ -38,14 +39,16 @@ def row(topic: TopicDefinition) -> dict[str, Any]:
 
 def settings_of(given: dict[str, Any]) -> TopicSettings:
     """What the options of `settings_options` say, in the definition's units."""
-    hours, mib, window_s, required = (
-        given.pop(name) for name in ("retention_hours", "retention_mib", "id_window_s", "required_properties")
+    hours, mib, window_s, delay_hours, required = (
+        given.pop(name)
+        for name in ("retention_hours", "retention_mib", "id_window_s", "delay_hours_max", "required_properties")
     )
     return TopicSettings(
         **given,
         retention_ms=None if hours is None else round(hours * HOUR_MS),
         retention_bytes=None if mib is None else round(mib * MIB),
         id_window_ms=None if window_s is None else round(window_s * 1000),
+        delay_ms_max=None if delay_hours is None else round(delay_hours * HOUR_MS),
         required_properties=tuple(filter(None, required)) if required else None,
     )
 
@@ -56,6 +59,11 @@ def settings_options(command: Any) -> Any:
             "--id-window-s",
             type=click.FloatRange(min=0),
             help="How long a second message with the id of a first is a DUPLICATE; 0: never.  [new: 600]",
+        ),
+        click.option(
+            "--delay-hours-max",
+            type=click.FloatRange(min=0),
+            help="How far ahead a message may be delayed; 0: as long as messages are kept.  [new: 9600, which is the most]",
         ),
         click.option(
             "--buffer",

@@ -7,6 +7,7 @@ from common.contract import Code, SendResult
 from common.ids import parse_id, show_id
 from producer_proxy.buffer.entry import Entry
 from producer_proxy.buffer.fallback import DIVERTED_CODES, FallbackBuffer, patience_s
+from producer_proxy.delays import is_delayed
 
 
 class Aside:
@@ -72,7 +73,9 @@ class Aside:
         return any(lane.link is None for lane in self._lanes) and self._buffer.takes(message.topic)
 
     def _is_for_buffer(self, message, result: SendResult | None) -> bool:
-        return result is None or (result.code in DIVERTED_CODES and self._buffer.takes(message.topic))
+        if result is None:
+            return True
+        return result.code in DIVERTED_CODES and self._buffer.takes(message.topic) and not is_delayed(message)
 
     def _entry(self, message, result: SendResult | None) -> Entry:
         """Under the id that the caller may have been told, or that the broker may have seen."""

@@ -5,10 +5,10 @@ from random import Random
 
 from engine.config import LogConfig
 from engine.errors import CorruptionError
+from engine.link.timer import ANY_QUEUE, Timer
 from engine.log import open_log
 from engine.log.format import pack_batch, pack_record
 from engine.simulated import SimulatedEnv
-from engine.link.timer import ANY_QUEUE, Timer
 from engine.timers.timers import Timers
 
 TOPIC, QUEUES = "orders", 3
@@ -52,7 +52,15 @@ class Rig:
     def timer(self, shown_id: str, due_ms: int, queue: int = ANY_QUEUE, body: bytes = b"body\0", **loop: int) -> Timer:
         """With an id of its client's own, which is in the message's field 6."""
         name = shown_id.encode()
-        message = b"\x0b\x00\x06" + len(name).to_bytes(4, "big") + name + b"\x0b\x00\x02" + len(body).to_bytes(4, "big") + body + b"\0"
+        message = (
+            b"\x0b\x00\x06"
+            + len(name).to_bytes(4, "big")
+            + name
+            + b"\x0b\x00\x02"
+            + len(body).to_bytes(4, "big")
+            + body
+            + b"\0"
+        )
         rounds = {"until_ms": 0, "gap_ms": 0, "times": 0, "growth": 1, **loop}
         return Timer(due_ms, self.topic.id, queue, 0, **rounds, id_at=8, id_size=len(name), record=b"\0" + message)
 

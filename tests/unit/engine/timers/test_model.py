@@ -1,8 +1,8 @@
 """A random life of timers against a model of every one of them: kills and power cuts at any operation, clocks that step, full segments.
 
 The model knows for each id what it was told and what it may expect. At the end the clock runs on until nothing is pending, and the log must
-hold every message exactly as often as it should have come: once (a loop: once a round), never before its time, and never after its cancelling
-was confirmed.
+hold every message exactly as often as it should have come: once (a loop: once a round), never before its time, and never after its
+cancelling was confirmed.
 """
 
 import os
@@ -59,7 +59,12 @@ class Life(RuleBasedStateMachine):
         env.power_cut_at = 0
         return True
 
-    @rule(delay_ms=DELAYS, rounds=st.sampled_from([1, 1, 1, 2, 5]), gap_ms=st.integers(1, 300), cut=st.sampled_from([0, 0, 0, 1, 2]))
+    @rule(
+        delay_ms=DELAYS,
+        rounds=st.sampled_from([1, 1, 1, 2, 5]),
+        gap_ms=st.integers(1, 300),
+        cut=st.sampled_from([0, 0, 0, 1, 2]),
+    )
     def add(self, delay_ms: int, rounds: int, gap_ms: int, cut: int) -> None:
         self.number += 1
         name = f"m{self.number}"
@@ -88,13 +93,21 @@ class Life(RuleBasedStateMachine):
                 known.cancelled, known.seen_at_cancel = "yes", seen
             else:
                 assert code == NOT_CANCELLABLE
-                assert known.cancelled == "yes" or seen == known.rounds or not known.confirmed or known.cancelled == "asked"
+                assert (
+                    known.cancelled == "yes"
+                    or seen == known.rounds
+                    or not known.confirmed
+                    or known.cancelled == "asked"
+                )
                 if known.cancelled == "asked" and seen == known.rounds:
                     known.cancelled = ""
 
         self.attempt(action, cut)
 
-    @rule(ms=st.one_of(st.integers(0, 500), st.sampled_from([4096, 80_000])), cut=st.sampled_from([0, 0, 0, 1, 2, 3, 5, 9]))
+    @rule(
+        ms=st.one_of(st.integers(0, 500), st.sampled_from([4096, 80_000])),
+        cut=st.sampled_from([0, 0, 0, 1, 2, 3, 5, 9]),
+    )
     def time_passes(self, ms: int, cut: int) -> None:
         self.attempt(lambda: self.rig.advance(ms), cut)
 
@@ -126,7 +139,9 @@ class Life(RuleBasedStateMachine):
     @rule(steps=st.integers(1, 30), cut=st.sampled_from([0, 0, 2, 5, 11]))
     def oldest_segment_goes(self, steps: int, cut: int) -> None:
         """Retention by size, so that it does not matter what time it is."""
-        self.rig.log.retention._config = self.rig.config.__class__(**{**vars(self.rig.config), "log_bytes_max": 40 << 10})
+        self.rig.log.retention._config = self.rig.config.__class__(
+            **{**vars(self.rig.config), "log_bytes_max": 40 << 10}
+        )
 
         def action() -> None:
             for _ in range(steps):
@@ -182,4 +197,10 @@ class Life(RuleBasedStateMachine):
 
 
 LifeTest = Life.TestCase
-LifeTest.settings = settings(max_examples=EXAMPLES, stateful_step_count=30, deadline=None, report_multiple_bugs=False, suppress_health_check=list(HealthCheck))
+LifeTest.settings = settings(
+    max_examples=EXAMPLES,
+    stateful_step_count=30,
+    deadline=None,
+    report_multiple_bugs=False,
+    suppress_health_check=list(HealthCheck),
+)

@@ -1,5 +1,7 @@
 """Delay, cancel and loop, case by case, on the log itself."""
 
+import itertools
+
 import pytest
 
 from engine.link.layout import DUPLICATE, INVALID, NOT_CANCELLABLE, OK, TOO_LARGE, UNKNOWN_TOPIC
@@ -97,7 +99,13 @@ def test_an_id_that_is_pending_is_a_duplicate_and_free_again_afterwards(rig):
 
 @pytest.mark.parametrize(
     ("changes", "code"),
-    [({"topic_id": 9}, UNKNOWN_TOPIC), ({"queue": 3}, INVALID), ({"previous": 8}, INVALID), ({"id_size": 0}, INVALID), ({"due_ms": -1}, INVALID)],
+    [
+        ({"topic_id": 9}, UNKNOWN_TOPIC),
+        ({"queue": 3}, INVALID),
+        ({"previous": 8}, INVALID),
+        ({"id_size": 0}, INVALID),
+        ({"due_ms": -1}, INVALID),
+    ],
 )
 def test_a_timer_that_makes_no_sense_is_refused_and_its_neighbours_are_not(rig, changes, code):
     good = [rig.timer(name, rig.now_ms + 10).pack() for name in "ab"]
@@ -118,7 +126,9 @@ def test_bodies_of_any_bytes_come_as_they_were_sent(rig):
     assert rig.add("a", rig.now_ms + 10, body=body) == OK
     assert rig.add("b", rig.now_ms + 10, body=body * 2) == TOO_LARGE
     rig.advance(10)
-    assert any(body in piece.records for queue in range(3) for piece in rig.log.read(rig.topic.id, queue, 0, 10, 1 << 20))
+    assert any(
+        body in piece.records for queue in range(3) for piece in rig.log.read(rig.topic.id, queue, 0, 10, 1 << 20)
+    )
 
 
 @pytest.mark.parametrize(
@@ -141,7 +151,7 @@ def test_a_loop_comes_as_often_and_as_far_apart_as_it_says(rig, loop, gaps_ms):
         rig.advance(max(pause, 1))
     times = [stored_at for *_, stored_at in sorted(rig.stored(), key=lambda row: row[3])]
     assert times[0] == start
-    assert [late - soon for soon, late in zip(times, times[1:], strict=False)] == gaps_ms
+    assert [late - soon for soon, late in itertools.pairwise(times)] == gaps_ms
 
 
 def test_cancelling_a_loop_ends_all_its_rounds(rig):
