@@ -127,8 +127,10 @@ class EngineMetrics:
         return []
 
 
-def _of_timers(timers: Timers) -> tuple[dict[str, tuple[float, str]], dict[str, tuple[float, str]]]:
+def _of_timers(timers: Timers | None) -> tuple[dict[str, tuple[float, str]], dict[str, tuple[float, str]]]:
     """Counters and gauges of delayed messages."""
+    if timers is None:
+        return {}, {}
     counts = timers.counts
     counters: dict[str, tuple[float, str]] = {
         "timers_added": (counts.added, "Delayed messages taken in."),
