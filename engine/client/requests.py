@@ -27,4 +27,5 @@ def encode_request(
 
 def decode_appended(payload: bytes) -> tuple[int, int]:
     """(code, offset) out of the answer."""
-    return layout.APPEND_RESULT.unpack(payload)
+    code, _, offset = layout.APPEND_RESULT.unpack(payload)
+    return code, offset

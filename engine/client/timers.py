@@ -17,7 +17,7 @@ def encode_add(durability: int, timers: list[Timer]) -> bytes:
 
 def decode_added(payload: bytes) -> list[int]:
     """The codes of its answer."""
-    return [code for code, _ in layout.APPEND_RESULT.iter_unpack(payload)]
+    return [code for code, _, _ in layout.APPEND_RESULT.iter_unpack(payload)]
 
 
 def encode_cancel(durability: int, topic: str, shown_id: str) -> bytes:

@@ -20,12 +20,9 @@ from engine.queue._place cimport Place
 from engine.queue._receipt cimport Receipts, TokenBytes
 
 from engine.errors import CorruptionError, OffsetOutOfRangeError
-<<<<<<< HEAD
 from engine.filter.native import sift
 from engine.queue import sifting
-=======
 from engine.queue.key_order import sort_open
->>>>>>> 09f608c (engine: order by key and by queue)
 
 log = logging.getLogger("engine.queue.handout")
 
@@ -127,14 +124,11 @@ cdef class HandOut:
         cdef int64_t size = 0
         cdef Py_ssize_t start
         cdef int how
-<<<<<<< HEAD
-        if place.filter is not None:
-            return self.give_sifted(place)
-=======
         if not place.is_sorted and not sort_open(place, self.store):
             self.store.watch(place.topic_id, place.queue)
             return False
->>>>>>> 09f608c (engine: order by key and by queue)
+        if place.filter is not None:
+            return self.give_sifted(place)
         while self.messages_left > 0 and self.bytes_left > 0 and place.credit > 0:
             if not place.next_run(self.messages_left, &first, &end):
                 if seen:
@@ -165,7 +159,6 @@ cdef class HandOut:
                 break  # as in the twin
         return True
 
-<<<<<<< HEAD
     cdef bint give_sifted(self, Place place) except -1:
         """As give(), of a group that takes a part only."""
         cdef bint seen = False
@@ -207,7 +200,9 @@ cdef class HandOut:
         cdef PieceHead* head = <PieceHead*>PyBytes_AS_STRING(piece)
         cdef int64_t at = <int64_t>head.first_offset
         cdef int64_t done = at
-        cdef int64_t decided, index, messages, begin, end
+        cdef int64_t asked = self.messages_left
+        cdef int64_t passed = 0
+        cdef int64_t decided, index, messages, begin, end, size
         cdef Py_ssize_t start
         decided, runs = sift(place.filter, piece, sizeof(PieceHead), self.messages_left, self.bytes_left, PyList_GET_SIZE(self.out) > 0)
         for index, messages, begin, end in runs:
@@ -215,12 +210,17 @@ cdef class HandOut:
             done = at + index + messages
             start = PyList_GET_SIZE(self.out)
             self.add_piece(place, at + index, <uint32_t>messages, head.stored_at_ms, <char*>head + begin, <uint32_t>(end - begin))
-            self.take(place, at + index, done, start)
-            self.bytes_left -= end - begin
-            self.delivered_bytes += end - begin
+            size = end - begin
+            if place.keys is not None and at + index == place.next_offset:
+                size = self.take_by_key(place, start)
+            else:
+                self.take(place, at + index, done, start)
+            passed += messages
+            self.bytes_left -= size
+            self.delivered_bytes += size
         self.leave_out(place, done, at + decided)
         self.allowance.take(decided, place.filter.cost)
-        if decided < head.count and self.messages_left > 0:
+        if decided < head.count and passed < asked:
             self.bytes_left = 0  # as in the twin
         return decided == head.count
 
@@ -231,7 +231,7 @@ cdef class HandOut:
             self.dirty.add(place)
             self.counts.passed_over += end - first
         return 0
-=======
+
     cdef int64_t take_by_key(self, Place place, Py_ssize_t start) except -1:
         """The twin's _lease_by_key(), for the pieces in `out` from `start` on."""
         cdef list pieces = self.out[start:]
@@ -276,7 +276,6 @@ cdef class HandOut:
         if end > first:
             self.add_piece(place, first, <uint32_t>(end - first), stored_at_ms, records, <uint32_t>(stop - records))
         return stop - records
->>>>>>> 09f608c (engine: order by key and by queue)
 
     cdef int take(self, Place place, int64_t first, int64_t end, Py_ssize_t start) except -1:
         """Lease first..end, whose pieces lie in `out` from `start` on, and make the pieces say so."""

@@ -60,12 +60,12 @@ class HandOut:
 
     def _give(self, place: Place, pull: Pull, group: "Group", now_ms: int) -> bool:
         """Hand out of one place until its turn is over or the pull is full; False when the place has nothing left."""
-        if place.filter is not None:
-            return self._give_sifted(place, pull, group, now_ms)
-        seen = False
         if not place.is_sorted and not sort_open(place, self._store):
             self._store.watch(place.topic_id, place.queue)
             return False
+        if place.filter is not None:
+            return self._give_sifted(place, pull, group, now_ms)
+        seen = False
         while pull.messages_left > 0 and pull.bytes_left > 0 and place.credit > 0:
             plan = place.plan(pull.messages_left)
             if plan is None and not seen:
@@ -92,10 +92,7 @@ class HandOut:
                 pull.bytes_left = 0
                 break
             given_end = pieces[-1].first_offset + pieces[-1].count
-            if place.keys is not None and first == place.next_offset:
-                size = self._lease_by_key(place, pull, group, pieces, now_ms)
-            else:
-                self._lease(place, pull, group, first, given_end, pieces, now_ms)
+            size = self._lease_in_order(place, pull, group, first, given_end, pieces, now_ms)
             pull.bytes_left -= size
             place.credit -= size
             self._counts.delivered_bytes += size
@@ -136,6 +133,7 @@ class HandOut:
     def _sift(self, place: Place, pull: Pull, group: "Group", piece: Piece, now_ms: int) -> bool:
         """Lease what the filter lets through, run by run, pass over what lies between; False when the pull is full."""
         at, count, stored_at_ms, records = piece
+        asked, passed = pull.messages_left, 0
         decided, runs = sift(place.filter, records, 0, pull.messages_left, pull.bytes_left, bool(pull.piece_count))
         done = at
         for index, messages, start, end in runs:
@@ -144,11 +142,12 @@ class HandOut:
             done = first + messages
             run = Piece(first, messages, stored_at_ms, records[start:end])
             size = self._lease_in_order(place, pull, group, first, done, [run], now_ms)
+            passed += messages
             pull.bytes_left -= size
             self._counts.delivered_bytes += size
         self._leave_out(place, done, at + decided)
         self._allowance.take(decided, place.filter.cost)
-        if decided < count and pull.messages_left > 0:
+        if decided < count and passed < asked:
             pull.bytes_left = 0  # the next one does not fit
         return decided == count
 
@@ -157,6 +156,15 @@ class HandOut:
             place.leave_out(first, end, self._clockwork.next_lease())
             self._dirty.add(place)
             self._counts.passed_over += end - first
+
+    def _lease_in_order(
+        self, place: Place, pull: Pull, group: "Group", first: int, end: int, pieces: list[Piece], now_ms: int
+    ) -> int:
+        """Lease the pieces, or those of their messages whose turn it is; returns the leased bytes."""
+        if place.keys is not None and first == place.next_offset:
+            return self._lease_by_key(place, pull, group, pieces, now_ms)
+        self._lease(place, pull, group, first, end, pieces, now_ms)
+        return sum(len(piece.records) for piece in pieces)
 
     def _lease_by_key(self, place: Place, pull: Pull, group: "Group", pieces: list[Piece], now_ms: int) -> int:
         """Lease, of messages that were never handed out, those whose turn it is; the others wait. Returns the leased bytes."""

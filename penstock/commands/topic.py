@@ -53,50 +53,53 @@ def settings_of(given: dict[str, Any]) -> TopicSettings:
     )
 
 
+_SETTINGS_OPTIONS = (
+    click.option(
+        "--id-window-s",
+        type=click.FloatRange(min=0),
+        help="How long a second message with the id of a first is a DUPLICATE; 0: never.  [new: 600]",
+    ),
+    click.option(
+        "--delay-hours-max",
+        type=click.FloatRange(min=0),
+        help="How far ahead a message may be delayed; 0: as long as messages are kept.  [new: 9600, which is the most]",
+    ),
+    click.option(
+        "--buffer",
+        type=click.Choice(BUFFERS),
+        help="Where the producer proxy keeps messages while the engine does not take them.  [new: off]",
+    ),
+    click.option(
+        "--required-property",
+        "required_properties",
+        multiple=True,
+        help="Refuse messages without this property; repeatable, an empty one clears the list.",
+    ),
+    click.option(
+        "--body-format", type=click.Choice(BODY_FORMATS), help="json: refuse bodies that are no JSON.  [new: any]"
+    ),
+    click.option("--grade", type=click.Choice(GRADES), help="Low is refused first in overload.  [new: normal]"),
+    *rate_options("Taken", "send"),
+    click.option(
+        "--retention-mib",
+        type=click.FloatRange(min=0),
+        help="Keep so much of it, shared evenly by its queues; 0: no limit.  [new: 0]",
+    ),
+    click.option(
+        "--retention-hours",
+        type=click.FloatRange(min=0),
+        help="How old a message gets; 0: as the engine keeps all.  [new: 0]",
+    ),
+    click.option("--body-bytes-max", type=int, help="Largest message body.  [default of a new topic: 4194304]"),
+    click.option(
+        "--durability", type=click.Choice(DURABILITIES), help="What an answered send means.  [new: replicated]"
+    ),
+    click.option("--queues", type=int, help="1 to 10000; can grow later, not shrink.  [new: 8]"),
+)
+
+
 def settings_options(command: Any) -> Any:
-    for option in (
-        click.option(
-            "--id-window-s",
-            type=click.FloatRange(min=0),
-            help="How long a second message with the id of a first is a DUPLICATE; 0: never.  [new: 600]",
-        ),
-        click.option(
-            "--delay-hours-max",
-            type=click.FloatRange(min=0),
-            help="How far ahead a message may be delayed; 0: as long as messages are kept.  [new: 9600, which is the most]",
-        ),
-        click.option(
-            "--buffer",
-            type=click.Choice(BUFFERS),
-            help="Where the producer proxy keeps messages while the engine does not take them.  [new: off]",
-        ),
-        click.option(
-            "--required-property",
-            "required_properties",
-            multiple=True,
-            help="Refuse messages without this property; repeatable, an empty one clears the list.",
-        ),
-        click.option(
-            "--body-format", type=click.Choice(BODY_FORMATS), help="json: refuse bodies that are no JSON.  [new: any]"
-        ),
-        click.option("--grade", type=click.Choice(GRADES), help="Low is refused first in overload.  [new: normal]"),
-        *rate_options("Taken", "send"),
-        click.option(
-            "--retention-mib",
-            type=click.FloatRange(min=0),
-            help="Keep so much of it, shared evenly by its queues; 0: no limit.  [new: 0]",
-        ),
-        click.option(
-            "--retention-hours",
-            type=click.FloatRange(min=0),
-            help="How old a message gets; 0: as the engine keeps all.  [new: 0]",
-        ),
-        click.option("--body-bytes-max", type=int, help="Largest message body.  [default of a new topic: 4194304]"),
-        click.option(
-            "--durability", type=click.Choice(DURABILITIES), help="What an answered send means.  [new: replicated]"
-        ),
-        click.option("--queues", type=int, help="1 to 10000; can grow later, not shrink.  [new: 8]"),
-    ):
+    for option in _SETTINGS_OPTIONS:
         command = option(command)
     return command
 

@@ -46,7 +46,7 @@ class Rpc:
         if self.code:
             return self.code, self.sentence
         count = layout.APPEND_HEAD.unpack_from(payload)[1] if op == layout.TIMER_ADD else 0
-        return 0, layout.APPEND_RESULT.pack(self.each, 0) * count
+        return 0, layout.APPEND_RESULT.pack(self.each, 0, 0) * count
 
     def timers(self) -> list[Timer]:
         """What was added."""
