@@ -2,6 +2,7 @@
 
 import json
 import sys
+import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,8 @@ from penstock.commands.proxy_link import ProxyLink
 MESSAGES_MAX = 500
 CALL_BYTES_MAX = 8 << 20
 STORED = 100  # codes below say that the message is kept
+FOR_NOW = range(200, 300)  # nothing was stored, and the same message may be taken later
+BACK_OFF_S = 0.2
 
 
 @click.command(cls=Command)
@@ -31,7 +34,11 @@ STORED = 100  # codes below say that the message is kept
     "--durability", type=click.Choice([name.lower() for name in Durability._NAMES_TO_VALUES if name != "TOPIC_DEFAULT"])
 )
 @click.option(
-    "--timeout", type=click.FloatRange(0.1, 600), default=5.0, show_default=True, help="Seconds for each call."
+    "--timeout",
+    type=click.FloatRange(0.1, 600),
+    default=5.0,
+    show_default=True,
+    help="Seconds for each call, and for sending again what was refused for now.",
 )
 @click.option("--quiet", "-q", is_flag=True, help="Print nothing when all went well.")
 @identity_options
@@ -67,7 +74,9 @@ def send(
     shown = 0
     with ProxyLink("send", instance.address("producer_proxy")) as link:
         for bodies in _batches(pieces):
-            results = _send(link, identity, [Message(body=body, **common) for body in bodies], durability, timeout)
+            results = _send_until(
+                link, identity, [Message(body=body, **common) for body in bodies], durability, timeout
+            )
             if not quiet:
                 _show([result for result in results if result.code < STORED], output, header=not shown)
                 shown += len(results)
@@ -128,6 +137,24 @@ def _batches(pieces: Iterable[list[bytes]]) -> Iterator[list[bytes]]:
             size += len(body)
         if batch:
             yield batch
+
+
+def _send_until(
+    link: ProxyLink, identity: Identity, batch: list[Message], durability: str | None, timeout_s: float
+) -> list[SendResult]:
+    """A result for each message; those refused for now (broker away, over a limit) are sent again while the time lasts."""
+    end = time.monotonic() + timeout_s
+    results = _send(link, identity, batch, durability, timeout_s)
+    while again := [index for index, result in enumerate(results) if result.code in FOR_NOW]:
+        wait_s = max(results[index].retry_after_ms or 0 for index in again) / 1000 or BACK_OFF_S
+        left_s = end - time.monotonic() - wait_s
+        if left_s <= 0:
+            break
+        time.sleep(wait_s)
+        fresh = _send(link, identity, [batch[index] for index in again], durability, left_s)
+        for index, result in zip(again, fresh, strict=True):
+            results[index] = result
+    return results
 
 
 def _send(
