@@ -1,8 +1,6 @@
 """`penstock message`: look at stored messages by id, key, time and offset. Nothing is leased and no group moves."""
 
 import json
-import re
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -17,30 +15,13 @@ from engine.client.lookup import Stored
 from engine.link.errors import LinkError
 from penstock.commands.exits import NOT_FOUND, CommandError, Group, code_for_contract
 from penstock.commands.instance import Instance, instance_options
+from penstock.commands.moment import Moment
 from penstock.commands.output import output_option, show_rows
 from penstock.commands.pull import shown_body
 
 COLUMNS = ("queue", "offset", "stored_at", "id", "key", "tag", "body")
 TABLE_BODY_CHARS = 60
 ASK_TIMEOUT_S = 30.0
-_AGO = re.compile(r"(\d+)([smhd])")
-_UNIT_MS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-
-
-class Moment(click.ParamType):
-    """Unix milliseconds from an age, as 90s, 10m, 2h or 3d, or from a date and time; the machine's zone unless it names one."""
-
-    name = "TIME"
-
-    def convert(self, value: Any, param: click.Parameter | None, context: click.Context | None) -> int:
-        if isinstance(value, int):
-            return value
-        if ago := _AGO.fullmatch(value):
-            return time.time_ns() // 1_000_000 - int(ago[1]) * _UNIT_MS[ago[2]]
-        try:
-            return round(datetime.fromisoformat(value).timestamp() * 1000)
-        except (ValueError, OverflowError, OSError):
-            self.fail(f"{value!r} is neither an age, as 10m or 2h, nor a time, as 2026-07-01T12:30", param, context)
 
 
 topic_option = click.option("--topic", "-t", required=True)

@@ -208,5 +208,5 @@ def test_a_stored_message_is_found_by_its_ids_its_key_its_time_and_its_offset(ru
     assert b"first" in run("message", "show", sent["id"], "--topic", topic).stdout
     assert b"no such message" in run("message", "show", "nosuch", "--topic", topic, code=3).stderr
     assert b"no such topic" in run("message", "find", "--topic", "nosuch", "--from", "1h", code=3).stderr
-    assert b"neither an age" in run("message", "find", "--topic", topic, "--from", "yesterday", code=2).stderr
+    assert b"not an age such as" in run("message", "find", "--topic", topic, "--from", "yesterday", code=2).stderr
     assert b"--key, --from" in run("message", "find", "--topic", topic, code=2).stderr

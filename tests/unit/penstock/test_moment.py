@@ -1,5 +1,7 @@
 """Moments on the command line."""
 
+import time
+
 import pytest
 
 from penstock.commands.moment import MOMENT_RULE, parse_moment
@@ -19,8 +21,16 @@ def test_a_moment_is_read_in_any_form_of_iso_8601_or_as_unix_milliseconds(text, 
     assert parse_moment(text) == moment_ms
 
 
-@pytest.mark.parametrize("text", ["", "yesterday", "@", "@-1", "@1.5", "1969-01-01", "@99999999999999999999"])
+@pytest.mark.parametrize(("text", "age_ms"), [("0s", 0), ("90s", 90_000), ("10m", 600_000), ("3d", 259_200_000)])
+def test_an_age_is_counted_back_from_now(text, age_ms):
+    assert abs(time.time() * 1000 - age_ms - parse_moment(text)) < 10_000
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "yesterday", "-1h", "10 m", "1w", "999999999d", "@", "@-1", "@1.5", "1969-01-01", "@99999999999999999999"],
+)
 def test_what_is_no_moment_is_refused_with_the_rule(text):
-    with pytest.raises(ValueError, match="a time such as") as refused:
+    with pytest.raises(ValueError, match="an age such as") as refused:
         parse_moment(text)
     assert str(refused.value) == MOMENT_RULE
