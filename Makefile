@@ -37,7 +37,7 @@ clients:
 bench: $(VENV)/.installed
 	$(BIN)/python -m bench $(ARGS)
 
-## make peers             the same calls at Kafka, RocketMQ and NATS JetStream, in one run (needs a JDK, Maven and Go; 20 minutes)
+## make peers             the same calls at Kafka, RocketMQ and NATS JetStream, in one run (needs a JDK, Maven and Go; 40 minutes)
 peers: $(VENV)/.installed
 	$(BIN)/python -m bench.peers $(ARGS)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from bench.peers.figures import Figures
 from bench.peers.penstock import JAVA, NATIVE
-from bench.peers.workloads import BATCHED, OPEN, SINGLE
+from bench.peers.workloads import BATCHED, BATCHED_256, CONSUMED, OPEN, PULLED, SINGLE, SINGLE_256
 
 
 @dataclass(frozen=True)
@@ -20,6 +20,7 @@ class Bar:
     figure: Callable[[Figures], float]
     least: float | None = None
     most: float | None = None
+    peer_workload: str = ""  # of the peer's figure, where it is another one
 
     def met(self, ratio: float) -> bool:
         return (self.least is None or ratio >= self.least) and (self.most is None or ratio <= self.most)
@@ -50,12 +51,18 @@ BARS = (
     Bar(SINGLE.name, NATIVE, "kafka", "CPU a message", cpu, most=1 / 3),
     Bar(SINGLE.name, NATIVE, "nats", "messages/s", rate, least=2),
     Bar(SINGLE.name, NATIVE, "nats", "CPU a message", cpu, most=1 / 2),
+    Bar(SINGLE.name, NATIVE, "rocketmq-proxy", "CPU a message", cpu, most=1 / 40),
+    Bar(CONSUMED.name, NATIVE, "rocketmq", "messages/s", rate, least=4),
+    Bar(CONSUMED.name, NATIVE, "rocketmq", "CPU a message", cpu, most=1 / 4),
+    Bar(SINGLE_256.name, NATIVE, NATIVE, "messages/s by single's", rate, least=0.95, peer_workload=SINGLE.name),
+    Bar(PULLED.name, NATIVE, "rocketmq", "CPU a message", cpu, most=1 / 2),
     Bar(OPEN.name, NATIVE, "rocketmq", "p99.9", tail, most=1),
     Bar(OPEN.name, NATIVE, "kafka", "p99.9", tail, most=1),
     Bar(OPEN.name, NATIVE, "nats", "p99.9", tail, most=1),
     Bar(BATCHED.name, NATIVE, "rocketmq", "messages/s", rate, least=3),
     Bar(BATCHED.name, NATIVE, "kafka", "messages/s", rate, least=1),
     Bar(BATCHED.name, NATIVE, "nats", "messages/s", rate, least=1),
+    Bar(BATCHED_256.name, NATIVE, "kafka", "messages/s", rate, least=1),
 )
 
 
@@ -63,7 +70,7 @@ def ratios(runs: list[Figures]) -> Iterator[tuple[Bar, float]]:
     """Every promise whose two systems both ran; RocketMQ is compared in its stock form."""
     by_key = {(run.workload, run.system): run for run in runs}
     for bar in BARS:
-        ours, peer = by_key.get((bar.workload, bar.ours)), by_key.get((bar.workload, bar.peer))
+        ours, peer = by_key.get((bar.workload, bar.ours)), by_key.get((bar.peer_workload or bar.workload, bar.peer))
         if ours is not None and peer is not None and bar.figure(peer):
             yield bar, bar.figure(ours) / bar.figure(peer)
 

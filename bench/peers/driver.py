@@ -12,7 +12,7 @@ from bench.errors import RunError
 from bench.peers.build import JAVA_DRIVER, go_program, java_driver_classpath
 from bench.peers.figures import DRIVER, Figures, from_driver
 from bench.peers.processes import last_lines, spawn, stop
-from bench.peers.workloads import QUEUES, SIZE, TOPICS, Shape, Terms, Workload
+from bench.peers.workloads import QUEUES, SIZE, Shape, Terms, Workload
 from bench.servers import Sampler
 
 OVERTIME_S = 90.0  # for topics, connections, the settling before an open loop, and its rest; then the driver is ended
@@ -29,6 +29,10 @@ class Driven:
     servers: str  # what its client library is pointed at
     shapes: Mapping[str, Shape]  # by workload
     env: Mapping[str, str] = field(default_factory=dict)
+
+    def answers(self, workload: Workload) -> bool:
+        """Whether this system can be asked that at all."""
+        return workload.name in self.shapes
 
     def run(self, workload: Workload, terms: Terms) -> Figures:
         """One workload: warm-up at full load, then the window.
@@ -72,7 +76,8 @@ def arguments(driven: Driven, workload: Workload, terms: Terms) -> list[str]:
     clients = terms.clients if terms.clients and shape.loop == "sync" else shape.clients
     given = {
         "system": driven.kind, "servers": driven.servers, "loop": shape.loop, "threads": shape.threads, "clients": clients,
-        "topics": TOPICS, "queues": QUEUES, "size": SIZE, "batch": shape.batch, "rate": workload.rate, "warmup": terms.warmup_s,
+        "prefix": workload.prefix, "topics": workload.topics, "queues": QUEUES, "size": SIZE, "batch": shape.batch,
+        "consumers": shape.consumers, "most": shape.most, "fill": shape.fill, "rate": workload.rate, "warmup": terms.warmup_s,
         "seconds": terms.seconds,
     }  # fmt: skip
     return [part for name, value in given.items() for part in (f"--{name}", str(value))]

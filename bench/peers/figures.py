@@ -25,10 +25,15 @@ class Figures:
     servers: list[ServerUse] = field(default_factory=list)
     driver_cpu_s: float = 0.0
     complaints: list[str] = field(default_factory=list)
+    deliveries: int = 0  # acknowledged ones
 
     @property
     def messages_per_s(self) -> float:
         return self.messages / self.window_s if self.window_s else 0.0
+
+    @property
+    def deliveries_per_s(self) -> float:
+        return self.deliveries / self.window_s if self.window_s else 0.0
 
     @property
     def cpu_us_per_message(self) -> float:
@@ -51,6 +56,7 @@ class Figures:
             "messages": self.messages,
             "window_s": self.window_s,
             "messages_per_s": self.messages_per_s,
+            "deliveries_per_s": self.deliveries_per_s,
             "latency": self.latency,
             "start_lag": self.start_lag,
             "cpu_s_per_million_messages": {
@@ -72,7 +78,8 @@ def from_driver(system: str, workload: str, line: str, uses: Iterable[ServerUse]
         said = json.loads(line)
         latency, lag = dict(said["latency"]), dict(said["start_lag"])
         calls, messages, window_s = int(said["calls"]), int(said["messages"]), float(said["window_s"])
-        complaints = list(_complaints(dict(said["errors"]), int(said["unsent"]), calls))
+        complaints = list(_complaints(dict(said["errors"]), int(said["unsent"]), calls, bool(said.get("dry"))))
+        deliveries = int(said.get("deliveries", 0))
         missing = [name for name in (*PERCENTILES, "max_ms") if name not in latency]
     except (ValueError, KeyError, TypeError) as fault:
         raise RunError(f"{system}: the driver printed {line[:200]!r} in place of its figures") from fault
@@ -81,25 +88,30 @@ def from_driver(system: str, workload: str, line: str, uses: Iterable[ServerUse]
     uses = list(uses)
     servers = [use for use in uses if use.name != DRIVER]
     driver_cpu_s = sum(use.cpu_s for use in uses if use.name == DRIVER)
-    return Figures(system, workload, calls, messages, window_s, latency, lag, servers, driver_cpu_s, complaints)
+    return Figures(
+        system, workload, calls, messages, window_s, latency, lag, servers, driver_cpu_s, complaints, deliveries
+    )
 
 
 def from_outcome(system: str, workload: str, outcome: Outcome) -> Figures:
     """A run of our own generator in the same form."""
     counts, loaded = outcome.counts, outcome.loaded
-    latency, lag = Latency.of(loaded.latency).as_dict(), Latency.of(loaded.lag).as_dict()
+    calls, of_calls = ("calls", loaded.latency) if outcome.settings.sends else ("pulls", loaded.pull_latency)
+    latency, lag = Latency.of(of_calls).as_dict(), Latency.of(loaded.lag).as_dict()
     driver_cpu_s = outcome.generator.cpu_s if outcome.generator else 0.0
     return Figures(
-        system, workload, counts["calls"], counts["messages"], counts["window_s"], latency, lag,
-        list(outcome.servers), driver_cpu_s, list(outcome.complaints),
+        system, workload, counts[calls], outcome.moved, counts["window_s"], latency, lag,
+        list(outcome.servers), driver_cpu_s, list(outcome.complaints), counts["deliveries"],
     )  # fmt: skip
 
 
-def _complaints(errors: dict[str, int], unsent: int, calls: int) -> Iterable[str]:
+def _complaints(errors: dict[str, int], unsent: int, calls: int, dry: bool) -> Iterable[str]:
     """Why the figures should not be believed."""
     for text, count in errors.items():
         yield f"{count:,} calls failed: {text}"
     if unsent:
         yield f"{unsent:,} planned calls could not be sent in time"
+    if dry:
+        yield "the topics ran dry before the window closed"
     if not calls:
         yield "no call ended in the window"

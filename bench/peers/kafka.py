@@ -11,15 +11,19 @@ from bench.peers.build import broker_classpath, run_tool
 from bench.peers.driver import Driven, java_driver
 from bench.peers.java import java_server
 from bench.peers.processes import free_ports, started
-from bench.peers.workloads import BATCHED, OPEN, SINGLE, Shape
+from bench.peers.workloads import BATCHED, BATCHED_256, CONSUMED, OPEN, SINGLE, SINGLE_256, Shape
 
 HEAP = "1g"  # the scripts' own
 PAUSES = ("-XX:MaxGCPauseMillis=20", "-XX:InitiatingHeapOccupancyPercent=35", "-XX:+ExplicitGCInvokesConcurrent")
+# The pipeline is the library's: batches of 16 KiB a partition, 5 ms of lingering, 32 MiB of memory.
+PIPELINE = Shape(loop="pipelined", threads=1, clients=1)
 SHAPES = {
     SINGLE.name: Shape(),
     OPEN.name: Shape(),
-    # The pipeline is the library's: batches of 16 KiB a partition, 5 ms of lingering, 32 MiB of memory.
-    BATCHED.name: Shape(loop="pipelined", threads=1, clients=1),
+    CONSUMED.name: Shape(consumers=4, most=1000),
+    SINGLE_256.name: Shape(),
+    BATCHED.name: PIPELINE,
+    BATCHED_256.name: PIPELINE,
 }
 
 

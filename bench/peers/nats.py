@@ -8,10 +8,15 @@ from pathlib import Path
 from bench.peers.build import go_program
 from bench.peers.driver import Driven, go_driver
 from bench.peers.processes import free_ports, started
-from bench.peers.workloads import BATCHED, OPEN, SINGLE, Shape
+from bench.peers.workloads import BATCHED, OPEN, SINGLE, SINGLE_256, Shape
 
 SERVER = "github.com/nats-io/nats-server/v2"
-SHAPES = {SINGLE.name: Shape(), OPEN.name: Shape(), BATCHED.name: Shape(loop="pipelined", threads=2, clients=2)}
+SHAPES = {
+    SINGLE.name: Shape(),
+    OPEN.name: Shape(),
+    SINGLE_256.name: Shape(),
+    BATCHED.name: Shape(loop="pipelined", threads=2, clients=2),
+}
 
 
 @contextmanager

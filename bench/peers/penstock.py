@@ -3,7 +3,7 @@
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bench import instance
@@ -11,13 +11,19 @@ from bench.generator import require_native
 from bench.measure import measure, settle
 from bench.peers.driver import Driven, java_driver
 from bench.peers.figures import Figures, from_outcome
-from bench.peers.workloads import BATCHED, OPEN, QUEUES, SINGLE, SIZE, THREADS, TOPICS, Shape, Terms, Workload
+from bench.peers.workloads import BATCHED, OPEN, QUEUES, SINGLE, SIZE, THREADS, Shape, Terms, Workload
 from bench.settings import Settings
 
 NATIVE = "penstock"
 JAVA = "penstock-java"
 BATCH = 100
-SERVERS = ("producer_proxy", "engine")  # what a message passes; the consumer proxy and the supervisor are idle
+SERVERS = (
+    "producer_proxy",
+    "engine",
+)  # what a message passes; the supervisor is idle, and so is the consumer proxy without consumers
+READERS, READ_MOST = 4, 1000  # beside senders; a drain has 16 consumers of 32, as is asked of all
+DRAINERS, DRAIN_MOST, FILL = 16, 32, 10_000_000
+DRAIN_WARMUP_S = 1.0  # the generator needs none, and the topics should not run dry before the window is over
 SHAPES = {SINGLE.name: Shape(), OPEN.name: Shape(), BATCHED.name: Shape(batch=BATCH)}
 
 
@@ -28,11 +34,15 @@ class Native:
     instance: instance.Instance
     name: str = NATIVE
 
+    def answers(self, workload: Workload) -> bool:
+        return True
+
     def run(self, workload: Workload, terms: Terms) -> Figures:
         settings = settings_of(workload, terms)
         outcome = measure(f"{self.name}, {workload.name}", settings, self.instance, lambda text: None)
         figures = from_outcome(self.name, workload.name, outcome)
-        figures.servers[:] = [use for use in figures.servers if use.name in SERVERS]
+        passed = (*SERVERS, "consumer_proxy") if workload.consumers else SERVERS
+        figures.servers[:] = [use for use in figures.servers if use.name in passed]
         return figures
 
 
@@ -57,7 +67,11 @@ def java() -> Iterator[Driven]:
 
 
 def settings_of(workload: Workload, terms: Terms) -> Settings:
-    return Settings(
-        connections=THREADS, batch=BATCH if workload.batched else 1, size=SIZE, topics=TOPICS, queues=QUEUES,
-        rate=workload.rate, seconds=terms.seconds, warmup_s=terms.warmup_s,
+    settings = Settings(
+        connections=THREADS, batch=BATCH if workload.batched else 1, size=SIZE, topics=workload.topics, queues=QUEUES,
+        topic_pattern=f"{workload.prefix}%d", rate=workload.rate, seconds=terms.seconds, warmup_s=terms.warmup_s,
     )  # fmt: skip
+    if workload.drains:
+        warmup_s = min(terms.warmup_s, DRAIN_WARMUP_S)
+        return replace(settings, mode="pull", consumers=DRAINERS, max_messages=DRAIN_MOST, fill=FILL, warmup_s=warmup_s)
+    return replace(settings, mode="both", consumers=READERS, max_messages=READ_MOST) if workload.consumers else settings

@@ -19,7 +19,7 @@ def figures_table(runs: list[Figures], terms: Terms) -> Table:
     )
     for name in ("workload", "system"):
         made.add_column(name)
-    for name in ("messages/s", *LATENCIES, "<1 ms", "CPU µs", "RSS MiB", "driver cores"):
+    for name in ("messages/s", "delivered/s", *LATENCIES, "<1 ms", "CPU µs", "RSS MiB", "driver cores"):
         made.add_column(name, justify="right")
     for workload in WORKLOADS:
         for number, run in enumerate(run for run in runs if run.workload == workload.name):
@@ -44,8 +44,9 @@ def ratios_table(runs: list[Figures]) -> Table:
 def line(run: Figures) -> str:
     """One run, said as soon as it has ended."""
     shown = " ".join(f"{name}={run.latency[key]:.3f}ms" for name, key in LATENCIES.items())
+    delivered = f"delivered/s={run.deliveries_per_s:,.0f} " if run.deliveries else ""
     return (
-        f"{run.workload} {run.system} messages/s={run.messages_per_s:,.0f} {shown} "
+        f"{run.workload} {run.system} messages/s={run.messages_per_s:,.0f} {delivered}{shown} "
         f"cpu_us={run.cpu_us_per_message:.2f} rss={run.rss_bytes / 2**20:,.0f}MiB"
     )
 
@@ -54,6 +55,7 @@ def _row(run: Figures) -> list[str]:
     return [
         run.system if not run.complaints else f"[red]{run.system} (!)[/red]",
         f"{run.messages_per_s:,.0f}",
+        f"{run.deliveries_per_s:,.0f}" if run.deliveries else "",
         *(f"{run.latency[key]:.3f}" for key in LATENCIES.values()),
         f"{int(run.latency['share_under_1_ms'] * 1e4) / 1e2:.2f}%",
         f"{run.cpu_us_per_message:.2f}",

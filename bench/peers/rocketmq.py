@@ -1,25 +1,40 @@
-"""RocketMQ: name server and one master with ASYNC_FLUSH, driven by the remoting client without a proxy between.
+"""RocketMQ: name server and one master with ASYNC_FLUSH, driven by the remoting client without a proxy between, or by gRPC through its own.
 
-Stock is the documented file. Stock brokers refuse sends that waited for 200 ms in their queue, so there is a tuned one beside it.
+Stock is the documented file. Stock brokers refuse sends that waited for 200 ms in their queue and store a pop's state as messages,
+so there is a tuned one beside it.
 """
 
+import json
 import os
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+from bench.errors import InstanceError
 from bench.peers.build import broker_classpath
 from bench.peers.driver import Driven, java_driver
 from bench.peers.java import java_server
-from bench.peers.processes import free_ports, is_free, started
-from bench.peers.workloads import BATCHED, OPEN, SINGLE, Shape
+from bench.peers.processes import Started, free_ports, is_free, started
+from bench.peers.workloads import BATCHED, CONSUMED, OPEN, PULLED, SINGLE, SINGLE_256, TOPICS, Shape
 
 BROKER_HEAP = "2g"  # the scripts' 8 GiB are for a machine of its own
 NAME_SERVER_HEAP = "256m"
 UP = "boot success"
-TUNED = "waitTimeMillsInSendQueue=1000\nsendMessageThreadPoolNums=4\n"
-SHAPES = {SINGLE.name: Shape(), OPEN.name: Shape(), BATCHED.name: Shape(batch=100)}
+TUNED = "waitTimeMillsInSendQueue=1000\nsendMessageThreadPoolNums=4\nenablePopBufferMerge=true\n"
+POPPED = 32  # messages a pop at most; a client may not ask for more
+SHAPES = {
+    SINGLE.name: Shape(),
+    OPEN.name: Shape(),
+    CONSUMED.name: Shape(consumers=TOPICS, most=POPPED),
+    SINGLE_256.name: Shape(),
+    PULLED.name: Shape(batch=100, consumers=TOPICS, most=POPPED, fill=4_000_000),
+    BATCHED.name: Shape(batch=100),
+}
+PROXY_HEAP = "1g"
+PROXY_UP = "rocketmq-proxy startup successfully"
+PROXY_TRIES = 3
+PROXY_SHAPES = {SINGLE.name: Shape()}
 
 
 @contextmanager
@@ -42,6 +57,49 @@ def running(tuned: bool = False) -> Iterator[Driven]:
                 second.wait_for(UP)
                 pids = {"broker": second.process.pid, "namesrv": first.process.pid}
                 yield Driven(name, pids, java_driver(folder), "rocketmq", names, SHAPES)
+
+
+@contextmanager
+def proxied() -> Iterator[Driven]:
+    """The same, with RocketMQ's own gRPC proxy in front, as a process of its own."""
+    with (
+        running() as bare,
+        tempfile.TemporaryDirectory(prefix="penstock-bench-rocketmq-proxy-") as place,
+        ExitStack() as stack,
+    ):
+        folder = Path(place)
+        grpc_port, remoting_port = free_ports(2)
+        (folder / "proxy.json").write_text(proxy_settings(bare.servers, grpc_port, remoting_port))
+        env = {**os.environ, "RMQ_PROXY_HOME": str(folder), "ROCKETMQ_HOME": str(folder)}
+        proxy = _java(
+            "org.apache.rocketmq.proxy.ProxyStartup", folder / "home-p", PROXY_HEAP, "-XX:MaxDirectMemorySize=1g"
+        )
+        third = _proxy_up(stack, [*proxy, "-pc", str(folder / "proxy.json")], folder, env)
+        pids = {**bare.pids, "proxy": third.process.pid}
+        servers = f"{bare.servers},127.0.0.1:{grpc_port}"
+        yield Driven("rocketmq-proxy", pids, bare.command, "rocketmq-proxy", servers, PROXY_SHAPES)
+
+
+def _proxy_up(stack: ExitStack, line: list[str], folder: Path, env: dict[str, str]) -> Started:
+    """It ends when the broker has not made a topic for it within 3 s, as happens on a busy machine; so it has more than one try."""
+    for left in reversed(range(PROXY_TRIES)):
+        proxy = stack.enter_context(started("proxy", line, folder, env))
+        try:
+            proxy.wait_for(PROXY_UP)
+        except InstanceError:
+            if not left:
+                raise
+        else:
+            break
+    return proxy
+
+
+def proxy_settings(names: str, grpc_port: int, remoting_port: int) -> str:
+    """The documented file, with our places; without the certificate that its clients would have to trust."""
+    return json.dumps({
+        "rocketMQClusterName": "DefaultCluster", "proxyMode": "CLUSTER", "namesrvAddr": names, "grpcServerPort": grpc_port,
+        "remotingListenPort": remoting_port, "tlsTestModeEnable": True,
+    })  # fmt: skip
 
 
 def broker_settings(store: Path, names: str, port: int, tuned: bool) -> str:

@@ -1,4 +1,4 @@
-"""All systems by the names that `--only` takes. Two of them come in two forms."""
+"""All systems by the names that `--only` takes. Two of them come in two forms. Each answers some of the workloads."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -13,6 +13,8 @@ from bench.peers.workloads import Terms, Workload
 class Running(Protocol):
     """A system that is up."""
 
+    def answers(self, workload: Workload) -> bool: ...
+
     def run(self, workload: Workload, terms: Terms) -> Figures: ...
 
 
@@ -22,6 +24,7 @@ SYSTEMS: dict[str, dict[str, Start]] = {
     "penstock": {penstock.NATIVE: penstock.native, penstock.JAVA: penstock.java},
     "kafka": {"kafka": kafka.running},
     "rocketmq": {"rocketmq": rocketmq.running, "rocketmq-tuned": partial(rocketmq.running, tuned=True)},
+    "rocketmq-proxy": {"rocketmq-proxy": rocketmq.proxied},
     "nats": {"nats": nats.running},
 }
 OURS = (penstock.NATIVE, penstock.JAVA)

@@ -46,7 +46,7 @@ func (t *target) createStreams() error {
 	defer cancel()
 	for i := range t.options.topics {
 		_, err := t.streams[0].CreateOrUpdateStream(ctx, jetstream.StreamConfig{
-			Name: fmt.Sprintf("bench-%d", i), Subjects: []string{fmt.Sprintf("bench.%d.*", i)}, Storage: jetstream.FileStorage,
+			Name: t.options.topic(i), Subjects: []string{t.options.topic(i) + ".*"}, Storage: jetstream.FileStorage,
 		})
 		if err != nil {
 			return err
@@ -62,7 +62,7 @@ func (t *target) sender(thread int) *sender {
 	var subjects []string
 	for topic := range t.options.topics {
 		for queue := range t.options.queues {
-			subjects = append(subjects, fmt.Sprintf("bench.%d.%d", topic, queue))
+			subjects = append(subjects, fmt.Sprintf("%s.%d", t.options.topic(topic), queue))
 		}
 	}
 	return &sender{t.streams[thread%len(t.streams)], subjects, body, random}

@@ -1,12 +1,16 @@
 package main
 
-import "flag"
+import (
+	"flag"
+	"fmt"
+)
 
 // What to do, as bench/peers/driver.py says it. The meanings are those of the Java driver's Options.
 type options struct {
 	servers           string
 	loop              string
 	threads, clients  int
+	prefix            string
 	topics, queues    int
 	size              int
 	rate              float64
@@ -17,10 +21,14 @@ func parseOptions() options {
 	var o options
 	flag.String("system", "nats", "the only one there is here")
 	flag.Int("batch", 1, "a publish carries one message")
+	for _, name := range []string{"consumers", "most", "fill"} {
+		flag.Int(name, 0, "nothing is taken here")
+	}
 	flag.StringVar(&o.servers, "servers", "", "host:port")
 	flag.StringVar(&o.loop, "loop", "sync", "sync or pipelined")
 	flag.IntVar(&o.threads, "threads", 16, "")
 	flag.IntVar(&o.clients, "clients", 16, "connections; threads share them evenly")
+	flag.StringVar(&o.prefix, "prefix", "bench-", "of the streams' names")
 	flag.IntVar(&o.topics, "topics", 16, "streams")
 	flag.IntVar(&o.queues, "queues", 8, "subjects of each stream")
 	flag.IntVar(&o.size, "size", 128, "bytes of a body")
@@ -30,3 +38,5 @@ func parseOptions() options {
 	flag.Parse()
 	return o
 }
+
+func (o options) topic(number int) string { return fmt.Sprintf("%s%d", o.prefix, number) }

@@ -7,7 +7,8 @@ import pytest
 from bench.errors import RunError
 from bench.peers.driver import Driven, arguments, follow
 from bench.peers.figures import from_driver
-from bench.peers.workloads import BATCHED, OPEN, Shape, Terms
+from bench.peers.penstock import settings_of
+from bench.peers.workloads import BATCHED, OPEN, WORKLOADS, Shape, Terms
 from bench.servers import Sampler, ServerUse
 
 LATENCY = {
@@ -82,8 +83,9 @@ def test_a_driver_is_told_all_that_it_asks_for():
     driven = Driven("peer", {}, [], "kafka", "127.0.0.1:1", shapes)
     given = arguments(driven, BATCHED, Terms(5, 30, clients=16))
     assert dict(zip(given[::2], given[1::2], strict=True)) == {
-        "--system": "kafka", "--servers": "127.0.0.1:1", "--loop": "pipelined", "--threads": "2", "--clients": "1", "--topics": "16",
-        "--queues": "8", "--size": "128", "--batch": "1", "--rate": "0.0", "--warmup": "30", "--seconds": "5",
+        "--system": "kafka", "--servers": "127.0.0.1:1", "--loop": "pipelined", "--threads": "2", "--clients": "1",
+        "--prefix": "bench-", "--topics": "16", "--queues": "8", "--size": "128", "--batch": "1", "--consumers": "0", "--most": "0",
+        "--fill": "0", "--rate": "0.0", "--warmup": "30", "--seconds": "5",
     }  # fmt: skip
 
 
@@ -92,3 +94,16 @@ def test_clients_asked_for_are_those_of_sync_loops():
     own, asked = (arguments(driven, OPEN, Terms(5, 30, clients)) for clients in (None, 16))
     assert (own[own.index("--clients") + 1], asked[asked.index("--clients") + 1]) == ("1", "16")
     assert own[own.index("--rate") + 1] == "10000"
+
+
+def test_what_was_delivered_is_told_and_topics_that_ran_dry_are_complained_of():
+    figures = from_driver("peer", "pull_ack", printed(deliveries=4000, dry=True), [])
+    assert (figures.deliveries_per_s, figures.as_dict()["deliveries_per_s"]) == (2000, 2000)
+    assert figures.complaints == ["the topics ran dry before the window closed"]
+
+
+@pytest.mark.parametrize("workload", WORKLOADS, ids=lambda workload: workload.name)
+def test_ours_is_asked_in_settings_that_the_generator_takes(workload):
+    settings = settings_of(workload, Terms(5, 30))
+    assert settings.topic_names()[-1] == f"{workload.prefix}{workload.topics - 1}"
+    assert (settings.sends, settings.pulls) == (not workload.drains, workload.consumers)

@@ -1,5 +1,6 @@
 """Servers of a run with peers: up when they say so, gone when the block is left; and a cache that holds only what is complete."""
 
+import json
 import sys
 
 import pytest
@@ -73,3 +74,11 @@ def test_stock_and_tuned_rocketmq_differ_in_the_queue_of_sends_only(tmp_path):
     )
     assert stock < tuned and tuned - stock == set(rocketmq.TUNED.splitlines())
     assert {"flushDiskType=ASYNC_FLUSH", "brokerRole=ASYNC_MASTER"} <= stock
+
+
+def test_rocketmqs_proxy_is_pointed_at_the_cluster_of_its_broker(tmp_path):
+    said = json.loads(rocketmq.proxy_settings("127.0.0.1:1", 2, 3))
+    assert f"brokerClusterName={said['rocketMQClusterName']}" in rocketmq.broker_settings(
+        tmp_path, "127.0.0.1:1", 5, False
+    )
+    assert (said["namesrvAddr"], said["grpcServerPort"], said["remotingListenPort"]) == ("127.0.0.1:1", 2, 3)

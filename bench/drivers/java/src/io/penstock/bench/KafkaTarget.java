@@ -1,5 +1,6 @@
 package io.penstock.bench;
 
+import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
@@ -7,13 +8,17 @@ import java.util.concurrent.ExecutionException;
 import java.util.stream.IntStream;
 import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.NewTopic;
+import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.common.errors.TopicExistsException;
+import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
 
 /** Kafka with acks=1: the answer comes when the leader's page cache has the record. */
 final class KafkaTarget implements Target {
+    private static final Duration POLL = Duration.ofMillis(100);
+
     private final Options options;
     private final String[] topics;
     private final List<KafkaProducer<byte[], byte[]>> producers = new ArrayList<>();
@@ -66,6 +71,30 @@ final class KafkaTarget implements Target {
 
             private ProducerRecord<byte[], byte[]> record() {
                 return new ProducerRecord<>(topics[bodies.topic()], bodies.body);
+            }
+        };
+    }
+
+    /** A member of one group, with the library's own commit every 5 s. It is made by one thread and used by another, never by two at once. */
+    @Override
+    public Taker taker(int number) {
+        KafkaConsumer<byte[], byte[]> consumer = new KafkaConsumer<>(Map.of(
+                "bootstrap.servers", options.servers(),
+                "key.deserializer", ByteArrayDeserializer.class,
+                "value.deserializer", ByteArrayDeserializer.class,
+                "group.id", "bench-readers",
+                "auto.offset.reset", "earliest",
+                "max.poll.records", options.most()));
+        consumer.subscribe(List.of(topics));
+        return new Taker() {
+            @Override
+            public int take() {
+                return consumer.poll(POLL).count();
+            }
+
+            @Override
+            public void close() {
+                consumer.close();
             }
         };
     }

@@ -25,6 +25,32 @@ final class Loops {
         }
     }
 
+    /** One take after the other; counted when it begins and ends in the window. */
+    static void take(Target.Taker taker, Window window, Tally tally) throws InterruptedException {
+        long began;
+        while ((began = System.nanoTime()) < window.closesNs()) {
+            try {
+                int messages = taker.take();
+                long ended = System.nanoTime();
+                if (messages > 0) tally.took(messages, ended - began, window.open(began) && window.open(ended));
+            } catch (Exception fault) {
+                tally.failed(fault);
+                Thread.sleep(AFTER_FAULT_MS);
+            }
+        }
+    }
+
+    /** Sends calls until so many messages have been stored by all threads together. */
+    static void fill(Target.Sender sender, AtomicInteger left, int batch, Tally tally) {
+        while (left.addAndGet(-batch) > -batch) {
+            try {
+                sender.call();
+            } catch (Exception fault) {
+                tally.failed(fault);
+            }
+        }
+    }
+
     /** As many in flight as the library lets; latency is from the hand-over to the answer, counted when the answer is in the window. */
     static void pipelined(Target.Sender sender, Window window, Tally tally) throws InterruptedException {
         while (System.nanoTime() < window.closesNs()) {

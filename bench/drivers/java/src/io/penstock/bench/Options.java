@@ -8,12 +8,16 @@ record Options(
         String system,
         String servers, // host:port of what the client library is pointed at
         String loop, // sync, pipelined
-        int threads,
+        int threads, // that send
         int clients, // objects of the client library, each with its own connections; threads share them evenly
+        String prefix, // of the topics' names
         int topics,
         int queues,
         int size, // bytes of a body
         int batch, // messages a call
+        int consumers, // threads that take and acknowledge what is sent; 0: nobody does
+        int most, // messages a take
+        int fill, // messages that are there before the clock starts, for the consumers alone; 0: senders and consumers run together
         double rate, // calls a second, planned ahead; 0: closed loop
         double warmupS,
         double seconds) {
@@ -23,13 +27,13 @@ record Options(
         for (int i = 0; i + 1 < arguments.length; i += 2) given.put(arguments[i].substring(2), arguments[i + 1]);
         return new Options(
                 given.get("system"), given.get("servers"), given.get("loop"),
-                whole(given, "threads"), whole(given, "clients"), whole(given, "topics"), whole(given, "queues"),
-                whole(given, "size"), whole(given, "batch"),
+                whole(given, "threads"), whole(given, "clients"), required(given, "prefix"), whole(given, "topics"), whole(given, "queues"),
+                whole(given, "size"), whole(given, "batch"), whole(given, "consumers"), whole(given, "most"), whole(given, "fill"),
                 real(given, "rate"), real(given, "warmup"), real(given, "seconds"));
     }
 
     String topic(int number) {
-        return "bench-" + number;
+        return prefix + number;
     }
 
     private static int whole(Map<String, String> given, String name) {

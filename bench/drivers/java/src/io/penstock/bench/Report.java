@@ -9,10 +9,13 @@ final class Report {
     private Report() {}
 
     static String json(Options options, Tally tally) {
-        long messages = tally.calls * (options.loop().equals("pipelined") ? 1 : options.batch());
+        boolean drains = options.fill() > 0;
+        long messages = drains ? tally.deliveries : tally.calls * (options.loop().equals("pipelined") ? 1 : options.batch());
+        long calls = drains ? tally.takeLatency.total() : tally.calls;
         return String.format(Locale.ROOT,
-                "{\"calls\": %d, \"messages\": %d, \"window_s\": %.6f, \"latency\": %s, \"start_lag\": %s, \"unsent\": %d, \"errors\": %s}",
-                tally.calls, messages, options.seconds(), latency(tally.latency), latency(tally.lag), tally.unsent, errors(tally.errors));
+                "{\"calls\": %d, \"messages\": %d, \"deliveries\": %d, \"dry\": %b, \"window_s\": %.6f, \"latency\": %s, \"start_lag\": %s, \"unsent\": %d, \"errors\": %s}",
+                calls, messages, tally.deliveries, drains && tally.deliveriesInAll >= options.fill(), options.seconds(),
+                latency(drains ? tally.takeLatency : tally.latency), latency(tally.lag), tally.unsent, errors(tally.errors));
     }
 
     private static String latency(Histogram of) {

@@ -3,6 +3,7 @@ package io.penstock.bench;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
+import org.apache.rocketmq.client.impl.factory.MQClientInstance;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.client.producer.SendResult;
 import org.apache.rocketmq.client.producer.SendStatus;
@@ -25,26 +26,22 @@ final class RocketmqTarget implements Target {
             producer.start();
             producers.add(producer);
         }
-        createTopics();
+        createTopics(options, producers);
     }
 
     /** The broker tells the name server of itself, and the name server the clients, some time after each says that it is up. */
-    private void createTopics() throws Exception {
+    static void createTopics(Options options, List<DefaultMQProducer> producers) throws Exception {
         long deadline = System.nanoTime() + READY_TIMEOUT_NS;
         for (int i = 0; i < options.topics(); ) {
             try {
                 producers.get(0).createTopic(TEMPLATE_TOPIC, options.topic(i), options.queues(), Map.of());
-                for (DefaultMQProducer producer : producers) sendTo(producer, options.topic(i));
+                for (DefaultMQProducer producer : producers) require(producer.send(new Message(options.topic(i), new byte[options.size()])));
                 i++;
             } catch (Exception fault) {
                 if (System.nanoTime() > deadline) throw fault;
                 Thread.sleep(200);
             }
         }
-    }
-
-    private void sendTo(DefaultMQProducer producer, String topic) throws Exception {
-        require(producer.send(new Message(topic, new byte[options.size()])));
     }
 
     @Override
@@ -58,6 +55,16 @@ final class RocketmqTarget implements Target {
             for (int i = 0; i < options.batch(); i++) batch.add(new Message(topic, bodies.body));
             require(producer.send(batch));
         };
+    }
+
+    /** A thread to a topic, for a pop asks one; there must be as many threads as topics, or more. */
+    @Override
+    public Taker taker(int number) throws Exception {
+        MQClientInstance client = producers.get(number % producers.size()).getDefaultMQProducerImpl().getMqClientFactory();
+        String topic = options.topic(number % options.topics());
+        String broker = producers.get(0).fetchPublishMessageQueues(topic).get(0).getBrokerName();
+        String address = client.findBrokerAddressInPublish(broker);
+        return new RocketmqTaker(client.getMQClientAPIImpl(), broker, address, topic, options.most());
     }
 
     private static void require(SendResult result) {

@@ -8,14 +8,25 @@ final class Tally {
     private static final int TEXT_MAX = 160;
 
     final Histogram latency = new Histogram();
+    final Histogram takeLatency = new Histogram();
     final Histogram lag = new Histogram(); // open loop: how late a call began though its thread was free
     final Map<String, Long> errors = new TreeMap<>(); // also those outside the window: a run with any is not believed
     long calls;
+    long deliveries; // in the window
+    long deliveriesInAll;
     long unsent;
 
     void stored(long ns) {
         calls++;
         latency.add(ns);
+    }
+
+    /** A take that brought something. */
+    void took(int messages, long ns, boolean inWindow) {
+        deliveriesInAll += messages;
+        if (!inWindow) return;
+        deliveries += messages;
+        takeLatency.add(ns);
     }
 
     /** Also from a library's own thread. */
@@ -26,8 +37,11 @@ final class Tally {
 
     void addAll(Tally other) {
         latency.addAll(other.latency);
+        takeLatency.addAll(other.takeLatency);
         lag.addAll(other.lag);
         calls += other.calls;
+        deliveries += other.deliveries;
+        deliveriesInAll += other.deliveriesInAll;
         unsent += other.unsent;
         other.errors.forEach((text, count) -> errors.merge(text, count, Long::sum));
     }

@@ -6,6 +6,11 @@ interface Target extends AutoCloseable {
     /** What one thread sends with; never shared between threads. */
     Sender sender(int thread) throws Exception;
 
+    /** What one thread takes messages with, all of them in one group; never shared between threads. */
+    default Taker taker(int number) throws Exception {
+        throw new UnsupportedOperationException("this system has no consumers here");
+    }
+
     interface Sender {
         /**
          * Sends one call of Options.batch messages to topics chosen at random and waits for the answer.
@@ -20,6 +25,18 @@ interface Target extends AutoCloseable {
         }
     }
 
+    interface Taker extends AutoCloseable {
+        /**
+         * Takes up to Options.most messages and acknowledges them, waiting a moment for the first.
+         *
+         * @return how many came.
+         */
+        int take() throws Exception;
+
+        @Override
+        default void close() {}
+    }
+
     interface Done {
         /** @param fault null when the message was stored. */
         void ended(Exception fault);
@@ -29,6 +46,7 @@ interface Target extends AutoCloseable {
         return switch (options.system()) {
             case "kafka" -> new KafkaTarget(options);
             case "rocketmq" -> new RocketmqTarget(options);
+            case "rocketmq-proxy" -> new RocketmqProxyTarget(options);
             case "penstock" -> new PenstockTarget(options);
             default -> throw new IllegalArgumentException("no system is named " + options.system());
         };
