@@ -34,6 +34,8 @@ from engine.log.format import KIND_MESSAGES, pack_batch, pack_record
 from engine.log.native import NATIVE
 from engine.queue.delivery import Delivery, receipt_key
 from engine.queue.policy import DEFAULTS, KEY, GroupPolicy, Policies
+from engine.replies.exchange import Exchange
+from engine.replies.requests import Requests
 from engine.server.service import Service, monotonic_ms
 
 TOPICS, QUEUES, BODY = 16, 8, 128
@@ -66,7 +68,9 @@ class Asker:
         self.log: Log = open_log(env, directory, LogConfig())
         self.log.create_topics((f"t-{i}", QUEUES) for i in range(TOPICS))
         self.delivery = Delivery(self.log, receipt_key(self.log, env.random_bytes), env.now_ms, policies=policies)
-        self.service = Service(self.log, self.delivery, None, None, None, lambda: None)  # type: ignore[arg-type]
+        self.delivery.requests = Requests(env.now_ms)
+        exchange = Exchange(self.delivery.requests)
+        self.service = Service(self.log, self.delivery, None, None, exchange, lambda: None)  # type: ignore[arg-type]
         self.peer_state = SimpleNamespace(authenticated=True, waiting={}, name="bench")
         self.most, self.answer = most, b""
         self.delivered = self.pieces = self.refused = 0

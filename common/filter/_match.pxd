@@ -58,6 +58,7 @@ cdef class Filter:
     cdef FieldTable table
     cdef Code code
     cdef readonly uint32_t cost
+    cdef readonly object formula
 
     # Whether the message, in Thrift's binary encoding, is for this subscription.
     cdef int takes(self, const uint8_t* message, uint32_t size) except -1

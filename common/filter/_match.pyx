@@ -235,6 +235,7 @@ cdef class Filter:
     """As the twin's."""
 
     def __init__(self, formula):
+        self.formula = formula
         self.table = FieldTable()
         program = compile_formula(formula, self.table.slot)
         self.code = Code(program)
@@ -379,7 +380,6 @@ cdef int outcome_of_numbers(const StepData* step, const Constant* constants, Val
 
 
 cdef bint look_at(Value* value) except -1:
-    """Whether the value is a number, which is read at most once a message."""
     if value.numeric == NOT_LOOKED_AT:
         value.numeric = IS_NUMBER if parse_number(value.text, value.size, &value.number) else NO_NUMBER
     return value.numeric == IS_NUMBER

@@ -91,6 +91,7 @@ class Filter:
     """One compiled filter. `cost`: how many tests a message may meet, for budgets."""
 
     def __init__(self, formula: Formula) -> None:
+        self.formula = formula
         self._table = FieldTable()
         program = compile_formula(formula, self._table.slot)
         self._code = Code(program)

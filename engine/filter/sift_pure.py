@@ -4,11 +4,21 @@ Record: u32 size of what follows ‖ u8 flags ‖ [bit 0: 16 bytes of assigned i
 """
 
 import struct
+from collections.abc import Iterator
 
 _U32 = struct.Struct("<I")
 _ID_FLAG, _ID_SIZE = 1, 16
 
 Run = tuple[int, int, int, int]
+
+
+def messages(records: bytes, start: int) -> Iterator[bytes]:
+    """The messages of the records from byte `start` on."""
+    at = start
+    while at < len(records):
+        end = at + 4 + _U32.unpack_from(records, at)[0]
+        yield records[at + 5 + (_ID_SIZE if records[at + 4] & _ID_FLAG else 0) : end]
+        at = end
 
 
 def sift(filter_, records: bytes, start: int, most: int, bytes_max: int, some: bool) -> tuple[int, list[Run]]:

@@ -1,79 +1,47 @@
 # cython: language_level=3
 """Filling a pull. Twin: handout.py, which says what is done and why; here it is done without Python objects for what each run needs.
 
-A pull of single messages from many queues is as many runs, so what a run costs is what a message costs. A run is read by
-`engine.log._tail`, its pieces are written once, header and records, as they travel; everything that is not plain (an older segment,
-damage, another store) takes the twin's way.
+A pull of single messages from many queues is as many runs, so what a run costs is what a message costs.
 """
-import logging
-
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.bytes cimport PyBytes_AS_STRING
 from cpython.list cimport PyList_GET_SIZE
 
-from engine.log._append cimport Appender
-from engine.log._tail cimport ELSEWHERE, NOTHING, SOME, Slice, Tail
 from engine.queue._key_order cimport number_of
 from engine.queue._place cimport Place
+from engine.queue._reading cimport AGAIN, EMPTY, HAS_TRAILER, PieceHead, Reading
 from engine.queue._receipt cimport Receipts, TokenBytes
 
-from engine.errors import CorruptionError, OffsetOutOfRangeError
 from engine.filter.native import sift
-from engine.queue import sifting
+from engine.queue import sharing, sifting
 from engine.queue.key_order import sort_open
-
-log = logging.getLogger("engine.queue.handout")
-
-
-cdef packed struct PieceHead:
-    TokenBytes token
-    uint64_t first_offset
-    uint32_t delta
-    uint32_t queue
-    uint32_t count
-    uint32_t attempt
-    int64_t stored_at_ms
-    uint32_t size
-    uint32_t zero
 
 
 cdef enum:
-    FOUND = 0
-    EMPTY = 1                    # nothing can be read now
-    AGAIN = 2                    # damage was stepped over, plan anew
-    FLOOR_KEPT_MS = 1000
-    HAS_TRAILER = 2              # flag of a record: a request
     SIFT_MESSAGES = 1024         # of sifting.py
 
 
-cdef class HandOut:
+cdef class HandOut(Reading):
     """As the twin's."""
 
-    cdef object store, clockwork, counts
-    cdef object floors           # of the log: what topics' own retentions let be read
+    cdef object counts
     cdef int64_t quantum_bytes
-    cdef set dirty
-    cdef public object requests  # see the twin
     cdef object group
     cdef readonly dict later
+    cdef readonly object shared
     cdef object allowance
-    cdef Tail tail               # None when the store is not the native log
     # The pull in work; between two calls of fill() they mean nothing.
-    cdef int64_t now_ms, messages_left, bytes_left, invisible_ms
+    cdef int64_t messages_left, bytes_left, invisible_ms
     cdef Receipts receipts
-    cdef list out
-    cdef uint64_t lease          # the last one given; 0: none yet
     cdef int64_t delivered, redelivered, delivered_bytes
 
     def __init__(self, store, settings, clockwork, set dirty, counts):
-        appender = getattr(store, "appender", None)
-        self.store, self.clockwork, self.counts, self.dirty = store, clockwork, counts, dirty
-        self.quantum_bytes = settings.quantum_bytes
+        Reading.__init__(self, store, clockwork, dirty)
+        self.counts, self.quantum_bytes = counts, settings.quantum_bytes
         self.later, self.allowance = {}, sifting.Allowance(settings.sift_tests)
-        self.floors = getattr(store, "floors", None)
-        self.tail = Tail(appender, store.log_id) if isinstance(appender, Appender) else None
+        self.shared = sharing.SharedSifting(settings.shared_filters_min)
 
     def fill(self, pull, group, int64_t now_ms):
         """As the twin's."""
@@ -167,7 +135,9 @@ cdef class HandOut:
         cdef int64_t given_end = 0
         cdef int64_t size = 0
         cdef Py_ssize_t start
+        cdef int64_t begin
         cdef int how
+        cdef bint fresh
         cdef list pieces
         while self.messages_left > 0 and self.bytes_left > 0 and place.credit > 0:
             if not self.allowance.is_left(self.now_ms):
@@ -180,6 +150,14 @@ cdef class HandOut:
                 self.see(place)
                 seen = True
                 continue
+            fresh = first == place.next_offset
+            if fresh:
+                begin, end = self.shared.narrow(place, first, end)
+                self.leave_out(place, first, begin)
+                first = begin
+                self.allowance.take(1, 0)
+                if begin == end:
+                    continue
             start = PyList_GET_SIZE(self.out)
             how = self.read(place, first, end, place.credit, &given_end, &size)
             if how == AGAIN:
@@ -191,9 +169,14 @@ cdef class HandOut:
             pieces = self.out[start:]
             del self.out[start:]
             for piece in pieces:
+                if fresh and self.learn(place, piece):
+                    self.allowance.take((<PieceHead*>PyBytes_AS_STRING(piece)).count, 0)
                 if not self.sift(place, piece):
                     return True
         return True
+
+    cdef bint learn(self, Place place, bytes piece) except -1:
+        return self.shared.learn(place, (<PieceHead*>PyBytes_AS_STRING(piece)).first_offset, piece, sizeof(PieceHead))
 
     cdef bint sift(self, Place place, bytes piece) except -1:
         """As the twin's, of a piece without token."""
@@ -226,8 +209,7 @@ cdef class HandOut:
 
     cdef int leave_out(self, Place place, int64_t first, int64_t end) except -1:
         if end > first:
-            self.lease = self.lease + 1 if self.lease else self.clockwork.next_lease()
-            place.leave_out(first, end, self.lease)
+            place.leave_out(first, end, self.next_lease())
             self.dirty.add(place)
             self.counts.passed_over += end - first
         return 0
@@ -285,9 +267,7 @@ cdef class HandOut:
         cdef uint32_t attempt
         cdef PieceHead* head
         cdef Py_ssize_t at
-        # The clock is asked once a pull: nothing handed out by this call was stored later than that.
-        self.lease = self.lease + 1 if self.lease else self.clockwork.next_lease()
-        attempt = place.give(first, end, self.lease, due_ms)
+        attempt = place.give(first, end, self.next_lease(), due_ms)
         if place.due_at_ms < 0 or place.due_at_ms > due_ms:
             self.clockwork.due(place, due_ms)
         self.dirty.add(place)
@@ -313,112 +293,3 @@ cdef class HandOut:
         if place.order and place.open.count:
             place.blocked = True
         return 0
-
-    cdef int see(self, Place place) except -1:
-        """Look how far the queue goes. What retention took is found when it is read, so the cheap half is enough mostly."""
-        cdef int64_t end = -1
-        if self.tail is not None:
-            end = self.tail.end(place.topic_id, place.queue)
-        if end >= 0 and place.next_offset <= end:
-            place.end_seen = end
-            return 0
-        first_offset, end_offset = self.store.bounds(place.topic_id, place.queue)
-        place.see(first_offset, end_offset)
-        return 0
-
-    cdef int read(self, Place place, int64_t first, int64_t end, int64_t bytes_max, int64_t* given_end, int64_t* size) except -1:
-        """Put what can be read of first..end into `out` as pieces without token."""
-        cdef Slice found
-        cdef int how = ELSEWHERE
-        cdef int64_t at = first
-        cdef int64_t left = bytes_max
-        if self.tail is not None and first >= self.readable_from(place):
-            while at < end:
-                how = self.tail.next(place.topic_id, place.queue, at, end - at, left, at > first, &found)
-                if how != SOME:
-                    break
-                if found.records[4] & HAS_TRAILER and self.is_over(<const char*>found.records, found.size):
-                    if at == first:
-                        return self.pass_request(place, first)
-                    break
-                self.add_piece(place, at, found.count, found.stored_at_ms, found.records, found.size)
-                at += found.count
-                left -= found.size
-                if left <= 0:
-                    break
-        if at > first:
-            given_end[0] = at
-            size[0] = bytes_max - left
-            return FOUND
-        return EMPTY if how == NOTHING else self.read_elsewhere(place, first, end, bytes_max, given_end, size)
-
-    cdef int64_t readable_from(self, Place place) except -1:
-        """Below it nothing may be read, although it may still be there. Up to a second older than the log's own answer."""
-        if self.floors is not None and self.now_ms >= place.readable_until_ms:
-            place.readable_from = self.floors.of(place.topic_id, place.queue)
-            place.readable_until_ms = self.now_ms + FLOOR_KEPT_MS
-        return place.readable_from
-
-    cdef int add_piece(self, Place place, int64_t first, uint32_t count, int64_t stored_at_ms, const void* records, uint32_t size) except -1:
-        cdef bytes piece = PyBytes_FromStringAndSize(NULL, sizeof(PieceHead) + size)
-        cdef PieceHead* head = <PieceHead*>PyBytes_AS_STRING(piece)
-        head.first_offset = <uint64_t>first
-        head.queue = place.queue
-        head.count = count
-        head.stored_at_ms = stored_at_ms
-        head.size = size
-        head.zero = 0
-        memcpy(<char*>head + sizeof(PieceHead), records, size)
-        self.out.append(piece)
-        return 0
-
-    cdef int read_elsewhere(self, Place place, int64_t first, int64_t end, int64_t bytes_max, int64_t* given_end,
-                            int64_t* size) except -1:
-        """The twin's way to read."""
-        cdef bytes records
-        try:
-            pieces = self.store.read(place.topic_id, place.queue, first, end - first, bytes_max)
-        except OffsetOutOfRangeError as out:
-            place.see(out.first_offset, out.end_offset)
-            return AGAIN if out.first_offset > first else EMPTY
-        except CorruptionError as damage:
-            return self.step_over(place, first, end, damage)
-        given_end[0] = first
-        size[0] = 0
-        for at, count, stored_at_ms, records in pieces:
-            if PyBytes_AS_STRING(records)[4] & HAS_TRAILER and self.is_over(PyBytes_AS_STRING(records), PyBytes_GET_SIZE(records)):
-                if given_end[0] == first:
-                    return self.pass_request(place, first)
-                break
-            self.add_piece(place, at, count, stored_at_ms, PyBytes_AS_STRING(records), <uint32_t>PyBytes_GET_SIZE(records))
-            given_end[0] = at + count
-            size[0] += PyBytes_GET_SIZE(records)
-        return FOUND if pieces else EMPTY
-
-    cdef int step_over(self, Place place, int64_t first, int64_t end, damage) except -1:
-        """The bytes are gone for everybody; a queue that stops at them would lose the messages behind them, too."""
-        cdef int64_t stop
-        after = damage.next_offset
-        log.error(
-            "topic=%s queue=%d offset=%d: cannot be delivered, going on at %s: %s", place.topic_name, place.queue, first, after, damage
-        )
-        if after is None or after <= first:
-            return EMPTY
-        stop = min(<int64_t>after, end)
-        return self.pass_over(place, first, stop)
-
-    cdef bint is_over(self, const char* record, Py_ssize_t size) except -1:
-        return self.requests is not None and self.requests.is_over(record[:size])
-
-    cdef int pass_request(self, Place place, int64_t first) except -1:
-        """A request whose time is over; it is alone in its batch."""
-        self.requests.expired += 1
-        return self.pass_over(place, first, first + 1)
-
-    cdef int pass_over(self, Place place, int64_t first, int64_t end) except -1:
-        """Count as done what nobody can be given."""
-        self.lease = self.lease + 1 if self.lease else self.clockwork.next_lease()
-        place.give(first, end, self.lease, 0)
-        place.settle(first, end, self.lease, False)
-        self.dirty.add(place)
-        return AGAIN

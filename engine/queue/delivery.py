@@ -204,8 +204,11 @@ class Delivery:
         """Let the group be as the configuration has it now."""
         generation = self._policies.generation
         if group.generation != generation:
+            before = group.filters
             for place in group.follow(generation, self._policies.of(group.name)):
                 self._hungry.wake(place)
+            if group.filters is not before:
+                self._hand_out.shared.forget(group.name)
 
     def _go_on_sifting(self) -> None:
         later = list(self._hand_out.later)

@@ -36,7 +36,7 @@ def filter_for(filters: Mapping[str, str], topic: str) -> Filter | None:
     return None if not text or is_dead_letter_topic(topic) else compiled(text)
 
 
-@lru_cache(1024)
+@lru_cache(16_384)
 def compiled(text: str) -> Filter | None:
     """The filter that a definition was accepted with."""
     formula = read_filter(text).formula

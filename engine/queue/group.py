@@ -34,7 +34,7 @@ class Group:
         self.name = name
         self.policy = DEFAULT
         self.generation = -1  # of the policies, when this one was looked up
-        self._filters = filters.kept(store, name)
+        self.filters = filters.kept(store, name)
         self._on_resumed = on_resumed
         self.receipts = form.Receipts(key, name)
         self._form = form
@@ -52,7 +52,7 @@ class Group:
     def follow(self, generation: int, now: GroupPolicy) -> list[Place]:
         """Take up a policy; returns the places that may have something to hand out because of it."""
         self.generation, self.policy, before = generation, now, self.policy
-        if now.filters is not None and now.filters != self._filters:
+        if now.filters is not None and now.filters != self.filters:
             self._take_up_filters(now.filters)
         if (now.order, now.on_failure, now.attempts_max) == (before.order, before.on_failure, before.attempts_max):
             return []
@@ -63,12 +63,12 @@ class Group:
 
     def _take_up_filters(self, wanted: Mapping[str, str]) -> None:
         """Filter by these, and keep them in the log."""
-        self._filters = wanted
+        self.filters = wanted
         for places in self.topics.values():
             for place in places:
-                place.filter = filters.filter_for(self._filters, place.topic_name)
+                place.filter = filters.filter_for(self.filters, place.topic_name)
         try:
-            self._store.put_progress(filters.key(self.name), filters.encode(self._filters))
+            self._store.put_progress(filters.key(self.name), filters.encode(self.filters))
         except EngineError as error:
             log.warning(
                 "group=%s: its filters are not kept, a restart reads them from the configuration: %s", self.name, error
@@ -136,7 +136,7 @@ class Group:
     def _place(self, topic, queue: int, start: int) -> Place:
         place = self._form.Place(topic.name, topic.id, topic_hash(topic.name), queue, self._settings)
         place.key = progress.key(self.name, topic.id, queue)
-        place.filter = filters.filter_for(self._filters, topic.name)
+        place.filter = filters.filter_for(self.filters, topic.name)
         place.group = self
         place.follow(self.policy)
         kept = self._kept.get(topic.id, {}).get(queue)

@@ -18,6 +18,7 @@ from engine.queue.key_order import key_number, sort_open
 from engine.queue.place import Place
 from engine.queue.pull import Pull
 from engine.queue.settings import DeliverySettings
+from engine.queue.sharing import SharedSifting
 from engine.queue.sifting import SIFT_MESSAGES, Allowance
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ class HandOut:
         self._dirty, self._counts = dirty, counts
         self.requests: Any = None  # see engine/replies/requests.py
         self.later: dict[Place, None] = {}
+        self.shared = SharedSifting(settings.shared_filters_min)
         self._allowance = Allowance(settings.sift_tests)
 
     def fill(self, pull: Pull, group: "Group", now_ms: int) -> None:
@@ -116,6 +118,14 @@ class HandOut:
                 self._rest(place)
                 return False
             first, end, _ = plan
+            fresh = first == place.next_offset
+            if fresh:
+                begin, end = self.shared.narrow(place, first, end)
+                self._leave_out(place, first, begin)
+                first = begin
+                self._allowance.take(1, 0)
+                if begin == end:
+                    continue
             pieces = self._read(place, first, end, place.credit)
             if pieces and self.requests is not None:
                 pieces = self._waited_for(place, first, pieces)
@@ -126,6 +136,8 @@ class HandOut:
                 return False
             place.credit -= sum(len(piece.records) for piece in pieces)
             for piece in pieces:
+                if fresh and self.shared.learn(place, piece.first_offset, piece.records, 0):
+                    self._allowance.take(piece.count, 0)
                 if not self._sift(place, pull, group, piece, now_ms):
                     return True
         return True

@@ -26,6 +26,8 @@ class DeliverySettings:
     """Waiting pulls of the whole engine; each costs about 1 KiB. One more is answered empty at once."""
     invisible_ms_default: int = 30_000
     invisible_ms_max: int = 12 * 3600 * 1000
+    shared_filters_min: int = 24
+    """Groups with a filter on one topic from which on they are asked together. Fewer cost less each by itself."""
     sift_tests: int = 100_000
     """What filters may do in one loop turn: about 4 ms. More gets through what is passed over sooner and holds up all others."""
     progress_ms: int = 200

@@ -74,7 +74,6 @@ LARGER_FILES = {
     "common/net/_reactor.pyx": 850,
     "engine/client/_batcher.pyx": 500,
     "engine/log/_append.pyx": 500,
-    "engine/queue/_handout.pyx": 424,
     "engine/log/log.py": 470,
     "producer_proxy/_hot.pyx": 480,
 }

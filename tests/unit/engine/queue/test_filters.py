@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from common.dead_letters import dead_letter_topic
 from engine.link.layout import RETRY
 from engine.log.format import pack_record
-from engine.queue.policy import UNREAD
+from engine.queue import sharing
+from engine.queue.policy import UNREAD, GroupPolicy
 from tests.unit.common.filter.stored import stored
 from tests.unit.engine.queue._world import FORMS, World
 
@@ -191,3 +192,104 @@ def test_whatever_happens_each_message_for_the_group_comes_and_no_other(form, da
             break
     assert done == {offset for offset, kind in enumerate(kinds) if kind == "a"}
     assert progress_of(world, topic_id) == len(kinds)
+
+
+def pull_of(world, group: str, **options):
+    answers = []
+    world.pull(group=group, wait_ms=0, answers=answers, **options)
+    while not answers:
+        world.turn(20)
+    return answers[0][1]
+
+
+class PolicyByGroup:
+    """A filter for each group, which tests change."""
+
+    def __init__(self, filters: dict[str, str]) -> None:
+        self.generation, self.filters = 1, filters
+
+    def set(self, group: str, text: str) -> None:
+        self.generation, self.filters = self.generation + 1, {**self.filters, group: text}
+
+    def of(self, group: str) -> GroupPolicy:
+        return GroupPolicy(filters={"": self.filters[group]} if self.filters.get(group) else {})
+
+
+def sharing_world(form, filters: dict[str, str], **options) -> World:
+    world = World(form, **options)
+    world.policies = PolicyByGroup(filters)
+    world.restart()
+    return world
+
+
+@pytest.mark.parametrize("form", FORMS, ids=lambda form: form.name)
+def test_many_groups_of_a_topic_read_only_what_is_for_them(form):
+    kinds = "abcdefgh"
+    world = sharing_world(form, {kind: f"kind = '{kind}'" for kind in kinds}, shared_filters_min=4)
+    topic_id = world.topic()
+    store(world, topic_id, "-")
+    for kind in kinds:
+        assert pull_of(world, kind) == []
+    store(world, topic_id, kinds * 50)
+    read = []
+    original = world.log.read
+    world.log.read = lambda *arguments: read.append(arguments) or original(*arguments)
+    assert offsets(pull_of(world, "a", most=1_000)) == list(range(1, 400, 8))
+    read.clear()
+    for number, kind in enumerate(kinds[1:], 2):
+        assert offsets(pull_of(world, kind, most=1_000)) == list(range(number, 401, 8))
+    assert sum(most for _, _, _, most, _ in read) == 7 * 50  # records asked for: one in eight
+    assert all(
+        progress.open.messages == 50 for kind in kinds for progress in world.delivery.groups[kind].topics[topic_id]
+    )
+
+
+@pytest.mark.parametrize("form", FORMS, ids=lambda form: form.name)
+def test_a_changed_filter_does_not_go_by_what_was_found_before(form):
+    world = sharing_world(form, {kind: f"kind = '{kind}'" for kind in "abcd"}, shared_filters_min=4)
+    topic_id = world.topic()
+    store(world, topic_id, "-")
+    for kind in "abcd":
+        pull_of(world, kind)
+    store(world, topic_id, "abcd" * 3)
+    assert offsets(pull_of(world, "a")) == [1, 5, 9]
+    world.policies.set("b", "kind = 'd'")
+    world.policies.set("c", "")
+    assert offsets(pull_of(world, "b")) == [4, 8, 12]
+    assert offsets(pull_of(world, "c")) == list(range(1, 13))
+    assert offsets(pull_of(world, "d")) == [4, 8, 12]
+    world.policies.set("d", "kind = 'a'")
+    store(world, topic_id, "ad")
+    assert offsets(pull_of(world, "d")) == [13]
+
+
+@pytest.mark.parametrize("form", FORMS, ids=lambda form: form.name)
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_groups_that_share_the_work_get_what_each_would_get_alone(form, data):
+    filters = {"a": "kind = 'a'", "b": "kind = 'b' OR kind = 'c'", "c": "kind <> 'a'", "d": "kind = 'd'", "all": ""}
+    world = sharing_world(
+        form,
+        filters,
+        shared_filters_min=data.draw(st.integers(1, 4)),
+        sift_tests=data.draw(st.sampled_from((50, 10_000))),
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sharing, "OFFSETS_MAX", data.draw(st.sampled_from((4, 20, 8_192))))
+        patch.setattr(sharing, "MATCHES_MAX", data.draw(st.sampled_from((3, 30, 65_536))))
+        topic_id, kinds = world.topic(), ""
+        got: dict[str, list[int]] = {group: [] for group in filters}
+        steps = st.one_of(
+            st.text("abcd", min_size=1, max_size=30), st.tuples(st.sampled_from(sorted(filters)), st.integers(1, 9))
+        )
+        for step in data.draw(st.lists(steps, max_size=25)):
+            if isinstance(step, str):
+                store(world, topic_id, step)
+                kinds += step
+                continue
+            got[step[0]] += offsets(pull_of(world, step[0], most=step[1], invisible_ms=10_000_000))
+        for group in filters:
+            while more := offsets(pull_of(world, group, invisible_ms=10_000_000)):
+                got[group] += more
+    wanted = {"a": "a", "b": "bc", "c": "bcd", "d": "d", "all": "abcd"}
+    assert got == {group: [at for at, kind in enumerate(kinds) if kind in taken] for group, taken in wanted.items()}

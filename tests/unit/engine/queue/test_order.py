@@ -302,11 +302,14 @@ class OrderModel(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.world = Ordered(self.form, in_flight_max=60, runs_max=40, waiting_max=12, quantum_bytes=500)
+        self.world = self.new_world(in_flight_max=60, runs_max=40, waiting_max=12, quantum_bytes=500)
         self.keys: list[str] = []
         self.over: set[int] = set()
         self.out: dict[int, int] = {}  # offset -> until when
         self.holder: dict[int, int] = {}  # offset -> lease, of those handed out since the last restart
+
+    def new_world(self, **options) -> Ordered:
+        return Ordered(self.form, **options)
 
     @rule(keys=st.text("abc-", min_size=1, max_size=12))
     def store(self, keys):
@@ -346,6 +349,7 @@ class OrderModel(RuleBasedStateMachine):
         if verdict == DONE:
             assert (code == OK) == all(offset in mine or offset in self.over for offset in named)
             self.over |= mine
+        self.holder.update(dict.fromkeys(mine, lease.lease))  # of two from before a restart, the first that speaks
         self.out.update(dict.fromkeys(mine, 0))
         self._bury()
 
