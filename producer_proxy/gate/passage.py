@@ -49,5 +49,9 @@ class Passage:
             refused[1] += size
 
     def retry_after_ms(self, broken: list[Meter]) -> int:
-        """When all that these limits refused of the call would pass, if nobody else takes it. Ask behind the last `admit`."""
-        return math.ceil(1000 * max(each.wait_s(*self._refused[each], self._now) for each in broken))
+        """When all that these limits refused of the call would pass, if nobody else takes it. Ask behind the last `admit`.
+
+        Counted from the answer, which comes when the call's own hold is over.
+        """
+        wait_s = max(each.wait_s(*self._refused[each], self._now) for each in broken)
+        return max(1, math.ceil(1000 * (wait_s - self.hold_s)))
