@@ -79,7 +79,7 @@ def run(options) -> None:
     proxy = ProducerProxy(listeners(options), view, rpc, options.engine, key, limits, buffering)
     registry = CollectorRegistry()
     registry.register(BufferMetrics(buffering))
-    registry.register(SendMetrics(proxy.server, proxy.service, proxy.client.lanes, proxy.front, proxy.gate.leases))
+    registry.register(SendMetrics(proxy.server, proxy.service, proxy.client.lanes, proxy.front, proxy.gate))
     ops = start_ops(options.ops[0], options.ops[1], registry, proxy.health)
     settle(proxy.health, stop.asked)
     gc.collect()

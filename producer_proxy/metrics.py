@@ -16,6 +16,7 @@
 | penstock_queue_waiting | messages that wait for the engine, by durability | near the limit: overload, low grades are refused |
 | penstock_limits_lent | cluster-wide limits in use whose share is lent | 0 under load: the engine was away, static shares count |
 | penstock_limits_processes | producer proxies among which static shares are divided | not what runs: the engine cannot be reached |
+| penstock_backlogged_topics | topics in use that are BACKLOGGED | above 0: their required groups are too slow; `penstock group lag` |
 | penstock_bytes_in_flight | bytes buffered for connections | - |
 """
 
@@ -27,9 +28,9 @@ LANES = ("memory", "fsync")
 class SendMetrics:
     """A collector over the proxy's parts; `front` is None where the hot path is not built."""
 
-    def __init__(self, server, service, lanes, front, leases):
+    def __init__(self, server, service, lanes, front, gate):
         self._server, self._service, self._lanes, self._front = server, service, lanes, front
-        self._leases = leases
+        self._gate = gate
 
     def describe(self):
         return []
@@ -37,9 +38,12 @@ class SendMetrics:
     def collect(self):
         yield GaugeMetricFamily("penstock_connections", "open connections", value=len(self._server.connections))
         yield GaugeMetricFamily(
-            "penstock_limits_lent", "cluster-wide limits with a lent share", value=self._leases.lent
+            "penstock_limits_lent", "cluster-wide limits with a lent share", value=self._gate.leases.lent
         )
-        yield GaugeMetricFamily("penstock_limits_processes", "living producer proxies", value=self._leases.live)
+        yield GaugeMetricFamily("penstock_limits_processes", "living producer proxies", value=self._gate.leases.live)
+        yield GaugeMetricFamily(
+            "penstock_backlogged_topics", "topics refused as backlogged", value=self._gate.depths.open
+        )
         calls = CounterMetricFamily("penstock_send_calls", "calls answered", labels=["path"])
         calls.add_metric(["slow"], self._service.answered)
         if self._front is not None:

@@ -3,6 +3,7 @@
 import logging
 import os
 import time
+from functools import partial
 
 import gevent
 
@@ -13,8 +14,9 @@ from common.principals import Principals
 from engine.client.append import FSYNC, AppendClient
 from engine.client.append import NATIVE as NATIVE_LANES
 from engine.link.errors import LinkDown
-from engine.link.layout import LEASE, UNAVAILABLE
+from engine.link.layout import DEPTH, LEASE, UNAVAILABLE
 from producer_proxy.buffer.buffering import Buffering
+from producer_proxy.gate.depths import Depths
 from producer_proxy.gate.gate import Gate
 from producer_proxy.requests import Requests
 from producer_proxy.send import DEFAULT_TIMEOUT_MS, RETRY_AFTER_MS, SENTENCES, SendService
@@ -50,7 +52,8 @@ class ProducerProxy:
         self.buffering = buffering or Buffering({})
         self.buffer = self.buffering.over(view)
         self.client = AppendClient(engine, cluster_key, self._on_hello)
-        self.gate = Gate(view, self._ask_lender, [lane.limit for lane in self.client.lanes])
+        depths = Depths(partial(self._ask, DEPTH), self._is_used, self._on_depth)
+        self.gate = Gate(view, partial(self._ask, LEASE), [lane.limit for lane in self.client.lanes], depths)
         self.topics = Topics(view, rpc, buffer=self.buffer, fit=self.gate.fit)
         self._principals = Principals(view, self._clock)
         self.requests = Requests(rpc, cluster_key, self._clock.now_ms)
@@ -69,8 +72,8 @@ class ProducerProxy:
         self.buffering.start(self.topics, self.client.lanes[FSYNC], self.front)
         self._on_change()
         view.on_change(self._on_change)
-        self._lending = gevent.get_hub().loop.timer(0, TICK_S)
-        self._lending.start(self.gate.leases.tick)
+        self._ticking = gevent.get_hub().loop.timer(0, TICK_S)
+        self._ticking.start(self.gate.tick)
         make = self._hot_connection if self.front is not None else None
         self.server = serve(
             listeners,
@@ -106,11 +109,19 @@ class ProducerProxy:
             self.front.gate.own = self.gate.own
             self.front.forget(self._view.generation)
 
-    def _ask_lender(self, payload: bytes, answer) -> None:
+    def _ask(self, op: int, payload: bytes, answer) -> None:
         try:
-            self._rpc.send(LEASE, payload, answer)
+            self._rpc.send(op, payload, answer)
         except LinkDown:
             answer(UNAVAILABLE, b"")
+
+    def _is_used(self, topic: str) -> bool:
+        return self.topics.known.get(topic.encode()) is not None
+
+    def _on_depth(self, topic: str) -> None:
+        destination, definition = self.topics.known.get(topic.encode()), self._view.topic(topic)
+        if destination is not None and definition is not None:
+            self.gate.fit(destination, definition)
 
     def _on_hello(self, hello) -> None:
         self.topics.on_hello(hello.log_id)
@@ -134,7 +145,7 @@ class ProducerProxy:
             gevent.sleep(0.005)
         self.requests.release()
         gevent.sleep(0.05)  # the last answers leave; clients that call once more are told SHUTTING_DOWN
-        self._lending.stop()
+        self._ticking.stop()
         self.server.close()
         self.buffering.stop()
         self.client.close()

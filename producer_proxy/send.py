@@ -29,6 +29,7 @@ DEFAULT_TIMEOUT_MS = 3000
 TIMEOUT_MS_MAX = 60_000
 RETRY_AFTER_MS = 200
 OFF_RETRY_AFTER_MS = 5000  # for what an operator has switched off
+BACKLOG_RETRY_AFTER_MS = 1000  # consumers have some catching up to do
 BODY_BYTES_ANY = 16_384_000  # the topic's own limit is checked once the topic is known
 SENTENCES = {
     Code.UNKNOWN_TOPIC: "Message.topic: the broker does not know it; send again",
@@ -173,6 +174,8 @@ class SendService:
             return _refusal(Code.TOO_LARGE, sentence, message.id)
         if off := self._gate.grade_off(definition):
             return _refusal(Code.OVERLOADED, off, message.id, OFF_RETRY_AFTER_MS)
+        if not message.operation and (behind := self._gate.depths.reason(message.topic)):
+            return _refusal(Code.BACKLOGGED, behind, message.id, BACKLOG_RETRY_AFTER_MS)
         if broken := broken_rule(message, definition):
             return _refusal(Code.INVALID, broken, message.id)
         return None

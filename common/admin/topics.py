@@ -28,6 +28,10 @@ class TopicSettings:
     required_properties: tuple[str, ...] | None = None
     id_window_ms: int | None = None
     delay_ms_max: int | None = None
+    required_groups: tuple[str, ...] | None = None
+    backlog_messages: int | None = None
+    backlog_bytes: int | None = None
+    backlog_age_ms: int | None = None
 
     def given(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if value is not None}

@@ -102,8 +102,8 @@ class Checks:
             self.fault(field, f"must have at most {count_max} items, has {len(value)}")
         return list(value)
 
-    def names(self, field: str) -> tuple[str, ...]:
-        value = self.list_of(field, str, 10_000)
+    def names(self, field: str, count_max: int = 10_000) -> tuple[str, ...]:
+        value = self.list_of(field, str, count_max)
         for name in value:
             if not is_name(name):
                 self.fault(field, f"{name[:64]!r} is not a name: {NAME_RULE}")

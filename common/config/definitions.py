@@ -9,13 +9,11 @@ from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Self
 
 from common.config.checks import Checks
+from common.config.group_checks import checked_filter, checked_retry, checked_topic_filters
 from common.dead_letters import PREFIX_RULE, is_dead_letter_topic
-from common.filter.errors import FilterError
-from common.filter.expression import read_filter
 from common.ids import ID_WINDOW_MS_MAX
-from common.names import NAME_RULE, is_name
-from common.retry import DEFAULT_RETRY, Retry, parse_retry
-from common.retry import RULE as RETRY_RULE
+from common.limits.depth import Bounds
+from common.retry import DEFAULT_RETRY, Retry
 
 DURABILITIES = ("memory", "fsync", "replicated", "replicated_fsync")
 BUFFERS = ("off", "disk", "redis", "redis+disk")
@@ -31,8 +29,8 @@ RATE_BYTES_MAX = 1 << 50
 GRADES = ("high", "normal", "low")
 BODY_FORMATS = ("any", "json")
 ADDRESSES_MAX = 100
+REQUIRED_GROUPS_MAX = 16
 REQUIRED_MAX = 64  # of a message's properties; it can have no more
-TOPIC_FILTERS_MAX = 100
 ORDERS = ("none", "key", "queue")
 ON_FAILURE = ("skip", "park", "stop")
 
@@ -54,6 +52,9 @@ class TopicDefinition:
         id_window_ms: for how long a second message with the same client-set id is a DUPLICATE; 0: never. Longer takes 43 bytes of the
             engine's memory for each id in the window.
         delay_ms_max: how far ahead a message may be delayed; 0: as long as the topic's messages are kept.
+        required_groups: those whose backlog counts for the bounds below. One that has never pulled is behind by all that is kept.
+        backlog_messages, backlog_bytes, backlog_age_ms: sends are BACKLOGGED while the slowest required group is further behind than that,
+            and until it is below 70 % of it; the age is its oldest message's. 0: no bound.
         family: which one defines the topic; None: it has an entry of its own. Never stored.
     """
 
@@ -75,6 +76,10 @@ class TopicDefinition:
     required_properties: tuple[str, ...] = ()
     id_window_ms: int = 600_000
     delay_ms_max: int = DELAY_MS_MAX
+    required_groups: tuple[str, ...] = ()
+    backlog_messages: int = 0
+    backlog_bytes: int = 0
+    backlog_age_ms: int = 0
 
     @classmethod
     def from_value(cls, name: str, value: Mapping[str, Any]) -> Self:
@@ -94,8 +99,14 @@ class TopicDefinition:
             required_properties=checks.texts("required_properties", REQUIRED_MAX),
             id_window_ms=checks.integer("id_window_ms", cls.id_window_ms, 0, ID_WINDOW_MS_MAX),
             delay_ms_max=checks.integer("delay_ms_max", cls.delay_ms_max, 0, DELAY_MS_MAX),
+            required_groups=checks.names("required_groups", REQUIRED_GROUPS_MAX),
+            backlog_messages=checks.integer("backlog_messages", 0, 0, RATE_MESSAGES_MAX),
+            backlog_bytes=checks.integer("backlog_bytes", 0, 0, RATE_BYTES_MAX),
+            backlog_age_ms=checks.integer("backlog_age_ms", 0, 0, RETENTION_MS_MAX),
             extra=checks.rest(),
         )
+        if made.backlog_bounds != Bounds() and not made.required_groups:
+            checks.fault("required_groups", "must name a group where there is a bound of the backlog")
         checks.raise_faults()
         return made
 
@@ -105,6 +116,14 @@ class TopicDefinition:
         if is_dead_letter_topic(name):
             checks.fault("name", PREFIX_RULE)
         return name
+
+    @property
+    def backlog_bounds(self) -> Bounds:
+        return Bounds(self.backlog_messages, self.backlog_bytes, self.backlog_age_ms)
+
+    @property
+    def has_depth_breaker(self) -> bool:
+        return bool(self.required_groups) and self.backlog_bounds != Bounds()
 
     def to_value(self) -> dict[str, Any]:
         return {
@@ -136,6 +155,10 @@ _STORED_WHERE_SET = (
     "grade",
     "body_format",
     "required_properties",
+    "required_groups",
+    "backlog_messages",
+    "backlog_bytes",
+    "backlog_age_ms",
 )
 
 
@@ -211,14 +234,14 @@ class GroupDefinition:
             start_at_ms=checks.integer("start_at_ms", 0, 0, 1 << 62),
             paused=checks.boolean("paused", False),
             attempts_max=checks.integer("attempts_max", cls.attempts_max, 1, 1_000),
-            retry=_retry(checks, cls.retry),
+            retry=checked_retry(checks, cls.retry),
             order=checks.choice("order", cls.order, ORDERS),
             on_failure=checks.choice("on_failure", cls.on_failure, ON_FAILURE),
             dead_letter_retention_ms=checks.integer("dead_letter_retention_ms", 0, 0, RETENTION_MS_MAX),
             rate_messages=checks.integer("rate_messages", 0, 0, RATE_MESSAGES_MAX),
             rate_bytes=checks.integer("rate_bytes", 0, 0, RATE_BYTES_MAX),
-            filter=_filter(checks, "filter", checks.take("filter", "")),
-            topic_filters=_topic_filters(checks),
+            filter=checked_filter(checks, "filter", checks.take("filter", "")),
+            topic_filters=checked_topic_filters(checks),
             extra=checks.rest(),
         )
         if made.order == "none" and made.on_failure != "skip":
@@ -322,39 +345,9 @@ class ApplicationDefinition:
 Definition = TopicDefinition | FamilyDefinition | GroupDefinition | ApplicationDefinition
 
 
-def _retry(checks: Checks, default: Retry) -> Retry:
-    found = parse_retry(checks.take("retry", default.to_value()))
-    if found is None:
-        checks.fault("retry", f"must be {RETRY_RULE}")
-    return found or default
-
-
 def _set_rates(limited: GroupDefinition | ApplicationDefinition) -> dict[str, int]:
     rates = {"rate_messages": limited.rate_messages, "rate_bytes": limited.rate_bytes}
     return {name: rate for name, rate in rates.items() if rate}
-
-
-def _filter(checks: Checks, name: str, text: Any) -> str:
-    if not isinstance(text, str):
-        checks.fault(name, "must be a filter as text")
-        return ""
-    if text:
-        try:
-            read_filter(text)
-        except FilterError as error:
-            checks.fault(name, str(error))
-    return text
-
-
-def _topic_filters(checks: Checks) -> dict[str, str]:
-    given = checks.take("topic_filters", {})
-    if not isinstance(given, Mapping) or len(given) > TOPIC_FILTERS_MAX:
-        checks.fault("topic_filters", f"must be filters by topic, at most {TOPIC_FILTERS_MAX}")
-        return {}
-    for topic in given:
-        if not is_name(topic):
-            checks.fault("topic_filters", f"{str(topic)[:64]!r} is not a name: {NAME_RULE}")
-    return {topic: _filter(checks, f"topic_filters.{str(topic)[:64]}", text) for topic, text in given.items()}
 
 
 def _keys(checks: Checks) -> Iterable[Key]:

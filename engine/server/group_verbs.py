@@ -54,17 +54,9 @@ class GroupVerbs:
             "lag": lag,
         }
         if detail:
-            row["lag_bytes"] = lag * self._record_bytes(place, end - 1) if lag else 0
+            row["lag_bytes"] = lag * newest_record_bytes(self._store, place.topic_id, place.queue) if lag else 0
             row["lag_s"] = self._age_s(place, at) if lag else 0.0
         return row
-
-    def _record_bytes(self, place: Place, offset: int) -> int:
-        """What one record takes, for the estimate: that of the newest, which is in memory nearly always."""
-        try:
-            pieces = self._store.read(place.topic_id, place.queue, offset, 1, 1)
-        except (CorruptionError, OffsetOutOfRangeError):
-            return 0
-        return len(pieces[0].records) if pieces else 0
 
     def _age_s(self, place: Place, offset: int) -> float:
         """How long ago the message at `offset` was stored, by the index: the last moment whose offset does not lie behind it."""
@@ -122,6 +114,15 @@ class GroupVerbs:
 def lag_of(place: Place, first: int, end: int) -> int:
     """Messages of first..end that the group has not acknowledged."""
     return max(0, end - max(place.next_offset, first)) + place.open.messages
+
+
+def newest_record_bytes(store, topic_id: int, queue: int) -> int:
+    """What one record of the queue takes, for estimates: the newest, which is in memory nearly always. 0: it cannot be read."""
+    try:
+        pieces = store.read(topic_id, queue, store.bounds(topic_id, queue)[1] - 1, 1, 1)
+    except (CorruptionError, OffsetOutOfRangeError):
+        return 0
+    return len(pieces[0].records) if pieces else 0
 
 
 def _chosen(places: list[Place], request: dict) -> list[Place]:

@@ -10,6 +10,8 @@ penstock_engine_redeliveries_total | messages | rising: invisible time is too sh
 penstock_engine_passed_over_total | messages | what groups' filters kept from them; far above deliveries: a topic of its own is cheaper
 penstock_engine_dead_letters_total | messages | rising: consumers cannot cope; `penstock group dead-letters list` says why
 penstock_engine_stale_receipts_total | ranges | rising: the same; one that jumps: somebody forges
+penstock_engine_backlogged_topics | now, of those that proxies ask about | above 0: required groups are too slow; the log names them
+penstock_engine_backlogs_total | times that a depth breaker opened | many: its bound is near what the group lags anyway
 penstock_engine_expired_requests_total | requests | many: consumers are slower than their askers wait
 penstock_engine_forwarded_replies_total | replies | –
 penstock_engine_parked_pulls, _link_connections | now | –
@@ -86,6 +88,7 @@ class EngineMetrics:
             "passed_over": (counts.passed_over, "Messages that a group's filter passed over, a group each."),
             "dead_letters": (counts.dead_letters, "Messages moved to their group's dead letters."),
             "stale_receipts": (counts.stale_receipts, "Acknowledgements refused as stale or forged."),
+            "backlogs": (self._server.service.depths.opened, "Times that a topic became backlogged."),
             "expired_requests": (exchange.requests.expired, "Requests not handed out, since nobody waited any more."),
             "forwarded_replies": (exchange.forwarded, "Replies forwarded to the proxies that wait for them."),
         }
@@ -101,6 +104,7 @@ class EngineMetrics:
             "disk_level": (int(retention.disk.level), "How full the log's disk is, by the marks."),
             "ids": (ids.count, "Ids that sends are checked against."),
             "id_bytes": (ids.size_bytes, "Memory that they take."),
+            "backlogged_topics": (self._server.service.depths.open, "Topics whose required group is too far behind."),
             "parked_pulls": (self._server.delivery.parked, "Pulls that wait for messages."),
             "link_connections": (len(self._server.connections), "Open link connections."),
             "log_end_position": (store.end_position, "Log bytes in the page cache."),

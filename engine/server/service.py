@@ -16,6 +16,7 @@ from engine.queue.delivery import Delivery
 from engine.replies.exchange import Exchange
 from engine.server.admin import Admin
 from engine.server.codec import checked_name, decode_pull, encode_pull_answer
+from engine.server.depth import Depths
 from engine.server.errors import RequestError
 from engine.server.lending import lend
 from engine.server.peer import Greeter, Peer
@@ -54,6 +55,7 @@ class Service:
             layout.CANCEL: self._cancel,
             layout.ADMIN: self._admin,
             layout.LEASE: self._lease,
+            layout.DEPTH: self._depth,
             layout.LISTEN: exchange.listen,
             layout.REPLY: self._reply,
             layout.FORWARDED: exchange.confirmed,
@@ -61,6 +63,7 @@ class Service:
         }
         self._admin_verbs = admin
         self._lender = Lender(time.monotonic())
+        self.depths = Depths(store, delivery)
 
     def serve(self, handlers: dict[int, Callable]) -> None:
         """Answer these operations too."""
@@ -201,6 +204,10 @@ class Service:
     def _lease(self, connection, request_id: int, payload: bytes) -> None:
         answer = lend(self._lender, payload, time.monotonic())
         connection.send_frame(layout.LEASE, request_id, layout.OK, [json.dumps(answer).encode()])
+
+    def _depth(self, connection, request_id: int, payload: bytes) -> None:
+        answer = self.depths.answer(payload, monotonic_ms())
+        connection.send_frame(layout.DEPTH, request_id, layout.OK, [json.dumps(answer).encode()])
 
     def _refuse(self, connection, op: int, request_id: int, code: int, sentence: str) -> None:
         connection.send_frame(op, request_id, code, [sentence.encode()])

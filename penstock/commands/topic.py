@@ -31,6 +31,8 @@ def row(topic: TopicDefinition) -> dict[str, Any]:
         ("retention_bytes", "retention_mib", MIB),
         ("id_window_ms", "id_window_s", 1000),
         ("delay_ms_max", "delay_hours_max", HOUR_MS),
+        ("backlog_bytes", "backlog_mib", MIB),
+        ("backlog_age_ms", "backlog_s", 1000),
     ):
         if stored in value:
             value[shown] = round(value.pop(stored) / unit, 3)
@@ -39,21 +41,38 @@ def row(topic: TopicDefinition) -> dict[str, Any]:
 
 def settings_of(given: dict[str, Any]) -> TopicSettings:
     """What the options of `settings_options` say, in the definition's units."""
-    hours, mib, window_s, delay_hours, required = (
-        given.pop(name)
-        for name in ("retention_hours", "retention_mib", "id_window_s", "delay_hours_max", "required_properties")
-    )
-    return TopicSettings(
-        **given,
-        retention_ms=None if hours is None else round(hours * HOUR_MS),
-        retention_bytes=None if mib is None else round(mib * MIB),
-        id_window_ms=None if window_s is None else round(window_s * 1000),
-        delay_ms_max=None if delay_hours is None else round(delay_hours * HOUR_MS),
-        required_properties=tuple(filter(None, required)) if required else None,
-    )
+    for shown, stored, unit in (
+        ("retention_hours", "retention_ms", HOUR_MS),
+        ("retention_mib", "retention_bytes", MIB),
+        ("id_window_s", "id_window_ms", 1000),
+        ("delay_hours_max", "delay_ms_max", HOUR_MS),
+        ("backlog_mib", "backlog_bytes", MIB),
+        ("backlog_s", "backlog_age_ms", 1000),
+    ):
+        value = given.pop(shown)
+        given[stored] = None if value is None else round(value * unit)
+    for listed in ("required_properties", "required_groups"):
+        given[listed] = tuple(filter(None, given[listed])) if given[listed] else None
+    return TopicSettings(**given)
 
 
 _SETTINGS_OPTIONS = (
+    click.option(
+        "--backlog-s",
+        type=click.FloatRange(min=0),
+        help="Refuse sends while a required group's oldest message is older; 0: no bound.  [new: 0]",
+    ),
+    click.option(
+        "--backlog-mib", type=click.FloatRange(min=0), help="The same for bytes that it has not acknowledged.  [new: 0]"
+    ),
+    click.option("--backlog-messages", type=int, help="The same for messages that it has not acknowledged.  [new: 0]"),
+    click.option(
+        "--required-group",
+        "required_groups",
+        multiple=True,
+        metavar="GROUP",
+        help="Whose backlog counts; repeatable, an empty one clears the list. One that never pulled is behind by everything.",
+    ),
     click.option(
         "--id-window-s",
         type=click.FloatRange(min=0),

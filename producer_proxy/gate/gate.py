@@ -8,6 +8,7 @@ from common.config.gate_settings import GateSettings
 from common.limits import Meter
 from common.limits.leases import Leases
 from common.wire.calls import HAS_DELAY, HAS_DELIVER_AT, HAS_REPLY_TO
+from producer_proxy.gate.depths import Depths
 from producer_proxy.gate.passage import Passage
 from producer_proxy.gate.rules import has_rules
 
@@ -19,11 +20,11 @@ class Gate:
     Args:
         view: the configuration.
         ask: how the lender of cluster-wide limits is asked; see Leases.
-        queues: the QueueLimits of the broker's lanes.
+        queues: the QueueLimits of the broker's lanes. depths: which topics are backlogged.
     """
 
-    def __init__(self, view, ask, queues):
-        self._view, self._queues = view, queues
+    def __init__(self, view, ask, queues, depths: Depths):
+        self._view, self._queues, self.depths = view, queues, depths
         self.leases = Leases("producer_proxy", os.urandom(8).hex(), ask, time.monotonic)
         self.own: Meter | None = None
         self.settings = GateSettings()
@@ -34,6 +35,7 @@ class Gate:
         self.settings = GateSettings.of(self._view)
         for queue in self._queues:
             queue.queue_s = self.settings.queue_ms / 1000
+        self.depths.follow(self._view.topic)
         own = (self.settings.rate_messages, self.settings.rate_bytes)
         self.own = (self.own or Meter()) if any(own) else None
         if self.own is not None:
@@ -43,7 +45,14 @@ class Gate:
         """Give a destination what its topic's definition asks of the gate."""
         destination.meter = self.topic(topic)
         destination.grade = GRADES.index(topic.grade)
-        destination.is_special = has_rules(topic) or topic.grade in self.settings.grades_off
+        self.depths.fit(topic)
+        is_off = topic.grade in self.settings.grades_off or self.depths.reason(topic.name) is not None
+        destination.is_special = is_off or has_rules(topic)
+
+    def tick(self) -> None:
+        """Every TICK_S: ask the engine for shares, and who is backlogged."""
+        self.leases.tick()
+        self.depths.tick()
 
     def topic(self, topic: TopicDefinition) -> Meter | None:
         """The limit of a topic; None: it has none."""
