@@ -14,6 +14,7 @@ from tests.unit.producer_proxy.test_limits import change
 from tests.unit.producer_proxy.test_send import codes, credential, request
 
 CAPACITY = 300  # messages a second
+STALL_S_MAX = 0.2
 OFFERED = {"high": 100, "normal": 300, "low": 500}
 
 
@@ -55,8 +56,34 @@ def rss_kib():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
-def overloaded(desk, settle_s, measured_s):
-    """Offer three times the capacity; returns the callers by grade as of the measured time."""
+class Pulse:
+    """Notices how long this process stood still: then the broker did too, and what was measured says nothing of the proxy."""
+
+    def __init__(self):
+        self.stall_s = 0.0
+        self._greenlet = gevent.spawn(self._run)
+
+    def _run(self):
+        while True:
+            began = time.monotonic()
+            gevent.sleep(0.01)
+            self.stall_s = max(self.stall_s, time.monotonic() - began)
+
+    def stop(self):
+        self._greenlet.kill()
+
+
+def overloaded(desk, settle_s, measured_s, tries=3):
+    """Offer three times the capacity; returns the callers by grade as of the measured time, of the first try without a stall."""
+    pulse = Pulse()
+    try:
+        found = overloaded_once(desk, settle_s, measured_s)
+    finally:
+        pulse.stop()
+    return found if pulse.stall_s < STALL_S_MAX or tries == 1 else overloaded(desk, settle_s, measured_s, tries - 1)
+
+
+def overloaded_once(desk, settle_s, measured_s):
     graded(desk)
     desk.broker.seconds_a_message = 1 / CAPACITY
     callers = {grade: Callers(desk, grade, rate, rate // 3) for grade, rate in OFFERED.items()}
