@@ -1,5 +1,6 @@
 """A producer proxy in front of a broker that cannot follow, or says nothing: what is refused, and that the rest is unharmed."""
 
+import os
 import resource
 import time
 from collections import Counter
@@ -13,9 +14,9 @@ from tests.services.fake_broker import wait_until
 from tests.unit.producer_proxy.test_limits import change
 from tests.unit.producer_proxy.test_send import codes, credential, request
 
-CAPACITY = 300  # messages a second
-STALL_S_MAX = 0.2
-OFFERED = {"high": 100, "normal": 300, "low": 500}
+CAPACITY = 150  # messages a second
+OFFERED = {"high": 50, "normal": 150, "low": 250}
+TRIES, TICK_S = 2, 0.01
 
 
 def graded(desk):
@@ -57,30 +58,42 @@ def rss_kib():
 
 
 class Pulse:
-    """Notices how long this process stood still: then the broker did too, and what was measured says nothing of the proxy."""
+    """Notices how late this process' loop is: the broker is in it, so a loop that has no time says nothing of the proxy."""
 
     def __init__(self):
-        self.stall_s = 0.0
+        self.longest_s = self._late_s = self._ticks_s = 0.0
         self._greenlet = gevent.spawn(self._run)
 
     def _run(self):
         while True:
             began = time.monotonic()
-            gevent.sleep(0.01)
-            self.stall_s = max(self.stall_s, time.monotonic() - began)
+            gevent.sleep(TICK_S)
+            took_s = time.monotonic() - began
+            self.longest_s = max(self.longest_s, took_s)
+            self._late_s += took_s - TICK_S
+            self._ticks_s += took_s
+
+    @property
+    def was_even(self):
+        return self.longest_s < 0.2 and self._late_s < 0.4 * self._ticks_s
 
     def stop(self):
         self._greenlet.kill()
 
 
-def overloaded(desk, settle_s, measured_s, tries=3):
-    """Offer three times the capacity; returns the callers by grade as of the measured time, of the first try without a stall."""
-    pulse = Pulse()
-    try:
-        found = overloaded_once(desk, settle_s, measured_s)
-    finally:
-        pulse.stop()
-    return found if pulse.stall_s < STALL_S_MAX or tries == 1 else overloaded(desk, settle_s, measured_s, tries - 1)
+def overloaded(desk, settle_s, measured_s):
+    """Offer three times the capacity; returns the callers by grade as of the measured time, of the first try that had the time."""
+    for _ in range(TRIES):
+        pulse = Pulse()
+        try:
+            found = overloaded_once(desk, settle_s, measured_s)
+        finally:
+            pulse.stop()
+        if pulse.was_even:
+            return found
+    if not os.environ.get("CI"):
+        pytest.skip("this machine is too busy to be a broker of a known capacity")
+    return found
 
 
 def overloaded_once(desk, settle_s, measured_s):
@@ -113,7 +126,7 @@ def check(callers, grown_kib, measured_s, capsys=None):
             print(told)
     assert goodput >= 0.9 * CAPACITY, told
     assert set(callers["high"].codes) == {Code.OK}, told
-    assert p99_s["high"] < 0.6, told
+    assert p99_s["high"] < 0.9, told
     assert callers["low"].codes[Code.OVERLOADED] > callers["low"].codes[Code.OK], told
     assert not any(each.codes[Code.TIMEOUT] for each in callers.values()), told
     assert grown_kib < 4096, told
