@@ -7,22 +7,19 @@ the first second. Run: `python -m bench.requests [--rate 1000] [--seconds 10] [-
 """
 
 import argparse
-import json
 import multiprocessing
 import os
 import select
 import signal
 import socket
-import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 from bench._histogram import Histogram
 from bench.generator import Target
-from bench.instance import Instance, own
+from bench.instance import own
 from bench.outcome import commit
+from bench.own_proxy import own_proxy
 from bench.settings import Settings
 from common.contract import Ack, Code, Credential, Message, PullRequest, SendRequest, decode_reply, encode_call
 from common.credential import mint
@@ -32,7 +29,6 @@ REPLIERS = 3
 CONNECTIONS = 16
 WARM_UP_S = 1.0
 WAIT_MS = 5_000
-PROXY_S_MAX = 15.0
 SHARES = (("p50", 0.5), ("p99", 0.99), ("p99.9", 0.999))
 
 
@@ -111,26 +107,6 @@ def ask(target: Target, topic: str, rate: float, seconds: float) -> tuple[Histog
     return latencies, failed
 
 
-@contextmanager
-def second_proxy(instance: Instance) -> Iterator[tuple[str, int]]:
-    """Another producer proxy of the same instance, by its own command line: its address."""
-    facts = instance.facts
-    read, write = os.pipe()
-    engine = f"{facts['engine']['host']}:{facts['engine']['port']}"
-    line = [sys.executable, "-P", "-m", "producer_proxy", "--listen", "127.0.0.1:0", "--engine", engine]
-    line += ["--config", facts["config"], "--cluster-key", facts["cluster_key"], "--ready-fd", str(write)]
-    process = subprocess.Popen(line, pass_fds=(write,), stderr=subprocess.DEVNULL)
-    os.close(write)
-    try:
-        if not select.select([read], [], [], PROXY_S_MAX)[0]:
-            sys.exit("the second producer proxy was not ready in time")
-        with os.fdopen(read) as ready:
-            yield "127.0.0.1", json.loads(ready.readline())["port"]
-    finally:
-        process.terminate()
-        process.wait()
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rate", type=float, default=1000.0)
@@ -139,10 +115,10 @@ def main() -> None:
     options = parser.parse_args()
     settings = Settings(topics=1, queues=8, durability=options.durability)
     topic = settings.topic_names()[0]
-    with own() as instance, instance.prepared(settings) as target, second_proxy(instance) as address:
+    with own() as instance, instance.prepared(settings) as target, own_proxy(instance) as second:
         context = multiprocessing.get_context("fork")
         repliers = [
-            context.Process(target=reply_for_ever, args=(target, address, settings.group, topic), daemon=True)
+            context.Process(target=reply_for_ever, args=(target, second.address, settings.group, topic), daemon=True)
             for _ in range(REPLIERS)
         ]
         for replier in repliers:
