@@ -19,7 +19,8 @@ log = logging.getLogger(__name__)
 
 Health = Callable[[], Mapping[str, bool | str]]
 CONNECTIONS_MAX = 64
-PAGE_AGE_S = 2.0  # a big page blocks the loop while it is made; several scrapers share one
+PAGE_AGE_S_MAX = 2.0
+PAGE_LOOP_SHARE = 0.02  # of the loop's time for making pages, as that blocks it: scrapers share one until then
 JSON = "application/json"
 
 
@@ -38,7 +39,7 @@ class OpsServer:
 
     def __init__(self, host: str, port: int, registry: CollectorRegistry, health: Health) -> None:
         self._registry, self._health = registry, health
-        self._page, self._page_made = b"", -PAGE_AGE_S
+        self._page, self._page_until = b"", 0.0
         self._server = _Listener((host, port), self._answer, log=None, error_log=log, spawn=Pool(CONNECTIONS_MAX))
         self._server.start()
 
@@ -64,9 +65,11 @@ class OpsServer:
         return [] if environ["REQUEST_METHOD"] == "HEAD" else [body]
 
     def _metrics(self) -> tuple[str, str, bytes]:
-        now = time.monotonic()
-        if now - self._page_made >= PAGE_AGE_S:
-            self._page, self._page_made = generate_latest(self._registry), now
+        began = time.monotonic()
+        if began >= self._page_until:
+            self._page = generate_latest(self._registry)
+            took_s = time.monotonic() - began
+            self._page_until = began + min(PAGE_AGE_S_MAX, took_s / PAGE_LOOP_SHARE)
         return "200 OK", CONTENT_TYPE_LATEST, self._page
 
     def _healthz(self) -> tuple[str, str, bytes]:

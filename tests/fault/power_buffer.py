@@ -9,6 +9,7 @@ First it opens it and compares everything that was promised before; then it writ
 """
 
 import os
+import subprocess
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +18,7 @@ from random import Random
 from common.config.memory_store import MemoryStore as MemoryConfig
 from producer_proxy.buffer.disk.store import DiskStore
 from producer_proxy.buffer.entry import Entry
+from producer_proxy.buffer.errors import BufferError_
 from producer_proxy.buffer.redis.address import parse_address
 from producer_proxy.buffer.redis.client import connect
 from producer_proxy.buffer.redis.store import RedisStore
@@ -61,6 +63,8 @@ def place_of(found: Entry) -> tuple[int, int]:
 class OnDisk:
     """Directory `directory` is the buffer's."""
 
+    repaired = 0
+
     def __init__(self, directory: Path, *, careless: bool) -> None:
         self.store = DiskStore(directory, RoomLimits(), lambda: NOW_MS, SEGMENT_BYTES)
         self.promises_early = careless
@@ -70,16 +74,26 @@ class OnDisk:
 
 
 class InRedis:
-    """A Redis whose append-only file lies in `directory`; a careless one syncs every second.
+    """A Redis whose append-only file lies in `directory`; a careless one syncs every second. The driver ends it.
 
-    It ends with its driver's child, by the driver's hand.
+    Attributes:
+        repaired: 1 when the file's tail was not only torn, so that Redis wanted `redis-check-aof --fix` first.
     """
 
     layout: str
     promises_early = False
 
     def __init__(self, directory: Path, *, careless: bool) -> None:
-        server = RedisServer(directory, {"appendfsync": "everysec" if careless else "always"}).start()
+        server = RedisServer(directory, {"appendfsync": "everysec" if careless else "always"})
+        self.repaired = 0
+        try:
+            server.start()
+        except RuntimeError as error:
+            if "redis-check-aof" not in str(error):
+                raise
+            repair(directory)
+            self.repaired = 1
+            server.start()
         address = parse_address(f"{server.url}?layout={self.layout}")
         self.store = RedisStore(
             lambda: connect(address), address.layout, MemoryConfig(), RoomLimits(), lambda: NOW_MS, ["everysec"]
@@ -91,6 +105,12 @@ class InRedis:
             for _, shard in self.store._slots.held()
             for _, found in self.store._entries(shard, shard.read(10_000_000))
         ]
+
+
+def repair(directory: Path) -> None:
+    """As Redis demands of its operator."""
+    (manifest,) = directory.glob("appendonlydir/*.manifest")
+    subprocess.run(["redis-check-aof", "--fix", str(manifest)], input="y\n", text=True, check=True, capture_output=True)
 
 
 class InStreams(InRedis):
@@ -118,7 +138,7 @@ class BufferWriter:
         opened = self._kind(Path(directory), careless=careless)
         for fault in faults(opened.entries(), promises):
             say(f"lost {fault}")
-        say(f"checked {len(promises.records)} {opened.store.damaged}")
+        say(f"checked {len(promises.records)} {opened.store.damaged + opened.repaired}")
         Load(opened.store, round_, Random(seed), say, opened.promises_early).run()
 
 
@@ -166,7 +186,10 @@ class Load:
             self._number = numbers.stop
             if self._early:
                 self._promise(numbers)
-            self._store.put([entry(self._round, number) for number in numbers])
+            try:
+                self._store.put([entry(self._round, number) for number in numbers])
+            except BufferError_:  # the power is out; were it not, the driver would wait for promises in vain and say so
+                return
             if not self._early:
                 self._promise(numbers)
 

@@ -84,19 +84,22 @@ class Puller(_Client):
 
     def read_all(self, group: str, topic: str, queues: int) -> list[Delivery]:
         """Every stored message by its position, queue by queue; leases nothing."""
-        return [delivery for queue in range(queues) for delivery in self._read_queue(group, topic, queue)]
+        return self.read_on(group, topic, [0] * queues)
 
-    def _read_queue(self, group: str, topic: str, queue: int) -> list[Delivery]:
-        found, offset = [], 0
-        while True:
-            place = Position(topic, queue, offset=offset)
-            response = self.pull(group, positions=[place], max_messages=1000, max_bytes=4 << 20)
-            (report,) = response.positions
-            assert report.code == Code.OK, report
-            found += response.deliveries
-            offset = report.next_offset
-            if offset >= report.end_offset:
-                return found
+    def read_on(self, group: str, topic: str, offsets: list[int]) -> list[Delivery]:
+        """Every message from these offsets on, one a queue; they become the ends."""
+        found: list[Delivery] = []
+        for queue in range(len(offsets)):
+            while True:
+                place = Position(topic, queue, offset=offsets[queue])
+                response = self.pull(group, positions=[place], max_messages=1000, max_bytes=4 << 20)
+                (report,) = response.positions
+                assert report.code == Code.OK, report
+                found += response.deliveries
+                offsets[queue] = report.next_offset
+                if offsets[queue] >= report.end_offset:
+                    break
+        return found
 
 
 def knows(sender: Sender, topic: str) -> None:

@@ -7,7 +7,8 @@ import os
 import signal
 import subprocess
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from random import Random
 
 import pytest
 
@@ -20,11 +21,11 @@ from tests.services.redis_server import RedisServer
 from tests.waiting import until
 
 OUTAGE_S = float(os.environ.get("PENSTOCK_OUTAGE_S", "2"))
-KILLS = int(os.environ.get("PENSTOCK_BUFFER_KILLS", "2"))
+KILLS = int(os.environ.get("PENSTOCK_BUFFER_KILLS", "4"))
 RATE = int(os.environ.get("PENSTOCK_BUFFER_RATE", "1000"))
 QUEUES = 4
 DRAIN_S_MAX = 60.0
-DRAIN_BATCH = 200
+DRAIN_BATCH, FILLERS = 200, 8
 TOPICS = {"disk.orders": "disk", "redis.orders": "redis", "both.orders": "redis+disk"}
 
 
@@ -86,6 +87,31 @@ def stored(penstock, shop, topic) -> list:
         asked = [Position(topic, 0)]
         retry_until_served(lambda: puller.pull("audit", positions=asked).positions, "the engine can be read")
         return puller.read_all("audit", topic, QUEUES)
+
+
+class Growing:
+    """A topic's log, read on from time to time."""
+
+    def __init__(self, penstock, shop, topic) -> None:
+        self._penstock, self._shop, self._topic = penstock, shop, topic
+        self._offsets, self._ids = [0] * QUEUES, set()
+        self._found: list = []
+
+    def read(self) -> int:
+        """How many of the messages that came since are copies of one that was there."""
+        with Puller(self._penstock.consumer, self._shop) as puller:
+            asked = [Position(self._topic, 0)]
+            retry_until_served(lambda: puller.pull("audit", positions=asked).positions, "the engine can be read")
+            fresh = puller.read_on("audit", self._topic, self._offsets)
+        known = len(self._ids)
+        self._ids.update(each.id for each in fresh)
+        self._found += fresh
+        return len(fresh) - (len(self._ids) - known)
+
+    @property
+    def deliveries(self) -> list:
+        """All of them, queue by queue in order."""
+        return sorted(self._found, key=lambda each: (each.queue, each.offset))
 
 
 @contextmanager
@@ -166,7 +192,7 @@ def test_a_slow_engine_costs_no_send_though_callers_are_in_a_hurry(penstock, sho
 def buffered(penstock, shop, proxy, topic, name: str = "") -> list[Told]:
     """Fill the proxy's buffer while the engine is away, and kill it by that. What was told."""
     with engine_stopped(penstock):
-        load = Paced(lambda: proxy.address, shop, topic, 2000, 8, 2, name=name).start()
+        load = Paced(lambda: proxy.address, shop, topic, 2000, FILLERS, 2, name=name).start()
         until(lambda: sum(each.code == Code.BUFFERED for each in load.told) > 800, "a backlog", 20)
         proxy.kill()
         return load.stop()
@@ -176,23 +202,29 @@ def buffered(penstock, shop, proxy, topic, name: str = "") -> list[Told]:
 def test_a_proxy_killed_while_it_buffers_and_while_it_drains_loses_nothing_and_repeats_one_batch_at_most(
     penstock, shop, proxies, prefix
 ):
-    topic, told, halfway = f"{prefix}.kills", [], 0
-    slow = proxies("buffer", "--buffer-drain-per-s", "150")
-    warm(slow, shop, topic)
+    topic, told, chance = f"{prefix}.kills", [], Random(KILLS)
+    proxy, log = proxies("buffer", "--buffer-drain-per-s", "2000"), Growing(penstock, shop, topic)
+    warm(proxy, shop, topic)
+    buffering, draining = [], []  # copies that each kill cost
     for number in range(KILLS):
-        told += buffered(penstock, shop, slow, topic, f"{number}.")
-        slow.start()
-        until(lambda: slow.metric("penstock_buffer_drained_total") > 0, "the drain has begun", DRAIN_S_MAX)
-        halfway += slow.backlog() > 0
-        slow.kill()
-        slow.start()
-    slow.kill()
-    quick = proxies("buffer")
-    quick.wait_drained()
-    found = compare(told, stored(penstock, shop, topic))
-    print(f"{topic}: {KILLS} rounds, {halfway} killed half-way, {len(told)} sends, {found.copies} copies")
-    assert found.broken == {} and halfway
-    assert found.copies <= 2 * KILLS * (DRAIN_BATCH + 8)  # and what the engine had of the senders' own when it stopped
+        told += buffered(penstock, shop, proxy, topic, f"{number}.")
+        log.read()
+        proxy.start()
+        until(lambda: proxy.metric("penstock_buffer_drained_total") > 0, "the drain has begun", DRAIN_S_MAX)
+        with engine_stopped(penstock) if number % 2 else nullcontext():  # stopped: a batch is in flight for certain
+            time.sleep(0.15 if number % 2 else chance.random() * 0.1)
+            proxy.kill()
+        buffering.append(log.read())
+        proxy.start()
+        proxy.wait_drained()
+        draining.append(log.read())
+    print(
+        f"{topic}: {KILLS} kills while it buffered cost {buffering} copies, {KILLS} while it drained {draining}; {len(told)} sends"
+    )
+    found = compare(told, log.deliveries)
+    assert found.broken == {} and found.copies == sum(buffering) + sum(draining)
+    assert max(draining) <= DRAIN_BATCH and sum(count > 0 for count in draining) >= KILLS // 2
+    assert max(buffering) <= DRAIN_BATCH + FILLERS  # and what the engine had of the senders' own when it stopped
 
 
 @pytest.mark.slow

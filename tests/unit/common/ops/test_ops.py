@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 
 import gevent
 import pytest
@@ -14,6 +15,7 @@ from prometheus_client import CollectorRegistry, Counter
 
 from common.ops import CountsCollector, TopLabels, announce_ready, start_ops
 from common.ops.log import JsonFormatter, TextFormatter
+from tests.waiting import until
 
 
 def fetch(port: int, path: str, method: str = "GET") -> tuple[int, bytes]:
@@ -38,6 +40,37 @@ def ops():
 
 def test_metrics_page_shows_the_registry(ops):
     assert b"calls_total 3.0" in fetch(ops[0], "/metrics")[1]
+
+
+class Costly:
+    """A collector whose page takes a while to make."""
+
+    made = 0
+
+    def collect(self):
+        self.made += 1
+        time.sleep(0.02)
+        return []
+
+
+def test_a_page_that_is_costly_to_make_is_shared_for_a_while():
+    costly, registry = Costly(), CollectorRegistry()
+    registry.register(costly)
+    before, server = costly.made, start_ops("127.0.0.1", 0, registry, dict)
+    for _ in range(5):
+        fetch(server.port, "/metrics")
+    assert costly.made == before + 1
+    server.stop()
+
+
+def test_a_cheap_page_is_new_within_moments():
+    registry = CollectorRegistry()
+    calls = Counter("calls", "Calls answered.", registry=registry)
+    server = start_ops("127.0.0.1", 0, registry, dict)
+    assert b"calls_total 0.0" in fetch(server.port, "/metrics")[1]
+    calls.inc()
+    until(lambda: b"calls_total 1.0" in fetch(server.port, "/metrics")[1], "the page is made anew", 1.0)
+    server.stop()
 
 
 def test_healthz_answers_200_even_when_not_ready(ops):
