@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 SOURCES := $(shell find common engine producer_proxy consumer_proxy bench -name '*.p[yx][xdi]' -o -name '*.h')
 ARGS ?=
 
-.PHONY: help run test lint native clients bench peers lock wheel without-compiler fuzz powercut clean
+.PHONY: help run test lint native clients bench peers lock wheel without-compiler fuzz powercut outage clean
 help:
 	@sed -n 's/^## //p' Makefile
 
@@ -48,6 +48,10 @@ fuzz: $(VENV)/.installed-dev
 ## make powercut          cut the power under the log, and a quarter as often under each fallback buffer, on ext4 and xfs; as root (CUTS=1000)
 powercut: $(VENV)/.installed-dev
 	PENSTOCK_CUTS=$(or $(CUTS),1000) $(BIN)/python -m pytest -s tests/fault/test_power_cut.py $(ARGS)
+
+## make outage            stop the engine under a topic with a fallback buffer, and compare what is in the log (SECONDS=600 BUFFER=disk ARGS="--out run.json")
+outage: $(VENV)/.installed-dev
+	$(BIN)/python -m bench.fallback --seconds $(or $(SECONDS),600) --buffer $(or $(BUFFER),disk) $(ARGS)
 
 ## make without-compiler  install a copy of this tree with CC=/bin/false and send a message through it
 without-compiler: $(VENV)/.installed-dev

@@ -1,0 +1,166 @@
+"""An engine that is away, seen by callers of a topic with a fallback buffer.
+
+Question: with the engine stopped (SIGSTOP) for SECONDS at RATE messages a second, how many sends fail, is anything lost or out of order in
+the log, how large the backlog gets, how long it takes to drain, and what calls take before, meanwhile, by the drain and after.
+
+Settings: a Penstock of its own, a producer proxy with the buffer asked for, and a Redis of its own where it takes one. One message of 128
+bytes a call, stock clients in 16 Python threads with 4 keys each, open loop (latency counts from the planned moment), durability FSYNC.
+Beside them a topic without a buffer at a quarter of the rate, which rests while the engine is stopped: live traffic that goes to the
+engine while the backlog drains. The generator shares the machine, and its threads one interpreter: absolute figures are its own as well.
+
+Run: `python -m bench.fallback --seconds 600 --buffer disk --out run.json`; then `python -m bench.fallback.page run.json …` draws.
+One line of JSON; exit code 1 when a promise was broken.
+"""
+
+import argparse
+import json
+import os
+import signal
+import sys
+import tempfile
+import threading
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from bench.errors import BenchError
+from bench.fallback.audit import Audit, audit
+from bench.fallback.load import STORED, Load
+from bench.fallback.parts import Backlog, proxy, redis_server
+from bench.fallback.seconds import Marks, by_second, p99_ms
+from bench.generator import Target
+from bench.instance import Instance, own
+from bench.outcome import commit
+from bench.report import machine
+from common.admin import applications, topics
+from common.admin.administrator import Administrator
+from common.config.applying import wait_applied
+from common.config.opening import open_store
+from common.contract import Code
+
+BUFFERED_TOPIC, PLAIN_TOPIC = "orders", "live"
+QUEUES = 4
+THREADS, PLAIN_THREADS = 16, 4
+AROUND_S = 15.0
+WARM_S = 5.0
+DRAIN_S_MAX, LIVE_RATIO_MAX = 60.0, 2.0
+
+
+def main() -> int:
+    options = parser().parse_args()
+    try:
+        run = measure(options)
+    except BenchError as broken:
+        print(f"bench.fallback: {broken}", file=sys.stderr)
+        return 2
+    print(json.dumps(run["figures"]))
+    if options.out:
+        options.out.write_text(json.dumps(run))
+    return 1 if broken_promises(run["figures"]) else 0
+
+
+def parser() -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(prog="python -m bench.fallback", description=(__doc__ or "").splitlines()[0])
+    made.add_argument("--seconds", type=float, default=30.0, help="for how long the engine is stopped")
+    made.add_argument("--rate", type=int, default=1000, help="messages a second")
+    made.add_argument("--buffer", choices=("disk", "redis", "redis+disk"), default="disk")
+    made.add_argument("--redis-mib-max", type=int, default=0, help="maxmemory of that Redis (default: none)")
+    made.add_argument("--out", type=Path, metavar="FILE", help="the figures and each second's, for bench.fallback.page")
+    return made
+
+
+def measure(options: argparse.Namespace) -> dict[str, Any]:
+    """The run: its figures, and what happened in each second."""
+    with ExitStack() as stack:
+        instance = stack.enter_context(own())
+        stores = []
+        if "disk" in options.buffer:
+            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="penstock-bench-buffer-"))
+            stores += ["--buffer", folder]
+        if "redis" in options.buffer:
+            stores += ["--buffer-redis", stack.enter_context(redis_server(options.redis_mib_max))]
+        ready = stack.enter_context(proxy(instance, stores))
+        target = target_of(instance, ready, options.buffer)
+        everybody, live = threading.Event(), threading.Event()
+        everybody.set()
+        live.set()
+        load = Load(target, BUFFERED_TOPIC, options.rate, THREADS, everybody)
+        plain = Load(target, PLAIN_TOPIC, options.rate // 4, PLAIN_THREADS, live)
+        backlog = Backlog(ready["ops_port"])
+        marks = outage(instance.pids["engine"], options.seconds, live, backlog)
+        load.stop()
+        plain.stop()
+        backlog.stop()
+        checked = audit(target, BUFFERED_TOPIC, QUEUES, load.stored)
+    return {
+        "machine": machine(),
+        "commit": commit(),
+        "figures": figures(options, load, plain, backlog, marks, checked),
+        "marks": marks.as_seconds(),
+        "backlog": [(round(at - marks.began, 2), count) for at, count in backlog.seen],
+        "buffered_p99_ms": by_second(load.calls, marks),
+        "live_p99_ms": by_second(plain.calls, marks),
+    }
+
+
+def outage(engine: int, seconds: float, live: threading.Event, backlog: Backlog) -> Marks:
+    """Run as it is, stop the engine, let it go on, wait for the drain, run as it is."""
+    began = time.monotonic()
+    time.sleep(AROUND_S)
+    live.clear()
+    time.sleep(0.2)  # what is under way ends before the stop
+    stopped = time.monotonic()
+    os.kill(engine, signal.SIGSTOP)
+    try:
+        time.sleep(seconds)
+    finally:
+        os.kill(engine, signal.SIGCONT)
+    resumed = time.monotonic()
+    live.set()
+    backlog.wait_empty(2 * DRAIN_S_MAX)
+    drained = time.monotonic()
+    time.sleep(AROUND_S)
+    return Marks(began, stopped, resumed, drained, time.monotonic())
+
+
+def target_of(instance: Instance, ready: dict[str, Any], buffer: str) -> Target:
+    """Both topics, and an application that may send to and read them."""
+    store = open_store(instance.facts["config"])
+    admin = Administrator(store, "bench")
+    topics.create(admin, [BUFFERED_TOPIC], topics.TopicSettings(QUEUES, durability="fsync", buffer=buffer))
+    topics.create(admin, [PLAIN_TOPIC], topics.TopicSettings(QUEUES, durability="fsync"))
+    may = applications.Grants(send=(BUFFERED_TOPIC, PLAIN_TOPIC), pull=(BUFFERED_TOPIC, "audit"))
+    key = applications.create(admin, "bench", may)
+    late = wait_applied(store, store.version(), WARM_S)
+    store.close()
+    if late:
+        raise BenchError(f"{', '.join(late)}: the configuration of the run was not applied")
+    consumer = instance.facts["consumer_proxy"]
+    return Target((ready["host"], ready["port"]), (consumer["host"], consumer["port"]), key.app, key.key_id, key.secret)
+
+
+def figures(
+    options: argparse.Namespace, load: Load, plain: Load, backlog: Backlog, marks: Marks, checked: Audit
+) -> dict[str, Any]:
+    codes = [call.code for call in load.calls]
+    return {
+        "buffer": options.buffer, "redis_mib_max": options.redis_mib_max, "outage_s": options.seconds, "rate": options.rate,
+        "sends": len(codes), "buffered": codes.count(int(Code.BUFFERED)),
+        "failed": sum(code not in STORED for code in codes), **checked._asdict(),
+        "live_failed": sum(call.code not in STORED for call in plain.calls),
+        "backlog_max": max((count for _, count in backlog.seen), default=0),
+        "drained_s": round(marks.drained - marks.resumed, 1),
+        **{f"p99_{name}_ms": p99_ms(load.calls, *window) for name, window in marks.windows(WARM_S).items()},
+        **{f"live_p99_{name}_ms": p99_ms(plain.calls, *window) for name, window in marks.windows(WARM_S).items() if name != "outage"},
+    }  # fmt: skip
+
+
+def broken_promises(found: dict[str, Any]) -> list[str]:
+    """By name; the latency is left to whoever reads the figures."""
+    zero = ("failed", "lost", "swapped", "other_ids")
+    return [name for name in zero if found[name]] + ["drained_s"] * (found["drained_s"] > DRAIN_S_MAX)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

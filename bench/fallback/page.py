@@ -1,0 +1,119 @@
+"""Runs with a stopped engine as a page: `python -m bench.fallback.page [--dir DIR] RUN.json …` writes `fallback-runs.md` and a plot a run,
+from what `python -m bench.fallback --out` has kept. Needs the extra `plots`.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+BUFFERED, LIVE, MARK = "#1b7f5c", "#c2571a", "#9aa5b1"
+COLUMNS = (
+    ("failed sends", "failed"), ("lost", "lost"), ("out of order", "swapped"), ("copies", "copies"),
+    ("backlog", "backlog_max"), ("drained in s", "drained_s"),
+)  # fmt: skip
+WINDOWS = ("before", "outage", "drain", "after")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.fallback.page", description="draw runs with a stopped engine"
+    )
+    parser.add_argument("runs", nargs="+", type=Path, metavar="RUN.json")
+    parser.add_argument("--dir", type=Path, default=Path("docs"), help="where to write (docs)")
+    options = parser.parse_args(arguments)
+    runs = [json.loads(path.read_text()) for path in options.runs]
+    for run in runs:
+        draw(run, options.dir / f"{name_of(run)}.svg")
+    (options.dir / "fallback-runs.md").write_text(page(runs))
+    return 0
+
+
+def name_of(run: dict[str, Any]) -> str:
+    """Of its plot."""
+    found = run["figures"]
+    full = f"-{found['redis_mib_max']}mib" if found["redis_mib_max"] else ""
+    return f"fallback-{found['buffer'].replace('+', '-')}{full}-{found['outage_s']:g}s"
+
+
+def title_of(run: dict[str, Any]) -> str:
+    found = run["figures"]
+    full = f" (Redis at maxmemory, {found['redis_mib_max']} MiB)" if found["redis_mib_max"] else ""
+    return f"{found['buffer']}{full}, {found['outage_s']:g} s"
+
+
+def page(runs: Sequence[dict[str, Any]]) -> str:
+    """Tables of figures in Markdown, with the plots named by `draw`'s files."""
+    lines = [
+        "# The fallback buffer while the engine is stopped", "",
+        f"Runs of `python -m bench.fallback`: {runs[0]['machine']}, commits {', '.join(dict.fromkeys(run['commit'] for run in runs))}.",
+        f"{runs[0]['figures']['rate']:,} messages a second. The engine gets SIGSTOP, and SIGCONT after the time given. How it is measured:",
+        "[bench/fallback/\\_\\_main\\_\\_.py](../bench/fallback/__main__.py). Made by `python -m bench.fallback.page`.", "",
+        "| buffer, outage | sends | " + " | ".join(title for title, _ in COLUMNS) + " |",
+        "|---|" + "---:|" * (len(COLUMNS) + 1),
+    ]  # fmt: skip
+    for run in runs:
+        found = run["figures"]
+        values = [f"{found[key]:,}" for _, key in COLUMNS]
+        lines.append(f"| {title_of(run)} | {found['sends']:,} | " + " | ".join(values) + " |")
+    lines += ["", "p99 of a call in ms; live: of a topic without a buffer beside it, which rests during the outage:", "",
+              "| buffer, outage | before | outage | drain | after | live: before | live: drain | live: after |",
+              "|---|" + "---:|" * 7]  # fmt: skip
+    for run in runs:
+        found = run["figures"]
+        values = [shown(found[f"p99_{window}_ms"]) for window in WINDOWS]
+        values += [shown(found[f"live_p99_{window}_ms"]) for window in WINDOWS if window != "outage"]
+        lines.append(f"| {title_of(run)} | " + " | ".join(values) + " |")
+    for run in runs:
+        lines += ["", f"## {title_of(run)}", "", f"![backlog and latency over time]({name_of(run)}.svg)"]
+    return "\n".join(lines) + "\n"
+
+
+def shown(value: float | None) -> str:
+    return "-" if value is None else f"{value:.1f}"
+
+
+def draw(run: dict[str, Any], path: Path) -> None:
+    """Backlog above, each second's p99 below."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    matplotlib.rcParams["svg.hashsalt"] = "penstock"  # the same run, the same file
+    from matplotlib import pyplot
+
+    figure, (upper, lower) = pyplot.subplots(2, 1, sharex=True, figsize=(9, 5.5), layout="constrained")
+    upper.plot(*columns(run["backlog"]), color=BUFFERED)
+    upper.set_ylabel("messages in the buffer")
+    upper.set_title(title_of(run), fontsize=10)
+    lower.semilogy(*columns(run["buffered_p99_ms"]), color=BUFFERED, label="topic with the buffer")
+    lower.semilogy(*columns(with_gaps(run["live_p99_ms"])), color=LIVE, label="topic without, resting in the outage")
+    lower.set_ylabel("p99 of a call, ms")
+    lower.set_xlabel("s")
+    lower.legend(fontsize=8, frameon=False)
+    for axis in (upper, lower):
+        for mark in ("stopped", "resumed", "drained"):
+            axis.axvline(run["marks"][mark], color=MARK, linestyle=":")
+        axis.spines[["top", "right"]].set_visible(False)
+    figure.savefig(path, metadata={"Date": None})
+    pyplot.close(figure)
+
+
+def columns(points: Sequence[Sequence[float | None]]) -> tuple[list[float | None], list[float | None]]:
+    """The abscissas, and the ordinates."""
+    return [point[0] for point in points], [point[1] for point in points]
+
+
+def with_gaps(points: Sequence[Sequence[float]]) -> list[Sequence[float | None]]:
+    """With a point of no height where seconds are missing, so that no line is drawn over them."""
+    found: list[Sequence[float | None]] = []
+    for point in points:
+        if found and point[0] > (found[-1][0] or 0) + 1:
+            found.append((point[0] - 1, None))
+        found.append(point)
+    return found
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,113 @@
+"""What the run needs beside a Penstock: a proxy with a buffer, a Redis, and an eye on the backlog."""
+
+import json
+import os
+import select
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from typing import Any
+
+from bench.errors import InstanceError
+from bench.instance import Instance
+
+READY_S = 20.0
+POLL_S = 0.2
+
+
+@contextmanager
+def proxy(instance: Instance, options: list[str]) -> Iterator[dict[str, Any]]:
+    """A producer proxy with these options, in front of the instance's engine; its ready line."""
+    facts = instance.facts
+    reading, writing = os.pipe()
+    command = [
+        sys.executable, "-P", "-m", "producer_proxy", "--listen", "127.0.0.1:0", "--ops", "127.0.0.1:0", "--engine",
+        f"{facts['engine']['host']}:{facts['engine']['port']}", "--config", facts["config"],
+        "--cluster-key", facts["cluster_key"], "--ready-fd", str(writing), *options,
+    ]  # fmt: skip
+    process = subprocess.Popen(command, pass_fds=[writing])
+    os.close(writing)
+    try:
+        with os.fdopen(reading, "rb") as pipe:
+            if not select.select([pipe], [], [], READY_S)[0] or not (line := pipe.readline()):
+                raise InstanceError("the producer proxy did not start")
+        yield json.loads(line)
+    finally:
+        process.terminate()
+        process.wait(READY_S)
+
+
+@contextmanager
+def redis_server(memory_mib_max: int) -> Iterator[str]:
+    """A redis-server as the buffer demands it, with its append-only file in TMPDIR; its URL. 0 MiB: as much as it likes."""
+    binary = shutil.which("redis-server")
+    if binary is None:
+        raise InstanceError("redis-server is not installed")
+    with closing(socket.create_server(("127.0.0.1", 0))) as probe:
+        port = probe.getsockname()[1]
+    settings = {
+        "port": port, "bind": "127.0.0.1", "save": "", "appendonly": "yes", "appendfsync": "always",
+        "maxmemory": f"{memory_mib_max}mb", "maxmemory-policy": "noeviction",
+    }  # fmt: skip
+    with tempfile.TemporaryDirectory(prefix="penstock-bench-redis-") as folder:
+        line = [
+            binary,
+            "--dir",
+            folder,
+            *(part for name, value in settings.items() for part in (f"--{name}", str(value))),
+        ]
+        process = subprocess.Popen(line, stdout=subprocess.DEVNULL)
+        try:
+            _wait_listening(process, port)
+            yield f"redis://127.0.0.1:{port}"
+        finally:
+            process.kill()
+            process.wait()
+
+
+def _wait_listening(process: subprocess.Popen[bytes], port: int) -> None:
+    deadline = time.monotonic() + READY_S
+    while process.poll() is None and time.monotonic() < deadline:
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=1).close()
+            return
+        except OSError:
+            time.sleep(0.02)
+    raise InstanceError("redis-server did not start")
+
+
+class Backlog:
+    """Asks the proxy how many entries wait, again and again, until `stop()`."""
+
+    def __init__(self, ops_port: int) -> None:
+        self._url = f"http://127.0.0.1:{ops_port}/metrics"
+        self.seen: list[tuple[float, int]] = []
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def now(self) -> int:
+        with urllib.request.urlopen(self._url, timeout=10) as page:
+            lines = page.read().decode().splitlines()
+        return int(sum(float(line.split()[-1]) for line in lines if line.startswith("penstock_buffer_entries{")))
+
+    def wait_empty(self, deadline_s: float) -> None:
+        """Returns also when it is not empty after that time."""
+        end = time.monotonic() + deadline_s
+        while self.now() and time.monotonic() < end:
+            time.sleep(0.02)
+
+    def stop(self) -> None:
+        self._stopping.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._stopping.wait(POLL_S):
+            self.seen.append((time.monotonic(), self.now()))
