@@ -62,10 +62,9 @@ class Room:
     def leave(self, entries: Iterable[Entry]) -> None:
         self._move(entries, -1)
 
-    def forget(self) -> None:
-        """Count from nothing."""
-        self.entries = self.bytes = 0
-        self._by_topic.clear()
+    def emptied(self) -> "Room":
+        """Another one with the same limits, to count anew."""
+        return Room(self._limits, self._now_ms)
 
     def _move(self, entries: Iterable[Entry], sign: int) -> None:
         for entry in entries:

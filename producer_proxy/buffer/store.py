@@ -66,7 +66,7 @@ class Store(ABC):
         try:
             self._write(entries)
         except BaseException:
-            self._leave(entries)
+            self._leave_unwritten(entries)
             raise
         self.filled.set()
 
@@ -96,10 +96,12 @@ class Store(ABC):
         if entries:
             self.filled.set()
 
-    def forget(self) -> None:
-        """For stores that count anew what they hold."""
-        self.units.forget()
-        self.room.forget()
+    def recounted(self, units: Units, room: Room) -> None:
+        """For stores that have counted anew what they hold."""
+        self.units.become(units)
+        self.room = room
+        if room.entries:
+            self.filled.set()
 
     def _enter(self, entries: Sequence[Entry]) -> None:
         self.units.enter(entries)
@@ -108,6 +110,10 @@ class Store(ABC):
     def _leave(self, entries: Sequence[Entry]) -> None:
         self.units.leave(entries)
         self.room.leave(entries)
+
+    def _leave_unwritten(self, entries: Sequence[Entry]) -> None:
+        """What could not be written counts no more."""
+        self._leave(entries)
 
     @abstractmethod
     def take(self, skip: Collection[str], count_max: int, bytes_max: int) -> list[Kept]:

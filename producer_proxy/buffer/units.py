@@ -37,11 +37,11 @@ class Units:
         """Those with a backlog."""
         return self._counts.keys()
 
-    def forget(self) -> None:
-        """Count from nothing."""
-        topics, self._counts = self._counts, {}
-        for topic in topics:
-            self.on_topic(topic, False)
+    def become(self, counted: "Units") -> None:
+        """Take over what was counted anew. No key that has entries in both is let go in between."""
+        before, self._counts = self._counts, counted._counts
+        for topic in before.keys() ^ self._counts.keys():
+            self.on_topic(topic, topic in self._counts)
 
     def enter(self, entries: Iterable[Entry]) -> None:
         for entry in entries:
@@ -55,7 +55,7 @@ class Units:
     def leave(self, entries: Iterable[Entry]) -> None:
         for entry in entries:
             counts, slot = self._counts.get(entry.topic, {}), slot_of(entry.key)
-            if slot not in counts:  # everything was counted anew meanwhile
+            if slot not in counts:  # gone by itself, as everything was counted anew meanwhile
                 continue
             counts[slot] -= 1
             if not counts[slot]:

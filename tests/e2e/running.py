@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,15 +28,19 @@ class Application(NamedTuple):
 class RunningPenstock:
     """One data directory and the `up` that serves it.
 
+    Args:
+        wrapper: what `penstock up` is an argument of, such as `unshare`.
     Attributes:
         facts: the ready file as of the last `refresh()`.
         ready_s: how long the last start took.
     """
 
-    def __init__(self, data: Path, *options: str, environment: dict[str, str] | None = None) -> None:
+    def __init__(
+        self, data: Path, *options: str, environment: dict[str, str] | None = None, wrapper: Sequence[str] = ()
+    ) -> None:
         self.data = data
         self.ready_file = data.with_name(data.name + ".ready.json")
-        self._options = [*options]
+        self._options, self._wrapper = [*options], [*wrapper]
         self._environment = {**os.environ, **(environment or {})}
         self._process: subprocess.Popen[str] | None = None
         self.output: list[str] = []
@@ -46,7 +50,17 @@ class RunningPenstock:
     def start(self) -> "RunningPenstock":
         """Start it and wait until it serves."""
         began = time.monotonic()
-        line = [*PENSTOCK, "up", "--data", str(self.data), "--ports", "auto", "--ready-file", str(self.ready_file)]
+        line = [
+            *self._wrapper,
+            *PENSTOCK,
+            "up",
+            "--data",
+            str(self.data),
+            "--ports",
+            "auto",
+            "--ready-file",
+            str(self.ready_file),
+        ]
         self._process = subprocess.Popen(
             [*line, *self._options],
             stdout=subprocess.PIPE,

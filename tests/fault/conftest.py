@@ -1,5 +1,6 @@
-"""A running `penstock up` for the tests of faults."""
+"""A running `penstock up` for the tests of faults, and what those of the fallback buffer need beside it."""
 
 from tests.e2e.conftest import penstock_factory, penstock_up
+from tests.fault.buffered import penstock, proxies, redis_server, shop
 
-__all__ = ["penstock_factory", "penstock_up"]
+__all__ = ["penstock", "penstock_factory", "penstock_up", "proxies", "redis_server", "shop"]

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import urllib.request
+from collections.abc import Sequence
 from typing import Any
 
 from tests.e2e.running import RunningPenstock
@@ -20,13 +21,14 @@ class OwnProxy:
 
     Args:
         options: of the producer proxy, beside those that say where everything is.
+        wrapper: what its command is an argument of, such as `unshare`.
     """
 
-    def __init__(self, penstock: RunningPenstock, *options: str) -> None:
+    def __init__(self, penstock: RunningPenstock, *options: str, wrapper: Sequence[str] = ()) -> None:
         facts = penstock.refresh()
         engine = facts["engine"]
         self._command = [
-            sys.executable, "-P", "-m", "producer_proxy", "--listen", "127.0.0.1:0", "--ops", "127.0.0.1:0",
+            *wrapper, sys.executable, "-P", "-m", "producer_proxy", "--listen", "127.0.0.1:0", "--ops", "127.0.0.1:0",
             "--engine", f"{engine['host']}:{engine['port']}", "--config", facts["config"],
             "--cluster-key", facts["cluster_key"], *options,
         ]  # fmt: skip
@@ -47,6 +49,12 @@ class OwnProxy:
         assert line, self.told()
         self.facts = json.loads(line)
         return self
+
+    def refused(self) -> str:
+        """Start it in vain: the one line that it says."""
+        done = subprocess.run(self._command, capture_output=True, text=True, timeout=READY_S_MAX, check=False)
+        assert done.returncode == 1 and "Traceback" not in done.stderr, done.stderr
+        return done.stderr.splitlines()[-1]
 
     def told(self) -> str:
         return self._log.read_text(errors="replace")[-3000:]

@@ -102,7 +102,7 @@ class InRedis:
     def entries(self) -> Iterable[Entry]:
         return [
             found
-            for _, shard in self.store._slots.held()
+            for shard in self.store._slots.drainable()
             for _, found in self.store._entries(shard, shard.read(10_000_000))
         ]
 

@@ -1,138 +1,27 @@
 """The fallback buffer under real faults: an engine that is killed, stopped or slow, a proxy that is killed while it buffers and drains.
 
-Short form by default; PENSTOCK_OUTAGE_S=30 and PENSTOCK_BUFFER_KILLS=50 are the long ones.
+Short form by default; PENSTOCK_BUFFER_KILLS=50 is the long one. Long outages with their figures: `make outage`.
 """
 
 import os
 import signal
 import subprocess
 import time
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from random import Random
 
 import pytest
 
-from common.contract import Code, Position
-from tests.e2e.running import PENSTOCK, RunningPenstock, is_alive
-from tests.fault.own_proxy import OwnProxy
-from tests.fault.paced import STORED, Paced, Told, compare, percentile
-from tests.fault.stock_clients import Puller, Sender, retry_until_served
-from tests.services.redis_server import RedisServer
+from common.contract import Code
+from tests.e2e.running import PENSTOCK
+from tests.fault.buffered import DRAIN_S_MAX, FILLERS, Growing, buffered, engine_killed, engine_stopped, stored, warm
+from tests.fault.paced import STORED, Paced, compare, percentile
 from tests.waiting import until
 
 OUTAGE_S = float(os.environ.get("PENSTOCK_OUTAGE_S", "2"))
 KILLS = int(os.environ.get("PENSTOCK_BUFFER_KILLS", "4"))
 RATE = int(os.environ.get("PENSTOCK_BUFFER_RATE", "1000"))
-QUEUES = 4
-DRAIN_S_MAX = 60.0
-DRAIN_BATCH, FILLERS = 200, 8
-TOPICS = {"disk.orders": "disk", "redis.orders": "redis", "both.orders": "redis+disk"}
-
-
-@pytest.fixture(scope="module")
-def penstock(tmp_path_factory):
-    made = RunningPenstock(tmp_path_factory.mktemp("penstock") / "data").start()
-    yield made
-    made.end()
-
-
-@pytest.fixture(scope="module")
-def shop(penstock):
-    who = penstock.application("shop", send=["*"], pull=["*"])
-    for prefix, buffer in TOPICS.items():
-        penstock.run(
-            "topic",
-            "create",
-            f"{prefix}*",
-            "--family",
-            "--queues",
-            str(QUEUES),
-            "--durability",
-            "fsync",
-            "--buffer",
-            buffer,
-        )
-    return who
-
-
-@pytest.fixture(scope="module")
-def redis_server(tmp_path_factory):
-    with RedisServer(tmp_path_factory.mktemp("redis")) as server:
-        yield server
-
-
-@pytest.fixture
-def proxies(penstock, tmp_path, redis_server):
-    """Make proxies with both buffers: `proxies("disk directory's name", *options)`."""
-    made = []
-
-    def make(name="buffer", *options):
-        more = ["--buffer", str(tmp_path / name), "--buffer-redis", redis_server.url, *options]
-        made.append(OwnProxy(penstock, *more))
-        return made[-1].start()
-
-    yield make
-    for each in made:
-        each.kill()
-    redis_server.client().flushall()
-
-
-def warm(proxy, shop, topic) -> None:
-    with Sender(proxy.address, shop) as sender:
-        retry_until_served(lambda: sender.one(topic, b"warm:0:", key="warm").code == Code.OK, "the topic is known")
-
-
-def stored(penstock, shop, topic) -> list:
-    with Puller(penstock.consumer, shop) as puller:
-        asked = [Position(topic, 0)]
-        retry_until_served(lambda: puller.pull("audit", positions=asked).positions, "the engine can be read")
-        return puller.read_all("audit", topic, QUEUES)
-
-
-class Growing:
-    """A topic's log, read on from time to time."""
-
-    def __init__(self, penstock, shop, topic) -> None:
-        self._penstock, self._shop, self._topic = penstock, shop, topic
-        self._offsets, self._ids = [0] * QUEUES, set()
-        self._found: list = []
-
-    def read(self) -> int:
-        """How many of the messages that came since are copies of one that was there."""
-        with Puller(self._penstock.consumer, self._shop) as puller:
-            asked = [Position(self._topic, 0)]
-            retry_until_served(lambda: puller.pull("audit", positions=asked).positions, "the engine can be read")
-            fresh = puller.read_on("audit", self._topic, self._offsets)
-        known = len(self._ids)
-        self._ids.update(each.id for each in fresh)
-        self._found += fresh
-        return len(fresh) - (len(self._ids) - known)
-
-    @property
-    def deliveries(self) -> list:
-        """All of them, queue by queue in order."""
-        return sorted(self._found, key=lambda each: (each.queue, each.offset))
-
-
-@contextmanager
-def engine_killed(penstock):
-    supervisor = penstock.kill("up", signal.SIGSTOP)  # or it would start the engine again at once
-    try:
-        engine = penstock.kill("engine")
-        until(lambda: not is_alive(engine), "the engine is gone")
-        yield
-    finally:
-        os.kill(supervisor, signal.SIGCONT)
-    penstock.wait_replaced("engine", engine)
-
-
-@contextmanager
-def engine_stopped(penstock):
-    engine = penstock.kill("engine", signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        os.kill(engine, signal.SIGCONT)
+DRAIN_BATCH = 200
 
 
 def stutter(engine: int) -> None:
@@ -189,15 +78,6 @@ def test_a_slow_engine_costs_no_send_though_callers_are_in_a_hurry(penstock, sho
     assert compare(told, stored(penstock, shop, topic)).broken == {}
 
 
-def buffered(penstock, shop, proxy, topic, name: str = "") -> list[Told]:
-    """Fill the proxy's buffer while the engine is away, and kill it by that. What was told."""
-    with engine_stopped(penstock):
-        load = Paced(lambda: proxy.address, shop, topic, 2000, FILLERS, 2, name=name).start()
-        until(lambda: sum(each.code == Code.BUFFERED for each in load.told) > 800, "a backlog", 20)
-        proxy.kill()
-        return load.stop()
-
-
 @pytest.mark.parametrize("prefix", ["disk.orders", pytest.param("redis.orders", marks=pytest.mark.slow)])
 def test_a_proxy_killed_while_it_buffers_and_while_it_drains_loses_nothing_and_repeats_one_batch_at_most(
     penstock, shop, proxies, prefix
@@ -208,13 +88,13 @@ def test_a_proxy_killed_while_it_buffers_and_while_it_drains_loses_nothing_and_r
     buffering, draining = [], []  # copies that each kill cost
     for number in range(KILLS):
         told += buffered(penstock, shop, proxy, topic, f"{number}.")
-        log.read()
+        copies = log.read()
         proxy.start()
         until(lambda: proxy.metric("penstock_buffer_drained_total") > 0, "the drain has begun", DRAIN_S_MAX)
         with engine_stopped(penstock) if number % 2 else nullcontext():  # stopped: a batch is in flight for certain
             time.sleep(0.15 if number % 2 else chance.random() * 0.1)
             proxy.kill()
-        buffering.append(log.read())
+        buffering.append(copies + log.read())
         proxy.start()
         proxy.wait_drained()
         draining.append(log.read())
@@ -248,39 +128,4 @@ def test_a_dead_proxys_disk_buffer_is_drained_by_hand(penstock, shop, proxies, t
     told = buffered(penstock, shop, proxy, topic)
     done = subprocess.run(line, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0 and "0 on the dead-letter list" in done.stdout, done.stderr
-    assert compare(told, stored(penstock, shop, topic)).broken == {}
-
-
-@pytest.mark.slow
-def test_with_two_stores_a_redis_that_dies_meanwhile_costs_no_send(penstock, shop, proxies, redis_server):
-    topic, proxy = "both.orders.dies", proxies()
-    warm(proxy, shop, topic)
-    with engine_stopped(penstock):
-        load = Paced(lambda: proxy.address, shop, topic, 500).start()
-        until(lambda: proxy.backlog() > 200, "a backlog in Redis", 20)
-        redis_server.signal(signal.SIGSTOP)
-        until(lambda: proxy.backlog() > 900, "a backlog on disk too", 20)
-        redis_server.signal(signal.SIGCONT)
-    proxy.wait_drained()
-    told = load.stop()
-    proxy.wait_drained()
-    assert {each.code for each in told} <= set(STORED)
-    assert compare(told, stored(penstock, shop, topic)).broken == {}
-
-
-@pytest.mark.slow
-def test_with_redis_at_maxmemory_the_backlog_still_drains(penstock, shop, proxies, redis_server):
-    topic, proxy = "both.orders.full", proxies()
-    warm(proxy, shop, topic)
-    client = redis_server.client()
-    with engine_stopped(penstock):
-        load = Paced(lambda: proxy.address, shop, topic, 500).start()
-        until(lambda: proxy.backlog() > 200, "a backlog in Redis", 20)
-        client.config_set("maxmemory", 1_000_000)
-        until(lambda: proxy.backlog() > 600, "a backlog on disk too", 20)
-    proxy.wait_drained()
-    told = load.stop()
-    proxy.wait_drained()
-    client.config_set("maxmemory", 0)
-    assert {each.code for each in told} <= set(STORED)
     assert compare(told, stored(penstock, shop, topic)).broken == {}

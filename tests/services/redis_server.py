@@ -78,7 +78,9 @@ class RedisServer:
             return False
 
     def signal(self, number: int) -> None:
-        self._process.send_signal(number)
+        """Nothing when it is stopped."""
+        if self._process is not None:
+            self._process.send_signal(number)
 
     def stop(self) -> None:
         """End it at once."""

@@ -39,7 +39,7 @@ class Layout(ABC):
 
     @abstractmethod
     def delete(self, handles: Sequence[Any]) -> None:
-        """Remove values that were read. Raises HeadChanged."""
+        """Remove values that were read. Raises HeadChanged: not all were there any more."""
 
 
 class Streams(Layout):
@@ -62,7 +62,8 @@ class Streams(Layout):
         ]
 
     def delete(self, handles: Sequence[Any]) -> None:
-        self._client.xdel(self.key, *handles)
+        if self._client.xdel(self.key, *handles) != len(handles):
+            raise HeadChanged(self.key)
 
 
 class Lists(Layout):

@@ -42,21 +42,33 @@ class Slots:
         raise NoSlot(f"all {SLOTS} slots are claimed by other proxies")
 
     def holds(self, slot: int) -> bool:
+        """Not while the configuration store is away: then nobody can tell, and nothing is drained."""
         return self._config.holds(self._claim(slot))
+
+    def lost(self, slot: int) -> bool:
+        """Not while the configuration store is away: what lies there still counts, and keys stay diverted."""
+        return not self.holds(slot) and self._config.unavailable_since_ms is None
 
     def writable(self) -> bool:
         """Also while the configuration store is away: another proxy may then drain beside us, which costs copies, not messages."""
-        return self.own is not None and (self.holds(self.own) or self._config.unavailable_since_ms is not None)
+        return self.own is not None and not self.lost(self.own)
 
     def shards(self, slot: int) -> list[Layout]:
         if slot not in self._shards:
             self._shards[slot] = [self._make(f"{self._prefix}:{{{slot}.{part}}}") for part in range(PARTS)]
         return self._shards[slot]
 
-    def held(self) -> list[tuple[int, Layout]]:
-        """All shards that may be drained, those of dead proxies first: what they hold is older."""
-        wanted = [*sorted(self.adopted), *([] if self.own is None else [self.own])]
-        return [(slot, shard) for slot in wanted if self.holds(slot) for shard in self.shards(slot)]
+    def ours(self) -> list[int]:
+        """Those of dead proxies first: what they hold is older."""
+        return [*sorted(self.adopted), *([] if self.own is None else [self.own])]
+
+    def counted(self) -> list[Layout]:
+        """The shards of all our slots."""
+        return [shard for slot in self.ours() for shard in self.shards(slot)]
+
+    def drainable(self) -> list[Layout]:
+        """Those of them that are ours for certain."""
+        return [shard for slot in self.ours() if self.holds(slot) for shard in self.shards(slot)]
 
     def dead_key(self) -> str:
         """Of the dead-letter list, one for all proxies."""
@@ -86,7 +98,7 @@ class Slots:
         self._config.release(self._claim(slot))
 
     def close(self) -> None:
-        for slot in (*self.adopted, *([] if self.own is None else [self.own])):
+        for slot in self.ours():
             self._config.release(self._claim(slot))
 
     def forget(self) -> None:

@@ -28,6 +28,7 @@ from producer_proxy.buffer.redis.slots import NoSlot, Slots
 from producer_proxy.buffer.redis.value import pack_value, unpack_value
 from producer_proxy.buffer.room import RoomLimits
 from producer_proxy.buffer.store import Kept, Store
+from producer_proxy.buffer.units import Units
 
 log = logging.getLogger("penstock.producer_proxy.buffer")
 
@@ -95,7 +96,7 @@ class RedisStore(Store):
         with self._mutex, self._asking():
             if self._stale:
                 self._look_anew()
-            for _, shard in self._slots.held():
+            for shard in self._slots.drainable():
                 if taken := self._take_from(shard, skip, count_max, bytes_max):
                     return taken
         return []
@@ -140,6 +141,7 @@ class RedisStore(Store):
 
     def _write(self, entries: Sequence[Entry]) -> None:
         if self._fault:
+            self._leave(entries)
             raise BufferUnavailable(f"buffer=redis: {self._fault}")
         result: AsyncResult = AsyncResult()
         self._queue.append((entries, result))
@@ -148,6 +150,9 @@ class RedisStore(Store):
             gevent.spawn(self._flush)
         result.get()
 
+    def _leave_unwritten(self, entries: Sequence[Entry]) -> None:
+        """`_write` or the flush did it, in the moment in which that was known. By now everything may have been counted anew."""
+
     def _flush(self) -> None:
         """While one pipeline is on its way, whoever comes joins the next."""
         try:
@@ -155,14 +160,20 @@ class RedisStore(Store):
                 with self._mutex:
                     puts = self._next_puts()
                     errors = self._push([entry for entries, _ in puts for entry in entries])
-                for entries, result in puts:
-                    failed = [errors[topic] for topic in {entry.topic for entry in entries} if topic in errors]
-                    if failed:
-                        result.set_exception(failed[0])
-                    else:
-                        result.set()
+                    for entries, result in puts:
+                        self._answer(entries, result, errors)
         finally:
             self._flushing = False
+
+    def _answer(self, entries: Sequence[Entry], result: AsyncResult, errors: dict[str, BufferError_]) -> None:
+        topics = {entry.topic for entry in entries}
+        failed = [errors[topic] for topic in topics if topic in errors]
+        if not failed:
+            result.set()
+            return
+        self._leave(entries)
+        self._stale = self._stale or len(failed) < len(topics)  # a part of them is there all the same
+        result.set_exception(failed[0])
 
     def _next_puts(self) -> list[tuple[Sequence[Entry], AsyncResult]]:
         count = size = 0
@@ -226,7 +237,8 @@ class RedisStore(Store):
             by_shard.setdefault(shard, []).append(handle)
         with self._mutex, self._asking():
             for shard, handles in by_shard.items():
-                self._lengths[shard.key] -= len(handles)  # also if nobody knows whether it was done
+                # Also if nobody knows whether it was done.
+                self._lengths[shard.key] = self._lengths.get(shard.key, 0) - len(handles)
                 shard.delete(handles)
                 if not self._lengths[shard.key]:
                     self._oldest.pop(shard.key, None)
@@ -272,23 +284,26 @@ class RedisStore(Store):
     def _look_anew(self) -> None:
         """Count everything that we hold from what Redis has, and report what should be there and is not."""
         self._slots.forget()
-        self.forget()
-        for entries, _ in self._queue:
-            self._enter(entries)
-        known, self._lengths = self._lengths, {}
-        self._oldest.clear()
-        for _, shard in self._slots.held():
+        units, room = Units(), self.room.emptied()
+        known, lengths, oldest = self._lengths, dict[str, int](), dict[str, int]()
+        for shard in self._slots.counted():
             last, seen = None, 0
             while values := shard.read(PAGE, last):
                 last, seen = values[-1][0], seen + len(values)
                 entries = [entry for _, entry in self._readable(values)]
                 if entries:
-                    self._oldest.setdefault(shard.key, entries[0].accepted_at_ms)
-                    self.found(entries)
-            self._lengths[shard.key] = seen
+                    oldest.setdefault(shard.key, entries[0].accepted_at_ms)
+                    units.enter(entries)
+                    room.enter(entries)
+            lengths[shard.key] = seen
             if seen < known.get(shard.key, 0):
                 self._report_missing(shard, known[shard.key] - seen)
-        self._stale = False
+        for queued, _ in self._queue:
+            units.enter(queued)
+            room.enter(queued)
+        # At once and not before: while it was read, keys stayed diverted by the old count.
+        self.recounted(units, room)
+        self._lengths, self._oldest, self._stale = lengths, oldest, False
 
     @staticmethod
     def _readable(values: list[tuple[Any, bytes]]) -> Iterator[tuple[Any, Entry]]:
@@ -316,7 +331,7 @@ class RedisStore(Store):
                 self._warning = guard.warning(weak, self._accepted)
                 reason = guard.refusal(weak, self._accepted)
                 self._look_after_slots()
-                if self._stale or self._lengths.keys() != {shard.key for _, shard in self._slots.held()}:
+                if self._stale or self._lengths.keys() != {shard.key for shard in self._slots.counted()}:
                     self._look_anew()
                 self.buried = self._client.llen(self._slots.dead_key())
             self._unfit = reason is not None
@@ -341,13 +356,14 @@ class RedisStore(Store):
 
     def _look_after_slots(self) -> None:
         slots = self._slots
-        if slots.own is None or (not slots.holds(slots.own) and not slots.writable()):
+        if not slots.writable():
             slots.claim_own()
             self._stale = True
         for slot in list(slots.adopted):
-            if not any(self._lengths.get(shard.key) for shard in slots.shards(slot)) or not slots.holds(slot):
+            if not any(self._lengths.get(shard.key) for shard in slots.shards(slot)) or slots.lost(slot):
                 slots.let_go(slot)
                 self._stale = True
-        if slots.find_orphans(self._client):
-            log.warning("buffer=redis: drains slots %s of proxies that are gone", sorted(slots.adopted))
-            self._stale = True
+        with suppress(StoreUnavailable):  # then nobody can be succeeded now
+            if slots.find_orphans(self._client):
+                log.warning("buffer=redis: drains slots %s of proxies that are gone", sorted(slots.adopted))
+                self._stale = True
