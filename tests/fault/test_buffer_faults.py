@@ -172,6 +172,7 @@ def test_a_buffer_whose_disk_is_full_refuses_loses_nothing_and_is_used_again(pen
         assert told[-1].code == Code.OK
 
 
+@pytest.mark.slow
 def test_a_flipped_bit_and_a_torn_tail_in_a_dead_proxys_buffer_cost_one_entry_and_are_reported(
     penstock, shop, proxies, tmp_path
 ):
