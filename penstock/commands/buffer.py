@@ -1,4 +1,4 @@
-"""`penstock buffer`: a producer proxy's disk buffer, looked at, exported, or drained after its proxy is gone."""
+"""`penstock buffer`: what waits in a fallback buffer, looked at, exported, or drained after its proxy is gone."""
 
 import base64
 import json
@@ -14,7 +14,7 @@ import click
 from common.contract import Message, decode_struct
 from common.ids import show_id
 from penstock.commands import progress
-from penstock.commands.exits import CONFLICT, FAILED, UNAVAILABLE, CommandError, Group
+from penstock.commands.exits import CONFLICT, FAILED, UNAVAILABLE, USAGE, CommandError, Group
 from penstock.commands.instance import Instance, instance_options
 from penstock.commands.output import output_option, show_one, show_rows
 from producer_proxy.buffer.buffering import DRAIN_PER_S
@@ -24,9 +24,9 @@ from producer_proxy.buffer.errors import BufferError_, BufferInUse
 
 COLUMNS = ("accepted_at", "topic", "key", "id", "body_bytes")
 
-directory_argument = click.argument(
-    "directory", metavar="DIR", type=click.Path(exists=True, file_okay=False, path_type=Path)
-)
+DIRECTORY = click.Path(exists=True, file_okay=False, path_type=Path)
+
+directory_argument = click.argument("directory", metavar="DIR", type=DIRECTORY)
 topic_option = click.option("--topic", help="Only this topic.")
 dead_option = click.option("--dead", is_flag=True, help="The dead-letter list, with each entry's reason.")
 
@@ -35,10 +35,11 @@ dead_option = click.option("--dead", is_flag=True, help="The dead-letter list, w
 def command() -> None:
     """Look into the disk buffer in DIR (a producer proxy's --buffer), export it, or drain it after its proxy is gone.
 
-    Reading is safe while the proxy runs. A proxy that starts on DIR drains it by itself.
+    Reading is safe while the proxy runs. A proxy that starts on DIR drains it by itself, and one on a Redis what dead proxies left there.
 
     \b
     penstock buffer status .penstock/buffer/producer_proxy
+    penstock buffer status redis://10.0.0.5:6379
     penstock buffer inspect .penstock/buffer/producer_proxy --topic orders --limit 20
     penstock buffer export .penstock/buffer/producer_proxy --dead > dead.jsonl
     penstock buffer drain /mnt/of-a-dead-host/buffer --data .penstock
@@ -46,10 +47,58 @@ def command() -> None:
 
 
 @command.command()
-@directory_argument
+@click.argument("place", metavar="DIR|URL")
+@click.option("--password-file", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Of the Redis.")
 @output_option
-def status(directory: Path, output: str) -> None:
-    """Entries, bytes and age of what waits, the dead-letter list, and damage. Exit code 1 when damage was found."""
+def status(place: str, password_file: Path | None, output: str) -> None:
+    """Entries and age of what waits, the dead-letter list, and what is wrong.
+
+    Of a directory, or of a Redis by the URL that proxies have as --buffer-redis. Exit code 1 when there is damage, or when the Redis may
+    lose what it holds.
+    """
+    if "://" in place:
+        show, well = of_redis(place, password_file)
+    else:
+        show, well = of_directory(DIRECTORY.convert(place, None, None))
+    show_one(show, output)
+    raise SystemExit(0 if well else FAILED)
+
+
+def of_redis(url: str, password_file: Path | None) -> tuple[dict[str, Any], bool]:
+    """What to show, and whether all is well."""
+    try:
+        from redis import RedisError  # an extra
+
+        from producer_proxy.buffer.redis.address import parse_address
+        from producer_proxy.buffer.redis.client import connect
+        from producer_proxy.buffer.redis.survey import survey as survey_redis
+    except ImportError as error:
+        raise CommandError(f"a Redis needs redis-py: pip install 'penstock[redis]' ({error})", FAILED) from error
+    try:
+        address = parse_address(url)
+        password = None if password_file is None else password_file.read_text().strip()
+        found = survey_redis(connect(address, password), address.layout)
+    except ValueError as error:
+        raise CommandError(str(error), USAGE) from error
+    except (RedisError, OSError) as error:
+        raise CommandError(f"{url}: {error}", UNAVAILABLE) from error
+    show = {
+        "entries": sum(found.entries.values()),
+        "oldest_s": age_s(found.oldest_at_ms),
+        "slots": [f"{slot} ({count})" for slot, count in found.entries.items()],
+        "dead": found.dead,
+        "weak": found.weaknesses,
+        "damage": found.faults,
+    }
+    return show, not found.weaknesses and not found.faults
+
+
+def age_s(at_ms: int | None) -> float | None:
+    return None if at_ms is None else round(time.time() - at_ms / 1000, 1)
+
+
+def of_directory(directory: Path) -> tuple[dict[str, Any], bool]:
+    """What to show, and whether all is well."""
     topics: dict[str, int] = {}
     damage: list[Damage] = []
     size = torn = 0
@@ -62,24 +111,19 @@ def status(directory: Path, output: str) -> None:
         topics[found.entry.topic] = topics.get(found.entry.topic, 0) + 1
         size += found.entry.size_bytes
         oldest_ms = found.entry.accepted_at_ms if oldest_ms is None else min(oldest_ms, found.entry.accepted_at_ms)
-    show_one(
-        {
-            "in_use": survey.is_held(directory),
-            "entries": sum(topics.values()),
-            "bytes": size,
-            "oldest_s": None if oldest_ms is None else round(time.time() - oldest_ms / 1000, 1),
-            "topics": len(topics),
-            "largest_topics": [
-                f"{name} ({count})" for name, count in sorted(topics.items(), key=lambda it: -it[1])[:5]
-            ],
-            "dead": sum(1 for _ in read(directory, True)),
-            "torn_tail_bytes": torn,
-            "damage": [f"{each.file} at {each.offset}: {each.size_bytes} bytes" for each in damage]
-            + [f"{path.name}: set aside by a proxy" for path in sorted(directory.glob("*.damaged"))],
-        },
-        output,
-    )
-    raise SystemExit(FAILED if damage else 0)
+    show = {
+        "in_use": survey.is_held(directory),
+        "entries": sum(topics.values()),
+        "bytes": size,
+        "oldest_s": age_s(oldest_ms),
+        "topics": len(topics),
+        "largest_topics": [f"{name} ({count})" for name, count in sorted(topics.items(), key=lambda it: -it[1])[:5]],
+        "dead": sum(1 for _ in read(directory, True)),
+        "torn_tail_bytes": torn,
+        "damage": [f"{each.file} at {each.offset}: {each.size_bytes} bytes" for each in damage]
+        + [f"{path.name}: set aside by a proxy" for path in sorted(directory.glob("*.damaged"))],
+    }
+    return show, not damage
 
 
 @command.command()

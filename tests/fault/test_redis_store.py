@@ -1,7 +1,9 @@
 """The Redis buffer against real servers in every bad state: away, silent, full, read-only, emptied, wrongly set; and behind codis."""
 
+import json
 import logging
 import signal
+import subprocess
 import time
 
 import gevent
@@ -14,6 +16,7 @@ from producer_proxy.buffer.redis.client import connect
 from producer_proxy.buffer.redis.layouts import LAYOUTS, HeadChanged
 from producer_proxy.buffer.redis.store import RedisStore
 from producer_proxy.buffer.room import RoomLimits
+from tests.e2e.running import PENSTOCK
 from tests.services.codis_proxy import SERVER_COMMANDS, CodisProxy
 from tests.services.fake_broker import wait_until
 from tests.services.redis_server import RedisServer
@@ -313,6 +316,34 @@ def test_a_redis_that_is_away_at_the_start_is_used_once_it_answers(tmp_path, ope
         wait_until(lambda: store.fault() is None, 10)
         store.put([entry(2)])
         assert drain(store) == [2]
+
+
+def shown(url: str, *options: str) -> tuple[int, dict, str]:
+    """(exit code, answer, errors) of `penstock buffer status`."""
+    line = [*PENSTOCK, "buffer", "status", url, "-o", "json", *options]
+    done = subprocess.run(line, capture_output=True, text=True, timeout=60, check=False)
+    return done.returncode, json.loads(done.stdout) if done.stdout else {}, done.stderr
+
+
+def test_what_waits_in_a_redis_is_shown_and_what_is_wrong_with_it(server, opened, layout):
+    store, url = opened(), f"{server.url}?layout={layout}"
+    store.put([entry(n, f"t{n % 5}") for n in range(40)])
+    store.bury(store.take((), 1, 1 << 20), "too large")
+    code, found, _ = shown(url)
+    assert (code, found["entries"], found["dead"], found["slots"]) == (0, 39, 1, ["0 (39)"])
+    assert found["weak"] == found["damage"] == [] and found["oldest_s"] > 0
+    server.client().config_set("appendfsync", "everysec")
+    server.client().set("penstock:buffer:{7.1}", "somebody's")
+    code, found, _ = shown(url)
+    assert code == 1 and "appendfsync is everysec" in found["weak"][0] and "penstock:buffer:{7.1}" in found["damage"][0]
+
+
+@pytest.mark.parametrize(
+    ("url", "code"), [("redis://127.0.0.1:1", 5), ("redis://nowhere", 2), ("no-such-directory", 2)]
+)
+def test_a_place_that_cannot_be_looked_at_is_a_short_sentence(url, code):
+    exit_code, _, errors = shown(url)
+    assert exit_code == code and "Traceback" not in errors and errors
 
 
 @pytest.fixture(scope="module")

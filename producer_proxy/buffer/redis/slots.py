@@ -10,8 +10,18 @@ from typing import Any
 from common.config.store import ConfigStore
 from producer_proxy.buffer.redis.layouts import Layout
 
+PREFIX = "penstock:buffer"
 SLOTS = 64
 PARTS = 4  # shards a slot: so many topics that the engine refuses hold up at most their own shard
+
+
+def shard_key(prefix: str, slot: int, part: int) -> str:
+    return f"{prefix}:{{{slot}.{part}}}"
+
+
+def dead_key(prefix: str) -> str:
+    """Of the dead-letter list, one for all proxies."""
+    return f"{prefix}:dead"
 
 
 class NoSlot(Exception):
@@ -55,7 +65,7 @@ class Slots:
 
     def shards(self, slot: int) -> list[Layout]:
         if slot not in self._shards:
-            self._shards[slot] = [self._make(f"{self._prefix}:{{{slot}.{part}}}") for part in range(PARTS)]
+            self._shards[slot] = [self._make(shard_key(self._prefix, slot, part)) for part in range(PARTS)]
         return self._shards[slot]
 
     def ours(self) -> list[int]:
@@ -71,8 +81,7 @@ class Slots:
         return [shard for slot in self.ours() if self.holds(slot) for shard in self.shards(slot)]
 
     def dead_key(self) -> str:
-        """Of the dead-letter list, one for all proxies."""
-        return f"{self._prefix}:dead"
+        return dead_key(self._prefix)
 
     def find_orphans(self, client: Any) -> bool:
         """Claim the slots of others that hold something and that nobody claims any more; whether there were any. May raise."""

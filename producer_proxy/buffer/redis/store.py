@@ -24,7 +24,7 @@ from producer_proxy.buffer.entry import Entry, EntryError
 from producer_proxy.buffer.errors import BufferError_, BufferFull, BufferUnavailable, BufferUncertain
 from producer_proxy.buffer.redis import guard
 from producer_proxy.buffer.redis.layouts import LAYOUTS, HeadChanged, Layout
-from producer_proxy.buffer.redis.slots import NoSlot, Slots
+from producer_proxy.buffer.redis.slots import PREFIX, NoSlot, Slots
 from producer_proxy.buffer.redis.value import pack_value, unpack_value
 from producer_proxy.buffer.room import RoomLimits
 from producer_proxy.buffer.store import Kept, Store
@@ -32,7 +32,6 @@ from producer_proxy.buffer.units import Units
 
 log = logging.getLogger("penstock.producer_proxy.buffer")
 
-PREFIX = "penstock:buffer"
 KEEP_S, RETRY_S = 2.0, 0.25
 PAGE = 500
 FLUSH_VALUES_MAX, FLUSH_BYTES_MAX = 1000, 8 << 20
