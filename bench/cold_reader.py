@@ -13,6 +13,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import gevent
 
@@ -100,7 +101,7 @@ def run(name: str, directory: str, config: LogConfig, *, reads: bool, deletes: b
 def main() -> None:
     """All cases, each on a log of its own."""
     size = int(sys.argv[1]) * MIB if len(sys.argv) > 1 else 1024 * MIB
-    cases: tuple[tuple[str, dict[str, int], bool, bool], ...] = (
+    cases: tuple[tuple[str, dict[str, Any], bool, bool], ...] = (
         ("alone", {}, False, False),
         ("reader and deletion, cold reads off", {"cold_distance_bytes": 0}, True, True),
         ("reader and deletion, cold reads on", {"cold_distance_bytes": 128 * MIB}, True, True),

@@ -16,10 +16,11 @@ from prometheus_client import CollectorRegistry
 
 from common.ops import announce_ready, setup_logging, start_ops
 from common.ops.stop import catch_stop
+from engine.background import PacedThread
 from engine.env import RealEnv
 from engine.errors import EngineError
 from engine.log import Log, open_log
-from engine.log.scrub import Scrub, ScrubThread
+from engine.log.scrub import Scrub
 from engine.options import MIB, log_config, parse
 from engine.queue.delivery import Delivery, receipt_key
 from engine.server.following import Following
@@ -55,8 +56,11 @@ def serve(options: argparse.Namespace, env: RealEnv, store: Log, asked: Event) -
         broker_group=options.broker_group, progress_ms=options.progress_ms, stop=asked.set, socket_file=options.socket_file,
         timers=Timers(store, env.now_ms), die=env.die,
     )  # fmt: skip
-    scrub = Scrub(env, f"{options.data}/log", store.log_id, options.scrub_mib_s * MIB)
-    scrubbing = ScrubThread(scrub) if options.scrub_mib_s else None
+    maker = store.look_up.maker
+    scrub = Scrub(env, f"{options.data}/log", store.log_id, options.scrub_mib_s * MIB, maker)
+    paced = [PacedThread("making files of names", maker.steps())]
+    if options.scrub_mib_s:
+        paced.append(PacedThread("scrub", scrub.steps()))
     registry = CollectorRegistry()
     registry.register(EngineMetrics(server, scrub.counts))
     ops = start_ops(
@@ -73,8 +77,8 @@ def serve(options: argparse.Namespace, env: RealEnv, store: Log, asked: Event) -
     asked.wait()
     housekeeping.close()
     news.close()
-    if scrubbing is not None:
-        scrubbing.stop()
+    for each in paced:
+        each.stop()
     finish(server, store)
     following.close()
     ops.stop()

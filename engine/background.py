@@ -4,10 +4,13 @@ A real thread even in a process whose threads gevent has replaced, because files
 touch the loop.
 """
 
+import logging
 import traceback
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+
+logger = logging.getLogger(__name__)
 
 
 def original(module: str, name: str) -> Callable:
@@ -91,3 +94,37 @@ class InlineBackground(Background):
 
     def stop(self) -> None:
         pass
+
+
+class PacedThread:
+    """Does work that never ends in small pieces off the loop, until `stop()`, which blocks for one piece at most.
+
+    Args:
+        what: it is, for the log.
+        steps: does a piece and yields how many seconds to wait before the next.
+    """
+
+    def __init__(self, what: str, steps: Generator[float, None, None]) -> None:
+        self._what, self._steps = what, steps
+        self._stop = original("_thread", "allocate_lock")()
+        self._ended = original("_thread", "allocate_lock")()
+        self._stop.acquire()
+        self._ended.acquire()
+        original("_thread", "start_new_thread")(self._run, ())
+
+    def stop(self) -> None:
+        """End it."""
+        self._stop.release()
+        self._ended.acquire()
+
+    def _run(self) -> None:
+        try:
+            for pause_s in self._steps:
+                if self._stop.acquire(timeout=pause_s):
+                    return
+        except Exception:
+            # Damage has been answered in the steps; what is left is a disk that fails, and the log's own reads will say so.
+            logger.exception("%s ends", self._what)
+        finally:
+            self._steps.close()
+            self._ended.release()

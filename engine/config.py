@@ -69,6 +69,13 @@ class LogConfig:
     cold_cache_bytes: int = 32 * _MIB
     """How much of the page cache cold reads may hold. Less than a MiB a reader makes them read the same bytes again."""
 
+    look_up: tuple[str, ...] = ("id", "key")
+    """By what messages can be looked up through files beside sealed segments: "id", "key". Each takes 12 bytes of disk a message that has
+    one, and a tenth of a microsecond of a thread; without it a look-up reads messages. Files of what is left out are removed."""
+
+    look_up_bytes_a_second: int = 32 * _MIB
+    """The pace at which a sealed segment is read to make such a file. More makes them sooner, less leaves more to the log."""
+
     def faults(self) -> list[str]:
         """Every violated rule at once; empty when all is well."""
         found = []
@@ -86,6 +93,10 @@ class LogConfig:
             found.append("sealed_open_max: at least 1")
         if self.store_cache_bytes < 0:
             found.append("store_cache_bytes: at least 0")
+        if any(name not in ("id", "key") for name in self.look_up) or len(set(self.look_up)) < len(self.look_up):
+            found.append("look_up: of id and key, each once at most")
+        if self.look_up_bytes_a_second < _MIB:
+            found.append(f"look_up_bytes_a_second: at least {_MIB}")
         return found + self._space_faults() + self._cold_faults()
 
     def _space_faults(self) -> list[str]:

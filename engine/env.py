@@ -210,11 +210,14 @@ class RealFile(File):
         return mmap.mmap(self._fd, 0, access=mmap.ACCESS_READ)
 
     def in_memory(self, size: int, at: int) -> bool:
-        size = min(size, self.size() - at)
-        if len(_unread) < size:
-            _unread.extend(bytes(size - len(_unread)))
+        global _unread
+        size, unread = min(size, self.size() - at), _unread
+        if len(unread) < size:
+            unread = _unread = bytearray(
+                size
+            )  # another thread may be reading into the old one, which therefore cannot grow
         try:
-            return os.preadv(self._fd, [memoryview(_unread)[:size]], at, os.RWF_NOWAIT) == size
+            return os.preadv(self._fd, [memoryview(unread)[:size]], at, os.RWF_NOWAIT) == size
         except OSError:  # BlockingIOError; or a file system that cannot tell
             return False
 

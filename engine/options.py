@@ -17,6 +17,11 @@ def percents(text: str) -> tuple[int, ...]:
     return tuple(map(int, parts))
 
 
+def look_up(text: str) -> tuple[str, ...]:
+    """Names with commas, or none."""
+    return () if text == "none" else tuple(text.split(","))
+
+
 def log_config(options: argparse.Namespace) -> LogConfig:
     """The log's part of the options. Raises ConfigError with all faults."""
     warn, delete, refuse = options.disk_percents
@@ -28,6 +33,7 @@ def log_config(options: argparse.Namespace) -> LogConfig:
         disk_reserve_bytes=options.disk_reserve_mib * MIB,
         cold_bytes_a_second=options.cold_mib_s * MIB,
         id_window_bytes_max=options.id_window_mib * MIB,
+        look_up=options.look_up,
     ).checked()  # fmt: skip
 
 
@@ -54,6 +60,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     )
     add("--disk-reserve-mib", type=int, default=512, metavar="N", help="refuse appends when less is free")
     add("--id-window-mib", type=int, default=256, metavar="N", help="memory for ids that sends are checked against")
+    add("--look-up", type=look_up, default=LogConfig.look_up, metavar="id,key|none", help="files to find messages by")
     add("--cold-mib-s", type=int, default=256, metavar="N", help="what readers far behind may take from the disk")
     add("--scrub-mib-s", type=int, default=8, metavar="N", help="pace of reading old data again; 0: never")
     add("--progress-ms", type=int, default=200, metavar="N", help="least time between two progress records of a queue")

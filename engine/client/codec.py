@@ -73,6 +73,12 @@ def decode_read_answer(payload: bytes) -> tuple[list[dict], list[Piece]]:
     return json.loads(payload[4 : 4 + size])["reports"], list(_pieces(payload, 4 + size))
 
 
+def decode_look_up_answer(payload: bytes) -> tuple[dict, list[Piece]]:
+    """(report with `next`, a piece a message)."""
+    (size,) = U32.unpack_from(payload)
+    return json.loads(payload[4 : 4 + size]), list(_pieces(payload, 4 + size))
+
+
 def encode_topics(topics: Iterable[tuple[str, int]]) -> bytes:
     """A TOPIC request."""
     return json.dumps({"topics": [{"name": name, "queues": queues} for name, queues in topics]}).encode()

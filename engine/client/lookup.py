@@ -1,11 +1,13 @@
-"""Looking into a topic by offset, time, id and key: blocking, by READs of one link; nothing is leased and no group moves.
+"""Looking into a topic by offset, time, id and key: blocking, over one link; nothing is leased and no group moves.
 
-For an offset and a time the engine's indexes say where to begin. An id that Penstock assigned tells its own time, so only what was stored
-around that is read; a key lies in its own queue. An id that a client chose tells nothing, so all queues are read from a moment on that the
-caller names. What is read goes over the link, a page at a time.
+For an offset and a time the engine's indexes say where to begin. Ids and keys are looked up by the engine, if it keeps files of them.
+Without those, messages are read: an id that Penstock assigned tells its own time, so only what was stored around that is read; a key lies
+in its own queue. An id that a client chose tells nothing, so all queues are read from a moment on that the caller names. What is read goes
+over the link, a page at a time.
 """
 
-from collections.abc import Iterator
+import json
+from collections.abc import Callable, Iterator
 from heapq import merge
 from itertools import islice
 from typing import Any, NamedTuple, Protocol
@@ -14,7 +16,7 @@ from common.ids import parse_id, show_id
 from common.keyhash import queue_of
 from common.wire.names import find_names
 from engine.client.admin import AdminError
-from engine.client.codec import Piece, decode_read_answer, encode_read, split_records
+from engine.client.codec import Piece, decode_look_up_answer, decode_read_answer, encode_read, split_records
 from engine.link import layout
 
 PAGE_MESSAGES, PAGE_BYTES = 2_000, 4 << 20
@@ -24,6 +26,10 @@ EARLY_MS = 60_000
 """How long before its id's own time a message may seem to be stored: the clocks of proxy and engine may differ."""
 LATE_MS = 600_000
 """How long after it: a send may wait for its deadline."""
+
+
+LOOK_UP_MESSAGES = 1_000
+"""A request."""
 
 
 class Link(Protocol):
@@ -62,29 +68,47 @@ def since(link: Link, topic: str, from_ms: int, limit: int) -> list[Stored]:
     return list(islice(merge(*found), limit))
 
 
-def by_key(link: Link, topic: str, key: str, from_ms: int, limit: int) -> list[Stored]:
+def by_key(
+    link: Link, topic: str, key: str, from_ms: int, limit: int, tell: Callable[[str], None] = lambda sentence: None
+) -> list[Stored]:
     """Up to `limit` messages with the key, oldest first, of those stored at or after a moment.
 
-    In the key's queue as it is now: what was stored before the topic got more queues may lie in another.
+    Where the engine has no files of keys, in the key's queue as it is now: what was stored before the topic got more queues may lie in
+    another.
+
+    Args:
+        tell: called with a sentence when messages have to be read.
     """
+    if _looks_up(link, "key"):
+        return list(islice(_look_up(link, layout.LOOK_UP_KEY, from_ms, limit, topic=topic, key=key), limit))
     wanted = key.encode()
-    read = _read(link, topic, queue_of(wanted, queues(link, topic)), {"at_time_ms": from_ms})
+    queue = queue_of(wanted, queues(link, topic))
+    tell(f"the engine keeps no files of keys (--look-up key); reading queue {queue}")
+    read = _read(link, topic, queue, {"at_time_ms": from_ms})
     found = (each for each in read if wanted in each.message and find_names(each.message)[1] == wanted)
     return list(islice(found, limit))
 
 
-def by_id(link: Link, topic: str, shown: str, from_ms: int | None = None) -> list[Stored]:
+def by_id(
+    link: Link, topic: str, shown: str, from_ms: int | None = None, tell: Callable[[str], None] = lambda sentence: None
+) -> list[Stored]:
     """The messages with an id: one, or more where a client used it again after its window.
 
     Args:
-        from_ms: stored at or after it. None: around the time that an assigned id tells, and from the oldest for any other.
+        from_ms: stored at or after it. None: the oldest; but where the engine has no files of ids, around the time that an assigned id
+        tells, and from the oldest for any other.
+        tell: called with a sentence when messages have to be read.
     """
+    if _looks_up(link, "id"):
+        return sorted(_look_up(link, layout.LOOK_UP_ID, from_ms or 0, LOOK_UP_MESSAGES, topic=topic, id=shown))
     assigned = parse_id(shown)
     until_ms = None
     if from_ms is None:
         own_ms = EARLY_MS if assigned is None else int.from_bytes(assigned[:6], "big")
         from_ms = max(own_ms - EARLY_MS, 0)
         until_ms = None if assigned is None else own_ms + LATE_MS
+    around = "all queues" if until_ms is None else "what was stored around the time in the id"
+    tell(f"the engine keeps no files of ids (--look-up id); reading {around}")
     found = []
     for queue in range(queues(link, topic)):
         for each in _read(link, topic, queue, {"at_time_ms": from_ms}):
@@ -93,6 +117,27 @@ def by_id(link: Link, topic: str, shown: str, from_ms: int | None = None) -> lis
             if each.id == shown:
                 found.append(each)
     return sorted(found)
+
+
+def _looks_up(link: Link, family: str) -> bool:
+    """Whether the engine has files of it. One that knows of none says nothing."""
+    return family in link.ask("status").get("look_up", [])
+
+
+def _look_up(link: Link, op: int, from_ms: int, limit: int, **wanted: str) -> Iterator[Stored]:
+    """All that there is, in the order of the log; a request is one slice of the search, and says where the next one goes on."""
+    following = None
+    while True:
+        asked = {**wanted, "from_ms": from_ms, "limit": min(limit, LOOK_UP_MESSAGES), "next": following}
+        code, answer = link.call(op, json.dumps(asked).encode())
+        if code != layout.OK:
+            raise AdminError(code, answer.decode("utf-8", "replace"))
+        report, pieces = decode_look_up_answer(answer)
+        for piece in pieces:
+            yield from _messages(piece)
+        following = report["next"]
+        if following is None:
+            return
 
 
 def _read(link: Link, topic: str, queue: int, position: dict[str, int], page: int = PAGE_MESSAGES) -> Iterator[Stored]:

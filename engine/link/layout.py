@@ -13,6 +13,7 @@ VERSION = 1
 HELLO, AUTH, APPEND, TOPIC, PULL, READ, ADMIN = 1, 2, 10, 11, 20, 21, 30
 TIMER_ADD, TIMER_CANCEL, TIMER_LIST = 40, 41, 42
 CANCEL = 22  # its request id is that of a waiting PULL or READ, which is then answered at once with what it has
+LOOK_UP_ID, LOOK_UP_KEY = 50, 51
 LEASE, DEPTH = 60, 61  # slices of cluster-wide limits; who is too far behind (docs/design/0014-limits.md)
 
 # Request-reply: docs/design/0013-request-reply.md

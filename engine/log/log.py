@@ -27,6 +27,7 @@ from engine.log.format import (
     pack_progress,
     pack_topic,
 )
+from engine.log.lookup.look_up import LookUp
 from engine.log.native import Appender, BatchReader
 from engine.log.reader import Reader
 from engine.log.recovery import Recovered, Recovery
@@ -97,6 +98,8 @@ class Log:
     """Give it a `policy`, and topics may have a retention of their own."""
     for_timers: TimerLog
     """Delayed messages: their records and marks."""
+    look_up: LookUp
+    """Messages by id and by key."""
 
     def __init__(
         self, env: Env, directory: str, config: LogConfig, view: View, recovered: Recovered, unlock: Callable[[], None]
@@ -128,6 +131,9 @@ class Log:
         self.floors = Floors(self._reader, view, env.now_ms)
         carrier = Carrier(self._control, view, self._batches, lambda *queue: self._reader.bounds(*queue)[1])
         self.retention = Retainer(self, env, directory, config, self._reader, self._sealed, view, self.floors, carrier)
+        self.look_up = LookUp(
+            env, directory, config, self.log_id, self._reader, self._sealed, self.appender, self.retention.disk
+        )
         self.for_timers = TimerLog(
             self, self.appender, self._reader, self._control, view, env.now_ms, config.segment_bytes, recovered.fired
         )
@@ -297,6 +303,7 @@ class Log:
         self.appender.set_closed(True)
         self.retention.close()
         self.cold.close()
+        self.look_up.close()
         self._preparer.stop()
         self._sealer.finish()
         self._syncer.close()

@@ -13,6 +13,7 @@ if not os.environ.get("PENSTOCK_PURE"):
         from engine.log._index import SealedIndex, SegmentIndex, crc32c
         from engine.log._read import BatchReader
         from engine.log._sync import SyncThread
+        from engine.log.lookup._names import Collector, Searcher, name_hash, named_records
 
         NATIVE = True
     except ImportError:
@@ -21,7 +22,26 @@ if not NATIVE:
     from engine.log.append_pure import Appender  # type: ignore[assignment]
     from engine.log.ids_pure import IdWindow  # type: ignore[assignment]
     from engine.log.index_pure import SealedIndex, SegmentIndex, crc32c  # type: ignore[assignment]
+    from engine.log.lookup.names_pure import (  # type: ignore[assignment]
+        Collector,
+        Searcher,
+        name_hash,
+        named_records,
+    )
     from engine.log.read_pure import BatchReader  # type: ignore[assignment]
     from engine.log.sync_pure import SyncThread  # type: ignore[assignment]
 
-__all__ = ["NATIVE", "Appender", "BatchReader", "IdWindow", "SealedIndex", "SegmentIndex", "SyncThread", "crc32c"]
+__all__ = [
+    "NATIVE",
+    "Appender",
+    "BatchReader",
+    "Collector",
+    "IdWindow",
+    "SealedIndex",
+    "Searcher",
+    "SegmentIndex",
+    "SyncThread",
+    "crc32c",
+    "name_hash",
+    "named_records",
+]

@@ -9,11 +9,12 @@ import os
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 
-from engine.background import original
 from engine.env import Env, File
 from engine.errors import CorruptionError
 from engine.log.format import SEGMENT_HEADER_SIZE
-from engine.log.index_file import load_index
+from engine.log.index_file import load_index, read_index_header
+from engine.log.lookup.maker import Maker
+from engine.log.lookup.name_file import FAMILIES, NameFile
 from engine.log.native import BatchReader, SegmentIndex
 from engine.log.segment import Segment, open_segment
 from engine.log.walk import Kind, Stretch, Walk
@@ -39,10 +40,11 @@ class Scrub:
 
     Args:
         bytes_per_s: the pace. More finds damage earlier, less leaves more of the disk to the log.
+        maker: of the files of names, which are checked too; it is told of those that have to be made again.
     """
 
-    def __init__(self, env: Env, directory: str, log_id: bytes, bytes_per_s: int) -> None:
-        self._env, self._directory = env, directory
+    def __init__(self, env: Env, directory: str, log_id: bytes, bytes_per_s: int, maker: Maker | None = None) -> None:
+        self._env, self._directory, self._log_id, self._maker = env, directory, log_id, maker
         self._batches = BatchReader(log_id)
         self.bytes_per_s = bytes_per_s
         self.counts = ScrubCounts()
@@ -79,6 +81,7 @@ class Scrub:
         try:
             yield from self._batches_of(segment)
             yield self._index_of(segment)
+            yield from self._names_of(base)
             self.counts.segments += 1
         finally:
             segment.close()
@@ -113,6 +116,22 @@ class Scrub:
                 self._found(path, 0, error.bytes_lost, str(error))
             return 0
 
+    def _names_of(self, base: int) -> Iterator[int]:
+        """Verify the segment's files of names, as far as they are made."""
+        for family in FAMILIES.values():
+            if self._maker is None or not self._maker.has(base, family):
+                continue
+            try:
+                index = read_index_header(self._env, self._directory, base)
+                names = NameFile(self._env, self._directory, self._log_id, base, family, index)
+                try:
+                    yield from names.check()
+                finally:
+                    names.close()
+            except CorruptionError as error:
+                if error.file.endswith(family.suffix):
+                    self._maker.suspect(base, family, error)
+
     def _damaged(self, segment: Segment, stretch: Stretch) -> None:
         self._found(segment.path, segment.base + stretch.at, stretch.end - stretch.at, stretch.kind.value)
 
@@ -128,32 +147,3 @@ def _leave_cache(file: File, stretch: Stretch) -> None:
     """What only the scrub has read must not push out what consumers read."""
     if file.fileno() >= 0:
         os.posix_fadvise(file.fileno(), stretch.at, stretch.end - stretch.at, os.POSIX_FADV_DONTNEED)
-
-
-class ScrubThread:
-    """Runs a scrub off the loop until `stop()`, which blocks for one step at most."""
-
-    def __init__(self, scrub: Scrub) -> None:
-        self._steps = scrub.steps()
-        self._stop = original("_thread", "allocate_lock")()
-        self._ended = original("_thread", "allocate_lock")()
-        self._stop.acquire()
-        self._ended.acquire()
-        original("_thread", "start_new_thread")(self._run, ())
-
-    def stop(self) -> None:
-        """End it."""
-        self._stop.release()
-        self._ended.acquire()
-
-    def _run(self) -> None:
-        try:
-            for pause_s in self._steps:
-                if self._stop.acquire(timeout=pause_s):
-                    return
-        except Exception:
-            # Damage has been answered above; what is left is a disk that fails, and the log's own reads will say so.
-            logger.exception("the scrub ends")
-        finally:
-            self._steps.close()
-            self._ended.release()

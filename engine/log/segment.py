@@ -17,7 +17,7 @@ from engine.log.native import SealedIndex, SegmentIndex
 logger = logging.getLogger(__name__)
 
 SUFFIX = ".seg"
-SIDE_SUFFIXES = (".idx", ".dup")
+SIDE_SUFFIXES = (".idx", ".dup", ".mid", ".key")
 """Of what is made from a segment, lies beside it, and is deleted with it."""
 
 

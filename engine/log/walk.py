@@ -62,9 +62,8 @@ class Walk:
         """Addresses of the sectors that the disk would not give; they count as zeros."""
         self._from = self._to = self._used_to = 0
 
-    def stretches(self) -> Iterator[Stretch]:
-        """Everything behind the header, in order; zeros behind the last batch are not mentioned. Blocks."""
-        at = SEGMENT_HEADER_SIZE
+    def stretches(self, at: int = SEGMENT_HEADER_SIZE) -> Iterator[Stretch]:
+        """Everything behind the header, or from `at` on, in order; zeros behind the last batch are not mentioned. Blocks."""
         while at < self.limit:
             good = self._good(at)
             if good is not None:

@@ -52,6 +52,7 @@ class Admin:
             "earliest_ms": store.retention.earliest_ms,
             "log_bytes": store.retention.log_bytes,
             "disk": {"level": store.retention.disk.level.name.lower(), "free_bytes": store.retention.disk.free},
+            "look_up": list(store.look_up.families),
             "parked_pulls": self._delivery.parked,
             **{name: getattr(counts, name) for name in counts.__slots__},
             **self._facts(),

@@ -27,6 +27,11 @@ penstock_engine_group_lag_messages{group} | messages, of the first 100 groups by
 penstock_engine_duplicates_total | messages | rising: clients send again what was stored; look for their timeouts
 penstock_engine_ids, _id_bytes | now, bytes | near --id-window-mib: the window is about to shorten
 penstock_engine_ids_forgotten_total | ids, at most | above 0: ids were forgotten before their window had passed; raise --id-window-mib
+penstock_engine_look_ups_total | requests by id or key | –
+penstock_engine_look_up_read_bytes_total | bytes of segments without files | grows with each: --look-up is off, or files are on their way
+penstock_engine_name_files_made_total, _name_file_bytes_total | files, bytes written | –
+penstock_engine_name_files_waiting | to be made | does not fall: more comes than the pace makes, or the disk is near its delete mark
+penstock_engine_name_file_damage_total | files | above 0: a disk loses data; they are made again by themselves
 penstock_engine_timers_pending | now | memory: 30 bytes each
 penstock_engine_timers_added_total, _fired_total, _cancelled_total, _carried_total | messages | carried: stored again, an old segment goes
 penstock_engine_timers_lost_total | messages | above 0: a disk has lost delayed messages; the log names them
@@ -67,6 +72,7 @@ class EngineMetrics:
     def _counters(self) -> dict[str, tuple[float, str]]:
         turn, counts, store = self._server.turn, self._server.delivery.counts, self._server.store
         retention, ids, exchange = store.retention, store.appender.ids, self._server.service.exchange
+        looking, made = self._server.looking, store.look_up.maker.counts
         return {
             "scrubbed_bytes": (self._scrub.bytes, "Bytes of sealed segments read again and verified."),
             "scrub_damage": (self._scrub.damage, "Places in segments and indexes that the scrub found damaged."),
@@ -76,6 +82,11 @@ class EngineMetrics:
             "early_deleted_segments": (retention.early_segments, "Segments deleted for room, before their time."),
             "duplicates": (ids.hits, "Messages not stored because their id was seen before."),
             "ids_forgotten": (ids.forgotten, "Ids forgotten for room before their window had passed, at most."),
+            "look_ups": (looking.requests, "Requests for messages by id or key."),
+            "look_up_read_bytes": (looking.read_bytes, "Bytes of segments read for them, for want of files."),
+            "name_files_made": (made.files, "Files of names made."),
+            "name_file_bytes": (made.written_bytes, "Bytes written to them."),
+            "name_file_damage": (made.damage, "Files of names found missing or damaged."),
             "appends": (turn.appends, "APPEND requests."),
             "appended_batches": (turn.batches, "Batches stored."),
             "appended_messages": (turn.messages, "Messages stored."),
@@ -105,6 +116,7 @@ class EngineMetrics:
             "ids": (ids.count, "Ids that sends are checked against."),
             "id_bytes": (ids.size_bytes, "Memory that they take."),
             "backlogged_topics": (self._server.service.depths.open, "Topics whose required group is too far behind."),
+            "name_files_waiting": (store.look_up.maker.waiting, "Files of names that are to be made."),
             "parked_pulls": (self._server.delivery.parked, "Pulls that wait for messages."),
             "link_connections": (len(self._server.connections), "Open link connections."),
             "log_end_position": (store.end_position, "Log bytes in the page cache."),

@@ -15,6 +15,7 @@ from engine.replies.exchange import Exchange
 from engine.replies.requests import Requests
 from engine.server import serve_pure
 from engine.server.admin import Admin
+from engine.server.looking import Looking
 from engine.server.peer import Greeter
 from engine.server.service import Service, monotonic_ms
 from engine.server.timing import Timing
@@ -68,6 +69,8 @@ class LinkServer:
         self._ticking = False
         delivery.requests = Requests(delivery.wall_ms)
         self.service = Service(store, delivery, greeter, admin, Exchange(delivery.requests), self._wake)
+        self.looking = Looking(store, self.service)
+        self.service.serve(self.looking.handlers)
         self.timers, self._timing = timers, None
         if timers is not None:
             self._timing = Timing(store, timers, self.service.on_woken, die)
@@ -108,6 +111,7 @@ class LinkServer:
         self._tick.stop()
         if self._timing is not None:
             self._timing.close()
+        self.looking.close()
         self._progress.stop()
         self._more_progress.stop()
         self._server.close()

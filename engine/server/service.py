@@ -7,7 +7,7 @@ here runs in the loop and may not wait for anything; cold reads are the exceptio
 import json
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from common.limits.lender import Lender
 from engine.errors import EngineError
@@ -65,7 +65,7 @@ class Service:
         self._lender = Lender(time.monotonic())
         self.depths = Depths(store, delivery)
 
-    def serve(self, handlers: dict[int, Callable]) -> None:
+    def serve(self, handlers: Mapping[int, Callable]) -> None:
         """Answer these operations too."""
         self._handlers.update(handlers)
 
@@ -154,7 +154,7 @@ class Service:
 
         pull = self.delivery.pull(request, monotonic_ms(), answer)
         if pull.tick:
-            self._wait(connection, request_id, lambda: self.delivery.cancel(pull), lambda: answer(pull))
+            self.wait(connection, request_id, lambda: self.delivery.cancel(pull), lambda: answer(pull))
         self._wake()
 
     def _read(self, connection, request_id: int, payload: bytes) -> None:
@@ -164,10 +164,11 @@ class Service:
 
         reading = Reading(payload, answer)
         if self.reader.start(reading, monotonic_ms(), may_wait=not self.stopping):
-            self._wait(connection, request_id, lambda: self.reader.cancel(reading), lambda: answer(reading))
+            self.wait(connection, request_id, lambda: self.reader.cancel(reading), lambda: answer(reading))
             self._wake()
 
-    def _wait(self, connection, request_id: int, withdraw, answer) -> None:
+    def wait(self, connection, request_id: int, withdraw, answer) -> None:
+        """The request is answered later: by `answer()`, unless it is withdrawn."""
         connection.peer_state.waiting[request_id] = (withdraw, answer)
 
     def _cancel(self, connection, request_id: int, payload: bytes) -> None:

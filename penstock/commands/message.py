@@ -50,11 +50,12 @@ def message() -> None:
 def show(instance: Instance, shown: str, topic: str, from_ms: int | None, output: str) -> None:
     """Show the message with this id.
 
-    An assigned id tells its time, and what was stored within 10 minutes of it is read; for messages that lay in a fallback
-    buffer longer, say --from. For an id that a client chose all of the topic is read, or what was stored since --from.
+    An engine with `--look-up none` has to read messages, and this says so. Then, what was stored within 10 minutes of the time in an
+    assigned id is read; for messages that lay in a fallback buffer longer, say --from. For an id that a client chose all of the topic is
+    read, or what was stored since --from.
     """
     with engine_of(instance) as link:
-        found = lookup.by_id(link, topic, shown, from_ms)
+        found = lookup.by_id(link, topic, shown, from_ms, tell)
     if not found:
         raise CommandError(f"id={shown}: no such message in topic {topic} where it was looked for", NOT_FOUND)
     show_messages(found, output)
@@ -62,7 +63,7 @@ def show(instance: Instance, shown: str, topic: str, from_ms: int | None, output
 
 @message.command()
 @topic_option
-@click.option("--key", help="Only messages with this key; their queue alone is read.")
+@click.option("--key", help="Only messages with this key.")
 @click.option(
     "--from", "from_ms", type=Moment(), help="Stored since: an age, as 10m, or a time.  [default: the oldest]"
 )
@@ -77,7 +78,7 @@ def find(instance: Instance, topic: str, key: str | None, from_ms: int | None, l
         if key is None:
             found = lookup.since(link, topic, from_ms or 0, limit)
         else:
-            found = lookup.by_key(link, topic, key, from_ms or 0, limit)
+            found = lookup.by_key(link, topic, key, from_ms or 0, limit, tell)
     show_messages(found, output)
 
 
@@ -93,6 +94,11 @@ def browse(instance: Instance, topic: str, queue: int, offset: int, limit: int, 
     with engine_of(instance) as link:
         found = lookup.browse(link, topic, queue, offset, limit)
     show_messages(found, output)
+
+
+def tell(sentence: str) -> None:
+    """To whoever waits, and out of the way of the output."""
+    click.echo(sentence, err=True)
 
 
 @contextmanager

@@ -30,8 +30,9 @@ FORMS = ["native", "twin"]
 class Engine:
     """A link server in this process, and a client of it."""
 
-    def __init__(self, directory, form: str, env: RealEnv | None = None) -> None:
-        self.log = open_log(env or RealEnv(), str(directory), LogConfig(segment_bytes=4 << 20).checked())
+    def __init__(self, directory, form: str, env: RealEnv | None = None, **config) -> None:
+        config = {"segment_bytes": 4 << 20, **config}
+        self.log = open_log(env or RealEnv(), str(directory), LogConfig(**config).checked())
         self.delivery = Delivery(self.log, receipt_key(self.log, RealEnv().random_bytes), RealEnv().now_ms)
         self.server = LinkServer(
             self.log, self.delivery, "127.0.0.1", 0, KEY, broker_group="main", progress_ms=50, stop=lambda: None,

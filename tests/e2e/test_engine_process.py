@@ -222,3 +222,74 @@ def test_wrong_options_are_all_named_at_once(tmp_path):
 def test_an_operator_can_stop_the_engine_over_the_link(engine):
     admin.stop(engine.address, KEY)
     assert engine.process.wait(20) == 0
+
+
+def text(field: int, value: bytes) -> bytes:
+    return struct.pack(">bhi", 11, field, len(value)) + value
+
+
+def fill(engine, first: int, count: int) -> None:
+    """Messages of 4 KiB with ids and keys, in queue 1."""
+    with_names = [
+        text(2, bytes(4096)) + text(3, b"key-%d" % (number % 100)) + text(6, b"id-%d" % number) + b"\0"
+        for number in range(first, first + count)
+    ]
+    link = engine.link()
+    topic_id = topic(link)
+    for at in range(0, count, 50):
+        store(link, topic_id, with_names[at : at + 50], raw.MEMORY, queue=1)
+
+
+def message_command(engine, *arguments: str) -> subprocess.CompletedProcess:
+    command = [sys.executable, "-P", "-m", "penstock", "message", *arguments, "--topic", "orders", "-o", "json"]
+    where = ["--data", str(engine.data.parent), "--engine", f"{engine.address[0]}:{engine.address[1]}"]
+    return subprocess.run([*command, *where], capture_output=True, text=True, timeout=60, check=True)
+
+
+def found_offsets(told: subprocess.CompletedProcess) -> list[int]:
+    return [each["offset"] for each in json.loads(told.stdout)]
+
+
+def test_files_of_names_are_made_behind_the_log_and_messages_found_by_them_also_after_a_kill(tmp_path):
+    engine = EngineProcess(tmp_path / "engine", "--segment-mib", "1")
+
+    def made() -> bool:
+        kinds = [path.suffix for path in (tmp_path / "engine" / "log").iterdir()]
+        return kinds.count(".mid") == kinds.count(".key") == kinds.count(".idx") >= 3
+
+    try:
+        fill(engine, 0, 1000)
+        until(made, "files of names beside every full segment", 20)
+        assert engine.metrics()["penstock_engine_name_files_made_total"] >= 6
+        assert engine.end(signal.SIGKILL) == -signal.SIGKILL
+        engine.start()
+        fill(engine, 1000, 50)
+        for number in (0, 500, 1049):
+            told = message_command(engine, "show", f"id-{number}")
+            assert (found_offsets(told), told.stderr) == ([number], "")
+        assert found_offsets(message_command(engine, "find", "--key", "key-7")) == list(range(7, 1050, 100))
+        assert engine.metrics()["penstock_engine_look_ups_total"] == 4
+    finally:
+        engine.end(signal.SIGKILL)
+
+
+def test_an_engine_without_look_up_has_no_files_and_the_command_says_that_it_reads(tmp_path):
+    engine = EngineProcess(tmp_path / "engine", "--look-up", "none")
+    try:
+        fill(engine, 0, 200)
+        for told, offsets in (
+            (message_command(engine, "show", "id-7"), [7]),
+            (message_command(engine, "find", "--key", "key-7"), [7, 107]),
+        ):
+            assert found_offsets(told) == offsets and "reading" in told.stderr and "--look-up" in told.stderr
+    finally:
+        engine.end(signal.SIGKILL)
+
+
+def test_a_family_that_does_not_exist_is_refused(tmp_path):
+    (tmp_path / "key").write_bytes(KEY)
+    command = [sys.executable, "-m", "engine", "--data", str(tmp_path / "e"), "--listen", "127.0.0.1:0"]
+    told = subprocess.run(
+        [*command, "--cluster-key", str(tmp_path / "key"), "--look-up", "id,body"], capture_output=True
+    )
+    assert told.returncode != 0 and b"look_up" in told.stderr and b"Traceback" not in told.stderr

@@ -8,8 +8,10 @@ from engine.log.format import SEGMENT_HEADER_SIZE
 from engine.log.native import SegmentIndex
 from engine.log.offline.directory import Directory, SegmentFile
 from engine.log.offline.finding import DAMAGE, INDEX, LEFTOVER, NOTE, TAIL, TORN_TAIL, VIEW, Finding
+from engine.log.offline.names_check import names_faults
 from engine.log.offline.segment_check import Checked, Lost, check_segment
 from engine.log.offline.view_check import ViewCheck
+from engine.log.segment import SIDE_SUFFIXES, side_files
 from engine.log.walk import SECTOR, Kind, Walk
 
 
@@ -93,6 +95,10 @@ class Verification:
             self._end(segment, checked)
         elif checked.index_fault:
             self._index(segment, checked.index_fault)
+        else:
+            for path, fault in names_faults(self._directory, segment, whole=not checked.lost):
+                reason = f"{fault}; the engine makes it again when it is gone, or when it meets the damage"
+                self._report(Finding(DAMAGE, path, 0, 0, 0, reason, LEFTOVER))
 
     def _kind(self, segment: SegmentFile, lost: Lost, is_open: bool) -> str:
         """Only what nobody was promised may be called a torn tail."""
@@ -108,18 +114,10 @@ class Verification:
                 f"the log ends here, but {checkpoint.durable_position} was durable: the end was damaged or an older copy put back",
                 VIEW,
             )  # fmt: skip
-        if self._directory.env.exists(segment.index_path):
-            self._report(
-                Finding(
-                    NOTE,
-                    segment.index_path,
-                    0,
-                    0,
-                    0,
-                    "an index of the open segment; the next start removes it",
-                    LEFTOVER,
-                )
-            )
+        for path in side_files(segment.path):
+            if self._directory.env.exists(path):
+                reason = "of the open segment, from when it was full; the next start removes it"
+                self._report(Finding(NOTE, path, 0, 0, 0, reason, LEFTOVER))
 
     def _index(self, segment: SegmentFile, fault: str) -> None:
         checkpoint = self._directory.checkpoint
@@ -159,13 +157,13 @@ class Verification:
 
     def _strays(self) -> None:
         env, folder = self._directory.env, f"{self._directory.path}/log"
-        known = {segment.index_path for segment in self._directory.segments}
+        known = {path for segment in self._directory.segments for path in side_files(segment.path)}
         for name in env.list(folder):
             path = f"{folder}/{name}"
             if name.endswith(".tmp"):
                 self._report(Finding(NOTE, path, 0, 0, 0, "was being made; the next start removes it", LEFTOVER))
-            elif name.endswith(".idx") and path not in known:
-                self._report(Finding(NOTE, path, 0, 0, 0, "an index without its segment", LEFTOVER))
+            elif name.endswith(SIDE_SUFFIXES) and path not in known:
+                self._report(Finding(NOTE, path, 0, 0, 0, "it lies there without its segment", LEFTOVER))
 
 
 def open_segment_of(directory: Directory) -> int:

@@ -6,7 +6,10 @@ import sys
 from functools import cache
 from types import SimpleNamespace
 
-MODULES = ("log", "format", "native", "index_file", "segment", "view", "scan", "recovery")
+MODULES = (
+    "log", "format", "native", "index_file", "segment", "view", "scan", "recovery",
+    "lookup.maker", "lookup.name_file", "lookup.search",
+)  # fmt: skip
 
 
 @cache
@@ -18,7 +21,7 @@ def load(form: str) -> SimpleNamespace:
     if form == "twin":
         os.environ["PENSTOCK_PURE"] = "1"
     try:
-        loaded = {name: importlib.import_module(f"engine.log.{name}") for name in MODULES}
+        loaded = {name.rpartition(".")[2]: importlib.import_module(f"engine.log.{name}") for name in MODULES}
     finally:
         os.environ.pop("PENSTOCK_PURE", None)
         if before is not None:

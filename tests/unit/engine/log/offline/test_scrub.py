@@ -4,9 +4,10 @@ import logging
 
 import pytest
 
+from engine.background import PacedThread
 from engine.env import RealEnv
 from engine.log.offline.directory import opened
-from engine.log.scrub import IDLE_S, Scrub, ScrubThread
+from engine.log.scrub import IDLE_S, Scrub
 from tests.waiting import until
 
 
@@ -59,7 +60,7 @@ def test_a_segment_that_retention_takes_meanwhile_is_no_damage(scrub, stopped):
 
 def test_its_thread_works_and_ends(scrub):
     scrub.bytes_per_s = 1 << 30
-    thread = ScrubThread(scrub)
+    thread = PacedThread("scrub", scrub.steps())
     until(lambda: scrub.counts.rounds, "a first round")
     thread.stop()
     rounds = scrub.counts.rounds

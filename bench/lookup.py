@@ -1,0 +1,122 @@
+"""What files of names cost, and how long a look-up by id and by key takes, with them and without.
+
+Question: how much processor time and disk a message does each family take, and how many milliseconds a look-up in a log of one GiB?
+Settings: messages of 128 bytes with an id of 20 characters and one of 100,000 keys, 16 in a batch, 16 topics of 8 queues, segments of 256
+MiB, page cache warm, one process; files are made without pauses, so the seconds are those of the work. Excluded: making the messages; the
+link. The last segment is open, and searched by reading it. Run: `python -m bench.lookup [GiB]`; a line a workload.
+"""
+
+import random
+import shutil
+import struct
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+
+from engine.config import LogConfig
+from engine.env import RealEnv
+from engine.log import Log, open_log
+from engine.log.format import pack_batch, pack_record
+from engine.log.lookup.maker import IDLE_S
+from engine.log.lookup.name_file import FAMILIES
+from engine.log.lookup.search import Cursor, Wanted
+
+TOPICS, QUEUES, BODY, RECORDS, BATCHES, KEYS, LOOKS = 16, 8, 76, 16, 64, 100_000, 200
+NOW_MS, TIME_MAX = 1_700_000_000_000, 1 << 62
+MEBIBYTE = 1 << 20
+
+
+def text(field: int, value: bytes) -> bytes:
+    """A text field in Thrift binary."""
+    return struct.pack(">bhi", 11, field, len(value)) + value
+
+
+def message(number: int) -> bytes:
+    """128 bytes with an id and a key."""
+    return text(2, bytes(BODY)) + text(3, b"customer-%d" % (number % KEYS)) + text(6, b"order-%014d" % number) + b"\0"
+
+
+def fill(log: Log, size: int) -> int:
+    """Append so many bytes; returns how many messages that were."""
+    number = 0
+    while log.end_position < size:
+        batches = []
+        for _ in range(BATCHES):
+            records = [pack_record(message(each)) for each in range(number, number + RECORDS)]
+            batches.append(pack_batch(0, 1 + number // RECORDS % TOPICS, number % QUEUES, records))
+            number += RECORDS
+        log.append(b"".join(batches), BATCHES, NOW_MS + number // 100)
+    return number
+
+
+def make(log: Log) -> float:
+    """Have all files made; seconds of processor time of this thread, which makes them."""
+    began = time.thread_time()
+    next(pause_s for pause_s in log.look_up.maker.steps() if pause_s == IDLE_S)
+    return time.thread_time() - began
+
+
+def names_of(family: str, total: int) -> Iterator[tuple[int, bytes]]:
+    """(topic id, name) of messages drawn at random."""
+    while True:
+        number = random.randrange(total)
+        name = b"order-%014d" % number if family == "id" else b"customer-%d" % (number % KEYS)
+        yield 1 + number // RECORDS % TOPICS, name
+
+
+def look(log: Log, family: str, topic_id: int, name: bytes, places: Callable[[list], list]) -> tuple[float, int]:
+    """(milliseconds, messages found) of one look-up over some of the segments, to the end."""
+    cursor: Cursor | None = Cursor(0, 0)
+    began, found = time.perf_counter(), 0
+    while cursor is not None:
+        search = log.look_up.search(Wanted(FAMILIES[family], topic_id, name, 0, TIME_MAX, 1000, 4 << 20), cursor)
+        search._places = places(search._places)
+        search.run()
+        found += len(search.found)
+        cursor = search.cursor
+    return (time.perf_counter() - began) * 1000, found
+
+
+def measure(log: Log, what: str, family: str, total: int, times: int, places: Callable[[list], list]) -> None:
+    """Print the latencies of look-ups of names drawn at random."""
+    names = names_of(family, total)
+    taken = [look(log, family, *next(names), places) for _ in range(times)]
+    spent = sorted(ms for ms, _ in taken)
+    found = sum(count for _, count in taken) / times
+    print(f"{what}: p50 {spent[times // 2]:.2f} ms, p99 {spent[times * 99 // 100]:.2f} ms, {found:.1f} found")
+
+
+def main() -> None:
+    """All of it on one directory."""
+    size = round(float(sys.argv[1] if len(sys.argv) > 1 else 1) * 1024) * MEBIBYTE
+    directory = tempfile.mkdtemp(prefix="penstock-bench-")
+    try:
+        log = open_log(RealEnv(), directory, LogConfig(look_up=()))
+        log.create_topics([(f"topic.{number}", QUEUES) for number in range(TOPICS)])
+        total = fill(log, size)
+        log.checkpoint()
+        sealed = total * (log.appender.segment_base / log.end_position)
+        for families in (("id",), ("id", "key")):
+            log.close()
+            log = open_log(RealEnv(), directory, LogConfig(look_up=families))
+            seconds, counts = make(log), log.look_up.maker.counts
+            print(
+                f"file of {families[-1]}s: {seconds / sealed * 1e9:.0f} ns CPU/msg, {counts.written_bytes / sealed:.2f} bytes/msg, "
+                f"{100 * counts.written_bytes / counts.read_bytes:.1f} % of the segments, {counts.read_bytes / seconds / 1e6:.0f} MB/s"
+            )
+        for family in FAMILIES:
+            measure(log, f"{family} in sealed segments", family, round(sealed), LOOKS, lambda places: places[:-1])
+            measure(log, f"{family} in all, the open one of {(log.end_position - log.appender.segment_base) >> 20} MiB read",
+                    family, total, LOOKS // 10, lambda places: places)  # fmt: skip
+        log.close()
+        log = open_log(RealEnv(), directory, LogConfig(look_up=()))
+        make(log)  # removes them
+        measure(log, "id without files", "id", total, 5, lambda places: places)
+        log.close()
+    finally:
+        shutil.rmtree(directory)
+
+
+if __name__ == "__main__":
+    main()

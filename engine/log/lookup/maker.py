@@ -1,0 +1,177 @@
+"""Making files of names, behind the log: one segment after the other, the newest first, in a thread, at a set pace.
+
+Nothing of it is on the path of a message, and nothing needs it: a segment without its file is searched by reading it. What is missing or
+was found damaged is made again from the segment.
+"""
+
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+
+from engine.env import Env
+from engine.errors import CorruptionError
+from engine.log.format import segment_name
+from engine.log.index_file import read_index_header
+from engine.log.lookup.name_file import FAMILIES, Family, NameFileWriter, name_path
+from engine.log.lookup.segment_read import read_names
+from engine.log.native import BatchReader, Collector
+
+logger = logging.getLogger(__name__)
+
+ENTRIES_MAX = 2 << 20
+"""Of one pass over a segment, in 24 bytes of memory each. More only when one name alone has more."""
+
+FASTER_MAX = 8
+"""Times the pace, when so many files wait."""
+
+IDLE_S = 1.0
+AFTER_FAULT_S = 60.0
+
+Work = tuple[int, Family]
+"""A segment's base, and which of its files."""
+
+
+@dataclass
+class MakerCounts:
+    """Since the start; read by metrics, written by the maker's thread alone, but for damage."""
+
+    files: int = 0
+    read_bytes: int = 0
+    written_bytes: int = 0
+    damage: int = 0
+
+
+class Maker:
+    """Call `steps()` in a thread. `has` and `suspect` may be called in any.
+
+    Args:
+        sealed: bases of the sealed segments as of now.
+        families: those that are wanted; files of others are removed.
+        bytes_per_s: the pace at which a segment is read, times the files that wait (up to 8), so that it keeps up. More makes files sooner,
+        less leaves more of the disk and the processor to the log.
+        has_room: whether the disk can take more.
+        clock: seconds.
+    """
+
+    def __init__(
+        self, env: Env, directory: str, log_id: bytes, sealed: Callable[[], set[int]], families: Iterable[Family],
+        bytes_per_s: int, has_room: Callable[[], bool] = lambda: True, clock: Callable[[], float] = time.monotonic,
+    ) -> None:  # fmt: skip
+        self._env, self._directory, self._log_id, self._sealed = env, directory, log_id, sealed
+        self._families, self._pace, self._has_room, self._clock = tuple(families), bytes_per_s, has_room, clock
+        self._batches = BatchReader(log_id)
+        self.counts = MakerCounts()
+        self.entries_max = ENTRIES_MAX
+        self._suspects: deque[Work] = deque()
+        self._seen: set[int] = set()
+        self._waiting: list[Work] = []
+        self._there = self._listed()
+
+    @property
+    def waiting(self) -> int:
+        """Files to be made."""
+        return len(self._waiting) + len(self._suspects)
+
+    def has(self, base: int, family: Family) -> bool:
+        """Whether the file is made, as far as is known."""
+        return (base, family) in self._there
+
+    def suspect(self, base: int, family: Family, error: CorruptionError) -> None:
+        """Somebody has found the file missing or damaged: it is not used any more, and made again."""
+        if self.has(base, family) and self._env.exists(self._segment_path(base)):
+            self.counts.damage += 1
+            logger.error("%s; it is made again from its segment", error)
+            self._suspects.append((base, family))
+        self._there.discard((base, family))
+
+    def steps(self) -> Generator[float, None, None]:
+        """Do a small piece of work at a time and yield how many seconds to wait before the next. Never ends."""
+        self._remove_unwanted()
+        while True:
+            work = self._next() if self._has_room() else None
+            if work is None:
+                yield IDLE_S
+                continue
+            try:
+                yield from self._paced(self._make(*work))
+            except (OSError, CorruptionError) as error:
+                # Retention takes the segment's files one after the other.
+                if self._env.exists(self._segment_path(work[0])):
+                    logger.error("file=%s: not made, trying again: %s", name_path(self._directory, *work), error)
+                    self._waiting.insert(0, work)
+                    yield AFTER_FAULT_S
+
+    def _listed(self) -> set[Work]:
+        """The files that are there."""
+        found = set()
+        for name in self._env.list(self._directory):
+            for family in FAMILIES.values():
+                stem = name.removesuffix(family.suffix)
+                if stem != name and stem.isdigit():
+                    found.add((int(stem), family))
+        return found
+
+    def _remove_unwanted(self) -> None:
+        for base, family in [work for work in self._there if work[1] not in self._families]:
+            self._there.discard((base, family))
+            self._env.unlink(name_path(self._directory, base, family))
+
+    def _next(self) -> Work | None:
+        """What is damaged, then what is newest."""
+        while self._suspects:
+            work = self._suspects.popleft()
+            self._env.unlink(name_path(self._directory, *work))
+            if work[0] in self._sealed():
+                return work
+        sealed = self._sealed()
+        if sealed != self._seen:
+            gone, fresh = self._seen - sealed, sealed - self._seen
+            self._there -= {work for work in self._there if work[0] in gone}
+            wanted = [(base, family) for base in sorted(fresh) for family in self._families]
+            self._waiting = [
+                work for work in (*self._waiting, *wanted) if work[0] in sealed and work not in self._there
+            ]
+            self._seen = set(sealed)
+        return self._waiting.pop() if self._waiting else None
+
+    def _paced(self, work: Iterator[int]) -> Iterator[float]:
+        """At the pace, the faster the more waits, but never for more than half of the time."""
+        began = self._clock()
+        for size in work:
+            yield max(size / (self._pace * min(1 + len(self._waiting), FASTER_MAX)), self._clock() - began)
+            began = self._clock()
+
+    def _make(self, base: int, family: Family) -> Iterator[int]:
+        """Make one file; yields bytes read or written."""
+        index = read_index_header(self._env, self._directory, base)
+        file = self._env.open(self._segment_path(base))
+        try:
+            writer = NameFileWriter(self._env, self._directory, self._log_id, base, family)
+            try:
+                collector = Collector(self._log_id, base, family.number, self.entries_max)
+                low: int | None = 0
+                while low is not None:
+                    collector.begin(low)
+                    for stretch in read_names(self._batches, file, base, index.end_at, collector):
+                        self.counts.read_bytes += stretch.end - stretch.at
+                        yield stretch.end - stretch.at
+                    count, low = collector.finish()
+                    for written in writer.add(collector, count):
+                        self.counts.written_bytes += written
+                        yield written
+                writer.finish(index, collector.oldest_ms, collector.newest_ms)
+            finally:
+                writer.close()
+        finally:
+            file.close()
+        self.counts.files += 1
+        self._there.add((base, family))
+        if not self._env.exists(self._segment_path(base)):
+            with suppress(OSError):
+                self._env.unlink(writer.path)
+
+    def _segment_path(self, base: int) -> str:
+        return f"{self._directory}/{segment_name(base)}"
