@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 SOURCES := $(shell find common engine producer_proxy consumer_proxy bench -name '*.p[yx][xdi]' -o -name '*.h')
 ARGS ?=
 
-.PHONY: help run test lint native clients bench peers lock wheel without-compiler fuzz powercut outage clean
+.PHONY: help run test lint native clients bench bench-alone peers lock wheel without-compiler fuzz powercut flips outage clean
 help:
 	@sed -n 's/^## //p' Makefile
 
@@ -41,6 +41,10 @@ bench: $(VENV)/.installed
 peers: $(VENV)/.installed
 	$(BIN)/python -m bench.peers $(ARGS)
 
+## make bench-alone       million topics, flatness, restarts with 10 GiB, cold readers, the disk (ARGS="million fsync"; 20 minutes, 12 GiB in TMPDIR)
+bench-alone: $(VENV)/.installed
+	$(BIN)/python -m bench.alone $(or $(ARGS),million flat restart cold fsync)
+
 ## make fuzz              mutate frames at both walkers (ARGS="--runs 100000 --seed 1")
 fuzz: $(VENV)/.installed-dev
 	$(BIN)/python -m tests.fuzz.fuzz_walk $(or $(ARGS),--runs 100000 --seed $(shell date +%s))
@@ -52,6 +56,10 @@ powercut: $(VENV)/.installed-dev
 ## make outage            stop the engine under a topic with a fallback buffer, and compare what is in the log (SECONDS=600 BUFFER=disk ARGS="--out run.json")
 outage: $(VENV)/.installed-dev
 	$(BIN)/python -m bench.fallback --seconds $(or $(SECONDS),600) --buffer $(or $(BUFFER),disk) $(ARGS)
+
+## make flips             flip a bit a time in every kind of file of a data directory (FLIPS=5000)
+flips: $(VENV)/.installed-dev
+	PENSTOCK_FLIPS=$(or $(FLIPS),5000) $(BIN)/python -m pytest -s tests/fault/test_flipped_bits.py $(ARGS)
 
 ## make without-compiler  install a copy of this tree with CC=/bin/false and send a message through it
 without-compiler: $(VENV)/.installed-dev

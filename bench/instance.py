@@ -7,9 +7,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +40,35 @@ class Instance:
     @property
     def pids(self) -> dict[str, int]:
         return {name: pid for name, pid in self.facts["pids"].items() if isinstance(pid, int)}
+
+    @property
+    def log_folder(self) -> Path:
+        return Path(self.facts["data"]) / "engine" / "log"
+
+    @property
+    def segments(self) -> set[str]:
+        """Files of the log."""
+        return {path.name for path in self.log_folder.glob("*.seg")}
+
+    @property
+    def log_bytes(self) -> int:
+        """What the log takes on disk; what is only allocated ahead counts as well."""
+        return sum(path.stat().st_blocks * 512 for path in self.log_folder.iterdir())
+
+    def now(self) -> "Instance":
+        """The same with the processes of this moment: one that died has a new id.
+
+        Raises:
+            InstanceError: it does not serve.
+        """
+        return replace(self, facts=running(Path(self.facts["data"])).facts)
+
+    def keep(self, names: Iterable[str], retention_ms: int) -> None:
+        """Change the retention of topics."""
+        with _store(self.facts["config"]) as store:
+            admin = Administrator(store, "bench")
+            for name in names:
+                topics.set_topic(admin, name, topics.TopicSettings(retention_ms=retention_ms))
 
     @contextmanager
     def prepared(self, settings: Settings) -> Iterator[Target]:

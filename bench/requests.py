@@ -16,13 +16,14 @@ import sys
 import time
 
 from bench._histogram import Histogram
+from bench.call import Line, credential
+from bench.errors import BenchError
 from bench.generator import Target
 from bench.instance import own
 from bench.outcome import commit
 from bench.own_proxy import own_proxy
 from bench.settings import Settings
-from common.contract import Ack, Code, Credential, Message, PullRequest, SendRequest, decode_reply, encode_call
-from common.credential import mint
+from common.contract import Ack, Code, Message, PullRequest, SendRequest, decode_reply, encode_call
 
 BODY = b"q" * 128
 REPLIERS = 3
@@ -30,35 +31,6 @@ CONNECTIONS = 16
 WARM_UP_S = 1.0
 WAIT_MS = 5_000
 SHARES = (("p50", 0.5), ("p99", 0.99), ("p99.9", 0.999))
-
-
-class Line:
-    """A framed connection; one call at a time."""
-
-    def __init__(self, address: tuple[str, int]) -> None:
-        self.sock = socket.create_connection(address)
-        self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.due_ns = 0
-
-    def post(self, frame: bytes) -> None:
-        """Send a call."""
-        self.sock.sendall(len(frame).to_bytes(4, "big") + frame)
-
-    def take(self) -> bytes:
-        """Block for the answer's frame."""
-        size = int.from_bytes(self._read(4), "big")
-        return self._read(size)
-
-    def _read(self, size: int) -> bytes:
-        data = b""
-        while len(data) < size:
-            data += self.sock.recv(size - len(data)) or sys.exit("a proxy closed the connection")
-        return data
-
-
-def credential(target: Target) -> Credential:
-    """Good for the whole run."""
-    return Credential(*mint(target.app, target.key_id, target.secret, time.time_ns() // 1_000_000))
 
 
 def reply_for_ever(target: Target, producer: tuple[str, int], group: str, topic: str) -> None:
@@ -135,4 +107,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except BenchError as fault:
+        sys.exit(f"bench: {fault}")

@@ -1,0 +1,1 @@
+"""Figures of the engine behind its proxies, without peers. `python -m bench.alone CASE …`, a file a case."""

@@ -1,0 +1,99 @@
+"""What do callers wait for while a reader drains 5 GiB of old data and retention deletes segments?
+
+Settings: 2 GiB that is to be deleted, twice, then 5 GiB in 16 topics of their own (times --scale), messages of 2 KiB; the page cache
+forgets them. Then single-message calls of 128 B, MEMORY, 16 topics × 8 queues, an open loop of 2,000/s and one of 10,000/s, six times
+--seconds each. During both, a process with 4 pull connections drains the 5 GiB, again by another group when it is through, and the topics
+of one of the 2 GiB get a retention of a second. Latency counts from the planned time. Excluded: the first two seconds.
+"""
+
+import multiprocessing
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from itertools import count
+from multiprocessing.sharedctypes import Synchronized
+from pathlib import Path
+
+from bench import instance
+from bench.alone.figures import Figure
+from bench.generator import Target, run_load
+from bench.measure import fill, on_one_core, settle
+from bench.outcome import Latency
+from bench.settings import Settings
+
+RATES = (2_000, 10_000)
+SIZE = 2048
+DELETED_BYTES, DRAINED_BYTES = 2 << 30, 5 << 30
+WINDOWS = 6.0
+WARMUP_S = 2.0
+RETENTION_MS = 1_000
+
+
+def run(scale: float, seconds: float, say: Callable[[str], None]) -> list[Figure]:
+    live = Settings(seconds=seconds * WINDOWS, warmup_s=WARMUP_S)
+    old = _filled("cold", DRAINED_BYTES, scale)
+    doomed = {rate: _filled(f"gone{rate}", DELETED_BYTES, scale) for rate in RATES}
+    found: list[Figure] = []
+    with instance.own() as own, own.prepared(live) as target, own.prepared(old) as reader:
+        settle(live, target)
+        for settings in (*doomed.values(), old):
+            say(f"cold: {settings.fill:,} messages of {SIZE} B to {settings.topic_pattern}")
+            with own.prepared(settings) as filler:
+                settle(settings, filler)
+                fill(settings, filler)
+        forget(own.log_folder)
+        for rate, settings in doomed.items():
+            say(f"cold: {rate:,} messages/s")
+            before = own.segments
+            with draining(replace(old, group=f"cold-{rate}"), reader) as drained, on_one_core():
+                own.keep(settings.topic_names(), RETENTION_MS)
+                latency = Latency.of(run_load(replace(live, rate=rate), target).latency)
+                read_gib = drained.value * SIZE / (1 << 30)
+            found += [
+                Figure(f"{rate:,}/s: under 1 ms", latency.share_under_1_ms * 100, "%", least=99.9),
+                Figure(f"{rate:,}/s: longest", latency.max_ms, "ms", most=100),
+                Figure(f"{rate:,}/s: p99.9", latency.percentiles_ms["p99_9"], "ms"),
+                Figure(f"{rate:,}/s: old data read meanwhile", read_gib, "GiB"),
+                Figure(f"{rate:,}/s: segments deleted meanwhile", len(before - own.segments), ""),
+            ]
+    return found
+
+
+def _filled(name: str, size: int, scale: float) -> Settings:
+    messages = max(1000, int(size * scale) // SIZE)
+    return Settings(mode="pull", size=SIZE, topic_pattern=f"{name}-%d", group="cold-0", fill=messages, consumers=4)
+
+
+def forget(folder: Path) -> None:
+    """Have the page cache let go of all segments; what is dirty is synced before."""
+    for path in folder.iterdir():
+        fd = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(fd)
+            os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+        finally:
+            os.close(fd)
+
+
+@contextmanager
+def draining(settings: Settings, target: Target) -> "Iterator[Synchronized[int]]":
+    """A process that drains the topics for as long as the block; yields how many messages it has had, to the second."""
+    context = multiprocessing.get_context("spawn")
+    drained = context.Value("q", 0)
+    process = context.Process(target=drain, args=(settings, target, drained), daemon=True)
+    process.start()
+    try:
+        yield drained
+    finally:
+        process.kill()
+        process.join()
+
+
+def drain(settings: Settings, target: Target, drained: "Synchronized[int]") -> None:
+    """Until this process is ended: a second after the other by one group, from the first message to the last, then by a new one."""
+    for number in count():
+        step = replace(settings, group=f"{settings.group}-{number}", seconds=1.0, warmup_s=0.0)
+        while got := run_load(step, target).counts["deliveries"]:
+            with drained.get_lock():
+                drained.value += got

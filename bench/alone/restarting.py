@@ -1,0 +1,71 @@
+"""The engine of a running Penstock is ended and started again, by its supervisor; how long until a message is stored?"""
+
+import contextlib
+import os
+import signal
+import time
+from pathlib import Path
+
+from bench import instance
+from bench.call import CallError, Line, credential, send_one
+from bench.errors import RunError
+from bench.generator import Target
+
+TIMEOUT_S = 120.0
+TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+
+
+def seconds_to_first_send(running: instance.Instance, target: Target, topic: str, number: signal.Signals) -> float:
+    """End the engine by `number`, and return the seconds from the start of its next process to the first message that is stored.
+
+    What the supervisor waits before it starts it again is not part of it; what the proxy needs to find the engine again is.
+
+    Raises:
+        RunError: no message was stored within TIMEOUT_S.
+    """
+    data = Path(running.facts["data"])
+    old = running.pids["engine"]
+    os.kill(old, number)
+    deadline = time.monotonic() + TIMEOUT_S
+    while _is_running(old):
+        _wait(deadline)
+    stored_at = _first_stored(target, topic, deadline)
+    while (now := _engine_pid(data)) in (None, old):
+        _wait(deadline)
+    return stored_at - _started_at(now)
+
+
+def _first_stored(target: Target, topic: str, deadline: float) -> float:
+    """Send one message after the other until one is stored; when that was, in seconds since the machine's start."""
+    while True:
+        with contextlib.suppress(OSError, CallError), contextlib.closing(Line(target.producer, TIMEOUT_S)) as line:
+            while not send_one(line, credential(target), topic):
+                _wait(deadline)
+            return time.clock_gettime(time.CLOCK_BOOTTIME)
+        _wait(deadline)
+
+
+def _wait(deadline: float) -> None:
+    if time.monotonic() > deadline:
+        raise RunError(f"{TIMEOUT_S:g} s after the engine was ended nothing has been stored")
+    time.sleep(0.002)
+
+
+def _is_running(pid: int) -> bool:
+    """A zombie, which its parent has not looked at yet, has ended."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def _engine_pid(data: Path) -> int | None:
+    try:
+        return instance.running(data).pids["engine"]
+    except instance.InstanceError:
+        return None
+
+
+def _started_at(pid: int) -> float:
+    """In seconds since the machine's start, in steps of a tick."""
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]) / TICKS_PER_S
