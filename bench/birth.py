@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from bench.errors import RunError
-from bench.generator import STORED, Target, run_load
+from bench.generator import OVERLOADED, STORED, Target, run_load
 from bench.servers import rss_bytes
 from bench.settings import Settings
 
 BATCH = 100
+PASSES_MAX = 5
 UNTIL_DONE_S = 3600.0  # it ends by count
 TIMEOUT_S = 60.0
 
@@ -36,6 +37,8 @@ class Birth:
 def give_birth(settings: Settings, target: Target, pids: Mapping[str, int]) -> Birth:
     """Send one message to each topic, in calls of 100 over all connections; those that exist already get one more.
 
+    When some were refused as OVERLOADED, all topics get a message again, and the time of that counts too.
+
     Raises:
         RunError: a message was refused.
     """
@@ -45,12 +48,15 @@ def give_birth(settings: Settings, target: Target, pids: Mapping[str, int]) -> B
     )  # fmt: skip
     before = _memory(pids)
     started = time.monotonic()
-    counts = run_load(once, target, messages_max=settings.topics).counts
-    seconds = time.monotonic() - started
-    refused = {code: count for code, count in counts["codes"].items() if code not in STORED}
-    if refused:
-        raise RunError(f"first messages: {refused} (code: messages) after {seconds:.1f} s")
-    return Birth(settings.topics, seconds, before, _memory(pids))
+    for _ in range(PASSES_MAX):
+        codes = run_load(once, target, messages_max=settings.topics).counts["codes"]
+        seconds = time.monotonic() - started
+        refused = {code: count for code, count in codes.items() if code not in STORED}
+        if not refused:
+            return Birth(settings.topics, seconds, before, _memory(pids))
+        if set(refused) != {OVERLOADED}:
+            break
+    raise RunError(f"first messages: {refused} (code: messages) after {seconds:.1f} s")
 
 
 def _memory(pids: Mapping[str, int]) -> dict[str, int]:

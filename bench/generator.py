@@ -22,6 +22,7 @@ else:
 
 CONNECT_TIMEOUT_S = 5.0
 STORED = (0, 1, 2)  # codes of the contract that say: stored, carry on
+OVERLOADED = 201  # refused at once, as on a machine that is busy with something else: to be sent again
 
 
 @dataclass(frozen=True)

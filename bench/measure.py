@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from bench.birth import give_birth
 from bench.errors import RunError
-from bench.generator import STORED, Target, run_load
+from bench.generator import OVERLOADED, STORED, Target, run_load
 from bench.instance import Instance
 from bench.outcome import Outcome, commit
 from bench.servers import Sampler
@@ -16,6 +16,7 @@ from bench.settings import Settings
 
 SETTLE_TIMEOUT_S = 15.0
 FILL_BATCH = 200
+FILL_PASSES_MAX = 20
 UNTIL_DONE_S = 3600.0  # a fill ends by count
 
 
@@ -83,15 +84,27 @@ def settle(settings: Settings, target: Target) -> int:
 
 
 def fill(settings: Settings, target: Target) -> int:
-    """Put `settings.fill` messages into the topics, as fast as it goes; returns how many were stored."""
+    """Put `settings.fill` messages into the topics, as fast as it goes; returns how many were stored.
+
+    What the proxy refuses as OVERLOADED is sent again: how much it takes at once is not the question here.
+
+    Raises:
+        RunError: a message was refused for another reason, or less and less of them are taken.
+    """
     much = replace(
         settings, mode="send", batch=min(FILL_BATCH, settings.fill), rate=0.0, warmup_s=0.0, seconds=UNTIL_DONE_S
     )
-    codes = _all_codes(run_load(much, target, messages_max=settings.fill).counts)
-    refused = {code: count for code, count in codes.items() if code not in STORED}
-    if refused:
-        raise RunError(f"filling the topics: {refused} (code: messages)")
-    return sum(codes.values())
+    stored = 0
+    for _ in range(FILL_PASSES_MAX):
+        codes = _all_codes(run_load(much, target, messages_max=settings.fill - stored).counts)
+        stored += sum(count for code, count in codes.items() if code in STORED)
+        if refused := {code: count for code, count in codes.items() if code not in (*STORED, OVERLOADED)}:
+            raise RunError(f"filling the topics: {refused} (code: messages)")
+        if stored >= settings.fill:
+            return stored
+    raise RunError(
+        f"filling the topics: only {stored:,} of {settings.fill:,} messages were taken, the rest is OVERLOADED"
+    )
 
 
 def _all_codes(counts: dict) -> dict[int, int]:
