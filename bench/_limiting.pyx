@@ -1,9 +1,13 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""The gate's questions about calls, again and again, in a C loop as the producer proxy's hot path asks them."""
+"""The checks of calls, again and again, in a C loop as the producer proxy's hot path makes them: the gate's alone, and all of them."""
 
 from libc.stdint cimport uint32_t
+from libc.string cimport memcmp
 
 from common.limits._meter cimport Meter
+from common.limits._queue_limit cimport QueueLimit
+from engine.client._batcher cimport Destination, Destinations
+from producer_proxy._admitted cimport Admitted
 from producer_proxy._gate cimport HotGate
 
 
@@ -24,4 +28,41 @@ def gate_rounds(HotGate gate, Meter topic, Meter application, uint32_t messages,
         for i in range(messages):
             if topic is not None:
                 topic.commit(gate.call)
+    return passed
+
+
+def all_rounds(HotGate gate, Admitted admitted, Destinations destinations, QueueLimit queue, bytes credential, list topics, uint32_t messages,
+               uint32_t calls):
+    """The same with all that HotConnection.examine and take ask between walk and append: credential, grant and destination (each message
+    of another topic than the one before), size, rules, limits, room for the grade. Returns how many calls passed."""
+    cdef uint32_t i, passed = 0
+    cdef double now = 1.0
+    cdef int grade
+    cdef bytes topic
+    cdef list chosen = [None] * messages
+    cdef Destination destination
+    for _ in range(calls):
+        now += 1e-6
+        if memcmp(<const unsigned char*>credential, <const unsigned char*>admitted.credential, len(credential)) != 0 or now > admitted.expires_at:
+            continue
+        gate.begin(now)
+        grade = 0
+        for i in range(messages):
+            topic = topics[(passed + i) % len(topics)]
+            destination = destinations.find(topic, len(topic)) if admitted.may_send(topic, <uint32_t>len(topic)) else None
+            if destination is None or destination.checked_at != 0 or destination.body_bytes_max < 100 or destination.is_special:
+                break
+            if destination.meter is not None:
+                gate.weigh(destination.meter, 160, i)
+            grade = max(grade, destination.grade)
+            chosen[i] = destination
+        else:
+            if gate.verdict(admitted.meter, messages, 160 * messages, 160) != 0 or not queue.lets_in(100, messages, grade):
+                continue
+            passed += 1
+            gate.commit(admitted.meter, messages, 160 * messages)
+            for i in range(messages):
+                destination = chosen[i]
+                if destination.meter is not None:
+                    destination.meter.commit(gate.call)
     return passed

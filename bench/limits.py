@@ -1,8 +1,9 @@
-"""What do the limits cost a message on the producer proxy's hot path?
+"""What do the limits, and all checks together, cost a message on the producer proxy's hot path?
 
 Workload: calls of 1 and of 50 messages through the gate, in a C loop: without any limit; with limits of the topic, the application and
-the proxy, messages and bytes each; and over them, so that every call is refused. Excluded: the walk, the append, the answer. The best
-of five runs counts.
+the proxy, messages and bytes each; and over them, so that every call is refused. Then all checks of a call together: credential,
+grants (the last of ten), destination, size, rules, limits, the queue's bound; each message of another one of 1,000 topics than the
+one before. Excluded: the walk, the append, the answer. The best of five runs counts.
 
     python -m bench.limits [--messages 2000000]
 """
@@ -10,10 +11,13 @@ of five runs counts.
 import argparse
 import time
 
+from producer_proxy._admitted import Admitted
 from producer_proxy._gate import HotGate
 
-from bench._limiting import gate_rounds
-from common.limits import Meter
+from bench._limiting import all_rounds, gate_rounds
+from common.callers import Origin
+from common.limits import Meter, QueueLimit
+from engine.client.append import Destination, Destinations
 
 WIDE, CLOSED = 1e12, 0.001
 
@@ -36,6 +40,26 @@ def best_ns(rate: float | None, messages: int, total: int) -> float:
     return best / total
 
 
+def all_checks_best_ns(rate: float | None, messages: int, total: int) -> float:
+    names = [b"bench-%d" % number for number in range(1000)]
+    best = float("inf")
+    for _ in range(5):
+        gate = HotGate()
+        application, gate.own = (None if rate is None else meter(rate) for _ in range(2))
+        patterns = [*(f"other-{number}*" for number in range(9)), "bench-*"]
+        admitted = Admitted(b"c" * 80, 1e12, patterns, application, Origin())
+        known = Destinations(len(names) + 1)
+        for number, name in enumerate(names):
+            made = Destination(name, number + 1, 8, 1, 4 << 20, 0)
+            made.meter = None if rate is None else meter(rate)
+            known.put(made)
+        started = time.process_time_ns()
+        passed = all_rounds(gate, admitted, known, QueueLimit(), b"c" * 80, names, messages, total // messages)
+        best = min(best, time.process_time_ns() - started)
+        assert passed == total // messages
+    return best / total
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--messages", type=int, default=2_000_000, help="messages a run")
@@ -44,6 +68,10 @@ def main() -> None:
         for messages in (1, 50):
             ns = best_ns(rate, messages, arguments.messages)
             print(f"limits: {name}, {messages} messages a call: {ns:.1f} ns a message")
+    for name, rate in (("no limits", None), ("all limits", WIDE)):
+        for messages in (1, 50):
+            ns = all_checks_best_ns(rate, messages, arguments.messages)
+            print(f"all checks: {name}, {messages} messages a call: {ns:.1f} ns a message")
 
 
 if __name__ == "__main__":

@@ -9,11 +9,11 @@ import hmac
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
+from common.callers import Origin
 from common.clock import Clock
 from common.config.definitions import ApplicationDefinition, Grant
 from common.config.view import ConfigView
 from common.errors import AuthenticationError
-from common.networks import is_within
 
 WINDOW_MS = 300_000
 REFUSED = "credential refused: the application or key is unknown, or the signature is wrong"
@@ -45,22 +45,17 @@ class Principal:
     Callers may cache it by the credential's bytes until `expires_at_ms` and as long as the view's generation is `generation`.
     """
 
-    __slots__ = ("_pull", "_send", "addresses", "app", "expires_at_ms", "generation", "key_id", "send_patterns")
+    __slots__ = ("_pull", "_send", "app", "expires_at_ms", "generation", "key_id", "origin", "send_patterns")
 
     def __init__(self, app: ApplicationDefinition, key_id: str, expires_at_ms: int, generation: int):
         self.app = app.name
         self.key_id = key_id
         self.expires_at_ms = expires_at_ms
         self.generation = generation
-        self.addresses = app.addresses
+        self.origin = Origin(app.addresses, app.certificates)
         self.send_patterns = tuple(grant.pattern for grant in app.grants if grant.action == "send")
         self._send = _Patterns(grant for grant in app.grants if grant.action == "send")
         self._pull = _Patterns(grant for grant in app.grants if grant.action == "pull")
-
-    def check_peer(self, peer: str) -> None:
-        """Raises AuthenticationError when the application may not call from there; `peer` as a connection's."""
-        if not is_within(peer, self.addresses):
-            raise AuthenticationError(f"credential refused: application={self.app} may not be used from {peer}")
 
     def may_send(self, topic: str) -> bool:
         return self._send.match(topic)

@@ -1,10 +1,13 @@
 """Who presents a credential: verified once by its bytes, remembered until it expires or the configuration changes."""
 
+from typing import Any
+
 from common.clock import Clock
 from common.config.view import ConfigView
 from common.contract import Credential, decode_struct
 from common.credential import Principal, Verifier
 from common.errors import AuthenticationError
+from common.key_uses import KeyUses
 from common.net.prefix import credential_at_start
 
 
@@ -18,12 +21,13 @@ class Principals:
         self._view, self._clock, self._remembered_max = view, clock, remembered_max
         self._verifier = Verifier(view, clock)
         self._remembered: dict[bytes, Principal] = {}
+        self.uses = KeyUses()
 
-    def find(self, encoded: bytes, peer: str) -> Principal:
+    def find(self, encoded: bytes, connection: Any) -> Principal:
         """Who presents these bytes: a Credential's fields with its STOP, whole as the walker found them.
 
         Raises:
-            AuthenticationError: the credential is wrong, or its application may not call from `peer`.
+            AuthenticationError: the credential is wrong, or its application may not be used over `connection`.
         """
         found = self._remembered.get(encoded)
         if found is None or found.generation != self._view.generation or self._clock.now_ms() > found.expires_at_ms:
@@ -32,7 +36,8 @@ class Principals:
             if len(self._remembered) >= self._remembered_max:
                 self._remembered.clear()
             self._remembered[encoded] = found
-        found.check_peer(peer)
+            self.uses.note(found.app, found.key_id, self._clock.now_ms())
+        found.origin.check(found.app, connection)
         return found
 
     def prefix_verifies(self, connection, prefix: bytes) -> bool:
@@ -41,7 +46,7 @@ class Principals:
         if encoded is None:
             return False
         try:
-            self.find(encoded, connection.peer)
+            self.find(encoded, connection)
         except AuthenticationError:
             return False
         return True

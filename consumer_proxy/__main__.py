@@ -29,7 +29,9 @@ def listeners(options: argparse.Namespace) -> list[tuple[Any, Any]]:
     """Bound sockets; nothing is accepted before the proxy serves them."""
     found: list[tuple[Any, Any]] = [(listen(*options.listen), None)]
     if options.tls_listen:
-        found.append((listen(*options.tls_listen), server_context(options.tls_cert, options.tls_key)))
+        found.append(
+            (listen(*options.tls_listen), server_context(options.tls_cert, options.tls_key, options.tls_client_ca))
+        )
     return found
 
 
@@ -43,6 +45,7 @@ def run(options: argparse.Namespace) -> None:
     proxy = ConsumerProxy(sockets, view, source, limits(options))
     registry = CollectorRegistry()
     registry.register(proxy.metrics)
+    registry.register(proxy.key_uses)
     ops = start_ops(options.ops[0], options.ops[1], registry, proxy.health)
     settle(proxy.health, stop.asked)
     gc.collect()

@@ -2,15 +2,16 @@
 
 from typing import Any, NamedTuple
 
+from common.callers import Origin
 from common.clock import Clock
 from common.config.definitions import GroupDefinition
 from common.contract import Code
 from common.credential import Principal
 from common.dead_letters import QUEUES, group_of, is_dead_letter_topic
 from common.errors import AuthenticationError
+from common.key_uses import KeyUses
 from common.limits import Meter
 from common.limits.leases import Leases
-from common.networks import is_within
 from common.principals import Principals
 from consumer_proxy.call import Call
 from consumer_proxy.errors import Refused
@@ -33,7 +34,7 @@ class Admitted(NamedTuple):
     start: int
     expires_at_ms: int
     meter: Meter | None  # of the group's rate limit
-    addresses: tuple[str, ...]  # that the application may call from
+    origin: Origin  # what is asked of the connection
 
 
 class Admission:
@@ -50,8 +51,8 @@ class Admission:
         self._generation = view.generation
         self._admitted: dict[tuple[bytes, bytes, tuple[bytes, ...], bool], Admitted] = {}
 
-    def admit(self, call: Call, peer: str) -> Admitted:
-        """The verdict on a leasing pull that came from `peer`.
+    def admit(self, call: Call, connection: Any) -> Admitted:
+        """The verdict on a leasing pull that came by `connection`.
 
         Raises:
             Refused: UNAUTHENTICATED, FORBIDDEN, UNKNOWN_TOPIC or UNKNOWN_GROUP.
@@ -59,20 +60,25 @@ class Admission:
         self._follow()
         key = (call.credential, call.group, call.topics, call.max_messages > 0)
         found = self._admitted.get(key)
-        if found is not None and self._clock.now_ms() < found.expires_at_ms and is_within(peer, found.addresses):
+        if found is not None and self._clock.now_ms() < found.expires_at_ms and found.origin.admits(connection):
             return found
-        principal = self.principal(call.credential, peer)
+        principal = self.principal(call.credential, connection)
         admitted = self._look_up(principal, call)
         if len(call.credential) + sum(map(len, call.topics)) <= KEY_BYTES_MAX:
             _remember(self._admitted, key, admitted, self._verdicts_max)
         return admitted
 
-    def principal(self, credential: bytes, peer: str) -> Principal:
+    def principal(self, credential: bytes, connection: Any) -> Principal:
         """Who presents this credential. Raises Refused with UNAUTHENTICATED."""
         try:
-            return self._principals.find(credential, peer)
+            return self._principals.find(credential, connection)
         except AuthenticationError as error:
             raise Refused(Code.UNAUTHENTICATED, str(error)) from error
+
+    @property
+    def key_uses(self) -> KeyUses:
+        """When each key was used last, as a metric."""
+        return self._principals.uses
 
     def prefix_verifies(self, connection, prefix: bytes) -> bool:
         """See Principals.prefix_verifies."""
@@ -111,7 +117,7 @@ class Admission:
             _STARTS[definition.start],
             principal.expires_at_ms,
             self._leases.meter(f"group:{group}", definition.rate_messages, definition.rate_bytes),
-            principal.addresses,
+            principal.origin,
         )
 
     def _follow(self) -> None:

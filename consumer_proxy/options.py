@@ -21,6 +21,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     add("--tls-listen", type=host_and_port, metavar="HOST:PORT", help="the same with TLS")
     add("--tls-cert", metavar="FILE", help="PEM chain for --tls-listen")
     add("--tls-key", metavar="FILE", help="PEM private key for --tls-listen")
+    add("--tls-client-ca", metavar="FILE", help="PEM authority of the certificates that clients may show")
     add("--ops", type=host_and_port, default=("127.0.0.1", 0), metavar="HOST:PORT", help="/metrics /healthz /readyz")
     add("--engine", type=engine_address, required=True, metavar="HOST:PORT|unix:PATH")
     add("--cluster-key", required=True, metavar="FILE", help="what proves to the engine that we belong to it")
@@ -40,7 +41,7 @@ def faults(options: argparse.Namespace) -> list[str]:
     found = limits(options).faults()
     if options.tls_listen and not (options.tls_cert and options.tls_key):
         found.append("--tls-listen needs --tls-cert and --tls-key")
-    for name in ("cluster_key", "tls_cert", "tls_key"):
+    for name in ("cluster_key", "tls_cert", "tls_key", "tls_client_ca"):
         path = getattr(options, name)
         if path and not Path(path).is_file():
             found.append(f"--{name.replace('_', '-')}: there is no file {path}")

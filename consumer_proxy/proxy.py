@@ -51,6 +51,7 @@ class ConsumerProxy:
             self.pulls.on_call,
             prefix_check=admission.prefix_verifies,
         )
+        self.key_uses = admission.key_uses
         self.metrics = StatsCollector(
             stats, lambda: self.pulls.waiting, lambda: len(self.server.connections), lambda: source.up
         )

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from common.brake import Brake
 from common.clock import Clock
 from common.contract import Code, decode_call
 from common.wire import WireError
@@ -49,6 +50,7 @@ class Pulls:
         self._clock, self.stats = clock, stats
         self.deadlines = Deadlines()
         self._waiting: set[Pending] = set()
+        self._brake = Brake()
         self._stopping = False
 
     @property
@@ -77,7 +79,12 @@ class Pulls:
         try:
             self._begin(pending, frame)
         except Refused as refused:
-            self._refuse(pending, refused.code, refused.sentence, refused.retry_after_ms)
+            pause_s = self._brake.failed(pending.connection.peer) if refused.code == Code.UNAUTHENTICATED else 0.0
+            answer = pending, refused.code, refused.sentence, refused.retry_after_ms
+            if pause_s:
+                self._later(pause_s, self._refuse, *answer)
+            else:
+                self._refuse(*answer)
         except SourceDown as down:
             self._refuse(pending, Code.UNAVAILABLE, str(down), self._settings.retry_after_ms)
         except Exception:
@@ -113,7 +120,7 @@ class Pulls:
         if call.positions:
             self._begin_read(pending, frame)
             return
-        admitted = self._admission.admit(call, pending.connection.peer)
+        admitted = self._admission.admit(call, pending.connection)
         pending.connection.trust()
         pending.topics = admitted.topics
         most = Most(call.max_messages, call.max_bytes)
@@ -159,7 +166,7 @@ class Pulls:
 
     def _begin_read(self, pending: Pending, frame: bytes) -> None:
         call, admission = pending.call, self._admission
-        principal = admission.principal(call.credential, pending.connection.peer)
+        principal = admission.principal(call.credential, pending.connection)
         pending.connection.trust()
         admission.check_group(principal, call.group.decode())
         arguments: Any = decode_call(frame)[2]

@@ -17,6 +17,7 @@ COMMANDS = {
     "filter": ("filter", "command", "Read a filter of a group and say what it means."),
     "timer": ("timer", "command", "Delayed messages: list, cancel."),
     "app": ("app", "command", "Applications: keys and what they may do."),
+    "audit": ("audit", "command", "Who changed what, and from what to what."),
     "gate": ("gate", "command", "What every producer proxy lets through."),
     "send": ("send", "command", "Send messages from the shell."),
     "pull": ("pull", "command", "Pull messages to the shell."),

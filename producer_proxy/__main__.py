@@ -38,6 +38,9 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--tls-cert", metavar="FILE", help="PEM chain for --tls-listen")
     parser.add_argument("--tls-key", metavar="FILE", help="PEM private key for --tls-listen")
     parser.add_argument(
+        "--tls-client-ca", metavar="FILE", help="PEM authority of the certificates that clients may show"
+    )
+    parser.add_argument(
         "--ops", type=host_and_port, default=("127.0.0.1", 0), metavar="HOST:PORT", help="/metrics /healthz /readyz"
     )
     parser.add_argument("--engine", type=engine_address, required=True, metavar="HOST:PORT|unix:PATH")
@@ -61,7 +64,9 @@ def parse(arguments: list[str]) -> argparse.Namespace:
 def listeners(options) -> list:
     found: list = [(listen(*options.listen), None)]
     if options.tls_listen:
-        found.append((listen(*options.tls_listen), server_context(options.tls_cert, options.tls_key)))
+        found.append(
+            (listen(*options.tls_listen), server_context(options.tls_cert, options.tls_key, options.tls_client_ca))
+        )
     return found
 
 
@@ -79,6 +84,7 @@ def run(options) -> None:
     proxy = ProducerProxy(listeners(options), view, rpc, options.engine, key, limits, buffering)
     registry = CollectorRegistry()
     registry.register(BufferMetrics(buffering))
+    registry.register(proxy.key_uses)
     registry.register(SendMetrics(proxy.server, proxy.service, proxy.client.lanes, proxy.front, proxy.gate))
     ops = start_ops(options.ops[0], options.ops[1], registry, proxy.health)
     settle(proxy.health, stop.asked)

@@ -7,16 +7,14 @@ from libc.string cimport memcmp
 
 from common.limits._meter cimport Meter
 
-from common.networks import is_within
-
 
 cdef class Admitted:
     """A credential that verified, and what its application may send to: the native form of Principal.may_send."""
 
-    def __init__(self, bytes credential, double expires_at, patterns, Meter meter, tuple addresses):
+    def __init__(self, bytes credential, double expires_at, patterns, Meter meter, origin):
         cdef bytes text
         self.credential, self.expires_at, self.meter = credential, expires_at, meter
-        self.addresses = addresses
+        self.origin, self.is_bound = origin, any(origin)
         self.texts = tuple(pattern.encode() for pattern in patterns)
         self.patterns = <Pattern*>malloc(max(1, len(self.texts)) * sizeof(Pattern))
         if self.patterns == NULL:
@@ -30,8 +28,8 @@ cdef class Admitted:
     def __dealloc__(self):
         free(self.patterns)
 
-    cdef bint may_come_from(self, str peer) except -1:
-        return not self.addresses or is_within(peer, self.addresses)
+    cdef bint may_come_by(self, connection) except -1:
+        return not self.is_bound or self.origin.admits(connection)
 
     cdef bint may_send(self, const unsigned char* topic, uint32_t size) noexcept:
         cdef uint32_t i

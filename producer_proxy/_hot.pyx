@@ -87,14 +87,14 @@ cdef class Front:
         """A connection served by this front; it owns the descriptor."""
         return HotConnection(self, fd, limits, peer, ssl_context, prefix_check)
 
-    def admit(self, bytes credential, double expires_at, patterns, meter, addresses):
+    def admit(self, bytes credential, double expires_at, patterns, meter, origin):
         """The slow path has verified these credential bytes, whose holder may send to what matches, within the meter's limit;
         `expires_at` in monotonic seconds."""
         if credential in self.admitted:
             return
         if len(self.admitted) >= 10_000:
             self.admitted.clear()
-        self.admitted[credential] = Admitted(credential, expires_at, patterns, meter, addresses)
+        self.admitted[credential] = Admitted(credential, expires_at, patterns, meter, origin)
 
     def forget(self, generation):
         """The configuration changed: every credential is verified anew, and every destination held against its definition."""
@@ -403,7 +403,7 @@ cdef class HotConnection(Connection):
         if last is None or len(last.credential) != size or memcmp(<const unsigned char*>last.credential, credential, size) != 0 \
                 or last.expires_at == 0:
             last = self.front.admitted.get(credential[:size])
-            if last is not None and not last.may_come_from(self.peer):
+            if last is not None and not last.may_come_by(self):
                 last = None                    # the slow path says why
             self.last = last
         if last is None or self.reactor.now > last.expires_at:

@@ -17,6 +17,8 @@
 | penstock_limits_lent | cluster-wide limits in use whose share is lent | 0 under load: the engine was away, static shares count |
 | penstock_limits_processes | producer proxies among which static shares are divided | not what runs: the engine cannot be reached |
 | penstock_backlogged_topics | topics in use that are BACKLOGGED | above 0: their required groups are too slow; `penstock group lag` |
+| penstock_failed_credentials_total | calls whose credential was refused | rising: an old key, a wrong clock, or somebody guesses |
+| penstock_key_last_used_seconds | Unix time by app and key, of the last 1,000 keys | the old key of two is long ago: revoke it |
 | penstock_bytes_in_flight | bytes buffered for connections | - |
 """
 
@@ -56,6 +58,9 @@ class SendMetrics:
             for label, lane in zip(LANES, self._lanes, strict=True):
                 family.add_metric([label], getattr(lane, field))
             yield family
+        yield CounterMetricFamily(
+            "penstock_failed_credentials", "calls whose credential was refused", value=self._service.brake.attempts
+        )
         requests = self._service.requests
         for name, text, value in (
             ("penstock_send_requests", "sends that waited for a reply", requests.asked),

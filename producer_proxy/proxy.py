@@ -8,6 +8,7 @@ from functools import partial
 import gevent
 
 from common.clock import SystemClock
+from common.key_uses import KeyUses
 from common.limits.leases import TICK_S
 from common.net import Limits, serve
 from common.principals import Principals
@@ -101,7 +102,7 @@ class ProducerProxy:
             return
         lasts_s = (principal.expires_at_ms - self._clock.now_ms()) / 1000
         meter = self.gate.application(principal.app)
-        self.front.admit(credential, time.monotonic() + lasts_s, principal.send_patterns, meter, principal.addresses)
+        self.front.admit(credential, time.monotonic() + lasts_s, principal.send_patterns, meter, principal.origin)
 
     def _on_change(self) -> None:
         self.gate.follow()
@@ -125,6 +126,11 @@ class ProducerProxy:
 
     def _on_hello(self, hello) -> None:
         self.topics.on_hello(hello.log_id)
+
+    @property
+    def key_uses(self) -> KeyUses:
+        """When each key was used last, as a metric."""
+        return self._principals.uses
 
     def health(self) -> dict:
         """What /readyz shows."""

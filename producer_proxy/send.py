@@ -10,6 +10,7 @@ import gevent
 from gevent.event import AsyncResult
 
 from common import contract
+from common.brake import Brake
 from common.contract import Code, SendResponse, SendResult
 from common.errors import AuthenticationError
 from common.ids import IdSource, show_id
@@ -64,6 +65,7 @@ class SendService:
         no_buffer = FallbackBuffer({}, lambda topic: None)
         self._aside = Aside(buffer or no_buffer, lanes, self._ids.next, now_ms, _refusal)
         self._delays = Delays(topics, rpc, now_ms, self._ids.next, _refusal)
+        self.brake = Brake()
         self.closing = False
         self.in_work = self.answered = 0
         self.codes: dict[int, int] = {}
@@ -110,8 +112,9 @@ class SendService:
         if self.closing:
             return [_refusal(Code.SHUTTING_DOWN) for _ in call.messages]
         try:
-            principal = self._principals.find(call.credential, connection.peer)
+            principal = self._principals.find(call.credential, connection)
         except AuthenticationError as error:
+            gevent.sleep(self.brake.failed(connection.peer))
             return [_refusal(error.code, str(error)) for _ in call.messages]
         connection.trust()
         if call.fault:

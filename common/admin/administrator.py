@@ -51,7 +51,7 @@ def page(admin: Administrator, definition: type[D], prefix: str, after: str, lim
 def create(admin: Administrator, definitions: list[D]) -> None:
     """Write new definitions of one kind, all or (within one transaction) none. Raises VersionConflict where one exists."""
     kind = KIND[type(definitions[0])]
-    admin.store.put_many(kind, [Change(each.name, each.to_value(), 0) for each in definitions])
+    versions = admin.store.put_many(kind, [Change(each.name, each.to_value(), 0) for each in definitions])
     audit.record(
         admin.store,
         admin.clock,
@@ -61,6 +61,7 @@ def create(admin: Administrator, definitions: list[D]) -> None:
         [each.name for each in definitions],
         None,
         _shown(definitions[0]),
+        versions[0],
     )
 
 
@@ -77,12 +78,12 @@ def change(admin: Administrator, definition: type[D], name: str, new: Callable[[
         if made == old:
             return old
         try:
-            admin.store.put(kind, name, made.to_value(), version)
+            now = admin.store.put(kind, name, made.to_value(), version)
         except VersionConflict:
             if race == RACES_MAX - 1:
                 raise
             continue
-        audit.record(admin.store, admin.clock, admin.who, "change", kind, [name], _shown(old), _shown(made))
+        audit.record(admin.store, admin.clock, admin.who, "change", kind, [name], _shown(old), _shown(made), now)
         return made
     raise AssertionError("the loop returns or raises")
 

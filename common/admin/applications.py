@@ -94,6 +94,7 @@ class ApplicationSettings:
     rate_messages: int | None = None
     rate_bytes: int | None = None
     addresses: tuple[str, ...] | None = None
+    certificates: tuple[str, ...] | None = None
 
     def given(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if value is not None}

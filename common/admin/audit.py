@@ -1,6 +1,8 @@
 """The journal of changes: who did what, old and new, without secrets. Kept in the store; the oldest go when it is full.
 
-A record is written behind its change, so a crash in between can lose the record but never show a change that was not made.
+A record is written behind its change, so a crash in between can lose the record but never show a change that was not made. It is durable
+when the verb returns. Records are in the order of their writers' clocks; `version` orders the changes of one entry, since
+each was a compare-and-set on the one before.
 """
 
 import secrets
@@ -21,8 +23,13 @@ def record(
     names: list[str],
     old: dict[str, Any] | None,
     new: dict[str, Any] | None,
+    version: int | None = None,
 ) -> None:
-    """Append one record. A bulk change is one: the count, the first names, and one definition for all."""
+    """Append one record, durably. A bulk change is one: the count, the first names, and one definition for all.
+
+    Args:
+        version: of the (first) entry after its change; None: what was changed has none.
+    """
     now_ms = clock.now_ms()
     value = {
         "at_ms": now_ms,
@@ -33,6 +40,7 @@ def record(
         "count": len(names),
         "old": _bounded(old),
         "new": _bounded(new),
+        "version": version,
     }
     store.put("audit", f"{now_ms:014d}-{secrets.token_hex(4)}", value, 0)
 
@@ -44,8 +52,19 @@ def _bounded(value: dict[str, Any] | None) -> dict[str, Any] | None:
     return {name: field if len(str(field)) < 1_000 else f"({len(field)} items)" for name, field in value.items()}
 
 
-def latest(store: ConfigStore, limit: int = 100) -> list[dict[str, Any]]:
-    """The newest records, newest first."""
-    names = store.names("audit", limit=1 << 30)[-limit:]
-    found = [store.get("audit", name) for name in reversed(names)]
-    return [entry.value for entry in found if entry]
+def latest(
+    store: ConfigStore, limit: int = 100, *, kind: str | None = None, name: str | None = None, who: str | None = None
+) -> list[dict[str, Any]]:
+    """The newest records of a kind, of something with a name, by somebody; newest first, by the clocks of those who wrote them."""
+    found: list[dict[str, Any]] = []
+    for record_name in reversed(store.names("audit", limit=1 << 30)):
+        entry = store.get("audit", record_name)
+        if len(found) == limit:
+            break
+        if entry is not None and _is_of(entry.value, kind, name, who):
+            found.append(entry.value)
+    return found
+
+
+def _is_of(record: dict[str, Any], kind: str | None, name: str | None, who: str | None) -> bool:
+    return kind in (None, record["kind"]) and who in (None, record["who"]) and (name is None or name in record["names"])

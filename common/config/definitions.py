@@ -29,6 +29,7 @@ RATE_BYTES_MAX = 1 << 50
 GRADES = ("high", "normal", "low")
 BODY_FORMATS = ("any", "json")
 ADDRESSES_MAX = 100
+CERTIFICATES_MAX = 20
 REQUIRED_GROUPS_MAX = 16
 REQUIRED_MAX = 64  # of a message's properties; it can have no more
 ORDERS = ("none", "key", "queue")
@@ -297,6 +298,7 @@ class ApplicationDefinition:
     Attributes:
         rate_messages, rate_bytes: what it may send a second through all proxies together; 0: no limit.
         addresses: networks that it may call from, as in `10.0.0.0/8`; empty: from anywhere.
+        certificates: names, one of which the certificate has to bear that its TLS connections show; empty: it needs none.
     """
 
     name: str
@@ -306,6 +308,7 @@ class ApplicationDefinition:
     rate_messages: int = 0
     rate_bytes: int = 0
     addresses: tuple[str, ...] = ()
+    certificates: tuple[str, ...] = ()
 
     @classmethod
     def from_value(cls, name: str, value: Mapping[str, Any]) -> Self:
@@ -317,6 +320,7 @@ class ApplicationDefinition:
             rate_messages=checks.integer("rate_messages", 0, 0, RATE_MESSAGES_MAX),
             rate_bytes=checks.integer("rate_bytes", 0, 0, RATE_BYTES_MAX),
             addresses=checks.networks("addresses", ADDRESSES_MAX),
+            certificates=checks.texts("certificates", CERTIFICATES_MAX),
             extra=checks.rest(),
         )
         checks.raise_faults()
@@ -331,6 +335,7 @@ class ApplicationDefinition:
             "grants": [[grant.action, grant.pattern] for grant in self.grants],
             **_set_rates(self),
             **({"addresses": list(self.addresses)} if self.addresses else {}),
+            **({"certificates": list(self.certificates)} if self.certificates else {}),
         }
 
     def without_secrets(self) -> dict[str, Any]:

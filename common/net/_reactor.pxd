@@ -70,7 +70,7 @@ cdef class Connection:
     cdef size_t out_cap, out_start, out_end
     cdef double accepted_at, frame_since, active_at, write_since
     cdef object limits
-    cdef object tls
+    cdef readonly object tls
     cdef object tls_in
     cdef object tls_out
     cdef bytes tls_rest

@@ -35,8 +35,10 @@ class CallConnection:
         self._writer = None
         self._closing = False
         self._sock = gevent_socket.socket(sock.family, sock.type, fileno=sock.detach())
+        self.tls = None
         if ssl_context is not None:
             self._sock = TlsStream(self._sock, ssl_context)
+            self.tls = self._sock.tls
         self._reader = gevent.spawn(self._read)
 
     def reply(self, frame: bytes) -> None:

@@ -1,6 +1,7 @@
 """TLS: a server's context, and a stream that speaks it in memory so that any socket can carry it."""
 
 import ssl
+from typing import Any
 
 READ_BYTES = 65_536
 
@@ -10,7 +11,7 @@ def server_context(certificate: str, key: str, client_ca: str | None = None) -> 
 
     Args:
         certificate: PEM file with the chain; key: PEM file with its private key.
-        client_ca: PEM file; set, a client must show a certificate that it signed.
+        client_ca: PEM file; set, a client may show a certificate, and with one that this authority did not sign there is no connection.
     Raises:
         OSError, ssl.SSLError: a file is missing or does not fit.
     """
@@ -19,23 +20,38 @@ def server_context(certificate: str, key: str, client_ca: str | None = None) -> 
     context.load_cert_chain(certificate, key)
     if client_ca is not None:
         context.load_verify_locations(client_ca)
-        context.verify_mode = ssl.CERT_REQUIRED
+        context.verify_mode = ssl.CERT_OPTIONAL  # whose application needs one is known by the call
     return context
 
 
+def certificate_names(tls: Any) -> tuple[str, ...]:
+    """What the client is called by the certificate that it has shown and that was verified: the subject's common names, and alternative
+    names that are DNS names or URIs. Empty without one.
+
+    Args:
+        tls: the connection's ssl.SSLObject, or None.
+    """
+    certificate = tls.getpeercert() if tls is not None else None
+    if not certificate:
+        return ()
+    common = [value for part in certificate.get("subject", ()) for key, value in part if key == "commonName"]
+    others = [value for kind, value in certificate.get("subjectAltName", ()) if kind in ("DNS", "URI")]
+    return (*common, *others)
+
+
 class TlsStream:
-    """`recv` and `sendall` of a co-operative socket with TLS between; one reader, one writer."""
+    """`recv` and `sendall` of a co-operative socket with TLS between; one reader, one writer. `tls` is its ssl.SSLObject."""
 
     def __init__(self, sock, context: ssl.SSLContext):
         self._sock = sock
         self._in, self._out = ssl.MemoryBIO(), ssl.MemoryBIO()
-        self._tls = context.wrap_bio(self._in, self._out, server_side=True)
+        self.tls = context.wrap_bio(self._in, self._out, server_side=True)
 
     def recv(self, size: int) -> bytes:
         """Up to `size` bytes; empty at the end. The handshake happens here. Raises ssl.SSLError, OSError."""
         while True:
             try:
-                return self._tls.read(size)
+                return self.tls.read(size)
             except ssl.SSLWantReadError:
                 self._flush()
                 data = self._sock.recv(READ_BYTES)
@@ -44,7 +60,7 @@ class TlsStream:
                 self._in.write(data)
 
     def sendall(self, data: bytes) -> None:
-        self._tls.write(data)
+        self.tls.write(data)
         self._flush()
 
     def _flush(self) -> None:

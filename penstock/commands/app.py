@@ -10,6 +10,7 @@ from common.admin.applications import ApplicationSettings, Grants, NewKey
 from common.config.definitions import ApplicationDefinition
 from penstock.commands.exits import Group
 from penstock.commands.instance import Instance, administration, instance_options
+from penstock.commands.key_ages import last_used
 from penstock.commands.output import output_option, show_one, show_rows
 from penstock.commands.rates import rate_options
 
@@ -21,7 +22,7 @@ def row(app: ApplicationDefinition) -> dict[str, Any]:
         "send": [grant.pattern for grant in app.grants if grant.action == "send"],
         "pull": [grant.pattern for grant in app.grants if grant.action == "pull"],
         **{name: value for name in ("rate_messages", "rate_bytes") if (value := getattr(app, name))},
-        **({"addresses": list(app.addresses)} if app.addresses else {}),
+        **{name: list(value) for name in ("addresses", "certificates") if (value := getattr(app, name))},
     }
 
 
@@ -123,6 +124,13 @@ def ungrant(instance: Instance, name: str, send: tuple[str, ...], pull: tuple[st
     metavar="NETWORK",
     help="Where it may call from, as in 10.1.0.0/16; repeatable, replaces the list. An empty one: from anywhere.",
 )
+@click.option(
+    "--certificate",
+    "certificates",
+    multiple=True,
+    metavar="NAME",
+    help="A name that the certificate of its TLS connections has to bear; repeatable, replaces the list. An empty one: none is needed.",
+)
 @rate_options("Taken", "send")[0]
 @rate_options("Taken", "send")[1]
 @output_option
@@ -131,14 +139,16 @@ def set_command(
     instance: Instance,
     name: str,
     addresses: tuple[str, ...],
+    certificates: tuple[str, ...],
     rate_messages: int | None,
     rate_bytes: int | None,
     output: str,
 ) -> None:
     """Limit what an application sends and where it calls from; what is not named stays."""
-    settings = ApplicationSettings(rate_messages, rate_bytes, tuple(filter(None, addresses)) if addresses else None)
+    lists = (tuple(filter(None, each)) if each else None for each in (addresses, certificates))
+    settings = ApplicationSettings(rate_messages, rate_bytes, *lists)
     if not settings.given():
-        raise click.UsageError("say what to set: --rate-messages, --rate-bytes or --address")
+        raise click.UsageError("say what to set: --rate-messages, --rate-bytes, --address or --certificate")
     with administration(instance, changes=True) as admin:
         changed = applications.set_application(admin, name, settings)
     show_one(row(changed), output)
@@ -167,11 +177,24 @@ def list_command(instance: Instance, prefix: str, after: str, limit: int, output
 @output_option
 @instance_options()
 def show(instance: Instance, name: str, output: str) -> None:
-    """Show one application with its keys' ages, never their secrets."""
+    """Show one application with its keys' ages and last uses, never their secrets.
+
+    A use is known from the proxies of a running `up`, since their start, to within ten minutes.
+    """
     with administration(instance) as admin:
         found, version = applications.show(admin, name)
-    keys = [{"key_id": key.key_id, "created": _utc(key.created_at_ms)} for key in found.keys]
-    shown = keys if output == "json" else [f"{key['key_id']} ({key['created']})" for key in keys]
+    uses = last_used(instance, name)
+    keys: list[dict[str, str | None]] = [
+        {"key_id": key.key_id, "created": _utc(key.created_at_ms), "last_used": uses.get(key.key_id)}
+        for key in found.keys
+    ]
+    shown = (
+        keys
+        if output == "json"
+        else [
+            f"{key['key_id']} (created {key['created']}, last used {key['last_used'] or 'not known'})" for key in keys
+        ]
+    )
     show_one({**row(found), "keys": shown, "version": version}, output)
 
 

@@ -11,7 +11,7 @@ import click
 
 from common.dead_letters import CAUSES
 from penstock.commands.exits import CommandError, Group, code_for_contract
-from penstock.commands.instance import Instance, instance_options
+from penstock.commands.instance import Instance, instance_options, note
 from penstock.commands.output import output_option, show_one, show_rows
 
 COLUMNS = ("offset", "died_ms", "cause", "reason", "attempts", "topic", "queue", "message_offset", "id", "key")
@@ -81,6 +81,7 @@ def redrive(instance: Instance, name: str, to: str | None, rate: int, output: st
         count, unsettled = count + answer["count"], answer["unsettled"]
     if unsettled:
         _wait_settled(instance, name)
+    note(instance, "redrive", "dead_letters", name, None, {"redriven": count, "to": to, **_said(choice)})
     show_one({"redriven": count}, output)
 
 
@@ -95,7 +96,13 @@ def purge(instance: Instance, name: str, yes: bool, output: str, **choice: Any) 
     if not yes:
         click.confirm(f"Throw dead letters of {name} away?", abort=True, err=True)
     count = sum(answer["count"] for answer in _walk(instance, "purge", name, choice))
+    note(instance, "purge", "dead_letters", name, None, {"purged": count, **_said(choice)})
     show_one({"purged": count}, output)
+
+
+def _said(choice: dict[str, Any]) -> dict[str, Any]:
+    """What of the dead letters was chosen."""
+    return {name: value for name, value in choice.items() if value is not None}
 
 
 def _walk(

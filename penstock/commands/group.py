@@ -9,7 +9,7 @@ from common.config.definitions import GroupDefinition
 from penstock.commands.dead_letters import dead_letters
 from penstock.commands.exits import USAGE, CommandError, Group, code_for_contract
 from penstock.commands.group_settings import settings_of, settings_options
-from penstock.commands.instance import Instance, administration, instance_options
+from penstock.commands.instance import Instance, administration, instance_options, note
 from penstock.commands.moment import parse_moment
 from penstock.commands.output import output_option, show_one, show_rows
 
@@ -126,6 +126,9 @@ def lag(instance: Instance, name: str, topic: str | None, output: str) -> None:
 def reset(instance: Instance, name: str, topic: str, to: str, queue: int | None, preview: bool, output: str) -> None:
     """Move the group's progress on a topic; what it holds in flight is delivered anew."""
     rows = _ask_engine(instance, "reset", name, topic, _target(to), queue=queue, preview=preview)
+    if not preview:
+        old, new = ({str(each["queue"]): each[side] for each in rows} for side in ("old", "new"))
+        note(instance, "reset", "progress", f"{name}/{topic}", old, new)
     show_rows(rows, ("queue", "old", "new"), output)
 
 

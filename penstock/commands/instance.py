@@ -12,9 +12,11 @@ from typing import Any
 
 import click
 
+from common.admin import audit
 from common.admin.administrator import Administrator
 from common.config import open_store
 from common.config.applying import wait_applied
+from common.config.errors import ConfigError
 from common.config.store import ConfigStore
 from penstock.commands.exits import UNAVAILABLE, USAGE, CommandError
 from penstock.up.files import read_running
@@ -86,6 +88,17 @@ def administration(instance: Instance, *, changes: bool = False) -> Iterator[Adm
             late = wait_applied(store, store.version(), APPLIED_S_MAX)
             if late:
                 click.echo(f"warning: stored, but not yet in use at {', '.join(late)}", err=True)
+
+
+def note(
+    instance: Instance, action: str, kind: str, name: str, old: dict[str, Any] | None, new: dict[str, Any]
+) -> None:
+    """Put what an operator had the engine do into the audit journal, behind it. Only warns when the journal cannot be reached."""
+    try:
+        with administration(instance) as admin:
+            audit.record(admin.store, admin.clock, admin.who, action, kind, [name], old, new)
+    except (CommandError, ConfigError) as error:
+        click.echo(f"warning: done, but not in the audit journal: {error}", err=True)
 
 
 def _user() -> str:
