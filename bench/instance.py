@@ -16,7 +16,7 @@ from typing import Any
 from bench.errors import InstanceError
 from bench.generator import Target
 from bench.settings import Settings
-from common.admin import applications, families, topics
+from common.admin import applications, families, groups, topics
 from common.admin.administrator import Administrator
 from common.config.applying import wait_applied
 from common.config.checks import is_family
@@ -72,7 +72,7 @@ class Instance:
 
     @contextmanager
     def prepared(self, settings: Settings) -> Iterator[Target]:
-        """Topics and an application that may use them; what was made here is deleted afterwards.
+        """Topics, an application that may use them, and the group when it has an order; what was made here is deleted afterwards.
 
         By the functions behind `penstock topic create` and `app create`: a process for each of 10,000 topics would take an hour.
 
@@ -88,6 +88,8 @@ class Instance:
                 names = _missing(admin, settings, prefix)
                 if names:
                     kind.create(admin, names, topics.TopicSettings(settings.queues, _stored_durability(settings)))
+                if settings.order != "none":
+                    groups.create(admin, settings.group, groups.GroupSettings(order=settings.order))
                 key = applications.create(admin, f"bench-{secrets.token_hex(4)}", may)
                 late = wait_applied(store, store.version(), APPLIED_TIMEOUT_S)
             except ConfigError as fault:
@@ -103,6 +105,8 @@ class Instance:
             finally:
                 if not self.temporary:
                     applications.delete(admin, key.app)
+                    if settings.order != "none":
+                        groups.delete(admin, settings.group)
                     for name in names:
                         _delete(admin, name)
 

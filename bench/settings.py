@@ -7,6 +7,7 @@ from bench.errors import BenchError
 MODES = ("send", "pull", "both")
 DURABILITIES = {"default": 0, "memory": 1, "fsync": 2, "replicated": 3, "replicated_fsync": 4}
 SPACINGS = ("poisson", "even")
+ORDERS = ("none", "key", "queue")
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,7 @@ class Settings:
     sequential: bool = False  # topics in their order, in place of at random
     consumers: int = 1  # pull connections, in the modes that pull
     group: str = "bench-readers"
+    order: str = "none"  # of the group, which is made for the run when it has one
     max_messages: int = 1000  # a pull
     wait_ms: int = 100
     acknowledge: bool = True
@@ -49,6 +51,8 @@ class Settings:
             yield f"durability {self.durability!r} is none of {', '.join(DURABILITIES)}"
         if self.spacing not in SPACINGS:
             yield f"spacing {self.spacing!r} is none of {', '.join(SPACINGS)}"
+        if self.order not in ORDERS:
+            yield f"order {self.order!r} is none of {', '.join(ORDERS)}"
         bounds = {
             "connections": (1, 10_000), "consumers": (1, 10_000), "batch": (1, 1000), "size": (0, 4 << 20), "topics": (1, 1_000_000),
             "queues": (1, 10_000), "keys": (0, 1 << 32), "seconds": (0.1, 86_400), "warmup_s": (0, 3600), "rate": (0, 1e8),

@@ -7,7 +7,16 @@ from importlib import import_module
 from bench.outcome import Outcome
 from bench.settings import Settings
 
-SUITE = ("single_memory", "single_fsync", "batch50", "pull1000", "open_loop_10k", "single_with_consumers")
+SUITE = (
+    "single_memory",
+    "single_fsync",
+    "batch50",
+    "pull1000",
+    "pop32",
+    "key_order32",
+    "open_loop_10k",
+    "single_with_consumers",
+)
 NAMES = (*SUITE, "million_topics")
 
 

@@ -16,7 +16,7 @@ from bench.generator import require_native
 from bench.measure import measure
 from bench.outcome import Outcome
 from bench.report import line, machine, table
-from bench.settings import DURABILITIES, MODES, SPACINGS, Settings
+from bench.settings import DURABILITIES, MODES, ORDERS, SPACINGS, Settings
 from bench.workloads import NAMES, load
 
 DEFAULTS = Settings()
@@ -51,6 +51,7 @@ def number(name: str, kind: Any, text: str) -> Any:
 @number("spacing", click.Choice(SPACINGS), "Of planned times.")
 @number("consumers", int, "Pull connections, for pull and both.")
 @number("group", str, "The consumers' group.")
+@number("order", click.Choice(ORDERS), "Of the group, which must be new then.")
 @number("max_messages", int, "Of one pull.")
 @number("wait_ms", int, "Long poll of a pull.")
 @number("fill", int, "Messages to put there before a pull.")

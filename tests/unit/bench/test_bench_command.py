@@ -42,12 +42,33 @@ def test_topics_are_named_by_the_pattern():
     assert Settings(topics=1, topic_pattern="only").topic_names() == ["only"]
 
 
-def test_a_family_is_prepared_as_one_definition_and_deleted_with_the_application(tmp_path):
-    store = open_store(f"file://{tmp_path}/config")
+def served_by(tmp_path) -> instance.Instance:
     here = {"host": "127.0.0.1", "port": 1}
-    served = instance.Instance(
+    return instance.Instance(
         {"config": f"file://{tmp_path}/config", "producer_proxy": here, "consumer_proxy": here, "pids": {}}
     )
+
+
+def test_a_group_with_an_order_is_made_for_the_run_and_one_that_exists_is_left_alone(tmp_path):
+    store = open_store(f"file://{tmp_path}/config")
+    settings = Settings(mode="pull", topics=1, topic_pattern="t", group="readers", order="key")
+    with served_by(tmp_path).prepared(settings):
+        assert store.get("group", "readers").value["order"] == "key"
+        with pytest.raises(InstanceError, match="readers"), served_by(tmp_path).prepared(settings):
+            pass
+        assert store.names("group") == ["readers"]
+    assert store.names("group") == store.names("application") == []
+    store.close()
+
+
+def test_an_order_that_does_not_exist_is_refused():
+    with pytest.raises(BenchError, match="order 'random' is none of none, key, queue"):
+        Settings(order="random")
+
+
+def test_a_family_is_prepared_as_one_definition_and_deleted_with_the_application(tmp_path):
+    store = open_store(f"file://{tmp_path}/config")
+    served = served_by(tmp_path)
     settings = Settings(topics=1_000_000, topic_pattern="m.%d", family=True, queues=3)
     with served.prepared(settings):
         assert store.get("family", "m.*").value["queues"] == 3
