@@ -69,23 +69,34 @@ class Window:
 
 
 class _Topic:
-    """The filters of a topic's groups, and the windows by queue."""
+    """The filters of a topic's groups, and the windows by queue. Most topics have few, and then there is no index."""
 
-    __slots__ = ("filters", "index", "windows")
+    __slots__ = ("_index", "filters", "windows")
 
     def __init__(self) -> None:
         self.filters: dict[str, Any] = {}
-        self.index = FilterIndex()
         self.windows: dict[int, Window] = {}
+        self._index: FilterIndex | None = None
+
+    @property
+    def index(self) -> FilterIndex:
+        """Over all filters; made when it is asked for the first time."""
+        if self._index is None:
+            self._index = FilterIndex()
+            for group, filter_ in self.filters.items():
+                self._index.add(group, filter_.formula)
+        return self._index
 
     def set(self, group: str, filter_: Any) -> None:
         """The group's filter on this topic; None: it has none any more."""
         if filter_ is None:
             self.filters.pop(group, None)
-            self.index.remove(group)
         else:
             self.filters[group] = filter_
-            self.index.add(group, filter_.formula)
+        if self._index is not None and filter_ is None:
+            self._index.remove(group)
+        elif self._index is not None:
+            self._index.add(group, filter_.formula)
         for window in self.windows.values():
             window.forget(group)
 
@@ -126,8 +137,9 @@ class SharedSifting:
             self._bound(place.topic_id, place.queue)
         if first != window.end:
             return False
+        index = topic.index
         for message in messages(records, start):
-            window.add(topic.index.matches(message))  # type: ignore[arg-type]
+            window.add(index.matches(message))  # type: ignore[arg-type]
         window.trim()
         return True
 

@@ -5,6 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from common.dead_letters import dead_letter_topic
+from engine.filter.index import FilterIndex
 from engine.link.layout import RETRY
 from engine.log.format import pack_record
 from engine.queue import sharing
@@ -242,6 +243,18 @@ def test_many_groups_of_a_topic_read_only_what_is_for_them(form):
     assert all(
         progress.open.messages == 50 for kind in kinds for progress in world.delivery.groups[kind].topics[topic_id]
     )
+
+
+def test_a_topic_with_few_filters_has_no_index():
+    world = sharing_world(FORMS[0], {kind: f"kind = '{kind}'" for kind in "abc"}, shared_filters_min=3)
+    made = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sharing, "FilterIndex", lambda: made.append(1) or FilterIndex())
+        topic_id = world.topic()
+        store(world, topic_id, "abc")
+        for kind, count in (("a", 0), ("b", 0), ("c", 1)):
+            assert offsets(pull_of(world, kind)) == ["abc".index(kind)]
+            assert len(made) == count
 
 
 @pytest.mark.parametrize("form", FORMS, ids=lambda form: form.name)
