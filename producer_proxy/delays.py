@@ -4,7 +4,8 @@ They take a way of their own, for they go to no queue yet. The fallback buffer d
 at once.
 """
 
-from collections.abc import Callable, Iterable
+import time
+from collections.abc import Callable
 
 from common import contract
 from common.config.definitions import DELAY_MS_MAX, TopicDefinition
@@ -59,13 +60,16 @@ class Delays:
             for index in at:
                 results[index] = self._refusal(error.code, str(error), call.messages[index].id)
             return
+        deadline = time.monotonic() + timeout_s
         lanes: dict[int, list[tuple[int, Timer, SendResult]]] = {}
         for index in at:
             message = call.messages[index]
             destination = found[message.topic]
             lane = lane_of(call.durability, destination)
             if message.operation:
-                results[index] = self._cancel(message, _DURABILITY[lane], timeout_s)
+                # What stands before it in the call may be what it cancels.
+                self._add(lanes, results, deadline)
+                results[index] = self._cancel(message, _DURABILITY[lane], deadline)
                 continue
             try:
                 timer, promised = self._timer(message, destination)
@@ -73,8 +77,7 @@ class Delays:
                 results[index] = self._refusal(Code.INVALID, str(error), message.id)
             else:
                 lanes.setdefault(lane, []).append((index, timer, promised))
-        for lane, group in lanes.items():
-            self._add(group, _DURABILITY[lane], results, timeout_s)
+        self._add(lanes, results, deadline)
 
     def _timer(self, message, destination) -> tuple[Timer, SendResult]:
         """The timer, and the answer if the broker takes it. Raises DelayError."""
@@ -89,29 +92,33 @@ class Delays:
         else:
             shown, record = message.id, b"\0" + encoded
             id_at, id_size = 1 + message.id_start - message.start, message.id_size
+        # Rounds of a loop share their id, so it is not held against what the topic has had.
+        window_ms = 0 if message.id is None or gap_ms else destination.id_window_ms
         queue = None if message.key is None else queue_of(message.key.encode(), destination.queues)
         timer = Timer(
             max(due_ms, now_ms), destination.topic_id, ANY_QUEUE if queue is None else queue, 0,
-            until_ms, gap_ms, times, growth, id_at, id_size, record,
+            until_ms, gap_ms, times, growth, id_at, id_size, window_ms, record,
         )  # fmt: skip
         return timer, SendResult(code=Code.OK, id=shown, queue=queue)
 
-    def _add(self, group: Iterable, durability: int, results: list, timeout_s: float) -> None:
-        group = list(group)
-        payload = encode_add(durability, [timer for _, timer, _ in group])
-        code, answer = self._rpc.call(layout.TIMER_ADD, payload, timeout_s)
-        codes = decode_added(answer) if code == Code.OK else [code] * len(group)
-        for (index, _, promised), each in zip(group, codes, strict=True):
-            if each == Code.OK:
-                results[index] = promised
-            elif each == Code.DUPLICATE:
-                results[index] = SendResult(code=each, id=promised.id)
-            else:
-                results[index] = self._refusal(each, None, promised.id)
+    def _add(self, lanes: dict, results: list, deadline: float) -> None:
+        """Send what is gathered, by durability, and forget it."""
+        while lanes:
+            lane, group = lanes.popitem()
+            payload = encode_add(_DURABILITY[lane], [timer for _, timer, _ in group])
+            code, answer = self._rpc.call(layout.TIMER_ADD, payload, max(0.0, deadline - time.monotonic()))
+            answers = decode_added(answer) if code == Code.OK else [(code, None, None)] * len(group)
+            for (index, _, promised), (each, queue, offset) in zip(group, answers, strict=True):
+                if each == Code.OK:
+                    results[index] = promised
+                elif each == Code.DUPLICATE:
+                    results[index] = SendResult(code=each, id=promised.id, queue=queue, offset=offset)
+                else:
+                    results[index] = self._refusal(each, None, promised.id)
 
-    def _cancel(self, message, durability: int, timeout_s: float) -> SendResult:
+    def _cancel(self, message, durability: int, deadline: float) -> SendResult:
         payload = encode_cancel(durability, message.topic, message.id)
-        code, answer = self._rpc.call(layout.TIMER_CANCEL, payload, timeout_s)
+        code, answer = self._rpc.call(layout.TIMER_CANCEL, payload, max(0.0, deadline - time.monotonic()))
         if code == Code.OK:
             return SendResult(code=code, id=message.id)
         sentence = answer.decode("utf-8", "replace") if code == Code.NOT_CANCELLABLE else None

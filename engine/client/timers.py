@@ -15,9 +15,12 @@ def encode_add(durability: int, timers: list[Timer]) -> bytes:
     return layout.APPEND_HEAD.pack(durability, len(timers)) + b"".join(timer.pack() for timer in timers)
 
 
-def decode_added(payload: bytes) -> list[int]:
-    """The codes of its answer."""
-    return [code for code, _, _ in layout.APPEND_RESULT.iter_unpack(payload)]
+def decode_added(payload: bytes) -> list[tuple[int, int | None, int | None]]:
+    """Its answer: (code, queue, offset) for each; the last two of a DUPLICATE whose first copy is in its queue."""
+    return [
+        (code, None, None) if code != layout.DUPLICATE or queue == ANY_QUEUE else (code, queue, offset)
+        for code, queue, offset in layout.APPEND_RESULT.iter_unpack(payload)
+    ]
 
 
 def encode_cancel(durability: int, topic: str, shown_id: str) -> bytes:

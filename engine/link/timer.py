@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 from google_crc32c import extend, value
 
-HEAD = struct.Struct("<IqIIQqQIIIB3x")
-"""crc32c of what follows ‖ due ‖ topic id ‖ queue ‖ previous ‖ until ‖ gap ‖ times ‖ growth ‖ address of the id ‖ its size."""
+HEAD = struct.Struct("<IqIIQqQIIIB3xI")
+"""crc32c of what follows ‖ due ‖ topic id ‖ queue ‖ previous ‖ until ‖ gap ‖ times ‖ growth ‖ address of the id ‖ its size ‖ id window."""
 
 _RECORD = struct.Struct("<IBI")
 RECORD_HEAD = 5
@@ -28,6 +28,8 @@ class Timer(NamedTuple):
         times: rounds to come behind this one.
         growth: what the gap is multiplied by after each round.
         id_at, id_size: where in `record` the id is.
+        id_window_ms: the message is not stored if its topic has had the id within the window, which then is remembered for as long; 0: the
+            id is not looked at.
         record: flags ‖ [16 bytes of assigned id] ‖ message, as it will lie in its queue.
     """
 
@@ -41,6 +43,7 @@ class Timer(NamedTuple):
     growth: int
     id_at: int
     id_size: int
+    id_window_ms: int
     record: bytes
 
     @property

@@ -138,8 +138,8 @@ cdef class Appender:
         cdef const unsigned char* at = batch + HEADER_SIZE
         if header.magic != MAGIC or header.flags & ~FLAG_CHECK_IDS or header.count == 0:
             return CODE_INVALID
-        # Such a batch says how long its id is remembered, and no other says anything there.
-        if (header.count != 1 or header.kind or not header.reserved) if header.flags else header.reserved:
+        # Such a batch, of kind MESSAGES or FIRED, says how long its id is remembered, and no other says anything there.
+        if (header.count != 1 or header.kind not in (0, 10) or not header.reserved) if header.flags else header.reserved:
             return CODE_INVALID
         while left:
             if left < 6:

@@ -20,6 +20,8 @@ from engine.log.format import (
     CODE_TOO_LARGE,
     CODE_UNKNOWN_TOPIC,
     FLAG_CHECK_IDS,
+    KIND_FIRED,
+    KIND_MESSAGES,
     SEGMENT_HEADER_SIZE,
     count_records,
     padded,
@@ -163,7 +165,7 @@ class Appender:
         if magic != BATCH_MAGIC or flags & ~FLAG_CHECK_IDS or count == 0 or count_records(batch) != count:
             return CODE_INVALID
         # Such a batch says how long its id is remembered, and no other says anything there.
-        if (count != 1 or kind or not reserved) if flags else reserved:
+        if (count != 1 or kind not in (KIND_MESSAGES, KIND_FIRED) or not reserved) if flags else reserved:
             return CODE_INVALID
         if trusted:
             return CODE_OK

@@ -4,6 +4,7 @@ from array import array
 from collections.abc import Callable, Iterator, Mapping
 from typing import Protocol
 
+from engine.env import File
 from engine.log.control import ControlWriter
 from engine.log.format import CONTROL_TOPIC_ID, KIND_TIMER, KIND_TIMER_MARK, SEGMENT_HEADER_SIZE, pack_timer_mark
 from engine.log.native import Appender
@@ -65,10 +66,19 @@ class TimerLog:
         assert found is not None
         return found[0].base, found[1].locate(CONTROL_TOPIC_ID, KIND_TIMER, offset)
 
+    def file_of(self, base: int) -> File | None:
+        """Of the segment at `base`; None when there is no such segment."""
+        segment = self._reader.segment(base)
+        return None if segment is None else segment.file
+
     def read_at(self, base: int, at: int, size: int) -> bytes:
         """Bytes of the segment at `base`, as they are; empty when there is no such segment."""
-        segment = self._reader.segment(base)
-        return segment.file.read_at(size, at) if segment is not None else b""
+        file = self.file_of(base)
+        return b"" if file is None else file.read_at(size, at)
+
+    def first_copy(self, topic_id: int, shown_id: bytes) -> tuple[int, int] | None:
+        """(queue, offset) of a message with that id which the topic has had within the id's window."""
+        return self._appender.ids.find_id(topic_id, shown_id, self._now_ms())
 
     def segments(self) -> Iterator[tuple[Segment, list[int]]]:
         """Segments that hold timers of which some are pending, in order, with the sorted addresses of those that have ended."""

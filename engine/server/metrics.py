@@ -34,6 +34,7 @@ penstock_engine_name_files_waiting | to be made | does not fall: more comes than
 penstock_engine_name_file_damage_total | files | above 0: a disk loses data; they are made again by themselves
 penstock_engine_timers_pending | now | memory: 30 bytes each
 penstock_engine_timers_added_total, _fired_total, _cancelled_total, _carried_total | messages | carried: stored again, an old segment goes
+penstock_engine_timers_duplicates_total | messages | due, but another send had stored the id meanwhile; among the fired
 penstock_engine_timers_lost_total | messages | above 0: a disk has lost delayed messages; the log names them
 penstock_engine_timers_late_seconds_total, _late_seconds_max | seconds | total / fired above 0.02: the engine's core is full
 penstock_engine_log_end_position, _log_durable_position | bytes | apart for long: the disk is slow
@@ -151,6 +152,7 @@ def _of_timers(timers: Timers | None) -> tuple[dict[str, tuple[float, str]], dic
     counters: dict[str, tuple[float, str]] = {
         "timers_added": (counts.added, "Delayed messages taken in."),
         "timers_fired": (counts.fired, "Delayed messages delivered to their queues."),
+        "timers_duplicates": (counts.duplicates, "Delayed messages that were due and whose id the topic had had."),
         "timers_cancelled": (counts.cancelled, "Delayed messages withdrawn."),
         "timers_carried": (counts.carried, "Delayed messages stored again for an old segment to go."),
         "timers_lost": (counts.lost, "Delayed messages whose bytes did not verify."),

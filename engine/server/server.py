@@ -151,4 +151,5 @@ class LinkServer:
             "appends": turn.appends,
             "messages": turn.messages,
             "bytes": turn.bytes,
+            "timers_pending": 0 if self.timers is None else len(self.timers.table),
         }

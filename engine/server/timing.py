@@ -86,8 +86,8 @@ class Timing:
         durability, count = layout.APPEND_HEAD.unpack_from(payload)
         if not 0 < count * HEAD.size <= len(payload):
             raise RequestError("TIMER_ADD: no messages, or more than bytes")
-        codes = self._timers.add(payload[layout.APPEND_HEAD.size :], count)
-        answer = b"".join(layout.APPEND_RESULT.pack(code, 0, 0) for code in codes)
+        added = self._timers.add(payload[layout.APPEND_HEAD.size :], count)
+        answer = b"".join(layout.APPEND_RESULT.pack(*each) for each in added)
         self._arm(self._timers.next_ms())
         self._answer(connection, layout.TIMER_ADD, request_id, durability, answer)
 

@@ -1,33 +1,18 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
 """Filling the table at the start: a segment's TIMER batches, read where its index says that they are. Twin: in table_pure.py."""
-from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 
 from engine.log._index cimport BatchHeader, Entry, EntrySource, crc32c_extend, key_of
+from engine.timers._record cimport HEAD, RECORD_HEAD, TimerHead
 from engine.timers._table cimport Table, mix
 
 cdef enum:
     BATCH_HEADER = 48
     MAGIC = 0x5042
     KIND_TIMER = 8
-    RECORD_HEAD = 5
-    HEAD = 60
     WINDOW = 1 << 20
-
-
-cdef packed struct TimerHead:
-    uint32_t crc
-    int64_t due_ms
-    uint32_t topic_id
-    uint32_t queue
-    uint64_t previous
-    int64_t until_ms
-    uint64_t gap_ms
-    uint32_t times
-    uint32_t growth
-    uint32_t id_at
-    uint8_t id_size
 
 
 def load(Table table, EntrySource source, file, uint64_t base, bytes log_id, list dead):

@@ -4,10 +4,10 @@
 class Counts:
     """Since the process started."""
 
-    __slots__ = ("added", "cancelled", "carried", "fired", "late_ms", "late_ms_max", "lost")
+    __slots__ = ("added", "cancelled", "carried", "duplicates", "fired", "late_ms", "late_ms_max", "lost")
 
     def __init__(self) -> None:
-        self.added = self.cancelled = self.carried = self.fired = self.lost = 0
+        self.added = self.cancelled = self.carried = self.duplicates = self.fired = self.lost = 0
         self.late_ms = self.late_ms_max = 0
 
     def observe(self, late_ms: int) -> None:

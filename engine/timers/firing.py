@@ -1,14 +1,16 @@
 """Due timers become ordinary records: one append with a batch a queue, then the next rounds of loops."""
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from engine.errors import DiskFullError
-from engine.link.timer import ANY_QUEUE, Timer
-from engine.log.format import CODE_OK, KIND_FIRED, pack_batch
+from engine.link.timer import Timer
+from engine.log.format import CODE_DUPLICATE, CODE_NO_ROOM, CODE_OK
 from engine.timers import loops
 from engine.timers.counts import Counts
+from engine.timers.gather_pure import Gathered
 from engine.timers.marks import Marks
+from engine.timers.native import gather
 from engine.timers.shelf import Place, Shelf
 from engine.timers.table_pure import Entry
 
@@ -17,7 +19,8 @@ log = logging.getLogger("penstock.engine")
 STEP_TIMERS, STEP_BYTES = 1000, 512 << 10
 """Fired at once: a few milliseconds of work."""
 
-Due = tuple[Place, Timer, Entry]
+UNREAD_MS = 60_000
+"""What the disk did not give is tried again after so long; nothing waits for it."""
 
 
 class Firing:
@@ -36,92 +39,86 @@ class Firing:
         """Rounds that a full disk refused, with the place of the one before, which is not marked until they are stored."""
 
     def step(self, now_ms: int) -> int:
-        """Fire some of what is due and return how many.
+        """Fire some of what is due and return how many left the table.
 
         Raises DiskFullError, then what was not stored is pending again; PartlyWrittenError, then only a restart can tell what was.
         """
-        self.append_rounds(())
+        self.append_rounds({})
         entries = self._shelf.table.take_due(now_ms, self._limit)
         if not entries:
             return 0
-        due = self._read(entries)
-        self._append(due)
-        for _, timer, _ in due:
-            self._counts.observe(now_ms - timer.due_ms)
-        return len(due)
-
-    def _read(self, entries: list[Entry]) -> list[Due]:
-        """The timers of the entries, as far as one append takes them; the rest is pending again."""
-        due: list[Due] = []
-        size = 0
-        for index, entry in enumerate(entries):
-            place = Place(*entry[:2])
-            timer = self._shelf.read(place)
-            if timer is not None and due and size + len(timer.record) > self._bytes_max:
-                self._give_back(entries[index:])
-                break
-            if timer is None:
-                self._counts.lost += 1
-                log.error(
-                    "position=%d: a delayed message, due at %d, does not verify: it is lost", place.position, entry[2]
-                )
-                self._marks.fired([place])
-                continue
-            due.append((place, timer, entry))
-            size += len(timer.record)
-        self._limit = max(1, min(STEP_TIMERS, self._bytes_max * max(len(due), 1) // max(size, 1)))
-        return due
+        self._turn += 1
+        self._marks.will_fire()
+        gathered = gather(self._shelf.log, entries, self._bytes_max, self._turn)
+        self._give_back(entries[gathered.taken :])
+        self._limit = max(1, min(STEP_TIMERS, self._bytes_max * gathered.taken // max(gathered.size, 1)))
+        self._set_aside(entries, gathered, now_ms)
+        self._append(entries, gathered, now_ms)
+        return gathered.taken
 
     def _give_back(self, entries: Iterable[Entry]) -> None:
         for entry in entries:
             self._shelf.table.add(*entry)
 
-    def _append(self, due: list[Due]) -> None:
-        groups: dict[tuple[int, int], list[Due]] = {}
-        self._turn += 1
-        for each in due:
-            _, timer, _ = each
-            groups.setdefault((timer.topic_id, self._queue(timer)), []).append(each)
-        batches = [
-            pack_batch(KIND_FIRED, topic_id, queue, (sized(timer.record) for _, timer, _ in group))
-            for (topic_id, queue), group in groups.items()
-        ]
-        if not batches:
-            return
-        self._marks.will_fire()
-        try:
-            results = self._shelf.log.append(b"".join(batches), len(batches))
-        except DiskFullError:
-            self._give_back(entry for _, _, entry in due)
-            raise
-        fired: list[tuple[Place, Timer]] = []
-        for (code, _), group in zip(results, groups.values(), strict=True):
-            if code == CODE_OK:
-                fired += [(place, timer) for place, timer, _ in group]
-            else:
-                self._give_back(entry for _, _, entry in group)
-        self.append_rounds(fired)
+    def _set_aside(self, entries: list[Entry], gathered: Gathered, now_ms: int) -> None:
+        """What could not be read: for ever, or for now."""
+        for number in gathered.damaged:
+            self._lose(entries[number], "does not verify")
+        for number in gathered.unread:
+            base, at, due_ms, hashed = entries[number]
+            log.error("position=%d: a delayed message, due at %d, cannot be read now: it waits", base + at, due_ms)
+            self._shelf.table.add(base, at, now_ms + UNREAD_MS, hashed)
 
-    def _queue(self, timer: Timer) -> int:
-        """Its queue; without a key one of the topic's for all of an append, the next for the next."""
-        if timer.queue != ANY_QUEUE:
-            return timer.queue
-        return self._turn % self._shelf.log.queue_count(timer.topic_id)
+    def _lose(self, entry: Entry, why: str) -> None:
+        base, at, due_ms, _ = entry
+        self._counts.lost += 1
+        log.error("position=%d: a delayed message, due at %d, %s: it is lost", base + at, due_ms, why)
+        self._marks.fired([(base, at)])
+
+    def _append(self, entries: list[Entry], gathered: Gathered, now_ms: int) -> None:
+        if not gathered.groups:
+            return
+        try:
+            results = self._shelf.log.append(gathered.batches, len(gathered.groups))
+        except DiskFullError:
+            self._give_back(entries[number] for group in gathered.groups for number in group)
+            raise
+        fired: dict[tuple[int, int], Timer | None] = {}
+        refused = False
+        for (code, _), group in zip(results, gathered.groups, strict=True):
+            if code in (CODE_OK, CODE_DUPLICATE):
+                for number in group:
+                    base, at, due_ms, _ = entries[number]
+                    fired[base, at] = gathered.looping.get(number)
+                    self._counts.observe(now_ms - due_ms)
+                self._counts.duplicates += code == CODE_DUPLICATE
+            elif code == CODE_NO_ROOM:
+                refused = True
+                self._give_back(entries[number] for number in group)
+            else:
+                for number in group:
+                    self._lose(entries[number], f"is refused with code {code}")
+        self.append_rounds(fired)
+        if refused:
+            raise DiskFullError("no room for a segment")
 
     @property
     def owes(self) -> bool:
         """Whether rounds of loops wait for room on the disk."""
         return bool(self._owed)
 
-    def append_rounds(self, fired: Iterable[tuple[Place, Timer]]) -> None:
-        """These have fired: append the next rounds of loops, and what a full disk has refused before. Raises DiskFullError."""
-        ended: list[Place] = []
-        for place, timer in fired:
-            following = loops.following(timer, place.position)
+    def append_rounds(self, fired: Mapping[tuple[int, int], Timer | None]) -> None:
+        """These have fired, with their timers where they are loops: append the next rounds, and those that a full disk has refused before.
+
+        Raises DiskFullError.
+        """
+        ended: list[tuple[int, int]] = []
+        for (base, at), timer in fired.items():
+            following = None if timer is None else loops.following(timer, base + at)
             if following is None:
-                ended.append(place)
+                ended.append((base, at))
             else:
-                self._owed.append((place, following))
+                self._owed.append((Place(base, at), following))
         self._marks.fired(ended)
         if not self._owed:
             return
@@ -129,9 +126,4 @@ class Firing:
         for place, (_, timer) in zip(self._shelf.append([timer.pack() for _, timer in owed]), owed, strict=True):
             self._shelf.enter(place, timer)
         self._owed = []
-        self._marks.fired(before for before, _ in owed)
-
-
-def sized(record: bytes) -> bytes:
-    """The record with its size in front."""
-    return len(record).to_bytes(4, "little") + record
+        self._marks.fired([before for before, _ in owed])

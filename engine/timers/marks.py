@@ -5,7 +5,7 @@ fired batch itself is the proof, which recovery finds.
 """
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from engine.errors import DiskFullError
@@ -15,22 +15,28 @@ from engine.timers.shelf import Place
 MARK_TIMERS_MAX = 1000
 """So that a mark is one batch."""
 
+ENDED_MAX = MARK_TIMERS_MAX // 2
+"""Timers that are kept together; a copy of each may come to them."""
+
 PAUSE_MS = 50
-"""Marks are put off for so long at most: few records, each of many timers."""
+"""Between two marks, and before the sync that one waits for: few records and syncs, each of many timers."""
+
+Address = tuple[int, int]
+"""(base of the segment, byte address) of a timer's record."""
 
 
 class Ended(NamedTuple):
-    """A timer that has fired, with its copy; its message lies between the two positions."""
+    """Timers that have fired together, with their copies; their messages lie between the two positions."""
 
     start: int
     end: int
-    places: list[Place]
+    places: list[Address]
 
 
 class Marks:
     """Timers that have ended and are not marked yet, in the order in which they did."""
 
-    copies: dict[Place, Place]
+    copies: dict[Address, Place]
     """Of timers that are being carried on at this moment: who ends one ends its copy too, with the same mark."""
 
     def __init__(self, log: TimerLog) -> None:
@@ -45,7 +51,7 @@ class Marks:
 
     def holds(self, base: int) -> bool:
         """Whether some of them are of that segment."""
-        return any(place.base == base for ended in self._later for place in ended.places)
+        return any(place[0] == base for ended in self._later for place in ended.places)
 
     def will_fire(self, start: int | None = None) -> None:
         """Timers are about to be appended, or recovery has found such from `start` on."""
@@ -53,15 +59,15 @@ class Marks:
         if not self._later:
             self._log.put_fired_from(self._started_at)
 
-    def fired(self, places: Iterable[Place]) -> None:
+    def fired(self, places: Sequence[Address]) -> None:
         """These have fired since `will_fire()`; mark them once the log's present end is durable."""
         end = self._log.end_position
-        self._later.extend(Ended(self._started_at, end, self._with_copy(place)) for place in places)
-        self._ask()
+        for first in range(0, len(places), ENDED_MAX):
+            self._later.append(Ended(self._started_at, end, self._with_copies(places[first : first + ENDED_MAX])))
 
     def end_now(self, place: Place) -> None:
         """Mark one that was cancelled. Raises DiskFullError; then it has not ended."""
-        self._mark(self._with_copy(place), 0)
+        self._mark(self._with_copies([place]), 0)
 
     def carried(self, places: list[Place]) -> None:
         """Their copies are durable and have taken over."""
@@ -78,16 +84,25 @@ class Marks:
             self._mark(places[start : start + MARK_TIMERS_MAX], 0)
 
     def is_due(self, now_ms: int) -> bool:
-        """Whether a mark is worth writing now."""
-        ready = bool(self._later) and self._later[0].end <= self._durable_to
-        return ready and (len(self._later) >= MARK_TIMERS_MAX or not 0 <= now_ms - self._written_ms < PAUSE_MS)
+        """Whether `write()` is worth a call now."""
+        return bool(self._later) and not 0 <= now_ms - self._written_ms < PAUSE_MS
 
     def write(self, now_ms: int) -> set[int]:
-        """Mark what is durable, as far as one mark holds it; returns the segments concerned. Raises DiskFullError."""
+        """Mark what is durable, as far as one mark holds it; returns the segments concerned. Asks for a sync when nothing is.
+
+        Raises DiskFullError.
+        """
+        self._written_ms = now_ms
         taken: list[Ended] = []
-        while self._later and self._later[0].end <= self._durable_to and len(taken) < MARK_TIMERS_MAX:
+        count = 0
+        while self._later and self._later[0].end <= self._durable_to:
+            count += len(self._later[0].places)
+            if taken and count > MARK_TIMERS_MAX:
+                self._written_ms = 0  # more can be marked at once
+                break
             taken.append(self._later.popleft())
         if not taken:
+            self._ask()
             return set()
         # Of what the last one's append has written some may be left for the next mark.
         covered_to = taken[-1].end if not self._later or self._later[0].end > taken[-1].end else 0
@@ -98,24 +113,23 @@ class Marks:
             self._later.extendleft(reversed(taken))
             raise
         self._log.put_fired_from(self._later[0].start if self._later else None)
-        self._written_ms = now_ms
-        return {place.base for place in places}
+        return {base for base, _ in places}
 
-    def _with_copy(self, place: Place) -> list[Place]:
-        copy = self.copies.get(place) if self.copies else None
-        return [place] if copy is None else [place, copy]
+    def _with_copies(self, places: Sequence[Address]) -> list[Address]:
+        return (
+            [*places, *(self.copies[place] for place in places if place in self.copies)] if self.copies else [*places]
+        )
 
-    def _mark(self, places: Iterable[Place], covered_to: int) -> None:
+    def _mark(self, places: Iterable[Address], covered_to: int) -> None:
         ended: dict[int, list[int]] = {}
         for base, at in places:
             ended.setdefault(base, []).append(at)
         self._log.mark(ended, covered_to)
 
     def _ask(self) -> None:
-        if self._later and self._asked_to <= self._durable_to < self._later[-1].end:
+        if self._later and self._asked_to <= self._durable_to:
             self._asked_to = self._later[-1].end
             self._log.when_durable(self._asked_to, self._synced)
 
     def _synced(self) -> None:
         self._durable_to = max(self._durable_to, self._asked_to)
-        self._ask()

@@ -1,10 +1,11 @@
-"""Which form of the table is in use: the compiled one, or its twin in pure Python. `PENSTOCK_PURE=1` forces the twin."""
+"""Which form of table and gathering is in use: the compiled one, or its twin in pure Python. `PENSTOCK_PURE=1` forces the twin."""
 
 from engine.log.native import NATIVE as _LOG_IS_NATIVE
 
 NATIVE = False
 if _LOG_IS_NATIVE:
     try:
+        from engine.timers._gather import gather
         from engine.timers._load import load
         from engine.timers._table import Table, hash_id
 
@@ -12,6 +13,7 @@ if _LOG_IS_NATIVE:
     except ImportError:
         pass
 if not NATIVE:
+    from engine.timers.gather_pure import gather  # type: ignore[assignment]
     from engine.timers.table_pure import Table, hash_id, load  # type: ignore[assignment]
 
-__all__ = ["NATIVE", "Table", "hash_id", "load"]
+__all__ = ["NATIVE", "Table", "gather", "hash_id", "load"]

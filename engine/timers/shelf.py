@@ -4,13 +4,11 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from engine.errors import DiskFullError
-from engine.link.timer import Timer, parse
+from engine.link.timer import Timer
 from engine.log.format import BATCH_HEADER_SIZE, CODE_OK, CONTROL_TOPIC_ID, KIND_TIMER, pack_batch
 from engine.log.timer_log import TimerLog
 from engine.timers.native import Table, hash_id
-
-GUESS_BYTES = 1024
-"""Read at first of a record whose size is not known yet."""
+from engine.timers.record import read_timer
 
 BATCH_BYTES = 256 << 10
 
@@ -36,12 +34,8 @@ class Shelf:
         """Base of a segment -> timers in it, ended ones counted."""
 
     def read(self, place: Place) -> Timer | None:
-        """The timer, or None when its bytes do not verify."""
-        data = self.log.read_at(*place, GUESS_BYTES)
-        size = 4 + int.from_bytes(data[:4], "little")
-        if size > len(data) == GUESS_BYTES:
-            data = self.log.read_at(*place, size)
-        return parse(data)
+        """The timer, or None when its bytes do not verify. Raises OSError."""
+        return read_timer(self.log, *place)
 
     def find(self, topic_id: int, shown_id: bytes) -> tuple[Place, Timer] | None:
         """The pending timer of that topic with that id."""

@@ -3,6 +3,7 @@
 import logging
 from collections import deque
 from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 from engine.errors import DiskFullError
 from engine.link.layout import DUPLICATE, INVALID, NOT_CANCELLABLE, OK, TOO_LARGE, UNKNOWN_TOPIC
@@ -27,6 +28,14 @@ REFUSED_MS = 1000
 
 SPARSE = 8
 """A sealed segment with fewer than one in so many of its timers pending is emptied: a start reads what is pending times this at most."""
+
+
+class Added(NamedTuple):
+    """What became of a timer that was to be added; of a DUPLICATE, where its first copy is unless that is still pending."""
+
+    code: int
+    queue: int = ANY_QUEUE
+    offset: int = 0
 
 
 class Timers:
@@ -54,41 +63,42 @@ class Timers:
 
     # -- what producers and operators ask
 
-    def add(self, records: bytes, count: int) -> list[int]:
-        """Take timers in, packed one behind the other; returns a code for each. In the page cache on return. Raises DiskFullError."""
+    def add(self, records: bytes, count: int) -> list[Added]:
+        """Take timers in, packed one behind the other. In the page cache on return. Raises DiskFullError."""
         if self._log.refusal:
             raise DiskFullError(self._log.refusal)
-        codes: list[int] = []
+        answers: list[Added] = []
         accepted: list[tuple[Timer, bytes]] = []
         ids: set[tuple[int, bytes]] = set()
         at = 0
         for _ in range(count):
             timer = parse(records, at)
             size = 4 + int.from_bytes(records[at : at + 4], "little")
-            code = INVALID if timer is None else self._check(timer, size, ids)
-            if timer is not None and code == OK:
+            answer = Added(INVALID) if timer is None else self._check(timer, size, ids)
+            if timer is not None and answer.code == OK:
                 accepted.append((timer, records[at : at + size]))
                 ids.add((timer.topic_id, timer.shown_id))
-            codes.append(code)
+            answers.append(answer)
             at += size
         places = self._shelf.append([packed for _, packed in accepted])
         for place, (timer, _) in zip(places, accepted, strict=True):
             self._shelf.enter(place, timer)
         self.counts.added += len(accepted)
-        return codes
+        return answers
 
-    def _check(self, timer: Timer, size: int, ids: set[tuple[int, bytes]]) -> int:
+    def _check(self, timer: Timer, size: int, ids: set[tuple[int, bytes]]) -> Added:
         queues = self._log.queue_count(timer.topic_id)
         if not queues:
-            return UNKNOWN_TOPIC
+            return Added(UNKNOWN_TOPIC)
         if size + BATCH_HEADER_SIZE > self._log.batch_bytes_max:
-            return TOO_LARGE
+            return Added(TOO_LARGE)
         shown_id = timer.shown_id
         if timer.previous or not shown_id or timer.due_ms < 0 or not (timer.queue < queues or timer.queue == ANY_QUEUE):
-            return INVALID
+            return Added(INVALID)
         if (timer.topic_id, shown_id) in ids or self._shelf.find(timer.topic_id, shown_id) is not None:
-            return DUPLICATE
-        return OK
+            return Added(DUPLICATE)
+        first_copy = self._log.first_copy(timer.topic_id, shown_id) if timer.id_window_ms else None
+        return Added(OK) if first_copy is None else Added(DUPLICATE, *first_copy)
 
     def cancel(self, topic_id: int, shown_id: bytes) -> int:
         """Withdraw a pending timer, a loop with all its rounds to come. In the page cache on return. Raises DiskFullError."""
@@ -139,14 +149,14 @@ class Timers:
         if self._tidying is not None or self._sparse:
             waits.append(1)
         if self._marks:
-            waits.append(PAUSE_MS)
+            waits.append(1 if self._marks.is_due(now_ms) else PAUSE_MS)
         if self._firing.owes:
             waits.append(REFUSED_MS)
         return min(waits, default=None)
 
     def close(self) -> None:
-        """Mark what has fired and is durable, so that the next start finds it done."""
-        while self._marks.write(self._now_ms()):
+        """Mark what has fired and is durable, so that the next start finds it done; not in front of rounds that are not stored yet."""
+        while not self._firing.owes and self._marks.write(self._now_ms()):
             pass
 
     # -- segments

@@ -45,10 +45,10 @@ class Engine:
 
     def add(self, number: int, due_ms: int, durability: int = layout.FSYNC, **changes) -> int:
         record = b"\1" + number.to_bytes(16, "big") + b"m\0"
-        timer = Timer(due_ms, self.topic.id, ANY_QUEUE, 0, 0, 0, 0, 1, 1, 16, record)._replace(**changes)
+        timer = Timer(due_ms, self.topic.id, ANY_QUEUE, 0, 0, 0, 0, 1, 1, 16, 0, record)._replace(**changes)
         code, answer = self.ask(layout.TIMER_ADD, encode_add(durability, [timer]))
         assert code == layout.OK, answer
-        return decode_added(answer)[0]
+        return decode_added(answer)[0][0]
 
     def cancel(self, number: int) -> int:
         return self.ask(layout.TIMER_CANCEL, encode_cancel(layout.FSYNC, "orders", number.to_bytes(16, "big").hex()))[0]
@@ -131,7 +131,7 @@ def test_requests_that_make_no_sense_are_invalid(engine, op, payload):
 def test_records_of_any_bytes_are_refused_one_by_one(engine):
     for records in (bytes(70), b"\xff" * 70, bytes(range(70))):
         code, answer = engine.ask(layout.TIMER_ADD, layout.APPEND_HEAD.pack(1, 1) + records)
-        assert (code, decode_added(answer)) == (layout.OK, [layout.INVALID])
+        assert (code, decode_added(answer)) == (layout.OK, [(layout.INVALID, None, None)])
 
 
 def test_no_timer_runs_while_nothing_is_pending(engine):

@@ -20,7 +20,7 @@ CREDENTIAL = contract.Credential("shop", "k1", 0, b"s" * 32)
 
 
 class Destination:
-    topic_id, queues, durability = 7, 4, layout.FSYNC
+    topic_id, queues, durability, id_window_ms = 7, 4, layout.FSYNC, 600_000
 
 
 class Topics:
@@ -145,6 +145,28 @@ def test_what_the_broker_says_is_the_answer(rpc, code):
         (code, "a"),
         (code, "b"),
     ]
+
+
+def test_a_call_is_done_in_its_order():
+    rpc = Rpc()
+    withdraw = Message(topic="orders", id="a", operation=Operation.CANCEL)
+    results = send(rpc, delayed(id="a"), withdraw, delayed(id="a"), delayed(id="b"))
+    assert [result.code for result in results] == [Code.OK] * 4
+    assert [op for op, _ in rpc.asked] == [layout.TIMER_ADD, layout.TIMER_CANCEL, layout.TIMER_ADD]
+
+
+@pytest.mark.parametrize(
+    ("fields", "window_ms"),
+    [
+        ({"id": "mine"}, 600_000),
+        ({}, 0),
+        ({"id": "mine", "properties": {"penstock-loop-times": "2", "penstock-loop-interval-ms": "100"}}, 0),
+    ],
+)
+def test_a_clients_id_is_checked_but_for_rounds_of_a_loop(fields, window_ms):
+    rpc = Rpc()
+    send(rpc, delayed(**fields))
+    assert rpc.timers()[0].id_window_ms == window_ms
 
 
 def test_messages_that_are_not_delayed_are_left_to_the_ordinary_way():

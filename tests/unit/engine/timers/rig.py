@@ -49,7 +49,15 @@ class Rig:
     def now_ms(self) -> int:
         return self.env.clock_ms
 
-    def timer(self, shown_id: str, due_ms: int, queue: int = ANY_QUEUE, body: bytes = b"body\0", **loop: int) -> Timer:
+    def timer(
+        self,
+        shown_id: str,
+        due_ms: int,
+        queue: int = ANY_QUEUE,
+        body: bytes = b"body\0",
+        id_window_ms: int = 0,
+        **loop: int,
+    ) -> Timer:
         """With an id of its client's own, which is in the message's field 6."""
         name = shown_id.encode()
         message = (
@@ -62,12 +70,22 @@ class Rig:
             + b"\0"
         )
         rounds = {"until_ms": 0, "gap_ms": 0, "times": 0, "growth": 1, **loop}
-        return Timer(due_ms, self.topic.id, queue, 0, **rounds, id_at=8, id_size=len(name), record=b"\0" + message)
+        return Timer(
+            due_ms,
+            self.topic.id,
+            queue,
+            0,
+            **rounds,
+            id_at=8,
+            id_size=len(name),
+            id_window_ms=id_window_ms,
+            record=b"\0" + message,
+        )
 
     def add(self, shown_id: str, due_ms: int, **options) -> int:
         packed = self.timer(shown_id, due_ms, **options).pack()
-        (code,) = self.timers.add(packed, 1)
-        return code
+        (added,) = self.timers.add(packed, 1)
+        return added.code
 
     def cancel(self, shown_id: str) -> int:
         return self.timers.cancel(self.topic.id, shown_id.encode())

@@ -5,6 +5,8 @@ import itertools
 import pytest
 
 from engine.link.layout import DUPLICATE, INVALID, NOT_CANCELLABLE, OK, TOO_LARGE, UNKNOWN_TOPIC
+from engine.log.format import pack_batch, pack_record
+from engine.timers.timers import Added
 from tests.unit.engine.timers.rig import Rig
 
 DAY_MS = 86_400_000
@@ -82,7 +84,7 @@ def test_an_assigned_id_cancels_as_well(rig):
     timer = rig.timer("x", rig.now_ms + 10)
     assigned = bytes(range(16))
     packed = timer._replace(record=b"\1" + assigned + b"m\0", id_at=1, id_size=16).pack()
-    assert rig.timers.add(packed, 1) == [OK]
+    assert rig.timers.add(packed, 1) == [Added(OK)]
     assert rig.cancel(assigned.hex()) == OK
 
 
@@ -90,7 +92,7 @@ def test_an_id_that_is_pending_is_a_duplicate_and_free_again_afterwards(rig):
     assert rig.add("a", rig.now_ms + 10) == OK
     assert rig.add("a", rig.now_ms + 20) == DUPLICATE
     twice = rig.timer("b", rig.now_ms + 10).pack()
-    assert rig.timers.add(twice + twice, 2) == [OK, DUPLICATE]
+    assert rig.timers.add(twice + twice, 2) == [Added(OK), Added(DUPLICATE)]
     rig.advance(10)
     assert rig.add("a", rig.now_ms + 20) == OK
     rig.advance(20)
@@ -110,7 +112,7 @@ def test_an_id_that_is_pending_is_a_duplicate_and_free_again_afterwards(rig):
 def test_a_timer_that_makes_no_sense_is_refused_and_its_neighbours_are_not(rig, changes, code):
     good = [rig.timer(name, rig.now_ms + 10).pack() for name in "ab"]
     bad = rig.timer("c", rig.now_ms + 10)._replace(**changes).pack()
-    assert rig.timers.add(good[0] + bad + good[1], 3) == [OK, code, OK]
+    assert rig.timers.add(good[0] + bad + good[1], 3) == [Added(OK), Added(code), Added(OK)]
     rig.advance(10)
     assert sorted(rig.fired()) == ["a", "b"]
 
@@ -118,7 +120,7 @@ def test_a_timer_that_makes_no_sense_is_refused_and_its_neighbours_are_not(rig, 
 def test_a_timer_with_a_flipped_bit_is_refused(rig):
     packed = bytearray(rig.timer("a", rig.now_ms + 10).pack())
     packed[30] ^= 1
-    assert rig.timers.add(bytes(packed), 1) == [INVALID]
+    assert rig.timers.add(bytes(packed), 1) == [Added(INVALID)]
 
 
 def test_bodies_of_any_bytes_come_as_they_were_sent(rig):
@@ -270,3 +272,76 @@ def test_a_disk_without_room_delays_and_loses_nothing(rig):
     rig.log.refuse("")
     rig.advance(1000)
     assert rig.fired() == ["a"]
+
+
+WINDOW_MS = 600_000
+
+
+def test_a_fired_id_is_a_duplicate_with_its_place_until_its_window_is_over(rig):
+    assert rig.add("a", rig.now_ms + 10, id_window_ms=WINDOW_MS) == OK
+    rig.advance(10)
+    ((_, queue, offset, _),) = rig.stored()
+    again = rig.timer("a", rig.now_ms + 10, id_window_ms=WINDOW_MS).pack()
+    assert rig.timers.add(again, 1) == [Added(DUPLICATE, queue, offset)]
+    rig.kill()
+    assert rig.timers.add(again, 1) == [Added(DUPLICATE, queue, offset)]
+    rig.advance(WINDOW_MS + 1000)
+    assert rig.add("a", rig.now_ms + 10, id_window_ms=WINDOW_MS) == OK
+
+
+def test_a_due_message_whose_id_was_stored_meanwhile_ends_without_a_second_copy(rig):
+    rig.add("a", rig.now_ms + 10, id_window_ms=WINDOW_MS)
+    plain = pack_batch(0, rig.topic.id, 1, [pack_record(rig.timer("a", 0).record[1:])])
+    checked = plain[:11] + b"\1" + plain[12:28] + WINDOW_MS.to_bytes(4, "little") + plain[32:]
+    assert rig.log.append(checked, 1, rig.now_ms)[0][0] == OK
+    rig.advance(10)
+    assert (rig.fired(), rig.timers.counts.duplicates, len(rig.timers.table)) == (["a"], 1, 0)
+    rig.advance(1000)
+    rig.kill()
+    rig.advance(10 * WINDOW_MS)
+    assert rig.fired() == ["a"]
+
+
+def test_what_the_disk_does_not_give_holds_up_nothing_and_comes_when_it_does(rig, monkeypatch):
+    rig.add("bad", rig.now_ms + 10)
+    ((base, at, *_),) = rig.timers.table.scan(0, 100)[0]
+    rig.add("good", rig.now_ms + 10)
+    file, sound = rig.log.for_timers.file_of(base), type(rig.log.for_timers.file_of(base)).read_at
+
+    def read_at(self, size, where):
+        if where <= at < where + size and self is file:
+            raise OSError(5, "Input/output error")
+        return sound(self, size, where)
+
+    monkeypatch.setattr(type(file), "read_at", read_at)
+    rig.advance(10)
+    monkeypatch.undo()
+    assert rig.fired() == ["good"]
+    rig.advance(60_000)
+    assert rig.fired() == ["good", "bad"]
+
+
+def test_a_damaged_message_is_lost_alone_and_counted(rig):
+    for name in "abc":
+        rig.add(name, rig.now_ms + 10)
+    base, at, *_ = sorted(rig.timers.table.scan(0, 100)[0])[1]
+    file = rig.log.for_timers.file_of(base)
+    file.write_at(b"\xff", at + 40)
+    rig.advance(10)
+    assert (rig.fired(), rig.timers.counts.lost, len(rig.timers.table)) == (["a", "c"], 1, 0)
+
+
+def test_a_message_that_is_refused_for_good_holds_up_nothing(rig, monkeypatch):
+    for queue in range(2):
+        rig.add(f"q{queue}", rig.now_ms + 10, queue=queue)
+    append = rig.log.for_timers.append
+
+    def refused(batches, count):
+        (_, *others) = append(batches, count)
+        return [(TOO_LARGE, 0), *others]
+
+    monkeypatch.setattr(rig.log.for_timers, "append", refused)
+    rig.advance(10)
+    monkeypatch.undo()
+    rig.advance(1000)
+    assert (rig.timers.counts.lost, len(rig.timers.table), rig.timers.step()) == (1, 0, None)

@@ -1,0 +1,260 @@
+# cython: language_level=3, boundscheck=False, wraparound=False
+"""Due timers as batches of their queues. Twin: gather_pure.py, which says what it means.
+
+The records are copied once, behind each other, as they are read; then the batches are laid out from there. Timers that were stored one
+after the other are often due one after the other: where a record follows the one before, much is read at once.
+"""
+from libc.errno cimport EINTR, errno
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport free, malloc, realloc
+from libc.string cimport memcpy, memset
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+
+from engine.log._index cimport BatchHeader, crc32c_extend
+from engine.timers._record cimport HEAD, RECORD_HEAD, TimerHead
+
+from engine.link.timer import parse
+from engine.timers.gather_pure import Gathered
+
+cdef extern from "unistd.h" nogil:
+    ssize_t pread(int fd, void* buffer, size_t size, int64_t at)
+
+cdef enum:
+    MAGIC = 0x5042
+    KIND_FIRED = 10
+    FLAG_CHECK_IDS = 1
+    BATCH_HEADER = 48
+    GUESS = 1024                 # read at first of a record whose size is not known yet
+    AHEAD = 65536                # where one record follows another
+    ROOM = 1 << 20
+
+cdef uint32_t ANY_QUEUE = 0xFFFFFFFF
+
+
+cdef enum Found:
+    READ
+    DAMAGED
+    UNREAD
+
+
+cdef struct Taken:
+    size_t at                    # of its record among the copies, the size in front
+    uint32_t size
+    uint32_t number
+    uint32_t group
+
+
+cdef struct Group:
+    uint32_t topic_id
+    uint32_t queue
+    uint32_t window_ms
+    uint32_t count
+    size_t size
+    size_t at                    # where its next record goes
+
+
+def gather(log, list entries, size_t bytes_max, uint64_t turn):
+    """See gather_pure.py."""
+    cdef Gathering work = Gathering(log, len(entries), turn)
+    cdef size_t taken = len(entries)
+    cdef uint32_t number = 0
+    cdef Found found
+    damaged, unread = [], []
+    for base, at, _, _ in entries:
+        found = work.read(base, at)
+        if found == READ and work.count and work.size + work.record_size > bytes_max:
+            taken = number
+            break
+        if found == READ and not work.take(number):
+            found = DAMAGED
+        if found == DAMAGED:
+            damaged.append(number)
+        elif found == UNREAD:
+            unread.append(number)
+        number += 1
+    return Gathered(taken, work.batches(), work.groups_of_numbers(), work.looping, damaged, unread, work.size)
+
+
+cdef class Gathering:
+    """One step's way from the segments to batches."""
+
+    cdef object log
+    cdef uint64_t turn
+    cdef Taken* taken
+    cdef Group* groups
+    cdef uint32_t count, group_count
+    cdef dict numbers            # topic id << 32 | queue -> number of its group
+    cdef dict looping
+    cdef uint8_t* copies
+    cdef size_t copied, room, size
+    # What was read last
+    cdef object file
+    cdef uint64_t base
+    cdef int fd
+    cdef uint8_t* window
+    cdef size_t window_room, window_size
+    cdef uint64_t window_at, record_end
+    cdef const uint8_t* record   # the size field of the log's record around it
+    cdef uint32_t record_size    # of the message's record: flags, id and message
+
+    def __cinit__(self, log, size_t count, uint64_t turn):
+        self.log, self.turn, self.fd = log, turn, -1
+        self.numbers, self.looping = {}, {}
+        self.base = 0xFFFFFFFFFFFFFFFF
+        self.taken = <Taken*>malloc((count + 1) * sizeof(Taken))
+        self.groups = <Group*>malloc((count + 1) * sizeof(Group))
+        self.room, self.window_room = ROOM, AHEAD
+        self.copies = <uint8_t*>malloc(self.room)
+        self.window = <uint8_t*>malloc(self.window_room)
+        if self.taken == NULL or self.groups == NULL or self.copies == NULL or self.window == NULL:
+            raise MemoryError()
+
+    def __dealloc__(self):
+        free(self.taken)
+        free(self.groups)
+        free(self.copies)
+        free(self.window)
+
+    cdef Found read(self, uint64_t base, uint64_t at) except *:
+        """Have a timer's record in the window, verified."""
+        cdef uint64_t end
+        cdef uint32_t whole
+        cdef TimerHead* head
+        if base != self.base:
+            self.base, self.window_size, self.record_end = base, 0, 0
+            self.file = self.log.file_of(base)
+            self.fd = -1 if self.file is None else self.file.fileno()
+        if self.file is None:
+            return DAMAGED
+        if not self.has(at, 4) and not self.fill(at, AHEAD if at == self.record_end else GUESS):
+            return UNREAD
+        if not self.has(at, 4):
+            return DAMAGED
+        whole = (<const uint32_t*>(self.window + (at - self.window_at)))[0]
+        end = at + 4 + <uint64_t>whole
+        if whole < RECORD_HEAD - 4 + HEAD + 2:
+            return DAMAGED
+        if not self.has(at, end - at) and not self.fill(at, end - at):
+            return UNREAD
+        if not self.has(at, end - at):
+            return DAMAGED
+        self.record = self.window + (at - self.window_at)
+        head = <TimerHead*>(self.record + RECORD_HEAD)
+        if crc32c_extend(0, <const char*>head + 4, whole - (RECORD_HEAD - 4) - 4) != head.crc:
+            return DAMAGED
+        self.record_size = whole - (RECORD_HEAD - 4) - HEAD
+        self.record_end = end
+        if self.record[RECORD_HEAD + HEAD] > 1 or <uint64_t>head.id_at + head.id_size > self.record_size:
+            return DAMAGED
+        return READ
+
+    cdef bint has(self, uint64_t at, uint64_t size) noexcept:
+        return at >= self.window_at and at + size <= self.window_at + self.window_size
+
+    cdef bint fill(self, uint64_t at, size_t size) except *:
+        """Read so much, or as much as there is; False when the disk refuses."""
+        cdef ssize_t got
+        cdef uint8_t* grown
+        if size > self.window_room:
+            grown = <uint8_t*>realloc(self.window, size)
+            if grown == NULL:
+                raise MemoryError()
+            self.window, self.window_room = grown, size
+        self.window_at, self.window_size = at, 0
+        if self.fd < 0:
+            try:
+                data = self.file.read_at(size, at)
+            except OSError:
+                return False
+            memcpy(self.window, PyBytes_AS_STRING(data), len(data))
+            self.window_size = len(data)
+            return True
+        while True:
+            got = pread(self.fd, self.window, size, at)
+            if got >= 0:
+                self.window_size = got
+                return True
+            if errno != EINTR:
+                return False
+
+    cdef bint take(self, uint32_t number) except *:
+        """Copy what was read last; False when its topic is not known."""
+        cdef TimerHead* head = <TimerHead*>(self.record + RECORD_HEAD)
+        cdef size_t needed = self.copied + 4 + self.record_size
+        cdef uint64_t queues = self.log.queue_count(head.topic_id)
+        cdef uint32_t queue = head.queue
+        cdef uint8_t* grown
+        cdef Taken* taken = &self.taken[self.count]
+        cdef Group* group
+        if not queues:
+            return False
+        if queue == ANY_QUEUE:
+            queue = <uint32_t>(self.turn % queues)
+        if needed > self.room:
+            grown = <uint8_t*>realloc(self.copies, 2 * needed)
+            if grown == NULL:
+                raise MemoryError()
+            self.copies, self.room = grown, 2 * needed
+        taken.at, taken.size, taken.number = self.copied, 4 + self.record_size, number
+        (<uint32_t*>(self.copies + self.copied))[0] = self.record_size
+        memcpy(self.copies + self.copied + 4, self.record + RECORD_HEAD + HEAD, self.record_size)
+        self.copied = needed
+        self.size += self.record_size
+        taken.group = self.group_of(head.topic_id, queue, head.id_window_ms)
+        group = &self.groups[taken.group]
+        group.count += 1
+        group.size += taken.size
+        self.count += 1
+        if head.gap_ms and head.times:
+            whole = PyBytes_FromStringAndSize(<const char*>self.record, 4 + (<const uint32_t*>self.record)[0])
+            self.looping[number] = parse(whole)
+        return True
+
+    cdef uint32_t group_of(self, uint32_t topic_id, uint32_t queue, uint32_t window_ms) except? 0xFFFFFFFF:
+        cdef uint32_t number = self.group_count
+        cdef Group* group = &self.groups[number]
+        if not window_ms:
+            key = <uint64_t>topic_id << 32 | queue
+            found = self.numbers.get(key)
+            if found is not None:
+                return found
+            self.numbers[key] = number
+        group.topic_id, group.queue, group.window_ms, group.count, group.size = topic_id, queue, window_ms, 0, 0
+        self.group_count += 1
+        return number
+
+    cdef bytes batches(self):
+        """All groups, one behind the other."""
+        cdef size_t at = 0
+        cdef uint32_t i
+        cdef Group* group
+        cdef Taken* taken
+        cdef BatchHeader* header
+        cdef bytes made
+        cdef uint8_t* out
+        for i in range(self.group_count):
+            self.groups[i].at = at + BATCH_HEADER
+            at += (BATCH_HEADER + self.groups[i].size + 7) & ~<size_t>7
+        made = PyBytes_FromStringAndSize(NULL, at)
+        out = <uint8_t*>PyBytes_AS_STRING(made)
+        memset(out, 0, at)
+        for i in range(self.group_count):
+            group = &self.groups[i]
+            header = <BatchHeader*>(out + group.at - BATCH_HEADER)
+            header.size = <uint32_t>(BATCH_HEADER + group.size)
+            header.magic, header.kind, header.flags = MAGIC, KIND_FIRED, FLAG_CHECK_IDS if group.window_ms else 0
+            header.topic_id, header.queue, header.count, header.reserved = group.topic_id, group.queue, group.count, group.window_ms
+        for i in range(self.count):
+            taken = &self.taken[i]
+            group = &self.groups[taken.group]
+            memcpy(out + group.at, self.copies + taken.at, taken.size)
+            group.at += taken.size
+        return made
+
+    cdef list groups_of_numbers(self):
+        cdef uint32_t i
+        cdef list found = [[] for i in range(self.group_count)]
+        for i in range(self.count):
+            (<list>found[self.taken[i].group]).append(self.taken[i].number)
+        return found
