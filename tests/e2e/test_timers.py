@@ -1,12 +1,12 @@
 """Delayed messages with real processes: the tables of delays, cancellations and loops, through kills and a clock that steps."""
 
 import itertools
-import time
+import signal
 from collections import Counter
 
 import pytest
 
-from common.contract import Code, Message, Operation, Position
+from common.contract import Ack, Code, Message, Operation, Position
 from tests.e2e.pull_parts import Process
 from tests.e2e.request_parts import RequestSite
 from tests.fault.stock_clients import Puller, Sender, knows, now_ms, retry_until_served
@@ -290,14 +290,52 @@ def test_a_clock_that_steps_an_hour_loses_doubles_and_hastens_nothing(tmp_path, 
         site.close()
 
 
-def test_without_an_engine_the_answer_is_that_nothing_was_stored(tmp_path):
-    site = RequestSite(tmp_path)
-    try:
-        sender = site.sender(site.ask)
-        retry_until_served(lambda: sender.send(Message(topic="orders"))[0].code == Code.OK, "it serves")
-        site.engine.kill()
-        began = time.monotonic()
-        codes = {result.code for result in sender.send(Message(topic="orders", delay_ms=5), timeout_ms=500)}
-        assert codes <= {Code.UNAVAILABLE, Code.TIMEOUT} and time.monotonic() - began < 5
-    finally:
-        site.close()
+def test_filters_and_the_order_of_keys_hold_for_delayed_messages(shop, name):
+    group = "ordered"
+    shop.penstock.run("group", "create", group, "--order", "key", "--filter", "wanted == 'yes'")
+    start = now_ms() + 500
+    for number in range(12):
+        wanted = {"wanted": "yes" if number % 3 else "no"}
+        shop.sender.one(
+            TOPIC, id=f"{name}{number:02}", key=f"k{number % 2}", deliver_at_ms=start + number * 20, properties=wanted
+        )
+    taken, acks = [], []
+
+    def pull():
+        response = shop.puller.pull(group, TOPIC, wait_ms=200, max_messages=1, acks=acks)
+        acks[:] = [Ack(delivery.receipt) for delivery in response.deliveries]
+        taken.extend((delivery.message.key, delivery.id) for delivery in response.deliveries)
+        return len(taken) == 8
+
+    until(pull, "all that the filter wants")
+    wanted = [(f"k{number % 2}", f"{name}{number:02}") for number in range(12) if number % 3]
+    for key in ("k0", "k1"):
+        assert [each for each in taken if each[0] == key] == [each for each in wanted if each[0] == key]
+
+
+def test_rate_limits_count_a_delayed_message_when_it_is_sent(shop, name):
+    shop.penstock.run("topic", "create", "rare", "--rate-messages", "5")
+    retry_until_served(lambda: shop.sender.one("rare", delay_ms=HOUR_MS).code != Code.UNKNOWN_TOPIC, "it is known")
+    results = shop.sender.send(*(Message(topic="rare", id=f"{name}{i}", delay_ms=HOUR_MS) for i in range(100)))
+    codes = Counter(result.code for result in results)
+    assert codes[Code.OK] + codes[Code.RATE_LIMITED] == 100 and codes[Code.RATE_LIMITED] > 80
+    kept = {row["id"] for row in shop.penstock.run("timer", "list", "--topic", "rare")}
+    assert {result.id for result in results if result.code == Code.OK} <= kept
+    assert not kept & {result.id for result in results if result.code == Code.RATE_LIMITED}
+
+
+def test_no_buffer_takes_a_delayed_message_while_the_engine_is_away(penstock_factory):
+    penstock = penstock_factory()
+    who = penstock.application("shop", send=["*"], pull=["*"])
+    penstock.run("topic", "create", "kept", "--buffer", "disk")
+    with Sender(penstock.producer, who) as sender:
+        knows(sender, "kept")
+        penstock.kill("engine", signal.SIGSTOP)
+        try:
+            plain, delayed = sender.send(
+                Message(topic="kept", id="plain"), Message(topic="kept", id="delayed", delay_ms=1), timeout_ms=1000
+            )
+        finally:
+            penstock.kill("engine", signal.SIGCONT)
+        assert plain.code == Code.BUFFERED
+        assert delayed.code in (Code.TIMEOUT, Code.UNAVAILABLE)
