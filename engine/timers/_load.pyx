@@ -18,7 +18,7 @@ cdef enum:
 def load(Table table, EntrySource source, file, uint64_t base, bytes log_id, list dead):
     """Take in a segment's timers but for the sorted addresses of dead ones. Blocks for as long as it takes to read them.
 
-    Returns: ([(address, previous)] of those that follow another, how many there are with the dead, bytes that do not verify).
+    Returns: (hashes of those that follow another, how many there are with the dead, bytes that do not verify).
     """
     cdef uint32_t seed = crc32c_extend(0, <const char*>log_id, len(log_id))
     cdef uint32_t count = 0, i = 0, last
@@ -67,7 +67,7 @@ cdef class Loading:
         cdef const uint8_t* at = batch + BATCH_HEADER
         cdef const uint8_t* record
         cdef TimerHead* head
-        cdef uint32_t record_size, where
+        cdef uint32_t record_size, where, hashed
         cdef uint64_t bad = 0
         while at + RECORD_HEAD + HEAD <= batch + size:
             record_size = (<const uint32_t*>at)[0]
@@ -81,9 +81,10 @@ cdef class Loading:
             if record[0] > 1 or record + head.id_at + head.id_size > at:
                 bad += 1
                 continue
-            self.table.put(self.number, where, <uint64_t>head.due_ms, mix(head.topic_id, hash_of_id(record, head)))
+            hashed = mix(head.topic_id, hash_of_id(record, head))
+            self.table.put(self.number, where, <uint64_t>head.due_ms, hashed)
             if head.previous:
-                self.following.append((where, head.previous))
+                self.following.append(hashed)
         return bad
 
     cdef bint is_dead(self, uint32_t address) except -1:

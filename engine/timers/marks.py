@@ -65,9 +65,13 @@ class Marks:
         for first in range(0, len(places), ENDED_MAX):
             self._later.append(Ended(self._started_at, end, self._with_copies(places[first : first + ENDED_MAX])))
 
-    def end_now(self, place: Place) -> None:
-        """Mark one that was cancelled. Raises DiskFullError; then it has not ended."""
-        self._mark(self._with_copies([place]), 0)
+    def waiting(self) -> dict[int, Address]:
+        """Position to address of those that have no mark yet."""
+        return {base + at: (base, at) for ended in self._later for base, at in ended.places}
+
+    def end_now(self, places: Sequence[Address]) -> None:
+        """Mark what was cancelled. Raises DiskFullError; then it has not ended."""
+        self._mark(self._with_copies(places), 0)
 
     def carried(self, places: list[Place]) -> None:
         """Their copies are durable and have taken over."""

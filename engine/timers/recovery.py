@@ -1,13 +1,14 @@
 """What a start makes of the log: which timers are pending, and which had fired when the process ended before it could mark them.
 
-a fired batch without a mark    its messages are in the log: the timers are matched by topic and id, and have ended
-a round of a loop               counts once the round before it has fired; if that is pending still, the round is void. A round that is
-                                missing behind a fired one is appended now
-a copy that was carried on      counts once the first record has ended; if that is pending still, the copy is void
+All records of one id that no mark names are a chain: the oldest, later rounds of its loop, and copies that were carried on. A client
+may use an id again once its chain has ended; such a record has no `previous` and begins the next chain. Every fired batch without a
+mark that lies behind the oldest record is a round of its chain, whichever of the records between them a power cut has taken. So what is
+pending is the oldest record, gone on by as many rounds as have fired: the record of that round if there is one, else a new one.
 """
 
 import logging
-from collections.abc import Iterator
+from array import array
+from collections.abc import Iterable, Iterator
 
 from engine.link.timer import ASSIGNED, Timer
 from engine.log.format import BATCH_HEADER, BATCH_HEADER_SIZE
@@ -19,70 +20,86 @@ from engine.timers.shelf import Place, Shelf
 
 log = logging.getLogger("penstock.engine")
 
+Name = tuple[int, bytes]
+"""Topic id, and id as clients see it."""
+
+Chain = list[tuple[Place, Timer]]
+
 
 def recover(shelf: Shelf, marks: Marks) -> None:
     """Fill the table from the log. Blocks for as long as it takes to read what is pending. Raises DiskFullError."""
-    followers: dict[int, list[Place]] = {}
+    following = array("I")
     for segment, ended in shelf.log.segments():
         found, total, lost = load(shelf.table, segment.source(), segment.file, segment.base, shelf.log.log_id, ended)
         shelf.totals[segment.base] = total
         if lost:
             log.error("file=%s: delayed messages in %d bytes do not verify: they are lost", segment.path, lost)
-        for at, previous in found:
-            followers.setdefault(previous, []).append(Place(segment.base, at))
-    if shelf.log.fired:
+        following.extend(found)
+    fired = _fired(shelf)
+    if fired:
         marks.will_fire(min(base + at for base, at, _ in shelf.log.fired))
-    ended_now = list(_fired(shelf, followers, marks))
-    for previous, places in followers.items():
-        ended_now += [place for place in places if _is_void(shelf, place, previous)]
+    doubtful = {hashed for hashed in following if len(shelf.table.find(hashed)) > 1}
+    doubtful.update(hash_id(*name) for name in fired)
+    ended_now: list[Place] = []
+    for hashed in doubtful:
+        for name, records in _named(shelf, hashed).items():
+            for chain, rounds in _chains(records, fired.get(name, [])):
+                ended_now += _settle(shelf, marks, hashed, chain, rounds)
     marks.ended(ended_now)
 
 
-def _fired(shelf: Shelf, followers: dict[int, list[Place]], marks: Marks) -> Iterator[Place]:
-    """Timers whose messages are in their queues already, which are durable by now; they leave the table."""
+def _fired(shelf: Shelf) -> dict[Name, list[int]]:
+    """Where messages lie that had been delayed and may be in no mark; they are durable by now."""
+    found: dict[Name, list[int]] = {}
     for base, at, size in shelf.log.fired:
         batch = shelf.log.read_at(base, at, size)
         topic_id = BATCH_HEADER.unpack_from(batch)[6]
         for shown_id in _shown_ids(batch):
-            found = _pending_before(shelf, topic_id, shown_id, base + at)
-            if found is None:
-                continue
-            place, timer = found
-            shelf.table.remove(*place, hash_id(topic_id, shown_id))
-            following = loops.following(timer, place.position)
-            for other in followers.pop(place.position, []):
-                copy = shelf.read(other)
-                if copy is not None and copy.times == timer.times:
-                    # Not the next round but the same one, being carried on when it fired.
-                    shelf.table.remove(*other, hash_id(topic_id, shown_id))
-                    yield other
-                else:
-                    following = None
-            if following is None:
-                yield place
-            else:
-                (after,) = shelf.append([following.pack()])
-                shelf.enter(after, following)
-                marks.fired([place])  # once the round is durable, too
+            found.setdefault((topic_id, shown_id), []).append(base + at)
+    return found
 
 
-def _pending_before(shelf: Shelf, topic_id: int, shown_id: bytes, position: int) -> tuple[Place, Timer] | None:
-    """The timer with that id, if it was stored before that position: a later one is another that uses the id again."""
-    for base, at, _ in sorted(shelf.table.find(hash_id(topic_id, shown_id))):
-        timer = shelf.read(Place(base, at)) if base + at < position else None
-        if timer is not None and (timer.topic_id, timer.shown_id) == (topic_id, shown_id):
-            return Place(base, at), timer
-    return None
+def _named(shelf: Shelf, hashed: int) -> dict[Name, Chain]:
+    """The pending timers with that hash by id, the oldest first."""
+    found: dict[Name, Chain] = {}
+    for base, at, _ in sorted(shelf.table.find(hashed)):
+        timer = shelf.read(Place(base, at))
+        if timer is not None:
+            found.setdefault((timer.topic_id, timer.shown_id), []).append((Place(base, at), timer))
+    return found
 
 
-def _is_void(shelf: Shelf, place: Place, previous: int) -> bool:
-    """Whether the timer takes over from one that is pending still; then it leaves the table."""
-    timer = shelf.read(place)
-    assert timer is not None
-    hashed = hash_id(timer.topic_id, timer.shown_id)
-    if not any(base + at == previous for base, at, _ in shelf.table.find(hashed)):
-        return False
-    return shelf.table.remove(*place, hashed)
+def _chains(records: Chain, fired: Iterable[int]) -> Iterator[tuple[Chain, list[int]]]:
+    """Each chain among the records of one id, and where its rounds have fired."""
+    starts = [at for at, (_, timer) in enumerate(records) if at == 0 or not timer.previous]
+    for start, end in zip(starts, [*starts[1:], len(records)], strict=True):
+        first = records[start][0].position
+        behind = records[end][0].position if end < len(records) else None
+        yield records[start:end], [at for at in fired if first < at and (behind is None or at < behind)]
+
+
+def _settle(shelf: Shelf, marks: Marks, hashed: int, chain: Chain, fired: list[int]) -> list[Place]:
+    """Have only the present round of the chain pending; returns the records that have ended."""
+    oldest, timer = chain[0]
+    present: Timer | None = timer
+    for _ in fired:
+        present = None if present is None else loops.following(present, oldest.position)
+    kept = None
+    if present is not None:
+        # Behind all that has fired, or the next start would count some of it again.
+        usable = (
+            place for place, other in chain if other.times == present.times and place.position > max(fired, default=0)
+        )
+        kept = next(usable, None)
+    gone = [place for place, _ in chain if place != kept]
+    for place in gone:
+        shelf.table.remove(*place, hashed)
+    if present is not None and kept is None:
+        (after,) = shelf.append([present.pack()])
+        shelf.enter(after, present)
+        marks.fired([oldest])  # once the round is durable, too
+        gone.remove(oldest)
+    return gone
 
 
 def _shown_ids(batch: bytes) -> Iterator[bytes]:

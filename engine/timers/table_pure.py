@@ -93,15 +93,13 @@ class Table:
         return found, start + limit if start + limit < len(self._entries) else -1
 
 
-def load(
-    table: Table, source, file: File, base: int, log_id: bytes, dead: list[int]
-) -> tuple[list[tuple[int, int]], int, int]:
+def load(table: Table, source, file: File, base: int, log_id: bytes, dead: list[int]) -> tuple[list[int], int, int]:
     """Take in a segment's timers but for the sorted addresses of dead ones.
 
-    Returns: ([(address, previous)] of those that follow another, how many there are with the dead, bytes that do not verify).
+    Returns: (hashes of those that follow another, how many there are with the dead, bytes that do not verify).
     """
     batches, gone = BatchReader(log_id), set(dead)
-    following: list[tuple[int, int]] = []
+    following: list[int] = []
     total = lost = 0
     for _, at, size, _, _ in source.entries(CONTROL_TOPIC_ID, KIND_TIMER):
         batch = file.read_at(size, at)
@@ -114,9 +112,10 @@ def load(
             if timer is None:
                 lost += 1
             elif at + place not in gone:
-                table.add(base, at + place, timer.due_ms, hash_id(timer.topic_id, timer.shown_id))
+                hashed = hash_id(timer.topic_id, timer.shown_id)
+                table.add(base, at + place, timer.due_ms, hashed)
                 if timer.previous:
-                    following.append((at + place, timer.previous))
+                    following.append(hashed)
     return following, total, lost
 
 

@@ -105,12 +105,20 @@ class Timers:
         found = self._shelf.find(topic_id, shown_id)
         if found is None:
             return NOT_CANCELLABLE
-        place, _ = found
-        self._marks.end_now(place)
+        place, timer = found
+        self._marks.end_now([place, *self._rounds_before(timer)])
         self.table.remove(*place, hash_id(topic_id, shown_id))
         self.counts.cancelled += 1
         self._note(place.base)
         return OK
+
+    def _rounds_before(self, timer: Timer) -> Iterator[tuple[int, int]]:
+        """Fired rounds of its loop that are not marked yet. Without marks of theirs, a start would go on behind them."""
+        waiting = self._marks.waiting() if timer.previous else {}
+        before: Timer | None = timer
+        while before is not None and (address := waiting.get(before.previous)) is not None:
+            yield address
+            before = self._shelf.read(Place(*address))
 
     def pending(self, start: int, limit: int) -> tuple[list[Timer], int]:
         """Some of the pending timers in no order: (those in `limit` cells from `start` on, where to go on or -1 at the end)."""

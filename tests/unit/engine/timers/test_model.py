@@ -63,15 +63,18 @@ class Life(RuleBasedStateMachine):
         delay_ms=DELAYS,
         rounds=st.sampled_from([1, 1, 1, 2, 5]),
         gap_ms=st.integers(1, 300),
+        window_ms=st.sampled_from([0, 600_000]),
         cut=st.sampled_from([0, 0, 0, 1, 2]),
     )
-    def add(self, delay_ms: int, rounds: int, gap_ms: int, cut: int) -> None:
+    def add(self, delay_ms: int, rounds: int, gap_ms: int, window_ms: int, cut: int) -> None:
         self.number += 1
         name = f"m{self.number}"
         known = self.known[name] = Known(max(0, self.rig.now_ms + delay_ms), rounds, gap_ms if rounds > 1 else 0)
 
         def action() -> None:
-            assert self.rig.add(name, known.due_ms, gap_ms=known.gap_ms, times=rounds - 1) == OK
+            checked = 0 if rounds > 1 else window_ms
+            loop = {"gap_ms": known.gap_ms, "times": rounds - 1}
+            assert self.rig.add(name, known.due_ms, id_window_ms=checked, **loop) == OK
             self.rig.sync()
             known.confirmed = True
 

@@ -165,6 +165,18 @@ def test_cancelling_a_loop_ends_all_its_rounds(rig):
     assert rig.fired() == ["a", "a"]
 
 
+def test_a_cancelled_loop_stays_cancelled_when_the_process_is_killed_before_it_marked_what_had_fired(rig):
+    rig.add("a", rig.now_ms + 100, gap_ms=1, times=50)
+    rig.sync()
+    rig.advance(103)
+    assert rig.cancel("a") == OK
+    seen = rig.fired()
+    assert len(seen) == 4
+    rig.kill()
+    rig.advance(5000)
+    assert rig.fired() == seen
+
+
 def test_rounds_that_were_missed_follow_at_once(rig):
     rig.add("a", rig.now_ms + 100, gap_ms=100, times=4)
     rig.env.clock_ms += 10_000
