@@ -1,7 +1,10 @@
 """Delayed messages with real processes: the tables of delays, cancellations and loops, through kills and a clock that steps."""
 
 import itertools
+import re
 import signal
+import subprocess
+import sys
 from collections import Counter
 
 import pytest
@@ -339,3 +342,12 @@ def test_no_buffer_takes_a_delayed_message_while_the_engine_is_away(penstock_fac
             penstock.kill("engine", signal.SIGCONT)
         assert plain.code == Code.BUFFERED
         assert delayed.code in (Code.TIMEOUT, Code.UNAVAILABLE)
+
+
+def test_the_benchmark_in_a_small_form_loses_and_hastens_nothing():
+    line = [sys.executable, "-m", "bench.timers", "--count", "20000", "--rate", "2000", "--seconds", "1"]
+    done = subprocess.run(line, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    pending, firing = (dict(re.findall(r"(\w+)=([\d.,]+)", row)) for row in done.stdout.splitlines())
+    assert pending["pending_after_restart"] == "21,000"
+    assert firing["early"] == "0"
