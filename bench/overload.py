@@ -189,13 +189,18 @@ def draw(run: Run, path: Path) -> None:
     from matplotlib import pyplot
 
     colours = {"high": "#1b7f5c", "normal": "#4a5fa5", "low": "#c2571a"}
-    figure, (rates, latency, memory) = pyplot.subplots(3, 1, figsize=(9, 8), sharex=True, layout="constrained")
+    figure, (rates, latency, memory) = pyplot.subplots(3, 1, figsize=(10, 8), sharex=True, layout="constrained")
     for grade, slots in run.slots.items():
         at = [number * SLOT_S for number in sorted(slots)]
         stored = [slots[number].codes[Code.OK] / SLOT_S for number in sorted(slots)]
         p99 = [1e3 * percentile(slots[number].latencies_s, 0.99) for number in sorted(slots)]
         rates.plot(at, stored, color=colours[grade], label=f"{grade}: {SHARES[grade]:g} × capacity offered")
         latency.plot(at, p99, color=colours[grade], label=grade)
+    numbers = sorted(set().union(*run.slots.values()))
+    stored = [
+        sum(each.get(number, Slot()).codes[Code.OK] for each in run.slots.values()) / SLOT_S for number in numbers
+    ]
+    rates.plot([number * SLOT_S for number in numbers], stored, color="#333333", label="all")
     rates.axhline(run.capacity, color="#9aa5b1", linestyle="--", label="capacity")
     rates.set_ylabel("stored a second")
     latency.set_ylabel("p99 of stored, ms")
@@ -205,7 +210,7 @@ def draw(run: Run, path: Path) -> None:
     memory.set_xlabel("seconds")
     for axis in (rates, latency, memory):
         axis.set_ylim(bottom=0)
-        axis.legend(fontsize=8, loc="upper right")
+        axis.legend(fontsize=8, loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False)
         axis.spines[["top", "right"]].set_visible(False)
     rates.set_title(f"Three times the capacity: {run.goodput / run.capacity:.0%} of it is used", fontsize=10)
     figure.savefig(path, metadata={"Date": None})

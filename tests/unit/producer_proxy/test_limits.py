@@ -5,6 +5,7 @@ import time
 import gevent
 import pytest
 
+from common.clock import SystemClock
 from common.contract import Code, Message
 from tests.services.fake_broker import wait_until
 from tests.unit.producer_proxy.test_send import codes, credential, request
@@ -125,3 +126,33 @@ def test_a_wrong_setting_of_the_gate_limits_nothing_and_is_told(desk, caplog):
     change(desk, "setting", "gate", rate_messages="many")
     assert codes(desk.client().call(request(*orders(3)))) == [Code.OK] * 3
     wait_until(lambda: "rate_messages: must be" in caplog.text)
+
+
+def shifted(monkeypatch, hours):
+    """The machine's wall clock steps; the monotonic one does not."""
+    true_ms = SystemClock.now_ms
+    monkeypatch.setattr(SystemClock, "now_ms", lambda self: true_ms(self) + hours * 3_600_000)
+
+
+@pytest.mark.parametrize("hours", [1, -1])
+def test_a_clock_that_steps_gives_nobody_another_burst_and_takes_nobodys_rate(desk, monkeypatch, hours):
+    change(desk, "topic", "orders", rate_messages=5)
+    client, fixed = desk.client(), credential()
+    emptied(desk, client, fixed, 5)
+    shifted(monkeypatch, hours)
+    assert set(codes(client.call(request(*orders(5), credential=credential())))) == {Code.RATE_LIMITED}
+    gevent.sleep(1.1)
+    assert codes(client.call(request(*orders(5), credential=credential()))) == [Code.OK] * 5
+
+
+@pytest.mark.parametrize("hours", [1, -1])
+def test_a_clock_that_steps_refuses_new_credentials_with_the_reason_and_takes_them_when_it_is_right_again(
+    desk, monkeypatch, hours
+):
+    client, minted = desk.client(), credential()
+    with monkeypatch.context() as stepped:
+        shifted(stepped, hours)
+        (refused,) = client.call(request(*orders(1), credential=minted))
+        assert refused.code == Code.UNAUTHENTICATED
+        assert "mint a new one, or set the clock" in refused.error
+    assert codes(client.call(request(*orders(1), credential=minted))) == [Code.OK]

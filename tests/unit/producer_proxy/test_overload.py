@@ -185,3 +185,18 @@ def test_a_feature_is_switched_off_by_hand(desk):
 def test_a_shorter_queue_is_a_setting(desk):
     change(desk, "setting", "gate", queue_ms=20)
     assert [lane.limit.bound_s for lane in desk.proxy.client.lanes] == [0.02, 0.02]
+
+
+def test_a_broker_that_refuses_one_topic_is_not_overloaded_and_takes_all_others(desk):
+    change(desk, "topic", "orders.bad", queues=1, durability="memory")
+    change(desk, "topic", "orders.good", queues=1, durability="memory")
+    client, fixed = desk.client(), credential()
+    both = [Message(topic="orders.bad", body=b"x"), Message(topic="orders.good", body=b"x")]
+    assert codes(client.call(request(*both, credential=fixed))) == [Code.OK, Code.OK]
+    desk.broker.refused_topics = {desk.broker.topics["orders.bad"]["id"]}
+    limits = [lane.limit.limit for lane in desk.proxy.client.lanes]
+    for _ in range(50):
+        assert codes(client.call(request(*both, credential=fixed))) == [Code.UNAVAILABLE, Code.OK]
+    assert [lane.limit.limit for lane in desk.proxy.client.lanes] == limits, "what is refused at once is no queue"
+    desk.broker.refused_topics.clear()
+    assert codes(client.call(request(*both, credential=fixed))) == [Code.OK, Code.OK]
