@@ -1,9 +1,11 @@
 """What files of names cost, and how long a look-up by id and by key takes, with them and without.
 
-Question: how much processor time and disk a message does each family take, and how many milliseconds a look-up in a log of one GiB?
+Question: how much processor time and disk a message does each family take, what does an append notice of it, and how many milliseconds
+takes a look-up in a log of one GiB with an open segment of 200 MiB behind it?
 Settings: messages of 128 bytes with an id of 20 characters and one of 100,000 keys, 16 in a batch, 16 topics of 8 queues, segments of 256
-MiB, page cache warm, one process; files are made without pauses, so the seconds are those of the work. Excluded: making the messages; the
-link. The last segment is open, and searched by reading it. Run: `python -m bench.lookup [GiB]`; a line a workload.
+MiB, page cache warm, one process; files are made without pauses, so the seconds are those of the work, but at the default pace beside the
+appends, which come every half millisecond. Excluded: making the messages; the link; the log's syncs.
+Run: `python -m bench.lookup [GiB]`; a line a workload.
 """
 
 import random
@@ -14,6 +16,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 
+from engine.background import PacedThread
 from engine.config import LogConfig
 from engine.env import RealEnv
 from engine.log import Log, open_log
@@ -22,7 +25,7 @@ from engine.log.lookup.maker import IDLE_S
 from engine.log.lookup.name_file import FAMILIES
 from engine.log.lookup.search import Cursor, Wanted
 
-TOPICS, QUEUES, BODY, RECORDS, BATCHES, KEYS, LOOKS = 16, 8, 76, 16, 64, 100_000, 200
+TOPICS, QUEUES, BODY, RECORDS, BATCHES, KEYS, LOOKS, APPENDS = 16, 8, 76, 16, 64, 100_000, 200, 20_000
 NOW_MS, TIME_MAX = 1_700_000_000_000, 1 << 62
 MEBIBYTE = 1 << 20
 
@@ -57,6 +60,24 @@ def make(log: Log) -> float:
     return time.thread_time() - began
 
 
+def beside(log: Log, what: str, maker: bool) -> None:
+    """Append a message every half millisecond, while files are made or not, and print how long that takes."""
+    thread = PacedThread("making files of names", log.look_up.maker.steps()) if maker else None
+    frame, spent = pack_batch(0, 1, 0, [pack_record(message(0))]), []
+    for _ in range(APPENDS):
+        time.sleep(0.0005)
+        began = time.perf_counter()
+        log.append(frame, 1, NOW_MS)
+        spent.append((time.perf_counter() - began) * 1000)
+    if thread is not None:
+        thread.stop()
+    spent.sort()
+    print(
+        f"append {what}: p50 {spent[APPENDS // 2]:.3f} ms, p99 {spent[APPENDS * 99 // 100]:.3f} ms, "
+        f"p99.9 {spent[APPENDS * 999 // 1000]:.3f} ms, max {spent[-1]:.1f} ms, {log.look_up.maker.counts.read_bytes >> 20} MiB read"
+    )
+
+
 def names_of(family: str, total: int) -> Iterator[tuple[int, bytes]]:
     """(topic id, name) of messages drawn at random."""
     while True:
@@ -89,17 +110,24 @@ def measure(log: Log, what: str, family: str, total: int, times: int, places: Ca
 
 def main() -> None:
     """All of it on one directory."""
-    size = round(float(sys.argv[1] if len(sys.argv) > 1 else 1) * 1024) * MEBIBYTE
+    size = round(float(sys.argv[1] if len(sys.argv) > 1 else 1.2) * 1024) * MEBIBYTE
     directory = tempfile.mkdtemp(prefix="penstock-bench-")
     try:
         log = open_log(RealEnv(), directory, LogConfig(look_up=()))
         log.create_topics([(f"topic.{number}", QUEUES) for number in range(TOPICS)])
         total = fill(log, size)
         log.checkpoint()
+        beside(log, "alone", False)
+        log.close()
+        log = open_log(RealEnv(), directory, LogConfig())
+        beside(log, "while files are made", True)
         sealed = total * (log.appender.segment_base / log.end_position)
-        for families in (("id",), ("id", "key")):
+        for families in ((), ("id",), ("id", "key")):
             log.close()
             log = open_log(RealEnv(), directory, LogConfig(look_up=families))
+            if not families:
+                make(log)  # removes what was made
+                continue
             seconds, counts = make(log), log.look_up.maker.counts
             print(
                 f"file of {families[-1]}s: {seconds / sealed * 1e9:.0f} ns CPU/msg, {counts.written_bytes / sealed:.2f} bytes/msg, "

@@ -16,6 +16,7 @@ from engine.client.admin import AdminError
 from engine.link import layout
 from engine.log.floors import Retention
 from engine.log.lookup.maker import IDLE_S
+from engine.log.lookup.search import Search
 from tests import link_bytes as raw
 from tests.contract.test_link_server import FORMS, NATIVE, Engine
 
@@ -192,6 +193,20 @@ def test_many_look_ups_at_once_are_all_answered_and_too_many_refused(with_files,
     asking = [gevent.spawn(engine.ask, layout.LOOK_UP_KEY, wanted) for _ in range(200)]
     codes = [each.get(timeout=30)[0] for each in asking]
     assert set(codes) <= {0, layout.OVERLOADED} and codes.count(0) >= 64
+    assert look(engine, layout.LOOK_UP_KEY, key="k")[1] == [(0, 0)]
+
+
+def test_a_search_that_fails_is_answered_and_hurts_nobody_else(with_files, monkeypatch):
+    engine = with_files
+    store(engine, engine.topic(), 0, message(b"x", b"k"))
+
+    def fail(search: Search) -> None:
+        raise RuntimeError("a fault of ours")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(Search, "run", fail)
+        code, sentence = engine.ask(layout.LOOK_UP_KEY, b'{"topic": "orders", "key": "k"}')
+    assert code == layout.UNAVAILABLE and b"log says why" in sentence
     assert look(engine, layout.LOOK_UP_KEY, key="k")[1] == [(0, 0)]
 
 

@@ -259,8 +259,8 @@ def test_files_of_names_are_made_behind_the_log_and_messages_found_by_them_also_
 
     try:
         fill(engine, 0, 1000)
-        until(made, "files of names beside every full segment", 20)
-        assert engine.metrics()["penstock_engine_name_files_made_total"] >= 6
+        until(made, "files of names beside every full segment", 30)
+        until(lambda: engine.metrics()["penstock_engine_name_files_made_total"] >= 6, "each to be counted", 10)
         assert engine.end(signal.SIGKILL) == -signal.SIGKILL
         engine.start()
         fill(engine, 1000, 50)

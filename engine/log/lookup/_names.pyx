@@ -90,20 +90,22 @@ cdef class Walker:
         """A whole batch of messages; False when there is no memory."""
         return True
 
-    def scan(self, index, buffer, uint64_t at, uint64_t end):
-        """As BatchReader.scan, but for the index, which stays as it is, and control batches and epochs, which are not looked at."""
+    def scan(self, index, buffer, uint64_t at, uint64_t end, uint64_t shift=0):
+        """As BatchReader.scan, but for the index, which stays as it is, and control batches and epochs, which are not looked at.
+
+        `shift` is the file's address at which the buffer begins; `at` and `end` are the file's.
+        """
         cdef const uint8_t[::1] view = buffer
         cdef const BatchHeader* header
         cdef uint64_t position, last = 0
         cdef uint32_t last_crc = 0, crc
         cdef bint room = True
-        if end > <uint64_t>view.shape[0]:
-            end = view.shape[0]
-        if end == 0:
+        end = min(end, shift + <uint64_t>view.shape[0])
+        if at >= end:
             return at, [], 0, 0, 0
         with nogil:
             while room and at + HEADER_SIZE <= end:
-                header = <const BatchHeader*>&view[at]
+                header = <const BatchHeader*>&view[at - shift]
                 if header.magic != MAGIC or header.size < HEADER_SIZE or header.size > end - at or header.kind > KIND_MAX:
                     break
                 position = self.base + at

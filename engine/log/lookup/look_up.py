@@ -1,5 +1,6 @@
 """Look-up by id and by key, as the layers above the log call it."""
 
+import logging
 from collections.abc import Callable
 
 from engine.config import LogConfig
@@ -11,6 +12,8 @@ from engine.log.lookup.search import Cursor, Place, Search, Wanted
 from engine.log.native import Appender
 from engine.log.reader import Reader
 from engine.log.segment import SealedSegments
+
+logger = logging.getLogger(__name__)
 
 
 class LookUp:
@@ -41,8 +44,12 @@ class LookUp:
         """Have a slice run in the thread, and `done()` called there behind it; it has to be safe there."""
 
         def work() -> None:
-            if not self._closed:
-                search.run()
+            try:
+                if not self._closed:
+                    search.run()
+            except Exception:
+                logger.exception("a look-up failed")
+                search.error = "the engine failed; its log says why"
             done()
 
         self._background.submit(work)

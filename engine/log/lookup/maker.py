@@ -27,6 +27,9 @@ ENTRIES_MAX = 2 << 20
 FASTER_MAX = 8
 """Times the pace, when so many files wait."""
 
+REST = 3
+"""The least pause behind a step, in times of the step: a quarter of a core at most, however fast the pace."""
+
 IDLE_S = 1.0
 AFTER_FAULT_S = 60.0
 
@@ -115,7 +118,7 @@ class Maker:
         return found
 
     def _remove_unwanted(self) -> None:
-        for base, family in [work for work in self._there if work[1] not in self._families]:
+        for base, family in [work for work in tuple(self._there) if work[1] not in self._families]:
             self._there.discard((base, family))
             self._env.unlink(name_path(self._directory, base, family))
 
@@ -129,7 +132,7 @@ class Maker:
         sealed = self._sealed()
         if sealed != self._seen:
             gone, fresh = self._seen - sealed, sealed - self._seen
-            self._there -= {work for work in self._there if work[0] in gone}
+            self._there.difference_update([work for work in tuple(self._there) if work[0] in gone])
             wanted = [(base, family) for base in sorted(fresh) for family in self._families]
             self._waiting = [
                 work for work in (*self._waiting, *wanted) if work[0] in sealed and work not in self._there
@@ -138,10 +141,10 @@ class Maker:
         return self._waiting.pop() if self._waiting else None
 
     def _paced(self, work: Iterator[int]) -> Iterator[float]:
-        """At the pace, the faster the more waits, but never for more than half of the time."""
+        """At the pace, the faster the more waits."""
         began = self._clock()
         for size in work:
-            yield max(size / (self._pace * min(1 + len(self._waiting), FASTER_MAX)), self._clock() - began)
+            yield max(size / (self._pace * min(1 + len(self._waiting), FASTER_MAX)), REST * (self._clock() - began))
             began = self._clock()
 
     def _make(self, base: int, family: Family) -> Iterator[int]:

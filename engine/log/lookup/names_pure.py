@@ -52,14 +52,19 @@ class _Walker:
         raise NotImplementedError
 
     def scan(
-        self, index: object, buffer: bytes | memoryview, at: int, end: int
+        self, index: object, buffer: bytes | memoryview, at: int, end: int, shift: int = 0
     ) -> tuple[int, list[int], int, int, int]:
-        """As BatchReader.scan, but for the index, which stays as it is, and control batches and epochs, which are not looked at."""
+        """As BatchReader.scan, but for the index, which stays as it is, and control batches and epochs, which are not looked at.
+
+        `shift` is the file's address at which the buffer begins; `at` and `end` are the file's.
+        """
         last = last_crc = 0
-        while size := self._batches.check(buffer, at, end, self._base + at):
-            last_crc, _, _, kind, _, _, topic_id, _, _, _, _, stored_at_ms = BATCH_HEADER.unpack_from(buffer, at)
+        while size := self._batches.check(buffer, at - shift, end - shift, self._base + at):
+            last_crc, _, _, kind, _, _, topic_id, _, _, _, _, stored_at_ms = BATCH_HEADER.unpack_from(
+                buffer, at - shift
+            )
             if topic_id and kind in (KIND_MESSAGES, KIND_FIRED):
-                self._take(bytes(buffer[at : at + size]), at, topic_id, stored_at_ms)
+                self._take(bytes(buffer[at - shift : at - shift + size]), at, topic_id, stored_at_ms)
             last = at
             at += padded(size)
         return at, [], 0, last, last_crc

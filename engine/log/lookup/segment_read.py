@@ -1,5 +1,6 @@
 """A segment's batches, verified and given to a Collector or a Searcher, a small step at a time."""
 
+import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -27,20 +28,43 @@ def read_names(
 
     What was not in the page cache before does not stay there: a look far back must not push out what consumers read.
     """
-    walk = Walk(_InPlaceOfIndex(batches, taker), file, base, SegmentIndex(base, 0), window_bytes=STEP_BYTES)  # type: ignore[arg-type]
-    walk.limit = min(walk.limit, end_at)
-    try:
-        stretches = walk.stretches(start)
-        at = start
-        while True:
-            was_cached = file.in_memory(PAGE, at)
-            stretch = next(stretches, None)
-            if stretch is None:
+    at, end_at = start, min(end_at, file.size())
+    buffer = bytearray(STEP_BYTES)
+    while at < end_at:
+        was_cached = file.in_memory(PAGE, at)
+        end = taker.scan(None, buffer, at, at + _read(file, buffer, at, end_at), at)[0]
+        if end > at:
+            stretch = Stretch(Kind.GOOD, at, end, [])
+        else:
+            found = _walk_one(batches, file, base, end_at, taker, at)
+            if found is None:
                 return
-            if not was_cached:
-                file.forget(stretch.at, stretch.end - stretch.at)
-            at = stretch.end
-            if stretch.kind is Kind.GOOD:
-                yield stretch
+            stretch = found
+        if not was_cached:
+            file.forget(stretch.at, stretch.end - stretch.at)
+        at = stretch.end
+        if stretch.kind is Kind.GOOD:
+            yield stretch
+
+
+def _read(file: File, buffer: bytearray, at: int, end_at: int) -> int:
+    """How many bytes of the file lie in the buffer now; none where a sector cannot be read."""
+    size = min(len(buffer), end_at - at)
+    try:
+        if file.fileno() >= 0:
+            return os.preadv(file.fileno(), [memoryview(buffer)[:size]], at)
+        data = file.read_at(size, at)
+    except OSError:
+        return 0
+    buffer[: len(data)] = data
+    return len(data)
+
+
+def _walk_one(batches: BatchReader, file: File, base: int, end_at: int, taker: Any, at: int) -> Stretch | None:
+    """The stretch at an address where no batch fits into a step: a large one, damage, or None at the end."""
+    walk = Walk(_InPlaceOfIndex(batches, taker), file, base, SegmentIndex(base, 0))  # type: ignore[arg-type]
+    walk.limit = end_at
+    try:
+        return next(walk.stretches(at), None)
     finally:
         walk.close()

@@ -158,6 +158,50 @@ def test_one_key_that_fills_many_blocks_is_found_as_a_whole_and_beside_others(fo
     m.close()
 
 
+def test_a_batch_larger_than_a_step_and_those_around_it_are_found(form):
+    m = Machine(form, SimulatedEnv(), "/data", segment_bytes=4 << 20)
+    for number in range(9):
+        large = record(m, b"large-%d" % number, b"k", bytes(1_200_000))
+        append(m, 1, 0, record(m, b"before-%d" % number, b"k"), large, record(m, b"after-%d" % number, b"k"))
+        append(m, 1, 0, record(m, b"small-%d" % number))
+    for _ in range(2):
+        for kind, at in (("before", 0), ("large", 1), ("after", 2), ("small", 3)):
+            assert look_up(m, "id", b"%s-7" % kind.encode()) == [(0, 7 * 4 + at)]
+        assert len(look_up(m, "key", b"k")) == 27
+        make(m)
+    m.close()
+
+
+def test_a_slice_that_has_read_enough_goes_on_in_the_next(machine, monkeypatch):
+    m = machine
+    monkeypatch.setattr(m.form.search, "SLICE_BYTES", 5000)
+    fill(m)
+    all_is_found(m)
+    slices = [page.read_bytes for page in pages(m, "id", b"id-3", 1, 0, TIME_MAX, 1000)]
+    assert len(slices) > 3 and sum(slices) <= m.log.end_position
+
+
+def test_the_maker_keeps_its_pace_and_rests_longer_than_it_works(machine):
+    m = machine
+    fill(m)
+    bases = {int(path[-24:-4]) for path in files(m, ".idx")}
+    form, family = m.form.maker, m.form.name_file.ID
+
+    def pauses(clock) -> list[float]:
+        for path in files(m, ".mid"):
+            del m.env.files[path]
+        maker = form.Maker(m.env, "/data/log", m.log.log_id, lambda: bases, [family], 1000, clock=clock)
+        return list(itertools.takewhile(lambda pause_s: pause_s != form.IDLE_S, maker.steps()))
+
+    paced = pauses(lambda: 0.0)
+    read = sum(int(m.form.index_file.read_index_header(m.env, "/data/log", base).end_at) - 64 for base in bases)
+    written = sum(len(m.env.files[path].seen) - 4096 for path in files(m, ".mid"))
+    assert len(paced) == 2 * len(bases) and sum(paced) < (read + written) / 1000
+    assert max(paced) <= m.config.segment_bytes / 1000
+    ticks = itertools.count(0, 10)
+    assert min(pauses(lambda: float(next(ticks)))) >= form.REST * 10
+
+
 def test_both_forms_make_the_same_bytes():
     made = []
     for form in forms():
