@@ -6,8 +6,10 @@ the topics of `million` and the bytes of `restart` and `cold`, and its figures s
 
 import argparse
 import json
+import signal
 import sys
 from dataclasses import asdict
+from types import FrameType
 
 from rich.console import Console
 
@@ -28,6 +30,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--seconds", type=float, default=10.0, help="of each measured window (default 10)")
     parser.add_argument("-o", "--output", choices=("table", "json"), default="table")
     options = parser.parse_args(arguments)
+    signal.signal(signal.SIGTERM, _leave)  # as an exception, so that what was started is ended on the way out
     try:
         require_native()
         for case in options.cases:
@@ -45,6 +48,10 @@ def main(arguments: list[str] | None = None) -> int:
 
 def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
+
+
+def _leave(number: int, frame: FrameType | None) -> None:
+    sys.exit(128 + number)
 
 
 if __name__ == "__main__":

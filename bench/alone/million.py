@@ -1,6 +1,6 @@
 """What does a million topics cost: births, memory, sends at random over all of them, and starting again?
 
-Settings: one family of 1,000,000 topics × 8 queues (times --scale), born by their first messages in calls of 100 over 16 connections; then
+Settings: one family of 1,000,000 topics × 8 queues (times --scale), born by their first messages in calls of 100 over 4 connections; then
 single-message calls of 128 B, MEMORY, over 16 topics of the same instance and over the million in turns, an open loop of 2,000/s over the
 million, a clean stop and a `kill -9` of the engine. Excluded: creating the family, connecting, TLS.
 """

@@ -1,6 +1,6 @@
 """What do a million topics cost: to come into being, in the engine's memory, and for sends that hit them at random?
 
-Settings: one family `m.*`, 1,000,000 topics × 8 queues (`--topics` takes fewer), each born by its first message, in calls of 100 over 16
+Settings: one family `m.*`, 1,000,000 topics × 8 queues (`--topics` takes fewer), each born by its first message, in calls of 100 over 4
 connections; then single-message calls of 128 B, page-cache durability, each to a topic at random. `--rate 2000` makes that an open loop.
 Excluded: starting up, creating the family, connecting, TLS. Memory is the engine's before the first message and after the last first one.
 Compare the throughput with `penstock bench send` on the same machine, which has 16 topics. Minutes long, so not part of `make bench`.

@@ -39,6 +39,7 @@ def test_a_case_is_printed_as_a_line_of_json(monkeypatch, capsys):
         program, "CASES", {"flat": lambda scale, seconds, say: [Figure("calls", scale * seconds, "", least=3)]}
     )
     monkeypatch.setattr(program, "require_native", lambda: None)
+    monkeypatch.setattr(program.signal, "signal", lambda *of: None)
     assert program.main(["flat", "--scale", "0.5", "--seconds", "4", "-o", "json"]) == 0
     said = json.loads(capsys.readouterr().out)
     assert (said["case"], said["figures"][0]["value"], said["figures"][0]["met"]) == ("flat", 2.0, False)
@@ -50,6 +51,7 @@ def test_a_case_that_breaks_off_ends_with_one_line(monkeypatch, capsys):
 
     monkeypatch.setattr(program, "CASES", {"cold": broken})
     monkeypatch.setattr(program, "require_native", lambda: None)
+    monkeypatch.setattr(program.signal, "signal", lambda *of: None)
     assert program.main(["cold"]) == 1
     assert capsys.readouterr().err == "bench: the engine is gone\n"
 
