@@ -44,6 +44,7 @@ QUEUES = 4
 THREADS, PLAIN_THREADS = 16, 4
 AROUND_S = 15.0
 WARM_S = 5.0
+REST_S = 1.0  # for what is under way beside, before the stop
 DRAIN_S_MAX, LIVE_RATIO_MAX = 60.0, 2.0
 
 
@@ -98,7 +99,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         "commit": commit(),
         "figures": figures(options, load, plain, backlog, marks, checked),
         "marks": marks.as_seconds(),
-        "backlog": [(round(at - marks.began, 2), count) for at, count in backlog.seen],
+        "backlog": [(round(at - marks.began, 2), sum(counts.values())) for at, counts in backlog.seen],
         "buffered_p99_ms": by_second(load.calls, marks),
         "live_p99_ms": by_second(plain.calls, marks),
     }
@@ -109,7 +110,7 @@ def outage(engine: int, seconds: float, live: threading.Event, backlog: Backlog)
     began = time.monotonic()
     time.sleep(AROUND_S)
     live.clear()
-    time.sleep(0.2)  # what is under way ends before the stop
+    time.sleep(REST_S)
     stopped = time.monotonic()
     os.kill(engine, signal.SIGSTOP)
     try:
@@ -149,7 +150,8 @@ def figures(
         "sends": len(codes), "buffered": codes.count(int(Code.BUFFERED)),
         "failed": sum(code not in STORED for code in codes), **checked._asdict(),
         "live_failed": sum(call.code not in STORED for call in plain.calls),
-        "backlog_max": max((count for _, count in backlog.seen), default=0),
+        "backlog_max": max((sum(counts.values()) for _, counts in backlog.seen), default=0),
+        "in_store_max": {name: max(counts[name] for _, counts in backlog.seen) for name in backlog.seen[-1][1]},
         "drained_s": round(marks.drained - marks.resumed, 1),
         **{f"p99_{name}_ms": p99_ms(load.calls, *window) for name, window in marks.windows(WARM_S).items()},
         **{f"live_p99_{name}_ms": p99_ms(plain.calls, *window) for name, window in marks.windows(WARM_S).items() if name != "outage"},

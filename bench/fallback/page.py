@@ -12,8 +12,9 @@ from typing import Any
 BUFFERED, LIVE, MARK = "#1b7f5c", "#c2571a", "#9aa5b1"
 COLUMNS = (
     ("failed sends", "failed"), ("lost", "lost"), ("out of order", "swapped"), ("copies", "copies"),
-    ("backlog", "backlog_max"), ("drained in s", "drained_s"),
+    ("backlog", "backlog_max"), ("drained in s", "drained_s"), ("failed beside it", "live_failed"),
 )  # fmt: skip
+BACKLOG = [key for _, key in COLUMNS].index("backlog_max")
 WINDOWS = ("before", "outage", "drain", "after")
 
 
@@ -57,6 +58,10 @@ def page(runs: Sequence[dict[str, Any]]) -> str:
     for run in runs:
         found = run["figures"]
         values = [f"{found[key]:,}" for _, key in COLUMNS]
+        if len(found["in_store_max"]) > 1:
+            values[BACKLOG] += "; " + ", ".join(
+                f"{name} up to {count:,}" for name, count in found["in_store_max"].items()
+            )
         lines.append(f"| {title_of(run)} | {found['sends']:,} | " + " | ".join(values) + " |")
     lines += ["", "p99 of a call in ms; live: of a topic without a buffer beside it, which rests during the outage:", "",
               "| buffer, outage | before | outage | drain | after | live: before | live: drain | live: after |",

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import select
 import shutil
 import socket
@@ -20,6 +21,7 @@ from bench.instance import Instance
 
 READY_S = 20.0
 POLL_S = 0.2
+ENTRIES = re.compile(r'penstock_buffer_entries\{store="(\w+)"\} (\S+)')
 
 
 @contextmanager
@@ -88,20 +90,22 @@ class Backlog:
 
     def __init__(self, ops_port: int) -> None:
         self._url = f"http://127.0.0.1:{ops_port}/metrics"
-        self.seen: list[tuple[float, int]] = []
+        self.seen: list[tuple[float, dict[str, int]]] = []
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
-    def now(self) -> int:
+    def now(self) -> dict[str, int]:
+        """By store."""
         with urllib.request.urlopen(self._url, timeout=10) as page:
             lines = page.read().decode().splitlines()
-        return int(sum(float(line.split()[-1]) for line in lines if line.startswith("penstock_buffer_entries{")))
+        found = [ENTRIES.match(line) for line in lines]
+        return {match[1]: int(float(match[2])) for match in found if match}
 
     def wait_empty(self, deadline_s: float) -> None:
         """Returns also when it is not empty after that time."""
         end = time.monotonic() + deadline_s
-        while self.now() and time.monotonic() < end:
+        while any(self.now().values()) and time.monotonic() < end:
             time.sleep(0.02)
 
     def stop(self) -> None:

@@ -54,11 +54,15 @@ def test_the_page_has_a_row_and_a_plot_for_each_run(tmp_path):
     windows = dict.fromkeys(("p99_before_ms", "p99_outage_ms", "p99_drain_ms", "p99_after_ms"), 1.25)
     live = dict.fromkeys(("live_p99_before_ms", "live_p99_drain_ms", "live_p99_after_ms"), None)
     found = {"buffer": "redis+disk", "redis_mib_max": 8, "outage_s": 30.0, "rate": 1000, "sends": 60_000, "failed": 0, "lost": 0,
-             "swapped": 0, "copies": 16, "backlog_max": 30_123, "drained_s": 2.5, **windows, **live}  # fmt: skip
+             "swapped": 0, "copies": 16, "backlog_max": 30_123, "drained_s": 2.5, "live_failed": 3,
+             "in_store_max": {"redis": 20_000, "disk": 11_000}, **windows, **live}  # fmt: skip
     run = {"machine": "2 cores", "commit": "abc", "figures": found, "marks": MARKS.as_seconds(), "backlog": [(0.5, 0), (20.0, 9)],
            "buffered_p99_ms": [(0, 1.0)], "live_p99_ms": [(0, 1.0), (22, 2.0)]}  # fmt: skip
     (tmp_path / "run.json").write_text(json.dumps(run))
     assert main(["--dir", str(tmp_path), str(tmp_path / "run.json")]) == 0
     page = (tmp_path / "fallback-runs.md").read_text()
-    assert "| redis+disk (Redis at maxmemory, 8 MiB), 30 s | 60,000 | 0 | 0 | 0 | 16 | 30,123 | 2.5 |" in page
+    assert (
+        "| redis+disk (Redis at maxmemory, 8 MiB), 30 s | 60,000 | 0 | 0 | 0 | 16 | 30,123; redis up to 20,000, disk up to 11,000 | 2.5 | 3 |"
+        in page
+    )
     assert (tmp_path / "fallback-redis-disk-8mib-30s.svg").read_text().startswith("<?xml")
