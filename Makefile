@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 SOURCES := $(shell find common engine producer_proxy consumer_proxy bench -name '*.p[yx][xdi]' -o -name '*.h')
 ARGS ?=
 
-.PHONY: help run test lint native clients bench bench-alone peers lock wheel without-compiler fuzz powercut flips outage clean
+.PHONY: help run test lint native clients bench bench-alone peers lock wheel without-compiler fuzz powercut flips outage bufferfaults clean
 help:
 	@sed -n 's/^## //p' Makefile
 
@@ -60,6 +60,10 @@ outage: $(VENV)/.installed-dev
 ## make flips             flip a bit a time in every kind of file of a data directory (FLIPS=5000)
 flips: $(VENV)/.installed-dev
 	PENSTOCK_FLIPS=$(or $(FLIPS),5000) $(BIN)/python -m pytest -s tests/fault/test_flipped_bits.py $(ARGS)
+
+## make bufferfaults      the fallback buffer under every fault, the slow ones too: fail-overs, 50 kills each while it buffers and drains (KILLS=50)
+bufferfaults: $(VENV)/.installed-dev
+	PENSTOCK_BUFFER_KILLS=$(or $(KILLS),50) $(BIN)/python -m pytest -s tests/fault/test_buffer.py tests/fault/test_buffer_faults.py tests/fault/test_redis_store.py tests/fault/test_redis_failover.py $(ARGS)
 
 ## make without-compiler  install a copy of this tree with CC=/bin/false and send a message through it
 without-compiler: $(VENV)/.installed-dev

@@ -136,6 +136,23 @@ def test_a_store_whose_oldest_entry_is_too_old_takes_nothing_more_and_still_give
     assert numbers(store) == [3]
 
 
+def test_a_clock_that_is_stepped_changes_no_order_and_refuses_only_until_the_old_entries_are_drained(store, clock):
+    def put(number: int) -> None:
+        store.put([entry(number)._replace(accepted_at_ms=clock.at_ms)])
+
+    put(1)
+    clock.at_ms -= 3_600_000
+    put(2)
+    put(3)
+    assert numbers(store) == [1, 2, 3]
+    clock.at_ms += 7_200_000
+    with pytest.raises(BufferFull, match="older than"):
+        put(4)
+    store.remove(store.take((), 10, 1 << 20))
+    put(4)
+    assert numbers(store) == [4]
+
+
 def test_what_is_buried_is_counted_and_gone_from_the_queue(store):
     store.put([entry(1), entry(2)])
     store.bury(store.take((), 1, 1 << 20), "the engine refused it with code 101")
