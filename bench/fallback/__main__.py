@@ -73,6 +73,7 @@ def parser() -> argparse.ArgumentParser:
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
     """The run: its figures, and what happened in each second."""
+    running = commit()
     with ExitStack() as stack:
         instance = stack.enter_context(own())
         stores = []
@@ -96,7 +97,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         checked = audit(target, BUFFERED_TOPIC, QUEUES, load.stored)
     return {
         "machine": machine(),
-        "commit": commit(),
+        "commit": running,
         "figures": figures(options, load, plain, backlog, marks, checked),
         "marks": marks.as_seconds(),
         "backlog": [(round(at - marks.began, 2), sum(counts.values())) for at, counts in backlog.seen],

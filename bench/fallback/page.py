@@ -23,12 +23,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         prog="python -m bench.fallback.page", description="draw runs with a stopped engine"
     )
     parser.add_argument("runs", nargs="+", type=Path, metavar="RUN.json")
+    parser.add_argument("--note", default="", help="what else a reader has to know of the machine")
     parser.add_argument("--dir", type=Path, default=Path("docs"), help="where to write (docs)")
     options = parser.parse_args(arguments)
     runs = [json.loads(path.read_text()) for path in options.runs]
     for run in runs:
         draw(run, options.dir / f"{name_of(run)}.svg")
-    (options.dir / "fallback-runs.md").write_text(page(runs))
+    (options.dir / "fallback-runs.md").write_text(page(runs, options.note))
     return 0
 
 
@@ -45,7 +46,7 @@ def title_of(run: dict[str, Any]) -> str:
     return f"{found['buffer']}{full}, {found['outage_s']:g} s"
 
 
-def page(runs: Sequence[dict[str, Any]]) -> str:
+def page(runs: Sequence[dict[str, Any]], note: str = "") -> str:
     """Tables of figures in Markdown, with the plots named by `draw`'s files."""
     lines = [
         "# The fallback buffer while the engine is stopped", "",
@@ -55,6 +56,8 @@ def page(runs: Sequence[dict[str, Any]]) -> str:
         "| buffer, outage | sends | " + " | ".join(title for title, _ in COLUMNS) + " |",
         "|---|" + "---:|" * (len(COLUMNS) + 1),
     ]  # fmt: skip
+    if note:
+        lines[5:5] = ["", note]
     for run in runs:
         found = run["figures"]
         values = [f"{found[key]:,}" for _, key in COLUMNS]

@@ -59,8 +59,9 @@ def test_the_page_has_a_row_and_a_plot_for_each_run(tmp_path):
     run = {"machine": "2 cores", "commit": "abc", "figures": found, "marks": MARKS.as_seconds(), "backlog": [(0.5, 0), (20.0, 9)],
            "buffered_p99_ms": [(0, 1.0)], "live_p99_ms": [(0, 1.0), (22, 2.0)]}  # fmt: skip
     (tmp_path / "run.json").write_text(json.dumps(run))
-    assert main(["--dir", str(tmp_path), str(tmp_path / "run.json")]) == 0
+    assert main(["--note", "It was busy.", "--dir", str(tmp_path), str(tmp_path / "run.json")]) == 0
     page = (tmp_path / "fallback-runs.md").read_text()
+    assert "\n\nIt was busy.\n\n|" in page
     counted = "30,123; redis up to 20,000, disk up to 11,000"
     assert f"| redis+disk (Redis at maxmemory, 8 MiB), 30 s | 60,000 | 0 | 0 | 0 | 16 | {counted} | 2.5 | 3 |" in page
     assert (tmp_path / "fallback-redis-disk-8mib-30s.svg").read_text().startswith("<?xml")
