@@ -8,7 +8,6 @@ from collections import Counter
 import gevent
 import pytest
 
-import producer_proxy.proxy as proxy_module
 from common.contract import Code, Message
 from tests.services.fake_broker import wait_until
 from tests.unit.producer_proxy.test_limits import change
@@ -130,12 +129,6 @@ def check(callers, grown_kib, measured_s, capsys=None):
     assert callers["low"].codes[Code.OVERLOADED] > callers["low"].codes[Code.OK], told
     assert not any(each.codes[Code.TIMEOUT] for each in callers.values()), told
     assert grown_kib < 4096, told
-
-
-def test_at_three_times_its_capacity_the_broker_is_used_and_the_highest_grade_unharmed(desk):
-    if proxy_module.Front is not None and desk.proxy.front is None:
-        pytest.skip("the long form takes the reference too")
-    check(*overloaded(desk, 5, 8), 8)
 
 
 @pytest.mark.slow
