@@ -6,7 +6,7 @@ from libc.string cimport memcmp
 
 from common.limits._meter cimport Meter
 from common.limits._queue_limit cimport QueueLimit
-from engine.client._batcher cimport Destination, Destinations
+from engine.client._destination cimport Destination, Destinations
 from producer_proxy._admitted cimport Admitted
 from producer_proxy._gate cimport HotGate
 

@@ -1,15 +1,18 @@
 """How the topics are named in which groups' dead letters lie, and what a dead letter says of itself.
 
-They are ordinary topics that nobody defines and nobody sends to: who may pull as the group may pull them.
+They are ordinary topics that nobody defines and nobody sends to: who may pull as the group may pull them. An engine keeps what it buries
+in a queue of its own: the first one that lives in its broker group.
 """
 
+from collections.abc import Sequence
 from hashlib import blake2b
 
 from common.names import NAME_CHARS_MAX
+from common.placement import Placement, topic_hash
 
 PREFIX = "_dlq."
 PREFIX_RULE = f"names that begin with {PREFIX} are kept for dead letters"
-QUEUES = 1
+QUEUES_MAX = 10_000
 PROPERTY = "dead_letter_"
 """What the properties that a dead letter adds to its message's own begin with: group, cause, reason, attempts, first_ms, last_ms,
 topic, queue, offset, id."""
@@ -26,6 +29,15 @@ def dead_letter_topic(group: str) -> str:
         return PREFIX + group
     digest = blake2b(group.encode(), digest_size=_DIGEST_CHARS // 2).hexdigest()
     return PREFIX + group[: NAME_CHARS_MAX - len(PREFIX) - _DIGEST_CHARS] + digest
+
+
+def queues_of(topic: str, broker_groups: Sequence[str]) -> int:
+    """How many queues of a dead-letter topic there are to look at, so that each broker group's own is among them."""
+    if len(broker_groups) < 2:
+        return 1
+    placement, hashed = Placement(broker_groups), topic_hash(topic.encode())
+    own = [placement.nearest(home, hashed, 0, QUEUES_MAX) for home in range(len(broker_groups))]
+    return 1 + max(queue for queue in own if queue is not None)
 
 
 def group_of(topic: str) -> str:

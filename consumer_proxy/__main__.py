@@ -13,6 +13,7 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry
 
+from common.breaker_metrics import BreakerMetrics
 from common.config import ConfigView, open_store
 from common.errors import PenstockError
 from common.net import listen
@@ -21,7 +22,9 @@ from common.ops import announce_ready, settle, setup_logging, start_ops
 from common.ops.stop import catch_stop
 from consumer_proxy.options import limits, parse
 from consumer_proxy.proxy import ConsumerProxy
+from consumer_proxy.sources.base import Source
 from consumer_proxy.sources.engine import EngineSource
+from consumer_proxy.sources.groups import GroupsSource
 from engine.client.rpc import RpcClient
 
 
@@ -35,17 +38,34 @@ def listeners(options: argparse.Namespace) -> list[tuple[Any, Any]]:
     return found
 
 
+def make_source(options: argparse.Namespace, view: ConfigView) -> Source:
+    """The one engine of --engine, or the broker groups that the configuration names, now and after each change."""
+    key = Path(options.cluster_key).read_bytes()
+    if options.engine:
+        return EngineSource(RpcClient(options.engine, key, role="consumer_proxy"))
+    source = GroupsSource(key)
+
+    def follow() -> None:
+        source.follow([(group.name, group.host_and_port) for group in view.broker_groups()])
+
+    follow()
+    view.on_change(follow)
+    return source
+
+
 def run(options: argparse.Namespace) -> None:
     stop = catch_stop()
     sockets = listeners(options)
     host, port = options.listen[0], sockets[0][0].getsockname()[1]
     store = open_store(options.config)
     view = ConfigView(store, options.snapshot, process=f"consumer_proxy@{host}:{port}")
-    source = EngineSource(RpcClient(options.engine, Path(options.cluster_key).read_bytes(), role="consumer_proxy"))
+    source = make_source(options, view)
     proxy = ConsumerProxy(sockets, view, source, limits(options))
     registry = CollectorRegistry()
     registry.register(proxy.metrics)
     registry.register(proxy.key_uses)
+    if isinstance(source, GroupsSource):
+        registry.register(BreakerMetrics(lambda: [(link.name, link.breaker) for link in source.links]))
     ops = start_ops(options.ops[0], options.ops[1], registry, proxy.health)
     settle(proxy.health, stop.asked)
     gc.collect()

@@ -2,12 +2,13 @@
 
 from typing import Any, NamedTuple
 
+from common import dead_letters
 from common.callers import Origin
 from common.clock import Clock
 from common.config.definitions import GroupDefinition
 from common.contract import Code
 from common.credential import Principal
-from common.dead_letters import QUEUES, group_of, is_dead_letter_topic
+from common.dead_letters import group_of, is_dead_letter_topic
 from common.errors import AuthenticationError
 from common.key_uses import KeyUses
 from common.limits import Meter
@@ -96,7 +97,7 @@ class Admission:
         if not principal.may_pull(group_of(topic)):
             raise Refused(Code.FORBIDDEN, f"application {principal.app} may not pull from topic {topic}")
         if is_dead_letter_topic(topic):
-            return QUEUES
+            return dead_letters.queues_of(topic, [group.name for group in self._view.broker_groups()])
         definition = self._view.topic(topic)
         if definition is None:
             raise Refused(Code.UNKNOWN_TOPIC, f"there is no topic {topic}")

@@ -23,7 +23,12 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     add("--tls-key", metavar="FILE", help="PEM private key for --tls-listen")
     add("--tls-client-ca", metavar="FILE", help="PEM authority of the certificates that clients may show")
     add("--ops", type=host_and_port, default=("127.0.0.1", 0), metavar="HOST:PORT", help="/metrics /healthz /readyz")
-    add("--engine", type=engine_address, required=True, metavar="HOST:PORT|unix:PATH")
+    add(
+        "--engine",
+        type=engine_address,
+        metavar="HOST:PORT|unix:PATH",
+        help="the only broker; unset: the configuration's broker groups",
+    )
     add("--cluster-key", required=True, metavar="FILE", help="what proves to the engine that we belong to it")
     add("--config", required=True, metavar="URL", help="file:///dir or zookeeper://host,host/chroot")
     add("--snapshot", metavar="FILE", help="where the last configuration is kept for a start without the store")

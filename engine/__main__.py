@@ -27,6 +27,7 @@ from engine.server.following import Following
 from engine.server.housekeeping import ConfiguredRetention, Housekeeping, wake_by
 from engine.server.metrics import EngineMetrics
 from engine.server.policies import ConfiguredPolicies
+from engine.server.residence import ConfiguredResidence
 from engine.server.server import LinkServer
 from engine.timers.timers import Timers
 
@@ -49,7 +50,8 @@ def serve(options: argparse.Namespace, env: RealEnv, store: Log, asked: Event) -
     """Serve an open log until `asked` is set, then finish what was taken."""
     following = Following(options.config, Path(options.data) / "config.snapshot")
     policies = ConfiguredPolicies(following, is_configured=bool(options.config))
-    delivery = Delivery(store, receipt_key(store, env.random_bytes), env.now_ms, policies=policies)
+    residence = ConfiguredResidence(following, options.broker_group, is_configured=bool(options.config))
+    delivery = Delivery(store, receipt_key(store, env.random_bytes), env.now_ms, policies=policies, residence=residence)
     host, port = options.listen
     server = LinkServer(
         store, delivery, host, port, Path(options.cluster_key).read_bytes(),

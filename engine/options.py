@@ -47,7 +47,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     add("--ops", type=host_and_port, default=("127.0.0.1", 0), metavar="HOST:PORT", help="/metrics /healthz /readyz")
     add("--cluster-key", required=True, metavar="FILE", help="what proxies must know to be answered")
     add("--config", metavar="URL", help="followed, and the applied version reported; the engine serves without it")
-    add("--broker-group", default="main", metavar="NAME", help="told to proxies")
+    add("--broker-group", default="main", metavar="NAME", help="as the configuration names it")
     add("--segment-mib", type=int, default=256, metavar="N", help="size of a log file; recovery scans one")
     add("--retention-hours", type=float, default=72, metavar="N", help="for topics without their own; 0: for ever")
     add("--log-gib-max", type=float, default=0, metavar="N", help="older segments beyond it are deleted; 0: no limit")

@@ -12,12 +12,13 @@ import sys
 from prometheus_client import CollectorRegistry
 
 from common.address import engine_address, host_and_port
+from common.breaker_metrics import BreakerMetrics
 from common.config import ConfigView, open_store
 from common.net import Limits, listen
 from common.net.tls import server_context
 from common.ops import announce_ready, settle, setup_logging, start_ops
 from common.ops.stop import catch_stop
-from engine.client.rpc import RpcClient
+from engine.client.brokers import Brokers
 from producer_proxy.buffer.errors import BufferError_
 from producer_proxy.buffer.metrics import BufferMetrics
 from producer_proxy.buffer.options import make_buffering, options_of_buffer
@@ -43,7 +44,12 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument(
         "--ops", type=host_and_port, default=("127.0.0.1", 0), metavar="HOST:PORT", help="/metrics /healthz /readyz"
     )
-    parser.add_argument("--engine", type=engine_address, required=True, metavar="HOST:PORT|unix:PATH")
+    parser.add_argument(
+        "--engine",
+        type=engine_address,
+        metavar="HOST:PORT|unix:PATH",
+        help="the only broker; unset: the configuration's broker groups",
+    )
     parser.add_argument(
         "--cluster-key", required=True, metavar="FILE", help="what proves to the engine that we belong to it"
     )
@@ -79,13 +85,16 @@ def run(options) -> None:
         key = file.read()
     store = open_store(options.config)
     view = ConfigView(store, options.snapshot, process=f"producer_proxy@{options.listen[0]}:{options.listen[1]}")
-    rpc = RpcClient(options.engine, key, role="producer_proxy")
+    brokers = Brokers(key, role="producer_proxy")
+    if options.engine:
+        brokers.use_one(options.engine)
     buffering = make_buffering(options, store)
-    proxy = ProducerProxy(listeners(options), view, rpc, options.engine, key, limits, buffering)
+    proxy = ProducerProxy(listeners(options), view, brokers, limits, buffering)
     registry = CollectorRegistry()
     registry.register(BufferMetrics(buffering))
     registry.register(proxy.key_uses)
-    registry.register(SendMetrics(proxy.server, proxy.service, proxy.client.lanes, proxy.front, proxy.gate))
+    registry.register(SendMetrics(proxy.server, proxy.service, brokers, proxy.front, proxy.gate))
+    registry.register(BreakerMetrics(lambda: [(broker.name, broker.breaker) for broker in brokers.listed]))
     ops = start_ops(options.ops[0], options.ops[1], registry, proxy.health)
     settle(proxy.health, stop.asked)
     gc.collect()
@@ -95,7 +104,6 @@ def run(options) -> None:
     announce_ready(options.ready_fd, facts | ({"tls_port": ports[1]} if len(ports) > 1 else {}))
     stop.wait()
     proxy.stop()
-    rpc.close()
     view.close()
     store.close()
     ops.stop()

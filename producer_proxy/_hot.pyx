@@ -11,7 +11,9 @@ from libc.string cimport memcmp, memcpy
 
 from common.net._reactor cimport PROTOCOL_UNKNOWN, Connection, reactor_of
 from common.wire cimport _walk
-from engine.client._batcher cimport Destination, Destinations, Lane, Waiter
+from engine.client._batcher cimport Lane, Waiter
+from engine.client._destination cimport Destination, Destinations
+from engine.client._lanes cimport NO_QUEUE, Lanes
 from producer_proxy._admitted cimport Admitted
 from producer_proxy._bytes cimport put_be32, put_be64, unix_ms
 from producer_proxy._gate cimport HotGate
@@ -32,7 +34,7 @@ cdef class Front:
     """What all connections of a producer proxy share.
 
     Args:
-        lanes: the MEMORY and the FSYNC Lane of the broker.
+        memory, fsync: the lanes of both classes of durability.
         destinations: of the topics that are known; filled by the slow path.
         is_right: asked about a destination at its first use after a change of the configuration, whose generation this is.
         slow: called as (connection, frame bytes) in a loop callback for every call that is not common.
@@ -41,8 +43,8 @@ cdef class Front:
         rescue: called as (connection, frame bytes, [(code, queue, offset, id)]) for a call to buffered topics that the engine failed.
     """
 
-    cdef Lane memory
-    cdef Lane fsync
+    cdef Lanes memory
+    cdef Lanes fsync
     cdef Destinations destinations
     cdef object is_right
     cdef uint32_t generation
@@ -57,6 +59,7 @@ cdef class Front:
     cdef _walk.SendCall call
     cdef _walk.Message* messages
     cdef void** chosen                # Destination of each message of the call in hand
+    cdef uint32_t queues[MESSAGES_MAX]          # and its queue, where there are several broker groups
     cdef size_t call_bytes            # of its messages
     cdef public bint closing
     cdef public bint diverting        # the engine is suspected: calls to buffered topics take the slow path
@@ -66,7 +69,7 @@ cdef class Front:
     cdef readonly double latency_sum_s
     cdef readonly dict codes
 
-    def __init__(self, Lane memory, Lane fsync, Destinations destinations, is_right, generation, slow, dict sentences,
+    def __init__(self, Lanes memory, Lanes fsync, Destinations destinations, is_right, generation, slow, dict sentences,
                  bytes process_bytes, int timeout_ms, int retry_after_ms, rescue):
         self.memory, self.fsync, self.slow, self.sentences, self.rescue = memory, fsync, slow, sentences, rescue
         self.destinations, self.is_right, self.generation = destinations, is_right, generation & 0xFFFFFFFF
@@ -184,6 +187,7 @@ cdef class HotCall(Waiter):
         else:
             memcpy(out, id, size)
         self.results[index].id_at, self.results[index].id_size = <uint32_t>self.ids_used, shown
+        self.results[index].code = 300    # until it is answered
         self.ids_used += shown
         return 0
 
@@ -203,11 +207,8 @@ cdef class HotCall(Waiter):
 
     cdef int expire(self) except -1:
         cdef HotConnection connection = self.connection
-        cdef uint32_t i
         if connection is None:
             return 0
-        for i in range(self.count):
-            self.results[i].code = 300
         if self.frame is not None:
             return self.hand_over()
         self.encode()
@@ -325,22 +326,22 @@ cdef class HotConnection(Connection):
         return Connection.on_closed(self)
 
     cdef int on_frame(self, const unsigned char* frame, Py_ssize_t size) except -1:
-        cdef Lane lane
+        cdef Lanes lanes
         self.front.calls += 1
         self.front.bytes_in += size
         self.busy = True
         self.refusal = 0
-        lane = self.examine(frame, size)
-        if lane is not None:
-            self.take(lane, frame, size)
+        lanes = self.examine(frame, size)
+        if lanes is not None:
+            self.take(lanes, frame, size)
         elif self.refusal:
             self.refuse(frame)
         else:
             self.front.slow(self, frame[:size])
         return 0
 
-    cdef Lane examine(self, const unsigned char* frame, Py_ssize_t size):
-        """The lane that takes the whole call, or None for the slow path; fills front.call, front.messages and front.chosen."""
+    cdef Lanes examine(self, const unsigned char* frame, Py_ssize_t size):
+        """The lanes that take the whole call, or None for the slow path; fills front.call, .messages, .chosen and .queues."""
         cdef Front front = self.front
         cdef _walk.SendCall* call = &front.call
         cdef _walk.Message* m
@@ -351,8 +352,8 @@ cdef class HotConnection(Connection):
         cdef int durability, wanted
         cdef size_t total = 0
         cdef int grade = 0
-        cdef bint is_mixed = False, is_buffered = False
-        cdef Lane lane = None
+        cdef bint is_mixed = False, is_buffered = False, is_crowded = False
+        cdef Lanes lanes = None
         if front.closing or _walk.walk_send(frame, size, call, front.messages, MESSAGES_MAX, BODY_BYTES_ANY) != 0:
             return None
         if call.fault or call.reply_wait_ms > 0 or call.message_count == 0:
@@ -378,25 +379,33 @@ cdef class HotConnection(Connection):
             if destination.meter is not None:
                 front.gate.weigh(destination.meter, m.size, i)
             durability = wanted if wanted else destination.durability
-            if lane is None:
-                lane = front.memory if durability == 1 else front.fsync
-            elif lane is not (front.memory if durability == 1 else front.fsync):
-                return None                   # one call over two lanes is rare
+            if lanes is None:
+                lanes = front.memory if durability == 1 else front.fsync
+            elif lanes is not (front.memory if durability == 1 else front.fsync):
+                return None                   # one call of two classes is rare
             total += m.size
             grade = max(grade, destination.grade)
             is_buffered = is_buffered or destination.buffered
             front.chosen[i] = <void*>destination
             is_mixed = is_mixed or front.chosen[0] != front.chosen[i]
-        if not lane.is_up() or not lane.has_room(total + 96 * call.message_count):
+            if lanes.only is None:
+                front.queues[i] = lanes.choose_for(destination, frame, m)
+                if front.queues[i] == NO_QUEUE:
+                    return None
+                is_crowded = is_crowded or not lanes.home(destination, front.queues[i]).lets_in(call.message_count, destination.grade)
+        if not lanes.take_all(total + 96 * call.message_count):
             return None
         front.call_bytes = total
         wanted = front.gate.verdict(admitted.meter, call.message_count, total, front.messages[0].size)
-        if wanted == 0 and not lane.limit.lets_in(lane.waiting, call.message_count, grade):
-            self.refusal = 0 if is_mixed or is_buffered else 201
+        if lanes.only is not None:
+            is_crowded = not lanes.only.lets_in(call.message_count, grade)
+        if wanted == 0 and is_crowded:
+            # Of a call over several queues, some messages may have room elsewhere.
+            self.refusal = 0 if is_mixed or is_buffered or (lanes.only is None and call.message_count > 1) else 201
             front.gate.retry_after_ms = front.retry_after_ms
             return None
         self.refusal = 200 if wanted == 2 else 0
-        return lane if wanted == 0 else None
+        return lanes if wanted == 0 else None
 
     cdef Admitted admission(self, const unsigned char* credential, uint32_t size):
         cdef Admitted last = self.last
@@ -433,36 +442,45 @@ cdef class HotConnection(Connection):
             call.result(i, self.refusal, 0, -1)
         return call.done()
 
-    cdef int take(self, Lane lane, const unsigned char* frame, Py_ssize_t size) except -1:
+    cdef int take(self, Lanes lanes, const unsigned char* frame, Py_ssize_t size) except -1:
         cdef Front front = self.front
+        cdef Lane lane = lanes.only
         cdef HotCall call
         cdef _walk.Message* m
         cdef Destination destination
         cdef unsigned char id16[16]
         cdef uint32_t i, queue
         cdef uint64_t now_ms = unix_ms()
-        cdef bint buffered = False
+        cdef bint buffered = False, bound
         cdef double timeout_s = front.call.timeout_ms / 1000.0 if front.call.timeout_ms > 0 else front.timeout_s
         for i in range(front.call.message_count):
             buffered = buffered or (<Destination>front.chosen[i]).buffered
         call = self.begin(patience_s(timeout_s) if buffered else timeout_s)
         if buffered:
             call.frame = frame[:size]
-        lane.join(call)
+        if lane is not None:
+            lane.join(call)
         front.gate.commit(self.last.meter, front.call.message_count, front.call_bytes)
         for i in range(front.call.message_count):
             m = &front.messages[i]
             destination = <Destination>front.chosen[i]
             if destination.meter is not None:
                 destination.meter.commit(front.gate.call)
-            queue = lane.choose_queue(destination, frame + m.key_start, m.key_size if m.flags & 4 else -1)
+            bound = m.flags & _walk.HAS_KEY != 0
+            if lanes.only is None:
+                queue = front.queues[i]
+                lane = lanes.home(destination, queue)
+                lane.enter(call)
+                bound = bound or (m.flags & _walk.HAS_ID != 0 and destination.id_window_ms != 0)
+            else:
+                queue = lane.choose_queue(destination, frame + m.key_start, m.key_size if m.flags & 4 else -1)
             if m.flags & 32:
                 call.set_id(i, frame + m.id_start, m.id_size, False)
-                lane.add(destination, queue, NULL, frame + m.start, m.size, call, i)
+                lane.add(destination, queue, NULL, frame + m.start, m.size, bound, i)
             else:
                 front.assign(id16, now_ms)
                 call.set_id(i, id16, 16, True)
-                lane.add(destination, queue, id16, frame + m.start, m.size, call, i)
+                lane.add(destination, queue, id16, frame + m.start, m.size, bound, i)
         return 0
 
 

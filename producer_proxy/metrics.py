@@ -30,8 +30,8 @@ LANES = ("memory", "fsync")
 class SendMetrics:
     """A collector over the proxy's parts; `front` is None where the hot path is not built."""
 
-    def __init__(self, server, service, lanes, front, gate):
-        self._server, self._service, self._lanes, self._front = server, service, lanes, front
+    def __init__(self, server, service, brokers, front, gate):
+        self._server, self._service, self._brokers, self._front = server, service, brokers, front
         self._gate = gate
 
     def describe(self):
@@ -55,12 +55,13 @@ class SendMetrics:
         yield calls
         for name, field in (("penstock_send_messages", "messages"), ("penstock_send_appends", "appends")):
             family = CounterMetricFamily(name, f"{field} sent to the broker", labels=["durability"])
-            for label, lane in zip(LANES, self._lanes, strict=True):
+            for label, lane in zip(LANES, self._brokers.lanes, strict=True):
                 family.add_metric([label], getattr(lane, field))
             yield family
         yield CounterMetricFamily(
             "penstock_failed_credentials", "calls whose credential was refused", value=self._service.brake.attempts
         )
+        yield from self._queues()
         requests = self._service.requests
         for name, text, value in (
             ("penstock_send_requests", "sends that waited for a reply", requests.asked),
@@ -74,6 +75,19 @@ class SendMetrics:
         for code, count in self._refused().items():
             refused.add_metric([str(code)], count)
         yield refused
+
+    def _queues(self):
+        """Over all brokers."""
+        limit = GaugeMetricFamily(
+            "penstock_queue_limit", "messages that may wait for the engine", labels=["durability"]
+        )
+        waiting = GaugeMetricFamily("penstock_queue_waiting", "messages that wait for it", labels=["durability"])
+        for label, lanes in zip(LANES, self._brokers.lanes, strict=True):
+            there = [lane for lane in lanes.lanes if lane is not None]
+            limit.add_metric([label], sum(lane.limit.limit for lane in there))
+            waiting.add_metric([label], sum(lane.waiting for lane in there))
+        yield limit
+        yield waiting
 
     def _refused(self) -> dict[int, int]:
         totals = dict(self._service.codes)

@@ -3,7 +3,6 @@
 import logging
 import os
 import time
-from functools import partial
 
 import gevent
 
@@ -12,16 +11,16 @@ from common.key_uses import KeyUses
 from common.limits.leases import TICK_S
 from common.net import Limits, serve
 from common.principals import Principals
-from engine.client.append import FSYNC, AppendClient
+from engine.client.append import FSYNC, Destinations
 from engine.client.append import NATIVE as NATIVE_LANES
-from engine.link.errors import LinkDown
-from engine.link.layout import DEPTH, LEASE, UNAVAILABLE
+from engine.client.brokers import Brokers
 from producer_proxy.buffer.buffering import Buffering
+from producer_proxy.gate.asking import Asking
 from producer_proxy.gate.depths import Depths
 from producer_proxy.gate.gate import Gate
-from producer_proxy.requests import Requests
+from producer_proxy.grouped_requests import GroupedRequests
 from producer_proxy.send import DEFAULT_TIMEOUT_MS, RETRY_AFTER_MS, SENTENCES, SendService
-from producer_proxy.topics import Topics
+from producer_proxy.topics import DESTINATIONS_MAX, Topics
 
 try:
     if not NATIVE_LANES:
@@ -39,38 +38,41 @@ class ProducerProxy:
 
     Args:
         listeners: (socket, ssl_context or None) pairs from common.net.listen.
-        view: the configuration; rpc: the broker's link for rare operations; engine, cluster_key: for the append lanes.
+        view: the configuration.
+        brokers: where messages go. Without an only one they are those that the configuration names, followed from here on.
     """
 
     def __init__(
-        self, listeners, view, rpc, engine: tuple[str, int], cluster_key: bytes, limits: Limits | None = None,
-        buffering: Buffering | None = None,
-    ):  # fmt: skip
+        self, listeners, view, brokers: Brokers, limits: Limits | None = None, buffering: Buffering | None = None
+    ):
         self._limits = limits or Limits()
         self._clock = SystemClock()
-        self._rpc = rpc
         self._view = view
         self.buffering = buffering or Buffering({})
         self.buffer = self.buffering.over(view)
-        self.client = AppendClient(engine, cluster_key, self._on_hello)
-        depths = Depths(partial(self._ask, DEPTH), self._is_used, self._on_depth)
-        self.gate = Gate(view, partial(self._ask, LEASE), [lane.limit for lane in self.client.lanes], depths)
-        self.topics = Topics(view, rpc, buffer=self.buffer, fit=self.gate.fit)
+        self.brokers = brokers
+        known = Destinations(DESTINATIONS_MAX)
+        asking = Asking(brokers, known)
+        depths = Depths(asking.depths, lambda topic: known.get(topic.encode()) is not None, self._on_depth)
+        self.gate = Gate(view, asking.lender, lambda: brokers.queue_limits, depths)
+        self.topics = Topics(view, brokers, known, buffer=self.buffer, fit=self.gate.fit)
+        brokers.on_changed = known.clear
+        self._follow_groups()
         self._principals = Principals(view, self._clock)
-        self.requests = Requests(rpc, cluster_key, self._clock.now_ms)
+        self.requests = GroupedRequests(brokers, self._clock.now_ms)
         self.service = SendService(
             self._principals,
             self.topics,
-            self.client.lanes,
+            brokers.lanes,
             self.gate,
             self.requests,
             self._clock.now_ms,
             self._learn,
             self.buffer,
-            rpc,
+            brokers,
         )
         self.front = self._make_front()
-        self.buffering.start(self.topics, self.client.lanes[FSYNC], self.front)
+        self.buffering.start(self.topics, brokers.lanes[FSYNC], self.front)
         self._on_change()
         view.on_change(self._on_change)
         self._ticking = gevent.get_hub().loop.timer(0, TICK_S)
@@ -90,7 +92,7 @@ class ProducerProxy:
         sentences = {int(code): sentence.encode() for code, sentence in SENTENCES.items()}
         topics = self.topics
         return Front(
-            *self.client.lanes, topics.known, topics.is_right, self._view.generation, self.service.handle, sentences,
+            *self.brokers.lanes, topics.known, topics.is_right, self._view.generation, self.service.handle, sentences,
             os.urandom(6), DEFAULT_TIMEOUT_MS, RETRY_AFTER_MS, self.service.rescue,
         )  # fmt: skip
 
@@ -104,28 +106,21 @@ class ProducerProxy:
         meter = self.gate.application(principal.app)
         self.front.admit(credential, time.monotonic() + lasts_s, principal.send_patterns, meter, principal.origin)
 
+    def _follow_groups(self) -> None:
+        if self.brokers.only is None:
+            self.brokers.follow([(group.name, group.host_and_port) for group in self._view.broker_groups()])
+
     def _on_change(self) -> None:
+        self._follow_groups()
         self.gate.follow()
         if self.front is not None:
             self.front.gate.own = self.gate.own
             self.front.forget(self._view.generation)
 
-    def _ask(self, op: int, payload: bytes, answer) -> None:
-        try:
-            self._rpc.send(op, payload, answer)
-        except LinkDown:
-            answer(UNAVAILABLE, b"")
-
-    def _is_used(self, topic: str) -> bool:
-        return self.topics.known.get(topic.encode()) is not None
-
     def _on_depth(self, topic: str) -> None:
         destination, definition = self.topics.known.get(topic.encode()), self._view.topic(topic)
         if destination is not None and definition is not None:
             self.gate.fit(destination, definition)
-
-    def _on_hello(self, hello) -> None:
-        self.topics.on_hello(hello.log_id)
 
     @property
     def key_uses(self) -> KeyUses:
@@ -135,7 +130,7 @@ class ProducerProxy:
     def health(self) -> dict:
         """What /readyz shows."""
         return {
-            "engine": (self.client.connected and self._rpc.connected) or "the link to the engine is down",
+            "engine": self.brokers.health(),
             "serving": not self.service.closing or "stopping",
             **self.buffering.health(),
         }
@@ -147,11 +142,11 @@ class ProducerProxy:
         if self.front is not None:
             self.front.closing = True
         deadline = time.monotonic() + DRAIN_S
-        while (self.service.in_work or not self.client.idle) and time.monotonic() < deadline:
+        while (self.service.in_work or not self.brokers.idle) and time.monotonic() < deadline:
             gevent.sleep(0.005)
         self.requests.release()
         gevent.sleep(0.05)  # the last answers leave; clients that call once more are told SHUTTING_DOWN
         self._ticking.stop()
         self.server.close()
         self.buffering.stop()
-        self.client.close()
+        self.brokers.close()

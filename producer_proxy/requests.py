@@ -12,7 +12,6 @@ from gevent.event import AsyncResult
 
 from common.contract import Code, Message, SendResult, decode_struct
 from common.ids import IdSource, show_id
-from common.keyhash import queue_of
 from common.reply_token import TOKEN_SIZE, ReplyToken, ReplyTokens, read_token
 from common.wire.calls import BODY_BYTES_MAX, HAS_DELAY, HAS_DELIVER_AT, HAS_REPLY_TO
 from engine.client.requests import decode_appended, encode_request
@@ -78,21 +77,11 @@ class Requests:
 
     # -- the asker's side
 
-    def fault(self, call) -> str | None:
-        """What is wrong with a call that asks for a reply, as a sentence, or None."""
-        (message,) = call.messages
-        if call.reply_wait_ms > REPLY_WAIT_MS_MAX:
-            return f"SendRequest.reply_wait_ms: at most {REPLY_WAIT_MS_MAX}"
-        if message.flags & (HAS_DELIVER_AT | HAS_DELAY):
-            return "SendRequest.reply_wait_ms: a delayed message cannot be waited for"
-        if message.flags & HAS_REPLY_TO or message.operation:
-            return "SendRequest.reply_wait_ms: only for a message that is stored, neither a reply nor a CANCEL"
-        return None
-
-    def ask(self, connection: Any, call, destination, durability: int) -> SendResult:
+    def ask(self, connection: Any, call, topic_id: int, queue: int, durability: int) -> SendResult:
         """Store the call's message and block this greenlet until its reply has come or cannot come any more.
 
         Args:
+            topic_id, queue: where, at this broker.
             durability: layout.MEMORY or layout.FSYNC.
         """
         (message,) = call.messages
@@ -104,12 +93,9 @@ class Requests:
         waiting = self._calls[token.call] = _Call(connection)
         heappush(self._ends, (token.reply_by_ms, token.call))
         id16 = None if message.id is not None else self._ids.next()
-        queue = token.call % destination.queues
-        if message.key is not None:
-            queue = queue_of(message.key.encode(), destination.queues)
         result = SendResult(id=message.id if id16 is None else show_id(id16), queue=queue)
         data = self._tokens.make(token)
-        payload = encode_request(destination.topic_id, queue, id16, message.encoded, data, durability)
+        payload = encode_request(topic_id, queue, id16, message.encoded, data, durability)
         links = self._links
         try:
             self._store(payload, call, token, result)
@@ -238,6 +224,18 @@ class Replying:
                 code = Code.TIMEOUT
             self._result = _result(code, self._result.id)
         return self._result
+
+
+def fault_of(call) -> str | None:
+    """What is wrong with a call that asks for a reply, as a sentence, or None."""
+    (message,) = call.messages
+    if call.reply_wait_ms > REPLY_WAIT_MS_MAX:
+        return f"SendRequest.reply_wait_ms: at most {REPLY_WAIT_MS_MAX}"
+    if message.flags & (HAS_DELIVER_AT | HAS_DELAY):
+        return "SendRequest.reply_wait_ms: a delayed message cannot be waited for"
+    if message.flags & HAS_REPLY_TO or message.operation:
+        return "SendRequest.reply_wait_ms: only for a message that is stored, neither a reply nor a CANCEL"
+    return None
 
 
 def _reply_fault(message) -> str | None:

@@ -22,7 +22,8 @@ from producer_proxy.buffer.aside import Aside
 from producer_proxy.buffer.fallback import FallbackBuffer
 from producer_proxy.delays import Delays
 from producer_proxy.gate.rules import broken_rule
-from producer_proxy.topics import ResolveError, lane_of
+from producer_proxy.requests import fault_of
+from producer_proxy.topics import ResolveError, binding_of, lane_of
 
 log = logging.getLogger("penstock.producer_proxy")
 
@@ -49,22 +50,22 @@ class SendService:
     """Answers send calls.
 
     Args:
-        principals: who presents a credential; topics: where to; lanes: (MEMORY, FSYNC) of the broker; gate: the limits.
+        principals: who presents a credential; topics: where to; lanes: the Lanes of MEMORY and of FSYNC; gate: the limits.
         requests: takes sends that wait for a reply, and replies.
         learn: called as (credential bytes, principal) after each good call, so that the hot path knows them.
-        buffer: what takes messages that the broker does not. rpc: the broker's link for rare operations.
+        buffer: what takes messages that no broker does. brokers: their links for rare operations.
     """
 
     def __init__(
         self, principals, topics, lanes, gate, requests, now_ms, learn=lambda credential, principal: None, buffer=None,
-        rpc=None,
+        brokers=None,
     ):  # fmt: skip
         self._principals, self._topics, self._lanes, self._learn = principals, topics, lanes, learn
         self._gate, self.requests = gate, requests
         self._ids = IdSource(now_ms)
         no_buffer = FallbackBuffer({}, lambda topic: None)
         self._aside = Aside(buffer or no_buffer, lanes, self._ids.next, now_ms, _refusal)
-        self._delays = Delays(topics, rpc, now_ms, self._ids.next, _refusal)
+        self._delays = Delays(topics, brokers, now_ms, self._ids.next, _refusal)
         self.brake = Brake()
         self.closing = False
         self.in_work = self.answered = 0
@@ -145,7 +146,7 @@ class SendService:
     def _ask(self, connection, call, principal) -> SendResult:
         """A request: one message, and the reply to it."""
         (message,) = call.messages
-        fault = None if message.fault else self.requests.fault(call)
+        fault = None if message.fault else fault_of(call)
         refused = _refusal(Code.INVALID, fault, message.id) if fault else self._refused(message, principal)
         if refused is not None:
             return refused
@@ -211,42 +212,36 @@ class SendService:
         for index in wanted:
             lanes.setdefault(lane_of(call.durability, found[messages[index].topic]), []).append(index)
         lanes = {number: self._let_in(number, indices, messages, found, results) for number, indices in lanes.items()}
-        waiting = [self._submit(number, indices, messages, found, results) for number, indices in lanes.items()]
-        for indices, ids, answer in filter(None, waiting):
+        waiting = [self._submit(number, indices, messages, found) for number, indices in lanes.items() if indices]
+        for indices, ids, answer in waiting:
             _collect(indices, ids, answer, deadline, results)
 
     def _let_in(self, number: int, indices: list[int], messages, found, results: list) -> list[int]:
-        """Those that may join the lane's queue: by grade, the highest first, each grade's messages of the call together or not at all."""
-        lane, taken = self._lanes[number], 0
+        """Those that may join the queue of where they go: by grade, the highest first, all that a broker gets of one grade or none."""
+        lanes, taken = self._lanes[number], 0
         by_grade: dict[int, list[int]] = {}
         for index in indices:
             by_grade.setdefault(found[messages[index].topic].grade, []).append(index)
-        for grade, members in sorted(by_grade.items()):
-            if lane.link is None or lane.limit.admits(lane.waiting + taken, len(members), grade):
-                taken += len(members)
-                continue
+        for _, members in sorted(by_grade.items()):
             for index in members:
-                results[index] = _refusal(Code.OVERLOADED, None, messages[index].id)
+                message = messages[index]
+                destination = found[message.topic]
+                if not lanes.lets_in(destination, binding_of(message, destination), taken, len(members)):
+                    results[index] = _refusal(Code.OVERLOADED, None, message.id)
+            taken += sum(results[index] is None for index in members)
         return [index for index in indices if results[index] is None]
 
-    def _submit(self, number: int, indices: list[int], messages, found, results: list):
-        if not indices:
-            return None
+    def _submit(self, number: int, indices: list[int], messages, found):
         ids, batch = [], []
         for index in indices:
             message = messages[index]
             id16 = None if message.id is not None else self._ids.next()
             ids.append(message.id if id16 is None else show_id(id16))
-            key = None if message.key is None else message.key.encode()
-            batch.append((found[message.topic], key, id16, message.encoded))
+            destination = found[message.topic]
+            batch.append((destination, binding_of(message, destination), id16, message.encoded))
         answer = AsyncResult()
-        lane = self._lanes[number]
-        if lane.submit(batch, answer.set):
-            return indices, ids, answer
-        code = Code.UNAVAILABLE if lane.link is None else Code.OVERLOADED
-        for index in indices:
-            results[index] = _refusal(code, None, messages[index].id)
-        return None
+        self._lanes[number].submit(batch, answer.set)
+        return indices, ids, answer
 
 
 def _timeout_s(call) -> float:

@@ -13,6 +13,7 @@ from common.config.errors import InvalidDefinition
 from common.names import NAME_CHARS_MAX, NAME_RULE, is_name
 
 PRINTABLE = re.compile(r"[!-~]+")
+ADDRESS = re.compile(r"([A-Za-z0-9._-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\]):[0-9]{1,5}")
 PREFIX = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
 
@@ -90,6 +91,16 @@ class Checks:
         value = self._value.pop(field, None)
         if not isinstance(value, str) or not (PRINTABLE.fullmatch(value) and length_min <= len(value) <= length_max):
             self.fault(field, f"must be {length_min} to {length_max} printable ASCII characters without spaces")
+            return ""
+        return value
+
+    def address(self, field: str) -> str:
+        """HOST:PORT, an IPv6 address in brackets."""
+        value = self._value.pop(field, None)
+        if not isinstance(value, str) or not (
+            ADDRESS.fullmatch(value) and 1 <= int(value.rpartition(":")[2]) <= 65_535
+        ):
+            self.fault(field, "must be HOST:PORT, with an IPv6 address in brackets")
             return ""
         return value
 

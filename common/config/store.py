@@ -31,6 +31,7 @@ KINDS: Mapping[str, Kind] = {
     "group": Kind(64),
     "application": Kind(64),
     "setting": Kind(16),
+    "broker_group": Kind(1),  # one bucket, so that whoever reads sees all groups as of one moment
     "audit": Kind(64, followed=False, bucket_entries_max=500),
 }
 FOLLOWED = tuple(name for name, kind in KINDS.items() if kind.followed)

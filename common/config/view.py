@@ -10,7 +10,13 @@ from common.clock import Clock, SystemClock
 from common.config import buckets as layout
 from common.config import snapshot
 from common.config.blocking import run_blocking
-from common.config.definitions import ApplicationDefinition, Definition, GroupDefinition, TopicDefinition
+from common.config.broker_group import BrokerGroupDefinition
+from common.config.definitions import (
+    ApplicationDefinition,
+    Definition,
+    GroupDefinition,
+    TopicDefinition,
+)
 from common.config.errors import InvalidDefinition, StoreDamaged, StoreUnavailable
 from common.config.families import Families
 from common.config.kind_view import KindView
@@ -72,6 +78,12 @@ class ConfigView:
     def application(self, name: str) -> ApplicationDefinition | None:
         return self._find("application", name, ApplicationDefinition.from_value)
 
+    def broker_groups(self) -> list[BrokerGroupDefinition]:
+        """All of them by name; empty where the configuration names none. One that is broken is left out."""
+        names = sorted(name for name, _ in self._kinds["broker_group"].entries())
+        found = [self._find("broker_group", name, BrokerGroupDefinition.from_value) for name in names]
+        return [each for each in found if each is not None]
+
     def setting(self, name: str) -> dict[str, Any] | None:
         return self._find("setting", name, lambda name, value: dict(value))
 
@@ -108,7 +120,9 @@ class ConfigView:
             view.keep(number, name, found)
             return found
 
-    def _parse(self, kind: str, text: bytes, name: str, parse: Callable[[str, Any], Any]) -> Definition | None:
+    def _parse(
+        self, kind: str, text: bytes, name: str, parse: Callable[[str, Any], Any]
+    ) -> Definition | BrokerGroupDefinition | None:
         if not is_name(name):
             return None
         entry = layout.find(text, name)

@@ -104,3 +104,6 @@ cdef class Connection:
 
 
 cdef Reactor reactor_of()
+
+
+cdef double monotonic_s() noexcept nogil

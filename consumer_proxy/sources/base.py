@@ -1,4 +1,4 @@
-"""What a store of messages must do for the proxy. Siblings: engine.py; a Kafka cluster and several broker groups come later."""
+"""What a store of messages must do for the proxy. Siblings: engine.py, groups.py (several broker groups); a Kafka cluster comes later."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable

@@ -1,25 +1,21 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
 """Messages on their way to one broker: while an append is in flight, whatever comes forms the next one, across topics.
 
-A lane is one link connection and one class of durability, so that an answer from memory never waits behind a sync. Nothing here
-waits: results come to a Waiter in the loop callback that read the broker's answer. The bytes are those of docs/design/0001-seams.md,
-sections 4 and 5.
+A lane is one link connection and one class of durability, so that an answer from memory never waits behind a sync. Nothing here waits:
+results come to a Waiter in the loop callback that read the broker's answer. The bytes are those of docs/design/0001-seams.md, 4 and 5.
 """
 
 from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memcpy, memset
 
-from cpython.dict cimport PyDict_DelItem, PyDict_GetItem, PyDict_Next
-from cpython.object cimport PyObject
-
 from common.limits._queue_limit cimport QueueLimit
-from common.net._reactor cimport PROTOCOL_LINK, Connection, TurnEnd, reactor_of
+from common.net._reactor cimport PROTOCOL_LINK, Connection, TurnEnd, monotonic_s, reactor_of
 from common.wire._walk cimport murmur2
-from engine.client._little cimport get32, put32, put64
+from engine.client._destination cimport Destination
+from engine.client._little cimport get32, put32
 
 from common.net.limits import Limits
-from engine.link import layout
 
 cdef enum:
     BATCH_HEADER = 48
@@ -34,65 +30,11 @@ cdef enum:
     CODE_DUPLICATE = 2
     CODE_UNAVAILABLE = 203
     CODE_TIMEOUT = 300
+    SHARE_ALL = 16
 
 LINK_LIMITS = Limits()
 
 
-cdef class Destination:
-    """A topic as the broker knows it. Made when the first message for it comes; void when the broker's log_id changes."""
-
-    def __init__(self, bytes name, uint32_t topic_id, uint32_t queues, unsigned char durability, uint32_t body_bytes_max,
-                 uint32_t id_window_ms=0):
-        self.id_window_ms = id_window_ms
-        self.name, self.topic_id, self.queues = name, topic_id, queues
-        self.durability, self.body_bytes_max = durability, body_bytes_max
-
-
-cdef class Destinations:
-    """Destinations by name, at most `count_max`. When it is full, one that was not asked for lately makes room (the clock algorithm).
-
-    A hand goes round the dict and spares whoever was found since it came by last. A destination costs about 200 bytes with a name of
-    20 characters, which is its key too.
-    """
-
-    def __init__(self, Py_ssize_t count_max):
-        self.by_name, self.count_max = {}, count_max
-
-    def __len__(self):
-        return len(self.by_name)
-
-    def get(self, bytes name):
-        """The destination, or None."""
-        return self.find(name, len(name))
-
-    def put(self, Destination destination):
-        """Keep it, in place of the one of the same name."""
-        if destination.name not in self.by_name and len(self.by_name) >= self.count_max:
-            self.make_room()
-        self.by_name.pop(destination.name, None)        # or the key would be the old one's bytes
-        self.by_name[destination.name] = destination
-
-    def clear(self):
-        self.by_name.clear()
-
-    cdef Destination find(self, const unsigned char* name, Py_ssize_t size):
-        cdef PyObject* found = PyDict_GetItem(self.by_name, name[:size])
-        if found == NULL:
-            return None
-        (<Destination>found).used = True
-        return <Destination>found
-
-    cdef int make_room(self) except -1:
-        """Positions shift when the dict is laid out anew, so a turn of the hand may pass some twice and some not: they only live longer."""
-        cdef PyObject* key
-        cdef PyObject* value
-        while True:
-            if not PyDict_Next(self.by_name, &self.hand, &key, &value):
-                self.hand = 0
-            elif not (<Destination>value).used:
-                return PyDict_DelItem(self.by_name, <object>key)
-            else:
-                (<Destination>value).used = False
 
 
 cdef class Waiter:
@@ -108,31 +50,11 @@ cdef class Waiter:
         return 0
 
 
-cdef class CallbackWaiter(Waiter):
-    """For the rare path: calls `callback([(code, queue, offset), …])` once, in a loop callback."""
-
-    cdef list results
-    cdef object callback
-
-    def __init__(self, int count, callback):
-        self.results = [None] * count
-        self.callback = callback
-        self.deadline = 1e18                # whoever waits has a timeout of its own
-
-    cdef int result(self, uint32_t index, int code, uint32_t queue, int64_t offset) except -1:
-        self.results[index] = (code, queue, offset)
-        return 0
-
-    cdef int done(self) except -1:
-        self.callback(self.results)
-        return 0
-
-
 cdef class Append:
     """What one append carries: runs of messages, and who waits for them. Reused, so its arrays are allocated once."""
 
     def __cinit__(self):
-        self.waiters = []
+        self.waiters, self.destinations = [], []
         self.make_cells(CELLS_LEAST)
         self.clear()
 
@@ -144,6 +66,7 @@ cdef class Append:
 
     cdef int clear(self) except -1:
         self.waiters.clear()
+        self.destinations.clear()
         self.item_count = self.run_count = 0
         self.arena_used = 0
         self.frame_bytes = FRAME_HEADER + APPEND_HEAD
@@ -178,7 +101,7 @@ cdef class Append:
             cell.key, cell.run, cell.stamp = (<uint64_t>self.runs[r].topic_id << 32) | self.runs[r].queue, r, 1
         return 0
 
-    cdef int add_run(self, uint32_t topic_id, uint32_t queue, uint32_t id_window_ms) except -1:
+    cdef int add_run(self, uint32_t topic_id, uint32_t queue, uint32_t id_window_ms, Destination destination) except -1:
         """An empty run, the queue's last one from now on."""
         cdef Cell* cell
         cdef Run* run
@@ -190,8 +113,11 @@ cdef class Append:
         cell = self.cell(topic_id, queue)
         cell.key, cell.run, cell.stamp = (<uint64_t>topic_id << 32) | queue, self.run_count, self.stamp
         run = &self.runs[self.run_count]
-        run.topic_id, run.queue, run.count, run.bytes, run.head = topic_id, queue, 0, 0, 0
+        run.topic_id, run.queue, run.count, run.bytes, run.head, run.destination = topic_id, queue, 0, 0, 0, 0
         run.id_window_ms = id_window_ms
+        if destination.homes is not None:
+            self.destinations.append(destination)
+            run.destination = <uint32_t>len(self.destinations)
         self.run_count += 1
         self.frame_bytes += BATCH_HEADER + 8
         return 0
@@ -203,9 +129,10 @@ cdef class Append:
         for r in range(self.run_count):
             i = self.runs[r].head
             while i:
-                waiter = <Waiter>self.waiters[self.items[i - 1].waiter]
-                if not waiter.expired:
-                    waiter.result(self.items[i - 1].index, code, self.runs[r].queue, -1)
+                if self.items[i - 1].waiter != MOVED:
+                    waiter = <Waiter>self.waiters[self.items[i - 1].waiter]
+                    if not waiter.expired:
+                        waiter.result(self.items[i - 1].index, code, self.runs[r].queue, -1)
                 i = self.items[i - 1].next
         return self.finish()
 
@@ -226,9 +153,10 @@ cdef class Append:
             queue = get32(results + 16 * r + 4) if code == CODE_DUPLICATE else run.queue
             i = run.head
             while i:
-                waiter = <Waiter>self.waiters[self.items[i - 1].waiter]
-                if not waiter.expired:
-                    waiter.result(self.items[i - 1].index, code, queue, offset)
+                if self.items[i - 1].waiter != MOVED:
+                    waiter = <Waiter>self.waiters[self.items[i - 1].waiter]
+                    if not waiter.expired:
+                        waiter.result(self.items[i - 1].index, code, queue, offset)
                 offset += 1
                 i = self.items[i - 1].next
         return self.finish()
@@ -236,9 +164,27 @@ cdef class Append:
     def finish(self):
         cdef Waiter waiter
         for waiter in self.waiters:
-            if not waiter.expired:
-                waiter.done()
+            if waiter is not None:
+                waiter.waiting -= 1
+                if waiter.waiting == 0 and not waiter.expired:
+                    waiter.done()
         self.clear()
+        return 0
+
+    cdef int forget_moved(self) except -1:
+        """Owe nothing to those waiters all of whose messages were moved."""
+        cdef Waiter waiter
+        cdef Py_ssize_t number
+        cdef uint32_t i
+        left = [0] * len(self.waiters)
+        for i in range(self.item_count):
+            if self.items[i].waiter != MOVED:
+                left[self.items[i].waiter] += 1
+        for number in range(len(left)):
+            waiter = <Waiter>self.waiters[number]
+            if waiter is not None and left[number] == 0:
+                waiter.waiting -= 1
+                self.waiters[number] = None
         return 0
 
 
@@ -248,15 +194,17 @@ cdef class Lane(TurnEnd):
     Args:
         number: 0 MEMORY, 1 FSYNC.
         in_flight_max: appends that may be unanswered. More keeps a slow disk busy and costs nothing where answers are quick.
+        group: the broker group's number.
     """
 
-    def __init__(self, int number, int in_flight_max):
-        self.number, self.in_flight_max = number, in_flight_max
+    def __init__(self, int number, int in_flight_max, int group=0):
+        self.number, self.in_flight_max, self.group = number, in_flight_max, group
+        self.share, self.refusing, self.slowest_s = SHARE_ALL, False, -1
         self.filling, self.limit = Append(), QueueLimit()
         self.flying, self.spare = [], []
         self.append_number = 1
         self.link = None
-        self.on_down = None
+        self.on_down = self.rescue = None
 
     def use(self, int fd, str peer):
         """Send over this connected, authenticated socket from now on; owns it."""
@@ -273,31 +221,49 @@ cdef class Lane(TurnEnd):
         """Nothing is waiting for an answer or to be sent."""
         return not self.flying and self.filling.item_count == 0
 
-    def submit(self, messages, callback):
-        """The rare path's way in: append (destination, key or None, id16 or None, encoded message) tuples, all or none taken.
+    @property
+    def oldest_sent_at(self):
+        """When the append was sent that has waited longest for its answer, in monotonic seconds; None: none waits."""
+        return (<Append>self.flying[0]).sent_at if self.flying else None
 
-        `callback([(code, queue, offset), …])` comes later in a loop callback. Returns False, and calls nothing, when the lane is
-        down or full.
-        """
-        cdef CallbackWaiter waiter
-        cdef Destination destination
-        cdef bytes encoded
-        cdef size_t total = 0
-        cdef uint32_t index = 0, queue
-        for _, _, _, encoded in messages:
-            total += len(encoded) + 96
-        if not self.is_up() or not self.has_room(total):
-            return False
-        waiter = CallbackWaiter(len(messages), callback)
-        self.join(waiter)
-        for destination, key, id16, encoded in messages:
-            if key is None:
-                queue = self.choose_queue(destination, NULL, -1)
-            else:
-                queue = self.choose_queue(destination, <bytes>key, len(key))
-            self.add(destination, queue, NULL if id16 is None else <const unsigned char*><bytes>id16, encoded, len(encoded), waiter, index)
-            index += 1
-        return True
+    def take_slowest(self):
+        """Seconds of the slowest answer since the last call; None: there was none."""
+        cdef double slowest = self.slowest_s
+        self.slowest_s = -1
+        return slowest if slowest >= 0 else None
+
+    def yield_unsent(self):
+        """Let `rescue` take what has not been sent and may go elsewhere; the rest stays."""
+        cdef Append old = self.filling
+        cdef Append fresh
+        cdef Waiter waiter
+        cdef Run* run
+        cdef uint32_t r, i
+        if old.item_count == 0 or self.rescue is None:
+            return
+        self.rescue(old, self.group)
+        fresh = self.filling = Append()
+        self.append_number += 1
+        for r in range(old.run_count):
+            run = &old.runs[r]
+            i = run.head
+            while i:
+                if old.items[i - 1].waiter != MOVED:
+                    waiter = <Waiter>old.waiters[old.items[i - 1].waiter]
+                    self.enter(waiter)
+                    self.move(old, &old.items[i - 1], <Destination>old.destinations[run.destination - 1], run.queue, waiter)
+                    fresh.items[fresh.item_count - 1].bound = old.items[i - 1].bound
+                    old.items[i - 1].waiter = MOVED
+                i = old.items[i - 1].next
+        fresh.started_at = old.started_at
+        self.waiting -= old.item_count
+        old.forget_moved()
+
+    def yield_sent(self):
+        """Let `rescue` take what was sent and may go elsewhere: the broker may store it all the same, under the same ids."""
+        cdef Append append
+        for append in self.flying if self.rescue is not None else []:
+            self.rescue(append, self.group)
 
     def expire(self, double now):
         """Answer TIMEOUT to every call whose deadline has passed; its messages may still be stored. To be called every 20 ms or so."""
@@ -307,15 +273,26 @@ cdef class Lane(TurnEnd):
             self.limit.look((<Append>self.flying[0]).started_at, now)
         for append in self.flying + [self.filling]:
             for waiter in append.waiters:
-                if now > waiter.deadline and not waiter.expired:
+                if waiter is not None and now > waiter.deadline and not waiter.expired:
                     waiter.expired = True
                     waiter.expire()
 
     cdef bint is_up(self):
-        return self.link is not None
+        return self.link is not None and not self.refusing
+
+    cdef bint admits(self):
+        """Whether the next run of messages that could go elsewhere as well is to come here."""
+        if self.link is None or self.share == 0:
+            return False
+        self.turn = (self.turn + 1) % SHARE_ALL
+        return self.turn < self.share
 
     cdef bint has_room(self, size_t bytes):
         return self.filling.frame_bytes + bytes <= FRAME_BYTES_MAX
+
+    cdef bint lets_in(self, uint64_t asked, int grade) noexcept:
+        """Whether so many more messages of a grade may wait here."""
+        return self.limit.lets_in(self.waiting, asked, grade)
 
     cdef uint32_t choose_queue(self, Destination destination, const unsigned char* key, Py_ssize_t key_size) except? 0:
         """A key's own queue, by Kafka's hash; without a key one queue of the topic for the whole append, the next for the next."""
@@ -334,56 +311,78 @@ cdef class Lane(TurnEnd):
         if not self.filling.waiters:
             self.filling.started_at = reactor_of().now
         self.filling.waiters.append(waiter)
+        waiter.waiting += 1
         reactor_of().at_turn_end(self)
         return 0
 
+    cdef int enter(self, Waiter waiter) except -1:
+        """join(), unless this call was the last to join."""
+        cdef list waiters = self.filling.waiters
+        if not waiters or waiters[len(waiters) - 1] is not waiter:
+            self.join(waiter)
+        return 0
+
     cdef int add(self, Destination destination, uint32_t queue, const unsigned char* id16, const unsigned char* message,
-                 uint32_t size, Waiter waiter, uint32_t index) except -1:
+                 uint32_t size, bint bound, uint32_t index) except -1:
         """Take one message of the waiter that joined last; its bytes are copied. The caller has asked has_room().
 
         One without an assigned id, which therefore has its client's, is a run of its own where ids are checked, so that it gets a result
-        of its own. What follows it in its queue comes behind it.
+        of its own. What follows it in its queue comes behind it. `bound`: its key has chosen the queue, so it must not go to another one.
         """
-        cdef Append append = self.filling
-        cdef uint32_t id_window_ms = destination.id_window_ms if id16 == NULL else 0
         cdef uint32_t body = 1 + (16 if id16 != NULL else 0) + size
-        cdef size_t at = append.arena_used
-        cdef unsigned char* record
-        cdef Cell* cell
-        cdef Run* run
-        cdef Item* item
-        if append.item_count == append.item_cap:
-            append.item_cap = max(256, append.item_cap * 2)
-            append.items = <Item*>realloc_or_raise(append.items, append.item_cap * sizeof(Item))
-        if at + 4 + body > append.arena_cap:
-            append.arena_cap = max(65536, append.arena_cap * 2, at + 4 + body)
-            append.arena = <unsigned char*>realloc_or_raise(append.arena, append.arena_cap)
-        record = append.arena + at
+        cdef Item* item = self.place(destination, queue, 4 + body, destination.id_window_ms if id16 == NULL else 0)
+        cdef unsigned char* record = self.filling.arena + item.at
+        item.index, item.bound = index, bound
         put32(record, body)
         record[4] = 1 if id16 != NULL else 0
         if id16 != NULL:
             memcpy(record + 5, id16, 16)
         memcpy(record + 4 + body - size, message, size)
-        append.arena_used = at + 4 + body
+        return 0
+
+    cdef int move(self, Append source, const Item* item, Destination destination, uint32_t queue, Waiter waiter) except -1:
+        """Take a message over from another append, id and all. The waiter has entered."""
+        cdef bint is_assigned = source.arena[item.at + 4] & 1
+        cdef Item* taken = self.place(destination, queue, item.size, 0 if is_assigned else destination.id_window_ms)
+        taken.index, taken.bound = item.index, item.bound
+        memcpy(self.filling.arena + taken.at, source.arena + item.at, item.size)
+        return 0
+
+    cdef Item* place(self, Destination destination, uint32_t queue, uint32_t size, uint32_t id_window_ms) except NULL:
+        """Room in the arena for a record of the waiter that joined last, linked to the queue's run."""
+        cdef Append append = self.filling
+        cdef uint32_t topic_id = destination.topic_id
+        cdef size_t at = append.arena_used
+        cdef Cell* cell
+        cdef Run* run
+        cdef Item* item
+        if destination.ids is not None:
+            topic_id = (<const uint32_t*><const char*>destination.ids)[self.group]
+        if append.item_count == append.item_cap:
+            append.item_cap = max(256, append.item_cap * 2)
+            append.items = <Item*>realloc_or_raise(append.items, append.item_cap * sizeof(Item))
+        if at + size > append.arena_cap:
+            append.arena_cap = max(65536, append.arena_cap * 2, at + size)
+            append.arena = <unsigned char*>realloc_or_raise(append.arena, append.arena_cap)
+        append.arena_used = at + size
         item = &append.items[append.item_count]
         append.item_count += 1
-        item.next, item.waiter, item.index = 0, <uint32_t>(len(append.waiters) - 1), index
-        item.at, item.size = at, 4 + body
-        cell = append.cell(destination.topic_id, queue)
+        item.next, item.waiter = 0, <uint32_t>(len(append.waiters) - 1)
+        item.at, item.size = at, size
+        cell = append.cell(topic_id, queue)
         if cell.stamp == append.stamp and not id_window_ms and not append.runs[cell.run].id_window_ms:
             run = &append.runs[cell.run]
             append.items[run.tail - 1].next = append.item_count
         else:
-            append.add_run(destination.topic_id, queue, id_window_ms)
+            append.add_run(topic_id, queue, id_window_ms, destination)
             run = &append.runs[append.run_count - 1]
             run.head = append.item_count
         run.tail = append.item_count
         run.count += 1
-        run.bytes += 4 + body
+        run.bytes += size
         self.waiting += 1
-        append.frame_bytes += 4 + body
-        waiter.waiting += 1
-        return 0
+        append.frame_bytes += size
+        return item
 
     cdef int turn_end(self) except -1:
         if self.filling.item_count and self.link is not None and len(self.flying) < self.in_flight_max:
@@ -429,6 +428,7 @@ cdef class Lane(TurnEnd):
         start[FRAME_HEADER] = self.number + 1
         put32(start + FRAME_HEADER + 4, append.run_count)
         link.out_commit(out - start)
+        append.sent_at = monotonic_s()
         self.appends += 1
         self.messages += append.item_count
         self.flying.append(append)
@@ -442,6 +442,7 @@ cdef class Lane(TurnEnd):
             self.drop("answers out of order")
             return 0
         append = self.flying.pop(0)
+        self.slowest_s = max(self.slowest_s, monotonic_s() - append.sent_at)
         self.limit.sample(append.started_at, reactor_of().now, self.waiting)
         self.waiting -= append.item_count
         if code == 0:
@@ -458,14 +459,20 @@ cdef class Lane(TurnEnd):
         self.link = None
         flying, self.flying = self.flying, []
         for append in flying:
-            append.answer_all(CODE_TIMEOUT)
+            self.give_up(append, CODE_TIMEOUT)
         append, self.filling = self.filling, Append()
         self.waiting, self.limit.is_stalled = 0, False
         self.append_number += 1
-        append.answer_all(CODE_UNAVAILABLE)
+        self.give_up(append, CODE_UNAVAILABLE)
         if self.on_down is not None:
             self.on_down(self)
         return 0
+
+    cdef int give_up(self, Append append, int code) except -1:
+        """What may go elsewhere does; the rest has this code."""
+        if self.rescue is not None:
+            self.rescue(append, self.group)
+        return append.answer_all(code)
 
 
 cdef void* realloc_or_raise(void* old, size_t size) except NULL:

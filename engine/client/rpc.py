@@ -35,15 +35,17 @@ class RpcClient:
 
     Args:
         on_hello: called with the Hello of every new connection, before it is used.
+        on_down: called when the connection has gone, before those who wait are told.
         on_log_id_changed: called when the broker holds another log than at the connection before: cached topic ids are void.
     """
 
     def __init__(
         self, address: tuple[str, int], cluster_key: bytes, *, role: str,
         on_hello: Callable[[Hello], None] = lambda hello: None, on_log_id_changed: Callable[[], None] = lambda: None,
+        on_down: Callable[[], None] = lambda: None,
     ) -> None:  # fmt: skip
         self._address, self._cluster_key, self._role = Address(*address), cluster_key, role
-        self._on_hello, self._on_log_id_changed = on_hello, on_log_id_changed
+        self._on_hello, self._on_log_id_changed, self._told_down = on_hello, on_log_id_changed, on_down
         self._on_up: Callable[[], None] = lambda: None
         self._on_unasked: Callable[[bytes], None] = lambda payload: None
         self._log_id: str | None = None
@@ -119,6 +121,11 @@ class RpcClient:
         finally:
             timer.close()
 
+    def reconnect(self, reason: str) -> None:
+        """Give the connection up and open another one; who waits is told UNAVAILABLE."""
+        if self._transport is not None:
+            self._transport.close(reason)
+
     def close(self) -> None:
         """Close the link; who waits is told UNAVAILABLE."""
         self._closed = True
@@ -167,6 +174,7 @@ class RpcClient:
             self._dialler = gevent.spawn(self._dial_until_up)
         # Not from here: a connection may be found closed inside send(), whose caller does not expect its answer yet.
         gevent.get_hub().loop.run_callback(_tell_lost, waiting)
+        self._told_down()
 
 
 def _tell_lost(waiting: dict[int, Callback]) -> None:

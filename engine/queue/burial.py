@@ -9,13 +9,14 @@ import logging
 from collections import deque
 from typing import Any, NamedTuple
 
-from common.dead_letters import dead_letter_topic
+from common.dead_letters import QUEUES_MAX, dead_letter_topic
 from engine.errors import CorruptionError, EngineError, OffsetOutOfRangeError
 from engine.log.format import KIND_MESSAGES, pack_batch
 from engine.queue import dead_letter
 from engine.queue.clockwork import Clockwork
 from engine.queue.counts import Counts
 from engine.queue.place import Place
+from engine.queue.residence import Residence
 from engine.queue.runs import Run
 from engine.queue.subscription import Hungry
 
@@ -48,10 +49,13 @@ class Burials:
         store: the log: create_topics, read, append, when_durable.
         dirty: places whose progress has to be written.
         hungry: told of places that have room again.
+        residence: where dead letters may lie.
     """
 
-    def __init__(self, store, clockwork: Clockwork, dirty: set[Place], counts: Counts, hungry: Hungry) -> None:
-        self._store, self._clockwork = store, clockwork
+    def __init__(
+        self, store, clockwork: Clockwork, dirty: set[Place], counts: Counts, hungry: Hungry, residence: Residence
+    ) -> None:
+        self._store, self._clockwork, self._residence = store, clockwork, residence
         self._dirty, self._counts, self._hungry = dirty, counts, hungry
         self.requests: Any = None  # told of each record that is given up, see engine/replies/requests.py
         self._graves: deque[Grave] = deque()
@@ -108,12 +112,15 @@ class Burials:
 
     def _append(self, grave: Grave, end: int, records: list[bytes]) -> None:
         topic_name = dead_letter_topic(grave.place.group.name)
-        (topic,) = self._store.create_topics([(topic_name, 1)])
+        queue = self._residence.nearest(topic_name, 0, QUEUES_MAX)
+        if queue is None:
+            raise EngineError("the configuration has not told yet which queues live here")
+        (topic,) = self._store.create_topics([(topic_name, queue + 1)])
         letters = [
             dead_letter.bury(record, topic_name, self._told(grave, grave.first + at, record))
             for at, record in enumerate(map(dead_letter.parse, records))
         ]
-        batch = pack_batch(KIND_MESSAGES, topic.id, 0, letters)
+        batch = pack_batch(KIND_MESSAGES, topic.id, queue, letters)
         ((code, _),) = self._store.append(batch, 1, self._clockwork.wall_ms())
         if code:
             raise EngineError(f"the log refused a batch of {len(batch)} bytes with code {code}")

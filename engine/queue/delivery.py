@@ -18,6 +18,7 @@ from engine.queue.place import Place
 from engine.queue.policy import DEFAULTS, Policies
 from engine.queue.pull import Pull, PullRequest
 from engine.queue.receipt import KEY_SIZE
+from engine.queue.residence import Residence
 from engine.queue.settings import DeliverySettings
 from engine.queue.subscription import Subscription
 from engine.queue.wheel import Wheel
@@ -33,6 +34,7 @@ class Delivery:
         form: the hot parts, compiled or their twins; tests give both.
         policies: what the configuration says of each group.
         random: gives 0 to 1, for the jitter of back-offs.
+        residence: which queues live at this engine.
 
     Every `now_ms` is a clock that never steps back.
     """
@@ -46,7 +48,9 @@ class Delivery:
         form: Form = FORM,
         policies: Policies = DEFAULTS,
         random: Callable[[], float] = random,
+        residence: Residence | None = None,
     ) -> None:
+        self.residence = residence or Residence()
         self.settings = settings or DeliverySettings()
         self.counts = Counts()
         self.groups: dict[str, Group] = {}
@@ -58,7 +62,7 @@ class Delivery:
         self._due_progress: list[Place] = []  # what was dirty when the writing began
         self._hand_out = form.HandOut(store, self.settings, self._clockwork, self._dirty, self.counts)
         self._hungry = form.Hungry()
-        self._burials = Burials(store, self._clockwork, self._dirty, self.counts, self._hungry)
+        self._burials = Burials(store, self._clockwork, self._dirty, self.counts, self._hungry, self.residence)
         self._acknowledgements = form.Acknowledgements(
             store, self.settings, self._clockwork, self._dirty, self.counts, self._hungry, self._burials, random
         )

@@ -6,9 +6,9 @@ where the next one goes on; nothing of it is kept, so whoever drives it may stop
 """
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from common.dead_letters import dead_letter_topic
+from common.dead_letters import QUEUES_MAX, dead_letter_topic
 from common.keyhash import queue_of
 from engine.errors import CorruptionError, DiskFullError
 from engine.log.format import KIND_MESSAGES, pack_batch
@@ -72,7 +72,7 @@ class DeadLetterStore:
     """
 
     def __init__(self, store, delivery: Delivery) -> None:
-        self._store, self._delivery = store, delivery
+        self._store, self._delivery, self._residence = store, delivery, delivery.residence
         self.unsettled: dict[str, int] = {}
         """Messages sent again and not yet durable, by group."""
 
@@ -100,7 +100,7 @@ class DeadLetterStore:
         if place is None:
             return Scan([], 0, 0)
         scan = self._scan(place, choice, after, free_only=True)
-        scan = scan._replace(letters=[letter for letter in scan.letters if self._target(letter, to)])
+        scan = scan._replace(letters=[letter for letter in scan.letters if self._target(letter, to) is not None])
         if not scan.letters:
             return scan
         batches = self._batches(scan.letters, to)
@@ -121,8 +121,11 @@ class DeadLetterStore:
         return scan
 
     def _place(self, group: str) -> Place | None:
-        topic = self._store.topic(dead_letter_topic(group))
-        return self._delivery.group(group).places(topic, 0)[0] if topic is not None else None
+        name = dead_letter_topic(group)
+        topic, queue = self._store.topic(name), self._residence.nearest(name, 0, QUEUES_MAX)
+        if topic is None or queue is None or queue >= topic.queues:
+            return None
+        return self._delivery.group(group).places(topic, 0)[queue]
 
     def _scan(self, place: Place, choice: Choice, after: int, *, free_only: bool) -> Scan:
         first_offset, end = self._store.bounds(place.topic_id, place.queue)
@@ -177,26 +180,31 @@ class DeadLetterStore:
         if not self.unsettled[group]:
             del self.unsettled[group]
 
-    def _target(self, letter: Letter, to: Topic | None) -> Topic | None:
-        return to or self._store.topic(letter.record.origin.get("topic", ""))
+    def _target(self, letter: Letter, to: Topic | None) -> tuple[Topic, int] | None:
+        """The queue that it came from; elsewhere that of its key, or the next one that lives here. None: there is none."""
+        origin = letter.record.origin
+        topic = to or self._store.topic(origin.get("topic", ""))
+        if topic is None:
+            return None
+        if (
+            origin.get("topic") == topic.name
+            and origin.get("queue", "").isdigit()
+            and int(origin["queue"]) < topic.queues
+        ):
+            return topic, int(origin["queue"])
+        wanted = queue_of(letter.record.key or origin.get("offset", "").encode(), topic.queues)
+        queue = self._residence.nearest(topic.name, wanted, topic.queues)
+        return None if queue is None else (topic, queue)
 
     def _batches(self, letters: list[Letter], to: Topic | None) -> list[bytes]:
         """One batch a queue that they go to, in their order."""
         queues: dict[tuple[int, int], list[bytes]] = {}
         for letter in letters:
-            topic = self._target(letter, to)
-            assert topic is not None
-            record = dead_letter.revive(letter.record, topic.name)
-            queues.setdefault((topic.id, _queue(letter.record, topic)), []).append(record)
+            target = self._target(letter, to)
+            assert target is not None
+            topic, queue = target
+            queues.setdefault((topic.id, queue), []).append(dead_letter.revive(letter.record, topic.name))
         return [pack_batch(KIND_MESSAGES, *queue, records) for queue, records in queues.items()]
-
-
-def _queue(record: Record, topic: Topic) -> int:
-    """The queue that it came from; elsewhere that of its key."""
-    origin: dict[str, Any] = record.origin
-    if origin.get("topic") == topic.name and origin.get("queue", "").isdigit() and int(origin["queue"]) < topic.queues:
-        return int(origin["queue"])
-    return queue_of(record.key or origin.get("offset", "").encode(), topic.queues)
 
 
 def undone(place: Place, first: int, end: int, *, free_only: bool) -> Iterator[tuple[int, int]]:

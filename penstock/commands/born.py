@@ -1,12 +1,16 @@
 """Topics that the engine has: born by their first message, whatever defined them."""
 
-from collections.abc import Iterator
+import heapq
+from collections.abc import Iterator, Sequence
+from itertools import groupby, islice
+from operator import itemgetter
 from typing import Any
 
 import click
 
 from engine.client.admin import AdminClient, AdminError
 from engine.link.errors import LinkError
+from penstock.commands.engines import connected
 from penstock.commands.exits import CommandError, code_for_contract
 from penstock.commands.instance import Instance
 
@@ -16,12 +20,20 @@ PAGE = 1_000  # the engine serves nothing else while it reads a page
 def born(instance: Instance, prefix: str = "", after: str = "", limit: int | None = None) -> Iterator[dict[str, Any]]:
     """Rows of id, name and queues by name, asked for page by page. Raises CommandError, OSError."""
     try:
-        with AdminClient(instance.address("engine"), instance.cluster_key()) as engine:
-            yield from _pages(engine, prefix, after, limit)
+        with connected(instance) as engines:
+            pages = [_pages(engine, prefix, after, limit) for engine in engines.values()]
+            yield from islice(merged(pages) if len(pages) > 1 else pages[0], limit)
     except AdminError as error:
         raise CommandError(f"engine: {error}", code_for_contract(error.code)) from error
     except LinkError as error:
         raise CommandError(f"engine: {error}") from error
+
+
+def merged(pages: Sequence[Iterator[dict[str, Any]]]) -> Iterator[dict[str, Any]]:
+    """A row a name, whichever broker groups have it. Its id is another one at each of them, so it has none here."""
+    rows = heapq.merge(*pages, key=itemgetter("name"))
+    for name, same in groupby(rows, key=itemgetter("name")):
+        yield {"name": name, "id": None, "queues": max(row["queues"] for row in same)}
 
 
 def _pages(engine: AdminClient, prefix: str, after: str, left: int | None) -> Iterator[dict[str, Any]]:

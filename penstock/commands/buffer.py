@@ -165,10 +165,12 @@ def drain(instance: Instance, directory: Path, per_s: int, timeout_s: float) -> 
     """
     from producer_proxy.buffer.empty import empty  # the engine's client, which the other verbs do without
 
+    places = list(instance.engines().values())
+    engine = places[0] if len(places) == 1 else None
     try:
         with progress.shown():
             drained, buried = empty(
-                directory, instance.address("engine"), instance.cluster_key(), instance.config(), per_s, timeout_s,
+                directory, engine, instance.cluster_key(), instance.config(), per_s, timeout_s,
                 lambda left: progress.say(f"{left:,} entries left"),
             )  # fmt: skip
     except BufferInUse as error:

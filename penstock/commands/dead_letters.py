@@ -5,12 +5,14 @@ Each is a loop of small requests, so that it may be stopped and begun again at a
 
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import click
 
+from common.contract import Code
 from common.dead_letters import CAUSES
-from penstock.commands.exits import CommandError, Group, code_for_contract
+from penstock.commands.exits import CommandError, Group
 from penstock.commands.instance import Instance, instance_options, note
 from penstock.commands.output import output_option, show_one, show_rows
 
@@ -53,13 +55,20 @@ def dead_letters() -> None:
 def list_command(instance: Instance, name: str, limit: int, output: str, **choice: Any) -> None:
     """List dead letters, the oldest first."""
     rows: list[dict[str, Any]] = []
-    for answer in _walk(instance, "dead_letters", name, choice):
-        rows += answer["letters"]
-        if len(rows) >= limit:
-            break
+    with engines(instance) as links:
+        for link in links:
+            found: list[dict[str, Any]] = []
+            for answer in _walk(link, "dead_letters", name, choice):
+                found += answer["letters"]
+                if len(found) >= limit:
+                    break
+            rows += [{**row, "broker_group": link.name} for row in found[:limit]]
+    if len(links) > 1:
+        rows.sort(key=lambda row: row["died_ms"])
+    columns = (*COLUMNS, "first_ms", "last_ms", *(("broker_group",) if len(links) > 1 else ()))
     show_rows(
-        [{column: row.get(column, "") for column in (*COLUMNS, "first_ms", "last_ms")} for row in rows[:limit]],
-        COLUMNS,
+        [{column: row.get(column, "") for column in columns} for row in rows[:limit]],
+        columns if len(links) > 1 else COLUMNS,
         output,
     )
 
@@ -76,11 +85,14 @@ def redrive(instance: Instance, name: str, to: str | None, rate: int, output: st
 
     The topic's other groups get them too. Those in a consumer's hands, and those of topics that are gone, stay.
     """
-    count, unsettled = 0, 0
-    for answer in _walk(instance, "redrive", name, {**choice, "to": to}, rate):
-        count, unsettled = count + answer["count"], answer["unsettled"]
-    if unsettled:
-        _wait_settled(instance, name)
+    count = 0
+    with engines(instance) as links:
+        for link in links:
+            unsettled = 0
+            for answer in _walk(link, "redrive", name, {**choice, "to": to}, rate):
+                count, unsettled = count + answer["count"], answer["unsettled"]
+            if unsettled:
+                _wait_settled(link, name)
     note(instance, "redrive", "dead_letters", name, None, {"redriven": count, "to": to, **_said(choice)})
     show_one({"redriven": count}, output)
 
@@ -95,7 +107,8 @@ def purge(instance: Instance, name: str, yes: bool, output: str, **choice: Any) 
     """Throw dead letters away. Those in a consumer's hands stay."""
     if not yes:
         click.confirm(f"Throw dead letters of {name} away?", abort=True, err=True)
-    count = sum(answer["count"] for answer in _walk(instance, "purge", name, choice))
+    with engines(instance) as links:
+        count = sum(answer["count"] for link in links for answer in _walk(link, "purge", name, choice))
     note(instance, "purge", "dead_letters", name, None, {"purged": count, **_said(choice)})
     show_one({"purged": count}, output)
 
@@ -106,57 +119,53 @@ def _said(choice: dict[str, Any]) -> dict[str, Any]:
 
 
 def _walk(
-    instance: Instance, verb: str, group: str, choice: dict[str, Any], rate: int | None = None
+    link: "_Link", verb: str, group: str, choice: dict[str, Any], rate: int | None = None
 ) -> Iterator[dict[str, Any]]:
-    """Ask until what was there at the beginning has been seen."""
+    """Ask an engine until what was there at the beginning has been seen."""
     after, end = 0, None
-    with _Engine(instance) as engine:
-        while end is None or after < end:
-            answer = engine.ask(verb, group=group, after=after, **choice)
-            yield answer
-            stuck = answer["next"] == after  # its records are being fetched from far behind the log's end
-            after, end = answer["next"], answer["end"] if end is None else end
-            if rate and answer["count"]:
-                time.sleep(answer["count"] / rate)
-            elif stuck and after < end:
-                time.sleep(FETCH_PAUSE_S)
-
-
-def _wait_settled(instance: Instance, group: str) -> None:
-    until = time.monotonic() + SETTLE_S_MAX
-    with _Engine(instance) as engine:
-        # A moment that no dead letter has: the request sends nothing and tells how many copies are not durable yet.
-        while engine.ask("redrive", group=group, until_ms=0)["unsettled"]:
-            if time.monotonic() > until:
-                raise CommandError("sent, but the engine does not say that the copies are durable; run it again later")
+    while end is None or after < end:
+        answer = link.ask(verb, group=group, after=after, **choice)
+        yield answer
+        stuck = answer["next"] == after  # its records are being fetched from far behind the log's end
+        after, end = answer["next"], answer["end"] if end is None else end
+        if rate and answer["count"]:
+            time.sleep(answer["count"] / rate)
+        elif stuck and after < end:
             time.sleep(FETCH_PAUSE_S)
 
 
-class _Engine:
-    """The engine's administrative link, its refusals as one line."""
+def _wait_settled(link: "_Link", group: str) -> None:
+    until = time.monotonic() + SETTLE_S_MAX
+    # A moment that no dead letter has: the request sends nothing and tells how many copies are not durable yet.
+    while link.ask("redrive", group=group, until_ms=0)["unsettled"]:
+        if time.monotonic() > until:
+            raise CommandError("sent, but the engine does not say that the copies are durable; run it again later")
+        time.sleep(FETCH_PAUSE_S)
 
-    def __init__(self, instance: Instance) -> None:
-        from engine.client.admin import AdminClient  # the link and its native parts: only for commands that need it
-        from engine.link.errors import LinkError
 
-        self._faults = LinkError
-        try:
-            self._client = AdminClient(instance.address("engine"), instance.cluster_key())
-        except (LinkError, OSError) as error:
-            raise CommandError(f"engine: {error}") from error
+@contextmanager
+def engines(instance: Instance) -> Iterator[list["_Link"]]:
+    """Every engine's administrative link, its refusals as one line."""
+    from penstock.commands.engines import connected  # the link and its native parts: only for commands that need it
 
-    def __enter__(self) -> "_Engine":
-        return self
+    with connected(instance) as found:
+        yield [_Link(name, engine, len(found) > 1) for name, engine in found.items()]
 
-    def __exit__(self, *_: object) -> None:
-        self._client.close()
+
+class _Link:
+    """One engine. Among several one that has never heard of the group has no dead letters of it."""
+
+    def __init__(self, name: str, engine: Any, is_one_of_many: bool) -> None:
+        self.name, self._engine, self._is_one_of_many = name, engine, is_one_of_many
 
     def ask(self, verb: str, **options: Any) -> dict[str, Any]:
         from engine.client.admin import AdminError
+        from penstock.commands.engines import named
 
-        try:
-            return self._client.ask(verb, **options)
-        except AdminError as error:
-            raise CommandError(str(error), code_for_contract(error.code)) from error
-        except (self._faults, OSError) as error:
-            raise CommandError(f"engine: {error}") from error
+        with named(self.name):
+            try:
+                return self._engine.ask(verb, **options)
+            except AdminError as error:
+                if error.code != Code.UNKNOWN_GROUP or not self._is_one_of_many:
+                    raise
+                return {"letters": [], "count": 0, "unsettled": 0, "next": 0, "end": 0}

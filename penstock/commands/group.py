@@ -7,7 +7,7 @@ import click
 from common.admin import groups
 from common.config.definitions import GroupDefinition
 from penstock.commands.dead_letters import dead_letters
-from penstock.commands.exits import USAGE, CommandError, Group, code_for_contract
+from penstock.commands.exits import USAGE, CommandError, Group
 from penstock.commands.group_settings import settings_of, settings_options
 from penstock.commands.instance import Instance, administration, instance_options, note
 from penstock.commands.moment import parse_moment
@@ -107,8 +107,8 @@ def delete(instance: Instance, name: str, output: str) -> None:
 @instance_options("engine")
 def lag(instance: Instance, name: str, topic: str | None, output: str) -> None:
     """How far behind the group is, a line a queue: in messages, in bytes (by the newest one's size), and by the oldest one's age."""
-    rows = _ask_engine(instance, "lag", name, topic, detail=True)
-    show_rows(rows, LAG_COLUMNS, output)
+    rows, columns = _ask_engines(instance, "lag", "queues", topic, LAG_COLUMNS, group=name, detail=True)
+    show_rows(rows, columns, output)
     if output == "table":
         messages, size = sum(each["lag"] for each in rows), sum(each["lag_bytes"] for each in rows)
         oldest_s = max((each["lag_s"] for each in rows), default=0)
@@ -125,11 +125,14 @@ def lag(instance: Instance, name: str, topic: str | None, output: str) -> None:
 @instance_options("engine")
 def reset(instance: Instance, name: str, topic: str, to: str, queue: int | None, preview: bool, output: str) -> None:
     """Move the group's progress on a topic; what it holds in flight is delivered anew."""
-    rows = _ask_engine(instance, "reset", name, topic, _target(to), queue=queue, preview=preview)
+    rows, columns = _ask_engines(
+        instance, "reset", "moved", topic, ("queue", "old", "new"),
+        group=name, to=_target(to), queue=queue, preview=preview or None,
+    )  # fmt: skip
     if not preview:
         old, new = ({str(each["queue"]): each[side] for each in rows} for side in ("old", "new"))
         note(instance, "reset", "progress", f"{name}/{topic}", old, new)
-    show_rows(rows, ("queue", "old", "new"), output)
+    show_rows(rows, columns, output)
 
 
 @group.command()
@@ -173,16 +176,16 @@ def _target(to: str) -> Any:
         raise CommandError(f"--to {to}: earliest, latest, an offset, +N, -N or {rule}", USAGE) from rule
 
 
-def _ask_engine(instance: Instance, verb: str, *arguments: Any, **options: Any) -> list[dict[str, Any]]:
-    from engine.client import admin  # the link and its native parts: only for the commands that need the engine
-    from engine.link.errors import LinkError
+def _ask_engines(
+    instance: Instance, verb: str, rows: str, topic: str | None, columns: tuple[str, ...], **options: Any
+) -> tuple[list[dict[str, Any]], tuple[str, ...]]:
+    """The rows of all queues, and their columns."""
+    from penstock.commands import engines  # the link and its native parts: only for the commands that need the engine
 
-    try:
-        return getattr(admin, verb)(instance.address("engine"), instance.cluster_key(), *arguments, **options)
-    except admin.AdminError as error:
-        raise CommandError(str(error), code_for_contract(error.code)) from error
-    except LinkError as error:
-        raise CommandError(f"engine: {error}") from error
+    answers = engines.ask_all(instance, verb, topic=topic, **options)
+    groups = list(instance.engines())
+    found = engines.rows_of_queues({name: answer[rows] for name, answer in answers.items()}, groups, topic)
+    return found, columns if len(groups) == 1 else (*columns, "broker_group")
 
 
 command = group

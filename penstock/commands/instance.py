@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from common.admin import audit
+from common.admin import audit, broker_groups
 from common.admin.administrator import Administrator
 from common.config import open_store
 from common.config.applying import wait_applied
@@ -61,6 +61,18 @@ class Instance:
                 f"no running Penstock at {self.data}: start one with `penstock up --data {self.data}`", UNAVAILABLE
             )
         return found["host"], found["port"]
+
+    def engines(self) -> dict[str, Address]:
+        """Every broker group's engine, by the group's name."""
+        if "engine" not in self.addresses and (running := read_running(self.data)) and "broker_groups" in running:
+            places = {name: running[process] for name, process in running["broker_groups"].items()}
+            return {name: (place["host"], place["port"]) for name, place in places.items()}
+        if "engine" not in self.addresses and self.config_url:
+            with open_config(self) as store:
+                found = {group.name: group.host_and_port for group in broker_groups.list_groups(store)}
+            if found:
+                return found
+        return {"main": self.address("engine")}
 
     def cluster_key(self) -> bytes:
         path = Path((read_running(self.data) or {}).get("cluster_key", self.data / "cluster.key"))

@@ -1,8 +1,6 @@
 """`penstock message`: look at stored messages by id, key, time and offset. Nothing is leased and no group moves."""
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
 
@@ -10,10 +8,9 @@ import click
 
 from common.contract import Message, decode_struct
 from engine.client import lookup
-from engine.client.admin import AdminClient, AdminError
 from engine.client.lookup import Stored
-from engine.link.errors import LinkError
-from penstock.commands.exits import NOT_FOUND, CommandError, Group, code_for_contract
+from penstock.commands.engines import joined
+from penstock.commands.exits import NOT_FOUND, CommandError, Group
 from penstock.commands.instance import Instance, instance_options
 from penstock.commands.moment import Moment
 from penstock.commands.output import output_option, show_rows
@@ -54,7 +51,7 @@ def show(instance: Instance, shown: str, topic: str, from_ms: int | None, output
     assigned id is read; for messages that lay in a fallback buffer longer, say --from. For an id that a client chose all of the topic is
     read, or what was stored since --from.
     """
-    with engine_of(instance) as link:
+    with joined(instance, ASK_TIMEOUT_S) as link:
         found = lookup.by_id(link, topic, shown, from_ms, tell)
     if not found:
         raise CommandError(f"id={shown}: no such message in topic {topic} where it was looked for", NOT_FOUND)
@@ -74,7 +71,7 @@ def find(instance: Instance, topic: str, key: str | None, from_ms: int | None, l
     """Find messages by key, by time, or by both; the oldest first."""
     if key is None and from_ms is None:
         raise click.UsageError("say --key, --from, or both")
-    with engine_of(instance) as link:
+    with joined(instance, ASK_TIMEOUT_S) as link:
         if key is None:
             found = lookup.since(link, topic, from_ms or 0, limit)
         else:
@@ -91,7 +88,7 @@ def find(instance: Instance, topic: str, key: str | None, from_ms: int | None, l
 @instance_options("engine")
 def browse(instance: Instance, topic: str, queue: int, offset: int, limit: int, output: str) -> None:
     """Show the messages of a queue from an offset on."""
-    with engine_of(instance) as link:
+    with joined(instance, ASK_TIMEOUT_S) as link:
         found = lookup.browse(link, topic, queue, offset, limit)
     show_messages(found, output)
 
@@ -99,18 +96,6 @@ def browse(instance: Instance, topic: str, queue: int, offset: int, limit: int, 
 def tell(sentence: str) -> None:
     """To whoever waits, and out of the way of the output."""
     click.echo(sentence, err=True)
-
-
-@contextmanager
-def engine_of(instance: Instance) -> Iterator[AdminClient]:
-    """A link to the engine; its refusals become the command's."""
-    try:
-        with AdminClient(instance.address("engine"), instance.cluster_key(), timeout_s=ASK_TIMEOUT_S) as link:
-            yield link
-    except AdminError as error:
-        raise CommandError(f"engine: {error}", code_for_contract(error.code)) from error
-    except LinkError as error:
-        raise CommandError(f"engine: {error}") from error
 
 
 def show_messages(found: list[Stored], output: str) -> None:

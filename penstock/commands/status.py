@@ -42,7 +42,18 @@ def show(state: dict[str, Any]) -> None:
     click.echo(f"\ndata {state['data']}   configuration {state['config']}   memory {state['rss_mib']} MiB")
     if "config_error" in state:
         click.echo(f"configuration store: {state['config_error']}")
-    show_engine(state["engine"])
+    for name, engine in state.get("broker_groups", {"": state["engine"]}).items():
+        if name:
+            click.echo(f"\nbroker group {name}")
+        show_engine(engine)
+    isolated = [
+        f"{proxy}: {group} {value}"
+        for proxy, groups in state["breakers"].items()
+        for group, value in groups.items()
+        if value != "closed"
+    ]
+    if isolated:
+        click.echo(f"\ncircuit breakers not closed: {'; '.join(isolated)}")
 
 
 def applied_words(process: dict[str, Any]) -> str:

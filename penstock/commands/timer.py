@@ -1,15 +1,14 @@
 """`penstock timer`: delayed messages that are pending."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
 
 import click
 
+from common.contract import Code
 from engine.client import timers
 from engine.client.admin import AdminClient, AdminError
-from engine.link.errors import LinkError
+from penstock.commands.engines import connected, named
 from penstock.commands.exits import CommandError, Group, code_for_contract
 from penstock.commands.instance import Instance, instance_options
 from penstock.commands.output import output_option, show_one, show_rows
@@ -35,9 +34,15 @@ def timer() -> None:
 @instance_options("engine")
 def list_command(instance: Instance, topic: str | None, limit: int, output: str) -> None:
     """List pending messages, the soonest first; of more than the limit any of them."""
-    with engine_of(instance) as engine:
-        rows, is_all = pending(engine, topic, limit)
-    show_rows([row(each) for each in sorted(rows, key=lambda each: each["due_ms"])], COLUMNS, output)
+    rows: list[dict[str, Any]] = []
+    is_all = True
+    with connected(instance) as engines:
+        for name, engine in engines.items():
+            with named(name):
+                some, is_end = pending(engine, topic, limit)
+            rows, is_all = rows + some, is_all and is_end
+    rows = sorted(rows, key=lambda each: each["due_ms"])[:limit]
+    show_rows([row(each) for each in rows], COLUMNS, output)
     if not is_all and output == "table":
         click.echo(f"{len(rows):,} shown, there are more: --limit", err=True)
 
@@ -65,21 +70,25 @@ def row(timer: dict[str, Any]) -> dict[str, Any]:
 @instance_options("engine")
 def cancel(instance: Instance, id: str, topic: str, output: str) -> None:
     """Withdraw a pending message, or a loop with all rounds that are to come."""
-    with engine_of(instance) as engine:
-        timers.cancel(engine, topic, id)
+    with connected(instance) as engines:
+        cancelled = [_cancel(name, engine, topic, id) for name, engine in engines.items()]
+    if not any(cancelled):
+        raise CommandError(
+            "engine: no such delayed message, or already delivered", code_for_contract(Code.NOT_CANCELLABLE)
+        )
     show_one({"topic": topic, "cancelled": id}, output)
 
 
-@contextmanager
-def engine_of(instance: Instance) -> Iterator[AdminClient]:
-    """A link to the engine, whose refusals and failures are one line."""
-    try:
-        with AdminClient(instance.address("engine"), instance.cluster_key()) as engine:
-            yield engine
-    except AdminError as error:
-        raise CommandError(f"engine: {error}", code_for_contract(error.code)) from error
-    except LinkError as error:
-        raise CommandError(f"engine: {error}") from error
+def _cancel(name: str, engine: AdminClient, topic: str, id: str) -> bool:
+    """Whether this engine had it."""
+    with named(name):
+        try:
+            timers.cancel(engine, topic, id)
+        except AdminError as error:
+            if error.code != Code.NOT_CANCELLABLE:
+                raise
+            return False
+        return True
 
 
 command = timer

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import click
 
+from common.placement import GROUPS_MAX
 from penstock.up.errors import UpError
 from penstock.up.run import UpOptions, run_up
 
@@ -21,8 +22,12 @@ AUTO_FILE = ""
     show_default=True,
     help="Where all is kept.",
 )
+@click.option("--ports", metavar="auto|BASE", help="BASE and those behind it, or free ones. Default: 9700 when free.")
 @click.option(
-    "--ports", metavar="auto|BASE", help="BASE and the five behind it, or free ones. Default: 9700 when free."
+    "--groups",
+    type=click.IntRange(1, GROUPS_MAX),
+    metavar="N",
+    help="Broker groups, an engine each. Default: as many as DIR has, 1 where it is new.",
 )
 @click.option("--listen-host", default="127.0.0.1", show_default=True, help="Address of all listeners.")
 @click.option(
@@ -41,6 +46,7 @@ AUTO_FILE = ""
 def command(
     data: Path,
     ports: str | None,
+    groups: int | None,
     listen_host: str,
     config: str | None,
     ready_file: Path | None,
@@ -52,12 +58,14 @@ def command(
 ) -> None:
     """Start one engine, one producer proxy and one consumer proxy, and keep them running.
 
+    With --groups several engines share the topics' queues. Their number is settled when a data directory is new.
+
     A process that dies is started again on the same port. Ctrl-C stops all of them, the proxies first. A second `up` on
     the same data directory refuses with exit code 4.
     """
     wanted = None if demo is None else demo_arguments(demo, demo_producer, demo_consumer, demo_lines)
     ready = ready_file.absolute() if ready_file else None
-    options = UpOptions(data, listen_host, ports, config, ready, wanted, demo_exit and wanted is not None)
+    options = UpOptions(data, listen_host, ports, config, ready, groups, wanted, demo_exit and wanted is not None)
     try:
         code = run_up(options)
     except UpError as fault:

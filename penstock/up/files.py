@@ -8,7 +8,8 @@ from typing import Any
 
 from penstock.up.child import Child
 from penstock.up.lock import is_held
-from penstock.up.plan import Plan
+from penstock.up.plan import Plan, group_name
+from penstock.up.ports import engine_name
 
 
 def describe(plan: Plan, children: Iterable[Child]) -> dict[str, Any]:
@@ -20,6 +21,9 @@ def describe(plan: Plan, children: Iterable[Child]) -> dict[str, Any]:
         facts[child.name] = {"host": child.facts.get("host", plan.host), "port": port}
         ops[child.name] = child.facts.get("ops_port", plan.ports.get(f"{child.name}_ops"))
         pids[child.name] = child.pid
+    if plan.groups > 1:
+        names = [engine_name(number) for number in range(1, plan.groups + 1)]
+        facts["broker_groups"] = {group_name(number): name for number, name in enumerate(names, 1)}
     places = {"config": plan.config, "cluster_key": str(plan.cluster_key), "data": str(plan.data)}
     return {**facts, "ops": ops, **places, "pids": pids}
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from common.address import PATH_BYTES_MAX, UNIX
-from penstock.up.ports import Ports
+from penstock.up.ports import Ports, engine_name
 
 
 @dataclass(frozen=True)
@@ -30,6 +30,7 @@ class Plan:
     ports: Ports
     children: list[ChildPlan] = field(default_factory=list)
     ready_file: Path | None = None
+    groups: int = 1  # broker groups; with one, the proxies are told its engine's address and nothing is placed
 
 
 def module_command(module: str) -> list[str]:
@@ -37,8 +38,15 @@ def module_command(module: str) -> list[str]:
     return [sys.executable, "-P", "-m", module]
 
 
-def make_plan(data: Path, host: str, config: str | None, key: Path, ports: Ports, ready_file: Path | None) -> Plan:
-    """The three processes of one machine. Proxies stop before the engine, so that what they took is answered."""
+def group_name(number: int) -> str:
+    """Of broker group `number`, from 1 on. Part of the placement: it must not change while there are messages."""
+    return f"group-{number}"
+
+
+def make_plan(
+    data: Path, host: str, config: str | None, key: Path, ports: Ports, ready_file: Path | None, groups: int = 1
+) -> Plan:
+    """The processes of one machine: an engine a broker group, and two proxies. These stop first, so that what they took is answered."""
     url = config or (data / "config").as_uri()
 
     def address(name: str) -> str:
@@ -47,18 +55,26 @@ def make_plan(data: Path, host: str, config: str | None, key: Path, ports: Ports
     def common(name: str) -> list[str]:
         return ["--listen", address(name), "--ops", address(f"{name}_ops"), "--config", url, "--cluster-key", str(key)]
 
+    # One engine is met through a socket file, which costs less; several are found by their addresses in the configuration.
+    socket_file = str((data / "engine.sock").absolute())
+    has_socket_file = groups == 1 and len(socket_file.encode()) <= PATH_BYTES_MAX
+
     def proxy(name: str, *more: str) -> ChildPlan:
-        snapshot = ["--engine", link, "--snapshot", str(data / f"{name}.snapshot")]
+        only = ["--engine", UNIX + socket_file if has_socket_file else address("engine")] if groups == 1 else []
+        snapshot = [*only, "--snapshot", str(data / f"{name}.snapshot")]
         return ChildPlan(name, [*module_command(name), *common(name), *snapshot, *more], data / "logs" / f"{name}.log")
 
-    engine = [*module_command("engine"), "--data", str(data / "engine"), *common("engine")]
-    link, socket_file = address("engine"), str((data / "engine.sock").absolute())
-    if len(socket_file.encode()) <= PATH_BYTES_MAX:
-        engine += ["--socket-file", socket_file]
-        link = UNIX + socket_file
+    def engine(number: int) -> ChildPlan:
+        name = engine_name(number)
+        more = ["--broker-group", group_name(number)] if groups > 1 else []
+        if has_socket_file:
+            more = ["--socket-file", socket_file]
+        command = [*module_command("engine"), "--data", str(data / name), *common(name), *more]
+        return ChildPlan(name, command, data / "logs" / f"{name}.log", stop_rank=1)
+
     children = [
-        ChildPlan("engine", engine, data / "logs" / "engine.log", stop_rank=1),
+        *[engine(number) for number in range(1, groups + 1)],
         proxy("producer_proxy", "--buffer", str(data / "buffer" / "producer_proxy")),
         proxy("consumer_proxy"),
     ]
-    return Plan(data, host, url, key, ports, children, ready_file)
+    return Plan(data, host, url, key, ports, children, ready_file, groups)

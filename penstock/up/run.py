@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from penstock.up import files, ports
+from penstock.up import broker_groups, files, ports
 from penstock.up.banner import banner, serving_again
 from penstock.up.child import Child
 from penstock.up.directory import ensure_cluster_key, prepare
@@ -25,6 +25,7 @@ class UpOptions:
     ports: str | None = None
     config: str | None = None
     ready_file: Path | None = None
+    groups: int | None = None  # None: as many as the directory has, one where it is new
     demo: tuple[str, ...] | None = None  # arguments of `python -m penstock.demo`; None: no demo
     demo_exit: bool = False
 
@@ -40,9 +41,11 @@ def run_up(options: UpOptions) -> int:
     prepare(data)
     with DirectoryLock(data) as lock:
         files.remove_stale(data, options.ready_file)
-        chosen = ports.choose(options.ports, options.host, lock.noted().get("ports", {}))
+        groups = broker_groups.settle(data, options.groups)
+        chosen = ports.choose(options.ports, options.host, lock.noted().get("ports", {}), ports.names_of(groups))
         key = ensure_cluster_key(data)
-        plan = make_plan(data, options.host, options.config, key, chosen, options.ready_file)
+        plan = make_plan(data, options.host, options.config, key, chosen, options.ready_file, groups)
+        broker_groups.publish(plan)
         lock.note({"pid": os.getpid(), "ports": chosen})
         try:
             return make_supervisor(plan, options, began).run()

@@ -2,6 +2,7 @@
 
 import http.client
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,9 @@ from common.config.store import ConfigStore
 from engine.client.admin import AdminClient, AdminError
 from engine.link.errors import LinkError
 
-PROCESSES = ("producer_proxy", "consumer_proxy", "engine")
+PROXIES = ("producer_proxy", "consumer_proxy")
+BREAKER_STATES = {"0.0": "closed", "1.0": "half-open", "2.0": "open"}
+BREAKER_LINE = re.compile(r'penstock_breaker_state\{broker_group="([^"]+)"\} (\S+)')
 PAGE_S_MAX = 2.0
 GROUPS_MAX = 100
 TOPICS_MAX = 10_000
@@ -18,7 +21,8 @@ TOPICS_MAX = 10_000
 
 def gather(facts: dict[str, Any]) -> dict[str, Any]:
     """All of it as JSON values. A part that does not answer is told as such; the others are shown all the same."""
-    processes = [process(name, facts) for name in ("up", *PROCESSES)]
+    engines = list(facts.get("broker_groups", {"main": "engine"}).values())
+    processes = [process(name, facts) for name in ("up", *PROXIES, *engines)]
     state: dict[str, Any] = {"data": facts["data"], "config": facts["config"], "processes": processes}
     state["rss_mib"] = round(sum(each["rss_mib"] for each in processes), 1)
     try:
@@ -29,11 +33,26 @@ def gather(facts: dict[str, Any]) -> dict[str, Any]:
             store.close()
     except Exception as fault:  # any store may fail in its own way
         state["config_error"] = str(fault)
-    try:
-        state["engine"] = engine(facts)
-    except (OSError, LinkError, AdminError) as fault:
-        state["engine"] = {"error": f"{type(fault).__name__}: {fault}"}
+    state["engine"] = engine_or_error(facts, "engine")
+    if "broker_groups" in facts:
+        state["broker_groups"] = {
+            name: engine_or_error(facts, process) for name, process in facts["broker_groups"].items()
+        }
+    state["breakers"] = {name: breakers(facts, name) for name in PROXIES}
     return state
+
+
+def engine_or_error(facts: dict[str, Any], name: str) -> dict[str, Any]:
+    try:
+        return engine(facts, name)
+    except (OSError, LinkError, AdminError) as fault:
+        return {"error": f"{type(fault).__name__}: {fault}"}
+
+
+def breakers(facts: dict[str, Any], name: str) -> dict[str, str]:
+    """What a proxy holds of each broker group: closed, half-open or open."""
+    page_text = page(facts[name]["host"], facts["ops"][name], "/metrics", shown="all")
+    return {group: BREAKER_STATES.get(value, value) for group, value in BREAKER_LINE.findall(page_text)}
 
 
 def process(name: str, facts: dict[str, Any]) -> dict[str, Any]:
@@ -54,12 +73,14 @@ def rss_bytes(pid: int) -> int:
         return 0
 
 
-def page(host: str, port: int, path: str) -> str:
-    """ "yes" for 200, else what it answered or why it did not."""
+def page(host: str, port: int, path: str, shown: str = "yes") -> str:
+    """ "yes" for 200 (or the page, with `shown` "all"), else what it answered or why it did not."""
     connection = http.client.HTTPConnection(host, port, timeout=PAGE_S_MAX)
     try:
         connection.request("GET", path)
         answer = connection.getresponse()
+        if answer.status == 200 and shown == "all":
+            return answer.read().decode(errors="replace")
         return "yes" if answer.status == 200 else answer.read(400).decode(errors="replace").strip()
     except (OSError, http.client.HTTPException) as fault:
         return f"no answer ({fault})"
@@ -71,16 +92,17 @@ def add_applied(processes: list[dict[str, Any]], store: ConfigStore) -> None:
     """Which configuration each process works by; `behind` names the kinds in which the store is newer."""
     wanted, reports = store.version(), store.applied()
     for each in processes:
-        report = next((value for name, value in reports.items() if name.partition("@")[0] == each["name"]), None)
+        kind = "engine" if each["name"].startswith("engine-") else each["name"]
+        report = reports.get(f"{kind}@{each.get('listen')}")
         if report:
             each["applied"] = report.version
             each["behind"] = [kind for kind, number in wanted.items() if report.version.get(kind, 0) < number]
 
 
-def engine(facts: dict[str, Any]) -> dict[str, Any]:
+def engine(facts: dict[str, Any], name: str) -> dict[str, Any]:
     """The log's ends, how many topics and groups there are, and how far each group is behind."""
     key = Path(facts["cluster_key"]).read_bytes()
-    place = facts["engine"]
+    place = facts[name]
     with AdminClient((place["host"], place["port"]), key, timeout_s=PAGE_S_MAX) as admin:
         state = admin.ask("status")
         topics = admin.ask("topics", limit=TOPICS_MAX)["topics"]

@@ -13,7 +13,8 @@ from producer_proxy.delays import is_delayed
 class Aside:
     """
     Args:
-        lanes: the broker's. next_id: a new 16-byte id. refusal: (code, sentence, shown id) to a result.
+        lanes: the Lanes of both classes of durability. With several broker groups the breakers know which of them fails, so that no
+            timeout makes all of them suspect. next_id: a new 16-byte id. refusal: (code, sentence, shown id) to a result.
     """
 
     def __init__(
@@ -22,6 +23,7 @@ class Aside:
     ) -> None:  # fmt: skip
         self._buffer, self._lanes, self._next_id, self._now_ms = buffer, lanes, next_id, now_ms
         self._refusal = refusal
+        self._is_one_broker = any(lanes.only is not None for lanes in lanes)
 
     def tried(self, messages: Sequence, wanted: Sequence[int]) -> list[int]:
         """Those of `wanted` that the broker shall get; the others are for `save()`, which finds them without a result."""
@@ -42,9 +44,9 @@ class Aside:
         at = [index for index, result in enumerate(results) if self._is_for_buffer(messages[index], result)]
         if not at:
             return
-        if any(lane.link is None for lane in self._lanes):
+        if not all(lanes.up for lanes in self._lanes):
             self._buffer.engine_failed(math.inf)
-        elif any(result is not None and result.code == Code.TIMEOUT for result in results):
+        elif self._is_one_broker and any(result is not None and result.code == Code.TIMEOUT for result in results):
             self._buffer.engine_failed(waited_s)
         entries = [self._entry(messages[index], results[index]) for index in at]
         for index, entry, code in zip(at, entries, self._buffer.put(entries), strict=True):
@@ -70,7 +72,7 @@ class Aside:
     def _goes_aside(self, message) -> bool:
         if self._buffer.diverts(message.topic, _key(message)):
             return True
-        return any(lane.link is None for lane in self._lanes) and self._buffer.takes(message.topic)
+        return not all(lanes.up for lanes in self._lanes) and self._buffer.takes(message.topic)
 
     def _is_for_buffer(self, message, result: SendResult | None) -> bool:
         if result is None:

@@ -8,9 +8,11 @@ import gevent
 from gevent.event import AsyncResult, Event
 
 from common.contract import Code
+from common.wire.names import find_names
+from engine.client.append import Destination
 from producer_proxy.buffer.errors import BufferError_
-from producer_proxy.buffer.store import Kept, Store
-from producer_proxy.topics import ResolveError
+from producer_proxy.buffer.store import Entry, Kept, Store
+from producer_proxy.topics import ResolveError, ids_bind
 
 log = logging.getLogger("penstock.producer_proxy.buffer")
 
@@ -25,7 +27,7 @@ class Drainer:
     """Empties one store.
 
     Args:
-        topics: destinations by name; may block. submit: the FSYNC lane's; takes a batch or returns False.
+        topics: destinations by name; may block. submit: of the Lanes of FSYNC; returns whether it took anything.
         per_s: entries a second at most. More empties the buffer sooner and leaves live traffic less of the engine.
         wait_for: topics that another store has to drain first.
         served: called after a batch that the engine took.
@@ -98,7 +100,7 @@ class Drainer:
             self._note(str(error))
             return None
         messages = [
-            (found[entry.topic], entry.key, entry.assigned_id, entry.message)
+            (found[entry.topic], _binding(entry, found[entry.topic]), entry.assigned_id, entry.message)
             for entry in (kept.entry for kept in batch)
         ]
         answer: AsyncResult = AsyncResult()
@@ -143,3 +145,10 @@ class Drainer:
         if self.last_error != sentence:
             log.warning("buffer=%s: the drain waits: %s", self._store.name, sentence)
         self.last_error = sentence
+
+
+def _binding(entry: Entry, destination: Destination) -> bytes | None:
+    """What tied the message to its queue when it was sent: see topics.binding_of."""
+    if entry.key is None and entry.assigned_id is None and ids_bind(destination):
+        return find_names(entry.message)[0]
+    return entry.key

@@ -8,8 +8,8 @@ import gevent
 
 from common.clock import SystemClock
 from common.config import ConfigView, open_store
-from engine.client.append import FSYNC, AppendClient
-from engine.client.rpc import RpcClient
+from engine.client.append import FSYNC
+from engine.client.brokers import Brokers
 from producer_proxy.buffer.disk.store import DiskStore
 from producer_proxy.buffer.drain import Drainer
 from producer_proxy.buffer.errors import BufferUnavailable
@@ -27,6 +27,7 @@ def empty(
     """Give everything to the engine; (entries drained, entries newly on the dead-letter list). Blocks.
 
     Args:
+        engine: its address; None: the configuration's broker groups.
         tell: called now and then with the number of entries left.
     Raises:
         BufferInUse: its proxy runs. BufferUnavailable: entries are left after `timeout_s` without progress; they stay.
@@ -47,16 +48,19 @@ def empty(
 def _draining(store: Store, engine, cluster_key: bytes, config_url: str, per_s: int) -> Iterator[Drainer]:
     config = open_store(config_url)
     view = ConfigView(config)
-    rpc = RpcClient(engine, cluster_key, role="producer_proxy")
-    topics = Topics(view, rpc)
-    client = AppendClient(engine, cluster_key, lambda hello: topics.on_hello(hello.log_id))
-    drainer = Drainer(store, topics, client.lanes[FSYNC].submit, per_s)
+    brokers = Brokers(cluster_key, role="producer_proxy")
+    topics = Topics(view, brokers)
+    brokers.on_changed = topics.known.clear
+    if engine is None:
+        brokers.follow([(group.name, group.host_and_port) for group in view.broker_groups()])
+    else:
+        brokers.use_one(engine)
+    drainer = Drainer(store, topics, brokers.lanes[FSYNC].submit, per_s)
     try:
         yield drainer
     finally:
         drainer.stop()
-        client.close()
-        rpc.close()
+        brokers.close()
         view.close()
         config.close()
 

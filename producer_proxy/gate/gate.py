@@ -20,7 +20,7 @@ class Gate:
     Args:
         view: the configuration.
         ask: how the lender of cluster-wide limits is asked; see Leases.
-        queues: the QueueLimits of the broker's lanes. depths: which topics are backlogged.
+        queues: called for the QueueLimits of the brokers' lanes as they are now. depths: which topics are backlogged.
     """
 
     def __init__(self, view, ask, queues, depths: Depths):
@@ -33,7 +33,7 @@ class Gate:
     def follow(self) -> None:
         """Take up the settings of the configuration as it is now. Topics and applications follow when they are next used."""
         self.settings = GateSettings.of(self._view)
-        for queue in self._queues:
+        for queue in self._queues():
             queue.queue_s = self.settings.queue_ms / 1000
         self.depths.follow(self._view.topic)
         own = (self.settings.rate_messages, self.settings.rate_bytes)

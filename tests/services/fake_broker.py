@@ -4,6 +4,7 @@ import hashlib
 import hmac
 import json
 import struct
+from collections import Counter
 
 import gevent
 from gevent import socket as gevent_socket
@@ -11,6 +12,7 @@ from gevent.event import Event
 from gevent.server import StreamServer
 
 from engine.link import layout
+from engine.link.timer import Timer, parse
 
 KEY = b"k" * 32
 _BATCH = struct.Struct("<IIHBBIIIIIQq")
@@ -24,6 +26,7 @@ class FakeBroker:
         self.topics: dict[str, dict] = {}
         self.stored: dict[tuple[int, int], list] = {}
         self.appends: list[tuple[int, int]] = []  # (durability, batches)
+        self.greeted: Counter[str] = Counter()  # links opened, by the log id that they were told
         self.go = Event()  # cleared: appends are taken, their answers wait
         self.go.set()
         self.seconds_a_message = 0.0  # more: a slow broker, of this capacity
@@ -31,6 +34,7 @@ class FakeBroker:
         self.batch_code = 0
         self.refused_topics: set[int] = set()  # ids whose batches are answered UNAVAILABLE
         self.first_queue = 0  # of every duplicate's answer
+        self.timers: list[Timer] = []
         self.checked: list[tuple[int, int, int]] = []  # (topic id, queue, window) of batches whose id is to be checked
         self._server = StreamServer(("127.0.0.1", 0), self._serve)
         self._server.start()
@@ -73,10 +77,15 @@ class FakeBroker:
                 {"version": 1, "log_id": self.log_id, "broker_group": "g", "nonce": nonce.hex()}
             ).encode()
         if op == layout.AUTH:
+            self.greeted[self.log_id] += 1
             assert payload == hmac.new(KEY, layout.AUTH_CONTEXT + nonce, hashlib.sha256).digest()
             return 0, b""
         if op == layout.TOPIC:
             return 0, json.dumps({"topics": [self._topic(**topic) for topic in json.loads(payload)["topics"]]}).encode()
+        if op == layout.TIMER_ADD:
+            return self._add_timers(payload)
+        if op == layout.TIMER_CANCEL:
+            return self._cancel_timer(json.loads(payload)["id"])
         assert op == layout.APPEND
         return self._append(payload)
 
@@ -84,6 +93,20 @@ class FakeBroker:
         topic = self.topics.setdefault(name, {"id": len(self.topics) + 1, "queues": queues})
         topic["queues"] = max(topic["queues"], queues)
         return topic
+
+    def _add_timers(self, payload: bytes) -> tuple[int, bytes]:
+        count, at = layout.APPEND_HEAD.unpack_from(payload)[1], layout.APPEND_HEAD.size
+        while at < len(payload):
+            self.timers.append(parse(payload, at))
+            at += 4 + int.from_bytes(payload[at : at + 4], "little")
+        return 0, layout.APPEND_RESULT.pack(0, 0, 0) * count
+
+    def _cancel_timer(self, shown_id: str) -> tuple[int, bytes]:
+        left = [timer for timer in self.timers if timer.shown_id.decode() != shown_id]
+        if len(left) == len(self.timers):
+            return layout.NOT_CANCELLABLE, b"no such delayed message, or already delivered"
+        self.timers = left
+        return 0, b""
 
     def _append(self, payload: bytes) -> tuple[int, bytes]:
         durability, count = layout.APPEND_HEAD.unpack_from(payload)

@@ -10,6 +10,7 @@ from common.config.definitions import ApplicationDefinition, Grant, Key, TopicDe
 from common.config.memory_store import MemoryStore as MemoryConfig
 from common.contract import Code, Message
 from common.net import listen
+from engine.client.brokers import Brokers
 from producer_proxy.buffer.buffering import Buffering
 from producer_proxy.buffer.memory_store import MemoryStore
 from producer_proxy.buffer.room import RoomLimits
@@ -36,11 +37,13 @@ class Desk:
         now_ms = SystemClock().now_ms
         self.redis, self.disk = (MemoryStore(RoomLimits(), now_ms) for _ in range(2))
         self.redis.name, self.disk.name = "redis", "disk"
+        brokers = Brokers(KEY, role="producer_proxy")
+        brokers.use_one(self.broker.address, Rpc(self.broker))
         self.proxy = ProducerProxy(
-            [(listen("127.0.0.1", 0), None)], self.view, Rpc(self.broker), self.broker.address, KEY,
+            [(listen("127.0.0.1", 0), None)], self.view, brokers,
             buffering=Buffering({"redis": self.redis, "disk": self.disk}),
         )  # fmt: skip
-        wait_until(lambda: self.proxy.client.connected)
+        wait_until(lambda: self.proxy.brokers.connected)
         self.client = Client(self.proxy.server.ports[0])
         self.fixed = credential()
 
@@ -135,7 +138,7 @@ def test_a_lost_link_buffers_what_was_sent_and_what_comes_after_it(desk):
 
 def test_a_topic_that_nobody_has_sent_to_yet_is_buffered_too(desk):
     desk.broker.stop()
-    wait_until(lambda: not desk.proxy.client.connected)
+    wait_until(lambda: not desk.proxy.brokers.connected)
     (result,) = desk.send(message(b"1", "both", id="mine"))
     assert (result.code, result.id) == (Code.BUFFERED, "mine")
 

@@ -59,12 +59,27 @@ class Rpc:
         return found
 
 
+class Named:
+    """A broker group."""
+
+    def __init__(self, rpc: Rpc) -> None:
+        self.rpc = rpc
+
+
+class One:
+    """The only broker there is."""
+
+    def __init__(self, rpc: Rpc) -> None:
+        self.only = Named(rpc)
+        self.listed = [self.only]
+
+
 def send(rpc: Rpc, *messages: Message, **definition) -> list[SendResult]:
     request = contract.SendRequest(credential=CREDENTIAL, messages=list(messages))
     call = walk_send(contract.encode_call("send", 1, request))
     results: list = [None if not message.fault else "fault" for message in call.messages]
     refusal = lambda code, sentence=None, shown=None: SendResult(code=code, error=sentence, id=shown)  # noqa: E731
-    Delays(Topics(**definition), rpc, lambda: NOW, lambda: ASSIGNED, refusal).answer(call, results, 3)
+    Delays(Topics(**definition), One(rpc), lambda: NOW, lambda: ASSIGNED, refusal).answer(call, results, 3)
     return results
 
 

@@ -8,9 +8,9 @@ from engine.client import batcher_pure
 
 FORMS = [batcher_pure]
 try:
-    from engine.client import _batcher
+    from engine.client import _destination
 
-    FORMS.append(_batcher)
+    FORMS.append(_destination)
 except ImportError:
     pass
 

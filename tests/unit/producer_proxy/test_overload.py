@@ -143,7 +143,7 @@ def test_a_silent_broker_is_overload_at_once_for_all_but_who_was_first(desk):
     assert codes(client.call(request(message, credential=fixed))) == [Code.OK]
     desk.broker.go.clear()
     first = gevent.spawn(desk.client().call, request(message, credential=fixed, timeout_ms=1500))
-    wait_until(lambda: any(lane.limit.is_stalled for lane in desk.proxy.client.lanes), 2)
+    wait_until(lambda: any(limit.is_stalled for limit in desk.proxy.brokers.queue_limits), 2)
     began = time.monotonic()
     (refused,) = client.call(request(message, credential=fixed))
     assert refused.code == Code.OVERLOADED
@@ -177,7 +177,7 @@ def test_a_feature_is_switched_off_by_hand(desk):
 
 def test_a_shorter_queue_is_a_setting(desk):
     change(desk, "setting", "gate", queue_ms=20)
-    assert [lane.limit.bound_s for lane in desk.proxy.client.lanes] == [0.02, 0.02]
+    assert [limit.bound_s for limit in desk.proxy.brokers.queue_limits] == [0.02, 0.02]
 
 
 def test_a_broker_that_refuses_one_topic_is_not_overloaded_and_takes_all_others(desk):
@@ -187,9 +187,9 @@ def test_a_broker_that_refuses_one_topic_is_not_overloaded_and_takes_all_others(
     both = [Message(topic="orders.bad", body=b"x"), Message(topic="orders.good", body=b"x")]
     assert codes(client.call(request(*both, credential=fixed))) == [Code.OK, Code.OK]
     desk.broker.refused_topics = {desk.broker.topics["orders.bad"]["id"]}
-    limits = [lane.limit.limit for lane in desk.proxy.client.lanes]
+    limits = [limit.limit for limit in desk.proxy.brokers.queue_limits]
     for _ in range(50):
         assert codes(client.call(request(*both, credential=fixed))) == [Code.UNAVAILABLE, Code.OK]
-    assert [lane.limit.limit for lane in desk.proxy.client.lanes] == limits, "what is refused at once is no queue"
+    assert [limit.limit for limit in desk.proxy.brokers.queue_limits] == limits, "what is refused at once is no queue"
     desk.broker.refused_topics.clear()
     assert codes(client.call(request(*both, credential=fixed))) == [Code.OK, Code.OK]

@@ -17,6 +17,7 @@ from common.contract import Code, Credential, Durability, Message, SendRequest
 from common.credential import mint
 from common.keyhash import queue_of
 from common.net import listen
+from engine.client.brokers import Brokers
 from engine.link.errors import LinkDown
 from producer_proxy.proxy import ProducerProxy
 from tests.services.fake_broker import KEY, FakeBroker, wait_until
@@ -39,6 +40,9 @@ class Rpc:
 
     def send(self, op, payload, callback):
         raise LinkDown("nobody lends here")
+
+    def close(self):
+        """Nothing to close."""
 
 
 class Client:
@@ -85,8 +89,10 @@ class Desk:
             self.store.put("topic", name, TopicDefinition(name, **({"queues": 4} | fields)).to_value(), 0)
         self.view = ConfigView(self.store)
         self.rpc = Rpc(self.broker)
-        self.proxy = ProducerProxy([(listen("127.0.0.1", 0), None)], self.view, self.rpc, self.broker.address, KEY)
-        wait_until(lambda: self.proxy.client.connected)
+        brokers = Brokers(KEY, role="producer_proxy")
+        brokers.use_one(self.broker.address, self.rpc)
+        self.proxy = ProducerProxy([(listen("127.0.0.1", 0), None)], self.view, brokers)
+        wait_until(lambda: brokers.connected)
 
     def client(self) -> Client:
         return Client(self.proxy.server.ports[0])
@@ -361,7 +367,7 @@ def test_a_broker_that_does_not_answer_in_time_gives_timeout_and_the_connection_
     results = client.call(request(Message(topic="orders", id="late"), credential=fixed, timeout_ms=60))
     assert codes(results) == [Code.TIMEOUT] and results[0].id == "late"
     desk.broker.go.set()
-    wait_until(lambda: desk.proxy.client.idle)
+    wait_until(lambda: desk.proxy.brokers.idle)
     for _ in range(3):
         (result,) = client.call(request(Message(topic="orders", id="next"), credential=fixed))
         assert (result.code, result.id) == (Code.OK, "next")
@@ -376,7 +382,7 @@ def test_a_broken_link_makes_what_was_sent_unknown_and_refuses_what_comes_until_
     desk.broker.break_links()
     assert codes(asking.get(timeout=3)) == [Code.TIMEOUT]
     desk.broker.go.set()
-    wait_until(lambda: desk.proxy.client.connected)
+    wait_until(lambda: desk.proxy.brokers.connected)
     assert codes(client.call(request(Message(topic="orders"), credential=fixed))) == [Code.OK]
 
 
@@ -384,7 +390,7 @@ def test_without_a_broker_a_send_is_refused_at_once_as_unavailable(desk):
     client, fixed = desk.client(), credential()
     assert codes(client.call(request(Message(topic="orders"), credential=fixed))) == [Code.OK]
     desk.broker.stop()
-    wait_until(lambda: not any(lane.link for lane in desk.proxy.client.lanes))
+    wait_until(lambda: not any(lanes.only.link for lanes in desk.proxy.brokers.lanes))
     (result,) = client.call(request(Message(topic="orders"), credential=fixed))
     assert result.code == Code.UNAVAILABLE and result.retry_after_ms > 0
 
@@ -394,7 +400,7 @@ def test_another_log_behind_the_link_makes_every_topic_id_be_asked_for_anew(desk
     assert codes(client.call(request(Message(topic="orders"), credential=fixed))) == [Code.OK]
     desk.broker.log_id, desk.broker.topics = "b" * 32, {"something": {"id": 1, "queues": 1}}
     desk.broker.break_links()
-    wait_until(lambda: desk.proxy.topics._log_id == "b" * 32 and desk.proxy.client.connected)
+    wait_until(lambda: desk.broker.greeted["b" * 32] == 2 and desk.proxy.brokers.connected)
     asked = desk.rpc.asked
     assert codes(client.call(request(Message(topic="orders"), credential=fixed))) == [Code.OK]
     assert desk.rpc.asked == asked + 1

@@ -1,0 +1,20 @@
+# cython: language_level=3
+from libc.stdint cimport uint32_t
+
+from common.wire._walk cimport Message
+from engine.client._batcher cimport Append, Lane, Waiter
+from engine.client._destination cimport Destination
+
+cdef enum:
+    NO_QUEUE = 0xFFFFFFFF
+
+
+cdef class Lanes:
+    cdef readonly int number          # 0 MEMORY, 1 FSYNC
+    cdef readonly Lane only           # the one broker's; None: as many as broker groups
+    cdef readonly list lanes          # by the broker group's number; None: no such group any more
+    cdef uint32_t choose(self, Destination destination, const unsigned char* key, Py_ssize_t key_size) except? 0
+    cdef uint32_t choose_for(self, Destination destination, const unsigned char* frame, const Message* message) except? 0
+    cdef uint32_t next_of(self, Destination destination, bint any_share)
+    cdef Lane home(self, Destination destination, uint32_t queue)
+    cdef bint take_all(self, size_t bytes)

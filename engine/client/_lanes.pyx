@@ -1,0 +1,230 @@
+# cython: language_level=3, boundscheck=False, wraparound=False
+"""The lanes of one class of durability to all broker groups: which one takes a message, and where it goes when that one fails.
+
+A message with a key has one queue, which has one home. One without a key takes the next queue whose home takes it, so a group that
+fails, or has enough waiting, only changes the order in which queues are taken. The twin is lanes_pure.py.
+"""
+
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+
+from common.wire._walk cimport HAS_ID, HAS_KEY, Message, murmur2
+from engine.client._batcher cimport MOVED, Append, Item, Lane, Run, Waiter
+from engine.client._destination cimport Destination
+
+from engine.link import layout
+
+cdef enum:
+    RECORD_MORE = 96                  # beside its message, at most
+
+cdef int UNAVAILABLE = layout.UNAVAILABLE
+cdef int OVERLOADED = layout.OVERLOADED
+
+
+cdef class CallbackWaiter(Waiter):
+    """For the rare path: calls `callback([(code, queue, offset), …])` once, in a loop callback."""
+
+    cdef list results
+    cdef object callback
+
+    def __init__(self, int count, callback):
+        self.results = [None] * count
+        self.callback = callback
+        self.deadline = 1e18                # whoever waits has a timeout of its own
+
+    cdef int result(self, uint32_t index, int code, uint32_t queue, int64_t offset) except -1:
+        self.results[index] = (code, queue, offset)
+        return 0
+
+    cdef int done(self) except -1:
+        self.callback(self.results)
+        return 0
+
+
+cdef class Lanes:
+    """
+    Args:
+        number: 0 MEMORY, 1 FSYNC.
+        only: the lane of the one broker that there is; None: `put` says which there are, and destinations have homes.
+    """
+
+    def __init__(self, int number, Lane only=None):
+        self.number, self.only = number, only
+        self.lanes = [] if only is None else [only]
+
+    def put(self, int group, Lane lane):
+        """The lane of the group of this number, or None when the group has gone."""
+        self.lanes += [None] * (group + 1 - len(self.lanes))
+        self.lanes[group] = lane
+        if lane is not None:
+            lane.rescue = self.rescue
+
+    @property
+    def up(self):
+        """Whether any broker takes messages now."""
+        cdef Lane lane
+        for lane in self.lanes:
+            if lane is not None and lane.is_up():
+                return True
+        return False
+
+    @property
+    def appends(self):
+        """Sent so far, by the lanes that are there now."""
+        return sum([lane.appends for lane in self.lanes if lane is not None])
+
+    @property
+    def messages(self):
+        """Likewise."""
+        return sum([lane.messages for lane in self.lanes if lane is not None])
+
+    def lets_in(self, Destination destination, key, uint64_t taken, uint64_t asked):
+        """Whether so many messages of a topic, behind `taken` others of their call, may join what waits.
+
+        Args:
+            key: ties them to a queue; None: any will do.
+        A broker that takes nothing at all is no bound: `submit` says what is wrong with it.
+        """
+        cdef Lane lane
+        cdef bint is_crowded = False
+        if self.only is not None:
+            return not self.only.is_up() or self.only.limit.lets_in(self.only.waiting + taken, asked, destination.grade)
+        homes = destination.homes
+        if key is not None:
+            homes = homes[(murmur2(<bytes>key, len(key)) & 0x7FFFFFFF) % destination.queues:][:1]
+        for group in set(homes):
+            lane = self.lanes[group]
+            if takes(lane, destination):
+                if lane.limit.lets_in(lane.waiting + taken, asked, destination.grade):
+                    return True
+                is_crowded = True
+        return not is_crowded
+
+    def submit(self, messages, callback):
+        """The rare path's way in: append (destination, key or None, id16 or None, encoded message) tuples.
+
+        `callback([(code, queue, offset), …])` comes once: later in a loop callback, or at once when nothing was taken. UNAVAILABLE:
+        no broker takes this message now; OVERLOADED: too much waits already. Neither is stored. Returns whether any was taken.
+        """
+        cdef CallbackWaiter waiter = CallbackWaiter(len(messages), callback)
+        cdef Destination destination
+        cdef Lane lane
+        cdef bytes encoded
+        cdef size_t total = 0
+        cdef uint32_t index = 0, queue
+        for _, _, _, encoded in messages:
+            total += len(encoded) + RECORD_MORE
+        for destination, key, id16, encoded in messages:
+            if key is None:
+                queue = self.choose(destination, NULL, -1)
+            else:
+                queue = self.choose(destination, <bytes>key, len(key))
+            if queue == NO_QUEUE:
+                waiter.results[index] = (UNAVAILABLE, 0, -1)
+            else:
+                lane = self.home(destination, queue)
+                # What was taken of this call counts already, so this asks for more than needed: only near the bound.
+                if lane.has_room(total):
+                    lane.enter(waiter)
+                    lane.add(destination, queue, NULL if id16 is None else <const unsigned char*><bytes>id16, encoded,
+                             <uint32_t>len(encoded), key is not None, index)
+                else:
+                    waiter.results[index] = (OVERLOADED, 0, -1)
+            index += 1
+        if waiter.waiting == 0:
+            waiter.done()
+            return False
+        return True
+
+    def rescue(self, Append append, int group):
+        """Move what has no key to queues of other broker groups than this. What none takes stays in the append."""
+        cdef Destination destination
+        cdef Waiter waiter
+        cdef Lane lane
+        cdef Item* item
+        cdef Run* run
+        cdef uint32_t r, i, queue
+        for r in range(append.run_count):
+            run = &append.runs[r]
+            i = run.head
+            while i:
+                item = &append.items[i - 1]
+                i = item.next
+                if item.bound or item.waiter == MOVED:
+                    continue
+                waiter = <Waiter>append.waiters[item.waiter]
+                if waiter.expired:
+                    continue
+                destination = <Destination>append.destinations[run.destination - 1]
+                queue = self.choose(destination, NULL, -1)
+                lane = None if queue == NO_QUEUE else self.home(destination, queue)
+                if lane is None or lane.group == group or not lane.has_room(item.size + RECORD_MORE):
+                    continue
+                lane.enter(waiter)
+                lane.move(append, item, destination, queue, waiter)
+                item.waiter = MOVED
+        append.forget_moved()
+
+    cdef bint take_all(self, size_t bytes):
+        """Whether there is room for that much, wherever it goes."""
+        cdef Lane lane
+        if self.only is not None:
+            return self.only.is_up() and self.only.has_room(bytes)
+        for lane in self.lanes:
+            if lane is not None and lane.is_up() and not lane.has_room(bytes):
+                return False
+        return True
+
+    cdef Lane home(self, Destination destination, uint32_t queue):
+        """The lane that holds the queue."""
+        if self.only is not None:
+            return self.only
+        return <Lane>self.lanes[<unsigned char>destination.homes[queue]]
+
+    cdef uint32_t choose(self, Destination destination, const unsigned char* key, Py_ssize_t key_size) except? 0:
+        """The queue for a message whose lane takes it now, or NO_QUEUE."""
+        cdef uint32_t queue
+        cdef Lane lane
+        if self.only is not None:
+            return self.only.choose_queue(destination, key, key_size) if self.only.is_up() else NO_QUEUE
+        if key_size >= 0:
+            queue = (murmur2(key, key_size) & 0x7FFFFFFF) % destination.queues
+            lane = self.home(destination, queue)
+            return queue if takes(lane, destination) else NO_QUEUE
+        queue = destination.sticky_queue[self.number]
+        lane = self.home(destination, queue)
+        if lane is not None and lane.share and lane.link is not None and lane.lets_in(1, destination.grade) and \
+                destination.sticky_append[self.number] == <uint32_t>lane.append_number:
+            return queue
+        queue = self.next_of(destination, False)
+        if queue == NO_QUEUE:
+            queue = self.next_of(destination, True)
+        if queue != NO_QUEUE:
+            lane = self.home(destination, queue)
+            destination.sticky_queue[self.number] = queue
+            destination.sticky_append[self.number] = <uint32_t>lane.append_number
+        return queue
+
+    cdef uint32_t choose_for(self, Destination destination, const unsigned char* frame, const Message* message) except? 0:
+        """choose() by the message's key, or by its own id where ids are checked: a copy of it is to meet the first one."""
+        if message.flags & HAS_KEY:
+            return self.choose(destination, frame + message.key_start, message.key_size)
+        if message.flags & HAS_ID and destination.id_window_ms:
+            return self.choose(destination, frame + message.id_start, message.id_size)
+        return self.choose(destination, NULL, -1)
+
+    cdef uint32_t next_of(self, Destination destination, bint any_share):
+        """The next queue whose lane takes a message that could go elsewhere; with `any_share` one that only takes what could not."""
+        cdef uint32_t queue
+        cdef Lane lane
+        for _ in range(destination.queues):
+            queue = destination.next_queue
+            destination.next_queue = (queue + 1) % destination.queues
+            lane = self.home(destination, queue)
+            if takes(lane, destination) and (any_share or (lane.lets_in(1, destination.grade) and lane.admits())):
+                return queue
+        return NO_QUEUE
+
+
+cdef bint takes(Lane lane, Destination destination):
+    """Whether the lane takes a message of this topic that has nowhere else to go."""
+    return lane is not None and lane.is_up() and (<const uint32_t*><const char*>destination.ids)[lane.group] != 0

@@ -1,0 +1,87 @@
+"""Whom the gate asks of several broker groups, and how their answers become one."""
+
+import json
+
+from engine.client.append import Destination, Destinations
+from engine.link import layout
+from engine.link.errors import LinkDown
+from producer_proxy.gate.asking import Asking
+
+QUESTION = {"name": "orders", "groups": ["g"], "messages": 100, "bytes": 0, "age_ms": 500}
+REASON = {"group": "g", "bound": "messages"}
+
+
+class Broker:
+    """A broker group that answers when the test says so."""
+
+    def __init__(self, name: str, number: int) -> None:
+        self.name, self.number, self.rpc, self.breaker = name, number, self, self
+        self.share, self.asked, self.is_down = 16, [], False
+
+    def send(self, op, payload, answer) -> None:
+        if self.is_down:
+            raise LinkDown("down")
+        self.asked.append((op, payload, answer))
+
+    def answer(self, *reasons) -> None:
+        _, _, answer = self.asked.pop()
+        answer(0, json.dumps({"topics": list(reasons)}).encode())
+
+    @property
+    def question(self) -> list[dict]:
+        return json.loads(self.asked[-1][1])["topics"]
+
+
+class Brokers:
+    def __init__(self) -> None:
+        self.only = None
+        self.listed = [Broker("west", 0), Broker("east", 1), Broker("north", 2)]
+
+
+def desk():
+    brokers, known, said = Brokers(), Destinations(10), []
+    known.put(Destination(b"orders", 0, 4, 1, 1000, 0, bytes([0, 0, 0, 1]), bytes(12)))
+    return brokers, Asking(brokers, known), said, lambda code, payload: said.append((code, payload))
+
+
+def ask(asking, answer) -> None:
+    asking.depths(json.dumps({"topics": [QUESTION]}).encode(), answer)
+
+
+def reasons(said):
+    ((code, payload),) = said
+    assert code == 0
+    return json.loads(payload)["topics"]
+
+
+def test_each_group_is_asked_with_its_share_of_the_bounds_and_the_first_reason_counts():
+    brokers, asking, said, answer = desk()
+    ask(asking, answer)
+    west, east, north = brokers.listed
+    assert (west.question[0]["messages"], east.question[0]["messages"], north.asked) == (75, 25, [])
+    assert west.question[0]["age_ms"] == 500
+    west.answer(None)
+    assert said == []
+    east.answer(REASON)
+    assert reasons(said) == [REASON]
+
+
+def test_a_group_that_is_isolated_or_down_is_left_out():
+    brokers, asking, said, answer = desk()
+    brokers.listed[0].share = 0
+    ask(asking, answer)
+    brokers.listed[1].answer(None)
+    assert reasons(said) == [None]
+    brokers.listed[1].is_down = True
+    said.clear()
+    ask(asking, answer)
+    assert said[0][0] == layout.UNAVAILABLE, "nobody has said anything: the last word counts"
+
+
+def test_the_lender_is_the_first_group_by_name_for_every_proxy():
+    brokers, asking, said, answer = desk()
+    asking.lender(b"{}", answer)
+    assert [bool(broker.asked) for broker in brokers.listed] == [False, True, False]
+    brokers.listed = []
+    asking.lender(b"{}", answer)
+    assert said == [(layout.UNAVAILABLE, b"")]
