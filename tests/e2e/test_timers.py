@@ -28,8 +28,6 @@ class Shop:
         self.penstock = penstock
         self.who = penstock.application("shop", send=["*"], pull=["*"])
         penstock.run("topic", "create", TOPIC, "--queues", str(QUEUES))
-        self.connect()
-        knows(self.sender, TOPIC)
 
     def connect(self):
         self.sender, self.puller = Sender(self.penstock.producer, self.who), Puller(self.penstock.consumer, self.who)
@@ -60,10 +58,17 @@ class Shop:
 
 
 @pytest.fixture(scope="module")
-def shop(penstock_up):
-    made = Shop(penstock_up)
-    yield made
-    made.close()
+def one_shop(penstock_up):
+    return Shop(penstock_up)
+
+
+@pytest.fixture
+def shop(one_shop):
+    """With connections of the test's own: proxies close those that were idle for long."""
+    one_shop.connect()
+    knows(one_shop.sender, TOPIC)
+    yield one_shop
+    one_shop.close()
 
 
 @pytest.fixture
@@ -217,6 +222,7 @@ def test_kills_of_the_engine_lose_double_and_hasten_nothing(shop, name):
     for after_ms in (600, 1500, 2400):
         until(lambda after_ms=after_ms: now_ms() > start + after_ms, "the next kill")
         shop.penstock.wait_replaced("engine", shop.penstock.kill("engine"))
+    shop.close()
     shop.connect()
     look = {"positions": [Position(TOPIC, queue) for queue in range(QUEUES)]}
     retry_until_served(lambda: shop.puller.pull("reader", **look).code == Code.OK, "the consumer proxy serves")
