@@ -40,7 +40,8 @@ def run(scale: float, seconds: float, say: Callable[[str], None]) -> list[Figure
         clean = seconds_to_first_send(own, target, "m.0", signal.SIGTERM)
         killed = seconds_to_first_send(own.now(), target, "m.0", signal.SIGKILL)
     return [
-        Figure(f"{many.topics:,} topics born", birth.seconds, "s", most=60),
+        Figure(f"{birth.topics:,} topics born", birth.seconds, "s", most=60),
+        Figure("first messages refused as OVERLOADED", birth.refused, "", most=0),
         Figure("engine's memory, more than before", birth.engine_growth_bytes / 1e6, "MB", most=500),
         Figure("single-message calls over 16 topics", at_16.calls_per_s, "calls/s"),
         Figure("single-message calls at random over all", at_all.calls_per_s, "calls/s"),
