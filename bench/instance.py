@@ -157,11 +157,11 @@ def running(data: Path) -> Instance:
 
 
 @contextmanager
-def own() -> Iterator[Instance]:
-    """Start `penstock up` in a temporary directory (TMPDIR chooses the disk), and end it and its data afterwards."""
+def own(*more: str) -> Iterator[Instance]:
+    """Start `penstock up` with these options in a temporary directory (TMPDIR chooses the disk); end it and its data afterwards."""
     with tempfile.TemporaryDirectory(prefix="penstock-bench-") as folder:
         data, ready, log = Path(folder) / "data", Path(folder) / "ready.json", Path(folder) / "up.log"
-        line = [*PENSTOCK, "up", "--data", str(data), "--ports", "auto", "--ready-file", str(ready)]
+        line = [*PENSTOCK, "up", "--data", str(data), "--ports", "auto", "--ready-file", str(ready), *more]
         with log.open("wb") as out:
             process = subprocess.Popen(line, stdout=out, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
         try:
