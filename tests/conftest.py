@@ -1,6 +1,11 @@
-"""For all tests: a property's example may take as long as a busy machine makes it take. What must be fast is measured by benchmarks."""
+"""For all tests: a property's example may take as long as a busy machine makes it take. What must be fast is measured by benchmarks.
+
+Under CI the examples are the same in each run, so that a change is judged by what it changed; at a desk they are new ones each time.
+"""
+
+import os
 
 from hypothesis import settings
 
-settings.register_profile("unhurried", deadline=None)
+settings.register_profile("unhurried", deadline=None, derandomize=bool(os.environ.get("CI")))
 settings.load_profile("unhurried")

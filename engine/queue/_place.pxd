@@ -27,6 +27,7 @@ cdef class Place:
     cdef int64_t due_at_ms       # NO_DUE when no lease waits for its end
     cdef int64_t readable_from   # a topic's own retention lets nothing below be read; asked for again after `readable_until_ms`
     cdef int64_t readable_until_ms
+    cdef object ahead            # see _reading.Ahead
     cdef int64_t in_flight_max
     cdef int64_t runs_max
     cdef list early_firsts

@@ -25,8 +25,16 @@ cdef enum:
     HAS_TRAILER = 2              # flag of a record: a request
 
 
+cdef class Ahead:
+    cdef list pieces
+    cdef Py_ssize_t index        # of the next piece
+    cdef Py_ssize_t at           # of the next record in its bytes
+    cdef int64_t offset          # of the next record
+
+
 cdef class Reading:
     cdef object store, clockwork
+    cdef object ahead_of         # an ordered dict: the places that have an Ahead, oldest first
     cdef set dirty
     cdef object floors           # of the log: what topics' own retentions let be read
     cdef public object requests  # see the twin
@@ -43,6 +51,10 @@ cdef class Reading:
     cdef int64_t readable_from(self, Place place) except -1
     cdef int read_elsewhere(self, Place place, int64_t first, int64_t end, int64_t bytes_max, int64_t* given_end,
                             int64_t* size) except -1
+    cdef int read_ahead(self, Place place, Ahead ahead, int64_t end, int64_t bytes_max, int64_t* given_end, int64_t* size) except -1
+    cdef list read_store(self, Place place, int64_t first, int64_t end, int64_t bytes_max)
+    cdef bint read_on(self, Place place, Ahead ahead, int64_t end, int64_t bytes_max) except -1
+    cdef int keep_ahead(self, Place place, Ahead ahead) except -1
     cdef int step_over(self, Place place, int64_t first, int64_t end, damage) except -1
     cdef bint is_over(self, const char* record, Py_ssize_t size) except -1
     cdef int pass_request(self, Place place, int64_t first) except -1

@@ -5,11 +5,13 @@ A run is read by `engine.log._tail`, its pieces are written once, header and rec
 (an older segment, damage, another store) takes the twin's way.
 """
 import logging
+from collections import OrderedDict
 
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.list cimport PyList_GET_SIZE
 
 from engine.log._append cimport Appender
 from engine.log._tail cimport ELSEWHERE, NOTHING, SOME, Slice, Tail
@@ -21,6 +23,15 @@ log = logging.getLogger("engine.queue.handout")
 
 cdef enum:
     FLOOR_KEPT_MS = 1000
+    AHEAD_BYTES = 32768
+    AHEAD_PLACES = 512           # times AHEAD_BYTES: 16 MiB, and more only where single records are larger
+
+
+cdef class Ahead:
+    """Verified pieces of an older segment, as far as pulls have not taken them. Small pulls would read and verify the same batches again and again."""
+
+    def __cinit__(self, list pieces, int64_t offset):
+        self.pieces, self.offset = pieces, offset
 
 
 cdef class Reading:
@@ -30,6 +41,7 @@ cdef class Reading:
         self.store, self.clockwork, self.dirty = store, clockwork, dirty
         self.floors = getattr(store, "floors", None)
         self.tail = Tail(appender, store.log_id) if isinstance(appender, Appender) else None
+        self.ahead_of = OrderedDict()
 
     cdef int see(self, Place place) except -1:
         """Look how far the queue goes. What retention took is found when it is read, so the cheap half is enough mostly."""
@@ -50,6 +62,8 @@ cdef class Reading:
         cdef int64_t at = first
         cdef int64_t left = bytes_max
         if self.tail is not None and first >= self.readable_from(place):
+            if place.ahead is not None and (<Ahead>place.ahead).offset == first:
+                return self.read_ahead(place, place.ahead, end, bytes_max, given_end, size)
             while at < end:
                 how = self.tail.next(place.topic_id, place.queue, at, end - at, left, at > first, &found)
                 if how != SOME:
@@ -91,26 +105,90 @@ cdef class Reading:
 
     cdef int read_elsewhere(self, Place place, int64_t first, int64_t end, int64_t bytes_max, int64_t* given_end,
                             int64_t* size) except -1:
-        """The twin's way to read."""
-        cdef bytes records
+        """The twin's way to read, and on beyond what this pull may have."""
         try:
-            pieces = self.store.read(place.topic_id, place.queue, first, end - first, bytes_max)
+            pieces = self.read_store(place, first, end, bytes_max)
         except OffsetOutOfRangeError as out:
             place.see(out.first_offset, out.end_offset)
             return AGAIN if out.first_offset > first else EMPTY
         except CorruptionError as damage:
             return self.step_over(place, first, end, damage)
-        given_end[0] = first
-        size[0] = 0
-        for at, count, stored_at_ms, records in pieces:
-            if PyBytes_AS_STRING(records)[4] & HAS_TRAILER and self.is_over(PyBytes_AS_STRING(records), PyBytes_GET_SIZE(records)):
-                if given_end[0] == first:
+        return self.read_ahead(place, Ahead(pieces, first), end, bytes_max, given_end, size) if pieces else EMPTY
+
+    cdef list read_store(self, Place place, int64_t first, int64_t end, int64_t bytes_max):
+        if self.tail is not None and first >= place.next_offset:
+            end, bytes_max = max(end, place.end_seen), max(<int64_t>AHEAD_BYTES, bytes_max)
+        return self.store.read(place.topic_id, place.queue, first, end - first, bytes_max)
+
+    cdef bint read_on(self, Place place, Ahead ahead, int64_t end, int64_t bytes_max) except -1:
+        """Read what lies behind; damage there is for the read that begins at it."""
+        try:
+            ahead.pieces = self.read_store(place, ahead.offset, end, bytes_max)
+        except (OffsetOutOfRangeError, CorruptionError):
+            ahead.pieces = []
+        ahead.index = 0
+        return len(ahead.pieces) > 0
+
+    cdef int read_ahead(self, Place place, Ahead ahead, int64_t end, int64_t bytes_max, int64_t* given_end, int64_t* size) except -1:
+        """As read(), from what was read before."""
+        cdef int64_t first = ahead.offset
+        cdef int64_t at = first
+        cdef int64_t left = bytes_max
+        cdef bytes records
+        cdef const char* start
+        cdef const char* stop
+        cdef const char* record
+        cdef uint32_t record_size
+        while at < end and left > 0:
+            if ahead.index == PyList_GET_SIZE(ahead.pieces) and not self.read_on(place, ahead, end, left):
+                break
+            _, _, stored_at_ms, records = ahead.pieces[ahead.index]
+            start = record = PyBytes_AS_STRING(records) + ahead.at
+            stop = PyBytes_AS_STRING(records) + PyBytes_GET_SIZE(records)
+            if start[4] & HAS_TRAILER and self.is_over(start, stop - start):
+                if at == first:
                     return self.pass_request(place, first)
                 break
-            self.add_piece(place, at, count, stored_at_ms, PyBytes_AS_STRING(records), <uint32_t>PyBytes_GET_SIZE(records))
-            given_end[0] = at + count
-            size[0] += PyBytes_GET_SIZE(records)
-        return FOUND if pieces else EMPTY
+            given_end[0] = at
+            while record < stop and given_end[0] < end:
+                memcpy(&record_size, record, sizeof(record_size))
+                if record - start + 4 + record_size > left and given_end[0] > first:
+                    break
+                record += 4 + record_size
+                given_end[0] += 1
+            if record == start:
+                break
+            if (record == stop and given_end[0] < end and left > record - start and ahead.index == PyList_GET_SIZE(ahead.pieces) - 1
+                    and (ahead.at or ahead.index)):
+                # The last piece may end where its batch goes on: read that anew, so that the answer's pieces are whole as the twin's.
+                ahead.at = 0
+                if not self.read_on(place, ahead, end, left):
+                    break
+                continue
+            self.add_piece(place, at, <uint32_t>(given_end[0] - at), stored_at_ms, start, <uint32_t>(record - start))
+            ahead.offset = at = given_end[0]
+            left -= record - start
+            ahead.at += record - start
+            if record == stop:
+                ahead.index += 1
+                ahead.at = 0
+        given_end[0] = at
+        size[0] = bytes_max - left
+        self.keep_ahead(place, ahead)
+        return FOUND if at > first else AGAIN
+
+    cdef int keep_ahead(self, Place place, Ahead ahead) except -1:
+        cdef Place oldest
+        if ahead.index == PyList_GET_SIZE(ahead.pieces):
+            self.ahead_of.pop(place, None)
+            place.ahead = None
+        elif place.ahead is not ahead:
+            if place.ahead is None and len(self.ahead_of) >= AHEAD_PLACES:
+                oldest = self.ahead_of.popitem(last=False)[0]
+                oldest.ahead = None
+            place.ahead = ahead
+            self.ahead_of[place] = None
+        return 0
 
     cdef int step_over(self, Place place, int64_t first, int64_t end, damage) except -1:
         """The bytes are gone for everybody; a queue that stops at them would lose the messages behind them, too."""

@@ -343,6 +343,7 @@ class OrderModel(RuleBasedStateMachine):
     @rule(lease=consumes(leases), verdict=st.sampled_from([DONE, DONE, DONE, RETRY, REJECT]), part=st.integers(1, 20))
     def acknowledge(self, lease, verdict, part):
         count = min(part, lease.count)
+        self._bury()
         (code,), _ = self.world.pull(acks=[lease.ack(0, count, verdict)], most=0)
         named = range(lease.first, lease.first + count)
         mine = {offset for offset in named if self.holder.get(offset, lease.lease) == lease.lease}
