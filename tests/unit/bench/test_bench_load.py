@@ -208,7 +208,7 @@ def test_large_calls_go_out_and_large_answers_come_in_whole():
 def test_the_generators_own_code_costs_a_call_little_beside_what_it_is_to_measure():
     cost = measure("calls of 1", seconds=0.5)
     # Processor time, not calls a second: the machine may be busy with anything.
-    assert cost.calls > 0 and cost.user_s / cost.calls < 5e-6
+    assert cost.calls > 0 and cost.user_s / cost.calls < 2e-5
 
 
 def test_histograms_of_a_run_are_the_shared_kind():
