@@ -30,6 +30,7 @@ cdef class Ahead:
     cdef Py_ssize_t index        # of the next piece
     cdef Py_ssize_t at           # of the next record in its bytes
     cdef int64_t offset          # of the next record
+    cdef int64_t deleted         # how many segments retention had taken when it was read
 
 
 cdef class Reading:
@@ -52,6 +53,7 @@ cdef class Reading:
     cdef int read_elsewhere(self, Place place, int64_t first, int64_t end, int64_t bytes_max, int64_t* given_end,
                             int64_t* size) except -1
     cdef int read_ahead(self, Place place, Ahead ahead, int64_t end, int64_t bytes_max, int64_t* given_end, int64_t* size) except -1
+    cdef int64_t deleted(self) except -1
     cdef list read_store(self, Place place, int64_t first, int64_t end, int64_t bytes_max)
     cdef bint read_on(self, Place place, Ahead ahead, int64_t end, int64_t bytes_max) except -1
     cdef int keep_ahead(self, Place place, Ahead ahead) except -1

@@ -30,8 +30,8 @@ cdef enum:
 cdef class Ahead:
     """Verified pieces of an older segment, as far as pulls have not taken them. Small pulls would read and verify the same batches again and again."""
 
-    def __cinit__(self, list pieces, int64_t offset):
-        self.pieces, self.offset = pieces, offset
+    def __cinit__(self, list pieces, int64_t offset, int64_t deleted):
+        self.pieces, self.offset, self.deleted = pieces, offset, deleted
 
 
 cdef class Reading:
@@ -62,7 +62,7 @@ cdef class Reading:
         cdef int64_t at = first
         cdef int64_t left = bytes_max
         if self.tail is not None and first >= self.readable_from(place):
-            if place.ahead is not None and (<Ahead>place.ahead).offset == first:
+            if place.ahead is not None and (<Ahead>place.ahead).offset == first and (<Ahead>place.ahead).deleted == self.deleted():
                 return self.read_ahead(place, place.ahead, end, bytes_max, given_end, size)
             while at < end:
                 how = self.tail.next(place.topic_id, place.queue, at, end - at, left, at > first, &found)
@@ -113,7 +113,11 @@ cdef class Reading:
             return AGAIN if out.first_offset > first else EMPTY
         except CorruptionError as damage:
             return self.step_over(place, first, end, damage)
-        return self.read_ahead(place, Ahead(pieces, first), end, bytes_max, given_end, size) if pieces else EMPTY
+        return self.read_ahead(place, Ahead(pieces, first, self.deleted()), end, bytes_max, given_end, size) if pieces else EMPTY
+
+    cdef int64_t deleted(self) except -1:
+        """What retention takes is not handed out any more, although it lies here."""
+        return self.store.retention.deleted_segments if self.tail is not None else 0
 
     cdef list read_store(self, Place place, int64_t first, int64_t end, int64_t bytes_max):
         if self.tail is not None and first >= place.next_offset:
