@@ -1,14 +1,15 @@
 """What files of names cost, and how long a look-up by id and by key takes, with them and without.
 
 Question: how much processor time and disk a message does each family take, what does an append notice of it, and how many milliseconds
-takes a look-up in a log of one GiB with an open segment of 200 MiB behind it?
+takes a look-up in a log of one GiB with an open segment of 200 MiB behind it, and in one that is all one open segment?
 Settings: messages of 128 bytes with an id of 20 characters and one of 100,000 keys, 16 in a batch, 16 topics of 8 queues, segments of 256
 MiB, page cache warm, one process; files are made without pauses, so the seconds are those of the work, but at the default pace beside the
 appends, which come every half millisecond. Excluded: making the messages; the link; the log's syncs.
-Run: `python -m bench.lookup [GiB]`; a line a workload.
+Run: `python -m bench.lookup [GiB [open]]`; a line a workload; "open": only the open segment.
 """
 
 import random
+import resource
 import shutil
 import struct
 import sys
@@ -108,11 +109,44 @@ def measure(log: Log, what: str, family: str, total: int, times: int, places: Ca
     print(f"{what}: p50 {spent[times // 2]:.2f} ms, p99 {spent[times * 99 // 100]:.2f} ms, {found:.1f} found")
 
 
+def peak_mib() -> float:
+    """The most memory that the process has had."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def open_segment(directory: str, size: int) -> None:
+    """One open segment of that size: its look-ups by reading, what runs of it cost, and the look-ups by them."""
+    log = open_log(RealEnv(), directory, LogConfig(segment_bytes=size + 64 * MEBIBYTE))
+    log.create_topics([(f"topic.{number}", QUEUES) for number in range(TOPICS)])
+    total = fill(log, size)
+    what = f"in an open segment of {size >> 20} MiB"
+    for family in FAMILIES:
+        measure(log, f"{family} {what}, all read", family, total, 3, lambda places: places)
+    before, counts = peak_mib(), log.look_up.maker.counts
+    seconds = make(log)
+    print(
+        f"runs of both families: {seconds / total * 1e9:.0f} ns CPU/msg, {counts.runs} made, "
+        f"{counts.written_bytes / total:.1f} bytes/msg written, peak of memory from {before:.0f} to {peak_mib():.0f} MiB"
+    )
+    for family in FAMILIES:
+        there = len(log.look_up.maker.runs.of(log.appender.segment_base, FAMILIES[family]))
+        measure(log, f"{family} {what}, {there} runs", family, total, LOOKS * 5, lambda places: places)
+    fill(log, size + 65 * MEBIBYTE)
+    log.checkpoint()
+    print(
+        f"both files of the sealed segment from its runs: {make(log) / total * 1e9:.0f} ns CPU/msg, peak of memory {peak_mib():.0f} MiB"
+    )
+    log.close()
+
+
 def main() -> None:
-    """All of it on one directory."""
+    """Each part on a directory of its own."""
     size = round(float(sys.argv[1] if len(sys.argv) > 1 else 1.2) * 1024) * MEBIBYTE
     directory = tempfile.mkdtemp(prefix="penstock-bench-")
     try:
+        open_segment(f"{directory}/open", size)
+        if "open" in sys.argv:
+            return
         log = open_log(RealEnv(), directory, LogConfig(look_up=()))
         log.create_topics([(f"topic.{number}", QUEUES) for number in range(TOPICS)])
         total = fill(log, size)
@@ -130,13 +164,13 @@ def main() -> None:
                 continue
             seconds, counts = make(log), log.look_up.maker.counts
             print(
-                f"file of {families[-1]}s: {seconds / sealed * 1e9:.0f} ns CPU/msg, {counts.written_bytes / sealed:.2f} bytes/msg, "
-                f"{100 * counts.written_bytes / counts.read_bytes:.1f} % of the segments, {counts.read_bytes / seconds / 1e6:.0f} MB/s"
+                f"file of {families[-1]}s: {seconds / sealed * 1e9:.0f} ns CPU/msg, "
+                f"{counts.written_bytes / sealed:.1f} bytes/msg written with its runs, {counts.read_bytes / seconds / 1e6:.0f} MB/s"
             )
         for family in FAMILIES:
             measure(log, f"{family} in sealed segments", family, round(sealed), LOOKS, lambda places: places[:-1])
-            measure(log, f"{family} in all, the open one of {(log.end_position - log.appender.segment_base) >> 20} MiB read",
-                    family, total, LOOKS // 10, lambda places: places)  # fmt: skip
+            measure(log, f"{family} in all, an open one of {(log.end_position - log.appender.segment_base) >> 20} MiB among them",
+                    family, total, LOOKS, lambda places: places)  # fmt: skip
         log.close()
         log = open_log(RealEnv(), directory, LogConfig(look_up=()))
         make(log)  # removes them

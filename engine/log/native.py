@@ -13,6 +13,7 @@ if not os.environ.get("PENSTOCK_PURE"):
         from engine.log._index import SealedIndex, SegmentIndex, crc32c
         from engine.log._read import BatchReader
         from engine.log._sync import SyncThread
+        from engine.log.lookup._merge import Merger
         from engine.log.lookup._names import Collector, Searcher, name_hash, named_records
 
         NATIVE = True
@@ -22,6 +23,7 @@ if not NATIVE:
     from engine.log.append_pure import Appender  # type: ignore[assignment]
     from engine.log.ids_pure import IdWindow  # type: ignore[assignment]
     from engine.log.index_pure import SealedIndex, SegmentIndex, crc32c  # type: ignore[assignment]
+    from engine.log.lookup.merge_pure import Merger  # type: ignore[assignment]
     from engine.log.lookup.names_pure import (  # type: ignore[assignment]
         Collector,
         Searcher,
@@ -37,6 +39,7 @@ __all__ = [
     "BatchReader",
     "Collector",
     "IdWindow",
+    "Merger",
     "SealedIndex",
     "Searcher",
     "SegmentIndex",

@@ -14,7 +14,7 @@ from engine.errors import CorruptionError
 from engine.log.format import SEGMENT_HEADER_SIZE
 from engine.log.index_file import load_index, read_index_header
 from engine.log.lookup.maker import Maker
-from engine.log.lookup.name_file import FAMILIES, NameFile
+from engine.log.lookup.name_file import FAMILIES, NameFile, file_title
 from engine.log.native import BatchReader, SegmentIndex
 from engine.log.segment import Segment, open_segment
 from engine.log.walk import Kind, Stretch, Walk
@@ -123,7 +123,7 @@ class Scrub:
                 continue
             try:
                 index = read_index_header(self._env, self._directory, base)
-                names = NameFile(self._env, self._directory, self._log_id, base, family, index)
+                names = NameFile(self._env, file_title(self._directory, self._log_id, base, family, index))
                 try:
                     yield from names.check()
                 finally:

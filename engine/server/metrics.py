@@ -29,7 +29,7 @@ penstock_engine_ids, _id_bytes | now, bytes | near --id-window-mib: the window i
 penstock_engine_ids_forgotten_total | ids, at most | above 0: ids were forgotten before their window had passed; raise --id-window-mib
 penstock_engine_look_ups_total | requests by id or key | –
 penstock_engine_look_up_read_bytes_total | bytes of segments without files | grows with each: --look-up is off, or files are on their way
-penstock_engine_name_files_made_total, _name_file_bytes_total | files, bytes written | –
+penstock_engine_name_files_made_total, _name_runs_made_total, _name_file_bytes_total | files, runs, bytes written to both | –
 penstock_engine_name_files_waiting | to be made | does not fall: more comes than the pace makes, or the disk is near its delete mark
 penstock_engine_name_file_damage_total | files | above 0: a disk loses data; they are made again by themselves
 penstock_engine_timers_pending | now | memory: 30 bytes each
@@ -86,7 +86,8 @@ class EngineMetrics:
             "look_ups": (looking.requests, "Requests for messages by id or key."),
             "look_up_read_bytes": (looking.read_bytes, "Bytes of segments read for them, for want of files."),
             "name_files_made": (made.files, "Files of names made."),
-            "name_file_bytes": (made.written_bytes, "Bytes written to them."),
+            "name_runs_made": (made.runs, "Runs of names made, of stretches of a segment."),
+            "name_file_bytes": (made.written_bytes, "Bytes written to files and runs."),
             "name_file_damage": (made.damage, "Files of names found missing or damaged."),
             "appends": (turn.appends, "APPEND requests."),
             "appended_batches": (turn.batches, "Batches stored."),

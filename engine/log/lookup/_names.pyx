@@ -7,10 +7,11 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcmp, memcpy, memset
 
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from cpython.bytes cimport PyBytes_FromStringAndSize
 
 from engine.log._ids cimport Names, find_names, siphash128
 from engine.log._index cimport BatchHeader, crc32c_extend
+from engine.log.lookup._merge cimport NameEntry, packed_blocks
 
 cdef enum:
     MAGIC = 0x5042
@@ -19,20 +20,12 @@ cdef enum:
     KIND_FIRED = 10
     KIND_MAX = 15
     HAS_ID = 1
-    BLOCK = 4096
-    BLOCK_HEAD = 8
-    BLOCK_ENTRIES = 340
     DIGIT_BITS = 11
     DIGITS = 6
     FAMILY_ID = 1
 
 cdef uint64_t HIGHEST = 0xFFFFFFFFFFFFFFFF
 cdef const char* HEX = b"0123456789abcdef"
-
-
-cdef packed struct NameEntry:
-    uint64_t hash
-    uint32_t at                  # of the batch in the segment's file
 
 
 cdef struct Name:
@@ -248,24 +241,7 @@ cdef class Collector(Walker):
 
     def blocks(self, size_t first, size_t count, bytes seed, uint32_t number):
         """Up to `count` blocks of a file, with this pass's entries from `first` on; the first block has that number."""
-        cdef size_t left = self.used - first if first < self.used else 0
-        cdef size_t i, taken, blocks = min(count, (left + BLOCK_ENTRIES - 1) // BLOCK_ENTRIES)
-        cdef bytes out = PyBytes_FromStringAndSize(NULL, blocks * BLOCK)
-        cdef uint8_t* block = <uint8_t*>PyBytes_AS_STRING(out)
-        cdef uint32_t crc, start = crc32c_extend(0, <const char*>seed, len(seed))
-        with nogil:
-            memset(block, 0, blocks * BLOCK)
-            for i in range(blocks):
-                taken = min(left, <size_t>BLOCK_ENTRIES)
-                (<uint32_t*>block)[1] = <uint32_t>taken
-                memcpy(block + BLOCK_HEAD, self.entries + first, taken * sizeof(NameEntry))
-                crc = crc32c_extend(start, &number, 4)
-                (<uint32_t*>block)[0] = crc32c_extend(crc, block + 4, BLOCK - 4)
-                first += taken
-                left -= taken
-                number += 1
-                block += BLOCK
-        return out
+        return packed_blocks(self.entries, self.used, first, count, seed, number)
 
 
 cdef class Searcher(Walker):

@@ -31,7 +31,7 @@ class LookUp:
         self.families = config.look_up
         self.maker = Maker(
             env, directory, log_id, lambda: sealed.bases, [FAMILIES[name] for name in config.look_up],
-            config.look_up_bytes_a_second, has_room=lambda: disk.level < Level.DELETE,
+            config.look_up_bytes_a_second, has_room=lambda: disk.level < Level.DELETE, open_segment=self._open_segment,
         )  # fmt: skip
         self._background = env.background()
         self._closed = False
@@ -55,9 +55,17 @@ class LookUp:
         self._background.submit(work)
 
     def close(self) -> None:
-        """Blocks until the slice that runs has ended; what waits is not begun."""
+        """Blocks until the slice that runs has ended; what waits is not begun. Behind the thread of the maker's steps."""
         self._closed = True
         self._background.stop()
+        self.maker.close()
+
+    def _open_segment(self) -> tuple[int, int] | None:
+        """(base, address behind the last whole batch) of the segment that is written; in the maker's thread."""
+        active = self._reader.active
+        end_at = self._appender.end_position - active.base
+        # The log may be rolling just now: then the end is already the next segment's.
+        return (active.base, end_at) if end_at <= active.header.size else None
 
     def _places(self) -> list[Place]:
         active = self._reader.active

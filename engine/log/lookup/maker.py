@@ -1,28 +1,28 @@
 """Making files of names, behind the log: one segment after the other, the newest first, in a thread, at a set pace.
 
 Nothing of it is on the path of a message, and nothing needs it: a segment without its file is searched by reading it. What is missing or
-was found damaged is made again from the segment.
+was found damaged is made again from the segment. Of the segment that is being written it makes runs, before anything else.
 """
 
 import logging
+import math
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 
 from engine.env import Env
 from engine.errors import CorruptionError
 from engine.log.format import segment_name
 from engine.log.index_file import read_index_header
-from engine.log.lookup.name_file import FAMILIES, Family, NameFileWriter, name_path
-from engine.log.lookup.segment_read import read_names
-from engine.log.native import BatchReader, Collector
+from engine.log.lookup.counts import MakerCounts
+from engine.log.lookup.name_file import FAMILIES, Family, NameFileWriter, file_title, name_path
+from engine.log.lookup.runs import Runs, span_of
 
 logger = logging.getLogger(__name__)
 
 ENTRIES_MAX = 2 << 20
-"""Of one pass over a segment, in 24 bytes of memory each. More only when one name alone has more."""
+"""Of one pass over a stretch of a segment, in 24 bytes of memory each. More only when one name alone has more."""
 
 FASTER_MAX = 8
 """Times the pace, when so many files wait."""
@@ -37,16 +37,6 @@ Work = tuple[int, Family]
 """A segment's base, and which of its files."""
 
 
-@dataclass
-class MakerCounts:
-    """Since the start; read by metrics, written by the maker's thread alone, but for damage."""
-
-    files: int = 0
-    read_bytes: int = 0
-    written_bytes: int = 0
-    damage: int = 0
-
-
 class Maker:
     """Call `steps()` in a thread. `has` and `suspect` may be called in any.
 
@@ -57,21 +47,24 @@ class Maker:
         less leaves more of the disk and the processor to the log.
         has_room: whether the disk can take more.
         clock: seconds.
+        open_segment: see Runs.
     """
 
     def __init__(
         self, env: Env, directory: str, log_id: bytes, sealed: Callable[[], set[int]], families: Iterable[Family],
         bytes_per_s: int, has_room: Callable[[], bool] = lambda: True, clock: Callable[[], float] = time.monotonic,
+        open_segment: Callable[[], tuple[int, int] | None] = lambda: None,
     ) -> None:  # fmt: skip
         self._env, self._directory, self._log_id, self._sealed = env, directory, log_id, sealed
         self._families, self._pace, self._has_room, self._clock = tuple(families), bytes_per_s, has_room, clock
-        self._batches = BatchReader(log_id)
         self.counts = MakerCounts()
+        self.runs = Runs(env, directory, log_id, open_segment, self.counts)
         self.entries_max = ENTRIES_MAX
         self._suspects: deque[Work] = deque()
         self._seen: set[int] = set()
         self._waiting: list[Work] = []
         self._there = self._listed()
+        self._runs_not_before = -math.inf
 
     @property
     def waiting(self) -> int:
@@ -94,18 +87,26 @@ class Maker:
         """Do a small piece of work at a time and yield how many seconds to wait before the next. Never ends."""
         self._remove_unwanted()
         while True:
-            work = self._next() if self._has_room() else None
+            self._look()
+            work = None
+            if self._has_room():
+                yield from self._paced(self._catch_up())
+                work = self._next()
             if work is None:
                 yield IDLE_S
                 continue
             try:
-                yield from self._paced(self._make(*work))
+                yield from self._paced(self._beside_runs(self._make(*work)))
             except (OSError, CorruptionError) as error:
                 # Retention takes the segment's files one after the other.
                 if self._env.exists(self._segment_path(work[0])):
                     logger.error("file=%s: not made, trying again: %s", name_path(self._directory, *work), error)
                     self._waiting.insert(0, work)
                     yield AFTER_FAULT_S
+
+    def close(self) -> None:
+        """Remove what no other process could use. Not while a thread calls `steps()`."""
+        self.runs.clear()
 
     def _listed(self) -> set[Work]:
         """The files that are there."""
@@ -122,6 +123,21 @@ class Maker:
             self._there.discard((base, family))
             self._env.unlink(name_path(self._directory, base, family))
 
+    def _look(self) -> None:
+        """See which segments have come and gone."""
+        self.runs.drop_suspects()
+        sealed = self._sealed()
+        if sealed == self._seen:
+            return
+        gone, fresh = self._seen - sealed, sealed - self._seen
+        self._there.difference_update([work for work in tuple(self._there) if work[0] in gone])
+        for base in gone:
+            for family in self._families:
+                self.runs.forget(base, family)
+        wanted = [(base, family) for base in sorted(fresh) for family in self._families]
+        self._waiting = [work for work in (*self._waiting, *wanted) if work[0] in sealed and work not in self._there]
+        self._seen = set(sealed)
+
     def _next(self) -> Work | None:
         """What is damaged, then what is newest."""
         while self._suspects:
@@ -129,52 +145,54 @@ class Maker:
             self._env.unlink(name_path(self._directory, *work))
             if work[0] in self._sealed():
                 return work
-        sealed = self._sealed()
-        if sealed != self._seen:
-            gone, fresh = self._seen - sealed, sealed - self._seen
-            self._there.difference_update([work for work in tuple(self._there) if work[0] in gone])
-            wanted = [(base, family) for base in sorted(fresh) for family in self._families]
-            self._waiting = [
-                work for work in (*self._waiting, *wanted) if work[0] in sealed and work not in self._there
-            ]
-            self._seen = set(sealed)
         return self._waiting.pop() if self._waiting else None
+
+    def _catch_up(self) -> Iterator[int]:
+        """Make the runs that are due; yields bytes read or written."""
+        for family in self._families:
+            while self._clock() >= self._runs_not_before and self.runs.behind(family):
+                try:
+                    yield from self.runs.make(family, self.entries_max)
+                except CorruptionError:
+                    self.runs.drop_suspects()
+                except OSError as error:
+                    logger.error("directory=%s: no run is made, trying again: %s", self._directory, error)
+                    self._runs_not_before = self._clock() + AFTER_FAULT_S
+
+    def _beside_runs(self, work: Iterator[int]) -> Iterator[int]:
+        """Between any two steps what the open segment waits for."""
+        for size in work:
+            yield size
+            yield from self._catch_up()
 
     def _paced(self, work: Iterator[int]) -> Iterator[float]:
         """At the pace, the faster the more waits."""
         began = self._clock()
         for size in work:
-            yield max(size / (self._pace * min(1 + len(self._waiting), FASTER_MAX)), REST * (self._clock() - began))
+            waiting = len(self._waiting) + sum(self.runs.behind(family) for family in self._families)
+            yield max(size / (self._pace * min(1 + waiting, FASTER_MAX)), REST * (self._clock() - began))
             began = self._clock()
 
     def _make(self, base: int, family: Family) -> Iterator[int]:
-        """Make one file; yields bytes read or written."""
+        """Make one file from runs of all of its segment; yields bytes read or written."""
+        work = (base, family)
         index = read_index_header(self._env, self._directory, base)
-        file = self._env.open(self._segment_path(base))
+        yield from self.runs.complete(work, index.end_at, self.entries_max)
+        runs = self.runs.of(*work)
+        title = file_title(self._directory, self._log_id, base, family, index)
+        writer = NameFileWriter(self._env, self._directory, title)
         try:
-            writer = NameFileWriter(self._env, self._directory, self._log_id, base, family)
-            try:
-                collector = Collector(self._log_id, base, family.number, self.entries_max)
-                low: int | None = 0
-                while low is not None:
-                    collector.begin(low)
-                    for stretch in read_names(self._batches, file, base, index.end_at, collector):
-                        self.counts.read_bytes += stretch.end - stretch.at
-                        yield stretch.end - stretch.at
-                    count, low = collector.finish()
-                    for written in writer.add(collector, count):
-                        self.counts.written_bytes += written
-                        yield written
-                writer.finish(index, collector.oldest_ms, collector.newest_ms)
-            finally:
-                writer.close()
+            yield from self.runs.merge(work, runs, writer)
+            writer.finish(*span_of(runs))
         finally:
-            file.close()
+            writer.close()
         self.counts.files += 1
-        self._there.add((base, family))
+        self.counts.written_bytes += writer.size_bytes
+        self._there.add(work)
+        self.runs.forget(*work)
         if not self._env.exists(self._segment_path(base)):
             with suppress(OSError):
-                self._env.unlink(writer.path)
+                self._env.unlink(title.path)
 
     def _segment_path(self, base: int) -> str:
         return f"{self._directory}/{segment_name(base)}"

@@ -1,7 +1,8 @@
 """A file of names beside a sealed segment: sorted hashes of ids or keys, each with the address of a batch that has it.
 
-In blocks of 4 KiB, each with a checksum that says which block of which file it is; so any one can be read and trusted without the others.
-Hashes are spread evenly, so the block is guessed from the hash: one or two are read for a name. Layout: docs/format/log.md.
+A run is the same of a stretch of the segment that is being written. In blocks of 4 KiB, each with a checksum that says which block of which
+file it is; so any one can be read and trusted without the others. Hashes are spread evenly, so the block is guessed from the hash: one or
+two are read for a name. Layout: docs/format/log.md.
 """
 
 import struct
@@ -16,7 +17,7 @@ from engine.log.format import segment_name
 from engine.log.index_file import IndexHeader
 from engine.log.native import crc32c
 
-MAGIC = b"PNSTLKP1"
+MAGIC, RUN_MAGIC = b"PNSTLKP1", b"PNSTRUN1"
 BLOCK = 4096
 BLOCK_ENTRIES = 340
 BLOCKS_A_WRITE = 64
@@ -26,8 +27,10 @@ SYNC_BLOCKS = 256
 _GUESSES = 4
 """Then the rest is halved: one hash may have many entries, and guessing would go on from block to block."""
 
-_HEADER = struct.Struct("<8s16sQIIQIIqq")
+_WHOSE = struct.Struct("<8s16sQI")
+_CONTENT = struct.Struct("<IQIIqq")
 _SEED = struct.Struct("<16sQI")
+_STRETCH = struct.Struct("<II")
 _ENTRY = struct.Struct("<QI")
 _HASHES = 1 << 64
 
@@ -44,8 +47,21 @@ ID, KEY = Family("id", 1, ".mid"), Family("key", 2, ".key")
 FAMILIES = {family.name: family for family in (ID, KEY)}
 
 
+class Title(NamedTuple):
+    """Which file of names it is, by what its header and the checksums of its blocks have to say."""
+
+    path: str
+    whose: bytes
+    """The header's first fields: kind of file, log, segment, family."""
+    state: tuple[int, int]
+    """Of a whole segment the address of its last batch and that one's checksum, of a run the addresses between which its batches lie."""
+    seed: bytes
+    outlives: bool
+    """A run is worth nothing to another process, so it is neither synced nor given a name that would be kept."""
+
+
 class Summary(NamedTuple):
-    """What a file's header says. The times are those of its segment's oldest and newest message."""
+    """What a file's header says. The times are those of its segment's oldest and newest message, or its stretch's."""
 
     blocks: int
     entries: int
@@ -53,8 +69,8 @@ class Summary(NamedTuple):
     newest_ms: int
 
 
-class Collected(Protocol):
-    """A pass of a Collector that has finished."""
+class Sorted(Protocol):
+    """What a Collector or a Merger holds."""
 
     def blocks(self, first: int, count: int, seed: bytes, number: int) -> bytes: ...
 
@@ -64,25 +80,42 @@ def name_path(directory: str, base: int, family: Family) -> str:
     return f"{directory}/{segment_name(base).removesuffix('.seg')}{family.suffix}"
 
 
+def file_title(directory: str, log_id: bytes, base: int, family: Family, index: IndexHeader) -> Title:
+    """The file of a sealed segment whose index file says so."""
+    whose, seed = _WHOSE.pack(MAGIC, log_id, base, family.number), _SEED.pack(log_id, base, family.number)
+    return Title(name_path(directory, base, family), whose, (index.last_at, index.last_crc), seed, True)
+
+
+def run_title(directory: str, log_id: bytes, base: int, family: Family, from_at: int, end_at: int) -> Title:
+    """The run of a stretch of a segment."""
+    path = f"{name_path(directory, base, family)}.{from_at}-{end_at}.tmp"
+    whose, seed = _WHOSE.pack(RUN_MAGIC, log_id, base, family.number), _SEED.pack(log_id, base, family.number)
+    return Title(path, whose, (from_at, end_at), seed + _STRETCH.pack(from_at, end_at), False)
+
+
 def entries_of(block: bytes) -> bytes:
     """The entries of a block, packed."""
     return block[8 : 8 + int.from_bytes(block[4:8], "little") * _ENTRY.size]
 
 
 class NameFileWriter:
-    """Writes one file under another name; it gets its own when it is whole and synced. `close()` it in any case."""
+    """Writes one file; one that outlives the process under another name, until it is whole and synced. `close()` it in any case."""
 
-    def __init__(self, env: Env, directory: str, log_id: bytes, base: int, family: Family) -> None:
-        self._env, self._directory, self._log_id, self._base, self._family = env, directory, log_id, base, family
-        self.path = name_path(directory, base, family)
-        self._seed = _SEED.pack(log_id, base, family.number)
+    def __init__(self, env: Env, directory: str, title: Title) -> None:
+        self._env, self._directory, self._title = env, directory, title
+        self._making = title.path + ".tmp" if title.outlives else title.path
         self._blocks = self._entries = 0
-        self._file: File | None = env.open(self.path + ".tmp", create=True)
+        self._file: File | None = env.open(self._making, create=True)
 
-    def add(self, collected: Collected, count: int) -> Iterator[int]:
-        """Write the entries of one pass; yields bytes written."""
+    @property
+    def size_bytes(self) -> int:
+        """Of the file, when it is finished."""
+        return BLOCK * (1 + self._blocks)
+
+    def add(self, entries: Sorted, count: int) -> Iterator[int]:
+        """Write so many more entries, sorted and behind all before; yields bytes written."""
         for first in range(0, count, BLOCKS_A_WRITE * BLOCK_ENTRIES):
-            data = collected.blocks(first, BLOCKS_A_WRITE, self._seed, self._blocks + 1)
+            data = entries.blocks(first, BLOCKS_A_WRITE, self._title.seed, self._blocks + 1)
             self._write(data, BLOCK * (1 + self._blocks))
             before, self._blocks = self._blocks, self._blocks + len(data) // BLOCK
             if before // SYNC_BLOCKS != self._blocks // SYNC_BLOCKS:
@@ -90,27 +123,25 @@ class NameFileWriter:
             yield len(data)
         self._entries += count
 
-    def finish(self, index: IndexHeader, oldest_ms: int, newest_ms: int) -> None:
-        """Write the header, sync and name the file. Blocks.
-
-        Args:
-            index: of the segment; says which state of it this is.
-        """
-        fields = (self._log_id, self._base, self._family.number, self._blocks, self._entries)
-        head = _HEADER.pack(MAGIC, *fields, index.last_at, index.last_crc, oldest_ms, newest_ms).ljust(BLOCK - 4, b"\0")
+    def finish(self, oldest_ms: int, newest_ms: int) -> None:
+        """Write the header; sync and name a file that is to outlive the process. Blocks."""
+        content = _CONTENT.pack(self._blocks, self._entries, *self._title.state, oldest_ms, newest_ms)
+        head = (self._title.whose + content).ljust(BLOCK - 4, b"\0")
         self._write(head + crc32c(head).to_bytes(4, "little"), 0)
-        self._opened.sync()
-        self._env.rename(self.path + ".tmp", self.path)
+        if self._title.outlives:
+            self._opened.sync()
+            self._env.rename(self._making, self._title.path)
         self._opened.close()
         self._file = None
-        self._env.sync_directory(self._directory)
+        if self._title.outlives:
+            self._env.sync_directory(self._directory)
 
     def close(self) -> None:
         """Leave nothing of a file that was not finished."""
         if self._file is not None:
             self._file.close()
             self._file = None
-            self._env.unlink(self.path + ".tmp")
+            self._env.unlink(self._making)
 
     @property
     def _opened(self) -> File:
@@ -128,20 +159,19 @@ class NameFile:
     """An open file of names. `close()` it.
 
     Args:
-        index: of the segment as it is now.
+        title: which one it must be, of the segment as it is now.
     Raises:
         CorruptionError: it is missing, damaged, of another segment, or of an earlier state of this one.
     """
 
-    def __init__(self, env: Env, directory: str, log_id: bytes, base: int, family: Family, index: IndexHeader) -> None:
-        self.path = name_path(directory, base, family)
-        self._seed = _SEED.pack(log_id, base, family.number)
+    def __init__(self, env: Env, title: Title) -> None:
+        self.path, self._seed = title.path, title.seed
         try:
             self._file = env.open(self.path)
         except FileNotFoundError:
             raise CorruptionError(self.path, 0, 0, "the file of names is missing") from None
         try:
-            self.summary = self._header((log_id, base, family.number), (index.last_at, index.last_crc))
+            self.summary = self._header(title)
         except (CorruptionError, OSError):
             self._file.close()
             raise
@@ -208,16 +238,14 @@ class NameFile:
                 high, high_hash, found = number, entries[0][0], (number, entries)
         return found
 
-    def _header(self, whose: tuple[bytes, int, int], state: tuple[int, int]) -> Summary:
+    def _header(self, title: Title) -> Summary:
         data = self._read(0)
         if len(data) < BLOCK or crc32c(data[:-4]).to_bytes(4, "little") != data[-4:]:
             raise CorruptionError(self.path, 0, len(data), "its header does not verify")
-        magic, log_id, base, number, blocks, entries, last_at, last_crc, oldest_ms, newest_ms = _HEADER.unpack_from(
-            data
-        )
-        if magic != MAGIC or (log_id, base, number) != whose:
+        if data[: _WHOSE.size] != title.whose:
             raise CorruptionError(self.path, 0, len(data), "it belongs to another segment")
-        if (last_at, last_crc) != state:
+        blocks, entries, *state, oldest_ms, newest_ms = _CONTENT.unpack_from(data, _WHOSE.size)
+        if tuple(state) != title.state:
             raise CorruptionError(self.path, 0, len(data), "it belongs to an earlier state of its segment")
         if self._file.size() != BLOCK * (1 + blocks):
             raise CorruptionError(self.path, 0, self._file.size(), "it is not as long as its header says")

@@ -3,18 +3,14 @@
 import struct
 from collections.abc import Iterator
 
-from google_crc32c import extend, value
-
 from common.wire.names import find_names
 from engine.log.format import BATCH_HEADER, BATCH_HEADER_SIZE, KIND_FIRED, KIND_MESSAGES, padded
 from engine.log.ids_pure import shown_id, siphash
+from engine.log.lookup.merge_pure import packed_blocks
 from engine.log.read_pure import BatchReader
 
-BLOCK = 4096
-BLOCK_ENTRIES = 340
 FAMILY_ID = 1
 HIGHEST = 0xFFFFFFFFFFFFFFFF
-_ENTRY = struct.Struct("<QI")
 
 
 def name_of(record: bytes, family: int) -> bytes | None:
@@ -130,15 +126,7 @@ class Collector(_Walker):
 
     def blocks(self, first: int, count: int, seed: bytes, number: int) -> bytes:
         """Up to `count` blocks of a file, with this pass's entries from `first` on; the first block has that number."""
-        out = bytearray()
-        for start in range(first, min(len(self._entries), first + count * BLOCK_ENTRIES), BLOCK_ENTRIES):
-            entries = self._entries[start : start + BLOCK_ENTRIES]
-            packed = b"".join(_ENTRY.pack(*entry) for entry in entries)
-            body = (len(entries).to_bytes(4, "little") + packed).ljust(BLOCK - 4, b"\0")
-            crc = extend(extend(value(seed), number.to_bytes(4, "little")), body)
-            out += crc.to_bytes(4, "little") + body
-            number += 1
-        return bytes(out)
+        return packed_blocks(self._entries, first, count, seed, number)
 
 
 class Searcher(_Walker):

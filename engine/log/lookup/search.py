@@ -1,4 +1,4 @@
-"""One look-up by id or key, in slices: through the files of names where a segment has one, through the segment where it has none.
+"""One look-up by id or key, in slices: through the files of names where a segment has one or runs, through the segment where it has none.
 
 A search belongs to one thread at a time, and touches nothing but files: what the loop knows is given to it when it begins. A message is
 found only when its own id or key is the wanted one and its batch verifies, so neither equal hashes nor a damaged file can show a wrong one.
@@ -12,7 +12,7 @@ from engine.errors import CorruptionError
 from engine.log.format import BATCH_HEADER, BATCH_HEADER_SIZE, SEGMENT_HEADER_SIZE, segment_name
 from engine.log.index_file import read_index_header
 from engine.log.lookup.maker import Maker
-from engine.log.lookup.name_file import Family, NameFile
+from engine.log.lookup.name_file import Family, NameFile, Title, file_title
 from engine.log.lookup.segment_read import read_names
 from engine.log.native import BatchReader, Searcher, name_hash, named_records
 
@@ -118,23 +118,32 @@ class Search:
 
     def _addresses(self, place: Place, file: File, at: int) -> Iterator[int]:
         """Ascending addresses of batches that may hold what is wanted."""
-        if place.end_at is None and self._maker.has(place.base, self._wanted.family):
+        family, runs = self._wanted.family, self._maker.runs
+        while run := runs.covering(place.base, family, at):
             try:
-                for found in self._by_file(place.base, at):
+                for found in self._by_names(runs.title(place.base, family, run), at):
+                    yield found
+                    at = found + 8
+                at = run.end_at
+            except CorruptionError as error:
+                if runs.suspect(place.base, family, run, error):
+                    break
+        if self._maker.has(place.base, family):
+            try:
+                index = read_index_header(self._env, self._directory, place.base)
+                for found in self._by_names(file_title(self._directory, self._log_id, place.base, family, index), at):
                     yield found
                     at = found + 8
                 return
             except CorruptionError as error:
-                if error.file.endswith(self._wanted.family.suffix):
-                    self._maker.suspect(place.base, self._wanted.family, error)
+                if error.file.endswith(family.suffix):
+                    self._maker.suspect(place.base, family, error)
         yield from self._by_reading(place, file, at)
 
-    def _by_file(self, base: int, at: int) -> Iterator[int]:
-        wanted = self._wanted
-        index = read_index_header(self._env, self._directory, base)
-        names = NameFile(self._env, self._directory, self._log_id, base, wanted.family, index)
+    def _by_names(self, title: Title, at: int) -> Iterator[int]:
+        names = NameFile(self._env, title)
         try:
-            if names.summary.newest_ms >= wanted.from_ms and names.summary.oldest_ms <= wanted.to_ms:
+            if names.summary.newest_ms >= self._wanted.from_ms and names.summary.oldest_ms <= self._wanted.to_ms:
                 yield from names.addresses(self._hash, at)
         finally:
             names.close()

@@ -11,6 +11,7 @@ from engine.log.lookup.name_file import (
     Family,
     NameFile,
     entries_of,
+    file_title,
     name_path,
 )
 from engine.log.lookup.segment_read import read_names
@@ -44,7 +45,8 @@ def names_faults(directory: Directory, segment: SegmentFile, *, whole: bool) -> 
 
 def _entries_found(directory: Directory, segment: SegmentFile, family: Family, index: IndexHeader) -> tuple[int, int]:
     """(how many, their checksum) of the file's entries. Raises CorruptionError."""
-    names = NameFile(directory.env, f"{directory.path}/log", directory.log_id, segment.base, family, index)
+    title = file_title(f"{directory.path}/log", directory.log_id, segment.base, family, index)
+    names = NameFile(directory.env, title)
     try:
         for _ in names.check():
             pass

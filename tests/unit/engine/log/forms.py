@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 MODULES = (
     "log", "format", "native", "index_file", "segment", "view", "scan", "recovery",
-    "lookup.maker", "lookup.name_file", "lookup.search",
+    "lookup.maker", "lookup.name_file", "lookup.runs", "lookup.search",
 )  # fmt: skip
 
 

@@ -93,6 +93,11 @@ def all_is_found(m: Machine, count: int = 120) -> None:
     assert look_up(m, "id", b"id-x") == look_up(m, "key", b"id-1") == look_up(m, "id", b"id-1", topic_id=2) == []
 
 
+def with_runs(m: Machine, run_bytes: int = 1000, merged: int = 3) -> None:
+    """Have runs made of so much of the open segment, and one of so many."""
+    m.log.look_up.maker.runs.run_bytes, m.log.look_up.maker.runs.runs_merged = run_bytes, merged
+
+
 def files(m: Machine, suffix: str) -> list[str]:
     return [f"{m.directory}/log/{name}" for name in m.env.list(f"{m.directory}/log") if name.endswith(suffix)]
 
@@ -195,8 +200,8 @@ def test_the_maker_keeps_its_pace_and_rests_longer_than_it_works(machine):
 
     paced = pauses(lambda: 0.0)
     read = sum(int(m.form.index_file.read_index_header(m.env, "/data/log", base).end_at) - 64 for base in bases)
-    written = sum(len(m.env.files[path].seen) - 4096 for path in files(m, ".mid"))
-    assert len(paced) == 2 * len(bases) and sum(paced) < (read + written) / 1000
+    written = 2 * sum(len(m.env.files[path].seen) - 4096 for path in files(m, ".mid"))  # a run, and the file of it
+    assert len(paced) == 3 * len(bases) and sum(paced) < (read + written) / 1000
     assert max(paced) <= m.config.segment_bytes / 1000
     ticks = itertools.count(0, 10)
     assert min(pauses(lambda: float(next(ticks)))) >= form.REST * 10
@@ -306,12 +311,13 @@ def test_a_disk_that_refuses_a_file_is_tried_again_and_nothing_half_made_is_left
     for pause_s in steps:
         if pause_s == m.form.maker.AFTER_FAULT_S:
             break
-    assert not files(m, ".mid") and not files(m, ".tmp") and "trying again" in caplog.text
+    assert not files(m, ".mid") and not files(m, ".mid.tmp") and not files(m, ".key.tmp")
+    assert "trying again" in caplog.text
     m.env.heal()
     for pause_s in steps:
         if pause_s == m.form.maker.IDLE_S:
             break
-    assert len(files(m, ".mid")) == len(files(m, ".idx"))
+    assert len(files(m, ".mid")) == len(files(m, ".idx")) and not files(m, ".tmp")
 
 
 def test_a_full_disk_gets_no_files(machine):
@@ -375,10 +381,13 @@ class LookUpModel(RuleBasedStateMachine):
 
     form = "twin"
 
-    @initialize(segment=st.sampled_from([4096, 8192]), entries_max=st.sampled_from([4, 1 << 20]))
-    def begin(self, segment: int, entries_max: int) -> None:
+    @initialize(
+        segment=st.sampled_from([4096, 8192]), entries_max=st.sampled_from([4, 1 << 20]),
+        run_bytes=st.sampled_from([300, 1000, 1 << 20]),
+    )  # fmt: skip
+    def begin(self, segment: int, entries_max: int, run_bytes: int) -> None:
         self.m = Machine(load(self.form), SimulatedEnv(), "/data", segment_bytes=segment)
-        self.entries_max, self.now_ms, self.ids = entries_max, NOW, itertools.count()
+        self.entries_max, self.run_bytes, self.now_ms, self.ids = entries_max, run_bytes, NOW, itertools.count()
         self.stored: list[tuple] = []
 
     @rule(
@@ -406,6 +415,7 @@ class LookUpModel(RuleBasedStateMachine):
     @rule()
     def make_files(self) -> None:
         self.m.log.look_up.maker.entries_max = self.entries_max
+        with_runs(self.m, self.run_bytes, 3)
         make(self.m)
 
     @rule(stop=st.booleans())
@@ -413,7 +423,10 @@ class LookUpModel(RuleBasedStateMachine):
         self.m.reopen() if stop else self.m.kill()
 
     @rule(
-        suffix=st.sampled_from([".mid", ".key"]), which=st.integers(0, 9), at=st.integers(0, 4095), lose=st.booleans()
+        suffix=st.sampled_from([".mid", ".key", ".tmp"]),
+        which=st.integers(0, 9),
+        at=st.integers(0, 4095),
+        lose=st.booleans(),
     )
     def damage(self, suffix: str, which: int, at: int, lose: bool) -> None:
         there = files(self.m, suffix)

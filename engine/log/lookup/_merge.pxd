@@ -1,0 +1,11 @@
+# cython: language_level=3
+"""What collecting names takes from laying them out."""
+from libc.stdint cimport uint32_t, uint64_t
+
+
+cdef packed struct NameEntry:
+    uint64_t hash
+    uint32_t at                  # of the batch in the segment's file
+
+
+cdef bytes packed_blocks(const NameEntry* entries, size_t used, size_t first, size_t count, bytes seed, uint32_t number)

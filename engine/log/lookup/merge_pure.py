@@ -1,0 +1,46 @@
+"""Sorted names: laid out in the blocks of a file, and those of several files merged into one. The reference for _merge.pyx."""
+
+import struct
+from collections.abc import Iterator
+from heapq import merge
+from itertools import chain, islice
+
+from google_crc32c import extend, value
+
+BLOCK = 4096
+BLOCK_ENTRIES = 340
+_ENTRY = struct.Struct("<QI")
+
+
+def packed_blocks(held: list[tuple[int, int]], first: int, count: int, seed: bytes, number: int) -> bytes:
+    """Up to `count` blocks with the sorted entries from `first` on; the first block has that number."""
+    out = bytearray()
+    for start in range(first, min(len(held), first + count * BLOCK_ENTRIES), BLOCK_ENTRIES):
+        entries = held[start : start + BLOCK_ENTRIES]
+        packed = b"".join(_ENTRY.pack(*entry) for entry in entries)
+        body = (len(entries).to_bytes(4, "little") + packed).ljust(BLOCK - 4, b"\0")
+        crc = extend(extend(value(seed), number.to_bytes(4, "little")), body)
+        out += crc.to_bytes(4, "little") + body
+        number += 1
+    return bytes(out)
+
+
+class Merger:
+    """The sorted names of several files as one.
+
+    Args:
+        sources: of each file its blocks' packed entries in order, none empty.
+    """
+
+    def __init__(self, sources: list[Iterator[bytes]]) -> None:
+        self._merged = merge(*(chain.from_iterable(map(_ENTRY.iter_unpack, source)) for source in sources))
+        self._entries: list[tuple[int, int]] = []
+
+    def fill(self, count: int) -> int:
+        """Hold the next entries, so many if there are; returns how many."""
+        self._entries = list(islice(self._merged, count))
+        return len(self._entries)
+
+    def blocks(self, first: int, count: int, seed: bytes, number: int) -> bytes:
+        """Up to `count` blocks of a file, with the entries held from `first` on; the first block has that number."""
+        return packed_blocks(self._entries, first, count, seed, number)
