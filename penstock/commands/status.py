@@ -70,6 +70,7 @@ def show_engine(engine: dict[str, Any]) -> None:
     status = engine["status"]
     more = " or more" if engine["topics_more"] else ""
     words = f"log {status['end_position']:,} bytes, {status['durable_position']:,} on disk, epoch {status['epoch']}"
+    words += f"; look-up by {' and '.join(status.get('look_up', [])) or 'reading'}"
     click.echo(f"{words}; {engine['topics']:,}{more} topics, {len(engine['group_lag'])} groups")
     if engine["group_lag"]:
         click.echo()

@@ -8,6 +8,7 @@ from common.placement import GROUPS_MAX
 from penstock.up.errors import UpError
 from penstock.up.run import UpOptions, run_up
 
+LOOK_UPS = ("id,key", "id", "key", "none")
 LANGUAGES = ("auto", "php", "go", "cpp", "python")
 AUTO_FILE = ""
 
@@ -29,6 +30,13 @@ AUTO_FILE = ""
     metavar="N",
     help="Broker groups, an engine each. Default: as many as DIR has, 1 where it is new.",
 )
+@click.option(
+    "--look-up",
+    type=click.Choice(LOOK_UPS),
+    default=LOOK_UPS[0],
+    show_default=True,
+    help="Files by which engines find messages: 12 bytes a message each. Those of what is left out are removed.",
+)
 @click.option("--listen-host", default="127.0.0.1", show_default=True, help="Address of all listeners.")
 @click.option(
     "--config", metavar="URL", help="Configuration store: file:///DIR or zookeeper://HOSTS/PATH. Default: DIR/config."
@@ -47,6 +55,7 @@ def command(
     data: Path,
     ports: str | None,
     groups: int | None,
+    look_up: str,
     listen_host: str,
     config: str | None,
     ready_file: Path | None,
@@ -65,7 +74,9 @@ def command(
     """
     wanted = None if demo is None else demo_arguments(demo, demo_producer, demo_consumer, demo_lines)
     ready = ready_file.absolute() if ready_file else None
-    options = UpOptions(data, listen_host, ports, config, ready, groups, wanted, demo_exit and wanted is not None)
+    options = UpOptions(
+        data, listen_host, ports, config, ready, groups, look_up, wanted, demo_exit and wanted is not None
+    )
     try:
         code = run_up(options)
     except UpError as fault:

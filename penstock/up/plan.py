@@ -1,6 +1,7 @@
 """What `up` is going to run: values only, nothing is started here."""
 
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -44,8 +45,9 @@ def group_name(number: int) -> str:
 
 
 def make_plan(
-    data: Path, host: str, config: str | None, key: Path, ports: Ports, ready_file: Path | None, groups: int = 1
-) -> Plan:
+    data: Path, host: str, config: str | None, key: Path, ports: Ports, ready_file: Path | None, groups: int = 1,
+    engine_options: Sequence[str] = (),
+) -> Plan:  # fmt: skip
     """The processes of one machine: an engine a broker group, and two proxies. These stop first, so that what they took is answered."""
     url = config or (data / "config").as_uri()
 
@@ -69,7 +71,7 @@ def make_plan(
         more = ["--broker-group", group_name(number)] if groups > 1 else []
         if has_socket_file:
             more = ["--socket-file", socket_file]
-        command = [*module_command("engine"), "--data", str(data / name), *common(name), *more]
+        command = [*module_command("engine"), "--data", str(data / name), *common(name), *engine_options, *more]
         return ChildPlan(name, command, data / "logs" / f"{name}.log", stop_rank=1)
 
     children = [

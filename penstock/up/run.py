@@ -26,6 +26,7 @@ class UpOptions:
     config: str | None = None
     ready_file: Path | None = None
     groups: int | None = None  # None: as many as the directory has, one where it is new
+    look_up: str = "id,key"  # as engines take it
     demo: tuple[str, ...] | None = None  # arguments of `python -m penstock.demo`; None: no demo
     demo_exit: bool = False
 
@@ -44,7 +45,9 @@ def run_up(options: UpOptions) -> int:
         groups = broker_groups.settle(data, options.groups)
         chosen = ports.choose(options.ports, options.host, lock.noted().get("ports", {}), ports.names_of(groups))
         key = ensure_cluster_key(data)
-        plan = make_plan(data, options.host, options.config, key, chosen, options.ready_file, groups)
+        plan = make_plan(
+            data, options.host, options.config, key, chosen, options.ready_file, groups, ["--look-up", options.look_up]
+        )
         broker_groups.publish(plan)
         lock.note({"pid": os.getpid(), "ports": chosen})
         try:

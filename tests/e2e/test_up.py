@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.running import is_alive
+from tests.e2e.running import RunningPenstock, is_alive
 from tests.waiting import until
 
 PROCESSES = ("engine", "producer_proxy", "consumer_proxy")
@@ -78,6 +78,19 @@ def test_status_shows_every_process_ready(penstock_up):
     state = penstock_up.run("status")
     assert {each["name"] for each in state["processes"]} == {"up", *PROCESSES}
     assert all(each.get("ready", "yes") == "yes" for each in state["processes"])
+
+
+@pytest.mark.parametrize("chosen, words", [("key", "look-up by key"), ("none", "look-up by reading")])
+def test_engines_make_the_files_of_look_up_that_were_asked_for_and_status_says_which(penstock_factory, chosen, words):
+    penstock = penstock_factory("--look-up", chosen)
+    assert words in penstock.call("status").stdout.decode()
+    assert penstock.run("status")["engine"]["status"]["look_up"] == [chosen][: chosen != "none"]
+
+
+def test_a_look_up_that_there_is_not_is_refused_and_the_choice_is_named(tmp_path):
+    done = RunningPenstock(tmp_path / "data").call("up", "--look-up", "id,body")
+    assert done.returncode == 2 and "--look-up" in done.stderr.decode() and "'id,key'" in done.stderr.decode()
+    assert not (tmp_path / "data").exists()
 
 
 @pytest.mark.parametrize("name", PROCESSES)

@@ -75,6 +75,15 @@ def test_proxies_find_the_engine_by_its_socket_file_and_all_share_config_and_key
     assert all(f"unix:{tmp_path}/engine.sock" in child.command for child in proxies)
 
 
+def test_engines_are_told_by_what_messages_are_to_be_looked_up_and_proxies_are_not(tmp_path):
+    names = ports.names_of(2)
+    plan = make_plan(
+        tmp_path, HOST, None, tmp_path / "key", ports.any_free(HOST, names), None, 2, ["--look-up", "none"]
+    )
+    told = [child.name for child in plan.children if child.command.count("--look-up") == 1]
+    assert told == [child.name for child in plan.children if child.name.startswith("engine")] and len(told) == 2
+
+
 def test_where_the_socket_files_path_would_be_too_long_proxies_use_tcp(tmp_path):
     chosen = ports.any_free(HOST)
     plan = make_plan(tmp_path / ("x" * 100), HOST, None, tmp_path / "cluster.key", chosen, None)
