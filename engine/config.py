@@ -44,7 +44,7 @@ class LogConfig:
     its own. 0: for ever. More needs more disk."""
 
     log_bytes_max: int = 0
-    """Segments beyond so many bytes are deleted whatever their age, oldest first. 0: no such limit."""
+    """Segments beyond so many bytes are deleted whatever their age, oldest first; what lies beside them counts, too. 0: no such limit."""
 
     delete_interval_ms: int = 1000
     """Least time between two deletions of segments. Less frees a full disk sooner, but takes the file system away from writes."""

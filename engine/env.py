@@ -93,6 +93,10 @@ class Env(ABC):
         """Whether there is a file or directory of that name."""
 
     @abstractmethod
+    def size(self, path: str) -> int:
+        """Length of a file in bytes, 0 when there is none of that name."""
+
+    @abstractmethod
     def list(self, directory: str) -> list[str]:
         """Names in the directory, sorted; empty when there is no such directory."""
 
@@ -239,6 +243,12 @@ class RealEnv(Env):
 
     def exists(self, path: str) -> bool:
         return os.path.exists(path)
+
+    def size(self, path: str) -> int:
+        try:
+            return os.stat(path).st_size
+        except FileNotFoundError:
+            return 0
 
     def list(self, directory: str) -> list[str]:
         return sorted(os.listdir(directory)) if os.path.isdir(directory) else []

@@ -50,7 +50,13 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     add("--broker-group", default="main", metavar="NAME", help="as the configuration names it")
     add("--segment-mib", type=int, default=256, metavar="N", help="size of a log file; recovery scans one")
     add("--retention-hours", type=float, default=72, metavar="N", help="for topics without their own; 0: for ever")
-    add("--log-gib-max", type=float, default=0, metavar="N", help="older segments beyond it are deleted; 0: no limit")
+    add(
+        "--log-gib-max",
+        type=float,
+        default=0,
+        metavar="N",
+        help="of segments and what lies beside them; older ones go; 0: no limit",
+    )
     add(
         "--disk-percents",
         type=percents,

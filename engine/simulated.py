@@ -221,6 +221,9 @@ class SimulatedEnv(Env):
     def exists(self, path: str) -> bool:
         return path in self.files
 
+    def size(self, path: str) -> int:
+        return len(self.files[path].seen) if path in self.files else 0
+
     def list(self, directory: str) -> list[str]:
         prefix = directory + "/"
         return sorted(path.removeprefix(prefix) for path in self.files if path.startswith(prefix))

@@ -35,6 +35,7 @@ from engine.log.retention import Retainer
 from engine.log.scan import Damage, rebuild_index
 from engine.log.sealer import Sealer, seal, write_checkpoint, write_directory
 from engine.log.segment import SealedSegments, Segment, create_segment, open_segment
+from engine.log.side_files import SideFiles
 from engine.log.syncer import InlineSyncer, ThreadSyncer, sync_or_die
 from engine.log.timer_log import TimerLog
 from engine.log.types import Piece, Topic
@@ -112,7 +113,7 @@ class Log:
         self._next_topic_id = recovered.next_topic_id
         self._names: dict[str, Topic] = {}
         self._batches = BatchReader(self.log_id)
-        self._sealed = SealedSegments(recovered.sealed, config.sealed_open_max, self._open_sealed)
+        self._sealed = SealedSegments(recovered.sealed, config.sealed_open_max, self._open_sealed, SideFiles(env))
         self.appender = Appender(self, env, self.log_id, recovered.epoch, recovered.ids)
         self._ahead = WrittenAhead()
         self.cold = ColdReads(env, directory, config)

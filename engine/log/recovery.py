@@ -31,7 +31,8 @@ from engine.log.index_file import load_index
 from engine.log.native import BatchReader, IdWindow
 from engine.log.scan import Damage, is_empty, report, scan_segment
 from engine.log.sealer import seal, write_directory
-from engine.log.segment import SUFFIX, Segment, create_segment, open_segment, side_files
+from engine.log.segment import Segment, create_segment, open_segment
+from engine.log.side_files import SUFFIX, side_files
 from engine.log.types import Topic
 from engine.log.view import CHECKPOINT_KEY, Checkpoint, View
 

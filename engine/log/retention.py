@@ -20,7 +20,8 @@ from engine.log.format import BATCH_HEADER, BATCH_HEADER_SIZE, CONTROL_TOPIC_ID,
 from engine.log.index_file import index_path
 from engine.log.reader import Reader
 from engine.log.sealer import CHUNK
-from engine.log.segment import SIDE_SUFFIXES, SUFFIX, SealedSegments, Segment, side_files
+from engine.log.segment import SealedSegments, Segment
+from engine.log.side_files import SIDE_SUFFIXES, SUFFIX, side_files
 from engine.log.view import View
 
 logger = logging.getLogger(__name__)
@@ -63,6 +64,7 @@ class Retainer:
         """Who carries on what is still pending in a segment that is about to go."""
         self.deleted_segments = self.deleted_bytes = self.early_segments = 0
         self._background = env.background()
+        self._side, bases = sealed.side, sorted(sealed.bases)
         self._round: Iterator[None] | None = None
         self._waits = False
         self._next_ms = self._checked_ms = 0
@@ -70,6 +72,7 @@ class Retainer:
         self._known = (-1, -1, 0, 0)
         """Of the oldest segment: base, generation of the policy, time of its newest batch, longest retention of what is in it."""
         self._remove_orphans()
+        self._background.submit(lambda: self._side.weigh_all(directory, bases))
 
     @property
     def oldest_base(self) -> int:
@@ -81,6 +84,11 @@ class Retainer:
     def log_bytes(self) -> int:
         """Size of all segment files. Positions are dense over files, and only the oldest go."""
         return self._reader.active.next_base - self.oldest_base
+
+    @property
+    def side_bytes(self) -> int:
+        """Size of what lies beside them."""
+        return self._side.size_bytes
 
     @property
     def segments(self) -> int:
@@ -150,8 +158,9 @@ class Retainer:
         """Why the oldest segment has to go whatever its age; empty when it has not."""
         if self.disk.level >= Level.DELETE:
             return self.disk.sentence
-        if 0 < self._config.log_bytes_max < self.log_bytes:
-            return f"the log has {self.log_bytes >> 20} MiB, its limit is {self._config.log_bytes_max >> 20}"
+        if self._config.log_bytes_max and self._config.log_bytes_max < self.log_bytes + self.side_bytes:
+            words = f"the log has {self.log_bytes >> 20} MiB and {self.side_bytes >> 20} beside it"
+            return f"{words}, its limit is {self._config.log_bytes_max >> 20}"
         return ""
 
     def _is_expired(self, base: int, now_ms: int) -> Generator[None, None, bool]:
@@ -208,6 +217,7 @@ class Retainer:
             self._env.unlink(segment.path)
             for path in side_files(segment.path):
                 self._env.unlink(path)
+                self._side.weigh(path)
             self._env.sync_directory(self._directory)
             self._forget_queues(segment)
         except OSError as error:

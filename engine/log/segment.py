@@ -13,17 +13,9 @@ from engine.env import Env, File
 from engine.errors import CorruptionError, DiskFullError
 from engine.log.format import SEGMENT_HEADER_SIZE, SegmentHeader, parse_segment_header, segment_name
 from engine.log.native import SealedIndex, SegmentIndex
+from engine.log.side_files import SideFiles, side_files
 
 logger = logging.getLogger(__name__)
-
-SUFFIX = ".seg"
-SIDE_SUFFIXES = (".idx", ".dup", ".mid", ".key")
-"""Of what is made from a segment, lies beside it, and is deleted with it."""
-
-
-def side_files(path: str) -> list[str]:
-    """Paths of the files that may lie beside the segment of that path."""
-    return [path.removesuffix(SUFFIX) + suffix for suffix in SIDE_SUFFIXES]
 
 
 class Segment:
@@ -106,8 +98,10 @@ def open_segment(env: Env, directory: str, base: int, fallback: SegmentHeader | 
 class SealedSegments:
     """The sealed segments of a log, opened on first use; the least recently used are closed again."""
 
-    def __init__(self, bases: list[int], open_max: int, opener: Callable[[int], Segment]) -> None:
+    def __init__(self, bases: list[int], open_max: int, opener: Callable[[int], Segment], side: SideFiles) -> None:
         self.bases = set(bases)
+        self.side = side
+        """What lies beside them."""
         self._open_max = open_max
         self._opener = opener
         self._opened: OrderedDict[int, Segment] = OrderedDict()
@@ -129,6 +123,8 @@ class SealedSegments:
 
     def add(self, segment: Segment) -> None:
         """Take one in that is open and sealed. Safe in another thread, which therefore closes nothing."""
+        for path in side_files(segment.path):
+            self.side.weigh(path)
         self._arrived.append(segment)
         self.bases.add(segment.base)
 

@@ -51,6 +51,7 @@ class Admin:
             "durable_position": store.durable_position,
             "earliest_ms": store.retention.earliest_ms,
             "log_bytes": store.retention.log_bytes,
+            "log_side_bytes": store.retention.side_bytes,
             "disk": {"level": store.retention.disk.level.name.lower(), "free_bytes": store.retention.disk.free},
             "look_up": list(store.look_up.families),
             "parked_pulls": self._delivery.parked,

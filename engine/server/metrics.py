@@ -16,7 +16,7 @@ penstock_engine_expired_requests_total | requests | many: consumers are slower t
 penstock_engine_forwarded_replies_total | replies | –
 penstock_engine_parked_pulls, _link_connections | now | –
 penstock_engine_cold_read_bytes_total | bytes | near --cold-mib-s: sleepers wait for the budget; more takes the disk from writes
-penstock_engine_log_segments, _log_bytes | now, bytes | –
+penstock_engine_log_segments, _log_bytes, _log_side_bytes | now, bytes | –
 penstock_engine_log_earliest_seconds | unix time | later than now less the retention: segments went before their time
 penstock_engine_deleted_segments_total, _deleted_bytes_total | – | –
 penstock_engine_early_deleted_segments_total | – | rising: messages are lost before their time; give the disk room, or topics less retention
@@ -112,6 +112,7 @@ class EngineMetrics:
         return {
             "log_segments": (retention.segments, "Segment files that hold messages."),
             "log_bytes": (retention.log_bytes, "Size of the segment files."),
+            "log_side_bytes": (retention.side_bytes, "Size of the files beside them: indexes, ids, names."),
             "log_earliest_seconds": (retention.earliest_ms / 1000, "When the oldest segment was made."),
             "disk_free_bytes": (retention.disk.free, "Room on the log's disk."),
             "disk_level": (int(retention.disk.level), "How full the log's disk is, by the marks."),

@@ -32,6 +32,7 @@ class LookUp:
         self.maker = Maker(
             env, directory, log_id, lambda: sealed.bases, [FAMILIES[name] for name in config.look_up],
             config.look_up_bytes_a_second, has_room=lambda: disk.level < Level.DELETE, open_segment=self._open_segment,
+            side=sealed.side,
         )  # fmt: skip
         self._background = env.background()
         self._closed = False

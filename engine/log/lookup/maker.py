@@ -18,6 +18,7 @@ from engine.log.index_file import read_index_header
 from engine.log.lookup.counts import MakerCounts
 from engine.log.lookup.name_file import FAMILIES, Family, NameFileWriter, file_title, name_path
 from engine.log.lookup.runs import Runs, span_of
+from engine.log.side_files import SideFiles
 
 logger = logging.getLogger(__name__)
 
@@ -48,17 +49,19 @@ class Maker:
         has_room: whether the disk can take more.
         clock: seconds.
         open_segment: see Runs.
+        side: told of the files.
     """
 
     def __init__(
         self, env: Env, directory: str, log_id: bytes, sealed: Callable[[], set[int]], families: Iterable[Family],
         bytes_per_s: int, has_room: Callable[[], bool] = lambda: True, clock: Callable[[], float] = time.monotonic,
-        open_segment: Callable[[], tuple[int, int] | None] = lambda: None,
+        open_segment: Callable[[], tuple[int, int] | None] = lambda: None, side: SideFiles | None = None,
     ) -> None:  # fmt: skip
         self._env, self._directory, self._log_id, self._sealed = env, directory, log_id, sealed
         self._families, self._pace, self._has_room, self._clock = tuple(families), bytes_per_s, has_room, clock
         self.counts = MakerCounts()
-        self.runs = Runs(env, directory, log_id, open_segment, self.counts)
+        self._side = side or SideFiles(env)
+        self.runs = Runs(env, directory, log_id, open_segment, self.counts, self._side)
         self.entries_max = ENTRIES_MAX
         self._suspects: deque[Work] = deque()
         self._seen: set[int] = set()
@@ -121,7 +124,7 @@ class Maker:
     def _remove_unwanted(self) -> None:
         for base, family in [work for work in tuple(self._there) if work[1] not in self._families]:
             self._there.discard((base, family))
-            self._env.unlink(name_path(self._directory, base, family))
+            self._unlink(name_path(self._directory, base, family))
 
     def _look(self) -> None:
         """See which segments have come and gone."""
@@ -142,7 +145,7 @@ class Maker:
         """What is damaged, then what is newest."""
         while self._suspects:
             work = self._suspects.popleft()
-            self._env.unlink(name_path(self._directory, *work))
+            self._unlink(name_path(self._directory, *work))
             if work[0] in self._sealed():
                 return work
         return self._waiting.pop() if self._waiting else None
@@ -188,11 +191,16 @@ class Maker:
             writer.close()
         self.counts.files += 1
         self.counts.written_bytes += writer.size_bytes
+        self._side.weigh(title.path)
         self._there.add(work)
         self.runs.forget(*work)
         if not self._env.exists(self._segment_path(base)):
             with suppress(OSError):
-                self._env.unlink(title.path)
+                self._unlink(title.path)
+
+    def _unlink(self, path: str) -> None:
+        self._env.unlink(path)
+        self._side.weigh(path)
 
     def _segment_path(self, base: int) -> str:
         return f"{self._directory}/{segment_name(base)}"

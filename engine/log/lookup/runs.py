@@ -25,6 +25,7 @@ from engine.log.lookup.name_file import (
 )
 from engine.log.lookup.segment_read import read_names
 from engine.log.native import BatchReader, Collector, Merger
+from engine.log.side_files import SideFiles
 from engine.log.walk import Stretch
 
 logger = logging.getLogger(__name__)
@@ -60,10 +61,10 @@ class Runs:
 
     def __init__(
         self, env: Env, directory: str, log_id: bytes, open_segment: Callable[[], tuple[int, int] | None],
-        counts: MakerCounts,
+        counts: MakerCounts, side: SideFiles,
     ) -> None:  # fmt: skip
         self._env, self._directory, self._log_id = env, directory, log_id
-        self._open_segment, self._counts = open_segment, counts
+        self._open_segment, self._counts, self._side = open_segment, counts, side
         self._batches = BatchReader(log_id)
         self._runs: dict[Key, tuple[Run, ...]] = {}
         self._suspects: deque[tuple[Key, Run]] = deque()
@@ -191,6 +192,7 @@ class Runs:
             writer.finish(run.oldest_ms, run.newest_ms)
         finally:
             writer.close()
+        self._side.weigh(self.title(*key, run).path)
         self._counts.runs += 1
         self._counts.written_bytes += writer.size_bytes
 
@@ -206,8 +208,10 @@ class Runs:
         else:
             self._runs.pop(key, None)
         for run in gone:
+            path = self.title(*key, run).path
             with suppress(OSError):  # the next start removes it
-                self._env.unlink(self.title(*key, run).path)
+                self._env.unlink(path)
+            self._side.weigh(path)
 
 
 def merged_run(runs: tuple[Run, ...]) -> Run:

@@ -11,7 +11,7 @@ from engine.errors import CorruptionError, LogError
 from engine.log.format import SEGMENT_HEADER_SIZE, SegmentHeader, parse_segment_header
 from engine.log.native import BatchReader
 from engine.log.offline.readonly import ReadOnlyEnv, ReadOnlyStore
-from engine.log.segment import SUFFIX
+from engine.log.side_files import SUFFIX
 from engine.log.view import CHECKPOINT_KEY, Checkpoint, View
 
 

@@ -11,7 +11,7 @@ from engine.log.offline.finding import DAMAGE, INDEX, LEFTOVER, NOTE, TAIL, TORN
 from engine.log.offline.names_check import names_faults
 from engine.log.offline.segment_check import Checked, Lost, check_segment
 from engine.log.offline.view_check import ViewCheck
-from engine.log.segment import SIDE_SUFFIXES, side_files
+from engine.log.side_files import SIDE_SUFFIXES, side_files
 from engine.log.walk import SECTOR, Kind, Walk
 
 

@@ -2,6 +2,7 @@
 
 import errno
 import logging
+import struct
 from random import Random
 
 import pytest
@@ -42,6 +43,21 @@ def fill(m: Machine, topic_id: int = 1, queue: int = 0, segments: int = 3) -> in
         if m.log.appender.segment_base != base:
             rolls, base = rolls + 1, m.log.appender.segment_base
     return m.log.bounds(topic_id, queue)[1]
+
+
+def fill_named(m: Machine, segments: int) -> None:
+    """The same with messages that have an id."""
+    base, number = m.log.appender.segment_base, 0
+    while m.log.appender.segment_base < base + segments * m.config.segment_bytes:
+        name, number = b"id-%d" % number, number + 1
+        append(m, 1, number % 4, struct.pack(">bhi", 11, 6, len(name)) + name + b"\0" + bytes(300))
+    append(m, 1, 0, bytes(2000))
+
+
+def make_names(m: Machine) -> None:
+    """Let files of names and runs be made, until there is nothing to do."""
+    m.log.look_up.maker.runs.run_bytes = 1000
+    next(pause_s for pause_s in m.log.look_up.maker.steps() if pause_s == m.form.maker.IDLE_S)
 
 
 def run(m: Machine, seconds: int = 60) -> None:
@@ -175,6 +191,26 @@ def test_the_log_keeps_to_its_total_size(form):
     run(m)
     assert m.log.retention.log_bytes <= 4 * 8192
     assert m.log.retention.early_segments == m.log.retention.deleted_segments > 0
+
+
+def test_what_lies_beside_segments_counts_towards_the_total_size_also_after_a_start(form):
+    m = clocked(form, log_bytes_max=8 * 8192)
+    fill_named(m, segments=6)
+    beside = {path: len(content.seen) for path, content in m.env.files.items() if ".seg" not in path}
+    assert m.log.retention.side_bytes == sum(beside.values()) > 0
+    run(m)
+    assert m.log.retention.deleted_segments == 0
+    make_names(m)
+    beside = {path: len(content.seen) for path, content in m.env.files.items() if ".seg" not in path}
+    assert any(path.endswith(".mid") for path in beside) and any(path.endswith(".tmp") for path in beside)
+    assert m.log.retention.side_bytes == sum(beside.values())
+    assert m.log.retention.log_bytes < 8 * 8192 < m.log.retention.log_bytes + m.log.retention.side_bytes
+    run(m)
+    assert m.log.retention.early_segments > 0
+    assert 8192 < m.log.retention.log_bytes + m.log.retention.side_bytes <= 8 * 8192
+    m.reopen()
+    beside = {path: len(content.seen) for path, content in m.env.files.items() if ".seg" not in path}
+    assert m.log.retention.side_bytes == sum(beside.values()) > 4 * 4096
 
 
 @pytest.mark.parametrize("loss", ["nothing", "state"])
