@@ -5,8 +5,9 @@ the log, how large the backlog gets, how long it takes to drain, and what calls 
 
 Settings: a Penstock of its own, a producer proxy with the buffer asked for, and a Redis of its own where it takes one. One message of 128
 bytes a call, stock clients in 16 Python threads with 4 keys each, open loop (latency counts from the planned moment), durability FSYNC.
-Beside them a topic without a buffer at a quarter of the rate, which rests while the engine is stopped: live traffic that goes to the
-engine while the backlog drains. The generator shares the machine, and its threads one interpreter: absolute figures are its own as well.
+Beside them a topic without a buffer at LIVE_RATE, which rests while the engine is stopped: live traffic that goes to the engine while the
+backlog drains. Its p99 by the drain is held against the one of before. The generator shares the machine, and its threads one interpreter:
+absolute figures are its own as well. Each run has a Penstock, a proxy, directories and a Redis of its own, so several may run side by side.
 
 Run: `python -m bench.fallback --seconds 600 --buffer disk --out run.json`; then `python -m bench.fallback.page run.json …` draws.
 One line of JSON; exit code 1 when a promise was broken.
@@ -20,15 +21,17 @@ import sys
 import tempfile
 import threading
 import time
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 from bench.errors import BenchError
 from bench.fallback.audit import Audit, audit
-from bench.fallback.load import STORED, Load
+from bench.fallback.load import STORED, Call, Load
 from bench.fallback.parts import Backlog, proxy, redis_server
-from bench.fallback.seconds import Marks, by_second, p99_ms
+from bench.fallback.seconds import Marks, by_second, count_in, p99_ms
 from bench.generator import Target
 from bench.instance import Instance, own
 from bench.outcome import commit
@@ -45,7 +48,7 @@ THREADS, PLAIN_THREADS = 16, 4
 AROUND_S = 15.0
 WARM_S = 5.0
 REST_S = 1.0  # for what is under way beside, before the stop
-DRAIN_S_MAX, LIVE_RATIO_MAX = 60.0, 2.0
+DRAIN_S_MAX = 60.0
 
 
 def main() -> int:
@@ -65,6 +68,9 @@ def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(prog="python -m bench.fallback", description=(__doc__ or "").splitlines()[0])
     made.add_argument("--seconds", type=float, default=30.0, help="for how long the engine is stopped")
     made.add_argument("--rate", type=int, default=1000, help="messages a second")
+    made.add_argument(
+        "--live-rate", type=int, default=500, help="messages a second beside them to the topic without a buffer"
+    )
     made.add_argument("--buffer", choices=("disk", "redis", "redis+disk"), default="disk")
     made.add_argument("--redis-mib-max", type=int, default=0, help="maxmemory of that Redis (default: none)")
     made.add_argument("--out", type=Path, metavar="FILE", help="the figures and each second's, for bench.fallback.page")
@@ -88,7 +94,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         everybody.set()
         live.set()
         load = Load(target, BUFFERED_TOPIC, options.rate, THREADS, everybody)
-        plain = Load(target, PLAIN_TOPIC, options.rate // 4, PLAIN_THREADS, live)
+        plain = Load(target, PLAIN_TOPIC, options.live_rate, PLAIN_THREADS, live)
         backlog = Backlog(ready["ops_port"])
         marks = outage(instance.pids["engine"], options.seconds, live, backlog)
         load.stop()
@@ -120,8 +126,7 @@ def outage(engine: int, seconds: float, live: threading.Event, backlog: Backlog)
         os.kill(engine, signal.SIGCONT)
     resumed = time.monotonic()
     live.set()
-    backlog.wait_empty(2 * DRAIN_S_MAX)
-    drained = time.monotonic()
+    drained = backlog.wait_empty(2 * DRAIN_S_MAX)
     time.sleep(AROUND_S)
     return Marks(began, stopped, resumed, drained, time.monotonic())
 
@@ -146,21 +151,44 @@ def figures(
     options: argparse.Namespace, load: Load, plain: Load, backlog: Backlog, marks: Marks, checked: Audit
 ) -> dict[str, Any]:
     codes = [call.code for call in load.calls]
+    windows = marks.windows(WARM_S)
+    drain_s = marks.drained - marks.resumed
     return {
-        "buffer": options.buffer, "redis_mib_max": options.redis_mib_max, "outage_s": options.seconds, "rate": options.rate,
+        "buffer": options.buffer, "redis_mib_max": options.redis_mib_max, "outage_s": options.seconds,
+        "rate": options.rate, "live_rate": options.live_rate,
         "sends": len(codes), "buffered": codes.count(int(Code.BUFFERED)),
         "failed": sum(code not in STORED for code in codes), **checked._asdict(),
-        "live_failed": sum(call.code not in STORED for call in plain.calls),
-        "backlog_max": max((sum(counts.values()) for _, counts in backlog.seen), default=0),
+        "backlog_max": backlog.highest,
         "in_store_max": {name: max(counts[name] for _, counts in backlog.seen) for name in backlog.seen[-1][1]},
-        "drained_s": round(marks.drained - marks.resumed, 1),
-        **{f"p99_{name}_ms": p99_ms(load.calls, *window) for name, window in marks.windows(WARM_S).items()},
-        **{f"live_p99_{name}_ms": p99_ms(plain.calls, *window) for name, window in marks.windows(WARM_S).items() if name != "outage"},
+        "drained_s": round(drain_s, 1), "drained_per_s": round(drained_in(load.calls, marks) / drain_s),
+        **{f"p99_{name}_ms": p99_ms(load.calls, *window) for name, window in windows.items()},
+        **live_figures(list(plain.calls), marks),
     }  # fmt: skip
 
 
+def drained_in(calls: Iterable[Call], marks: Marks) -> int:
+    """Messages that went through the buffer in the outage and by the drain."""
+    return sum(call.code == Code.BUFFERED and marks.stopped <= call.planned_s < marks.drained for call in calls)
+
+
+def live_figures(calls: Sequence[Call], marks: Marks) -> dict[str, Any]:
+    """Of the topic without a buffer: it may fail with UNAVAILABLE or OVERLOADED until the proxy has found the engine again."""
+    windows = {name: window for name, window in marks.windows(WARM_S).items() if name != "outage"}
+    p99 = {name: p99_ms(calls, *window) for name, window in windows.items()}
+    failed = [call for call in calls if call.code not in STORED]
+    before, drain = p99["before"], p99["drain"]
+    return {
+        "live_failed": len(failed),
+        "live_failed_codes": dict(sorted(Counter(call.code for call in failed).items())),
+        "live_failed_until_s": round(max(call.planned_s for call in failed) - marks.resumed, 2) if failed else None,
+        "live_samples": {name: count_in(calls, *window) for name, window in windows.items()},
+        **{f"live_p99_{name}_ms": value for name, value in p99.items()},
+        "live_p99_ratio": round(drain / before, 2) if before and drain else None,
+    }
+
+
 def broken_promises(found: dict[str, Any]) -> list[str]:
-    """By name; the latency is left to whoever reads the figures."""
+    """By name; the latency is left to whoever reads the figures: on a machine with other work it says little."""
     zero = ("failed", "lost", "swapped", "other_ids")
     return [name for name in zero if found[name]] + ["drained_s"] * (found["drained_s"] > DRAIN_S_MAX)
 

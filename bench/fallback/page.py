@@ -12,7 +12,7 @@ from typing import Any
 BUFFERED, LIVE, MARK = "#1b7f5c", "#c2571a", "#9aa5b1"
 COLUMNS = (
     ("failed sends", "failed"), ("lost", "lost"), ("out of order", "swapped"), ("copies", "copies"),
-    ("backlog", "backlog_max"), ("drained in s", "drained_s"), ("failed beside it", "live_failed"),
+    ("backlog", "backlog_max"), ("drained in s", "drained_s"), ("messages/s", "drained_per_s"), ("failed beside it", "live_failed"),
 )  # fmt: skip
 BACKLOG = [key for _, key in COLUMNS].index("backlog_max")
 WINDOWS = ("before", "outage", "drain", "after")
@@ -66,13 +66,18 @@ def page(runs: Sequence[dict[str, Any]], note: str = "") -> str:
                 f"{name} up to {count:,}" for name, count in found["in_store_max"].items()
             )
         lines.append(f"| {title_of(run)} | {found['sends']:,} | " + " | ".join(values) + " |")
-    lines += ["", "p99 of a call in ms; live: of a topic without a buffer beside it, which rests during the outage:", "",
-              "| buffer, outage | before | outage | drain | after | live: before | live: drain | live: after |",
-              "|---|" + "---:|" * 7]  # fmt: skip
+    lines += ["", f"p99 of a call in ms; live: {runs[0]['figures']['live_rate']:,} messages a second to a topic without a buffer",
+              "beside it, which rests during the outage. What fails of it does so right after, until the link to the engine is up:", "",
+              "| buffer, outage | before | outage | drain | after | live: before | live: drain | live: after | drain : before | of calls |",
+              "|---|" + "---:|" * 9]  # fmt: skip
     for run in runs:
         found = run["figures"]
         values = [shown(found[f"p99_{window}_ms"]) for window in WINDOWS]
         values += [shown(found[f"live_p99_{window}_ms"]) for window in WINDOWS if window != "outage"]
+        values += [
+            shown(found["live_p99_ratio"]),
+            f"{found['live_samples']['drain']:,} : {found['live_samples']['before']:,}",
+        ]
         lines.append(f"| {title_of(run)} | " + " | ".join(values) + " |")
     for run in runs:
         lines += ["", f"## {title_of(run)}", "", f"![backlog and latency over time]({name_of(run)}.svg)"]

@@ -32,6 +32,11 @@ def p99_ms(calls: Iterable[Call], start_s: float, end_s: float) -> float | None:
     return _p99_ms([call.took_s for call in calls if start_s <= call.planned_s < end_s])
 
 
+def count_in(calls: Iterable[Call], start_s: float, end_s: float) -> int:
+    """Of calls that were planned in this window."""
+    return sum(start_s <= call.planned_s < end_s for call in calls)
+
+
 def by_second(calls: Iterable[Call], marks: Marks) -> list[tuple[int, float | None]]:
     """(second of the run, p99 in ms) of each second in which calls were planned."""
     took: dict[int, list[float]] = {}

@@ -17,10 +17,10 @@ from penstock.commands import progress
 from penstock.commands.exits import CONFLICT, FAILED, UNAVAILABLE, USAGE, CommandError, Group
 from penstock.commands.instance import Instance, instance_options
 from penstock.commands.output import output_option, show_one, show_rows
-from producer_proxy.buffer.buffering import DRAIN_PER_S
 from producer_proxy.buffer.disk import survey
 from producer_proxy.buffer.disk.survey import Damage, Waiting
 from producer_proxy.buffer.errors import BufferError_, BufferInUse
+from producer_proxy.buffer.pace import PER_S
 
 COLUMNS = ("accepted_at", "topic", "key", "id", "body_bytes")
 
@@ -152,9 +152,7 @@ def export(directory: Path, topic: str | None, dead: bool) -> None:
 
 @command.command()
 @directory_argument
-@click.option(
-    "--per-s", type=click.IntRange(1), default=DRAIN_PER_S, show_default=True, help="Entries a second at most."
-)
+@click.option("--per-s", type=click.IntRange(1), default=PER_S, show_default=True, help="Entries a second at most.")
 @click.option("--timeout-s", type=click.FloatRange(min=0.1), default=30.0, show_default=True,
               help="Give up after so long without progress.")  # fmt: skip
 @instance_options("engine")

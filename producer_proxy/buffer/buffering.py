@@ -5,19 +5,18 @@ from functools import partial
 
 from producer_proxy.buffer.drain import Drainer
 from producer_proxy.buffer.fallback import FallbackBuffer
+from producer_proxy.buffer.pace import PER_S
 from producer_proxy.buffer.store import Store
-
-DRAIN_PER_S = 20_000
 
 
 class Buffering:
     """
     Args:
         stores: by name, in the order in which they are tried; owned from now on.
-        drain_per_s: entries a second that one store gives back at most.
+        drain_per_s: entries a second that one store gives back at most; fewer while the loop is busy.
     """
 
-    def __init__(self, stores: Mapping[str, Store], drain_per_s: int = DRAIN_PER_S) -> None:
+    def __init__(self, stores: Mapping[str, Store], drain_per_s: int = PER_S) -> None:
         self.stores, self._drain_per_s = dict(stores), drain_per_s
         self.drainers: dict[str, Drainer] = {}
         self.buffer: FallbackBuffer | None = None

@@ -11,12 +11,12 @@ from common.contract import Code
 from common.wire.names import find_names
 from engine.client.append import Destination
 from producer_proxy.buffer.errors import BufferError_
+from producer_proxy.buffer.pace import Pace
 from producer_proxy.buffer.store import Entry, Kept, Store
 from producer_proxy.topics import ResolveError, ids_bind
 
 log = logging.getLogger("penstock.producer_proxy.buffer")
 
-BATCH_MAX = 200
 BATCH_BYTES_MAX = 512 << 10
 PAUSE_S_MIN, PAUSE_S_MAX = 0.02, 0.25
 IDLE_S = 1.0
@@ -37,7 +37,7 @@ class Drainer:
         self, store: Store, topics, submit, per_s: int,
         wait_for: Callable[[], set[str]] = set, served: Callable[[], None] = lambda: None,
     ) -> None:  # fmt: skip
-        self._store, self._topics, self._submit, self._per_s = store, topics, submit, per_s
+        self._store, self._topics, self._submit, self.pace = store, topics, submit, Pace(per_s)
         self._wait_for, self._served = wait_for, served
         self._stuck: dict[str, tuple[float, float]] = {}  # topic -> (not before, last pause)
         self._pause_s = PAUSE_S_MIN
@@ -64,12 +64,18 @@ class Drainer:
             except Exception:
                 log.exception("buffer=%s: a drain failed by an error of ours", self._store.name)
                 pause_s = IDLE_S
-            self._stopping.wait(pause_s)
+            self._pause(pause_s)
+
+    def _pause(self, pause_s: float) -> None:
+        asked_s = time.monotonic() + pause_s
+        self._stopping.wait(pause_s)
+        if pause_s:
+            self.pace.woke(time.monotonic() - asked_s)
 
     def step(self) -> float:
         """Drain one batch; how long to pause before the next. Blocks until the engine has answered or its link is lost."""
         started = time.monotonic()
-        batch = self._store.take(self._skipped(started), BATCH_MAX, BATCH_BYTES_MAX)
+        batch = self._store.take(self._skipped(started), self.pace.batch, BATCH_BYTES_MAX)
         if not batch:
             if not self._store.room.entries:
                 self._store.filled.clear()
@@ -81,16 +87,19 @@ class Drainer:
             self._pause_s = min(PAUSE_S_MAX, self._pause_s * 2)
             return self._pause_s
         self._settle(sendable, codes)
-        return max(0.0, len(batch) / self._per_s - (time.monotonic() - started))
+        now = time.monotonic()
+        return self.pace.drained(len(batch), now - started, now)
 
     def _skipped(self, now: float) -> set[str]:
         return {topic for topic, (until, _) in self._stuck.items() if now < until} | self._wait_for()
 
     def _without_undefined(self, batch: list[Kept]) -> list[Kept]:
-        gone = [kept for kept in batch if not self._topics.defined(kept.entry.topic)]
-        if gone:
+        undefined = {topic for topic in {kept.entry.topic for kept in batch} if not self._topics.defined(topic)}
+        if undefined:
+            gone = [kept for kept in batch if kept.entry.topic in undefined]
             self._bury(gone, "the topic is not defined any more")
-        return [kept for kept in batch if kept not in gone] if gone else batch
+            return [kept for kept in batch if kept.entry.topic not in undefined]
+        return batch
 
     def _send(self, batch: list[Kept]) -> list[int] | None:
         """The engine's code for each entry; None: it took none of them, try again."""
@@ -111,7 +120,11 @@ class Drainer:
         return [int(code) for code, _, _ in answer.get()]
 
     def _settle(self, batch: Sequence[Kept], codes: Sequence[int]) -> None:
-        taken = [kept for kept, code in zip(batch, codes, strict=True) if code in TAKEN]
+        taken = (
+            batch
+            if TAKEN.issuperset(codes)
+            else [kept for kept, code in zip(batch, codes, strict=True) if code in TAKEN]
+        )
         if taken:
             self._store.remove(taken)
             self.drained += len(taken)

@@ -7,6 +7,7 @@
 | penstock_buffer_stored_total | messages answered BUFFERED | - |
 | penstock_buffer_refused_total | messages that found no room or no working store | make room, or bring the engine back |
 | penstock_buffer_drained_total | entries given to the engine, by store | - |
+| penstock_buffer_drain_per_s | entries a second aimed at, by store | below --buffer-drain-per-s for long: the loop is busy |
 | penstock_buffer_dead | entries on the dead-letter list, by store | `penstock buffer export` |
 | penstock_buffer_damaged_total | entries or stretches that could not be read | a disk; the log names file and bytes |
 | penstock_buffer_working | 1: the store takes entries | 0: /readyz says why |
@@ -41,6 +42,7 @@ class BufferMetrics:
             )
         }  # fmt: skip
         drained = CounterMetricFamily("penstock_buffer_drained", "entries given to the engine", labels=["store"])
+        pace = GaugeMetricFamily("penstock_buffer_drain_per_s", "what the drain aims at", labels=["store"])
         damaged = CounterMetricFamily("penstock_buffer_damaged", "entries that could not be read", labels=["store"])
         for name, store in buffering.stores.items():
             stats = store.stats()
@@ -48,9 +50,12 @@ class BufferMetrics:
             values = (stats.entries, stats.bytes, age_s, stats.buried, stats.fault is None, stats.warning is not None)
             for gauge, value in zip(gauges.values(), values, strict=True):
                 gauge.add_metric([name], value)
-            drained.add_metric([name], buffering.drainers[name].drained if name in buffering.drainers else 0)
+            drainer = buffering.drainers.get(name)
+            drained.add_metric([name], drainer.drained if drainer else 0)
+            if drainer:
+                pace.add_metric([name], drainer.pace.per_s)
             damaged.add_metric([name], stats.damaged)
-        yield from (*gauges.values(), drained, damaged)
+        yield from (*gauges.values(), drained, pace, damaged)
         buffer = buffering.buffer
         yield CounterMetricFamily("penstock_buffer_stored", "messages answered BUFFERED", value=buffer.stored)
         yield CounterMetricFamily("penstock_buffer_refused", "messages that no store took", value=buffer.refused)

@@ -5,8 +5,9 @@ from pathlib import Path
 
 from common.clock import SystemClock
 from common.config.store import ConfigStore
-from producer_proxy.buffer.buffering import DRAIN_PER_S, Buffering
+from producer_proxy.buffer.buffering import Buffering
 from producer_proxy.buffer.disk.store import DiskStore
+from producer_proxy.buffer.pace import PER_S
 from producer_proxy.buffer.redis.address import parse_address
 from producer_proxy.buffer.room import RoomLimits
 from producer_proxy.buffer.store import Store
@@ -26,8 +27,8 @@ def options_of_buffer(parser: argparse.ArgumentParser) -> None:
                        help="while the oldest entry is older nothing more is taken (%(default)s)")  # fmt: skip
     group.add_argument("--buffer-topic-percent", type=int, default=RoomLimits.topic_percent_max, metavar="PERCENT",
                        help="of a store that one topic may fill (%(default)s)")  # fmt: skip
-    group.add_argument("--buffer-drain-per-s", type=int, default=DRAIN_PER_S, metavar="COUNT",
-                       help="entries a second back to the engine, at most (%(default)s)")  # fmt: skip
+    group.add_argument("--buffer-drain-per-s", type=int, default=PER_S, metavar="COUNT",
+                       help="entries a second back to the engine, at most; fewer while calls wait (%(default)s)")  # fmt: skip
 
 
 def make_buffering(options: argparse.Namespace, config: ConfigStore) -> Buffering:

@@ -5,19 +5,7 @@ from collections.abc import Callable
 import gevent
 from gevent.event import AsyncResult
 
-
-def in_thread(work: Callable, *arguments) -> None:
-    """Run it in the hub's thread pool; blocks the greenlet. Raises its OSError, which gevent would also print."""
-
-    def attempt() -> OSError | None:
-        try:
-            work(*arguments)
-        except OSError as error:
-            return error
-        return None
-
-    if (error := gevent.get_hub().threadpool.apply(attempt)) is not None:
-        raise error
+from producer_proxy.buffer.disk.threads import in_thread
 
 
 class GroupCommit:

@@ -1,11 +1,12 @@
 """One segment: a file of blocks and beside it the marks of those that were drained. It goes when all of them are."""
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 from producer_proxy.buffer.disk import format
 from producer_proxy.buffer.disk.format import Block, Gap
+from producer_proxy.buffer.entries import marks_of
 
 
 class Segment:
@@ -72,12 +73,12 @@ class Segment:
     def read(self, size: int, offset: int) -> bytes:
         return os.pread(self._file, size, offset)
 
-    def mark_done(self, offsets: Iterable[int]) -> None:
+    def mark_done(self, offsets: list[int]) -> None:
         """These entries are in the engine. Survives this process, not a power cut: a lost mark costs a copy under the same id."""
         if self._done_file < 0:
             flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
             self._done_file = os.open(self.done_path, flags, 0o600)
-        os.write(self._done_file, b"".join(format.pack_done(self.base + offset, offset) for offset in offsets))
+        os.write(self._done_file, marks_of(self.base, offsets))
 
     def delete(self) -> None:
         """Remove both files, the marks last: without its marks a segment would be drained again."""

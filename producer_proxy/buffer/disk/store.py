@@ -11,19 +11,21 @@ import fcntl
 import heapq
 import logging
 import os
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Sequence
-from itertools import groupby
+from itertools import islice
 from pathlib import Path
 
 import gevent
 
 from producer_proxy.buffer.disk import format
-from producer_proxy.buffer.disk.commit import GroupCommit, in_thread
+from producer_proxy.buffer.disk.commit import GroupCommit
 from producer_proxy.buffer.disk.dead import Buried, DeadList
 from producer_proxy.buffer.disk.format import Block
 from producer_proxy.buffer.disk.segment import Segment, bases, remove_orphans
+from producer_proxy.buffer.disk.threads import Errands
+from producer_proxy.buffer.entries import entries_at
 from producer_proxy.buffer.entry import Entry, EntryError, decode
 from producer_proxy.buffer.errors import BufferFull, BufferInUse, BufferUnavailable, BufferUncertain
 from producer_proxy.buffer.room import RoomLimits
@@ -62,6 +64,7 @@ class DiskStore(Store):
         self._removed_ahead: dict[str, set[int]] = {}  # per topic: removed, but not yet from its deque
         self._chunk: tuple[Segment | None, int, bytes] = (None, 0, b"")
         self._commit = GroupCommit(self._sync)
+        self._errands = Errands()
         self._fault: str | None = None
         self._dead = DeadList(directory)
         self.buried = self._dead.count
@@ -70,21 +73,21 @@ class DiskStore(Store):
             self._open(Segment(directory, base))
 
     def take(self, skip: Collection[str], count_max: int, bytes_max: int) -> list[Kept]:
-        taken: list[Kept] = []
         ready = (self._standing(topic) for topic in self._waiting if topic not in skip)
-        for number in heapq.merge(*ready):
-            if len(taken) == count_max or bytes_max <= 0:
-                break
-            position = number >> _TIME_BITS
-            entry = self._read(position)
-            if entry is None:
-                self._report_unreadable(position)
+        numbers = list(islice(heapq.merge(*ready), count_max))
+        positions = [number >> _TIME_BITS for number in numbers]
+        taken: list[Entry] = []
+        left = bytes_max
+        while len(taken) < len(numbers) and left > 0:
+            found, used = self._read(positions[len(taken) :], left)
+            if not found:
+                self._report_unreadable(positions[len(taken)])
                 return self.take(skip, count_max, bytes_max)
-            bytes_max -= entry.size_bytes
-            if taken and bytes_max < 0:
+            left -= used
+            if taken and left < 0:
                 break
-            taken.append(Kept(number, entry))
-        return taken
+            taken += found
+        return [Kept(number, entry) for number, entry in zip(numbers, taken, strict=False)]
 
     def oldest_at_ms(self) -> int | None:
         return min((numbers[0] & _TIME_MASK for numbers in self._waiting.values()), default=None)
@@ -95,6 +98,7 @@ class DiskStore(Store):
     def close(self) -> None:
         while not self._commit.idle:
             gevent.sleep(0.001)
+        self._errands.wait()
         for segment in self._segments:
             segment.close()
         os.close(self._lock)
@@ -149,24 +153,26 @@ class DiskStore(Store):
                 segment.named = True
 
     def _delete(self, kept: Sequence[Kept]) -> None:
-        by_segment = groupby(sorted(each.handle >> _TIME_BITS for each in kept), self._segment_of)
         try:
-            for segment, positions in [(segment, list(group)) for segment, group in by_segment]:
-                segment.mark_done(position - segment.base for position in positions)
+            for segment, positions in self._by_segment(sorted(each.handle >> _TIME_BITS for each in kept)):
+                self._errands.run(segment.mark_done, [position - segment.base for position in positions])
                 segment.live -= len(positions)
                 self._delete_if_drained(segment)
         except OSError as error:
             # Rather twice under one id than stuck: they go from the queue all the same.
             log.error("buffer=%s: marks of drained entries cannot be written: %s", self._directory, error)
-        for topic, group in groupby(sorted(kept, key=lambda each: each.entry.topic), lambda each: each.entry.topic):
-            self._take_out(topic, {each.handle for each in group})
+        by_topic: dict[str, set[int]] = {}
+        for each in kept:
+            by_topic.setdefault(each.entry.topic, set()).add(each.handle)
+        for topic, numbers in by_topic.items():
+            self._take_out(topic, numbers)
 
     def _delete_if_drained(self, segment: Segment) -> None:
         if segment.live == 0:
             self._segments.remove(segment)
             self._active = None if segment is self._active else self._active
             self._chunk = (None, 0, b"")
-            segment.delete()
+            self._errands.run(segment.delete)
 
     def _take_out(self, topic: str, numbers: set[int]) -> None:
         """From the head of the topic's queue; what is not at the head is passed over later."""
@@ -189,29 +195,36 @@ class DiskStore(Store):
     def _bury(self, kept: Sequence[Kept], reason: str) -> None:
         buried = [Buried(self.now_ms(), reason, each.entry) for each in kept]
         try:
-            in_thread(self._dead.append, buried)
+            self._errands.run(self._dead.append, buried)
         except OSError as error:
             raise BufferFull(f"buffer={self._directory}: the dead-letter list cannot be written: {error}") from error
 
     def _segment_of(self, position: int) -> Segment:
         return self._segments[bisect_right(self._segments, position, key=lambda segment: segment.base) - 1]
 
-    def _read(self, position: int) -> Entry | None:
-        """The entry at this position; None: its bytes are not what was written. Reads ahead, because a drain goes on behind it."""
-        segment = self._segment_of(position)
-        offset = position - segment.base
+    def _by_segment(self, positions: list[int]) -> list[tuple[Segment, list[int]]]:
+        """Ascending positions, those of each segment together."""
+        groups, at = [], 0
+        while at < len(positions):
+            segment = self._segment_of(positions[at])
+            end = bisect_left(positions, segment.base + segment.size, at)
+            groups.append((segment, positions[at:end]))
+            at = end
+        return groups
+
+    def _read(self, positions: list[int], bytes_max: int) -> tuple[list[Entry], int]:
+        """The entries at the first of these positions, as many as one look into a file gives, and their bytes; none: the first one's
+        bytes are not what was written. Reads ahead, because a drain goes on behind it."""
+        segment = self._segment_of(positions[0])
         held, start, data = self._chunk
-        block = format.block_at(data, offset - start, position) if held is segment and offset >= start else None
-        if block is None:
-            data = segment.read(READ_BYTES, offset)
-            self._chunk = (segment, offset, data)
-            block = format.block_at(data, 0, position)
-        if block is None:
-            block = format.block_at(segment.read(format.BLOCK_BYTES_MAX, offset), 0, position)
-        try:
-            return None if block is None else decode(block.payload)
-        except EntryError:
-            return None
+        found, used = entries_at(data, start, positions, bytes_max) if held is segment else ([], 0)
+        for size in (READ_BYTES, format.BLOCK_BYTES_MAX):
+            if found:
+                break
+            data = self._errands.run(segment.read, size, positions[0] - segment.base)
+            self._chunk = (segment, positions[0], data)
+            found, used = entries_at(data, positions[0], positions, bytes_max)
+        return found, used
 
     def _report_unreadable(self, position: int) -> None:
         """An entry whose bytes are no longer what was written. It cannot be sent; its segment is kept aside for a person.

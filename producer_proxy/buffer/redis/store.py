@@ -20,12 +20,13 @@ from common.config.errors import StoreUnavailable
 from common.config.store import ConfigStore
 from common.keyhash import murmur2
 from producer_proxy.buffer.disk.format import pack_buried
-from producer_proxy.buffer.entry import Entry, EntryError
+from producer_proxy.buffer.entries import entries_of
+from producer_proxy.buffer.entry import Entry
 from producer_proxy.buffer.errors import BufferError_, BufferFull, BufferUnavailable, BufferUncertain
 from producer_proxy.buffer.redis import guard
 from producer_proxy.buffer.redis.layouts import LAYOUTS, HeadChanged, Layout
 from producer_proxy.buffer.redis.slots import PREFIX, NoSlot, Slots
-from producer_proxy.buffer.redis.value import pack_value, unpack_value
+from producer_proxy.buffer.redis.value import pack_value
 from producer_proxy.buffer.room import RoomLimits
 from producer_proxy.buffer.store import Kept, Store
 from producer_proxy.buffer.units import Units
@@ -119,19 +120,14 @@ class RedisStore(Store):
 
     def _entries(self, shard: Layout, values: list[tuple[Any, bytes]]) -> list[tuple[Any, Entry]]:
         """Those that are ours and whole; the others are set aside on the dead-letter list as they are."""
-        found, odd = [], []
-        for handle, value in values:
-            try:
-                found.append((handle, unpack_value(value)))
-            except EntryError as error:
-                log.error(
-                    "buffer=redis key=%s: a value that cannot be read (%s) goes to %s",
-                    shard.key,
-                    error,
-                    self._slots.dead_key(),
-                )
-                odd.append((handle, value))
-        if odd:
+        entries = entries_of([value for _, value in values])
+        found = [(handle, entry) for (handle, _), entry in zip(values, entries, strict=True) if entry is not None]
+        if len(found) < len(values):
+            odd = [each for each, entry in zip(values, entries, strict=True) if entry is None]
+            log.error(
+                "buffer=redis key=%s: %d values that are none of ours, or not whole, go to %s",
+                shard.key, len(odd), self._slots.dead_key(),
+            )  # fmt: skip
             self._client.rpush(self._slots.dead_key(), *(value for _, value in odd))
             shard.delete([handle for handle, _ in odd])
             self.damaged += len(odd)
@@ -289,7 +285,7 @@ class RedisStore(Store):
             last, seen = None, 0
             while values := shard.read(PAGE, last):
                 last, seen = values[-1][0], seen + len(values)
-                entries = [entry for _, entry in self._readable(values)]
+                entries = [entry for entry in entries_of([value for _, value in values]) if entry is not None]
                 if entries:
                     oldest.setdefault(shard.key, entries[0].accepted_at_ms)
                     units.enter(entries)
@@ -303,12 +299,6 @@ class RedisStore(Store):
         # At once and not before: while it was read, keys stayed diverted by the old count.
         self.recounted(units, room)
         self._lengths, self._oldest, self._stale = lengths, oldest, False
-
-    @staticmethod
-    def _readable(values: list[tuple[Any, bytes]]) -> Iterator[tuple[Any, Entry]]:
-        for handle, value in values:
-            with suppress(EntryError):
-                yield handle, unpack_value(value)
 
     def _keep(self) -> None:
         while not self._closed:
