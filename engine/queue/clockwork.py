@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 
+from common.wheel import Wheel
 from engine.queue.place import Place
-from engine.queue.wheel import Wheel
 
 _COUNTER_BITS = 20
 _SLACK_MS = 1000

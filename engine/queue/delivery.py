@@ -8,6 +8,7 @@ from collections.abc import Callable
 from random import random
 
 from common.dead_letters import ATTEMPTS
+from common.wheel import Wheel
 from engine.queue import progress
 from engine.queue.burial import Burials
 from engine.queue.clockwork import Clockwork
@@ -21,7 +22,6 @@ from engine.queue.receipt import KEY_SIZE
 from engine.queue.residence import Residence
 from engine.queue.settings import DeliverySettings
 from engine.queue.subscription import Subscription
-from engine.queue.wheel import Wheel
 
 
 class Delivery:

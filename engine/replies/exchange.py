@@ -3,8 +3,8 @@
 from typing import Any, NamedTuple
 
 from common.reply_token import TOKEN_SIZE, read_token
+from common.wheel import Wheel
 from engine.link import layout
-from engine.queue.wheel import Wheel
 from engine.replies.requests import Requests
 from engine.server.errors import RequestError
 

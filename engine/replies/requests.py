@@ -7,8 +7,8 @@ answered; what else there is goes at its deadline.
 from collections.abc import Callable
 
 from common.reply_token import TOKEN_SIZE, read_token
+from common.wheel import Wheel
 from engine.link.layout import CONSUMER_FAILED, HAS_TRAILER, NO_CONSUMER, NO_REPLY
-from engine.queue.wheel import Wheel
 
 REMEMBERED_MAX = 200_000
 REMEMBERED_MS = 5_000

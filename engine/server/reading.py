@@ -5,9 +5,9 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
+from common.wheel import Wheel
 from engine.errors import CorruptionError, OffsetOutOfRangeError
 from engine.link.layout import INVALID, NO_TOKEN, OFFSET_OUT_OF_RANGE, OK, PIECE, U32, UNAVAILABLE, UNKNOWN_TOPIC
-from engine.queue.wheel import Wheel
 from engine.server.errors import RequestError
 
 MESSAGES_MAX = 65_536

@@ -1,4 +1,4 @@
-"""The small parts: tokens, progress values, interval sets, the wheel."""
+"""The small parts: tokens, progress values, interval sets."""
 
 import pytest
 from hypothesis import given
@@ -9,7 +9,6 @@ from engine.queue.delivery import receipt_key
 from engine.queue.intervals import IntervalSet
 from engine.queue.memory_log import MemoryLog
 from engine.queue.receipt import Receipts, topic_hash
-from engine.queue.wheel import Wheel
 
 
 def test_a_token_says_what_was_put_in_and_only_to_its_group_and_key():
@@ -73,15 +72,3 @@ def test_an_interval_set_is_a_set(ranges, offset):
         expected += 1
     assert kept.skip(offset) == expected
     assert all(first > expected for first, _ in kept)
-
-
-def test_the_wheel_fires_nothing_early_nothing_twice_and_nothing_dropped():
-    wheel = Wheel(tick_ms=20)
-    kept = wheel.add(1_001, "kept")
-    wheel.drop(wheel.add(1_001, "dropped"), "dropped")
-    wheel.add(5_000, "later")
-    assert (kept, wheel.next_at_ms()) == (51, 1_020)
-    assert wheel.pop_due(1_001) == []
-    assert wheel.pop_due(1_020) == ["kept"]
-    assert wheel.pop_due(2_000) == []
-    assert wheel.next_at_ms() == 5_000
