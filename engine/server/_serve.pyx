@@ -178,13 +178,11 @@ cdef class Turn(TurnEnd):
             self.refuse_all(error)
         staged, self.staged = self.staged, []
         for each in staged:
-            if not each.durable:
-                each.answer()
-                continue
-            if durable is None:
-                durable = Durable.__new__(Durable)
-                durable.staged = []
-            durable.staged.append(each)
+            if each.durable:
+                if durable is None:
+                    durable = Durable.__new__(Durable)
+                    durable.staged = []
+                durable.staged.append(each)
         if durable is not None:
             self.store.when_durable(self.appender.end_position, durable)
         requests, self.requests = self.requests, []
@@ -192,6 +190,10 @@ cdef class Turn(TurnEnd):
             if not (<LinkConnection>connection).is_closed:
                 self.service.on_request(connection, op, request_id, payload)
         self.service.on_woken()
+        # Outputs are written in this order behind the turn: a message that was waited for leaves before the word that it is stored.
+        for each in staged:
+            if not each.durable:
+                each.answer()
         return 0
 
 
