@@ -20,6 +20,6 @@ def add_rounds(Lane lane, list destinations, bytes message, uint32_t a_round, ui
         for i in range(a_round):
             destination = <Destination>destinations[at]
             at = at + 1 if at + 1 < count else 0
-            lane.add(destination, lane.choose_queue(destination, NULL, -1), id16, encoded, size, False, i)
+            lane.add(destination, lane.choose_queue(destination, NULL, -1), id16, encoded, size, NULL, False, i)
         lane.filling.clear()
         lane.append_number += 1

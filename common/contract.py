@@ -117,6 +117,13 @@ def decode_struct(kind: type, encoded: bytes):
     return struct
 
 
+def encode_struct(struct) -> bytes:
+    """The fields of a struct and STOP."""
+    out = TCyMemoryBuffer()
+    TCyBinaryProtocol(out).write_struct(struct)
+    return out.getvalue()
+
+
 def encode_reply(name: str, seqid: int, result) -> bytes:
     """The frame that returns `result`, a SendResponse or PullResponse."""
     return _encode(name, TMessageType.REPLY, seqid, _RESULTS[name](success=result))

@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
 """The hot path of send: from the socket's bytes to the broker's batch and back, in loop callbacks, without an object a message.
 
-It takes only what is common: a credential that verified before, topics that are known and granted, no fault, no delay, no request. Everything
-else, whole calls at a time, goes to `slow(connection, frame)`, which is producer_proxy/send.py and the reference for every answer.
+It takes only what is common: a credential that verified before, topics that are known and granted, no fault, no delay. A request, and a call
+of one reply, go on in _request_calls.pyx. Everything else, whole calls at a time, goes to `slow(connection, frame)`, which is producer_proxy/send.py and the reference for every answer.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
@@ -15,8 +15,10 @@ from engine.client._batcher cimport Lane, Waiter
 from engine.client._destination cimport Destination, Destinations
 from engine.client._lanes cimport NO_QUEUE, Lanes
 from producer_proxy._admitted cimport Admitted
+from producer_proxy._answers cimport Result, encode_results
 from producer_proxy._bytes cimport put_be32, put_be64, unix_ms
 from producer_proxy._gate cimport HotGate
+from producer_proxy._request_calls cimport HotRequest, RequestCalls
 
 from producer_proxy.buffer.fallback import patience_s
 
@@ -24,7 +26,6 @@ cdef enum:
     MESSAGES_MAX = 1000
     RARE_FLAGS = 64 | 128 | 512       # HAS_DELIVER_AT, HAS_DELAY, HAS_REPLY_TO
     BODY_BYTES_ANY = 16384000         # the topic's own limit is checked once the topic is known
-    CODE_DUPLICATE = 2                # stored too, though not now
     LATENCY_BUCKETS = 16              # powers of two from 62.5 µs
 
 cdef const char* HEX = b"0123456789abcdef"
@@ -41,6 +42,7 @@ cdef class Front:
         sentences: contract code -> the sentence that goes with it, as bytes.
         process_bytes: 6 random bytes, the middle of every id assigned here; see common/ids.py for the layout.
         rescue: called as (connection, frame bytes, [(code, queue, offset, id)]) for a call to buffered topics that the engine failed.
+        requests: GroupedRequests, the open requests.
     """
 
     cdef Lanes memory
@@ -50,6 +52,7 @@ cdef class Front:
     cdef uint32_t generation
     cdef object slow
     cdef readonly HotGate gate
+    cdef readonly RequestCalls request_calls
     cdef dict sentences
     cdef dict admitted
     cdef unsigned char process_bytes[6]
@@ -70,10 +73,11 @@ cdef class Front:
     cdef readonly dict codes
 
     def __init__(self, Lanes memory, Lanes fsync, Destinations destinations, is_right, generation, slow, dict sentences,
-                 bytes process_bytes, int timeout_ms, int retry_after_ms, rescue):
+                 bytes process_bytes, int timeout_ms, int retry_after_ms, rescue, requests):
         self.memory, self.fsync, self.slow, self.sentences, self.rescue = memory, fsync, slow, sentences, rescue
         self.destinations, self.is_right, self.generation = destinations, is_right, generation & 0xFFFFFFFF
         self.admitted, self.codes, self.gate = {}, {}, HotGate()
+        self.request_calls = RequestCalls(requests, self.codes, sentences, retry_after_ms)
         memcpy(self.process_bytes, <const unsigned char*>process_bytes, 6)
         self.timeout_s = timeout_ms / 1000.0
         self.retry_after_ms = retry_after_ms
@@ -134,14 +138,6 @@ cdef class Front:
         self.latency[bucket] += 1
         self.latency_sum_s += seconds
         return 0
-
-
-cdef struct Result:
-    int32_t code
-    uint32_t queue
-    int64_t offset
-    uint32_t id_at
-    uint32_t id_size
 
 
 cdef class HotCall(Waiter):
@@ -237,70 +233,13 @@ cdef class HotCall(Waiter):
         return 0
 
     cdef int encode(self) except -1:
-        """The SendResponse as a framed or buffered REPLY, into the connection's output. Fields in the order of their ids, as every writer does."""
-        cdef Connection connection = self.connection
-        cdef bytes sentence
-        cdef Result* r
-        cdef uint32_t i
-        cdef size_t bound = 40
-        cdef unsigned char* out
-        cdef unsigned char* start
-        cdef int head = 4 if connection.protocol == 1 else 0
-        if connection.is_closed:
+        cdef Front front = self.front
+        if self.connection.is_closed:
             return 0
-        for i in range(self.count):
-            bound += 48 + self.results[i].id_size
-            if self.results[i].code:
-                bound += 7 + len(<bytes>self.front.sentences.get(self.results[i].code, b""))
-        start = connection.out_reserve(bound + head)
-        out = start + head
-        put_be32(out, 0x80010002)
-        put_be32(out + 4, 4)
-        memcpy(out + 8, b"send", 4)
-        put_be32(out + 12, self.seqid)
-        memcpy(out + 16, b"\x0c\x00\x00\x0f\x00\x01\x0c", 7)
-        put_be32(out + 23, self.count)
-        out += 27
-        for i in range(self.count):
-            r = &self.results[i]
-            memcpy(out, b"\x08\x00\x01", 3)
-            put_be32(out + 3, r.code)
-            out += 7
-            if r.id_size:
-                memcpy(out, b"\x0b\x00\x02", 3)
-                put_be32(out + 3, r.id_size)
-                memcpy(out + 7, self.ids + r.id_at, r.id_size)
-                out += 7 + r.id_size
-            if r.code:
-                self.front.codes[r.code] = self.front.codes.get(r.code, 0) + 1
-            if r.code == 0 or r.code == CODE_DUPLICATE:
-                memcpy(out, b"\x08\x00\x03", 3)
-                put_be32(out + 3, r.queue)
-                memcpy(out + 7, b"\x0a\x00\x04", 3)
-                put_be64(out + 10, r.offset)
-                out += 18
-            else:
-                out = self.encode_error(out, r.code)
-            out[0] = 0
-            out += 1
-        out[0] = out[1] = 0
-        out += 2
-        if head:
-            put_be32(start, <uint32_t>(out - start - 4))
-        self.front.hot_calls += 1
-        self.front.hot_messages += self.count
-        return connection.out_commit(out - start)
-
-    cdef unsigned char* encode_error(self, unsigned char* out, int32_t code) except NULL:
-        cdef bytes sentence = self.front.sentences.get(code, b"")
-        if 200 <= code < 300:
-            memcpy(out, b"\x08\x00\x05", 3)
-            put_be32(out + 3, self.retry_after_ms)
-            out += 7
-        memcpy(out, b"\x0b\x00\x06", 3)
-        put_be32(out + 3, <uint32_t>len(sentence))
-        memcpy(out + 7, <const unsigned char*>sentence, len(sentence))
-        return out + 7 + len(sentence)
+        encode_results(self.connection, self.seqid, self.count, self.results, self.ids, front.sentences, front.codes, self.retry_after_ms)
+        front.hot_calls += 1
+        front.hot_messages += self.count
+        return 0
 
 
 cdef class HotConnection(Connection):
@@ -308,9 +247,11 @@ cdef class HotConnection(Connection):
 
     cdef Front front
     cdef HotCall call
+    cdef HotRequest request            # the last one
     cdef Admitted last
     cdef object prefix_check
     cdef int refusal                  # the code that the whole call in hand is refused with
+    cdef bint is_reply                # the call in hand is one, and plain
 
     def __init__(self, Front front, int fd, limits, str peer, ssl_context, prefix_check):
         self.front, self.prefix_check = front, prefix_check
@@ -323,6 +264,9 @@ cdef class HotConnection(Connection):
         if self.call is not None:
             self.call.connection = None
             self.call = None
+        if self.request is not None:
+            self.request.connection = None
+            self.request = None
         return Connection.on_closed(self)
 
     cdef int on_frame(self, const unsigned char* frame, Py_ssize_t size) except -1:
@@ -330,12 +274,17 @@ cdef class HotConnection(Connection):
         self.front.calls += 1
         self.front.bytes_in += size
         self.busy = True
-        self.refusal = 0
+        self.refusal, self.is_reply = 0, False
         lanes = self.examine(frame, size)
         if lanes is not None:
-            self.take(lanes, frame, size)
+            if self.front.call.reply_wait_ms:
+                self.ask(lanes, frame)
+            else:
+                self.take(lanes, frame, size)
         elif self.refusal:
             self.refuse(frame)
+        elif self.is_reply:
+            self.reply(frame)
         else:
             self.front.slow(self, frame[:size])
         return 0
@@ -356,7 +305,7 @@ cdef class HotConnection(Connection):
         cdef Lanes lanes = None
         if front.closing or _walk.walk_send(frame, size, call, front.messages, MESSAGES_MAX, BODY_BYTES_ANY) != 0:
             return None
-        if call.fault or call.reply_wait_ms > 0 or call.message_count == 0:
+        if call.fault or call.message_count == 0 or (call.reply_wait_ms > 0 and not front.request_calls.is_plain_request(call)):
             return None
         admitted = self.admission(frame + call.credential_start, call.credential_size)
         if admitted is None:
@@ -366,6 +315,7 @@ cdef class HotConnection(Connection):
         for i in range(call.message_count):
             m = &front.messages[i]
             if m.fault or m.flags & RARE_FLAGS or m.operation:
+                self.is_reply = front.request_calls.is_plain_reply(call, m)
                 return None
             if m.topic_size != topic_size or memcmp(topic, frame + m.topic_start, topic_size) != 0:
                 topic, topic_size = frame + m.topic_start, m.topic_size
@@ -442,6 +392,37 @@ cdef class HotConnection(Connection):
             call.result(i, self.refusal, 0, -1)
         return call.done()
 
+    cdef int ask(self, Lanes lanes, const unsigned char* frame) except -1:
+        cdef Front front = self.front
+        cdef _walk.Message* m = &front.messages[0]
+        cdef Destination destination = <Destination>front.chosen[0]
+        cdef Lane lane = lanes.only
+        cdef unsigned char id16[16]
+        cdef uint32_t queue
+        if lane is None:
+            queue = front.queues[0]
+            lane = lanes.home(destination, queue)
+        else:
+            queue = lane.choose_queue(destination, frame + m.key_start, m.key_size if m.flags & _walk.HAS_KEY else -1)
+        front.gate.commit(self.last.meter, 1, front.call_bytes)
+        if destination.meter is not None:
+            destination.meter.commit(front.gate.call)
+        front.hot_calls += 1
+        front.hot_messages += 1
+        if m.flags & _walk.HAS_ID:
+            self.request = front.request_calls.ask(self, lane, destination, queue, frame, &front.call, m, NULL)
+        else:
+            front.assign(id16, unix_ms())
+            self.request = front.request_calls.ask(self, lane, destination, queue, frame, &front.call, m, id16)
+        return 0
+
+    cdef int reply(self, const unsigned char* frame) except -1:
+        cdef Front front = self.front
+        cdef double timeout_s = front.call.timeout_ms / 1000.0 if front.call.timeout_ms > 0 else front.timeout_s
+        front.hot_calls += 1
+        front.hot_messages += 1
+        return front.request_calls.reply(self, frame, &front.call, &front.messages[0], timeout_s)
+
     cdef int take(self, Lanes lanes, const unsigned char* frame, Py_ssize_t size) except -1:
         cdef Front front = self.front
         cdef Lane lane = lanes.only
@@ -476,11 +457,11 @@ cdef class HotConnection(Connection):
                 queue = lane.choose_queue(destination, frame + m.key_start, m.key_size if m.flags & 4 else -1)
             if m.flags & 32:
                 call.set_id(i, frame + m.id_start, m.id_size, False)
-                lane.add(destination, queue, NULL, frame + m.start, m.size, bound, i)
+                lane.add(destination, queue, NULL, frame + m.start, m.size, NULL, bound, i)
             else:
                 front.assign(id16, now_ms)
                 call.set_id(i, id16, 16, True)
-                lane.add(destination, queue, id16, frame + m.start, m.size, bound, i)
+                lane.add(destination, queue, id16, frame + m.start, m.size, NULL, bound, i)
         return 0
 
 

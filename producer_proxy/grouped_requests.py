@@ -4,29 +4,38 @@ The token's instance number begins with three bytes of a hash of the group's nam
 """
 
 import os
+from collections.abc import Callable
+from functools import lru_cache
 from hashlib import blake2b
-from typing import Any
 
-from common.contract import Code, SendResult
+import gevent
+
+from common.clock import Clock
+from common.contract import Code
 from common.reply_token import TOKEN_SIZE, read_token
 from engine.client.brokers import Broker, Brokers
-from producer_proxy.requests import Replying, Requests
-from producer_proxy.topics import binding_of
+from producer_proxy.requests import Asker, OpenRequest, Requests
 
 MARK_SIZE = 3
+TICK_S = 0.01
 
 
 class GroupedRequests:
     """One Requests a broker group, made when it is first needed; see there for the methods."""
 
-    def __init__(self, brokers: Brokers, now_ms) -> None:
-        self._brokers, self._now_ms = brokers, now_ms
+    def __init__(self, brokers: Brokers, clock: Clock) -> None:
+        self._brokers, self._clock = brokers, clock
         self._made: dict[str, tuple[Broker, Requests]] = {}
-        self._turn = 0
+        self._tick = gevent.get_hub().loop.timer(TICK_S, TICK_S)
+        self._ticking = False
 
     @property
     def waiting(self) -> int:
         return sum(requests.waiting for _, requests in self._made.values())
+
+    @property
+    def is_idle(self) -> bool:
+        return all(requests.is_idle for _, requests in self._made.values())
 
     @property
     def asked(self) -> int:
@@ -40,40 +49,57 @@ class GroupedRequests:
     def late(self) -> int:
         return sum(requests.late for _, requests in self._made.values())
 
-    def ask(self, connection: Any, call, destination, durability: int) -> SendResult:
-        """Store the call's message where it belongs and block this greenlet until its reply has come or cannot come any more."""
-        (message,) = call.messages
-        self._turn += 1
-        place = self._brokers.place(destination, binding_of(message, destination), self._turn)
-        if place is None:
-            error = "the broker cannot be reached; nothing was stored"
-            return SendResult(code=Code.UNAVAILABLE, id=message.id, retry_after_ms=200, error=error)
-        broker, topic_id, queue = place
-        return self._of(broker).ask(connection, call, topic_id, queue, durability)
+    def open(self, asker: Asker, group: int, wait_ms: int) -> OpenRequest | None:
+        """A request is about to be appended at the broker group of this number; None: too many are open."""
+        return self._of(self._brokers.numbered(group)).open(asker, wait_ms)
 
-    def reply(self, message) -> Replying:
-        """Pass a reply on; its result comes from what is returned. The message has no fault."""
-        token = read_token(message.reply_to) if len(message.reply_to) == TOKEN_SIZE else None
+    def pass_on(self, data: bytes, reply: bytes, told: Callable[[int], None], timeout_ms: int) -> int | None:
+        """Send a reply to who waits for it: the code, or None when `told(code)` will be called with it."""
+        token = read_token(data) if len(data) == TOKEN_SIZE else None
         mark = b"" if token is None else token.instance.to_bytes(8, "little")[:MARK_SIZE]
-        found = [broker for broker in self._brokers.listed if _mark(broker.name) == mark]
-        if not (found := found or self._brokers.listed):
-            return Replying(SendResult(code=Code.UNAVAILABLE, id=message.id, retry_after_ms=200))
-        return self._of(found[0]).reply(message)
+        listed = self._brokers.listed
+        if not listed:
+            return Code.UNAVAILABLE
+        found = next((broker for broker in listed if _mark(broker.name) == mark), listed[0])
+        return self._of(found).pass_on(data, reply, told, timeout_ms)
 
     def release(self) -> None:
         for _, requests in self._made.values():
             requests.release()
+
+    def close(self) -> None:
+        """Watch the time no longer."""
+        self._tick.stop()
 
     def _of(self, broker: Broker) -> Requests:
         made = self._made.get(broker.name)
         if made is None or made[0] is not broker:
             mark = _mark(broker.name)
             requests = Requests(
-                broker.rpc, self._brokers.cluster_key, self._now_ms, lambda size: mark + os.urandom(size - MARK_SIZE)
+                broker.rpc,
+                self._brokers.cluster_key,
+                self._clock,
+                self._wake,
+                lambda size: mark + os.urandom(size - MARK_SIZE),
             )
             made = self._made[broker.name] = broker, requests
         return made[1]
 
+    def _wake(self) -> None:
+        # The timer runs only while something waits for time to pass, so an idle proxy sleeps.
+        if not self._ticking:
+            self._ticking = True
+            self._tick.start(self._on_tick)
 
+    def _on_tick(self) -> None:
+        waits = False
+        for _, requests in self._made.values():
+            waits = requests.on_time() or waits
+        if not waits:
+            self._ticking = False
+            self._tick.stop()
+
+
+@lru_cache(maxsize=256)
 def _mark(name: str) -> bytes:
     return blake2b(name.encode(), digest_size=MARK_SIZE).digest()

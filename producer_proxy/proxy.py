@@ -59,7 +59,7 @@ class ProducerProxy:
         brokers.on_changed = known.clear
         self._follow_groups()
         self._principals = Principals(view, self._clock)
-        self.requests = GroupedRequests(brokers, self._clock.now_ms)
+        self.requests = GroupedRequests(brokers, self._clock)
         self.service = SendService(
             self._principals,
             self.topics,
@@ -94,6 +94,7 @@ class ProducerProxy:
         return Front(
             *self.brokers.lanes, topics.known, topics.is_right, self._view.generation, self.service.handle, sentences,
             os.urandom(6), DEFAULT_TIMEOUT_MS, RETRY_AFTER_MS, self.service.rescue,
+            self.requests,
         )  # fmt: skip
 
     def _hot_connection(self, sock, peer, ssl_context):
@@ -115,6 +116,7 @@ class ProducerProxy:
         self.gate.follow()
         if self.front is not None:
             self.front.gate.own = self.gate.own
+            self.front.request_calls.takes_replies = "reply" not in self.gate.settings.features_off
             self.front.forget(self._view.generation)
 
     def _on_depth(self, topic: str) -> None:
@@ -126,6 +128,11 @@ class ProducerProxy:
     def key_uses(self) -> KeyUses:
         """When each key was used last, as a metric."""
         return self._principals.uses
+
+    @property
+    def _is_idle(self) -> bool:
+        """Nothing is taken that has no answer."""
+        return not self.service.in_work and self.brokers.idle and self.requests.is_idle
 
     def health(self) -> dict:
         """What /readyz shows."""
@@ -142,11 +149,12 @@ class ProducerProxy:
         if self.front is not None:
             self.front.closing = True
         deadline = time.monotonic() + DRAIN_S
-        while (self.service.in_work or not self.brokers.idle) and time.monotonic() < deadline:
+        while not self._is_idle and time.monotonic() < deadline:
             gevent.sleep(0.005)
         self.requests.release()
         gevent.sleep(0.05)  # the last answers leave; clients that call once more are told SHUTTING_DOWN
         self._ticking.stop()
+        self.requests.close()
         self.server.close()
         self.buffering.stop()
         self.brokers.close()

@@ -1,157 +1,251 @@
-"""Sends that wait for a reply, and sends that are one. Steps, tokens and codes: docs/design/0013-request-reply.md.
+"""Sends that wait for a reply, and sends that are one, at one broker group. Steps, tokens and codes: docs/design/0013-request-reply.md.
 
-Everything kept here belongs to calls that are open, or were until their deadline: where this process goes, they end with it.
+Nothing here blocks: whoever asks or replies is told in a loop callback. Everything kept belongs to calls that are open, or were until
+their deadline: where this process goes, they end with it.
 """
 
 import os
-from heapq import heappop, heappush
-from typing import Any
+from collections.abc import Callable
+from functools import partial
+from typing import Protocol
 
-import gevent
-from gevent.event import AsyncResult
-
-from common.contract import Code, Message, SendResult, decode_struct
-from common.ids import IdSource, show_id
+from common.clock import Clock
+from common.contract import Code
 from common.reply_token import TOKEN_SIZE, ReplyToken, ReplyTokens, read_token
-from common.wire.calls import BODY_BYTES_MAX, HAS_DELAY, HAS_DELIVER_AT, HAS_REPLY_TO
-from engine.client.requests import decode_appended, encode_request
+from common.wheel import Wheel
 from engine.link import layout
 from engine.link.errors import LinkDown
 
-REPLY_WAIT_MS_MAX = 300_000
-FATE_S_MAX = 1.0
+FATE_MS_MAX = 1_000
 OPEN_MAX = 100_000
-WAIT_SENTENCES = {
-    Code.NO_CONSUMER: "nobody took the request in time; it will not be handed out any more",
-    Code.NO_REPLY: "no reply in time; the request will not be handed out any more",
-    Code.CONSUMER_FAILED: "the consumer gave the request up",
-    Code.TIMEOUT: "this proxy is stopping; the request is stored, and its reply may still have been made",
-}
-REPLY_SENTENCES = {
-    Code.DUPLICATE: "Message.reply_to: this request has its reply already",
-    Code.STALE_RECEIPT: "Message.reply_to: nobody waits for this reply any more",
-    Code.UNAVAILABLE: "the proxy that waits for this reply cannot be reached at the moment",
-    Code.TIMEOUT: "nobody said whether the reply arrived; send it again",
-}
+KEPT_BYTES_MAX = 16 << 20
+"""Of replies that are kept until their request's deadline, in case the request is sent again under its id."""
+TICK_MS = 5
+
+Place = tuple[bytes, bytes, int, int]
+"""Where a request is stored, and as what: topic, id, queue, offset. An engine with another log may give the same place to another one."""
 
 
-class _Call:
-    """One request on its way. `outcome` becomes (code, reply or None) once."""
+class Asker(Protocol):
+    """Who has sent a request."""
 
-    __slots__ = ("answered", "connection", "outcome")
+    @property
+    def is_gone(self) -> bool:
+        """Nobody is left to be told."""
+        ...
 
-    def __init__(self, connection: Any) -> None:
-        self.connection = connection
-        self.outcome: AsyncResult = AsyncResult()
-        self.answered = False  # by a reply
+    def tell(self, code: int, reply: bytes | None) -> None:
+        """The request is stored and its outcome known; called at most once."""
+        ...
+
+
+class OpenRequest:
+    """One request from its token to its outcome: `code` becomes that once, OK with the reply.
+
+    The asker owes it one of `stored()` and `end()` when the append is answered.
+    """
+
+    __slots__ = (
+        "_asker", "_followers", "_requests", "code", "is_over", "is_stored", "kept_bytes", "links", "place", "reply", "token",
+    )  # fmt: skip
+
+    def __init__(self, requests: "Requests", asker: Asker, token: bytes, links: int) -> None:
+        self._requests, self._asker, self.token, self.links = requests, asker, token, links
+        self._followers: list[OpenRequest] = []
+        self.code: int | None = None
+        self.reply: bytes | None = None
+        self.is_stored = self.is_over = False
+        self.place: Place | None = None  # of one whose id the client set
+        self.kept_bytes = 0
 
     @property
     def waits(self) -> bool:
-        return not self.outcome.ready() and not self.connection.closed
+        """Whether a reply would reach anybody."""
+        return self.code is None and not self.is_over and self._is_heard
+
+    @property
+    def _is_heard(self) -> bool:
+        return not self._asker.is_gone or any(each.waits for each in self._followers)
+
+    def stored(self, place: Place | None = None, is_duplicate: bool = False) -> None:
+        """The append was answered: the request is in the log.
+
+        Args:
+            place: where, of one whose id the client set; the first copy's when this is a duplicate of it.
+        """
+        self.is_stored = True
+        if is_duplicate:
+            self._requests.repeated(self, place)
+            return
+        if place is not None:
+            self._requests.remember(self, place)
+        if self.code is not None:
+            self._tell()
+        elif self.is_over:
+            self._requests.ask_fate(self)
+
+    def end(self) -> None:
+        """The append failed or was not answered: nobody waits for a reply any more."""
+        self.is_over = True
+        if self.code is None:
+            self.code = Code.NO_REPLY
+
+    def settle(self, code: int, reply: bytes | None = None) -> None:
+        """The outcome, unless there is one already."""
+        if self.code is None:
+            self.code, self.reply = code, reply
+            if self.is_stored:
+                self._tell()
+
+    def take(self, reply: bytes) -> int:
+        """A reply has come; returns what its replier is told."""
+        if self.code == Code.OK:
+            return Code.DUPLICATE
+        if not self.waits:
+            return Code.STALE_RECEIPT
+        self.settle(Code.OK, reply)
+        return Code.OK
+
+    def pass_deadline(self) -> None:
+        """From here on a reply is late."""
+        self.is_over = True
+        if self.is_stored and self.code is None:
+            if self._is_heard:
+                self._requests.ask_fate(self)
+            else:
+                self.settle(Code.NO_REPLY)
+
+    def follow(self, first: "OpenRequest") -> None:
+        """This is a copy of a request that is open or was answered: their outcome is one."""
+        if first.code is None:
+            self.token, self.links = first.token, first.links
+            first._followers.append(self)
+        else:
+            self.settle(first.code, first.reply)
+
+    def _tell(self) -> None:
+        assert self.code is not None
+        self._asker.tell(self.code, self.reply)
+        followers, self._followers = self._followers, []
+        for each in followers:
+            each.settle(self.code, self.reply)
+        if not self._requests.keeps(self):
+            self.reply = None
 
 
 class Requests:
-    """The waiting calls of this process.
+    """The open requests of this process at one broker group, and the replies that it passes on to there.
 
     Args:
         rpc: the broker's link for what is rare; this object listens on it.
+        wake: called when something waits for time to pass, so that `on_time()` is called until nothing does.
         random_bytes: as os.urandom.
     """
 
-    def __init__(self, rpc, cluster_key: bytes, now_ms, random_bytes=os.urandom) -> None:
-        self._rpc, self._now_ms = rpc, now_ms
+    def __init__(
+        self, rpc, cluster_key: bytes, clock: Clock, wake: Callable[[], None] = lambda: None, random_bytes=os.urandom
+    ) -> None:
+        self._rpc, self._clock, self._wake = rpc, clock, wake
         self._tokens = ReplyTokens(cluster_key)
-        self._ids = IdSource(now_ms)
         self._instance = int.from_bytes(random_bytes(8), "little")
         self._last_call = 0
-        self._calls: dict[int, _Call] = {}
-        self._ends: list[tuple[int, int]] = []  # heap of (deadline, call)
+        self._calls: dict[int, OpenRequest] = {}
+        self._by_place: dict[Place, OpenRequest] = {}
+        self._kept_bytes = 0
+        self._timers = Wheel(TICK_MS)
         self._links = 0
         self.asked = self.late = self.replies = 0
         rpc.attend(self._listen, self._on_forward)
 
     @property
     def waiting(self) -> int:
-        """Calls whose deadline has not passed; some of them have been answered."""
+        """Requests whose deadline has not passed; some of them have been answered."""
         return len(self._calls)
+
+    @property
+    def is_idle(self) -> bool:
+        """Nobody waits for a reply."""
+        return not any(each.waits for each in self._calls.values())
 
     # -- the asker's side
 
-    def ask(self, connection: Any, call, topic_id: int, queue: int, durability: int) -> SendResult:
-        """Store the call's message and block this greenlet until its reply has come or cannot come any more.
-
-        Args:
-            topic_id, queue: where, at this broker.
-            durability: layout.MEMORY or layout.FSYNC.
-        """
-        (message,) = call.messages
-        self._forget_due()
+    def open(self, asker: Asker, wait_ms: int) -> OpenRequest | None:
+        """A request is about to be appended with this token behind it; None: too many are open."""
         if len(self._calls) >= OPEN_MAX:
-            return _result(Code.OVERLOADED, error="too many requests are waiting here; use another proxy")
+            return None
         self.asked += 1
-        token = self._token(self._now_ms() + call.reply_wait_ms)
-        waiting = self._calls[token.call] = _Call(connection)
-        heappush(self._ends, (token.reply_by_ms, token.call))
-        id16 = None if message.id is not None else self._ids.next()
-        result = SendResult(id=message.id if id16 is None else show_id(id16), queue=queue)
-        data = self._tokens.make(token)
-        payload = encode_request(topic_id, queue, id16, message.encoded, data, durability)
-        links = self._links
-        try:
-            self._store(payload, call, token, result)
-            if result.code == Code.OK:
-                self._wait(waiting, token, data, result, links)
-            if waiting.answered:
-                result.reply = decode_struct(Message, waiting.outcome.get()[1])
-                result.reply.reply_to = None
-        finally:
-            waiting.outcome.set((Code.NO_REPLY, None))  # late replies find that nobody waits
-        return result
+        self._last_call = number = self._last_call % 0xFFFFFFFF + 1
+        token = self._tokens.make(ReplyToken(number, self._instance, self._clock.now_ms() + wait_ms))
+        opened = self._calls[number] = OpenRequest(self, asker, token, self._links)
+        self._after(wait_ms, partial(self._over, number))
+        return opened
 
     def release(self) -> None:
         """The process ends: whoever still waits is told that the outcome is unknown."""
-        for call in self._calls.values():
-            if call.waits:
-                call.outcome.set((Code.TIMEOUT, None))
+        for each in list(self._calls.values()):
+            if each.waits:
+                each.settle(Code.TIMEOUT)
 
-    def _token(self, reply_by_ms: int) -> ReplyToken:
-        self._last_call = self._last_call % 0xFFFFFFFF + 1
-        return ReplyToken(self._last_call, self._instance, reply_by_ms)
+    def on_time(self) -> bool:
+        """Do what is due; True while something waits for time to pass."""
+        for act in self._timers.pop_due(self._now_ms()):
+            act()
+        return bool(self._calls) or self._timers.next_at_ms() is not None
 
-    def _store(self, payload: bytes, call, token: ReplyToken, result: SendResult) -> None:
-        wait_ms = token.reply_by_ms - self._now_ms()
-        timeout_s = (min(call.timeout_ms, wait_ms) if call.timeout_ms > 0 else wait_ms) / 1000
-        code, answer = self._rpc.call(layout.APPEND, payload, timeout_s)
-        if code == layout.OK:
-            code, offset = decode_appended(answer)
-            result.offset = offset if code in (Code.OK, Code.DUPLICATE) else None
-        result.code = code
-        if result.offset is None:
-            result.queue = None
-            result.error = {
-                Code.TIMEOUT: "no answer from the broker in time; the request may be stored",
-                Code.UNAVAILABLE: "the broker cannot be reached; nothing was stored",
-            }.get(code, answer.decode("utf-8", "replace"))
+    def _now_ms(self) -> int:
+        return int(self._clock.monotonic_s() * 1000)
 
-    def _wait(self, waiting: _Call, token: ReplyToken, data: bytes, result: SendResult, links: int) -> None:
-        left_s = max(0.0, (token.reply_by_ms - self._now_ms()) / 1000)
+    def _after(self, wait_ms: int, act: Callable[[], None]) -> int:
+        self._wake()
+        return self._timers.add(self._now_ms() + wait_ms, act)
+
+    def _over(self, number: int) -> None:
+        passed = self._calls.pop(number)
+        passed.pass_deadline()
+        if passed.place is not None:
+            self._by_place.pop(passed.place, None)
+            self._kept_bytes -= passed.kept_bytes
+
+    # -- what an open request asks of its table
+
+    def remember(self, stored: OpenRequest, place: Place) -> None:
+        """It may be sent again under its id until its deadline."""
+        if not stored.is_over:
+            stored.place = place
+            self._by_place[place] = stored
+
+    def keeps(self, answered: OpenRequest) -> bool:
+        """Whether its reply is kept; asked once, when it is there."""
+        size = len(answered.reply or b"")
+        if answered.place is None or answered.is_over or self._kept_bytes + size > KEPT_BYTES_MAX:
+            return False
+        answered.kept_bytes = size
+        self._kept_bytes += size
+        return True
+
+    def repeated(self, copy: OpenRequest, place: Place | None) -> None:
+        """The first copy of this request is stored there: only that one is handed out."""
+        first = self._by_place.get(place) if place is not None else None
+        if first is not None and (first.code is None or first.reply is not None):
+            copy.follow(first)
+        else:
+            copy.settle(Code.DUPLICATE)
+
+    def ask_fate(self, over: OpenRequest) -> None:
+        """Its deadline has passed without a reply: the engine knows why."""
+        if over.links != self._links:
+            over.settle(Code.NO_REPLY)  # what another engine process was told of the request is forgotten
+            return
+
+        def answered(code: int, answer: bytes) -> None:
+            over.settle(layout.U16.unpack(answer)[0] if code == layout.OK else Code.NO_REPLY)
+
         try:
-            code, _ = waiting.outcome.get(timeout=left_s)
-        except gevent.Timeout:
-            waiting.outcome.set((Code.NO_REPLY, None))  # from here on a reply is late
-            # What another engine process was told of the request is forgotten.
-            code = self._fate(data) if links == self._links else Code.NO_REPLY
-        if code != Code.OK:
-            result.code, result.error = code, WAIT_SENTENCES[code]
-
-    def _fate(self, data: bytes) -> int:
-        code, answer = self._rpc.call(layout.OUTCOME, data, FATE_S_MAX)
-        return layout.U16.unpack(answer)[0] if code == layout.OK else Code.NO_REPLY
-
-    def _forget_due(self) -> None:
-        now_ms = self._now_ms()
-        while self._ends and self._ends[0][0] < now_ms:
-            self._calls.pop(heappop(self._ends)[1], None)
+            self._rpc.send(layout.OUTCOME, over.token, answered)
+        except LinkDown:
+            over.settle(Code.NO_REPLY)
+        else:
+            self._after(FATE_MS_MAX, partial(over.settle, Code.NO_REPLY))
 
     # -- what the broker tells
 
@@ -163,89 +257,55 @@ class Requests:
         number, code = layout.FORWARD_HEAD.unpack_from(payload)
         at = layout.FORWARD_HEAD.size
         token = read_token(payload[at : at + TOKEN_SIZE])
-        call = self._calls.get(token.call) if token is not None else None
-        if code != layout.OK:
-            if call is not None and call.waits:
-                call.outcome.set((code, None))
-            return
-        self._rpc.tell(
-            layout.FORWARDED, layout.FORWARDED_BODY.pack(number, self._take(call, payload[at + TOKEN_SIZE :]))
-        )
-
-    def _take(self, call: _Call | None, reply: bytes) -> int:
-        if call is not None and call.answered:
-            return Code.DUPLICATE
-        if call is None or not call.waits:
-            self.late += 1
-            return Code.STALE_RECEIPT
-        call.answered = True
-        call.outcome.set((Code.OK, reply))
-        return Code.OK
+        found = self._calls.get(token.call) if token is not None else None
+        if code == layout.OK:
+            told = Code.STALE_RECEIPT if found is None else found.take(payload[at + TOKEN_SIZE :])
+            self.late += told == Code.STALE_RECEIPT
+            self._rpc.tell(layout.FORWARDED, layout.FORWARDED_BODY.pack(number, told))
+        elif found is not None and found.waits:
+            found.settle(code)
 
     # -- the replier's side
 
-    def reply(self, message) -> "Replying":
-        """Pass a reply on; its result comes from what is returned. The message has no fault."""
-        fault = _reply_fault(message)
-        token = self._tokens.check(message.reply_to)
-        if fault or token is None:
-            sentence = fault or "Message.reply_to: not a reply_token of this cluster, or altered"
-            return Replying(_result(Code.INVALID, message.id, sentence))
-        if token.reply_by_ms <= self._now_ms():
+    def pass_on(self, data: bytes, reply: bytes, told: Callable[[int], None], timeout_ms: int) -> int | None:
+        """Send a reply to who waits for it. Returns the code when that is known at once, else None: then `told(code)` is called once.
+
+        Args:
+            data: the token as it came. reply: a Message without reply_to, encoded.
+            timeout_ms: after which `told` gets TIMEOUT.
+        """
+        token = self._tokens.check(data)
+        if token is None:
+            return Code.INVALID
+        if token.reply_by_ms <= self._clock.now_ms():
             self.late += 1
-            return Replying(_result(Code.STALE_RECEIPT, message.id))
-        replying = Replying(_result(Code.TIMEOUT, message.id))
+            return Code.STALE_RECEIPT
+        passing = _Passing(self._timers, told)
         try:
-            self._rpc.send(layout.REPLY, message.reply_to + message.encoded, replying.answered)
+            self._rpc.send(layout.REPLY, data + reply, passing.answered)
         except LinkDown:
-            return Replying(_result(Code.UNAVAILABLE, message.id))
+            return Code.UNAVAILABLE
+        passing.tick = self._after(timeout_ms, passing.give_up)
         self.replies += 1
-        return replying
+        return None
 
 
-class Replying:
-    """A reply on its way, or one that was refused: `wait()` gives its result."""
+class _Passing:
+    """A reply on its way to its asker's proxy."""
 
-    def __init__(self, result: SendResult) -> None:
-        self._result = result
-        self._code: AsyncResult | None = AsyncResult() if result.code == Code.TIMEOUT else None
+    __slots__ = ("_timers", "_told", "give_up", "tick")
+
+    def __init__(self, timers: Wheel, told: Callable[[int], None]) -> None:
+        self._timers, self._told = timers, told
+        self.tick = 0
+        self.give_up = partial(self.answered, Code.TIMEOUT, b"")
 
     def answered(self, code: int, sentence: bytes) -> None:
-        """The broker's answer; in a loop callback."""
-        assert self._code is not None
-        self._code.set(code)
-
-    def wait(self, timeout_s: float) -> SendResult:
-        """Block this greenlet for the result; TIMEOUT when nobody answers in time."""
-        if self._code is not None:
-            try:
-                code = self._code.get(timeout=timeout_s)
-            except gevent.Timeout:
-                code = Code.TIMEOUT
-            self._result = _result(code, self._result.id)
-        return self._result
+        """The broker's answer, or that there was none in time."""
+        told, self._told = self._told, _nobody
+        self._timers.drop(self.tick, self.give_up)
+        told(code)
 
 
-def fault_of(call) -> str | None:
-    """What is wrong with a call that asks for a reply, as a sentence, or None."""
-    (message,) = call.messages
-    if call.reply_wait_ms > REPLY_WAIT_MS_MAX:
-        return f"SendRequest.reply_wait_ms: at most {REPLY_WAIT_MS_MAX}"
-    if message.flags & (HAS_DELIVER_AT | HAS_DELAY):
-        return "SendRequest.reply_wait_ms: a delayed message cannot be waited for"
-    if message.flags & HAS_REPLY_TO or message.operation:
-        return "SendRequest.reply_wait_ms: only for a message that is stored, neither a reply nor a CANCEL"
-    return None
-
-
-def _reply_fault(message) -> str | None:
-    if message.flags & (HAS_DELIVER_AT | HAS_DELAY) or message.operation:
-        return "Message.reply_to: a reply can be neither delayed nor a CANCEL"
-    if message.body_size > BODY_BYTES_MAX:
-        return f"Message.body: at most {BODY_BYTES_MAX} bytes in a reply"
-    return None
-
-
-def _result(code: int, shown_id: str | None = None, error: str | None = None) -> SendResult:
-    retry_after_ms = 200 if 200 <= code < 300 else None
-    return SendResult(code=code, id=shown_id, retry_after_ms=retry_after_ms, error=error or REPLY_SENTENCES.get(code))
+def _nobody(code: int) -> None:
+    """Told already."""

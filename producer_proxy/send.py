@@ -17,12 +17,11 @@ from common.ids import IdSource, show_id
 from common.wire import WireError, walk_send
 from common.wire.calls import HAS_REPLY_TO, MESSAGES_MAX
 from common.wire.faults import CALL_FAULTS, MESSAGE_FAULTS, WireFault
-from engine.link import layout
 from producer_proxy.buffer.aside import Aside
 from producer_proxy.buffer.fallback import FallbackBuffer
 from producer_proxy.delays import Delays
 from producer_proxy.gate.rules import broken_rule
-from producer_proxy.requests import fault_of
+from producer_proxy.request_calls import Replying, ask, fault_of
 from producer_proxy.topics import ResolveError, binding_of, lane_of
 
 log = logging.getLogger("penstock.producer_proxy")
@@ -123,11 +122,14 @@ class SendService:
         if call.reply_wait_ms > 0:
             return [self._ask(connection, call, principal)]
         started = time.monotonic()
+        timeout_ms = int(_timeout_s(call) * 1000)
         replies = {
-            index: self.requests.reply(message)
+            index: Replying(self.requests, message, timeout_ms)
             for index, message in enumerate(call.messages)
-            if message.flags & HAS_REPLY_TO and not message.fault
+            if message.flags & HAS_REPLY_TO and not message.fault and not self._gate.feature_off(message)
         }
+        if replies:
+            self._learn(call.credential, principal)
         results = [
             _ON_ITS_WAY if index in replies else self._refused(message, principal)
             for index, message in enumerate(call.messages)
@@ -140,7 +142,7 @@ class SendService:
             self._store(call, principal, tried, results, started)
         self._aside.save(call.messages, results, time.monotonic() - started)
         for index, replying in replies.items():
-            results[index] = replying.wait(max(0.0, started + _timeout_s(call) - time.monotonic()))
+            results[index] = replying.wait()
         return results
 
     def _ask(self, connection, call, principal) -> SendResult:
@@ -154,11 +156,17 @@ class SendService:
         if not self._limited(principal, call.messages, [0], results):
             return results[0]
         try:
-            destination = self._topics.find([message.topic])[message.topic]
+            found = self._topics.find([message.topic])
         except ResolveError as error:
             return _refusal(error.code, str(error), message.id)
-        durability = layout.FSYNC if lane_of(call.durability, destination) else layout.MEMORY
-        return self.requests.ask(connection, call, destination, durability)
+        self._learn(call.credential, principal)
+        destination = found[message.topic]
+        number = lane_of(call.durability, destination)
+        if not self._let_in(number, [0], call.messages, found, results):
+            return results[0]
+        id16 = None if message.id is not None else self._ids.next()
+        key = binding_of(message, destination)
+        return ask(self.requests, self._lanes[number], connection, call, destination, key, id16, _refusal)
 
     def _refused(self, message, principal) -> SendResult | None:
         """What is wrong with a message before anything is asked of the broker, or None."""

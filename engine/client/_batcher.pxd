@@ -14,6 +14,11 @@ cdef struct Cell:                     # of an append's table: where the last run
 cdef enum:
     MOVED = 0xFFFFFFFF                # in place of an item's waiter: another broker has been given the message
 
+cdef enum:
+    RECORD_HAS_ID = 1                 # flags of a record
+    RECORD_HAS_TRAILER = 2
+    REPLY_TOKEN_SIZE = 40             # the trailer of a request
+
 cdef struct Item:                     # one message
     uint32_t next                     # in its run; 0 ends it (items count from 1)
     uint32_t waiter
@@ -29,6 +34,7 @@ cdef struct Run:                      # consecutive messages of one queue: they 
     uint32_t head
     uint32_t tail
     uint32_t id_window_ms             # not 0: its one message is to be checked against that window of ids
+    bint alone                        # it holds one message and no other will join
     uint32_t destination              # its number among the append's destinations; 0 where there is one broker only
     size_t bytes
 
@@ -57,7 +63,7 @@ cdef class Append:
     cdef uint32_t cell_count, stamp
     cdef Cell* cell(self, uint32_t topic_id, uint32_t queue) noexcept
     cdef int make_cells(self, uint32_t count) except -1
-    cdef int add_run(self, uint32_t topic_id, uint32_t queue, uint32_t id_window_ms, Destination destination) except -1
+    cdef int add_run(self, uint32_t topic_id, uint32_t queue, uint32_t id_window_ms, bint alone, Destination destination) except -1
     cdef int clear(self) except -1
     cdef int forget_moved(self) except -1
     cdef int answer_all(self, int code) except -1
@@ -90,9 +96,9 @@ cdef class Lane(TurnEnd):
     cdef bint has_room(self, size_t bytes)
     cdef bint lets_in(self, uint64_t asked, int grade) noexcept
     cdef int add(self, Destination destination, uint32_t queue, const unsigned char* id16, const unsigned char* message,
-                 uint32_t size, bint bound, uint32_t index) except -1
+                 uint32_t size, const unsigned char* token, bint bound, uint32_t index) except -1
     cdef int move(self, Append source, const Item* item, Destination destination, uint32_t queue, Waiter waiter) except -1
-    cdef Item* place(self, Destination destination, uint32_t queue, uint32_t size, uint32_t id_window_ms) except NULL
+    cdef Item* place(self, Destination destination, uint32_t queue, uint32_t size, uint32_t id_window_ms, bint alone) except NULL
     cdef int join(self, Waiter waiter) except -1
     cdef int enter(self, Waiter waiter) except -1
     cdef int send(self) except -1

@@ -35,8 +35,6 @@ cdef enum:
 LINK_LIMITS = Limits()
 
 
-
-
 cdef class Waiter:
     """Whoever wants the results of messages: one call on behalf of one client."""
 
@@ -101,7 +99,7 @@ cdef class Append:
             cell.key, cell.run, cell.stamp = (<uint64_t>self.runs[r].topic_id << 32) | self.runs[r].queue, r, 1
         return 0
 
-    cdef int add_run(self, uint32_t topic_id, uint32_t queue, uint32_t id_window_ms, Destination destination) except -1:
+    cdef int add_run(self, uint32_t topic_id, uint32_t queue, uint32_t id_window_ms, bint alone, Destination destination) except -1:
         """An empty run, the queue's last one from now on."""
         cdef Cell* cell
         cdef Run* run
@@ -114,7 +112,7 @@ cdef class Append:
         cell.key, cell.run, cell.stamp = (<uint64_t>topic_id << 32) | queue, self.run_count, self.stamp
         run = &self.runs[self.run_count]
         run.topic_id, run.queue, run.count, run.bytes, run.head, run.destination = topic_id, queue, 0, 0, 0, 0
-        run.id_window_ms = id_window_ms
+        run.id_window_ms, run.alone = id_window_ms, alone
         if destination.homes is not None:
             self.destinations.append(destination)
             run.destination = <uint32_t>len(self.destinations)
@@ -323,32 +321,36 @@ cdef class Lane(TurnEnd):
         return 0
 
     cdef int add(self, Destination destination, uint32_t queue, const unsigned char* id16, const unsigned char* message,
-                 uint32_t size, bint bound, uint32_t index) except -1:
+                 uint32_t size, const unsigned char* token, bint bound, uint32_t index) except -1:
         """Take one message of the waiter that joined last; its bytes are copied. The caller has asked has_room().
 
-        One without an assigned id, which therefore has its client's, is a run of its own where ids are checked, so that it gets a result
-        of its own. What follows it in its queue comes behind it. `bound`: its key has chosen the queue, so it must not go to another one.
+        A request, which has a reply token, is a run of its own, and where ids are checked one without an assigned id. What follows it in
+        its queue comes behind it. `bound`: it must not go to another broker, as its key has chosen the queue, or it has a token.
         """
-        cdef uint32_t body = 1 + (16 if id16 != NULL else 0) + size
-        cdef Item* item = self.place(destination, queue, 4 + body, destination.id_window_ms if id16 == NULL else 0)
+        cdef uint32_t window_ms = destination.id_window_ms if id16 == NULL else 0, head = 21 if id16 != NULL else 5
+        cdef uint32_t total = head + size + (REPLY_TOKEN_SIZE if token != NULL else 0)
+        cdef Item* item = self.place(destination, queue, total, window_ms, window_ms != 0 or token != NULL)
         cdef unsigned char* record = self.filling.arena + item.at
         item.index, item.bound = index, bound
-        put32(record, body)
-        record[4] = 1 if id16 != NULL else 0
+        put32(record, total - 4)
+        record[4] = (RECORD_HAS_ID if id16 != NULL else 0) | (RECORD_HAS_TRAILER if token != NULL else 0)
         if id16 != NULL:
             memcpy(record + 5, id16, 16)
-        memcpy(record + 4 + body - size, message, size)
+        memcpy(record + head, message, size)
+        if token != NULL:
+            memcpy(record + head + size, token, REPLY_TOKEN_SIZE)
         return 0
 
     cdef int move(self, Append source, const Item* item, Destination destination, uint32_t queue, Waiter waiter) except -1:
         """Take a message over from another append, id and all. The waiter has entered."""
-        cdef bint is_assigned = source.arena[item.at + 4] & 1
-        cdef Item* taken = self.place(destination, queue, item.size, 0 if is_assigned else destination.id_window_ms)
+        cdef int flags = source.arena[item.at + 4]
+        cdef uint32_t window_ms = 0 if flags & RECORD_HAS_ID else destination.id_window_ms
+        cdef Item* taken = self.place(destination, queue, item.size, window_ms, window_ms != 0 or flags & RECORD_HAS_TRAILER)
         taken.index, taken.bound = item.index, item.bound
         memcpy(self.filling.arena + taken.at, source.arena + item.at, item.size)
         return 0
 
-    cdef Item* place(self, Destination destination, uint32_t queue, uint32_t size, uint32_t id_window_ms) except NULL:
+    cdef Item* place(self, Destination destination, uint32_t queue, uint32_t size, uint32_t id_window_ms, bint alone) except NULL:
         """Room in the arena for a record of the waiter that joined last, linked to the queue's run."""
         cdef Append append = self.filling
         cdef uint32_t topic_id = destination.topic_id
@@ -370,11 +372,11 @@ cdef class Lane(TurnEnd):
         item.next, item.waiter = 0, <uint32_t>(len(append.waiters) - 1)
         item.at, item.size = at, size
         cell = append.cell(topic_id, queue)
-        if cell.stamp == append.stamp and not id_window_ms and not append.runs[cell.run].id_window_ms:
+        if cell.stamp == append.stamp and not alone and not append.runs[cell.run].alone:
             run = &append.runs[cell.run]
             append.items[run.tail - 1].next = append.item_count
         else:
-            append.add_run(topic_id, queue, id_window_ms, destination)
+            append.add_run(topic_id, queue, id_window_ms, alone, destination)
             run = &append.runs[append.run_count - 1]
             run.head = append.item_count
         run.tail = append.item_count

@@ -126,7 +126,7 @@ cdef class Lanes:
                 if lane.has_room(total):
                     lane.enter(waiter)
                     lane.add(destination, queue, NULL if id16 is None else <const unsigned char*><bytes>id16, encoded,
-                             <uint32_t>len(encoded), key is not None, index)
+                             <uint32_t>len(encoded), NULL, key is not None, index)
                 else:
                     waiter.results[index] = (OVERLOADED, 0, -1)
             index += 1
@@ -134,6 +134,30 @@ cdef class Lanes:
             waiter.done()
             return False
         return True
+
+    def ask(self, Destination destination, key, id16, bytes encoded, token_for, callback):
+        """As submit(), of one request: `token_for(group)` gives what goes behind the message, or None when too many wait already."""
+        cdef CallbackWaiter waiter = CallbackWaiter(1, callback)
+        cdef uint32_t queue
+        cdef Lane lane
+        cdef bytes token
+        if key is None:
+            queue = self.choose(destination, NULL, -1)
+        else:
+            queue = self.choose(destination, <bytes>key, len(key))
+        if queue == NO_QUEUE:
+            waiter.results[0] = (UNAVAILABLE, 0, -1)
+            waiter.done()
+            return
+        lane = self.home(destination, queue)
+        token = token_for(lane.group) if lane.has_room(len(encoded) + RECORD_MORE) else None
+        if token is None:
+            waiter.results[0] = (OVERLOADED, 0, -1)
+            waiter.done()
+            return
+        lane.enter(waiter)
+        lane.add(destination, queue, NULL if id16 is None else <const unsigned char*><bytes>id16, encoded,
+                 <uint32_t>len(encoded), token, True, 0)
 
     def rescue(self, Append append, int group):
         """Move what has no key to queues of other broker groups than this. What none takes stays in the append."""

@@ -102,13 +102,17 @@ class Waiter:
 
 
 class Item:
-    """One message of an append; `waiter` None: it was moved. `id_window_ms`: not 0: its id is to be checked."""
+    """One message of an append; `waiter` None: it was moved. `id_window_ms`: not 0: its id is to be checked.
 
-    __slots__ = ("bound", "destination", "id_window_ms", "index", "record", "waiter")
+    `alone`: it is a batch of its own.
+    """
+
+    __slots__ = ("alone", "bound", "destination", "id_window_ms", "index", "record", "waiter")
 
     def __init__(self, destination: Destination, record: bytes, waiter: Waiter | None, index: int, bound: bool):
         self.destination, self.record, self.waiter, self.index, self.bound = destination, record, waiter, index, bound
-        self.id_window_ms = 0 if record[4] & 1 else destination.id_window_ms
+        self.id_window_ms = 0 if record[4] & layout.HAS_ID else destination.id_window_ms
+        self.alone = self.id_window_ms > 0 or bool(record[4] & layout.HAS_TRAILER)
 
 
 class Run(NamedTuple):
@@ -117,6 +121,7 @@ class Run(NamedTuple):
     topic_id: int
     queue: int
     id_window_ms: int
+    alone: bool
     items: list[Item]
 
 
@@ -132,10 +137,10 @@ class Append:
         self.sent_at = 0.0
 
     def add(self, topic_id: int, queue: int, item: Item) -> None:
-        """Into the queue's last run; a message whose id is to be checked is a run of its own, and later ones come behind it."""
+        """Into the queue's last run; a request, or a message whose id is to be checked, is a run of its own. Later ones come behind it."""
         run = self._open.get((topic_id, queue))
-        if run is None or item.id_window_ms or run.id_window_ms:
-            run = self._open[topic_id, queue] = Run(topic_id, queue, item.id_window_ms, [])
+        if run is None or item.alone or run.alone:
+            run = self._open[topic_id, queue] = Run(topic_id, queue, item.id_window_ms, item.alone, [])
             self.runs.append(run)
         run.items.append(item)
         self.count += 1
@@ -143,7 +148,7 @@ class Append:
 
     def encode(self, request_id: int, durability: int) -> bytes:
         out = bytearray(layout.APPEND_HEAD.pack(durability, len(self.runs)))
-        for topic_id, queue, window_ms, items in self.runs:
+        for topic_id, queue, window_ms, _, items in self.runs:
             records = b"".join(item.record for item in items)
             size = layout.BATCH_HEADER_SIZE + len(records)
             flags = layout.CHECK_IDS if window_ms else 0

@@ -138,6 +138,10 @@ class Brokers:
         """All that there are, in the order of the placement's names."""
         return list(self._by_number.values())
 
+    def numbered(self, number: int) -> Broker:
+        """The group of this number, which a lane has."""
+        return self._by_number[number]
+
     @property
     def connected(self) -> bool:
         return bool(self.listed) and all(broker.append.connected for broker in self.listed)

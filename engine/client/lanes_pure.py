@@ -65,6 +65,21 @@ class Lanes:
             return False
         return True
 
+    def ask(self, destination: Destination, key, id16: bytes | None, encoded: bytes, token_for, callback) -> None:
+        """See `_lanes.Lanes.ask`."""
+        waiter = Waiter(1, callback)
+        queue = self._choose(destination, key)
+        lane = None if queue is None else self._home(destination, queue)
+        if lane is None or queue is None:
+            return callback([(layout.UNAVAILABLE, 0, -1)])
+        token = token_for(lane.group) if lane.has_room(len(encoded) + RECORD_MORE) else None
+        if token is None:
+            return callback([(layout.OVERLOADED, 0, -1)])
+        flags = layout.HAS_TRAILER | (0 if id16 is None else layout.HAS_ID)
+        body = bytes([flags]) + (id16 or b"") + encoded + token
+        lane.add(destination, queue, layout.U32.pack(len(body)) + body, waiter, 0, True)
+        return None
+
     def rescue(self, append: Append, group: int) -> None:
         """Move what has no key to queues of other broker groups than this. What none takes stays in the append."""
         for run in append.runs:

@@ -9,7 +9,7 @@ from thriftpy2.transport import TTransportException
 
 from common.contract import Ack, Code, Message, Verdict
 from tests.e2e.pull_parts import cut
-from tests.e2e.request_parts import TOPIC, RequestSite
+from tests.e2e.request_parts import TOPIC, RequestSite, Worker
 from tests.waiting import until
 
 
@@ -196,6 +196,36 @@ def test_replies_and_messages_in_one_send_are_answered_in_order(site, worker):
     assert site.sender(site.ask).request().reply.body == b"mixed"
     until(lambda: results, "the send is answered")
     assert [result.code for result in results] == [Code.OK, Code.OK, Code.INVALID]
+
+
+def test_a_request_that_is_sent_again_under_its_id_is_executed_once_and_has_one_outcome(site, worker):
+    may_reply = threading.Event()
+
+    def wait_then_reply(worker, delivery):
+        may_reply.wait(10)
+        return Worker.echo(worker, delivery)
+
+    replier = worker(wait_then_reply)
+    results = []
+    askers = [site.sender(site.ask) for _ in range(2)]
+    asking = [
+        threading.Thread(target=lambda asker=asker: results.append(asker.request(b"pay", id="order-7")), daemon=True)
+        for asker in askers
+    ]
+    for thread in asking:
+        thread.start()
+        until(lambda: replier.seen, "the first copy is taken")
+    until(lambda: metric(site.engine, "penstock_engine_duplicates_total") > 0, "the second copy was found to be one")
+    may_reply.set()
+    for thread in asking:
+        thread.join(10)
+    again = askers[0].request(b"pay", id="order-7")
+    assert [each.code for each in (*results, again)] == [Code.OK] * 3
+    assert results[0] == results[1] == again and again.reply.body == b"re: pay"
+    elsewhere = site.sender(site.answer).request(b"pay", id="order-7")
+    assert (elsewhere.code, elsewhere.reply) == (Code.DUPLICATE, None)
+    assert (elsewhere.queue, elsewhere.offset) == (again.queue, again.offset)
+    assert len(replier.seen) == 1
 
 
 @pytest.mark.parametrize(

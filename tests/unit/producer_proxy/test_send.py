@@ -73,7 +73,7 @@ class Client:
 class Desk:
     """A proxy, its broker and its configuration."""
 
-    def __init__(self, hot: bool, monkeypatch):
+    def __init__(self, hot: bool, monkeypatch, rpc=Rpc):
         if not hot:
             monkeypatch.setattr(proxy_module, "Front", None)
         self.broker = FakeBroker()
@@ -88,7 +88,7 @@ class Desk:
         }.items():
             self.store.put("topic", name, TopicDefinition(name, **({"queues": 4} | fields)).to_value(), 0)
         self.view = ConfigView(self.store)
-        self.rpc = Rpc(self.broker)
+        self.rpc = rpc(self.broker)
         brokers = Brokers(KEY, role="producer_proxy")
         brokers.use_one(self.broker.address, self.rpc)
         self.proxy = ProducerProxy([(listen("127.0.0.1", 0), None)], self.view, brokers)

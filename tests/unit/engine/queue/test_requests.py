@@ -3,8 +3,7 @@
 import pytest
 
 from common.reply_token import ReplyToken, ReplyTokens
-from engine.client.requests import encode_request
-from engine.link.layout import APPEND_HEAD, MEMORY, NO_REPLY
+from engine.link.layout import HAS_ID, HAS_TRAILER, NO_REPLY, U32
 from engine.log.format import pack_batch
 from engine.replies.requests import Requests
 from tests.unit.engine.queue._world import FORMS, WALL0
@@ -24,8 +23,9 @@ def pair(make_pair) -> Pair:  # noqa: F811
 
 def ask(pair, wait_ms, call=1, body=b"m\0", id16=b"i" * 16) -> bytes:
     token = TOKENS.make(ReplyToken(call, 7, WALL0 + pair.now_ms + wait_ms))
-    payload = encode_request(pair.topic.id, 0, id16, body, token, MEMORY)
-    assert pair.log.append(payload[APPEND_HEAD.size :], 1, WALL0)[0][0] == 0
+    record = bytes([HAS_TRAILER | (HAS_ID if id16 else 0)]) + (id16 or b"") + body + token
+    batch = pack_batch(0, pair.topic.id, 0, [U32.pack(len(record)) + record])
+    assert pair.log.append(batch, 1, WALL0)[0][0] == 0
     woken = pair.log.take_woken()
     for delivery in pair.forms:
         delivery.on_woken(woken, pair.now_ms)
