@@ -1,5 +1,6 @@
 """A stopped log whose every byte is known, and what a reader gets of it after a bit was flipped."""
 
+import struct
 from pathlib import Path
 from random import Random
 from typing import NamedTuple
@@ -9,11 +10,17 @@ from engine.env import RealEnv
 from engine.errors import CorruptionError
 from engine.log import Log, open_log
 from engine.log.format import BATCH_HEADER, BATCH_MAGIC, KIND_MESSAGES, pack_batch, pack_record, padded, split_records
+from engine.log.lookup.maker import AFTER_FAULT_S, IDLE_S
+from engine.log.lookup.name_file import FAMILIES
+from engine.log.lookup.search import Cursor, Wanted
 from engine.log.offline.directory import opened
 
 CONFIG = LogConfig(segment_bytes=1 << 16)
-KINDS = ("segment", "unused end", "index", "table", "manifest", "current", "other state", "lock")
-LIVE = ("segment", "index", "table", "manifest", "current")
+KINDS = ("segment", "unused end", "index", "ids", "keys", "table", "manifest", "current", "other state", "lock")
+LIVE = ("segment", "index", "ids", "keys", "table", "manifest", "current")
+KEYS, NAMED, BATCH = 12, 3000, 10
+IDS_ASKED = range(0, NAMED, 50)
+"""Of the messages with an id and a key, enough of them for files of several blocks, those that an engine is asked for by id; by key all."""
 
 
 class Held(NamedTuple):
@@ -22,6 +29,8 @@ class Held(NamedTuple):
     topics: list
     records: dict[tuple[int, int, int], bytes]
     progress: dict[bytes, bytes]
+    named: dict[tuple[str, bytes], set[tuple[int, int, int]]]
+    """By family and name, where its messages are."""
 
 
 class Flip(NamedTuple):
@@ -55,7 +64,11 @@ class KnownLog:
             if number % 40 == 0:
                 self.written.add(b"%d" % number)
                 log.put_progress(b"group", b"%d" % number)
+            if number < NAMED // BATCH:
+                named = [pack_record(named_message(number * BATCH + at)) for at in range(BATCH)]
+                log.append(pack_batch(KIND_MESSAGES, 2, 0, named), 1, 1_700_000_000_000 + number)
         log.checkpoint()
+        make_names(log)
         self.held = read_all(log)
         log.close()
         # Compaction leaves tables behind that nothing reads any more.
@@ -106,7 +119,7 @@ class KnownLog:
 
     def _kind(self, name: Path) -> str:
         if name.parts[0] != "state":
-            return {".idx": "index"}.get(name.suffix, "lock")
+            return {".idx": "index", ".mid": "ids", ".key": "keys"}.get(name.suffix, "lock")
         if name.name.startswith("MANIFEST"):
             return "manifest"
         if name.name in self._live:
@@ -133,4 +146,24 @@ def read_all(log: Log) -> Held:
                     for data in split_records(piece.records):
                         records[topic.id, queue, offset] = data
                         offset += 1
-    return Held(topics, records, dict(log.progress()))
+    names = [("id", b"id-%d" % number) for number in IDS_ASKED] + [("key", b"key-%d" % key) for key in range(KEYS)]
+    return Held(topics, records, dict(log.progress()), {name: look_up(log, *name) for name in names})
+
+
+def named_message(number: int) -> bytes:
+    """Thrift binary of a message with an id and a key."""
+    texts = ((3, b"key-%d" % (number % KEYS)), (6, b"id-%d" % number))
+    return b"".join(struct.pack(">bhi", 11, field, len(text)) + text for field, text in texts) + b"\0"
+
+
+def look_up(log: Log, family: str, name: bytes) -> set[tuple[int, int, int]]:
+    """Where the messages with the name are, as a look-up says."""
+    search = log.look_up.search(Wanted(FAMILIES[family], 2, name, 0, 1 << 62, 1000, 1 << 20), Cursor(0, 0))
+    search.run()
+    assert search.error == "" and search.cursor is None
+    return {(2, found.queue, found.offset) for found in search.found}
+
+
+def make_names(log: Log) -> None:
+    """Let files of names be made until there is nothing to do."""
+    next(pause_s for pause_s in log.look_up.maker.steps() if pause_s in (IDLE_S, AFTER_FAULT_S))

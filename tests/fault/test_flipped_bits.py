@@ -20,7 +20,7 @@ from engine.log import open_log
 from engine.log.offline.directory import opened
 from engine.log.offline.repair import carry_out, plan
 from engine.log.offline.verify import verify
-from tests.fault.flipped_log import CONFIG, KINDS, LIVE, Held, KnownLog, read_all
+from tests.fault.flipped_log import CONFIG, KINDS, LIVE, Held, KnownLog, look_up, make_names, read_all
 
 FLIPS = int(os.environ.get("PENSTOCK_FLIPS", "160"))
 SEED = os.environ.get("PENSTOCK_SEED") or str(time.time_ns())
@@ -53,7 +53,10 @@ def served(known) -> Held | None:
         assert len(str(error)) > 20, "an operator must learn what is wrong"
         return None
     try:
-        return read_all(log)
+        held = read_all(log)
+        make_names(log)
+        assert {name: look_up(log, *name) for name in held.named} == held.named
+        return held
     except StoreDamagedError as error:
         assert "state" in str(error)
         return None
@@ -67,6 +70,9 @@ def assert_right(known, held: Held, flip) -> None:
     assert len(known.held.records) - len(held.records) <= flip.records_max, flip
     assert held.topics == known.held.topics, flip
     assert held.progress.get(b"group") in known.written, flip
+    for name, places in known.held.named.items():
+        assert held.named[name] <= places, flip
+        assert not (places - held.named[name]) & held.records.keys(), f"not found though it can be read: {flip}"
     if flip.kind != "segment":
         assert held == known.held, flip
 
