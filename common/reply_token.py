@@ -11,8 +11,10 @@ from hmac import compare_digest
 from typing import NamedTuple
 
 TOKEN_SIZE = 40
+INSTANCE_AT, _REPLY_BY_AT = 8, 16
 _VERSION = 1
 _BODY = struct.Struct("<B3xIQq")
+_INSTANCE, _REPLY_BY = struct.Struct("<Q"), struct.Struct("<q")
 _MAC_SIZE = 16
 
 
@@ -24,12 +26,16 @@ class ReplyToken(NamedTuple):
     reply_by_ms: int
 
 
+def key_of(cluster_key: bytes) -> bytes:
+    """The key of the tokens' MAC."""
+    return blake2b(cluster_key, digest_size=32, person=b"penstock-reply").digest()
+
+
 class ReplyTokens:
     """Makes and checks tokens of one cluster."""
 
     def __init__(self, cluster_key: bytes) -> None:
-        key = blake2b(cluster_key, digest_size=32, person=b"penstock-reply").digest()
-        self._keyed = blake2b(key=key, digest_size=_MAC_SIZE)
+        self._keyed = blake2b(key=key_of(cluster_key), digest_size=_MAC_SIZE)
 
     def make(self, token: ReplyToken) -> bytes:
         """The token's 40 bytes."""
@@ -52,3 +58,13 @@ def read_token(data: bytes) -> ReplyToken | None:
     """What 40 bytes of a trusted source say, unchecked; None when they are of another version."""
     version, *fields = _BODY.unpack_from(data)
     return ReplyToken(*fields) if version == _VERSION else None
+
+
+def instance_of(data: bytes, at: int = 0) -> int | None:
+    """read_token().instance alone, of a token that lies at `at`; 40 bytes must be there."""
+    return _INSTANCE.unpack_from(data, at + INSTANCE_AT)[0] if data[at] == _VERSION else None
+
+
+def reply_by_of(data: bytes, at: int = 0) -> int | None:
+    """read_token().reply_by_ms alone."""
+    return _REPLY_BY.unpack_from(data, at + _REPLY_BY_AT)[0] if data[at] == _VERSION else None

@@ -16,7 +16,11 @@ class Deadlines:
     def add(self, at_s: float, item: Any) -> int:
         """Keep the item until `at_s`; the number returned is for `discard`."""
         bucket = int(at_s / self.step_s) + 1
-        self._buckets.setdefault(bucket, set()).add(item)
+        items = self._buckets.get(bucket)
+        if items is None:
+            self._buckets[bucket] = {item}
+        else:
+            items.add(item)
         return bucket
 
     def discard(self, bucket: int, item: Any) -> None:

@@ -12,9 +12,20 @@ import gevent
 
 from common.clock import Clock
 from common.contract import Code
-from common.reply_token import TOKEN_SIZE, read_token
+from common.reply_token import INSTANCE_AT
 from engine.client.brokers import Broker, Brokers
-from producer_proxy.requests import Asker, OpenRequest, Requests
+from producer_proxy.requests import Asker, OpenRequest
+
+try:
+    if os.environ.get("PENSTOCK_PURE"):
+        raise ImportError("the pure twin was asked for")
+    from producer_proxy._requests import Requests
+
+    NATIVE = True
+except ImportError:
+    from producer_proxy.requests import Requests  # type: ignore[assignment]
+
+    NATIVE = False
 
 MARK_SIZE = 3
 TICK_S = 0.01
@@ -55,12 +66,12 @@ class GroupedRequests:
 
     def pass_on(self, data: bytes, reply: bytes, told: Callable[[int], None], timeout_ms: int) -> int | None:
         """Send a reply to who waits for it: the code, or None when `told(code)` will be called with it."""
-        token = read_token(data) if len(data) == TOKEN_SIZE else None
-        mark = b"" if token is None else token.instance.to_bytes(8, "little")[:MARK_SIZE]
-        listed = self._brokers.listed
-        if not listed:
-            return Code.UNAVAILABLE
-        found = next((broker for broker in listed if _mark(broker.name) == mark), listed[0])
+        found = self._brokers.only
+        if found is None:
+            listed, mark = self._brokers.listed, data[INSTANCE_AT : INSTANCE_AT + MARK_SIZE]
+            if not listed:
+                return Code.UNAVAILABLE
+            found = next((broker for broker in listed if _mark(broker.name) == mark), listed[0])
         return self._of(found).pass_on(data, reply, told, timeout_ms)
 
     def release(self) -> None:

@@ -1,5 +1,7 @@
 """Sends that wait for a reply, and sends that are one, at one broker group. Steps, tokens and codes: docs/design/0013-request-reply.md.
 
+The reference and pure twin of _requests.pyx.
+
 Nothing here blocks: whoever asks or replies is told in a loop callback. Everything kept belongs to calls that are open, or were until
 their deadline: where this process goes, they end with it.
 """
@@ -190,7 +192,7 @@ class Requests:
         """Do what is due; True while something waits for time to pass."""
         for act in self._timers.pop_due(self._now_ms()):
             act()
-        return bool(self._calls) or self._timers.next_at_ms() is not None
+        return self._timers.next_at_ms() is not None
 
     def _now_ms(self) -> int:
         return int(self._clock.monotonic_s() * 1000)

@@ -81,6 +81,11 @@ class ColdReads:
             number += 1
         return (number + 1) * WINDOW
 
+    @property
+    def has_woken(self) -> bool:
+        """Whether take_woken() may give any."""
+        return bool(self._arrived or self._woken)
+
     def take_woken(self) -> list[tuple[int, int]]:
         """The queues that were told to wait and can be read now."""
         if self._arrived:

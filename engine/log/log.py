@@ -255,7 +255,8 @@ class Log:
 
         Their records can be read now.
         """
-        return self.appender.take_woken() + self.cold.take_woken()
+        woken = self.appender.take_woken()
+        return woken + self.cold.take_woken() if self.cold.has_woken else woken
 
     def is_fetching(self, topic_id: int, queue: int) -> bool:
         """Whether a read of the queue came back empty because its records are cold and on their way."""

@@ -2,7 +2,7 @@
 
 from typing import Any, NamedTuple
 
-from common.reply_token import TOKEN_SIZE, read_token
+from common.reply_token import TOKEN_SIZE, instance_of
 from common.wheel import Wheel
 from engine.link import layout
 from engine.replies.requests import Requests
@@ -54,10 +54,10 @@ class Exchange:
 
     def reply(self, connection: Any, request_id: int, payload: bytes, now_ms: int) -> bool:
         """REPLY: forward it; answered when the waiting proxy says how it went. True when time has to be watched."""
-        token = read_token(payload[:TOKEN_SIZE]) if len(payload) > TOKEN_SIZE else None
-        if token is None:
+        instance = instance_of(payload) if len(payload) > TOKEN_SIZE else None
+        if instance is None:
             raise RequestError("REPLY: a token, then the reply")
-        target = self._by_instance.get(token.instance)
+        target = self._by_instance.get(instance)
         if target is None or len(self._open) >= OPEN_MAX:
             sentence = b"the proxy that waits for this reply is not linked at the moment"
             connection.send_frame(layout.REPLY, request_id, layout.UNAVAILABLE, [sentence])
@@ -99,8 +99,8 @@ class Exchange:
         found.replier.send_frame(layout.REPLY, found.request_id, code, sentence)
 
     def _tell_failed(self, data: bytes) -> None:
-        token = read_token(data)
-        target = self._by_instance.get(token.instance) if token is not None else None
+        instance = instance_of(data)
+        target = self._by_instance.get(instance) if instance is not None else None
         if target is not None:
             head = layout.FORWARD_HEAD.pack(0, layout.CONSUMER_FAILED)
             target.send_frame(layout.FORWARD, layout.UNASKED, layout.OK, [head, data])

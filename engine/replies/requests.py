@@ -6,7 +6,7 @@ answered; what else there is goes at its deadline.
 
 from collections.abc import Callable
 
-from common.reply_token import TOKEN_SIZE, read_token
+from common.reply_token import TOKEN_SIZE, reply_by_of
 from common.wheel import Wheel
 from engine.link.layout import CONSUMER_FAILED, HAS_TRAILER, NO_CONSUMER, NO_REPLY
 
@@ -40,26 +40,31 @@ class Requests:
         self.expired = 0
         self._fates: dict[bytes, Fate] = {}
         self._ends = Wheel(TICK_MS)
+        self._looked = 0  # the tick for which it was last looked what can be forgotten
 
     def __len__(self) -> int:
         return len(self._fates)
 
     def is_over(self, record: bytes) -> bool:
         """Whether this record with a trailer is a request whose deadline has passed, so that it must not be handed out."""
-        token = read_token(record[-TOKEN_SIZE:])
-        return token is not None and token.reply_by_ms <= self.wall_ms()
+        reply_by_ms = reply_by_of(record, len(record) - TOKEN_SIZE)
+        return reply_by_ms is not None and reply_by_ms <= self.wall_ms()
 
     def given(self, group: str, record: bytes) -> None:
         """A consumer of the group gets this record with a trailer."""
         data = record[-TOKEN_SIZE:]
         fate = self._fates.get(data)
         if fate is None:
-            token = read_token(data)
-            self._forget_due()
-            if token is None or len(self._fates) >= REMEMBERED_MAX:
+            reply_by_ms = reply_by_of(data)
+            if reply_by_ms is None:
+                return
+            if reply_by_ms // TICK_MS != self._looked:
+                self._looked = reply_by_ms // TICK_MS
+                self._forget_due()
+            if len(self._fates) >= REMEMBERED_MAX:
                 return
             fate = self._fates[data] = Fate()
-            fate.tick = self._ends.add(token.reply_by_ms + REMEMBERED_MS, data)
+            fate.tick = self._ends.add(reply_by_ms + REMEMBERED_MS, data)
         fate.taken.add(group)
         fate.failed.discard(group)
 

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from common.reply_token import TOKEN_SIZE, ReplyToken, ReplyTokens, read_token
+from common.reply_token import TOKEN_SIZE, ReplyToken, ReplyTokens, instance_of, read_token, reply_by_of
 
 KEY = b"k" * 32
 TOKENS = st.builds(ReplyToken, st.integers(0, 2**32 - 1), st.integers(0, 2**64 - 1), st.integers(-(2**63), 2**63 - 1))
@@ -35,3 +35,10 @@ def test_another_clusters_token_is_refused():
 
 def test_a_token_of_another_version_is_not_read():
     assert read_token(b"\x02" + bytes(TOKEN_SIZE - 1)) is None
+
+
+def test_single_fields_are_read_where_the_token_lies():
+    token = ReplyTokens(b"k").make(ReplyToken(3, 1 << 63, -5))
+    assert (instance_of(b"xyz" + token, 3), reply_by_of(b"xyz" + token, 3)) == (1 << 63, -5)
+    other = b"\x02" + token[1:]
+    assert (instance_of(other), reply_by_of(other)) == (None, None)

@@ -1,14 +1,25 @@
-"""The open requests of a proxy, by a clock that the test turns: every row of both tables of docs/design/0013-request-reply.md."""
+"""The open requests of a proxy, by a clock that the test turns: every row of both tables of docs/design/0013-request-reply.md.
+
+Each test runs on both forms.
+"""
+
+import random
+from hashlib import blake2b
 
 import pytest
 
 from common.clock import FakeClock
 from common.contract import Code
-from common.reply_token import ReplyTokens, read_token
+from common.reply_token import ReplyTokens, key_of, read_token
 from engine.link import layout
 from engine.link.errors import LinkDown
 from producer_proxy import requests as requests_module
-from producer_proxy.requests import FATE_MS_MAX, Requests
+from producer_proxy.requests import FATE_MS_MAX
+
+try:
+    from producer_proxy import _requests as native_module
+except ImportError:
+    native_module = None  # type: ignore[assignment]
 
 KEY = b"k" * 32
 PLACE = (b"orders", b"id-1", 3, 17)
@@ -42,9 +53,9 @@ class Asker:
 
 
 class Desk:
-    def __init__(self):
+    def __init__(self, form):
         self.clock, self.rpc, self.woken = FakeClock(), Rpc(), 0
-        self.requests = Requests(self.rpc, KEY, self.clock, self._wake, lambda size: b"i" * size)
+        self.requests = form.Requests(self.rpc, KEY, self.clock, self._wake, lambda size: b"i" * size)
 
     def _wake(self):
         self.woken += 1
@@ -74,9 +85,12 @@ class Desk:
         return lambda code: callback(layout.OK, layout.U16.pack(code))
 
 
-@pytest.fixture
-def desk():
-    return Desk()
+@pytest.fixture(params=["native", "pure"])
+def desk(request):
+    form = native_module if request.param == "native" else requests_module
+    if form is None:
+        pytest.skip("the native form is not built in this run")
+    return Desk(form)
 
 
 # -- what an asker is told
@@ -190,7 +204,24 @@ def test_nothing_is_kept_behind_the_deadline(desk):
     assert desk.requests.waiting == 10
     assert not desk.turn(1_010)
     assert desk.requests.waiting == 0
-    assert desk.requests._by_place == {} and desk.requests._kept_bytes == 0
+    for offset in range(10):
+        copy, _ = desk.ask(place=(b"orders", b"id-%d" % offset, 3, offset), is_duplicate=True)
+        assert copy.heard == [(Code.DUPLICATE, None)]
+
+
+def test_what_is_kept_of_replies_is_bounded_and_free_again_behind_the_deadline(desk, monkeypatch):
+    monkeypatch.setattr(requests_module, "KEPT_BYTES_MAX", 250)
+
+    def kept(first_offset):
+        places = [(b"orders", b"id-%d" % offset, 3, offset) for offset in range(first_offset, first_offset + 3)]
+        for place in places:
+            desk.forward(desk.ask(place=place)[1], b"r" * 100)
+        copies = [desk.ask(place=place, is_duplicate=True)[0] for place in places]
+        return [copy.heard[0][0] for copy in copies]
+
+    assert kept(0) == [Code.OK, Code.OK, Code.DUPLICATE]
+    desk.turn(1_010)
+    assert kept(10) == [Code.OK, Code.OK, Code.DUPLICATE]
 
 
 def test_a_full_table_opens_no_more(desk, monkeypatch):
@@ -309,3 +340,73 @@ def test_a_second_reply_is_a_duplicate_until_the_deadline_and_late_from_then_on(
     codes = [desk.forward(opened)[0] for _ in range(3)]
     desk.turn(1_010)
     assert [*codes, *desk.forward(opened)] == [Code.OK, Code.DUPLICATE, Code.DUPLICATE, Code.STALE_RECEIPT]
+
+
+def test_both_forms_make_the_same_token_and_take_each_others():
+    if native_module is None:
+        pytest.skip("the native form is not built in this run")
+    native, pure = Desk(native_module), Desk(requests_module)
+    tokens = [[desk.ask(wait_ms=wait_ms)[1].token for wait_ms in (1, 700, 300_000)] for desk in (native, pure)]
+    assert tokens[0] == tokens[1]
+
+
+def test_a_token_of_another_version_that_is_properly_signed_is_invalid(desk):
+    _, opened = desk.ask()
+    body = b"\x02" + opened.token[1:24]
+    mac = blake2b(body, key=key_of(KEY), digest_size=16).digest()
+    assert Replier(desk, body + mac).heard == [Code.INVALID]
+
+
+def test_both_forms_do_the_same_whatever_happens():
+    if native_module is None:
+        pytest.skip("the native form is not built in this run")
+    for seed in range(150):
+        native, pure = [_played(random.Random(seed), Desk(form)) for form in (native_module, requests_module)]
+        assert native == pure, f"seed {seed}"
+
+
+def _played(draw, desk):
+    """What was heard, told and sent in a drawn run."""
+    open_ones, heard, told = [], [], []
+    for number in range(40):
+        what = draw.choice(
+            ["ask", "ask", "copy", "reply", "reply", "fail", "time", "gone", "link", "fate", "pass on", "late store"]
+        )
+        place = (b"t", b"id", 0, draw.randrange(3)) if draw.random() < 0.5 else None
+        if what in ("ask", "copy", "late store"):
+            stored_as = {"place": place, "is_duplicate": what == "copy"}
+            asker, opened = desk.ask(draw.choice([20, 100, 1_000]), what != "late store", **stored_as)
+            open_ones.append((asker, opened))
+            heard.append(asker.heard)
+            continue
+        if what == "time":
+            desk.turn(draw.choice([1, 5, 30, 200]))
+        elif what == "link":
+            desk.rpc.on_up()
+        elif what == "pass on":
+            replier = Replier(desk, draw.choice([each.token for _, each in open_ones] or [b""]), 50)
+            heard.append(replier.heard)
+        elif what == "fate":
+            asked = [each for each in desk.rpc.sent if each[0] in (layout.OUTCOME, layout.REPLY)]
+            if asked:
+                op, _, callback = draw.choice(asked)
+                callback(0, layout.U16.pack(Code.NO_CONSUMER) if op == layout.OUTCOME else b"")
+        elif open_ones:
+            asker, opened = draw.choice(open_ones)
+            if what == "gone":
+                asker.is_gone = True
+            else:
+                told += desk.forward(opened, b"r%d" % number, Code.CONSUMER_FAILED if what == "fail" else Code.OK)
+    desk.requests.release()
+    sent = [(op, payload) for op, payload, _ in desk.rpc.sent]
+    states = [(each.code, each.reply, each.waits) for _, each in open_ones]
+    return (
+        heard,
+        told,
+        sent,
+        states,
+        desk.requests.waiting,
+        desk.requests.late,
+        desk.requests.replies,
+        desk.requests.is_idle,
+    )
