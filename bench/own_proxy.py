@@ -21,11 +21,11 @@ class OwnProxy(NamedTuple):
 
 
 @contextmanager
-def own_proxy(instance: Instance, engine: tuple[str, int] | None = None) -> Iterator[OwnProxy]:
+def own_proxy(instance: Instance, engine: tuple[str, int | str] | None = None) -> Iterator[OwnProxy]:
     """Started here and ended afterwards.
 
     Args:
-        engine: where it finds the engine; None: where that listens.
+        engine: where it finds the engine, also ("unix", its socket file); None: where that listens.
     Raises:
         InstanceError: it was not ready in time.
     """

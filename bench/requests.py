@@ -2,10 +2,11 @@
 
 Question: p50, p99, p99.9 and the longest of requests of 128 bytes at a fixed rate (open loop: a late request's clock starts when it was
 due), and how many of them were no reply. The asker is at one producer proxy, three replying processes at a second one, all consumers
-at one consumer proxy; engine, proxies, askers and repliers share this machine. One topic of 8 queues, the durability given; a replier
-takes one request at a time. Asker and repliers fill in bytes that were encoded before the clock and find what they need in the answers
-by its field, so that they take little of the machine. Excluded: the first second. With the latencies the CPU that each process has
-taken a request. Run: `python -m bench.requests [--rate 1000] [--seconds 10] [--durability memory]`; one line.
+at one consumer proxy, all of them linked by the engine's socket file as `penstock up` does it; engine, proxies, askers and repliers
+share this machine. One topic of 8 queues, the durability given; a replier takes one request at a time. Asker and repliers fill in
+bytes that were encoded before the clock and find what they need in the answers by its field, so that they take little of the machine.
+Excluded: the first second. With the latencies the CPU that each process has taken a request. Run:
+`python -m bench.requests [--rate 1000] [--seconds 10] [--durability memory]`; one line.
 """
 
 import argparse
@@ -22,7 +23,7 @@ from bench._histogram import Histogram
 from bench.call import Line, credential
 from bench.errors import BenchError
 from bench.generator import Target
-from bench.instance import own
+from bench.instance import Instance, own
 from bench.outcome import commit
 from bench.own_proxy import own_proxy
 from bench.servers import Sampler
@@ -94,6 +95,10 @@ def ask(target: Target, topic: str, rate: float, seconds: float) -> tuple[Histog
     return latencies, failed
 
 
+def _socket_file(instance: Instance) -> tuple[str, str]:
+    return "unix", f"{instance.facts['data']}/engine.sock"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rate", type=float, default=1000.0)
@@ -102,7 +107,11 @@ def main() -> None:
     options = parser.parse_args()
     settings = Settings(topics=1, queues=8, durability=options.durability)
     topic = settings.topic_names()[0]
-    with own() as instance, instance.prepared(settings) as target, own_proxy(instance) as second:
+    with (
+        own() as instance,
+        instance.prepared(settings) as target,
+        own_proxy(instance, _socket_file(instance)) as second,
+    ):
         context = multiprocessing.get_context("fork")
         repliers = [
             context.Process(target=reply_for_ever, args=(target, second.address, settings.group, topic), daemon=True)
