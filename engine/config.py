@@ -63,11 +63,12 @@ class LogConfig:
     """Sealed segments that end so far behind the end of the log are read as cold: ahead, in a thread, within a budget. More lets
     readers that are a little late take room from the page cache; less makes them wait for the thread. 0: nothing is cold."""
 
-    cold_bytes_a_second: int = 256 * _MIB
-    """What cold reads may take from the disk. More lets sleepers catch up sooner, less leaves more of a slow disk to writes."""
+    cold_bytes_a_second: int = 100 * _MIB
+    """What cold reads may take from the disk. More lets sleepers catch up sooner, less leaves more of the disk, and of the processors
+    that everything read goes through, to those who write."""
 
-    cold_cache_bytes: int = 32 * _MIB
-    """How much of the page cache cold reads may hold. Less than a MiB a reader makes them read the same bytes again."""
+    cold_cache_bytes: int = 128 * _MIB
+    """How much of the page cache cold reads may hold. Where a sleeper's queues lie further apart, it reads the same bytes again."""
 
     look_up: tuple[str, ...] = ("id", "key")
     """By what messages can be looked up through files beside sealed segments: "id", "key". Each takes 12 bytes of disk a message that has

@@ -12,7 +12,7 @@ import os
 import shutil
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from engine.background import Background, ThreadBackground, original
@@ -40,6 +40,10 @@ class File(ABC):
     @abstractmethod
     def read_at(self, size: int, at: int) -> bytes:
         """Up to `size` bytes; fewer only at the end of the file."""
+
+    @abstractmethod
+    def fetch(self, size: int, at: int) -> None:
+        """Have these bytes, as far as the file has them, in the page cache. Blocks for the disk; copies nothing."""
 
     @abstractmethod
     def size(self) -> int:
@@ -70,7 +74,7 @@ class File(ABC):
 
     @abstractmethod
     def in_memory(self, size: int, at: int) -> bool:
-        """Whether these bytes, as far as the file has them, can be read without the disk just now."""
+        """Whether these bytes, as far as the file has them, can be read without the disk just now, by a sample every 64 KiB."""
 
     @abstractmethod
     def forget(self, at: int, size: int) -> None:
@@ -160,8 +164,8 @@ class Env(ABC):
         """Whether syncs run in a thread of their own; a simulated machine does them at once, in the caller."""
 
 
-_unread = bytearray()
-"""What in_memory() reads into; nobody looks at it, so that threads may share it. Kept, because fresh pages cost more than the copying."""
+PROBE_BYTES = 65_536
+"""The kernel reads ahead and drops in pieces of such sizes. Looking at every byte would be copying every byte."""
 
 
 class RealFile(File):
@@ -179,6 +183,11 @@ class RealFile(File):
 
     def read_at(self, size: int, at: int) -> bytes:
         return os.pread(self._fd, size, at)
+
+    def fetch(self, size: int, at: int) -> None:
+        os.posix_fadvise(self._fd, at, size, os.POSIX_FADV_WILLNEED)
+        for probe in self._probes(size, at):
+            os.pread(self._fd, 1, probe)
 
     def size(self) -> int:
         return os.fstat(self._fd).st_size
@@ -214,16 +223,15 @@ class RealFile(File):
         return mmap.mmap(self._fd, 0, access=mmap.ACCESS_READ)
 
     def in_memory(self, size: int, at: int) -> bool:
-        global _unread
-        size, unread = min(size, self.size() - at), _unread
-        if len(unread) < size:
-            unread = _unread = bytearray(
-                size
-            )  # another thread may be reading into the old one, which therefore cannot grow
+        byte = [bytearray(1)]
         try:
-            return os.preadv(self._fd, [memoryview(unread)[:size]], at, os.RWF_NOWAIT) == size
+            return all(os.preadv(self._fd, byte, probe, os.RWF_NOWAIT) == 1 for probe in self._probes(size, at))
         except OSError:  # BlockingIOError; or a file system that cannot tell
             return False
+
+    def _probes(self, size: int, at: int) -> Iterable[int]:
+        end = min(at + size, self.size())
+        return (*range(at, end, PROBE_BYTES), end - 1) if at < end else ()
 
     def forget(self, at: int, size: int) -> None:
         os.posix_fadvise(self._fd, at, size, os.POSIX_FADV_DONTNEED)

@@ -67,7 +67,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     add("--disk-reserve-mib", type=int, default=512, metavar="N", help="refuse appends when less is free")
     add("--id-window-mib", type=int, default=256, metavar="N", help="memory for ids that sends are checked against")
     add("--look-up", type=look_up, default=LogConfig.look_up, metavar="id,key|none", help="files to find messages by")
-    add("--cold-mib-s", type=int, default=256, metavar="N", help="what readers far behind may take from the disk")
+    add("--cold-mib-s", type=int, default=100, metavar="N", help="what readers far behind may take from the disk")
     add("--scrub-mib-s", type=int, default=8, metavar="N", help="pace of reading old data again; 0: never")
     add("--progress-ms", type=int, default=200, metavar="N", help="least time between two progress records of a queue")
     add("--ready-fd", type=int, metavar="N", help="a JSON line is written here once the engine serves")

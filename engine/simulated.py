@@ -125,6 +125,9 @@ class SimulatedFile(File):
     def view(self) -> bytes:
         return bytes(self.content.seen)
 
+    def fetch(self, size: int, at: int) -> None:
+        self.read_at(size, at)
+
     def in_memory(self, size: int, at: int) -> bool:
         return self._env.in_memory
 

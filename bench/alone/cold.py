@@ -36,12 +36,12 @@ def run(scale: float, seconds: float, say: Callable[[str], None]) -> list[Figure
     doomed = {rate: _filled(f"gone{rate}", DELETED_BYTES, scale) for rate in RATES}
     found: list[Figure] = []
     with instance.own() as own, own.prepared(live) as target, own.prepared(old) as reader:
-        settle(live, target)
         for settings in (*doomed.values(), old):
             say(f"cold: {settings.fill:,} messages of {SIZE} B to {settings.topic_pattern}")
             with own.prepared(settings) as filler:
                 settle(settings, filler)
                 fill(settings, filler)
+        settle(live, target)  # behind them: a segment goes when all in it may go
         forget(own.log_folder)
         for rate, settings in doomed.items():
             say(f"cold: {rate:,} messages/s")
@@ -67,7 +67,7 @@ def _filled(name: str, size: int, scale: float) -> Settings:
 
 def forget(folder: Path) -> None:
     """Have the page cache let go of all segments; what is dirty is synced before."""
-    for path in folder.iterdir():
+    for path in folder.glob("*.seg"):
         fd = os.open(path, os.O_RDONLY)
         try:
             os.fsync(fd)

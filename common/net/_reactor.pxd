@@ -34,6 +34,7 @@ cdef class Reactor:
     cdef bint in_turn
     cdef bint turn_scheduled
     cdef list turn_ends
+    cdef list later                    # of turn_ends, for the next turn
     cdef list dirty
     cdef list graveyard
     cdef readonly set connections
@@ -42,9 +43,13 @@ cdef class Reactor:
     cdef double now                    # monotonic seconds, taken once a turn
     cdef unsigned char* scratch
     cdef int at_turn_end(self, TurnEnd work) except -1
+    cdef int at_next_turn(self, TurnEnd work) except -1
+    cdef int flush_dirty(self) except -1
     cdef int add(self, Connection connection) except -1
     cdef int interest(self, Connection connection, uint32_t events) except -1
+    cdef int poll(self) except -1
     cdef int run_turn_end(self) except -1
+    cdef int drop(self, Connection connection) except -1
     cdef int ensure_turn(self) except -1
     cdef int mark_dirty(self, Connection connection) except -1
 

@@ -227,7 +227,7 @@ cdef class Reactor:
     def __init__(self):
         import gevent
 
-        self.turn_ends, self.dirty, self.graveyard, self.connections = [], [], [], set()
+        self.turn_ends, self.later, self.dirty, self.graveyard, self.connections = [], [], [], [], set()
         self.bytes_max = 1 << 30
         self.now = monotonic_s()
         self.loop = gevent.get_hub().loop
@@ -262,12 +262,23 @@ cdef class Reactor:
         return 0
 
     def _on_ready(self):
+        if self.poll():
+            self.run_turn_end()
+
+    def _turn(self):
+        self.turn_scheduled = False
+        self.now = monotonic_s()
+        self.poll()
+        self.run_turn_end()
+
+    cdef int poll(self) except -1:
+        """Handle what sockets have; returns whether there was anything. The turn's end is the caller's."""
         cdef epoll_event events[EVENTS_A_TURN]
         cdef int i, count
         cdef Connection connection
         count = epoll_wait(self.epfd, events, EVENTS_A_TURN, 0)
         if count <= 0:
-            return
+            return 0
         self.now = monotonic_s()
         self.in_turn = True
         for i in range(count):
@@ -277,19 +288,14 @@ cdef class Reactor:
             try:
                 connection.handle(events[i].events)
             except Exception:
-                log.exception("connection=%s: closed after an error of ours", connection.peer)
-                connection.shut("internal error")
-        self.run_turn_end()
-
-    def _turn(self):
-        self.turn_scheduled = False
-        self.now = monotonic_s()
-        self.run_turn_end()
+                self.drop(connection)
+        return 1
 
     cdef int run_turn_end(self) except -1:
         cdef TurnEnd work
-        cdef Connection connection
         self.in_turn = True
+        self.turn_ends += self.later
+        self.later = []
         while self.turn_ends or self.dirty:
             ends, self.turn_ends = self.turn_ends, []
             for work in ends:
@@ -298,17 +304,32 @@ cdef class Reactor:
                     work.turn_end()
                 except Exception:
                     log.exception("work at the end of a loop turn failed")
-            dirty, self.dirty = self.dirty, []
-            for connection in dirty:
-                connection.in_dirty = False
-                try:
-                    connection.flush()
-                except Exception:
-                    log.exception("connection=%s: closed after an error of ours", connection.peer)
-                    connection.shut("internal error")
+            self.flush_dirty()
         self.in_turn = False
+        if self.later:
+            self.ensure_turn()
         if self.graveyard:
             self.graveyard = []
+        return 0
+
+    cdef int flush_dirty(self) except -1:
+        cdef Connection connection
+        dirty, self.dirty = self.dirty, []
+        for connection in dirty:
+            connection.in_dirty = False
+            try:
+                connection.flush()
+            except Exception:
+                self.drop(connection)
+        return 0
+
+    cdef int drop(self, Connection connection) except -1:
+        """End a connection in whose handling we failed. Nothing here may end the turn: all other connections wait for its end."""
+        log.exception("connection=%s: closed after an error of ours", connection.peer)
+        try:
+            connection.shut("internal error")
+        except Exception:
+            log.exception("connection=%s: closing it failed", connection.peer)
         return 0
 
     cdef int ensure_turn(self) except -1:
@@ -321,6 +342,14 @@ cdef class Reactor:
         if not work.queued:
             work.queued = True
             self.turn_ends.append(work)
+            self.ensure_turn()
+        return 0
+
+    cdef int at_next_turn(self, TurnEnd work) except -1:
+        """As at_turn_end, but sockets are looked at before."""
+        if not work.queued:
+            work.queued = True
+            self.later.append(work)
             self.ensure_turn()
         return 0
 

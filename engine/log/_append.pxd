@@ -20,6 +20,7 @@ cdef class Appender:
     cdef readonly SegmentIndex index         # of the segment being written
     cdef readonly IdWindow ids               # that batches with the flag "check ids" are held against
     cdef readonly uint64_t segment_base
+    cdef readonly uint64_t client_batches    # given so far, our own records not counted
 
     # Validates, assigns offsets and writes. Returns how many batches were accepted; raises DiskFullError when the write was refused as a whole.
     cdef int append_frame(self, const unsigned char* batches, size_t size, uint32_t count, int64_t now_ms, unsigned char* results) except -1

@@ -267,6 +267,8 @@ cdef class Appender:
         cdef bint direct = False
         if self.closed:
             self.host.check_open(trusted)
+        if not trusted:
+            self.client_batches += count
         memset(results, 0, 16 * <size_t>count)
         for i in range(count):
             batch_size = (<BatchHeader*>(batches + at)).size if size >= HEADER_SIZE and at <= size - HEADER_SIZE else 0

@@ -78,10 +78,10 @@ cdef class BatchReader:
         return self.scratch
 
     def read(self, EntrySource source, file, uint32_t topic_id, uint32_t queue, uint64_t limit_at, uint64_t offset,
-             int64_t max_records, int64_t max_bytes, list out):
+             int64_t max_records, int64_t max_bytes, list out, bint whole=False):
         """Append the queue's pieces from `offset` on to `out`, from batches that begin below `limit_at` in the file.
 
-        The first record is given whatever its size as long as `out` was empty.
+        The first record is given whatever its size as long as `out` was empty; with `whole` so is all of the batch in which `max_bytes` ends.
 
         Returns:
             (how it ended, next offset, records left, bytes left, byte address of the damage, its bytes). At a HOLE the next offset is the first one
@@ -140,14 +140,14 @@ cdef class BatchReader:
             end = batch + entry.size
             skipped = <uint32_t>(offset - entry.base_offset)
             taken = entry.count - skipped
-            if skipped or taken > max_records or end - start > max_bytes:
+            if skipped or taken > max_records or (end - start > max_bytes and not whole):
                 for _ in range(skipped):
                     start += 4 + (<const uint32_t*>start)[0]
                 taken = 0
                 end = start
                 while taken < entry.count - skipped and taken < max_records:
                     record_size = 4 + (<const uint32_t*>end)[0]
-                    if end - start + record_size > max_bytes and (taken or out):
+                    if end - start + record_size > max_bytes and (taken or out) and not whole:
                         break
                     end += record_size
                     taken += 1

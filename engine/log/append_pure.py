@@ -59,6 +59,8 @@ class Appender:
         self._woken: list[tuple[int, int]] = []
         self._woken_ready = 0
         self._part_written = self._owes = self._lost = self._closed = False
+        self.client_batches = 0
+        """Given so far, our own records not counted."""
 
     def set_segment(self, file: File, index: SegmentIndex, segment_end: int, position: int, last_at: int) -> None:
         """Go on in this segment at `position`. Nothing may be staged."""
@@ -114,6 +116,8 @@ class Appender:
         """The same, with the results as the link carries them: format.APPENDED for each batch."""
         if self._closed:
             self._host.check_open(trusted)
+        if not trusted:
+            self.client_batches += count
         if not self._owes:
             self._part_written = False
         self._owes = self._owes or staged

@@ -12,24 +12,36 @@ from functools import partial
 from engine.config import LogConfig
 from engine.env import Env
 from engine.log.format import segment_name
+from engine.log.native import Appender
 from engine.log.segment import Segment
 
 WINDOW = 1 << 20
-OVERLAP = 65_536
-"""Fetched behind a window: a batch that begins in it ends there, unless it is a large one."""
+"""Read once the next one is there, too: a batch that begins in one ends in the other, unless it is larger than that."""
+
+AHEAD = 4
+"""Windows fetched behind the one that is wanted, but no more than a quarter of the cache: other readers' windows are in it."""
 
 IN_MEMORY_MS = 1000
-"""For how long a window that was found in memory is taken to be there: looking costs the loop 0.1 ms."""
+"""For how long a window that was found in memory is taken to be there: looking costs the loop some 30 µs."""
 
 FOUND_MAX = 16_384
 
-LATE_MS_MAX = 20
-"""How far fetches may be ahead of the budget before the thread pauses."""
+LATE_MS_MAX = 5
+"""How far reads may be ahead of the budget before they pause."""
+
+ALONE_MS = 1000
+"""When nobody has appended for so long there is nobody to be spared, and reads are as fast as they can be."""
+
+GRANT_BYTES = 65_536
+"""What a read is taken to be until it has been done."""
 
 NO_LIMIT = 0xFFFFFFFFFFFFFFFF
 
 Window = tuple[int, int]
 """Base of the segment, number in it."""
+
+REST: Window = (-1, 0)
+"""What readers wait for that have used up the budget."""
 
 
 class ColdReads:
@@ -41,20 +53,27 @@ class ColdReads:
         self._windows: OrderedDict[Window, bool] = OrderedDict()
         self._found: dict[Window, int] = {}
         self._windows_max = config.cold_cache_bytes // WINDOW
-        self._ahead = self._windows_max // 4
-        self._waiting: dict[Window, set[tuple[int, int]]] = {}
+        self._ahead = max(1, min(AHEAD, self._windows_max // 4))
+        self._waiting: dict[Window, dict[tuple[int, int], None]] = {}
+        # In order: who was woken and found the budget used up again is before the others the next time.
         self._arrived: deque[Window] = deque()
         self._woken: list[tuple[int, int]] = []
         self._due_ms = 0.0
+        self._granted: dict[tuple[int, int], None] = {}
+        self._client_batches, self._appended_ms = 0, 0
         self.bytes_fetched = 0
         self.deferred = 0
         self.notify: Callable[[], None] = lambda: None
         """Called in the thread whenever a window has arrived; has to be safe there."""
 
-    def covers(self, segment: Segment, end_position: int) -> bool:
+    def covers(self, segment: Segment, appender: Appender) -> bool:
         """Whether the segment lies so far behind the end that it is read as cold."""
         distance = self._config.cold_distance_bytes
-        return segment.sealed is not None and 0 < distance < end_position - segment.next_base
+        if segment.sealed is None or not 0 < distance < appender.end_position - segment.next_base:
+            return False
+        if self._client_batches != appender.client_batches:
+            self._client_batches, self._appended_ms = appender.client_batches, self._env.now_ms()
+        return True
 
     def limit(self, segment: Segment, topic_id: int, queue: int, offset: int) -> int:
         """The byte address up to which the segment may be read for this queue now; 0 when it has to wait and will be woken."""
@@ -63,21 +82,22 @@ class ColdReads:
         at = segment.sealed.locate(topic_id, queue, offset)
         if at is None:
             return NO_LIMIT
-        number = at // WINDOW
+        if not self._is_granted(topic_id, queue):
+            return 0
+        number, last = at // WINDOW, (segment.end_at - 1) // WINDOW
         if self._is_in_memory(segment, number):
             return (number + 1) * WINDOW
-        if not self._windows.get((segment.base, number)):
-            self._want(segment, number)
-            self._waiting.setdefault((segment.base, number), set()).add((topic_id, queue))
-            self._settle()
-        if not self._windows.get((segment.base, number)):
+        # A topic's queues lie scattered: of one window each has little, and every read costs the loop the same.
+        for wanted in range(number, min(number + self._ahead, last) + 1):
+            self._want(segment, wanted)
+        self._settle()
+        if not self._is_readable(segment, number, last):
+            missing = number if not self._windows.get((segment.base, number)) else number + 1
+            self._waiting.setdefault((segment.base, missing), {})[topic_id, queue] = None
             self.deferred += 1
             return 0
         self._windows.move_to_end((segment.base, number))
-        # A topic's queues lie scattered: of one window each has little, and every read costs the loop the same.
-        for ahead in range(number + 1, min(number + self._ahead, (segment.end_at - 1) // WINDOW) + 1):
-            self._want(segment, ahead)
-        while self._windows.get((segment.base, number + 1)):
+        while self._is_readable(segment, number + 1, last):
             number += 1
         return (number + 1) * WINDOW
 
@@ -85,6 +105,59 @@ class ColdReads:
     def has_woken(self) -> bool:
         """Whether take_woken() may give any."""
         return bool(self._arrived or self._woken)
+
+    def served(self, topic_id: int, queue: int, size: int) -> None:
+        """So many bytes were read, from the disk or not: all that follows costs the same as for fresh ones."""
+        if (topic_id, queue) in self._granted:
+            del self._granted[topic_id, queue]
+            size -= GRANT_BYTES
+        self._charge(size)
+
+    def _is_granted(self, topic_id: int, queue: int) -> bool:
+        """Whether the budget allows a read. It is paid before anything is fetched, so that others do not use it up meanwhile."""
+        if (topic_id, queue) in self._granted:
+            return True
+        if REST not in self._waiting and self._late_ms() <= LATE_MS_MAX:
+            self._grant(topic_id, queue)
+            return True
+        resting = self._waiting.setdefault(REST, {})
+        resting[topic_id, queue] = None
+        if len(resting) == 1:
+            self._background.submit(self._rest)
+            self._settle()
+        return (topic_id, queue) in self._granted
+
+    def _grant(self, topic_id: int, queue: int) -> None:
+        if len(self._granted) == FOUND_MAX:
+            self._granted.clear()  # of readers that have gone, mostly
+        self._granted[topic_id, queue] = None
+        self._charge(GRANT_BYTES)
+
+    def _grant_resting(self) -> None:
+        """To those who wait longest, as many as the budget allows; the others go on waiting."""
+        resting = self._waiting.get(REST, {})
+        while resting and self._late_ms() <= LATE_MS_MAX:
+            queue = next(iter(resting))
+            del resting[queue]
+            self._grant(*queue)
+            self._woken.append(queue)
+        if resting:
+            self._background.submit(self._rest)
+        else:
+            self._waiting.pop(REST, None)
+
+    def _charge(self, size: int) -> None:
+        if self._env.now_ms() - self._appended_ms > ALONE_MS:
+            return
+        self._due_ms = max(self._due_ms, self._env.now_ms()) + size * 1000 / self._config.cold_bytes_a_second
+
+    def _late_ms(self) -> float:
+        # A clock that steps must not stop readers for longer than one window takes many times over.
+        return min(self._due_ms - self._env.now_ms(), 1000.0)
+
+    def _is_readable(self, segment: Segment, number: int, last: int) -> bool:
+        is_here = self._windows.get((segment.base, number), False)
+        return is_here and (number == last or self._windows.get((segment.base, number + 1), False))
 
     def take_woken(self) -> list[tuple[int, int]]:
         """The queues that were told to wait and can be read now."""
@@ -106,7 +179,7 @@ class ColdReads:
         window, now_ms = (segment.base, number), self._env.now_ms()
         if 0 <= now_ms - self._found.get(window, now_ms + 1) < IN_MEMORY_MS:
             return True
-        if window in self._windows or not segment.file.in_memory(WINDOW + OVERLAP, number * WINDOW):
+        if window in self._windows or not segment.file.in_memory(2 * WINDOW, number * WINDOW):
             return False
         if len(self._found) == FOUND_MAX:
             self._found.clear()
@@ -125,6 +198,9 @@ class ColdReads:
         """Take note of what the thread has brought."""
         while self._arrived:
             window = self._arrived.popleft()
+            if window == REST:
+                self._grant_resting()
+                continue
             if window in self._windows:
                 self._windows[window] = True
             self._woken += self._waiting.pop(window, ())
@@ -139,12 +215,11 @@ class ColdReads:
     # In the thread, with files of their own: readers' descriptors may be closed at any time
 
     def _fetch(self, path: str, window: Window) -> None:
-        self._keep_to_budget()
         try:
             file = self._env.open(path)
             try:
-                # One call: between two the thread would wait for the interpreter's lock.
-                self.bytes_fetched += len(file.read_at(WINDOW + OVERLAP, window[1] * WINDOW))
+                file.fetch(WINDOW, window[1] * WINDOW)
+                self.bytes_fetched += WINDOW
             finally:
                 file.close()
         except OSError:
@@ -152,13 +227,10 @@ class ColdReads:
         self._arrived.append(window)
         self.notify()
 
-    def _keep_to_budget(self) -> None:
-        now_ms = self._env.now_ms()
-        self._due_ms = max(self._due_ms, now_ms) + WINDOW * 1000 / self._config.cold_bytes_a_second
-        # A clock that steps must not stop readers for longer than one window takes many times over.
-        late_ms = min(self._due_ms - now_ms, 1000.0)
-        if late_ms > LATE_MS_MAX:
-            self._env.pause(int(late_ms))
+    def _rest(self) -> None:
+        self._env.pause(max(1, int(self._late_ms())))
+        self._arrived.append(REST)
+        self.notify()
 
     def _forget(self, path: str, window: Window) -> None:
         try:

@@ -224,9 +224,11 @@ class Log:
         first, end = self._reader.bounds(topic_id, queue)
         return max(first, min(self.floors.of(topic_id, queue), end)), end
 
-    def read(self, topic_id: int, queue: int, offset: int, max_records: int, max_bytes: int) -> list[Piece]:
+    def read(
+        self, topic_id: int, queue: int, offset: int, max_records: int, max_bytes: int, *, whole: bool = False
+    ) -> list[Piece]:
         """Records from `offset` on, verified; the first record is given even when it is larger than `max_bytes`.
-        Empty at the end.
+        Empty at the end. With `whole` also the rest of the batch in which `max_bytes` ends, which was read and verified anyway.
 
         Also empty when the records are cold, far behind the end: they are fetched, and the queue is in `take_woken()` when
         they are there. Other reads take the page cache or the disk, and then block. Raises OffsetOutOfRangeError, CorruptionError (with
@@ -236,7 +238,7 @@ class Log:
         self._check(topic_id, queue)
         if not self.floors.of(topic_id, queue) <= offset < 1 << 63:
             raise OffsetOutOfRangeError(offset, *self.bounds(topic_id, queue))
-        return self._reader.read(topic_id, queue, offset, max_records, max_bytes)
+        return self._reader.read(topic_id, queue, offset, max_records, max_bytes, whole=whole)
 
     def offset_at_time(self, topic_id: int, queue: int, at_ms: int) -> int:
         """Offset of the first record stored at or after `at_ms`, else the end offset.

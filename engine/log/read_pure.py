@@ -30,7 +30,7 @@ class BatchReader:
 
     def read(
         self, source: EntrySource, file: File, topic_id: int, queue: int, limit_at: int, offset: int,
-        max_records: int, max_bytes: int, out: list[Piece],
+        max_records: int, max_bytes: int, out: list[Piece], whole: bool = False,
     ) -> tuple[int, int, int, int, int, int]:  # fmt: skip
         """As the native one.
 
@@ -52,7 +52,8 @@ class BatchReader:
             batch = file.read_at(size, place)
             if not self._is(batch, source.base + place, (size, topic_id, queue, count, base_offset)):
                 return DAMAGED, base_offset + count, max_records, max_bytes, place, size
-            start, end, taken = _slice(batch, count, offset - base_offset, max_records, max_bytes, bool(out))
+            room = len(batch) if whole else max_bytes
+            start, end, taken = _slice(batch, count, offset - base_offset, max_records, room, bool(out))
             if taken == 0:
                 return DONE, offset, max_records, 0, 0, 0
             stored_at_ms = int.from_bytes(batch[40:48], "little", signed=True)

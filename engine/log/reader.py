@@ -41,16 +41,21 @@ class Reader:
         end = self._end(topic_id, queue)
         return min(next((first for first, _ in self._runs(topic_id, queue, 0)), end), end), end
 
-    def read(self, topic_id: int, queue: int, offset: int, max_records: int, max_bytes: int) -> list[Piece]:
+    def read(
+        self, topic_id: int, queue: int, offset: int, max_records: int, max_bytes: int, *, whole: bool = False
+    ) -> list[Piece]:
         """As Log.read."""
         pieces: list[Piece] = []
         segment, source = self.active, self._appender.index
         at, records, size = offset, max_records, max_bytes
-        limit = self._limit(segment)
+        limit, is_cold = self._limit(segment), False
         while True:
+            had = len(pieces)
             how, at, records, size, bad_at, bad_bytes = self._batches.read(
-                source, segment.file, topic_id, queue, limit, at, records, size, pieces
+                source, segment.file, topic_id, queue, limit, at, records, size, pieces, whole
             )
+            if is_cold:
+                self.cold.served(topic_id, queue, sum(len(piece.records) for piece in pieces[had:]))
             ended = how in (HOLE, DAMAGED) or (how == DONE and segment is self.active)
             if ended or records <= 0 or (pieces and size <= 0) or at == self._end(topic_id, queue):
                 break
@@ -59,14 +64,15 @@ class Reader:
                 break
             segment, source = found
             limit = self._limit(segment)
-            if self.cold.covers(segment, self._appender.end_position):
+            is_cold = self.cold.covers(segment, self._appender)
+            if is_cold:
                 limit = self.cold.limit(segment, topic_id, queue, at)
                 if limit == 0:
                     return pieces
         if not pieces and how == DONE and limit != self._limit(segment):
             # A hole in the queue behind what was fetched: no answer to wait for.
             how, at, _, _, bad_at, bad_bytes = self._batches.read(
-                source, segment.file, topic_id, queue, NO_LIMIT, at, records, size, pieces
+                source, segment.file, topic_id, queue, NO_LIMIT, at, records, size, pieces, whole
             )
         if pieces or max_records <= 0:
             return pieces

@@ -27,7 +27,7 @@ cdef class HandOut(Reading):
     """As the twin's."""
 
     cdef object counts
-    cdef int64_t quantum_bytes
+    cdef int64_t quantum_bytes, older_ns_max
     cdef object group
     cdef readonly dict later
     cdef readonly object shared
@@ -39,7 +39,7 @@ cdef class HandOut(Reading):
 
     def __init__(self, store, settings, clockwork, set dirty, counts):
         Reading.__init__(self, store, clockwork, dirty)
-        self.counts, self.quantum_bytes = counts, settings.quantum_bytes
+        self.counts, self.quantum_bytes, self.older_ns_max = counts, settings.quantum_bytes, settings.older_us * 1000
         self.later, self.allowance = {}, sifting.Allowance(settings.sift_tests)
         self.shared = sharing.SharedSifting(settings.shared_filters_min)
 
@@ -52,7 +52,7 @@ cdef class HandOut(Reading):
         self.messages_left, self.bytes_left, self.invisible_ms = pull.messages_left, pull.bytes_left, pull.invisible_ms
         self.group, self.receipts, self.out = group, group.receipts, pull.pieces
         self.delivered = self.redelivered = self.delivered_bytes = 0
-        self.lease = 0
+        self.lease = self.older_ns = 0
         try:
             self.turn(ring)
         finally:
@@ -81,6 +81,8 @@ cdef class HandOut(Reading):
             else:
                 del ring[place]
                 place.credit = 0
+            if self.older_ns > self.older_ns_max and self.out:
+                break
         return 0
 
     cdef bint give(self, Place place) except -1:

@@ -30,12 +30,14 @@ cdef class Ahead:
     cdef Py_ssize_t index        # of the next piece
     cdef Py_ssize_t at           # of the next record in its bytes
     cdef int64_t offset          # of the next record
+    cdef Py_ssize_t size         # of all pieces
     cdef int64_t deleted         # how many segments retention had taken when it was read
 
 
 cdef class Reading:
     cdef object store, clockwork
     cdef object ahead_of         # an ordered dict: the places that have an Ahead, oldest first
+    cdef Py_ssize_t ahead_bytes  # that they hold
     cdef set dirty
     cdef object floors           # of the log: what topics' own retentions let be read
     cdef public object requests  # see the twin
@@ -44,6 +46,7 @@ cdef class Reading:
     cdef int64_t now_ms
     cdef list out
     cdef uint64_t lease          # the last one given; 0: none yet
+    cdef int64_t older_ns        # taken by reading older segments
 
     cdef int see(self, Place place) except -1
     cdef int read(self, Place place, int64_t first, int64_t end, int64_t bytes_max, int64_t* given_end, int64_t* size) except -1
@@ -55,6 +58,7 @@ cdef class Reading:
     cdef int read_ahead(self, Place place, Ahead ahead, int64_t end, int64_t bytes_max, int64_t* given_end, int64_t* size) except -1
     cdef int64_t deleted(self) except -1
     cdef list read_store(self, Place place, int64_t first, int64_t end, int64_t bytes_max)
+    cdef int drop_ahead(self, Place place) except -1
     cdef bint read_on(self, Place place, Ahead ahead, int64_t end, int64_t bytes_max) except -1
     cdef int keep_ahead(self, Place place, Ahead ahead) except -1
     cdef int step_over(self, Place place, int64_t first, int64_t end, damage) except -1

@@ -19,12 +19,32 @@ from engine.queue._place cimport Place
 
 from engine.errors import CorruptionError, OffsetOutOfRangeError
 
+cdef extern from "<time.h>" nogil:
+    cdef struct timespec:
+        long tv_sec
+        long tv_nsec
+    int clock_gettime(int clock, timespec* out)
+    int CLOCK_MONOTONIC
+
 log = logging.getLogger("engine.queue.handout")
 
 cdef enum:
     FLOOR_KEPT_MS = 1000
-    AHEAD_BYTES = 32768
-    AHEAD_PLACES = 512           # times AHEAD_BYTES: 16 MiB, and more only where single records are larger
+    AHEAD_BYTES = 32768          # and the rest of the batch
+    AHEAD_BYTES_MAX = 64 << 20   # of all places together; those of the oldest go first
+
+
+cdef inline int64_t monotonic_ns() noexcept nogil:
+    cdef timespec t
+    clock_gettime(CLOCK_MONOTONIC, &t)
+    return <int64_t>t.tv_sec * 1000000000 + t.tv_nsec
+
+
+cdef inline Py_ssize_t size_of(list pieces) except -1:
+    cdef Py_ssize_t size = 0
+    for piece in pieces:
+        size += PyBytes_GET_SIZE(piece[3])
+    return size
 
 
 cdef class Ahead:
@@ -32,6 +52,7 @@ cdef class Ahead:
 
     def __cinit__(self, list pieces, int64_t offset, int64_t deleted):
         self.pieces, self.offset, self.deleted = pieces, offset, deleted
+        self.size = size_of(pieces)
 
 
 cdef class Reading:
@@ -120,9 +141,14 @@ cdef class Reading:
         return self.store.retention.deleted_segments if self.tail is not None else 0
 
     cdef list read_store(self, Place place, int64_t first, int64_t end, int64_t bytes_max):
-        if self.tail is not None and first >= place.next_offset:
-            end, bytes_max = max(end, place.end_seen), max(<int64_t>AHEAD_BYTES, bytes_max)
-        return self.store.read(place.topic_id, place.queue, first, end - first, bytes_max)
+        cdef int64_t begun = monotonic_ns()
+        try:
+            if self.tail is None or first < place.next_offset:
+                return self.store.read(place.topic_id, place.queue, first, end - first, bytes_max)
+            end = max(end, place.end_seen)
+            return self.store.read(place.topic_id, place.queue, first, end - first, max(<int64_t>AHEAD_BYTES, bytes_max), whole=True)
+        finally:
+            self.older_ns += monotonic_ns() - begun
 
     cdef bint read_on(self, Place place, Ahead ahead, int64_t end, int64_t bytes_max) except -1:
         """Read what lies behind; damage there is for the read that begins at it."""
@@ -131,6 +157,11 @@ cdef class Reading:
         except (OffsetOutOfRangeError, CorruptionError):
             ahead.pieces = []
         ahead.index = 0
+        if place.ahead is ahead:
+            self.ahead_bytes -= ahead.size
+        ahead.size = size_of(ahead.pieces)
+        if place.ahead is ahead:
+            self.ahead_bytes += ahead.size
         return len(ahead.pieces) > 0
 
     cdef int read_ahead(self, Place place, Ahead ahead, int64_t end, int64_t bytes_max, int64_t* given_end, int64_t* size) except -1:
@@ -182,16 +213,22 @@ cdef class Reading:
         return FOUND if at > first else AGAIN
 
     cdef int keep_ahead(self, Place place, Ahead ahead) except -1:
-        cdef Place oldest
         if ahead.index == PyList_GET_SIZE(ahead.pieces):
-            self.ahead_of.pop(place, None)
-            place.ahead = None
+            self.drop_ahead(place)
         elif place.ahead is not ahead:
-            if place.ahead is None and len(self.ahead_of) >= AHEAD_PLACES:
-                oldest = self.ahead_of.popitem(last=False)[0]
-                oldest.ahead = None
+            self.drop_ahead(place)
             place.ahead = ahead
             self.ahead_of[place] = None
+            self.ahead_bytes += ahead.size
+            while self.ahead_bytes > AHEAD_BYTES_MAX and len(self.ahead_of) > 1:
+                self.drop_ahead(next(iter(self.ahead_of)))
+        return 0
+
+    cdef int drop_ahead(self, Place place) except -1:
+        if place.ahead is not None:
+            self.ahead_bytes -= (<Ahead>place.ahead).size
+            place.ahead = None
+            del self.ahead_of[place]
         return 0
 
     cdef int step_over(self, Place place, int64_t first, int64_t end, damage) except -1:

@@ -10,6 +10,7 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 
 import logging
+from collections import deque
 
 from common.net._reactor cimport PROTOCOL_LINK, Connection, Reactor, TurnEnd, reactor_of
 from engine.log._append cimport Appender
@@ -23,6 +24,7 @@ cdef extern from "<time.h>" nogil:
         long tv_nsec
     int clock_gettime(int clock, timespec* out)
     int CLOCK_REALTIME
+    int CLOCK_MONOTONIC
 
 cdef enum:
     HEADER_SIZE = 16
@@ -34,6 +36,7 @@ cdef enum:
     MEMORY = 1
     DURABILITY_MAX = 4
     CODE_INVALID = 100
+    REQUESTS_NS = 300_000         # of one turn
 
 cdef size_t FRAME_BYTES_MAX = layout.FRAME_BYTES_MAX
 cdef size_t STRANGER_BYTES_MAX = layout.STRANGER_BYTES_MAX
@@ -51,6 +54,12 @@ cdef inline int64_t wall_ms() noexcept nogil:
     cdef timespec t
     clock_gettime(CLOCK_REALTIME, &t)
     return <int64_t>t.tv_sec * 1000 + t.tv_nsec // 1000000
+
+
+cdef inline int64_t monotonic_ns() noexcept nogil:
+    cdef timespec t
+    clock_gettime(CLOCK_MONOTONIC, &t)
+    return <int64_t>t.tv_sec * 1000000000 + t.tv_nsec
 
 
 cdef class Staged:
@@ -104,12 +113,12 @@ cdef class Turn(TurnEnd):
     cdef object store, service
     cdef Appender appender
     cdef list staged
-    cdef list requests
+    cdef object requests          # a deque
     cdef readonly uint64_t appends, batches, messages, bytes
 
     def __init__(self, store, service):
         self.store, self.service, self.appender = store, service, store.appender
-        self.staged, self.requests = [], []
+        self.staged, self.requests = [], deque()
 
     cdef int stage(self, LinkConnection connection, uint32_t request_id, const unsigned char* payload, Py_ssize_t size) except -1:
         cdef Staged staged
@@ -185,15 +194,32 @@ cdef class Turn(TurnEnd):
                 durable.staged.append(each)
         if durable is not None:
             self.store.when_durable(self.appender.end_position, durable)
-        requests, self.requests = self.requests, []
-        for connection, op, request_id, payload in requests:
-            if not (<LinkConnection>connection).is_closed:
-                self.service.on_request(connection, op, request_id, payload)
-        self.service.on_woken()
-        # Outputs are written in this order behind the turn: a message that was waited for leaves before the word that it is stored.
+        if staged:
+            # Outputs are written in this order: a message that was waited for leaves before the word that it is stored.
+            try:
+                self.service.on_appended(self.appender.take_woken())
+            except Exception:
+                log.exception("serving those who waited for records failed")  # who has stored them is answered all the same
         for each in staged:
             if not each.durable:
                 each.answer()
+        if self.requests:
+            self.run_requests()
+        self.service.on_woken()
+        return 0
+
+    cdef int run_requests(self) except -1:
+        """All but APPENDs, as many as there is time for: appends that come meanwhile go before the others."""
+        cdef Reactor reactor = reactor_of()
+        cdef int64_t until
+        reactor.flush_dirty()  # who has appended does not wait for those who pull
+        until = monotonic_ns() + REQUESTS_NS
+        while self.requests:
+            connection, op, request_id, payload = self.requests.popleft()
+            if not (<LinkConnection>connection).is_closed:
+                self.service.on_request(connection, op, request_id, payload)
+            if self.requests and monotonic_ns() > until:
+                return reactor.at_next_turn(self)
         return 0
 
 

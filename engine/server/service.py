@@ -124,8 +124,11 @@ class Service:
     # -- time and news
 
     def on_woken(self) -> None:
-        """Records were appended: serve who waits for them."""
-        woken = self.store.take_woken()
+        """Records were appended, or fetched: serve who waits for them."""
+        self.on_appended(self.store.take_woken())
+
+    def on_appended(self, woken: list[tuple[int, int]]) -> None:
+        """Serve who waits for records of these queues."""
         if woken:
             self.delivery.on_woken(woken, monotonic_ms())
             self.reader.on_woken(woken)

@@ -218,6 +218,32 @@ def test_ten_thousand_waiting_pulls_are_served_one_message_each(engine):
     assert (len(answers), engine.delivery.parked) == (7, 9_993)
 
 
+def test_an_append_that_comes_while_pulls_are_in_work_does_not_wait_for_all_of_them(engine, monkeypatch, request):
+    if request.node.callspec.params["engine"] == "twin":
+        pytest.skip("the twin takes frame by frame")
+    topic_id = engine.topic()
+    puller, appender = engine.raw(), engine.raw()
+    positions, pull = [], engine.delivery.pull
+
+    def slow(*arguments):
+        if not positions:
+            frame = raw.frame(raw.APPEND, raw.append(raw.MEMORY, raw.batch(topic_id, 0, [b"m\0"])))
+            os.write(appender.sock.fileno(), frame)
+        positions.append(engine.log.end_position)
+        until = time.perf_counter() + 0.001
+        while time.perf_counter() < until:
+            pass
+        return pull(*arguments)
+
+    monkeypatch.setattr(engine.delivery, "pull", slow)
+    asked = codec.encode_pull("g", [("orders", 2)], wait_ms=0)
+    os.write(puller.sock.fileno(), b"".join(raw.frame(raw.PULL, asked, number) for number in range(1, 11)))
+    turn_until(lambda: len(positions) == 10)
+    assert appender.receive()[1] == 0
+    assert positions[0] < positions[1], "stored before the next pull had its turn"
+    assert [puller.receive()[2] for _ in range(10)] == list(range(1, 11))
+
+
 def test_a_read_leases_nothing_and_reports_bounds(engine):
     engine.store(engine.topic(), 6)
     positions = [

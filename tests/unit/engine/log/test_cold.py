@@ -64,8 +64,7 @@ def test_a_cold_read_gets_nothing_until_its_window_has_been_fetched_and_is_woken
     assert found == machine.held[: len(found)] != []
 
 
-def test_what_is_in_memory_is_read_at_once_and_left_there(machine):
-    machine.log.cold._background = LazyBackground()
+def test_what_is_in_memory_is_read_without_the_disk_and_left_there(machine):
     machine.env.in_memory = True
     assert machine.bodies(1, 0) == machine.held
     assert machine.log.cold.bytes_fetched == 0
@@ -85,13 +84,66 @@ def test_draining_everything_gives_every_record_once_and_leaves_no_more_than_the
     assert machine.log.cold.bytes_fetched >= 4 * MIB
 
 
-def test_a_cold_reader_keeps_to_its_budget(form):
-    m = Machine(form, SimulatedEnv(), "/data", segment_bytes=4 * MIB, cold_distance_bytes=MIB, cold_bytes_a_second=MIB)
-    while m.log.appender.segment_base < 8 * MIB:
-        m.append(1, 0, bytes(50_000))
-    before = m.env.clock_ms
-    m.bodies(1, 0)
-    assert 2500 <= m.env.clock_ms - before <= 6000
+@pytest.fixture(params=forms())
+def budgeted(request):
+    """8 MiB of old batches of 50,000 bytes, four queues in turns, a MiB a second."""
+    made = Machine(
+        load(request.param), SimulatedEnv(), "/data", segment_bytes=4 * MIB, cold_distance_bytes=MIB, cold_bytes_a_second=MIB
+    )  # fmt: skip
+    while made.log.appender.segment_base < 12 * MIB:
+        for queue in range(4):
+            made.append(1, queue, bytes(50_000))
+    yield made
+    made.close()
+
+
+def drain(m: Machine, *, appending: bool, stop_at: int = 8 * MIB) -> dict[int, int]:
+    """Bytes read of each queue, in turns, until they are `stop_at` together; a queue that got nothing waits to be woken."""
+    read_of = dict.fromkeys(range(4), 0)
+    offsets, ready = dict(read_of), dict(read_of)
+    while sum(read_of.values()) < stop_at:
+        if appending:
+            m.append(1, 3, b"x")  # behind what is read
+        for _, queue in m.log.take_woken():
+            ready[queue] = 0
+        queue = next(iter(ready))
+        del ready[queue]
+        for piece in m.log.read(1, queue, offsets[queue], 1000, 60_000):
+            offsets[queue] = piece.first_offset + piece.count
+            read_of[queue] += len(piece.records)
+            ready[queue] = 0
+    return read_of
+
+
+def test_a_cold_reader_keeps_to_its_budget_while_others_append(budgeted):
+    before = budgeted.env.clock_ms
+    drain(budgeted, appending=True)
+    assert 6000 <= budgeted.env.clock_ms - before <= 12_000
+
+
+def test_what_is_in_memory_takes_of_the_budget_too(budgeted):
+    budgeted.env.in_memory = True
+    before = budgeted.env.clock_ms
+    drain(budgeted, appending=True)
+    assert 6000 <= budgeted.env.clock_ms - before <= 12_000
+
+
+def test_a_cold_reader_that_is_alone_for_a_second_has_no_budget_to_keep_to(budgeted):
+    before = budgeted.env.clock_ms
+    drain(budgeted, appending=False)
+    assert budgeted.env.clock_ms - before < 1500
+
+
+def test_queues_that_wait_for_the_budget_get_it_in_the_order_in_which_they_came(budgeted):
+    read_of = drain(budgeted, appending=True, stop_at=4 * MIB)
+    assert max(read_of.values()) - min(read_of.values()) <= 2 * 60_000
+
+
+def test_the_batch_in_which_a_whole_read_ends_is_given_to_its_end(form):
+    m = Machine(form, SimulatedEnv(), "/data")
+    m.append(1, 0, *[b"%d" % i * 100 for i in range(20)])
+    assert sum(piece.count for piece in m.log.read(1, 0, 3, 1000, 500)) < 17
+    assert sum(piece.count for piece in m.log.read(1, 0, 3, 1000, 500, whole=True)) == 17
     m.close()
 
 

@@ -58,7 +58,8 @@ class World:
         self.now_ms = 1_000
         self.wall_ms = WALL0
         self.log = MemoryLog()
-        self.settings = DeliverySettings(**settings)
+        # How long a read took is not the world's clock; without this a busy machine would cut pulls here and there.
+        self.settings = DeliverySettings(**{"older_us": 1_000_000_000, **settings})
         self.policies = Policies()
         self.restart()
 

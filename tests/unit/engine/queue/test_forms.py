@@ -12,6 +12,7 @@ from engine.log import open_log
 from engine.log.format import KIND_MESSAGES, pack_batch, pack_record
 from engine.queue.delivery import Delivery
 from engine.queue.pull import Ack, PullRequest
+from engine.queue.settings import DeliverySettings
 from tests.unit.engine.queue._world import FORMS, WALL0, Policies
 from tests.unit.engine.queue.thrift_bytes import encoded
 
@@ -29,8 +30,9 @@ class Pair:
         self.now_ms = 1_000
         self.given: list[tuple[bytes, int, int]] = []
         self.policies = Policies()
+        settings = DeliverySettings(older_us=1_000_000_000)  # how long reads took is no part of the answer here
         self.forms = [
-            Delivery(self.log, b"k" * 32, lambda: WALL0 + self.now_ms, None, form, self.policies, lambda: 0.5)
+            Delivery(self.log, b"k" * 32, lambda: WALL0 + self.now_ms, settings, form, self.policies, lambda: 0.5)
             for form in FORMS
         ]
 
