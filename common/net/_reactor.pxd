@@ -1,24 +1,14 @@
 # cython: language_level=3
 from libc.stdint cimport uint32_t
 
+from common.net._framing cimport Scan
+
 
 cdef enum:
     PROTOCOL_UNKNOWN = 0
     PROTOCOL_FRAMED = 1
     PROTOCOL_BUFFERED = 2
     PROTOCOL_LINK = 3
-
-
-cdef struct Level:                     # of the nesting of a message that is still coming
-    unsigned char kind                 # 12 struct, 13 map, 14 set, 15 list
-    unsigned char first, second        # a container's types of element
-    uint32_t left                      # a container's values to come; keys and values of a map count each
-
-
-cdef struct Scan:                      # of an unframed message for its end
-    size_t at
-    int depth
-    Level levels[17]
 
 
 cdef class TurnEnd:

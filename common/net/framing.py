@@ -67,7 +67,7 @@ class MessageScan:
 
 
 class ValueScan:
-    """The search for the end of the struct at `at`; the same stack as `Scan` in `_reactor.pxd`."""
+    """The search for the end of the struct at `at`; the same stack as `Scan` in `_framing.pxd`."""
 
     def __init__(self, at: int) -> None:
         self._at = at

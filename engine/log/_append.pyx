@@ -260,15 +260,13 @@ cdef class Appender:
     cdef int stage(self, const unsigned char* batches, size_t size, uint32_t count, int64_t now_ms, unsigned char* results,
                    bint trusted) except -1:
         cdef size_t at = 0
-        cdef uint32_t i
-        cdef uint32_t batch_size
+        cdef uint32_t i, batch_size
         cdef int code
         cdef int accepted = 0
         cdef bint direct = False
         if self.closed:
             self.host.check_open(trusted)
-        if not trusted:
-            self.client_batches += count
+        self.client_batches += 0 if trusted else count
         memset(results, 0, 16 * <size_t>count)
         for i in range(count):
             batch_size = (<BatchHeader*>(batches + at)).size if size >= HEADER_SIZE and at <= size - HEADER_SIZE else 0

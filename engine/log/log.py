@@ -232,8 +232,7 @@ class Log:
 
         Also empty when the records are cold, far behind the end: they are fetched, and the queue is in `take_woken()` when
         they are there. Other reads take the page cache or the disk, and then block. Raises OffsetOutOfRangeError, CorruptionError (with
-        `next_offset` behind the damage) when the record at `offset` cannot be served; damage further on only ends the
-        answer early.
+        `next_offset` behind the damage) when the record at `offset` cannot be served; damage further on only ends the answer.
         """
         self._check(topic_id, queue)
         if not self.floors.of(topic_id, queue) <= offset < 1 << 63:

@@ -55,7 +55,7 @@ def test_a_scan_that_goes_on_finds_what_one_from_the_start_finds(data):
     found = reference_in_pieces(pieces)
     assert found == reference(bytes(frame))
     if net.NATIVE:
-        from common.net._reactor import message_size_in_pieces
+        from common.net._framing import message_size_in_pieces
 
         size, need = message_size_in_pieces(pieces)
         assert (size, need if size == 0 else 0) == found
@@ -84,7 +84,7 @@ def test_every_prefix_of_a_call_is_incomplete_with_a_bound_that_is_never_too_hig
 @given(data=st.data())
 @example(data=None)
 def test_the_native_form_gives_the_same_size_bound_or_refusal_for_mutated_and_cut_calls(data):
-    from common.net._reactor import message_size as native
+    from common.net._framing import message_size as native
 
     frame = bytearray(CALL)
     if data is not None:

@@ -1,0 +1,21 @@
+# cython: language_level=3
+from libc.stdint cimport uint32_t
+
+
+cdef struct Level:                     # of the nesting of a message that is still coming
+    unsigned char kind                 # 12 struct, 13 map, 14 set, 15 list
+    unsigned char first, second        # a container's types of element
+    uint32_t left                      # a container's values to come; keys and values of a map count each
+
+
+cdef struct Scan:                      # of an unframed message for its end
+    size_t at
+    int depth
+    Level levels[17]
+
+
+cdef inline uint32_t be32(const unsigned char* p) noexcept nogil:
+    return (<uint32_t>p[0] << 24) | (<uint32_t>p[1] << 16) | (<uint32_t>p[2] << 8) | p[3]
+
+
+cdef Py_ssize_t scan_message(const unsigned char* p, size_t n, Scan* scan, size_t* need) noexcept nogil
