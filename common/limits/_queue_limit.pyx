@@ -1,14 +1,16 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """How much may wait for a target, for the hot path. Its twin, queue_limit_pure.py, says what everything means."""
 
-from libc.math cimport sqrt
+from libc.math cimport INFINITY, sqrt
 from libc.stdint cimport uint64_t
 
 from common.limits.queue_limit_pure import CUT as CUT_PURE, DRIFT as DRIFT_PURE, EASY as EASY_PURE, LIMIT_FIRST as FIRST_PURE
 from common.limits.queue_limit_pure import LIMIT_MAX as MAX_PURE, LIMIT_MIN as MIN_PURE, QUEUE_S as QUEUE_PURE, QUEUE_S_MAX as QUEUE_MAX_PURE
-from common.limits.queue_limit_pure import SHARES as SHARES_PURE, STALL as STALL_PURE, TOLERANCE as TOLERANCE_PURE, USED as USED_PURE
+from common.limits.queue_limit_pure import LOOK_S as LOOK_PURE, SHARES as SHARES_PURE, STALL as STALL_PURE, STANDSTILL_S as STANDSTILL_PURE
+from common.limits.queue_limit_pure import TOLERANCE as TOLERANCE_PURE, USED as USED_PURE
 
 cdef double TOLERANCE = TOLERANCE_PURE, QUEUE_S_MAX = QUEUE_MAX_PURE, LIMIT_MIN = MIN_PURE, LIMIT_MAX = MAX_PURE
+cdef double LATE_S = LOOK_PURE + STANDSTILL_PURE
 cdef double USED = USED_PURE, STALL = STALL_PURE, CUT = CUT_PURE, EASY = EASY_PURE, DRIFT = DRIFT_PURE
 cdef double[3] SHARES = SHARES_PURE
 
@@ -18,6 +20,7 @@ cdef class QueueLimit:
 
     def __init__(self):
         self.limit, self.queue_s = FIRST_PURE, QUEUE_PURE
+        self.looked_at = self.stood_until = -INFINITY
 
     @property
     def bound_s(self):
@@ -34,7 +37,13 @@ cdef class QueueLimit:
 
     def look(self, double oldest, double now):
         """See queue_limit_pure.QueueLimit.look."""
-        self.is_stalled = now - oldest > STALL * self.bound()
+        self.see(now)
+        self.is_stalled = now - max(oldest, self.stood_until) > STALL * self.bound()
+
+    cdef void see(self, double now) noexcept:
+        if now - self.looked_at > LATE_S:
+            self.stood_until = now
+        self.looked_at = now
 
     cdef double bound(self) noexcept:
         cdef double wanted = max(TOLERANCE * self.base_s, self.queue_s)
@@ -46,6 +55,9 @@ cdef class QueueLimit:
     cdef int sample(self, double started, double now, uint64_t waiting) noexcept:
         cdef double took = now - started, bound, reached
         self.is_stalled = False
+        self.see(now)
+        if started < self.stood_until:
+            return 0
         if took < self.base_s or self.base_s == 0:
             self.base_s = took
         elif <double>waiting <= LIMIT_MIN or self.limit <= LIMIT_MIN:

@@ -3,7 +3,8 @@
 In the manner of the gradient limiters (Netflix' concurrency-limits): what an append took, from its first message to its answer, is held
 against a bound made from what appends take when little waits. Too long: less may wait, in proportion. Short, and what may wait is used:
 more. A broker that takes long for each append, whatever is in it, is told from one with a queue by the samples that are taken while
-little waits. Time is passed in, in seconds of a clock that never steps back.
+little waits. While this process itself stands still (collecting garbage, without a processor) nobody knows what the broker does: the
+answer may lie there unread. Such time says nothing. Time is passed in, in seconds of a clock that never steps back.
 """
 
 import math
@@ -23,6 +24,10 @@ EASY = 0.5  # of the bound: below it the limit grows fast
 STALL = 2.0  # times what an append may take: then it is silence
 USED = 0.4  # of the limit; below the share of the lowest grade, or its traffic alone could never raise it
 DRIFT = 0.3
+LOOK_S = 0.02
+"""How often `look` is called."""
+STANDSTILL_S = 0.1
+"""How late it has to be for a standstill of our own. More takes our own pauses for the broker's, less a busy loop for a pause."""
 
 
 class QueueLimit:
@@ -31,13 +36,14 @@ class QueueLimit:
     Invariant: LIMIT_MIN ≤ limit ≤ LIMIT_MAX; a message for a target that nothing waits for is always let in, of whatever size its call.
     """
 
-    __slots__ = ("_base_s", "_cut_at", "is_stalled", "limit", "queue_s")
+    __slots__ = ("_base_s", "_cut_at", "_looked_at", "_stood_until", "is_stalled", "limit", "queue_s")
 
     def __init__(self) -> None:
         self.limit = LIMIT_FIRST
         self.queue_s = QUEUE_S
         self.is_stalled = False
         self._base_s = self._cut_at = 0.0
+        self._looked_at = self._stood_until = -math.inf
 
     @property
     def bound_s(self) -> float:
@@ -51,6 +57,9 @@ class QueueLimit:
     def answered(self, started: float, now: float, waiting: int) -> None:
         """An append has its answer; `waiting` messages were with the target, its own among them."""
         self.is_stalled = False
+        self._see(now)
+        if started < self._stood_until:
+            return
         took_s = now - started
         if took_s < self._base_s or self._base_s == 0:
             self._base_s = took_s
@@ -68,5 +77,14 @@ class QueueLimit:
             self.limit = min(LIMIT_MAX, self.limit + step)
 
     def look(self, oldest: float, now: float) -> None:
-        """Nothing was answered: the oldest append was begun then. One that takes too long lets nothing more in until it is answered."""
-        self.is_stalled = now - oldest > STALL * self.bound_s
+        """Every LOOK_S: the oldest append without an answer was begun then, or there is none and it is now. One that takes too long
+        lets nothing more in until it is answered.
+        """
+        self._see(now)
+        self.is_stalled = now - max(oldest, self._stood_until) > STALL * self.bound_s
+
+    def _see(self, now: float) -> None:
+        """We are awake; if nobody has said so for long, we were not."""
+        if now - self._looked_at > LOOK_S + STANDSTILL_S:
+            self._stood_until = now
+        self._looked_at = now

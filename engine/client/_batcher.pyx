@@ -267,8 +267,7 @@ cdef class Lane(TurnEnd):
         """Answer TIMEOUT to every call whose deadline has passed; its messages may still be stored. To be called every 20 ms or so."""
         cdef Waiter waiter
         cdef Append append
-        if self.flying:
-            self.limit.look((<Append>self.flying[0]).started_at, now)
+        self.limit.look((<Append>self.flying[0]).started_at if self.flying else now, now)
         for append in self.flying + [self.filling]:
             for waiter in append.waiters:
                 if waiter is not None and now > waiter.deadline and not waiter.expired:

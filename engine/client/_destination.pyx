@@ -1,12 +1,14 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
 """Where the messages of a topic go, and the bounded table of all topics in use."""
 
+cimport cython
 from libc.stdint cimport uint32_t
 
 from cpython.dict cimport PyDict_DelItem, PyDict_GetItem, PyDict_Next
 from cpython.object cimport PyObject
 
 
+@cython.no_gc                          # it can be in no cycle, and walking a million of them stood the proxy still for half a second
 cdef class Destination:
     """A topic as its brokers know it. Made when the first message for it comes; void when a broker's log_id changes.
 

@@ -9,6 +9,7 @@ import gevent
 from gevent import socket as gevent_socket
 
 from common.address import Address
+from common.limits.queue_limit_pure import LOOK_S
 from engine.client.dial import Hello, dial
 from engine.link.errors import LinkError
 
@@ -30,7 +31,6 @@ __all__ = ["NATIVE", "AppendClient", "Destination", "Destinations", "Lane", "Lan
 
 log = logging.getLogger("penstock.engine.client")
 MEMORY, FSYNC = 0, 1
-EXPIRY_S = 0.02
 BACKOFF_S_MAX = 1.0
 
 
@@ -54,7 +54,7 @@ class AppendClient:
         # Two syncs overlap: while one is on the disk the next append is already at the broker, so the disk never waits for the network.
         self.lanes = (Lane(MEMORY, 1, group), Lane(FSYNC, 2, group))
         self._closed = False
-        self._expiry = gevent.get_hub().loop.timer(EXPIRY_S, EXPIRY_S)
+        self._expiry = gevent.get_hub().loop.timer(LOOK_S, LOOK_S)
         self._expiry.start(self._expire)
         for lane in self.lanes:
             lane.on_down = self._lost

@@ -283,8 +283,7 @@ class Lane:
 
     def expire(self, now: float) -> None:
         """Only the hot path leaves deadlines to the lane."""
-        if self._flying:
-            self.limit.look(self._flying[0][1].started_at, now)
+        self.limit.look(self._flying[0][1].started_at if self._flying else now, now)
 
     def _ask(self) -> None:
         if not self._asked:

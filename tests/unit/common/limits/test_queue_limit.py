@@ -41,9 +41,13 @@ class Broker:
             if self.done_at is None and self.filling:
                 self.flying, self.filling = self.filling, []
                 self.done_at = self.now + self.fixed_s + self.each_s * len(self.flying)
-            if self.flying:
-                self.limit.look(self.flying[0], self.now)
+            self.limit.look(self.flying[0] if self.flying else self.now, self.now)
         return (self.stored - before) / seconds
+
+    def stand_still(self, seconds):
+        """The proxy does, while the broker answers and callers wait; its answer is met first when it goes on."""
+        self.now += seconds
+        self.due = self.now
 
     def _answer(self):
         if self.done_at is not None and self.now >= self.done_at:
@@ -88,15 +92,52 @@ def test_a_broker_that_recovers_is_used_again_within_seconds(limit):
     assert broker.refused == before
 
 
+def look_until(limit, oldest, start, end):
+    """As the lane does, every 20 ms."""
+    for step in range(round((end - start) / 0.02) + 1):
+        limit.look(oldest, start + 0.02 * step)
+
+
 def test_silence_lets_nothing_in_until_an_answer_comes(limit):
-    limit.answered(0.0, 0.001, 1)
-    limit.look(1.0, 1.4)
+    look_until(limit, 0.9, 0.9, 1.0)
+    limit.answered(0.999, 1.0, 1)
+    look_until(limit, 1.0, 1.0, 1.4)
     assert limit.admits(10, 1, HIGH)
-    limit.look(1.0, 1.6)
+    look_until(limit, 1.0, 1.4, 1.6)
     assert not limit.admits(10, 1, HIGH)
     assert limit.admits(0, 1000, LOW)  # nothing waits: somebody has to try
     limit.answered(1.0, 1.7, 10)
     assert limit.admits(10, 1, HIGH)
+
+
+def test_a_proxy_that_stands_still_again_and_again_does_not_take_it_for_the_brokers_doing(limit):
+    broker = Broker(limit, 0.002, 0.0001)
+    broker.run(9000, 3)
+    before = limit.limit
+    for _ in range(20):
+        broker.stand_still(1.2)
+        broker.run(9000, 1)
+    assert broker.refused == 0 and limit.limit >= before
+
+
+def test_behind_a_standstill_the_brokers_silence_counts_from_its_end(limit):
+    look_until(limit, 0.0, 0.0, 0.1)
+    limit.look(0.0, 3.0)
+    assert limit.admits(10, 1, HIGH)
+    look_until(limit, 0.0, 3.0, 3.48)
+    assert limit.admits(10, 1, HIGH)
+    look_until(limit, 0.0, 3.48, 3.6)
+    assert not limit.admits(10, 1, HIGH)
+
+
+def test_a_loop_that_is_only_busy_measures_the_broker(limit):
+    limit.look(1.0, 1.0)
+    limit.answered(1.0, 1.001, 1)
+    for step in range(1, 20):
+        now = 1 + 0.1 * step
+        limit.look(now, now)
+        limit.answered(now - 0.4, now, 5000)
+    assert limit.limit < 5000
 
 
 def test_grades_are_let_in_up_to_their_share(limit):
