@@ -2,6 +2,7 @@
 
 import os
 import struct
+import threading
 
 import gevent
 import pytest
@@ -15,6 +16,7 @@ from producer_proxy.buffer.disk.store import DiskStore
 from producer_proxy.buffer.entry import Entry, EntryError, decode
 from producer_proxy.buffer.errors import BufferFull, BufferInUse, BufferUnavailable, BufferUncertain
 from producer_proxy.buffer.room import RoomLimits
+from tests.services.fake_broker import wait_until
 from tests.unit.producer_proxy.buffer.entries import NOW_MS, entry, number_of, numbers
 
 
@@ -184,6 +186,24 @@ def test_puts_of_many_greenlets_share_syncs_and_none_returns_before_its_own(path
     assert len(synced) < 20 and synced[-1] == os.path.getsize(files(path, ".buf")[0])
     assert numbers(store) == list(range(200))
     store.close()
+
+
+def test_a_store_closes_only_after_the_file_work_of_a_greenlet_that_was_killed(path, monkeypatch):
+    store = opened(path)
+    store.put([entry(1), entry(2)])
+    begun, go_on, real = threading.Event(), threading.Event(), Segment.mark_done
+
+    def slow(segment, offsets):
+        begun.set()
+        go_on.wait(10)
+        real(segment, offsets)
+
+    monkeypatch.setattr(Segment, "mark_done", slow)
+    drain = gevent.spawn(store.remove, store.take((), 1, 1 << 20))
+    wait_until(begun.is_set)
+    drain.kill()
+    gevent.spawn_later(0.01, go_on.set)
+    assert numbers(reopened(store, path)) == [2]
 
 
 def test_the_dead_letter_list_keeps_the_entry_and_the_reason(path):
