@@ -53,7 +53,7 @@ def test_live_calls_are_counted_by_window_and_their_failures_by_code_and_until_w
     calls = [Call(100.0 + n / 10, 0.001 if n < 100 else 0.004, int(Code.OK)) for n in range(300) if not 100 <= n < 200]
     calls[100] = Call(120.001, 0.0, int(Code.UNAVAILABLE))
     found = live_figures(calls, MARKS)
-    assert found["live_samples"] == {"before": 50, "drain": 10, "after": 90}
+    assert found["live_samples"] == {"before": 50, "drain": 9, "after": 90}
     assert (found["live_failed"], found["live_failed_codes"], found["live_failed_until_s"]) == (1, {203: 1}, 0.0)
     assert (found["live_p99_before_ms"], found["live_p99_drain_ms"], found["live_p99_ratio"]) == (1.0, 4.0, 4.0)
 
