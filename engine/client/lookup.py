@@ -20,14 +20,13 @@ from engine.client.codec import Piece, decode_look_up_answer, decode_read_answer
 from engine.link import layout
 
 PAGE_MESSAGES, PAGE_BYTES = 2_000, 4 << 20
+PAGE_LEAST = 16
 EMPTY_PAGES_MAX = 15
 """In a row, for cold records that are not fetched yet; the engine waits up to 2 s before it gives one."""
 EARLY_MS = 60_000
 """How long before its id's own time a message may seem to be stored: the clocks of proxy and engine may differ."""
 LATE_MS = 600_000
 """How long after it: a send may wait for its deadline."""
-
-
 LOOK_UP_MESSAGES = 1_000
 """A request."""
 
@@ -64,7 +63,10 @@ def browse(link: Link, topic: str, queue: int, offset: int, limit: int) -> list[
 
 def since(link: Link, topic: str, from_ms: int, limit: int) -> list[Stored]:
     """The first `limit` messages that were stored at or after a moment, of all queues, in the order of their times."""
-    found = (_read(link, topic, queue, {"at_time_ms": from_ms}, limit) for queue in range(queues(link, topic)))
+    count = queues(link, topic)
+    # A page of each queue is held at once, so these are small: twice what is wanted in all, where the queues have about as much each.
+    page = max(PAGE_LEAST, min(limit, 2 * limit // count))
+    found = (_read(link, topic, queue, {"at_time_ms": from_ms}, page) for queue in range(count))
     return list(islice(merge(*found), limit))
 
 

@@ -102,6 +102,25 @@ def test_what_was_stored_since_a_moment_comes_in_the_order_of_time_over_all_queu
     assert lookup.since(Link(engine), "orders", now_ms + 12, 5) == []
 
 
+def test_a_look_since_a_moment_reads_about_what_it_shows(engine):
+    topic_id, read = engine.topic(queues=QUEUES), []
+    for queue in range(QUEUES):
+        store(engine, topic_id, queue, *[message(b"%d" % number) for number in range(400)])
+
+    class Counting(Link):
+        def call(self, op: int, payload: bytes) -> tuple[int, bytes]:
+            code, answer = engine.ask(op, payload)
+            read.extend(
+                each for piece in codec.decode_read_answer(answer)[1] for each in codec.split_records(piece.records)
+            )
+            return code, answer
+
+    link = Counting.__new__(Counting)
+    link.ask = engine.admin
+    assert len(lookup.since(link, "orders", 0, 200)) == 200
+    assert len(read) <= 3 * 200
+
+
 def test_a_key_finds_its_own_messages_and_none_whose_body_only_looks_like_it(engine):
     topic_id = engine.topic(queues=QUEUES)
     queue = queue_of(b"anna", QUEUES)

@@ -76,6 +76,27 @@ def test_a_file_without_its_segment_and_one_of_the_open_segment_are_notes(named)
     assert len(faults(named)) == 2
 
 
+def test_runs_that_a_killed_engine_left_are_notes_which_repair_and_the_next_start_remove(named):
+    log = named.open()
+    log.look_up.maker.runs.run_bytes = 1000
+    make(log)
+    left = {path: path.read_bytes() for path in named.files(".tmp")}
+    log.close()
+    assert left and not named.files(".tmp")
+
+    def leave() -> None:
+        for path, data in left.items():
+            path.write_bytes(data)
+        assert {found.what for found in named.verify()[1]} == {"note"} and len(faults(named)) == len(left)
+
+    leave()
+    assert len(list(repair.carry_out(repair.plan(named.path)))) == len(left)
+    assert not named.files(".tmp") and faults(named) == []
+    leave()
+    named.open().close()
+    assert not named.files(".tmp")
+
+
 def test_repair_removes_a_damaged_file_and_the_engine_makes_it_again(named):
     path = named.files(".mid")[-1]
     whole = path.read_bytes()
