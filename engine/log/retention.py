@@ -13,7 +13,7 @@ from typing import Protocol
 from engine.config import LogConfig
 from engine.env import Env
 from engine.errors import CorruptionError, DiskFullError
-from engine.log.carry import STEP, Carrier
+from engine.log.carry import Carrier
 from engine.log.disk import DiskWatch, Level
 from engine.log.floors import Floors
 from engine.log.format import BATCH_HEADER, BATCH_HEADER_SIZE, CONTROL_TOPIC_ID, INDEX_HEADER
@@ -28,6 +28,9 @@ logger = logging.getLogger(__name__)
 
 BUSY_MS = 5
 """Between two steps of one deletion."""
+
+ASKED = 50
+"""Queues whose topics are asked for their retention in one step: below a millisecond."""
 
 CHECK_MS = 1000
 NEVER = 1 << 62
@@ -69,7 +72,7 @@ class Retainer:
         self._waits = False
         self._next_ms = self._checked_ms = 0
         self._earliest = (-1, 0)
-        self._known = (-1, -1, 0, 0)
+        self._known = (-1, -1, 0, False)
         """Of the oldest segment: base, generation of the policy, time of its newest batch, longest retention of what is in it."""
         self._remove_orphans()
         self._background.submit(lambda: self._side.weigh_all(directory, bases))
@@ -164,27 +167,39 @@ class Retainer:
         return ""
 
     def _is_expired(self, base: int, now_ms: int) -> Generator[None, None, bool]:
-        """Whether its newest batch is older than the retention of every topic in it. Opens it once a configuration."""
+        """Whether its newest batch is older than the retention of every topic in it.
+
+        One topic that keeps it is enough, and is remembered until then: a segment of a million topics is walked whole once, when it goes.
+        """
         policy = self._floors.policy
         if not policy.is_known:
             return False
-        if self._known[:2] != (base, policy.generation):
+        if self._known[:2] != (base, policy.generation) or (self._known[2] < now_ms and not self._known[3]):
             generation = policy.generation
             segment = self._sealed.get(base)
             assert segment is not None
-            longest_ms = yield from self._longest_retention(segment)
-            self._known = (base, generation, newest_ms(self._env, segment), longest_ms)
-        return self._known[2] + self._known[3] < now_ms
+            newest = newest_ms(self._env, segment)
+            kept_ms = yield from self._kept_ms(segment, now_ms - newest)
+            self._known = (
+                base,
+                generation,
+                newest + kept_ms,
+                kept_ms < now_ms - newest,
+            )  # or some may not have been asked
+        return self._known[2] < now_ms
 
-    def _longest_retention(self, segment: Segment) -> Generator[None, None, int]:
+    def _kept_ms(self, segment: Segment, age_ms: int) -> Generator[None, None, int]:
+        """The longest retention of its topics, or of those up to the first that keeps it at this age."""
         default_ms = self._config.retention_ms or NEVER
         longest_ms, last = 0, CONTROL_TOPIC_ID
         assert segment.sealed is not None
-        for start in range(0, segment.sealed.directory_count, STEP):
-            for topic_id, *_ in segment.sealed.queues(start, STEP):
+        for start in range(0, segment.sealed.directory_count, ASKED):
+            for topic_id, *_ in segment.sealed.queues(start, ASKED):
                 if topic_id != last:
                     last = topic_id
                     longest_ms = max(longest_ms, self._floors.retention(topic_id).age_ms or default_ms)
+            if longest_ms >= age_ms:
+                return longest_ms
             yield
         return longest_ms or default_ms
 

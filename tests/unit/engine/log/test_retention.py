@@ -122,6 +122,34 @@ def test_a_segment_stays_while_one_topic_in_it_wants_it_longer(form):
     assert m.log.retention.deleted_segments == 3
 
 
+class Counting(Definitions):
+    """How often a topic was asked for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked = 0
+
+    def of(self, topic: str) -> Retention:
+        self.asked += topic.startswith("many-")
+        return super().of(topic)
+
+
+def test_a_segment_of_many_topics_asks_a_few_of_them_while_it_is_young_and_all_of_them_once(form):
+    m = clocked(form, segment_bytes=1 << 20, delete_interval_ms=1000)
+    topics = m.log.create_topics([(f"many-{number}", 1) for number in range(500)])
+    policy = m.log.floors.policy = Counting()
+    for topic in topics:
+        append(m, topic.id, 0, b"m")
+    fill(m, segments=1)
+    run(m)
+    assert m.log.retention.deleted_segments == 0
+    assert 0 < policy.asked <= 50
+    m.env.clock_ms += 72 * HOUR
+    run(m)
+    assert m.log.retention.deleted_segments == 1
+    assert policy.asked == 500
+
+
 def test_a_changed_definition_counts_for_segments_that_were_looked_at_before(form):
     m = clocked(form)
     policy = m.log.floors.policy = Definitions(first=Retention(age_ms=100 * HOUR))
