@@ -80,6 +80,7 @@ cdef class Connection:
     cdef int out_commit(self, Py_ssize_t size) except -1
     cdef int reply_bytes(self, const unsigned char* frame, Py_ssize_t size) except -1
     cdef int shut(self, str reason) except -1
+    cdef bint owes(self) noexcept
     cdef int handle(self, uint32_t events) except -1
     cdef int receive(self) except -1
     cdef int receive_tls(self) except -1

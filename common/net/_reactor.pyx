@@ -288,6 +288,10 @@ cdef class Connection:
         """The start of a frame that is too long for a stranger: True when its credential verifies."""
         return False
 
+    cdef bint owes(self) noexcept:
+        """Whether an answer is still to come that close_when_sent() has to wait for."""
+        return False
+
     cdef int on_closed(self) except -1:
         if self.on_close is not None:
             self.on_close(self)
@@ -628,7 +632,7 @@ cdef class Connection:
             self.outb, self.out_cap = NULL, 0
         if self.writing:
             self.written()
-        if self.closing:
+        if self.closing and not self.owes():
             self.shut("done")
         return 0
 
@@ -670,7 +674,7 @@ cdef class Connection:
             self.write_since = self.reactor.now
         if self.writing:
             self.written()
-        if self.closing:
+        if self.closing and not self.owes():
             self.shut("done")
         return 0
 

@@ -251,6 +251,9 @@ cdef class LinkConnection(Connection):
         self.turn.requests.append((self, frame[0], request_id, frame[REST:size]))
         return reactor_of().at_turn_end(self.turn)
 
+    cdef bint owes(self) noexcept:
+        return self.unsynced > 0
+
     cdef int on_closed(self) except -1:
         self.service.on_closed(self)
         return Connection.on_closed(self)

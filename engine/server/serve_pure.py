@@ -100,7 +100,7 @@ class LinkConnection:
 
     def close_when_sent(self) -> None:
         self._closing = True
-        if self._writer is None:
+        if self._writer is None and not self.unsynced:
             self.close("done")
 
     def close(self, reason: str = "") -> None:
@@ -157,7 +157,7 @@ class LinkConnection:
                 with gevent.Timeout(self._limits.write_deadline_s):
                     self._sock.sendall(chunk)
             self._writer = None
-            if self._closing:
+            if self._closing and not self.unsynced:
                 self.close("done")
         except (gevent.Timeout, OSError) as error:
             self.close(f"cannot write: {error}")

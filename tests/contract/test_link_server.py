@@ -448,6 +448,21 @@ def test_progress_of_many_queues_is_written_in_slices_and_all_of_it(engine, monk
     assert len(list(engine.log.progress(b"gg\0"))) == 12
 
 
+def test_a_connection_is_not_closed_before_what_it_appended_is_durable_and_answered(engine, monkeypatch):
+    topic_id, link = engine.topic(), engine.raw()
+    synced = []
+    monkeypatch.setattr(engine.log, "when_durable", lambda position, callback: synced.append(callback))
+    link.send(raw.APPEND, raw.append(raw.FSYNC, raw.batch(topic_id, 0, [b"m\0"])), 7)
+    turn_until(lambda: synced)
+    for connection in list(engine.server.connections):
+        connection.close_when_sent()
+    gevent.sleep(0.01)
+    for callback in synced:
+        callback()
+    assert link.receive()[2] == 7
+    assert link.is_closed()
+
+
 class CrampedFile(RealFile):
     """A file that the disk has no room for while `full`."""
 
