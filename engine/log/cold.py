@@ -29,6 +29,8 @@ FOUND_MAX = 16_384
 LATE_MS_MAX = 5
 """How far reads may be ahead of the budget before they pause."""
 
+REST_MS_MAX = 1000
+
 ALONE_MS = 1000
 """When nobody has appended for so long there is nobody to be spared, and reads are as fast as they can be."""
 
@@ -152,8 +154,10 @@ class ColdReads:
         self._due_ms = max(self._due_ms, self._env.now_ms()) + size * 1000 / self._config.cold_bytes_a_second
 
     def _late_ms(self) -> float:
-        # A clock that steps must not stop readers for longer than one window takes many times over.
-        return min(self._due_ms - self._env.now_ms(), 1000.0)
+        now_ms = self._env.now_ms()
+        # A clock that steps back stops nobody for longer than this.
+        self._due_ms = min(self._due_ms, now_ms + REST_MS_MAX)
+        return self._due_ms - now_ms
 
     def _is_readable(self, segment: Segment, number: int, last: int) -> bool:
         is_here = self._windows.get((segment.base, number), False)

@@ -134,6 +134,14 @@ def test_a_cold_reader_that_is_alone_for_a_second_has_no_budget_to_keep_to(budge
     assert budgeted.env.clock_ms - before < 1500
 
 
+def test_a_clock_that_steps_back_stops_a_cold_reader_for_a_second_at_most(budgeted):
+    drain(budgeted, appending=True, stop_at=MIB)
+    budgeted.env.clock_ms -= 3_600_000
+    before = budgeted.env.clock_ms
+    drain(budgeted, appending=True, stop_at=MIB)
+    assert budgeted.env.clock_ms - before <= 3000
+
+
 def test_queues_that_wait_for_the_budget_get_it_in_the_order_in_which_they_came(budgeted):
     read_of = drain(budgeted, appending=True, stop_at=4 * MIB)
     assert max(read_of.values()) - min(read_of.values()) <= 2 * 60_000
