@@ -84,9 +84,9 @@ def _operator(instance: Instance) -> NewKey:
     with administration(instance) as admin:
         key = applications.ensure_operator(admin, OPERATOR, held)
     if key != held:
-        files.replace(path, json.dumps({"app": key.app, "key_id": key.key_id, "secret": key.secret}).encode())
         with administration(instance, changes=True):
-            pass  # the proxies must know the new key before it is used
+            pass  # the proxies must know the new key before it is used, also by another command that finds it in the file
+        files.replace(path, json.dumps({"app": key.app, "key_id": key.key_id, "secret": key.secret}).encode())
     return key
 
 
