@@ -5,7 +5,6 @@ gives beyond that (a message is never cut) it owes in its next turns. So large m
 """
 
 import logging
-from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
 from engine.errors import CorruptionError, OffsetOutOfRangeError
@@ -47,14 +46,11 @@ class HandOut:
         self.later: dict[Place, None] = {}
         self.shared = SharedSifting(settings.shared_filters_min)
         self._allowance = Allowance(settings.sift_tests)
-        self._older_ns = 0
-        """Taken by the pull's reads, of which this twin does not know which went to older segments."""
 
     def fill(self, pull: Pull, group: "Group", now_ms: int) -> None:
         """Give the pull what its subscription has, until it is full or nothing is left. The first message always fits."""
         ring = pull.subscription.ring
         quantum = self._settings.quantum_bytes
-        self._older_ns = 0
         while ring and pull.messages_left > 0 and pull.bytes_left > 0:
             place = next(iter(ring))
             place.credit = min(place.credit + quantum, quantum)
@@ -63,8 +59,6 @@ class HandOut:
             else:
                 del ring[place]
                 place.credit = 0
-            if self._older_ns > self._settings.older_us * 1000 and pull.piece_count:
-                break
 
     def _give(self, place: Place, pull: Pull, group: "Group", now_ms: int) -> bool:
         """Hand out of one place until its turn is over or the pull is full; False when the place has nothing left."""
@@ -245,7 +239,6 @@ class HandOut:
 
     def _read(self, place: Place, first: int, end: int, bytes_max: int) -> list | None:
         """The pieces; None when damage was stepped over, so that the place has to be planned anew."""
-        begun = perf_counter_ns()
         try:
             return self._store.read(place.topic_id, place.queue, first, end - first, bytes_max)
         except OffsetOutOfRangeError as out:
@@ -262,8 +255,6 @@ class HandOut:
             # The bytes are gone for everybody; a queue that stops at them would lose the messages behind them, too.
             self._pass_over(place, first, min(after, end))
             return None
-        finally:
-            self._older_ns += perf_counter_ns() - begun
 
     def _waited_for(self, place: Place, first: int, pieces: list) -> list | None:
         """The pieces before the first request whose time is over; None when that is the first piece, which is passed over."""

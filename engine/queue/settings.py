@@ -36,7 +36,7 @@ class DeliverySettings:
     """What a queue may give before the next queue has its turn. Less is fairer and makes smaller reads."""
     older_us: int = 100
     """What reading older segments may take of one pull, which then is answered with what it has. More makes larger answers of
-    old messages, and those who append wait longer behind each."""
+    old messages, and those who append wait longer behind each. The twin cannot tell such reads from others and reads on."""
     subscriptions_max: int = 1_024
     """Remembered sets of topics of one group; beyond it the one not used for longest is forgotten."""
 
