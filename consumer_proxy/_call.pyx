@@ -8,7 +8,7 @@ from libc.stdint cimport int32_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcmp, memcpy
 
-from common.wire._walk cimport Ack, PullCall, walk_pull
+from common.wire._walk cimport Ack, PullCall, Span, walk_pull
 from consumer_proxy._skip cimport le16, le32
 
 from common.wire.calls import ACKS_MAX
@@ -169,6 +169,7 @@ def read_call(bytes frame not None):
     cdef PullCall call
     cdef Plan plan
     cdef uint32_t i
+    cdef Span first, last
     cdef bytes ranges = b"\0\0\0\0", runs = b""
     if walk_pull(p, len(frame), &call, acks, acks_max) != 0:
         raise WireError(call.error, call.error_at, call.error_field, call.seqid)
@@ -178,12 +179,15 @@ def read_call(bytes frame not None):
             plan.take(p, &acks[i])
         memcpy(plan.ranges.start, &plan.range_count, 4)
         ranges, runs = plan.ranges.taken(), plan.runs.taken()
+    first = last = call.topics[0]
+    if call.topic_count:
+        last = call.topics[call.topic_count - 1]
     return Call(
         call.seqid,
         call.fault,
         frame[call.credential_start:call.credential_start + call.credential_size],
         frame[call.group_start:call.group_start + call.group_size],
-        tuple([frame[call.topics[i].start:call.topics[i].start + call.topics[i].size] for i in range(call.topic_count)]),
+        frame[first.start - 4:last.start + last.size] if call.topic_count else b"",
         call.position_count,
         call.max_messages,
         call.max_bytes,

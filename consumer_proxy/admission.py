@@ -23,7 +23,8 @@ _STARTS = {
     "latest": 1,
     "time": 2,
 }  # the moment itself is in the group's definition, which the engine knows, too
-KEY_BYTES_MAX = 2048  # a longer credential (padded by unknown fields) or list of topics is looked up each time
+CREDENTIAL_BYTES_MAX = 2048  # a longer one (padded by unknown fields) is looked up each time
+TOPICS_BYTES_MAX = 64 << 20  # of all verdicts together, in the calls' form and in the engine's; then the table is full
 
 
 class Admitted(NamedTuple):
@@ -50,7 +51,8 @@ class Admission:
         self._view, self._clock, self._verdicts_max, self._leases = view, clock, verdicts_max, leases
         self._principals = Principals(view, clock, verdicts_max)
         self._generation = view.generation
-        self._admitted: dict[tuple[bytes, bytes, tuple[bytes, ...], bool], Admitted] = {}
+        self._admitted: dict[tuple[bytes, bytes, bytes, bool], Admitted] = {}
+        self._topics_bytes = 0
 
     def admit(self, call: Call, connection: Any) -> Admitted:
         """The verdict on a leasing pull that came by `connection`.
@@ -65,8 +67,8 @@ class Admission:
             return found
         principal = self.principal(call.credential, connection)
         admitted = self._look_up(principal, call)
-        if len(call.credential) + sum(map(len, call.topics)) <= KEY_BYTES_MAX:
-            _remember(self._admitted, key, admitted, self._verdicts_max)
+        if len(call.credential) <= CREDENTIAL_BYTES_MAX:
+            self._remember(key, admitted)
         return admitted
 
     def principal(self, credential: bytes, connection: Any) -> Principal:
@@ -107,7 +109,7 @@ class Admission:
         group = call.group.decode()
         self.check_group(principal, group)
         definition = self._view.group(group) or GroupDefinition(group)
-        names = [name.decode() for name in call.topics] or list(definition.topics)
+        names = call.topic_names() or list(definition.topics)
         if not names and call.max_messages > 0:
             raise Refused(Code.UNKNOWN_GROUP, f"group {group} has no topics of its own: name some in the pull")
         topics = {name: self.queues_of(principal, name) for name in names}
@@ -121,13 +123,18 @@ class Admission:
             principal.origin,
         )
 
+    def _remember(self, key: tuple[bytes, bytes, bytes, bool], admitted: Admitted) -> None:
+        size = len(key[2]) + len(admitted.topics)
+        if len(self._admitted) >= self._verdicts_max or self._topics_bytes + size > TOPICS_BYTES_MAX:
+            self._forget()
+        self._admitted[key] = admitted
+        self._topics_bytes += size
+
     def _follow(self) -> None:
         if self._generation != self._view.generation:
             self._generation = self._view.generation
-            self._admitted.clear()
+            self._forget()
 
-
-def _remember(table: dict[Any, Any], key: Any, verdict: Any, verdicts_max: int) -> None:
-    if len(table) >= verdicts_max:
-        table.clear()
-    table[key] = verdict
+    def _forget(self) -> None:
+        self._admitted.clear()
+        self._topics_bytes = 0

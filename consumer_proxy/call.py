@@ -10,7 +10,7 @@ class Call(NamedTuple):
     fault: int  # common.wire.faults.CallFault; when not 0, only seqid and the acks' number may be used
     credential: bytes  # of the Credential's fields: equal for every call that reuses one
     group: bytes
-    topics: tuple[bytes, ...]  # empty: all that the group subscribes to
+    topics: bytes  # their names as they stand in the frame, each behind its u32 size; empty: all that the group subscribes to
     positions: int  # how many the call carries; decode the frame to have them
     max_messages: int
     max_bytes: int
@@ -19,3 +19,12 @@ class Call(NamedTuple):
     acks: int
     ranges: bytes  # ack ranges of the link's PULL, their u32 count in front
     runs: bytes  # layout.RUN: what answers each ack
+
+    def topic_names(self) -> list[str]:
+        """The topics one by one. A call that names many is known by their bytes, so this is asked once and not each time."""
+        names, at = [], 0
+        while at < len(self.topics):
+            end = at + 4 + int.from_bytes(self.topics[at : at + 4])
+            names.append(self.topics[at + 4 : end].decode())
+            at = end
+        return names

@@ -39,7 +39,7 @@ def read_call(frame: bytes) -> Call:
         call.fault,
         call.credential,
         frame[call.group_start : call.group_start + call.group_size],
-        tuple(frame[at : at + size] for at, size in call.spans),
+        frame[call.spans[0][0] - 4 : sum(call.spans[-1])] if call.spans else b"",
         call.position_count,
         call.max_messages,
         call.max_bytes,

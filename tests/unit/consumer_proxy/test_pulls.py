@@ -12,6 +12,7 @@ from common.config.memory_store import MemoryStore
 from common.contract import Ack, Code, Credential, Position, PullRequest, Verdict, decode_reply, encode_call
 from common.credential import mint
 from common.limits.leases import Leases
+from consumer_proxy import admission
 from consumer_proxy.admission import Admission
 from consumer_proxy.layout import RANGE
 from consumer_proxy.pull import Pulls
@@ -194,6 +195,44 @@ def test_a_forged_credential_is_unauthenticated(world, app, secret):
 def test_a_credential_outside_its_window_is_unauthenticated(world, age_ms):
     stale = world.credential(at_ms=world.clock.now_ms() - age_ms)
     assert world.refused(credential=stale)[0] == Code.UNAUTHENTICATED
+
+
+def many_topics(world, count=256):
+    """As many as a pull may name, of the longest names."""
+    names = [f"{number:0>249}" for number in range(count)]
+    for name in names:
+        world.store.put("topic", name, {"queues": 1}, 0)
+    world.put_app([["pull", "*"]], world.store.get("application", "shop").version)
+    return names
+
+
+def looked_up(world, monkeypatch):
+    """The topics that the configuration is asked for, from now on."""
+    asked, ask = [], world.view.topic
+    monkeypatch.setattr(world.view, "topic", lambda name: asked.append(name) or ask(name))
+    return asked
+
+
+def test_a_pull_of_many_topics_is_looked_up_once(world, monkeypatch):
+    names, credential = many_topics(world), world.credential()
+    asked = looked_up(world, monkeypatch)
+    for _ in range(3):
+        world.call(credential=credential, topics=names)
+        assert list(world.asked().topics) == names
+        world.source.answer(answer([]))
+        assert world.response().code == Code.OK
+    assert asked == names
+
+
+def test_remembered_topics_are_bounded_in_bytes(world, monkeypatch):
+    names, credential = many_topics(world, 3), world.credential()
+    asked = looked_up(world, monkeypatch)
+    monkeypatch.setattr(admission, "TOPICS_BYTES_MAX", 1200)  # two of them
+    for name in (names[0], names[1], names[0], names[2], names[0]):
+        world.call(credential=credential, topics=[name])
+        world.source.answer(answer([]))
+        assert world.response().code == Code.OK
+    assert asked == [names[0], names[1], names[2], names[0]]
 
 
 def test_a_remembered_verdict_ends_with_the_credential(world):
