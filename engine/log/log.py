@@ -1,7 +1,7 @@
 """The commit log of one engine node: what the layers above it call."""
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from engine.config import LogConfig
 from engine.env import Env
@@ -263,10 +263,10 @@ class Log:
         """Whether a read of the queue came back empty because its records are cold and on their way."""
         return self.cold.waits(topic_id, queue)
 
-    def put_progress(self, key: bytes, value: bytes) -> None:
-        """Append a PROGRESS record; an empty value removes the key. In the page cache on return."""
-        self._control.append(KIND_PROGRESS, [pack_progress(key, value)])
-        self._view.put(b"p" + key, value or None)
+    def put_progress(self, entries: Sequence[tuple[bytes, bytes]]) -> None:
+        """Append PROGRESS records of (key, value); an empty value removes the key. In the page cache on return."""
+        self._control.append(KIND_PROGRESS, [pack_progress(key, value) for key, value in entries])
+        self._view.put_all((b"p" + key, value or None) for key, value in entries)
         self.bound_pending()
 
     def progress(self, prefix: bytes = b"") -> Iterator[tuple[bytes, bytes]]:

@@ -12,7 +12,7 @@ under the highest offset: all of them have.
 
 import struct
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from heapq import merge
 
 from engine.log.types import Topic
@@ -92,6 +92,10 @@ class View:
     def put(self, key: bytes, value: bytes | None) -> None:
         """Set, or remove by None."""
         self._layers[0][key] = value
+
+    def put_all(self, entries: Iterable[tuple[bytes, bytes | None]]) -> None:
+        """put() of each."""
+        self._layers[0].update(entries)
 
     def get(self, key: bytes) -> bytes | None:
         """The value as of now."""

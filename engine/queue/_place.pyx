@@ -1,14 +1,18 @@
 # cython: language_level=3
 """One queue as one group sees it. Twin: place.py, which says what the fields mean; only what every message meets is native."""
 from libc.stdint cimport INT64_MAX, int64_t, uint32_t, uint64_t
+from libc.stdlib cimport free, malloc
+
+from cpython.bytes cimport PyBytes_FromStringAndSize
 
 from engine.queue._key_order cimport KeyOrder
-from engine.queue._runs cimport OpenRuns
+from engine.queue._runs cimport OpenRuns, RunData
 
 from common.dead_letters import is_dead_letter_topic
 from engine.queue.intervals import IntervalSet
 from engine.queue.policy import ATTEMPTS_ENDLESS, PARK, SKIP, STOP
-from engine.queue.progress import Progress
+from engine.queue.progress import VERSION as PROGRESS_VERSION
+from engine.queue.progress import Progress, encode
 
 cdef enum:
     NO_DUE = -1
@@ -16,6 +20,24 @@ cdef enum:
     NONE = 0
     KEY = 1
     QUEUE = 2
+    VARINT_MAX = 10
+
+cdef uint64_t VERSION = PROGRESS_VERSION
+
+
+cdef inline bint ends_here(const RunData* runs, Py_ssize_t at, Py_ssize_t count) noexcept:
+    """False when this run and the next one are one in what is kept."""
+    return at + 1 == count or runs[at].end != runs[at + 1].first or runs[at].attempt != runs[at + 1].attempt
+
+
+cdef inline unsigned char* put(unsigned char* out, uint64_t number) noexcept:
+    """A varint; returns where the next one goes."""
+    while number > 0x7f:
+        out[0] = <unsigned char>(number & 0x7f | 0x80)
+        number >>= 7
+        out += 1
+    out[0] = <unsigned char>number
+    return out + 1
 
 
 cdef class Place:
@@ -212,6 +234,35 @@ cdef class Place:
             runs.append((offset, first, 0))
             offset = end
         return Progress(self.floor, offset, runs)
+
+    def encoded_progress(self):
+        """As the twin's."""
+        cdef const RunData* runs = self.open.room + self.open.start
+        cdef int64_t at = runs[0].first if self.open.count else self.next_offset
+        cdef int64_t first
+        cdef uint64_t merged = 0
+        cdef Py_ssize_t i
+        cdef unsigned char* start
+        cdef unsigned char* out
+        if self.early_firsts:
+            return encode(self.progress())
+        for i in range(self.open.count):
+            merged += ends_here(runs, i, self.open.count)
+        start = out = <unsigned char*>malloc(VARINT_MAX * (5 + 3 * merged))
+        if start == NULL:
+            raise MemoryError()
+        out = put(put(put(put(out, VERSION), self.floor), <uint64_t>at), merged)
+        first = at
+        for i in range(self.open.count):
+            if ends_here(runs, i, self.open.count):
+                out = put(put(put(out, <uint64_t>(first - at)), <uint64_t>(runs[i].end - first)), runs[i].attempt)
+                at = runs[i].end
+                first = runs[i + 1].first if i + 1 < self.open.count else at
+        out = put(out, <uint64_t>(self.next_offset - at))
+        try:
+            return PyBytes_FromStringAndSize(<char*>start, out - start)
+        finally:
+            free(start)
 
     def resume(self, progress):
         """As the twin's."""

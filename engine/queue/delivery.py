@@ -160,10 +160,11 @@ class Delivery:
         elif places_max is None:
             due.extend(self._dirty.difference(due))
             self._dirty.clear()
-        for _ in range(len(due) if places_max is None else min(places_max, len(due))):
-            # Taken off when it is in the log: a full disk refuses, and the next call tries again.
-            self._store.put_progress(due[-1].key, progress.encode(due[-1].progress()))
-            due.pop()
+        step = due if places_max is None else due[-places_max:]
+        if step:
+            # Taken off when they are in the log: a full disk refuses, and the next call tries again.
+            self._store.put_progress([(place.key, place.encoded_progress()) for place in step])
+            del due[-len(step) :]
         return not due
 
     # -- what operators ask
@@ -296,5 +297,5 @@ def receipt_key(store, random_bytes: Callable[[int], bytes]) -> bytes:
         if raw == progress.RECEIPT_KEY and len(value) == KEY_SIZE:
             return value
     made = random_bytes(KEY_SIZE)
-    store.put_progress(progress.RECEIPT_KEY, made)
+    store.put_progress([(progress.RECEIPT_KEY, made)])
     return made

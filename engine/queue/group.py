@@ -68,7 +68,7 @@ class Group:
             for place in places:
                 place.filter = filters.filter_for(self.filters, place.topic_name)
         try:
-            self._store.put_progress(filters.key(self.name), filters.encode(self.filters))
+            self._store.put_progress([(filters.key(self.name), filters.encode(self.filters))])
         except EngineError as error:
             log.warning(
                 "group=%s: its filters are not kept, a restart reads them from the configuration: %s", self.name, error
@@ -150,7 +150,7 @@ class Group:
             if start == AT_TIME:
                 place.next_offset = self._store.offset_at_time(topic.id, queue, self.policy.start_at_ms)
             # At once: a restart before the first flush would otherwise begin at the end of that time, and lose what lies between.
-            self._store.put_progress(place.key, progress.encode(place.progress()))
+            self._store.put_progress([(place.key, place.encoded_progress())])
         else:
             place.next_offset = first_offset
         return place

@@ -4,7 +4,7 @@ A record is whatever bytes the test appends; a batch is one `store()`.
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from engine.errors import OffsetOutOfRangeError, UnknownTopicError
 from engine.log.format import BATCH_HEADER, BATCH_HEADER_SIZE, CODE_OK, padded
@@ -126,9 +126,9 @@ class MemoryLog:
         woken, self._woken = self._woken, []
         return woken
 
-    def put_progress(self, key: bytes, value: bytes) -> None:
-        self.progress_writes += 1
-        self._progress[key] = value
+    def put_progress(self, entries: Sequence[tuple[bytes, bytes]]) -> None:
+        self.progress_writes += len(entries)
+        self._progress.update(entries)
 
     def progress(self, prefix: bytes = b""):
         return iter(sorted((key, value) for key, value in self._progress.items() if key.startswith(prefix)))

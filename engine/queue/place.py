@@ -10,7 +10,7 @@ from common.dead_letters import is_dead_letter_topic
 from engine.queue.intervals import IntervalSet
 from engine.queue.key_order import KeyOrder
 from engine.queue.policy import ATTEMPTS_ENDLESS, KEY, NONE, PARK, QUEUE, SKIP, STOP, GroupPolicy
-from engine.queue.progress import Progress
+from engine.queue.progress import Progress, encode
 from engine.queue.runs import OpenRuns, Run
 from engine.queue.settings import DeliverySettings
 
@@ -199,6 +199,10 @@ class Place:
             runs.append((at, first, 0))
             at = end
         return Progress(self.floor, at, runs)
+
+    def encoded_progress(self) -> bytes:
+        """The same as it is kept."""
+        return encode(self.progress())
 
     def resume(self, progress: Progress) -> None:
         """Take up what was kept: what was out is ready to be handed out again at once."""

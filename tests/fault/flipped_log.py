@@ -63,7 +63,7 @@ class KnownLog:
             assert log.append(pack_batch(KIND_MESSAGES, 1, queue, records), 1, 1_700_000_000_000 + number)[0][0] == 0
             if number % 40 == 0:
                 self.written.add(b"%d" % number)
-                log.put_progress(b"group", b"%d" % number)
+                log.put_progress([(b"group", b"%d" % number)])
             if number < NAMED // BATCH:
                 named = [pack_record(named_message(number * BATCH + at)) for at in range(BATCH)]
                 log.append(pack_batch(KIND_MESSAGES, 2, 0, named), 1, 1_700_000_000_000 + number)

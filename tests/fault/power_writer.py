@@ -137,7 +137,7 @@ class Writer:
                 self._promise(f"topic {name} {self._log.create_topics([(name, 1)])[0].id}")
             else:
                 number = self._round * 1_000_000 + self._number
-                self._log.put_progress(b"group", b"%d" % number)
+                self._log.put_progress([(b"group", b"%d" % number)])
                 self._promise(f"progress {number}")
             gevent.sleep(0)
             while self._in_flight >= IN_FLIGHT_MAX:

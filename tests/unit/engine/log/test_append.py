@@ -160,15 +160,21 @@ def test_a_topic_with_too_many_queues_is_refused(machine):
 
 def test_progress_is_the_latest_value_of_each_key(any_machine):
     log = any_machine.log
-    log.put_progress(b"group/a", b"1")
-    log.put_progress(b"group/b", b"2")
-    log.put_progress(b"other", b"3")
-    log.put_progress(b"group/a", b"4")
+    log.put_progress([(b"group/a", b"1")])
+    log.put_progress([(b"group/b", b"2"), (b"other", b"3"), (b"group/a", b"4")])
     log.checkpoint()
-    log.put_progress(b"group/b", b"")
+    log.put_progress([(b"group/b", b"")])
     assert list(log.progress(b"group/")) == [(b"group/a", b"4")]
     log = any_machine.reopen()
     assert list(log.progress()) == [(b"group/a", b"4"), (b"other", b"3")]
+
+
+def test_progress_of_many_keys_is_few_batches(any_machine):
+    entries = [(b"group/%d" % number, b"value") for number in range(1000)]
+    begin = any_machine.log.end_position
+    any_machine.log.put_progress(entries)
+    assert any_machine.log.end_position - begin < 1000 * 32  # a batch alone is more than 48 bytes
+    assert dict(any_machine.reopen().progress()) == dict(entries)
 
 
 def test_offset_at_time_finds_the_first_record_stored_then_or_later(any_machine):
@@ -217,7 +223,7 @@ def test_whoever_staged_hears_of_a_refused_write_that_another_caller_met(machine
     machine.log.appender.append(machine.batch(1, 0, [b"a"]), 1, NOW, staged=True)
     machine.env.fail("write", errno.ENOSPC)
     with pytest.raises(DiskFullError):
-        machine.log.put_progress(b"k", b"v")
+        machine.log.put_progress([(b"k", b"v")])
     machine.env.heal()
     with pytest.raises(PartlyWrittenError):
         machine.log.appender.commit_staged()

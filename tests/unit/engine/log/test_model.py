@@ -52,7 +52,7 @@ class LogModel(RuleBasedStateMachine):
 
     @rule(key=st.sampled_from([b"a", b"b", b"ab"]), value=st.binary(max_size=8))
     def put_progress(self, key: bytes, value: bytes) -> None:
-        self.m.log.put_progress(key, value)
+        self.m.log.put_progress([(key, value)])
         self.progress[key] = value
         if not value:
             del self.progress[key]

@@ -30,7 +30,7 @@ def fill(machine: Machine, batches: int = 300) -> dict[tuple[int, int], list[byt
         machine.append(*key, *bodies)
         held[key] += bodies
         if i % 50 == 0:
-            machine.log.put_progress(b"group%d" % (i % 3), b"%d" % i)
+            machine.log.put_progress([(b"group%d" % (i % 3), b"%d" % i), (b"both", b"%d" % i)])
     return held
 
 
@@ -350,7 +350,7 @@ def test_a_power_cut_at_any_operation_loses_nothing_that_was_confirmed(form, see
                 attempted.append(b"%03d" % i * 40)
                 m.append(1, 0, attempted[-1])
                 if i % 7 == 0:
-                    m.log.put_progress(b"key", b"%d" % i)
+                    m.log.put_progress([(b"key", b"%d" % i)])
                 if i % 5 == 4 and m.durable():
                     confirmed = list(attempted)
                 if i == 30:

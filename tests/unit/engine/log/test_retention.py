@@ -246,12 +246,12 @@ def test_counters_topics_and_progress_outlive_all_their_segments(form, loss):
     m = clocked(form)
     append(m, 2, 0, b"a", b"b", b"c")
     append(m, 1, 3, b"d")
-    m.log.put_progress(b"kept", b"1")
-    m.log.put_progress(b"changed", b"1")
-    m.log.put_progress(b"removed", b"1")
-    m.log.put_progress(b"removed", b"")
+    m.log.put_progress([(b"kept", b"1")])
+    m.log.put_progress([(b"changed", b"1")])
+    m.log.put_progress([(b"removed", b"1")])
+    m.log.put_progress([(b"removed", b"")])
     end = fill(m)
-    m.log.put_progress(b"changed", b"2")
+    m.log.put_progress([(b"changed", b"2")])
     for _ in range(2):  # and the segments to which they were carried
         m.env.clock_ms += 80 * HOUR
         run(m)
@@ -288,7 +288,7 @@ def test_a_power_cut_at_every_operation_of_a_deletion_loses_nothing_else(form):
     for at in range(1, 200):
         m = clocked(form)
         append(m, 2, 0, b"a", b"b")
-        m.log.put_progress(b"kept", b"1")
+        m.log.put_progress([(b"kept", b"1")])
         end = fill(m, segments=2)
         m.durable()
         m.env.clock_ms += 73 * HOUR
@@ -367,7 +367,7 @@ def test_topics_and_progress_are_taken_while_messages_are_refused(form):
     m.log.refuse("the disk is full")
     with pytest.raises(DiskFullError, match="the disk is full"):
         append(m, 1, 0, b"x")
-    m.log.put_progress(b"key", b"value")
+    m.log.put_progress([(b"key", b"value")])
     assert m.log.create_topics([("third", 1)])[0].id == 3
     m.log.refuse("")
     assert append(m, 1, 0, b"x") == 0

@@ -348,17 +348,17 @@ def test_progress_is_written_in_slices_each_place_once_and_again_after_a_refusal
         world.store(topic, 1, queue=queue)
     world.give(topics=(("orders", 5),))
     written = []
-    monkeypatch.setattr(world.log, "put_progress", lambda key, value: written.append(key))
+    monkeypatch.setattr(world.log, "put_progress", lambda entries: written.extend(dict(entries)))
     assert not world.delivery.write_progress(2)
     assert len(written) == 2
 
-    def refuse(key, value):
+    def refuse(entries):
         raise OSError("no room")
 
     monkeypatch.setattr(world.log, "put_progress", refuse)
     with pytest.raises(OSError, match="no room"):
         world.delivery.write_progress(2)
-    monkeypatch.setattr(world.log, "put_progress", lambda key, value: written.append(key))
+    monkeypatch.setattr(world.log, "put_progress", lambda entries: written.extend(dict(entries)))
     assert not world.delivery.write_progress(2)
     assert world.delivery.write_progress(2)
     assert len(written) == len(set(written)) == 5

@@ -11,6 +11,7 @@ from engine.link.layout import DONE, EXTEND, PIECE, REJECT, RETRY
 from engine.log import open_log
 from engine.log.format import KIND_MESSAGES, pack_batch, pack_record
 from engine.queue.delivery import Delivery
+from engine.queue.progress import encode
 from engine.queue.pull import Ack, PullRequest
 from engine.queue.settings import DeliverySettings
 from tests.unit.engine.queue._world import FORMS, WALL0, Policies
@@ -86,6 +87,8 @@ class Pair:
         places = [delivery.group("g").places(self.topic, 0) for delivery in self.forms]
         native, twin = [[place.progress() for place in side] for side in places]
         assert native == twin
+        for side, values in zip(places, (native, twin), strict=True):
+            assert [place.encoded_progress() for place in side] == [encode(value) for value in values]
         return native
 
 

@@ -38,7 +38,7 @@ class StoppedLog:
             ((code, _),) = log.append(batch, 1, NOW + number)
             assert code == 0
             if number % 50 == 0:
-                log.put_progress(b"group", b"%d" % number)
+                log.put_progress([(b"group", b"%d" % number)])
         log.checkpoint()
         log.close()
 
