@@ -13,6 +13,10 @@ logger = logging.getLogger(__name__)
 BATCH_BYTES = 32_768
 
 
+def _nothing(first: int, end: int) -> None:
+    pass
+
+
 class ControlWriter:
     """Appends control records, also while messages are refused to keep room for them.
 
@@ -24,22 +28,28 @@ class ControlWriter:
         self._appender, self._now_ms = appender, now_ms
         self._bytes_max = min(BATCH_BYTES, bytes_max)
 
-    def append(self, kind: int, payloads: list[bytes]) -> int:
+    def append(self, kind: int, payloads: list[bytes], take_up: Callable[[int, int], None] = _nothing) -> int:
         """All or, when the disk is full, an error. Returns the offset of the last batch's first record.
 
-        Then the first of several batches may be in the log, which is harmless.
+        Then the first of several batches may be in the log.
+
+        Args:
+            take_up: called as (first, end) once payloads[first:end] are in the log, before anything else is. What they change
+                has to be in the view then: the next batch may begin a segment, and its checkpoint leaves out what lies before.
         """
         batch: list[bytes] = []
-        size = offset = 0
-        for payload in payloads:
+        size = offset = begin = 0
+        for at, payload in enumerate(payloads):
             record = pack_record(payload)
             if batch and size + len(record) > self._bytes_max:
                 offset = self._append_batch(kind, batch)
-                batch, size = [], 0
+                take_up(begin, at)
+                batch, size, begin = [], 0, at
             batch.append(record)
             size += len(record)
         if batch:
             offset = self._append_batch(kind, batch)
+            take_up(begin, len(payloads))
         return offset
 
     def _append_batch(self, kind: int, records: list[bytes]) -> int:

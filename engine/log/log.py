@@ -49,8 +49,7 @@ NAMES_CACHED_MAX = 100_000
 def open_log(env: Env, directory: str, config: LogConfig) -> "Log":
     """Take the directory's lock, recover what is in it (creating it when missing) and return the log, ready to serve.
 
-    Blocks for as long as one segment takes to scan. Raises LockedError, VersionError, BehindCheckpointError,
-    CorruptionError.
+    Blocks for as long as one segment takes to scan. Raises LockedError, VersionError, BehindCheckpointError, CorruptionError.
     """
     config.checked()
     env.make_directory(f"{directory}/log")
@@ -190,24 +189,26 @@ class Log:
                 next_id += 1
             elif known.queues < queues:
                 changed[name] = Topic(known.id, name, queues)
-        self._control.append(KIND_TOPIC, [pack_topic(topic.id, topic.name, topic.queues) for topic in changed.values()])
-        self._next_topic_id = next_id
-        for topic in changed.values():
+        topics = list(changed.values())
+        payloads = [pack_topic(topic.id, topic.name, topic.queues) for topic in topics]
+        self._control.append(KIND_TOPIC, payloads, lambda first, end: self._take_up(topics[first:end]))
+        self.bound_pending()
+        return [changed.get(name) or self._known(name) for name, _ in asked]
+
+    def _take_up(self, topics: Iterable[Topic]) -> None:
+        for topic in topics:
+            self._next_topic_id = max(self._next_topic_id, topic.id + 1)
             self._view.put_topic(topic)
             self._names.pop(topic.name, None)
             self.appender.set_topic(topic.id, topic.queues)
-        self.bound_pending()
-        return [changed.get(name) or self._known(name) for name, _ in asked]
 
     def topic(self, name: str) -> Topic | None:
         """The topic of that name, or None."""
         found = self._names.get(name)
-        if found is None:
-            found = self._view.topic(name)
-            if found is not None:
-                if len(self._names) >= NAMES_CACHED_MAX:
-                    self._names.clear()
-                self._names[name] = found
+        if found is None and (found := self._view.topic(name)) is not None:
+            if len(self._names) >= NAMES_CACHED_MAX:
+                self._names.clear()
+            self._names[name] = found
         return found
 
     def topic_by_id(self, topic_id: int) -> Topic | None:
@@ -240,10 +241,7 @@ class Log:
         return self._reader.read(topic_id, queue, offset, max_records, max_bytes, whole=whole)
 
     def offset_at_time(self, topic_id: int, queue: int, at_ms: int) -> int:
-        """Offset of the first record stored at or after `at_ms`, else the end offset.
-
-        Exact while the clock does not step back.
-        """
+        """Offset of the first record stored at or after `at_ms`, else the end offset. Exact while the clock does not step back."""
         self._check(topic_id, queue)
         return max(self._reader.offset_at_time(topic_id, queue, at_ms), self.floors.of(topic_id, queue))
 
@@ -265,8 +263,9 @@ class Log:
 
     def put_progress(self, entries: Sequence[tuple[bytes, bytes]]) -> None:
         """Append PROGRESS records of (key, value); an empty value removes the key. In the page cache on return."""
-        self._control.append(KIND_PROGRESS, [pack_progress(key, value) for key, value in entries])
-        self._view.put_all((b"p" + key, value or None) for key, value in entries)
+        changes = [(b"p" + key, value or None) for key, value in entries]
+        payloads = [pack_progress(key, value) for key, value in entries]
+        self._control.append(KIND_PROGRESS, payloads, lambda first, end: self._view.put_all(changes[first:end]))
         self.bound_pending()
 
     def progress(self, prefix: bytes = b"") -> Iterator[tuple[bytes, bytes]]:

@@ -169,12 +169,21 @@ def test_progress_is_the_latest_value_of_each_key(any_machine):
     assert list(log.progress()) == [(b"group/a", b"4"), (b"other", b"3")]
 
 
-def test_progress_of_many_keys_is_few_batches(any_machine):
+def test_progress_of_many_keys_is_few_batches_and_none_is_lost_where_a_segment_ends_between_them(any_machine):
     entries = [(b"group/%d" % number, b"value") for number in range(1000)]
     begin = any_machine.log.end_position
     any_machine.log.put_progress(entries)
-    assert any_machine.log.end_position - begin < 1000 * 32  # a batch alone is more than 48 bytes
+    assert SEGMENT < any_machine.log.end_position - begin < 1000 * 32  # a batch alone is more than 48 bytes
     assert dict(any_machine.reopen().progress()) == dict(entries)
+
+
+def test_topics_made_at_once_are_all_there_where_a_segment_ends_between_them(any_machine):
+    made = any_machine.log.create_topics([(f"bulk/{number:04}", 2) for number in range(1000)])
+    assert any_machine.log.end_position > 2 * SEGMENT
+    log = any_machine.reopen()
+    assert log.topics("bulk/") == made
+    (later,) = log.create_topics([("later", 1)])
+    assert later.id == made[-1].id + 1
 
 
 def test_offset_at_time_finds_the_first_record_stored_then_or_later(any_machine):
