@@ -33,6 +33,8 @@ from engine.timers.timers import Timers
 
 log = logging.getLogger("penstock.engine")
 DRAIN_S = 2.0
+SWITCH_S = 0.0002
+"""For how long a thread beside the loop may keep Python's lock while the loop wants it; Python's own 5 ms are many calls' time."""
 
 
 def run(options: argparse.Namespace) -> None:
@@ -72,6 +74,7 @@ def serve(options: argparse.Namespace, env: RealEnv, store: Log, asked: Event) -
     store.floors.policy = ConfiguredRetention(following, is_configured=bool(options.config))
     housekeeping = Housekeeping(store.retention)
     news = wake_by(store, server.service.on_woken)
+    sys.setswitchinterval(SWITCH_S)
     gc.collect()
     gc.freeze()  # what start-up made is never garbage; without it each full collection walks all of it
     announce_ready(options.ready_fd, {"host": host, "port": server.port, "ops_port": ops.port})

@@ -85,6 +85,8 @@ cdef class Connection:
     cdef int receive(self) except -1
     cdef int receive_tls(self) except -1
     cdef size_t step(self) noexcept
+    cdef ssize_t send_some(self, const unsigned char* data, size_t size) except -1
+    cdef int write_later(self) except -1
     cdef int written(self) except -1
     cdef Py_ssize_t scan_on(self, const unsigned char* p, size_t size, size_t* need) except? -2
     cdef int feed(self, const unsigned char* data, size_t size) except -1

@@ -48,6 +48,7 @@ cdef enum:
     SCRATCH_BYTES = 262144
     KEPT_BYTES = 16384            # buffers above this are given back once they are empty
     BUSY_BYTES_MAX = 65536        # what a client may send ahead while its call is in work
+    SENT_A_TURN = 131072          # of one connection's output: copying a long answer is what all others would wait for
 
 cdef double SWEEP_S = 0.25
 
@@ -177,6 +178,8 @@ cdef class Reactor:
         dirty, self.dirty = self.dirty, []
         for connection in dirty:
             connection.in_dirty = False
+            if connection.writing:            # it goes on by EPOLLOUT
+                continue
             try:
                 connection.flush()
             except Exception:
@@ -607,43 +610,53 @@ cdef class Connection:
 
     cdef int flush(self) except -1:
         cdef ssize_t sent
+        cdef size_t left = SENT_A_TURN
         if self.is_closed:
             return 0
         if self.tls is not None:
             return self.flush_tls()
         while self.out_start < self.out_end:
-            sent = send(self.fd, self.outb + self.out_start, self.out_end - self.out_start, MSG_NOSIGNAL | MSG_DONTWAIT)
-            if sent < 0:
-                if errno == EINTR:
-                    continue
-                if errno != EAGAIN:
-                    return self.shut("reset")
-                if not self.writing:
-                    self.writing = True
-                    self.write_since = self.reactor.now
-                    self.reactor.interest(self, EPOLLOUT | (EPOLLIN if self.reading else 0))
+            if left == 0:
+                return self.write_later()
+            sent = self.send_some(self.outb + self.out_start, min(self.out_end - self.out_start, left))
+            if sent == 0:
                 return 0
             self.out_start += sent
-            self.write_since = self.reactor.now
+            left -= sent
         self.out_start = self.out_end = 0
         if self.out_cap > KEPT_BYTES:
             self.reactor.bytes_in_flight -= self.out_cap
             free(self.outb)
             self.outb, self.out_cap = NULL, 0
-        if self.writing:
-            self.written()
-        if self.closing and not self.owes():
-            self.shut("done")
+        return self.written()
+
+    cdef ssize_t send_some(self, const unsigned char* data, size_t size) except -1:
+        """How many bytes the socket took; 0 when it takes none now, or never will."""
+        cdef ssize_t sent = send(self.fd, data, size, MSG_NOSIGNAL | MSG_DONTWAIT)
+        if sent >= 0:
+            self.write_since = self.reactor.now
+            return sent
+        return self.write_later() if errno == EAGAIN or errno == EINTR else self.shut("reset")
+
+    cdef int write_later(self) except -1:
+        """On in the turn in which the socket can take more, which may be the next one."""
+        if not self.writing:
+            self.writing = True
+            self.write_since = self.reactor.now
+            self.reactor.interest(self, EPOLLOUT | (EPOLLIN if self.reading else 0))
         return 0
 
     cdef int written(self) except -1:
-        """The client has read what it kept us from writing: what it sent meanwhile is due."""
-        self.writing = False
-        self.reading = self.reading or not self.busy
-        self.reactor.interest(self, EPOLLIN if self.reading else 0)
-        if not self.busy and self.in_end > self.in_start:
-            self.frame_since = self.reactor.now
-            self.drain_buffered()
+        """All output has left. What the client sent while it kept us from writing is due."""
+        if self.writing:
+            self.writing = False
+            self.reading = self.reading or not self.busy
+            self.reactor.interest(self, EPOLLIN if self.reading else 0)
+            if not self.busy and self.in_end > self.in_start:
+                self.frame_since = self.reactor.now
+                self.drain_buffered()
+        if self.closing and not self.owes():
+            self.shut("done")
         return 0
 
     cdef int flush_tls(self) except -1:
@@ -659,24 +672,11 @@ cdef class Connection:
             self.tls_rest += self.tls_out.read()
         while self.tls_rest:
             data = self.tls_rest
-            sent = send(self.fd, <const unsigned char*>data, len(data), MSG_NOSIGNAL | MSG_DONTWAIT)
-            if sent < 0:
-                if errno == EINTR:
-                    continue
-                if errno != EAGAIN:
-                    return self.shut("reset")
-                if not self.writing:
-                    self.writing = True
-                    self.write_since = self.reactor.now
-                    self.reactor.interest(self, EPOLLOUT | (EPOLLIN if self.reading else 0))
+            sent = self.send_some(data, len(data))
+            if sent == 0:
                 return 0
             self.tls_rest = data[sent:]
-            self.write_since = self.reactor.now
-        if self.writing:
-            self.written()
-        if self.closing and not self.owes():
-            self.shut("done")
-        return 0
+        return self.written()
 
     # -- end
 

@@ -26,8 +26,11 @@ IN_MEMORY_MS = 1000
 
 FOUND_MAX = 16_384
 
-LATE_MS_MAX = 5
+LATE_MS_MAX = 2
 """How far reads may be ahead of the budget before they pause."""
+
+CREDIT_MS = 10
+"""How much of an unused budget is kept: pauses are some ms longer than asked for on a busy machine."""
 
 REST_MS_MAX = 1000
 
@@ -35,7 +38,13 @@ ALONE_MS = 1000
 """When nobody has appended for so long there is nobody to be spared, and reads are as fast as they can be."""
 
 GRANT_BYTES = 65_536
-"""What a read is taken to be until it has been done."""
+"""What the first read is taken to be until it has been done; later ones are taken to be as large as those before."""
+
+READ_BYTES_MIN = 4096
+"""What a read is taken to be at least."""
+
+TURN_BYTES = 131_072
+"""What is read between two looks at the sockets: of woken queues so many are given at a time that they have about this."""
 
 NO_LIMIT = 0xFFFFFFFFFFFFFFFF
 
@@ -61,7 +70,8 @@ class ColdReads:
         self._arrived: deque[Window] = deque()
         self._woken: list[tuple[int, int]] = []
         self._due_ms = 0.0
-        self._granted: dict[tuple[int, int], None] = {}
+        self._granted: dict[tuple[int, int], float] = {}
+        self._read_bytes = float(GRANT_BYTES)
         self._client_batches, self._appended_ms = 0, 0
         self.bytes_fetched = 0
         self.deferred = 0
@@ -110,10 +120,8 @@ class ColdReads:
 
     def served(self, topic_id: int, queue: int, size: int) -> None:
         """So many bytes were read, from the disk or not: all that follows costs the same as for fresh ones."""
-        if (topic_id, queue) in self._granted:
-            del self._granted[topic_id, queue]
-            size -= GRANT_BYTES
-        self._charge(size)
+        self._charge(size - self._granted.pop((topic_id, queue), 0.0))
+        self._read_bytes = max(READ_BYTES_MIN, self._read_bytes + (size - self._read_bytes) / 8)
 
     def _is_granted(self, topic_id: int, queue: int) -> bool:
         """Whether the budget allows a read. It is paid before anything is fetched, so that others do not use it up meanwhile."""
@@ -132,8 +140,8 @@ class ColdReads:
     def _grant(self, topic_id: int, queue: int) -> None:
         if len(self._granted) == FOUND_MAX:
             self._granted.clear()  # of readers that have gone, mostly
-        self._granted[topic_id, queue] = None
-        self._charge(GRANT_BYTES)
+        self._granted[topic_id, queue] = self._read_bytes
+        self._charge(self._read_bytes)
 
     def _grant_resting(self) -> None:
         """To those who wait longest, as many as the budget allows; the others go on waiting."""
@@ -148,10 +156,12 @@ class ColdReads:
         else:
             self._waiting.pop(REST, None)
 
-    def _charge(self, size: int) -> None:
+    def _charge(self, size: float) -> None:
         if self._env.now_ms() - self._appended_ms > ALONE_MS:
             return
-        self._due_ms = max(self._due_ms, self._env.now_ms()) + size * 1000 / self._config.cold_bytes_a_second
+        self._due_ms = (
+            max(self._due_ms, self._env.now_ms() - CREDIT_MS) + size * 1000 / self._config.cold_bytes_a_second
+        )
 
     def _late_ms(self) -> float:
         now_ms = self._env.now_ms()
@@ -164,10 +174,13 @@ class ColdReads:
         return is_here and (number == last or self._windows.get((segment.base, number + 1), False))
 
     def take_woken(self) -> list[tuple[int, int]]:
-        """The queues that were told to wait and can be read now."""
+        """Queues that were told to wait and can be read now; `notify()` has been called again if there are more."""
         if self._arrived:
             self._settle()
-        woken, self._woken = self._woken, []
+        count = max(1, int(TURN_BYTES / self._read_bytes))
+        woken, self._woken = self._woken[:count], self._woken[count:]
+        if self._woken:
+            self.notify()
         return woken
 
     def waits(self, topic_id: int, queue: int) -> bool:

@@ -14,6 +14,7 @@ from engine.log.types import Piece
 from engine.log.view import View
 
 SIZES_MAX = 100_000
+SPANS_MAX = 10_000
 NO_LIMIT = 0xFFFFFFFFFFFFFFFF
 DONE, BELOW, HOLE, DAMAGED = range(4)
 
@@ -29,6 +30,8 @@ class Reader:
         self.cold = cold
         self._sizes: dict[tuple[int, int, int], int] = {}
         """(base, topic id, queue) -> bytes that the queue has in a sealed segment, as far as somebody asked."""
+        self._spans: dict[tuple[int, int], tuple[int, int, int]] = {}
+        """(topic id, queue) -> what View.span_of() said last: who drains a queue asks for the same segment again and again."""
         self.active: Segment
         self.sealing: list[Segment] = []
         """Full segments whose index is still in memory, oldest first.
@@ -166,8 +169,15 @@ class Reader:
             first = source.first_offset(topic_id, queue)
             if first is not None and first <= offset:
                 return segment, source
-        base = self._view.segment_of(topic_id, queue, offset)
-        sealed = self._sealed.get(base) if base is not None else None
+        first, base, end = self._spans.get((topic_id, queue), (0, 0, 0))
+        if not first <= offset < end:
+            found = self._view.span_of(topic_id, queue, offset)
+            if found is None:
+                return None
+            if len(self._spans) == SPANS_MAX:
+                self._spans.clear()
+            _, base, _ = self._spans[topic_id, queue] = found
+        sealed = self._sealed.get(base)
         return (sealed, sealed.source()) if sealed is not None else None
 
     def _runs(self, topic_id: int, queue: int, offset: int) -> Iterator[tuple[int, int]]:

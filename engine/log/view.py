@@ -193,13 +193,16 @@ class View:
 
     def stored_end(self, topic_id: int, queue: int) -> int:
         """The queue's next offset behind its last sealed segment; 0 when it has none."""
-        found = self._last(topic_id, queue, 0xFFFFFFFFFFFFFFFF)
+        found = self.span_of(topic_id, queue, 0xFFFFFFFFFFFFFFFF)
         return found[2] if found else 0
 
-    def segment_of(self, topic_id: int, queue: int, offset: int) -> int | None:
-        """Base of the last segment whose first offset of this queue is not above `offset`."""
-        found = self._last(topic_id, queue, offset)
-        return found[1] if found else None
+    def span_of(self, topic_id: int, queue: int, offset: int) -> tuple[int, int, int] | None:
+        """(the queue's first offset in it, base, its next offset behind it) of the last segment that begins not above `offset`."""
+        found = self.store.last_at_or_before(queue_key(topic_id, queue, offset))
+        if found is None or found[0][:9] != queue_key(topic_id, queue, 0)[:9]:
+            return None
+        segment_base, next_offset = _QUEUE_VALUE.unpack(found[1])
+        return _QUEUE_KEY.unpack(found[0])[3], segment_base, next_offset
 
     def segments_from(self, topic_id: int, queue: int, offset: int) -> Iterator[tuple[int, int]]:
         """(first offset, segment base) of the queue's sealed segments that begin at or above `offset`, in order."""
@@ -226,10 +229,3 @@ class View:
         key = queue_key(topic_id, queue, next_offset)
         if self.stored_end(topic_id, queue) < next_offset:
             self.store.write([(key, queue_value(NO_SEGMENT, next_offset))])
-
-    def _last(self, topic_id: int, queue: int, offset: int) -> tuple[int, int, int] | None:
-        found = self.store.last_at_or_before(queue_key(topic_id, queue, offset))
-        if found is None or found[0][:9] != queue_key(topic_id, queue, 0)[:9]:
-            return None
-        segment_base, next_offset = _QUEUE_VALUE.unpack(found[1])
-        return _QUEUE_KEY.unpack(found[0])[3], segment_base, next_offset

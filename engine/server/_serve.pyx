@@ -36,7 +36,7 @@ cdef enum:
     MEMORY = 1
     DURABILITY_MAX = 4
     CODE_INVALID = 100
-    REQUESTS_NS = 300_000         # of one turn
+    REQUESTS_NS = 100_000         # of one turn
 
 cdef size_t FRAME_BYTES_MAX = layout.FRAME_BYTES_MAX
 cdef size_t STRANGER_BYTES_MAX = layout.STRANGER_BYTES_MAX
@@ -205,7 +205,7 @@ cdef class Turn(TurnEnd):
                 each.answer()
         if self.requests:
             self.run_requests()
-        self.service.on_woken()
+        self.service.on_appended(self.appender.take_woken())  # by a verb
         return 0
 
     cdef int run_requests(self) except -1:

@@ -1,10 +1,13 @@
 """Listeners and connections, native and pure: one behaviour, shown over real sockets."""
 
+import fcntl
 import shutil
 import socket
 import ssl
 import struct
 import subprocess
+import sys
+import termios
 import threading
 
 import gevent
@@ -73,6 +76,11 @@ def read_exactly(sock, size: int) -> bytes:
         assert chunk, f"closed after {len(data)} of {size} bytes"
         data += chunk
     return data
+
+
+def pending(sock) -> int:
+    """Bytes that have arrived and were not read."""
+    return int.from_bytes(fcntl.ioctl(sock.fileno(), termios.FIONREAD, bytes(4)), sys.byteorder)
 
 
 def is_closed(sock, within_s: float = 2.0) -> bool:
@@ -205,6 +213,20 @@ def test_a_large_answer_reaches_a_slow_reader_whole(serve):
     sock.sendall(framed(call()))
     gevent.sleep(0.05)
     assert read_exactly(sock, 4 + len(answer))[4:] == answer
+
+
+@pytest.mark.parametrize("serve", ["native"], indirect=True)
+def test_a_long_answer_leaves_in_pieces_with_a_look_at_the_other_clients_between_them(serve):
+    sent = []
+
+    def answer(connection, frame):
+        connection.reply(bytes(4 << 20))
+        gevent.get_hub().loop.run_callback(lambda: sent.append(pending(sock)))
+
+    sock = client(serve(answer))
+    sock.sendall(framed(call()))
+    assert len(read_exactly(sock, 4 + (4 << 20))) == 4 + (4 << 20)
+    assert 0 < sent[0] <= 131_072
 
 
 def test_calls_of_a_client_that_does_not_read_its_answers_wait_until_it_does(serve):

@@ -147,6 +147,26 @@ def test_queues_that_wait_for_the_budget_get_it_in_the_order_in_which_they_came(
     assert max(read_of.values()) - min(read_of.values()) <= 2 * 60_000
 
 
+def test_of_many_queues_that_wait_for_a_window_a_few_are_woken_at_a_time(form):
+    m = Machine(form, SimulatedEnv(), "/data", segment_bytes=4 * MIB, cold_distance_bytes=MIB)
+    while m.log.appender.segment_base < 8 * MIB:
+        for queue in range(4):
+            m.append(1, queue, bytes(20_000))
+    lazy = m.log.cold._background = LazyBackground()
+    notified = []
+    m.log.cold.notify = lambda: notified.append(True)
+    for queue in range(4):
+        assert m.log.read(1, queue, 0, 1000, 60_000) == []
+    lazy.run()
+    woken = []
+    while notified:
+        notified.clear()
+        woken.append(m.log.take_woken())
+    assert [len(some) for some in woken] == [2, 2], "reads are taken to be 65,536 bytes until some were done"
+    assert sorted(queue for some in woken for queue in some) == [(1, queue) for queue in range(4)]
+    m.close()
+
+
 def test_the_batch_in_which_a_whole_read_ends_is_given_to_its_end(form):
     m = Machine(form, SimulatedEnv(), "/data")
     m.append(1, 0, *[b"%d" % i * 100 for i in range(20)])
