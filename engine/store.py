@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from engine.errors import StoreDamagedError
+from engine.manifest import check_manifest
 
 
 class Store(ABC):
@@ -47,6 +48,7 @@ class RocksStore(Store):
     def __init__(self, path: str, cache_bytes: int) -> None:
         import rocksdict  # 20 MB that simulations and offline tools do not need
 
+        check_manifest(path)
         self._rocks = rocksdict
         self._path = path
         options = rocksdict.Options(raw_mode=True)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from engine.env import RealEnv, RealFile
 from engine.errors import LockedError
+from engine.manifest import check_manifest
 from engine.store import RocksStore
 
 
@@ -36,6 +37,7 @@ class ReadOnlyStore(RocksStore):
     def __init__(self, path: str) -> None:
         import rocksdict
 
+        check_manifest(path)
         self._rocks, self._path = rocksdict, path
         options, blocks = rocksdict.Options(raw_mode=True), rocksdict.BlockBasedOptions()
         blocks.set_bloom_filter(10, False)  # as the engine; without it filters would not be read, and not verified
