@@ -84,6 +84,7 @@ class Worker:
     def __init__(self, site, behave, group):
         self.client, self.sender = site.client(site.consumer), site.sender(site.answer, "worker")
         self.seen, self.results = [], []
+        self._proxy = site.consumer
         self._behave, self._group, self._ends = behave, group, False
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
@@ -100,8 +101,16 @@ class Worker:
     def _run(self):
         acks = []
         while not self._ends:
-            response = self.client.pull(group=self._group, topics=[TOPIC], wait_ms=100, acks=acks, max_messages=8)
+            response = self._pull(acks)
             acks = []
             for delivery in response.deliveries:
                 self.seen.append(delivery)
                 acks += self._behave(self, delivery) or []
+
+    def _pull(self, acks):
+        try:
+            return self.client.pull(group=self._group, topics=[TOPIC], wait_ms=100, acks=acks, max_messages=8)
+        except TimeoutError:  # seen twice beside a killed engine, never explained: say what the proxy knows of it
+            metrics = self._proxy.page("/metrics")[1].splitlines()
+            told = "; ".join(line for line in metrics if line.startswith("penstock_consumer") and "bucket" not in line)
+            raise AssertionError(f"a pull without an answer; the consumer proxy: {told}") from None
