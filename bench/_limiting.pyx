@@ -7,8 +7,8 @@ from libc.string cimport memcmp
 from common.limits._meter cimport Meter
 from common.limits._queue_limit cimport QueueLimit
 from engine.client._destination cimport Destination, Destinations
-from producer_proxy._admitted cimport Admitted
-from producer_proxy._gate cimport HotGate
+from producer_proxy.hot._admitted cimport Admitted
+from producer_proxy.hot._admission cimport HotGate
 
 
 def gate_rounds(HotGate gate, Meter topic, Meter application, uint32_t messages, uint32_t calls):

@@ -19,7 +19,7 @@ import gevent
 
 from bench.log import QUEUES, TOPICS, frame
 from engine.config import LogConfig
-from engine.env import RealEnv
+from engine.env.real import RealEnv
 from engine.log import Log, open_log
 
 MIB = 1 << 20

@@ -11,8 +11,10 @@ import time
 from collections.abc import Callable
 from functools import partial
 
-from consumer_proxy import call_pure, deliver_pure, native
-from consumer_proxy.layout import PIECE, REPLY_BYTES_MAX
+from consumer_proxy.pull import deliver as deliver_pure
+from consumer_proxy.pull import native
+from consumer_proxy.pull import read_call as call_pure
+from consumer_proxy.pull.layout import PIECE, REPLY_BYTES_MAX
 
 TOKEN = struct.pack("<BBHIQQQ16s", 1, 0, 3, 1 << 20, 5, 1000, 7, b"m" * 16)
 

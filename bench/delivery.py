@@ -27,13 +27,13 @@ if "--twin" in sys.argv:
     os.environ["PENSTOCK_PURE"] = "1"
 
 from engine.config import LogConfig
-from engine.env import RealEnv
+from engine.delivery.delivery import Delivery, receipt_key
+from engine.delivery.policy import DEFAULTS, KEY, GroupPolicy, Policies
+from engine.env.real import RealEnv
 from engine.link.layout import ACK, DONE, OK, PIECE, PULL, PULL_LIMITS, U16
 from engine.log import Log, open_log
 from engine.log.format import KIND_MESSAGES, pack_batch, pack_record
 from engine.log.native import NATIVE
-from engine.queue.delivery import Delivery, receipt_key
-from engine.queue.policy import DEFAULTS, KEY, GroupPolicy, Policies
 from engine.replies.exchange import Exchange
 from engine.replies.requests import Requests
 from engine.server.service import Service, monotonic_ms

@@ -3,7 +3,7 @@
 Workload: a real log in page cache; one queue with messages as bench.filters makes them, in batches of 50; N groups, each with the filter
 `messageType == 'type-i' && amount >= 100`. As messages come, 500 at a time, every group pulls until nothing is left for it. Two ways:
 
-    shared  the first group to get there asks the index for all (engine/queue/sharing.py)
+    shared  the first group to get there asks the index for all (engine/delivery/shared_filters.py)
     alone   every group reads and sifts everything
 
 The figure is CPU time of all pulls a message of the topic. Excluded: appends, acknowledgements, the link; the clock that limits filtering
@@ -19,13 +19,13 @@ import time
 
 from bench.filters import message
 from engine.config import LogConfig
-from engine.env import RealEnv
+from engine.delivery.delivery import Delivery, receipt_key
+from engine.delivery.policy import GroupPolicy
+from engine.delivery.pull import PullRequest
+from engine.delivery.settings import DeliverySettings
+from engine.env.real import RealEnv
 from engine.log import open_log
 from engine.log.format import KIND_MESSAGES, pack_batch, pack_record
-from engine.queue.delivery import Delivery, receipt_key
-from engine.queue.policy import GroupPolicy
-from engine.queue.pull import PullRequest
-from engine.queue.settings import DeliverySettings
 
 BATCH, STEP = 50, 500
 TICK_MS = 20

@@ -14,7 +14,7 @@ import tempfile
 import time
 
 from engine.config import LogConfig
-from engine.env import RealEnv
+from engine.env.real import RealEnv
 from engine.log import Log, open_log
 from engine.log.format import pack_batch, pack_record
 

@@ -20,13 +20,13 @@ from pathlib import Path
 from bench.delivery import BODY, field
 from bench.servers import rss_bytes
 from engine.config import LogConfig
-from engine.env import RealEnv
+from engine.delivery.delivery import Delivery, receipt_key
+from engine.delivery.policy import KEY, NONE, GroupPolicy
+from engine.delivery.pull import PullRequest
+from engine.env.real import RealEnv
 from engine.link.layout import U16
 from engine.log import open_log
 from engine.log.format import KIND_MESSAGES, pack_batch, pack_record
-from engine.queue.delivery import Delivery, receipt_key
-from engine.queue.policy import KEY, NONE, GroupPolicy
-from engine.queue.pull import PullRequest
 
 QUEUES, BATCH = 128, 100
 WAYS = {"leases of 32": (32, NONE), "single leases": (1, NONE), "keys": (32, KEY)}

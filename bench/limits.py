@@ -11,8 +11,8 @@ one before. Excluded: the walk, the append, the answer. The best of five runs co
 import argparse
 import time
 
-from producer_proxy._admitted import Admitted
-from producer_proxy._gate import HotGate
+from producer_proxy.hot._admission import HotGate
+from producer_proxy.hot._admitted import Admitted
 
 from bench._limiting import all_rounds, gate_rounds
 from common.callers import Origin

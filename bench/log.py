@@ -16,7 +16,7 @@ if "--twin" in sys.argv:
     os.environ["PENSTOCK_PURE"] = "1"
 
 from engine.config import LogConfig
-from engine.env import RealEnv
+from engine.env.real import RealEnv
 from engine.log import Log, open_log
 from engine.log.format import KIND_MESSAGES, pack_batch, pack_record
 from engine.log.native import NATIVE

@@ -17,14 +17,14 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 
-from engine.background import PacedThread
 from engine.config import LogConfig
-from engine.env import RealEnv
+from engine.env.background import PacedThread
+from engine.env.real import RealEnv
 from engine.log import Log, open_log
 from engine.log.format import pack_batch, pack_record
-from engine.log.lookup.maker import IDLE_S
-from engine.log.lookup.name_file import FAMILIES
-from engine.log.lookup.search import Cursor, Wanted
+from engine.log.lookup_index.lookup_file import FAMILIES
+from engine.log.lookup_index.maker import IDLE_S
+from engine.log.lookup_index.search import Cursor, Wanted
 
 TOPICS, QUEUES, BODY, RECORDS, BATCHES, KEYS, LOOKS, APPENDS = 16, 8, 76, 16, 64, 100_000, 200, 20_000
 NOW_MS, TIME_MAX = 1_700_000_000_000, 1 << 62

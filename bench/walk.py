@@ -12,7 +12,7 @@ import argparse
 import time
 
 from common import contract
-from common.wire import walk_pure
+from common.wire import walk as walk_pure
 
 
 def make_frame(messages: int, body_bytes: int = 128) -> bytes:

@@ -9,11 +9,11 @@ import gevent
 
 from common.clock import SystemClock
 from common.config import ConfigView
-from common.limits.leases import TICK_S, Leases
+from common.limits.quota_slices import TICK_S, Leases
 from common.net import Limits, serve
-from consumer_proxy.admission import Admission
-from consumer_proxy.native import NATIVE
-from consumer_proxy.pull import Pulls
+from consumer_proxy.admission.admission import Admission
+from consumer_proxy.pull.native import NATIVE
+from consumer_proxy.pull.pull import Pulls
 from consumer_proxy.settings import Settings
 from consumer_proxy.sources.base import Source
 from consumer_proxy.stats import Stats, StatsCollector

@@ -16,18 +16,18 @@ from prometheus_client import CollectorRegistry
 
 from common.ops import announce_ready, setup_logging, start_ops
 from common.ops.stop import catch_stop
-from engine.background import PacedThread
-from engine.env import RealEnv
+from engine.delivery.delivery import Delivery, receipt_key
+from engine.env.background import PacedThread
+from engine.env.real import RealEnv
 from engine.errors import EngineError
 from engine.log import Log, open_log
-from engine.log.scrub import Scrub
+from engine.log.upkeep.scrub import Scrub
 from engine.options import MIB, log_config, parse
-from engine.queue.delivery import Delivery, receipt_key
-from engine.server.following import Following
 from engine.server.housekeeping import ConfiguredRetention, Housekeeping, wake_by
 from engine.server.metrics import EngineMetrics
-from engine.server.policies import ConfiguredPolicies
-from engine.server.residence import ConfiguredResidence
+from engine.server.policy.config_follower import Following
+from engine.server.policy.group_policies import ConfiguredPolicies
+from engine.server.policy.queue_ownership import ConfiguredResidence
 from engine.server.server import LinkServer
 from engine.timers.timers import Timers
 

@@ -8,24 +8,24 @@ import gevent
 
 from common.clock import SystemClock
 from common.key_uses import KeyUses
-from common.limits.leases import TICK_S
+from common.limits.quota_slices import TICK_S
 from common.net import Limits, serve
 from common.principals import Principals
 from engine.client.append import FSYNC, Destinations
 from engine.client.append import NATIVE as NATIVE_LANES
 from engine.client.brokers import Brokers
+from producer_proxy.admission.admission import Gate
+from producer_proxy.admission.engine_queries import Asking
+from producer_proxy.admission.lag import Depths
 from producer_proxy.buffer.buffering import Buffering
-from producer_proxy.gate.asking import Asking
-from producer_proxy.gate.depths import Depths
-from producer_proxy.gate.gate import Gate
-from producer_proxy.grouped_requests import GroupedRequests
-from producer_proxy.send import DEFAULT_TIMEOUT_MS, RETRY_AFTER_MS, SENTENCES, SendService
-from producer_proxy.topics import DESTINATIONS_MAX, Topics
+from producer_proxy.requests.grouped import GroupedRequests
+from producer_proxy.send.send import DEFAULT_TIMEOUT_MS, RETRY_AFTER_MS, SENTENCES, SendService
+from producer_proxy.send.topics import DESTINATIONS_MAX, Topics
 
 try:
     if not NATIVE_LANES:
         raise ImportError("the hot path needs native lanes")
-    from producer_proxy._hot import Front
+    from producer_proxy.hot._hot import Front
 except ImportError:
     Front = None
 

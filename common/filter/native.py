@@ -9,7 +9,7 @@ try:
 
     NATIVE = True
 except ImportError:
-    from common.filter.match_pure import Code, FieldTable, Filter  # type: ignore[assignment]
+    from common.filter.match import Code, FieldTable, Filter  # type: ignore[assignment]
 
     NATIVE = False
 

@@ -10,8 +10,8 @@ try:
 
     NATIVE = True
 except ImportError:
-    from common.limits.meter_pure import Meter  # type: ignore[assignment]
-    from common.limits.queue_limit_pure import QueueLimit  # type: ignore[assignment]
+    from common.limits.meter import Meter  # type: ignore[assignment]
+    from common.limits.queue_limit import QueueLimit  # type: ignore[assignment]
 
     NATIVE = False
 

@@ -3,7 +3,7 @@
 
 from libc.math cimport INFINITY
 
-from common.limits.meter_pure import BURST_S, STALLED_S
+from common.limits.meter import BURST_S, STALLED_S
 
 cdef double BURST = BURST_S
 cdef double STALLED = STALLED_S

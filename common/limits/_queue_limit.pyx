@@ -4,10 +4,10 @@
 from libc.math cimport INFINITY, sqrt
 from libc.stdint cimport uint64_t
 
-from common.limits.queue_limit_pure import CUT as CUT_PURE, DRIFT as DRIFT_PURE, EASY as EASY_PURE, LIMIT_FIRST as FIRST_PURE
-from common.limits.queue_limit_pure import LIMIT_MAX as MAX_PURE, LIMIT_MIN as MIN_PURE, QUEUE_S as QUEUE_PURE, QUEUE_S_MAX as QUEUE_MAX_PURE
-from common.limits.queue_limit_pure import LOOK_S as LOOK_PURE, SHARES as SHARES_PURE, STALL as STALL_PURE, STANDSTILL_S as STANDSTILL_PURE
-from common.limits.queue_limit_pure import TOLERANCE as TOLERANCE_PURE, USED as USED_PURE
+from common.limits.queue_limit import CUT as CUT_PURE, DRIFT as DRIFT_PURE, EASY as EASY_PURE, LIMIT_FIRST as FIRST_PURE
+from common.limits.queue_limit import LIMIT_MAX as MAX_PURE, LIMIT_MIN as MIN_PURE, QUEUE_S as QUEUE_PURE, QUEUE_S_MAX as QUEUE_MAX_PURE
+from common.limits.queue_limit import LOOK_S as LOOK_PURE, SHARES as SHARES_PURE, STALL as STALL_PURE, STANDSTILL_S as STANDSTILL_PURE
+from common.limits.queue_limit import TOLERANCE as TOLERANCE_PURE, USED as USED_PURE
 
 cdef double TOLERANCE = TOLERANCE_PURE, QUEUE_S_MAX = QUEUE_MAX_PURE, LIMIT_MIN = MIN_PURE, LIMIT_MAX = MAX_PURE
 cdef double LATE_S = LOOK_PURE + STANDSTILL_PURE

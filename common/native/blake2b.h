@@ -1,5 +1,5 @@
 /* BLAKE2b (RFC 7693), keyed, digest of 16 bytes: as much of it as receipts need. hashlib has the same function, but its objects cost
-   several times the one compression that a MAC of ours is. tests/unit/engine/queue/test_parts.py holds it against hashlib. */
+   several times the one compression that a MAC of ours is. tests/unit/engine/delivery/test_parts.py holds it against hashlib. */
 #ifndef PENSTOCK_BLAKE2B_H
 #define PENSTOCK_BLAKE2B_H
 

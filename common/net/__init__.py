@@ -35,6 +35,6 @@ def serve(listeners, limits, on_call, *, prefix_check=None, make_connection=None
 def _factory(limits, on_call, prefix_check):
     if NATIVE:
         return lambda sock, peer, tls: _native.CallConnection(sock.detach(), limits, peer, tls, on_call, prefix_check)
-    from common.net.connection_pure import CallConnection
+    from common.net.connection import CallConnection
 
     return lambda sock, peer, tls: CallConnection(sock, limits, peer, tls, on_call, prefix_check)

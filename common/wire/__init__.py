@@ -15,7 +15,7 @@ try:
 
     NATIVE = True
 except ImportError:
-    from common.wire.walk_pure import murmur2, valid_name, walk_header, walk_pull, walk_send
+    from common.wire.walk import murmur2, valid_name, walk_header, walk_pull, walk_send
 
     NATIVE = False
 

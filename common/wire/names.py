@@ -1,6 +1,6 @@
 """What people look for in a stored message: its id and its key."""
 
-from common.wire.cursor_pure import STRING, Cursor
+from common.wire.cursor import STRING, Cursor
 from common.wire.faults import WireError
 
 _KEY, _ID = 3, 6

@@ -9,7 +9,7 @@ import gevent
 
 from common.contract import Code
 from common.placement import GROUPS_MAX, Placement, topic_hash
-from consumer_proxy.link_bytes import encode_pull
+from consumer_proxy.pull.link_bytes import encode_pull
 from consumer_proxy.sources.base import Answer, Source, SourceDown
 from consumer_proxy.sources.group_link import Address, GroupLink
 from consumer_proxy.sources.joint import AWAY, PULL, Joint, JointPull, JointRead

@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 
 from common.contract import Code
-from consumer_proxy.link_bytes import NO_TOPICS, encode_acks, give_back
+from consumer_proxy.pull.link_bytes import NO_TOPICS, encode_acks, give_back
 from consumer_proxy.sources.base import Answer, SourceDown
 from consumer_proxy.sources.group_link import GroupLink
 from consumer_proxy.sources.splitting import (

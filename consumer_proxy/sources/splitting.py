@@ -4,7 +4,7 @@ import json
 import struct
 from typing import Any, NamedTuple
 
-from consumer_proxy.layout import PIECE, RANGE
+from consumer_proxy.pull.layout import PIECE, RANGE
 
 _U16, _U32 = struct.Struct("<H"), struct.Struct("<I")
 _LIMITS = struct.Struct("<iiiiB3x")  # max_messages ‖ max_bytes ‖ wait_ms ‖ invisible_ms ‖ start

@@ -9,7 +9,7 @@ import gevent
 from gevent import socket as gevent_socket
 
 from common.address import Address
-from common.limits.queue_limit_pure import LOOK_S
+from common.limits.queue_limit import LOOK_S
 from engine.client.dial import Hello, dial
 from engine.link.errors import LinkError
 
@@ -22,8 +22,8 @@ try:
 
     NATIVE = True
 except ImportError:
-    from engine.client.batcher_pure import Destination, Destinations, Lane
-    from engine.client.lanes_pure import Lanes
+    from engine.client.batcher import Destination, Destinations, Lane
+    from engine.client.lanes import Lanes
 
     NATIVE = False
 

@@ -16,11 +16,11 @@ from engine.link.errors import LinkDown, LinkError
 try:
     if os.environ.get("PENSTOCK_PURE"):
         raise ImportError("the pure twin was asked for")
-    from engine.client._rpc import Transport
+    from engine.client._transport import Transport
 
     NATIVE = True
 except ImportError:
-    from engine.client.rpc_pure import Transport
+    from engine.client.transport import Transport
 
     NATIVE = False
 

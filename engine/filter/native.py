@@ -4,8 +4,9 @@ import os
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from common.filter import match_pure
-from engine.filter import lookup_pure, sift_pure
+from common.filter import match as match_pure
+from engine.filter import lookup as lookup_pure
+from engine.filter import sift as sift_pure
 
 
 class Form(NamedTuple):

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from common.filter.formula import FALSE, UNKNOWN, All, Any, Formula, Test, all_of, any_of
-from common.filter.match_pure import outcome
+from common.filter.match import outcome
 from common.filter.nodes import (
     CompareFields,
     CompareNumber,

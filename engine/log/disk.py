@@ -4,7 +4,7 @@ import logging
 from enum import IntEnum
 
 from engine.config import LogConfig
-from engine.env import Env
+from engine.env.base import Env
 
 logger = logging.getLogger(__name__)
 

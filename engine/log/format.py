@@ -114,6 +114,15 @@ def pack_batch(kind: int, topic_id: int, queue: int, records: Iterable[bytes]) -
     return header + body + bytes(padded(size) - size)
 
 
+def whole_records(records: bytes) -> Iterator[bytes]:
+    """The records of a slice one by one, each with its size in front."""
+    at = 0
+    while at < len(records):
+        end = at + 4 + _RECORD.unpack_from(records, at)[0]
+        yield records[at:end]
+        at = end
+
+
 def split_records(records: bytes) -> Iterator[bytes]:
     """What follows each record's flags byte and id."""
     at = 0

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from engine.config import LogConfig
-from engine.env import Env
+from engine.env.base import Env
 from engine.errors import (
     ClosedError,
     ConfigError,
@@ -13,11 +13,6 @@ from engine.errors import (
     StoreDamagedError,
     UnknownTopicError,
 )
-from engine.log.ahead import WrittenAhead
-from engine.log.carry import Carrier
-from engine.log.cold import ColdReads
-from engine.log.control import ControlWriter
-from engine.log.floors import Floors
 from engine.log.format import (
     CONTROL_TOPIC_ID,
     KIND_PROGRESS,
@@ -27,19 +22,24 @@ from engine.log.format import (
     pack_progress,
     pack_topic,
 )
-from engine.log.lookup.look_up import LookUp
+from engine.log.lookup_index.look_up import LookUp
 from engine.log.native import Appender, BatchReader
-from engine.log.reader import Reader
-from engine.log.recovery import Recovered, Recovery
-from engine.log.retention import Retainer
-from engine.log.scan import Damage, rebuild_index
-from engine.log.sealer import Sealer, seal, write_checkpoint, write_directory
-from engine.log.segment import SealedSegments, Segment, create_segment, open_segment
-from engine.log.side_files import SideFiles
-from engine.log.syncer import InlineSyncer, ThreadSyncer, sync_or_die
+from engine.log.read.cold import ColdReads
+from engine.log.read.reader import Reader
+from engine.log.read.start_offsets import Floors
+from engine.log.segment.scan import Damage, rebuild_index
+from engine.log.segment.segment import SealedSegments, Segment, create_segment, open_segment
+from engine.log.segment.side_files import SideFiles
 from engine.log.timer_log import TimerLog
 from engine.log.types import Piece, Topic
+from engine.log.upkeep.recovery import Recovered, Recovery
+from engine.log.upkeep.relocation import Carrier
+from engine.log.upkeep.retention import Retainer
 from engine.log.view import Checkpoint, View, after_prefix
+from engine.log.write.control import ControlWriter
+from engine.log.write.prefill import WrittenAhead
+from engine.log.write.sealer import Sealer, seal, write_checkpoint, write_directory
+from engine.log.write.syncer import InlineSyncer, ThreadSyncer, sync_or_die
 
 logger = logging.getLogger(__name__)
 
@@ -89,7 +89,7 @@ class Log:
 
     log_id: bytes
     appender: Appender
-    """Native form: `engine.log._append.Appender`, for cimport; the twin has the same `append`."""
+    """Native form: `engine.log.write._append.Appender`, for cimport; the twin has the same `append`."""
     damage: list[Damage]
     """What recovery found damaged and stepped over."""
     retention: Retainer

@@ -4,13 +4,13 @@ from array import array
 from collections.abc import Callable, Iterator, Mapping
 from typing import Protocol
 
-from engine.env import File
-from engine.log.control import ControlWriter
+from engine.env.base import File
 from engine.log.format import CONTROL_TOPIC_ID, KIND_TIMER, KIND_TIMER_MARK, SEGMENT_HEADER_SIZE, pack_timer_mark
 from engine.log.native import Appender
-from engine.log.reader import Reader
-from engine.log.segment import Segment
+from engine.log.read.reader import Reader
+from engine.log.segment.segment import Segment
 from engine.log.view import View
+from engine.log.write.control import ControlWriter
 
 
 class Host(Protocol):

@@ -15,8 +15,8 @@ from array import array
 from collections.abc import Iterable, Iterator
 from heapq import merge
 
+from engine.env.store import Store
 from engine.log.types import Topic
-from engine.store import Store
 
 _QUEUE_KEY = struct.Struct(">sIIQ")
 _QUEUE_VALUE = struct.Struct("<QQ")

@@ -3,7 +3,7 @@
 from typing import Any, NamedTuple
 
 from common.reply_token import TOKEN_SIZE, instance_of
-from common.wheel import Wheel
+from common.timer_heap import Wheel
 from engine.link import layout
 from engine.replies.requests import Requests
 from engine.server.errors import RequestError

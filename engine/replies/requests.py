@@ -7,7 +7,7 @@ answered; what else there is goes at its deadline.
 from collections.abc import Callable
 
 from common.reply_token import TOKEN_SIZE, reply_by_of
-from common.wheel import Wheel
+from common.timer_heap import Wheel
 from engine.link.layout import CONSUMER_FAILED, HAS_TRAILER, NO_CONSUMER, NO_REPLY
 
 REMEMBERED_MAX = 200_000

@@ -5,7 +5,7 @@ from libc.string cimport memcpy
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 
-from engine.queue.pull import Ack
+from engine.delivery.pull import Ack
 
 cdef enum:
     TOPIC_LEAST = 6

@@ -13,7 +13,7 @@ import logging
 from collections import deque
 
 from common.net._reactor cimport PROTOCOL_LINK, Connection, Reactor, TurnEnd, reactor_of
-from engine.log._append cimport Appender
+from engine.log.write._append cimport Appender
 
 from engine.errors import EngineError
 from engine.link import layout

@@ -5,8 +5,8 @@ import struct
 from functools import lru_cache
 
 from common.names import NAME_RULE, is_name
+from engine.delivery.pull import Pull, PullRequest
 from engine.link.layout import ACK, PULL_LIMITS, U16, U32
-from engine.queue.pull import Pull, PullRequest
 from engine.server.errors import RequestError
 
 try:
@@ -14,7 +14,7 @@ try:
         raise ImportError("twins asked for")
     from engine.server._pull_parts import read_acks, topics_end
 except ImportError:
-    from engine.server.pull_parts_pure import read_acks, topics_end
+    from engine.server.pull_parts import read_acks, topics_end
 
 
 def decode_pull(payload: bytes) -> PullRequest:

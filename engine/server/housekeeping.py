@@ -8,9 +8,9 @@ import gevent
 
 from common.dead_letters import group_of, is_dead_letter_topic
 from engine.log import Log
-from engine.log.floors import NONE, Retention
-from engine.log.retention import Retainer
-from engine.server.following import Following
+from engine.log.read.start_offsets import NONE, Retention
+from engine.log.upkeep.retention import Retainer
+from engine.server.policy.config_follower import Following
 
 log = logging.getLogger("penstock.engine")
 AFTER_FAULT_S = 5.0

@@ -44,8 +44,8 @@ from collections.abc import Iterator
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from engine.log.scrub import ScrubCounts
-from engine.server.group_verbs import lag_of
+from engine.log.upkeep.scrub import ScrubCounts
+from engine.server.ops.admin_groups import lag_of
 from engine.server.server import LinkServer
 from engine.timers.timers import Timers
 

@@ -8,17 +8,17 @@ import gevent
 
 from common.net.limits import Limits
 from common.net.server import Server, listen, listen_file
+from engine.delivery.delivery import Delivery
 from engine.errors import EngineError
 from engine.link.layout import FRAME_BYTES_MAX
-from engine.queue.delivery import Delivery
 from engine.replies.exchange import Exchange
 from engine.replies.requests import Requests
-from engine.server import serve_pure
-from engine.server.admin import Admin
-from engine.server.looking import Looking
+from engine.server import serve as serve_pure
+from engine.server.ops.admin import Admin
+from engine.server.ops.lookup import Looking
+from engine.server.ops.timer import Timing
 from engine.server.peer import Greeter
 from engine.server.service import Service, monotonic_ms
-from engine.server.timing import Timing
 from engine.timers.timers import Timers
 
 try:

@@ -10,17 +10,17 @@ import time
 from collections.abc import Callable, Mapping
 
 from common.limits.lender import Lender
+from engine.delivery.delivery import Delivery
 from engine.errors import EngineError
 from engine.link import layout
-from engine.queue.delivery import Delivery
 from engine.replies.exchange import Exchange
-from engine.server.admin import Admin
 from engine.server.codec import checked_name, decode_pull, encode_pull_answer
-from engine.server.depth import Depths
 from engine.server.errors import RequestError
-from engine.server.lending import lend
+from engine.server.ops.admin import Admin
+from engine.server.ops.lag import Depths
+from engine.server.ops.lease import lend
+from engine.server.ops.read import Reader, Reading
 from engine.server.peer import Greeter, Peer
-from engine.server.reading import Reader, Reading
 
 log = logging.getLogger("penstock.engine")
 GREETING_MS = 10_000

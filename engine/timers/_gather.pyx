@@ -11,11 +11,11 @@ from libc.string cimport memcpy, memset
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 
-from engine.log._index cimport BatchHeader, crc32c_extend
+from engine.log.segment._index cimport BatchHeader, crc32c_extend
 from engine.timers._record cimport HEAD, RECORD_HEAD, TimerHead
 
 from engine.link.timer import parse
-from engine.timers.gather_pure import Gathered
+from engine.timers.gather import Gathered
 
 cdef extern from "unistd.h" nogil:
     ssize_t pread(int fd, void* buffer, size_t size, int64_t at)

@@ -4,7 +4,7 @@ from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 
-from engine.log._index cimport BatchHeader, Entry, EntrySource, crc32c_extend, key_of
+from engine.log.segment._index cimport BatchHeader, Entry, EntrySource, crc32c_extend, key_of
 from engine.timers._record cimport HEAD, RECORD_HEAD, TimerHead
 from engine.timers._table cimport Table, mix
 

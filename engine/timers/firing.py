@@ -8,11 +8,11 @@ from engine.link.timer import Timer
 from engine.log.format import CODE_DUPLICATE, CODE_NO_ROOM, CODE_OK
 from engine.timers import loops
 from engine.timers.counts import Counts
-from engine.timers.gather_pure import Gathered
-from engine.timers.marks import Marks
+from engine.timers.gather import Gathered
 from engine.timers.native import gather
-from engine.timers.shelf import Place, Shelf
-from engine.timers.table_pure import Entry
+from engine.timers.table import Entry
+from engine.timers.timer_store import Place, Shelf
+from engine.timers.tombstones import Marks
 
 log = logging.getLogger("penstock.engine")
 

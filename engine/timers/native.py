@@ -13,7 +13,7 @@ if _LOG_IS_NATIVE:
     except ImportError:
         pass
 if not NATIVE:
-    from engine.timers.gather_pure import gather  # type: ignore[assignment]
-    from engine.timers.table_pure import Table, hash_id, load  # type: ignore[assignment]
+    from engine.timers.gather import gather  # type: ignore[assignment]
+    from engine.timers.table import Table, hash_id, load  # type: ignore[assignment]
 
 __all__ = ["NATIVE", "Table", "gather", "hash_id", "load"]

@@ -14,9 +14,9 @@ from engine.link.timer import ASSIGNED, Timer
 from engine.log.format import BATCH_HEADER, BATCH_HEADER_SIZE
 from engine.log.offline.message import names
 from engine.timers import loops
-from engine.timers.marks import Marks
 from engine.timers.native import hash_id, load
-from engine.timers.shelf import Place, Shelf
+from engine.timers.timer_store import Place, Shelf
+from engine.timers.tombstones import Marks
 
 log = logging.getLogger("penstock.engine")
 

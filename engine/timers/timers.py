@@ -10,13 +10,13 @@ from engine.link.layout import DUPLICATE, INVALID, NOT_CANCELLABLE, OK, TOO_LARG
 from engine.link.timer import ANY_QUEUE, Timer, parse
 from engine.log import Log
 from engine.log.format import BATCH_HEADER_SIZE
-from engine.timers.carrying import Carrying
 from engine.timers.counts import Counts
 from engine.timers.firing import Firing
-from engine.timers.marks import PAUSE_MS, Marks
 from engine.timers.native import Table, hash_id
 from engine.timers.recovery import recover
-from engine.timers.shelf import Place, Shelf
+from engine.timers.relocation import Carrying
+from engine.timers.timer_store import Place, Shelf
+from engine.timers.tombstones import PAUSE_MS, Marks
 
 log = logging.getLogger("penstock.engine")
 

@@ -13,7 +13,7 @@ from engine.client.append import Destination
 from producer_proxy.buffer.errors import BufferError_
 from producer_proxy.buffer.pace import Pace
 from producer_proxy.buffer.store import Entry, Kept, Store
-from producer_proxy.topics import ResolveError, ids_bind
+from producer_proxy.send.topics import ResolveError, ids_bind
 
 log = logging.getLogger("penstock.producer_proxy.buffer")
 

@@ -15,7 +15,7 @@ from producer_proxy.buffer.drain import Drainer
 from producer_proxy.buffer.errors import BufferUnavailable
 from producer_proxy.buffer.room import RoomLimits
 from producer_proxy.buffer.store import Store
-from producer_proxy.topics import Topics
+from producer_proxy.send.topics import Topics
 
 POLL_S = 0.05
 

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 from gevent.event import Event
 
 from producer_proxy.buffer.entry import Entry
+from producer_proxy.buffer.ordering_keys import Units
 from producer_proxy.buffer.room import Room, RoomLimits
-from producer_proxy.buffer.units import Units
 
 
 class Kept(NamedTuple):

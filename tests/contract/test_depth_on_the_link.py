@@ -7,7 +7,7 @@ import pytest
 
 from engine.client import codec
 from engine.link import layout
-from engine.server import depth
+from engine.server.ops import lag as depth
 from tests.contract.test_link_server import Engine, ack, engine
 
 __all__ = ["engine"]

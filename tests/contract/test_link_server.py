@@ -14,11 +14,11 @@ from gevent import socket as gevent_socket
 from engine.client import codec
 from engine.client.rpc import RpcClient
 from engine.config import LogConfig
-from engine.env import RealEnv, RealFile
+from engine.delivery.delivery import Delivery, receipt_key
+from engine.env.real import RealEnv, RealFile
 from engine.link import layout
 from engine.log import open_log
-from engine.queue.delivery import Delivery, receipt_key
-from engine.server import serve_pure
+from engine.server import serve as serve_pure
 from engine.server import server as link_server
 from engine.server.server import NATIVE, LinkServer
 from tests import link_bytes as raw

@@ -14,9 +14,9 @@ from common.keyhash import queue_of
 from engine.client import codec, lookup
 from engine.client.admin import AdminError
 from engine.link import layout
-from engine.log.floors import Retention
-from engine.log.lookup.maker import IDLE_S
-from engine.log.lookup.search import Search
+from engine.log.lookup_index.maker import IDLE_S
+from engine.log.lookup_index.search import Search
+from engine.log.read.start_offsets import Retention
 from tests import link_bytes as raw
 from tests.contract.test_link_server import FORMS, NATIVE, Engine
 

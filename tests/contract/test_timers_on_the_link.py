@@ -10,11 +10,11 @@ from engine.client import codec
 from engine.client.rpc import RpcClient
 from engine.client.timers import ANY_QUEUE, Timer, decode_added, encode_add, encode_cancel
 from engine.config import LogConfig
-from engine.env import RealEnv
+from engine.delivery.delivery import Delivery, receipt_key
+from engine.env.real import RealEnv
 from engine.link import layout
 from engine.log import open_log
-from engine.queue.delivery import Delivery, receipt_key
-from engine.server import serve_pure
+from engine.server import serve as serve_pure
 from engine.server import server as link_server
 from engine.server.server import NATIVE, LinkServer
 from engine.timers.timers import Timers

@@ -6,13 +6,13 @@ from random import Random
 from typing import NamedTuple
 
 from engine.config import LogConfig
-from engine.env import RealEnv
+from engine.env.real import RealEnv
 from engine.errors import CorruptionError
 from engine.log import Log, open_log
 from engine.log.format import BATCH_HEADER, BATCH_MAGIC, KIND_MESSAGES, pack_batch, pack_record, padded, split_records
-from engine.log.lookup.maker import AFTER_FAULT_S, IDLE_S
-from engine.log.lookup.name_file import FAMILIES
-from engine.log.lookup.search import Cursor, Wanted
+from engine.log.lookup_index.lookup_file import FAMILIES
+from engine.log.lookup_index.maker import AFTER_FAULT_S, IDLE_S
+from engine.log.lookup_index.search import Cursor, Wanted
 from engine.log.offline.directory import opened
 
 CONFIG = LogConfig(segment_bytes=1 << 16)

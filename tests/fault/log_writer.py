@@ -12,7 +12,7 @@ import gevent
 from gevent.event import Event
 
 from engine.config import LogConfig
-from engine.env import RealEnv
+from engine.env.real import RealEnv
 from engine.log import open_log
 from engine.log.format import KIND_MESSAGES, pack_batch, pack_record
 

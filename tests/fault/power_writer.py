@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from random import Random
 
 from engine.config import LogConfig
-from engine.env import RealEnv
+from engine.env.real import RealEnv
 from engine.errors import CorruptionError
 from engine.log import Log, open_log
 from engine.log.format import KIND_MESSAGES, pack_batch, pack_record, split_records

@@ -14,7 +14,7 @@ from random import Random
 import pytest
 
 from common.config import snapshot
-from engine.env import RealEnv
+from engine.env.real import RealEnv
 from engine.errors import EngineError, StoreDamagedError
 from engine.log import open_log
 from engine.log.offline.directory import opened

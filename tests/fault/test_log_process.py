@@ -14,7 +14,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from log_writer import body
 
 from engine.config import LogConfig
-from engine.env import EXIT_FATAL, RealEnv
+from engine.env.real import EXIT_FATAL, RealEnv
 from engine.errors import LockedError
 from engine.log import open_log
 from engine.log.format import split_records

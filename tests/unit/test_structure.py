@@ -39,10 +39,10 @@ MAY_IMPORT = {
 }
 # The engine from the inside out: storage knows nothing of delivery, delivery nothing of the link's server.
 ENGINE_MAY_NOT_IMPORT = {
-    "engine.log": ("engine.queue", "engine.server", "engine.client", "engine.link"),
-    "engine.queue": ("engine.server", "engine.client"),
-    "engine.client": ("engine.log", "engine.queue", "engine.server", "engine.store"),
-    "engine.link": ("engine.log", "engine.queue", "engine.server", "engine.client", "engine.store"),
+    "engine.log": ("engine.delivery", "engine.server", "engine.client", "engine.link"),
+    "engine.delivery": ("engine.server", "engine.client"),
+    "engine.client": ("engine.log", "engine.delivery", "engine.server", "engine.env.store"),
+    "engine.link": ("engine.log", "engine.delivery", "engine.server", "engine.client", "engine.env.store"),
 }
 # Servers, their clients and what bridges them to threads. Everything else takes callbacks and clocks, and runs in any process.
 MAY_USE_GEVENT = (
@@ -51,16 +51,16 @@ MAY_USE_GEVENT = (
     "common.ops.stop",
     "common.config.blocking",
     "engine.__main__",
-    "engine.background",
-    "engine.log.syncer",
+    "engine.env.background",
+    "engine.log.write.syncer",
     "engine.server",
     "engine.client.append",
-    "engine.client.batcher_pure",
+    "engine.client.batcher",
     "engine.client.brokers",
     "engine.client.rpc",
-    "engine.client.rpc_pure",
+    "engine.client.transport",
     "engine.client._batcher",
-    "engine.client._rpc",
+    "engine.client._transport",
     "bench.cold_reader",  # the log's syncs come back through the loop
     "producer_proxy",
     "consumer_proxy",
@@ -74,9 +74,9 @@ LARGER_FILES = {
     "bench/_load.pyx": 520,
     "common/net/_reactor.pyx": 745,
     "engine/client/_batcher.pyx": 500,
-    "engine/log/_append.pyx": 500,
+    "engine/log/write/_append.pyx": 500,
     "engine/log/log.py": 470,
-    "producer_proxy/_hot.pyx": 492,
+    "producer_proxy/hot/_hot.pyx": 492,
 }
 
 

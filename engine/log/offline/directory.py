@@ -6,12 +6,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from engine.env import Env, File
+from engine.env.base import Env, File
 from engine.errors import CorruptionError, LogError
 from engine.log.format import SEGMENT_HEADER_SIZE, SegmentHeader, parse_segment_header
 from engine.log.native import BatchReader
 from engine.log.offline.readonly import ReadOnlyEnv, ReadOnlyStore
-from engine.log.side_files import SUFFIX
+from engine.log.segment.side_files import SUFFIX
 from engine.log.view import CHECKPOINT_KEY, Checkpoint, View
 
 

@@ -8,7 +8,7 @@ from engine.log.format import BATCH_HEADER, BATCH_HEADER_SIZE, KIND_TOPIC, padde
 from engine.log.native import SegmentIndex
 from engine.log.offline.directory import Directory, SegmentFile
 from engine.log.offline.message import names
-from engine.log.walk import Kind, Stretch, Walk
+from engine.log.segment.walk import Kind, Stretch, Walk
 
 KINDS = ("messages", "topic", "progress", "epoch")
 Row = dict[str, Any]

@@ -4,10 +4,10 @@ import fcntl
 import os
 from collections.abc import Callable
 
-from engine.env import RealEnv, RealFile
+from engine.env.manifest import check_manifest
+from engine.env.real import RealEnv, RealFile
+from engine.env.store import RocksStore
 from engine.errors import LockedError
-from engine.manifest import check_manifest
-from engine.store import RocksStore
 
 
 class ReadOnlyEnv(RealEnv):

@@ -11,13 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from engine.config import LogConfig
-from engine.env import Env, RealEnv
+from engine.env.base import Env
+from engine.env.real import RealEnv
 from engine.log.log import open_log
 from engine.log.offline.directory import Directory, SegmentFile, opened
 from engine.log.offline.finding import INDEX, LEFTOVER, TAIL, VIEW, Finding
 from engine.log.offline.verify import verify
-from engine.log.scan import rebuild_index
-from engine.log.segment import open_segment
+from engine.log.segment.scan import rebuild_index
+from engine.log.segment.segment import open_segment
 
 _WORDS = {
     INDEX: "build the index again from its segment",

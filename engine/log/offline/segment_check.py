@@ -13,11 +13,11 @@ from engine.log.format import (
     count_records,
     padded,
 )
-from engine.log.index_file import load_index
 from engine.log.native import SealedIndex, SegmentIndex
 from engine.log.offline.directory import Directory, SegmentFile
-from engine.log.segment import Segment
-from engine.log.walk import Kind, Stretch, Walk
+from engine.log.segment.index_file import load_index
+from engine.log.segment.segment import Segment
+from engine.log.segment.walk import Kind, Stretch, Walk
 
 Batch = tuple[int, int, int, int, int]
 """Topic id, queue, first offset, address, records."""

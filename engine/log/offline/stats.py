@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from engine.log.format import BATCH_HEADER_SIZE, DIRECTORY_ENTRY, INDEX_ENTRY, KIND_TOPIC, parse_topic, split_records
 from engine.log.native import SegmentIndex
 from engine.log.offline.directory import Directory, SegmentFile
-from engine.log.walk import Kind, Walk
+from engine.log.segment.walk import Kind, Walk
 
 
 @dataclass

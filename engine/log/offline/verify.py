@@ -8,11 +8,11 @@ from engine.log.format import SEGMENT_HEADER_SIZE
 from engine.log.native import SegmentIndex
 from engine.log.offline.directory import Directory, SegmentFile
 from engine.log.offline.finding import DAMAGE, INDEX, LEFTOVER, NOTE, TAIL, TORN_TAIL, VIEW, Finding
-from engine.log.offline.names_check import names_faults
+from engine.log.offline.lookup_check import names_faults
 from engine.log.offline.segment_check import Checked, Lost, check_segment
 from engine.log.offline.view_check import ViewCheck
-from engine.log.side_files import SIDE_SUFFIXES, side_files
-from engine.log.walk import SECTOR, Kind, Walk
+from engine.log.segment.side_files import SIDE_SUFFIXES, side_files
+from engine.log.segment.walk import SECTOR, Kind, Walk
 
 
 @dataclass

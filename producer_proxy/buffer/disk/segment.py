@@ -6,7 +6,7 @@ from pathlib import Path
 
 from producer_proxy.buffer.disk import format
 from producer_proxy.buffer.disk.format import Block, Gap
-from producer_proxy.buffer.entries import marks_of
+from producer_proxy.buffer.native import marks_of
 
 
 class Segment:

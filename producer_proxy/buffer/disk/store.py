@@ -25,9 +25,9 @@ from producer_proxy.buffer.disk.dead import Buried, DeadList
 from producer_proxy.buffer.disk.format import Block
 from producer_proxy.buffer.disk.segment import Segment, bases, remove_orphans
 from producer_proxy.buffer.disk.threads import Errands
-from producer_proxy.buffer.entries import entries_at
 from producer_proxy.buffer.entry import Entry, EntryError, decode
 from producer_proxy.buffer.errors import BufferFull, BufferInUse, BufferUnavailable, BufferUncertain
+from producer_proxy.buffer.native import entries_at
 from producer_proxy.buffer.room import RoomLimits
 from producer_proxy.buffer.store import Kept, Store
 

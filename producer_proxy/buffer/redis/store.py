@@ -20,16 +20,16 @@ from common.config.errors import StoreUnavailable
 from common.config.store import ConfigStore
 from common.keyhash import murmur2
 from producer_proxy.buffer.disk.format import pack_buried
-from producer_proxy.buffer.entries import entries_of
 from producer_proxy.buffer.entry import Entry
 from producer_proxy.buffer.errors import BufferError_, BufferFull, BufferUnavailable, BufferUncertain
+from producer_proxy.buffer.native import entries_of
+from producer_proxy.buffer.ordering_keys import Units
 from producer_proxy.buffer.redis import guard
 from producer_proxy.buffer.redis.layouts import LAYOUTS, HeadChanged, Layout
 from producer_proxy.buffer.redis.slots import PREFIX, NoSlot, Slots
 from producer_proxy.buffer.redis.value import pack_value
 from producer_proxy.buffer.room import RoomLimits
 from producer_proxy.buffer.store import Kept, Store
-from producer_proxy.buffer.units import Units
 
 log = logging.getLogger("penstock.producer_proxy.buffer")
 

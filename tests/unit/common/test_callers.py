@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from common import brake as brake_module
+from common import auth_throttle as brake_module
 from common import key_uses as key_uses_module
-from common.brake import FREE, PAUSE_S_FIRST, PAUSE_S_MAX, Brake
+from common.auth_throttle import FREE, PAUSE_S_FIRST, PAUSE_S_MAX, Brake
 from common.callers import Origin
 from common.errors import AuthenticationError
 from common.key_uses import KeyUses

@@ -1,7 +1,7 @@
 import pytest
 
 from common import keyhash
-from common.wire import murmur2_pure
+from common.wire import murmur2_reference as murmur2_pure
 
 # From Kafka's UtilsTest.testMurmur2, as Java shows them: signed.
 KAFKA = {

@@ -2,7 +2,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from consumer_proxy import call_pure, deliver_pure, native
+from consumer_proxy.pull import deliver as deliver_pure
+from consumer_proxy.pull import native
+from consumer_proxy.pull import read_call as call_pure
 
 
 @pytest.fixture(params=["native", "pure"])

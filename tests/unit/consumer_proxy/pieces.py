@@ -2,7 +2,7 @@
 
 import struct
 
-from consumer_proxy.layout import PIECE
+from consumer_proxy.pull.layout import PIECE
 
 
 def message(topic=b"orders", body=b"x", own_id=None, extra=b""):

@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from common.wire import WireError
-from consumer_proxy import call_pure, native
-from consumer_proxy.layout import EXTEND_MS_MAX, LOCAL, RANGE, REASON_BYTES_MAX, RUN
+from consumer_proxy.pull import native
+from consumer_proxy.pull import read_call as call_pure
+from consumer_proxy.pull.layout import EXTEND_MS_MAX, LOCAL, RANGE, REASON_BYTES_MAX, RUN
 from tests.unit.consumer_proxy.pieces import CREDENTIAL, ack, pull_frame, receipt, token
 
 DONE, RETRY, REJECT, EXTEND = range(4)

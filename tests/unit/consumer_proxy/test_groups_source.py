@@ -7,9 +7,9 @@ import pytest
 
 from common.contract import Code
 from common.placement import Placement, topic_hash
-from consumer_proxy.deliver_pure import read_pieces
-from consumer_proxy.layout import DONE, PIECE, RANGE, RETRY
-from consumer_proxy.link_bytes import encode_pull, encode_topics
+from consumer_proxy.pull.deliver import read_pieces
+from consumer_proxy.pull.layout import DONE, PIECE, RANGE, RETRY
+from consumer_proxy.pull.link_bytes import encode_pull, encode_topics
 from consumer_proxy.sources.base import SourceDown
 from consumer_proxy.sources.groups import GroupsSource
 from consumer_proxy.sources.splitting import read_codes, read_pull, read_topics, shares

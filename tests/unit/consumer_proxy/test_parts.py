@@ -8,15 +8,15 @@ from prometheus_client import CollectorRegistry, generate_latest
 from common.contract import Ack, Code, Position, PullRequest, encode_call
 from common.names import NAME_CHARS_MAX
 from common.wire.calls import ACKS_MAX, POSITIONS_MAX
-from consumer_proxy.deadlines import Deadlines
-from consumer_proxy.layout import (
+from consumer_proxy.options import parse
+from consumer_proxy.pull.deadlines import Deadlines
+from consumer_proxy.pull.layout import (
     ACK_RESULT_SIZE,
     ACK_SENTENCES,
     ACK_SENTENCES_MAX,
     DELIVERY_OVERHEAD_MAX,
     REPLY_BYTES_MAX,
 )
-from consumer_proxy.options import parse
 from consumer_proxy.settings import Settings
 from consumer_proxy.stats import Stats, StatsCollector
 from tests.unit.consumer_proxy import fakes

@@ -11,11 +11,11 @@ from common.config import ConfigView
 from common.config.memory_store import MemoryStore
 from common.contract import Ack, Code, Credential, Position, PullRequest, Verdict, decode_reply, encode_call
 from common.credential import mint
-from common.limits.leases import Leases
-from consumer_proxy import admission
-from consumer_proxy.admission import Admission
-from consumer_proxy.layout import RANGE
-from consumer_proxy.pull import Pulls
+from common.limits.quota_slices import Leases
+from consumer_proxy.admission import admission
+from consumer_proxy.admission.admission import Admission
+from consumer_proxy.pull.layout import RANGE
+from consumer_proxy.pull.pull import Pulls
 from consumer_proxy.settings import Settings
 from consumer_proxy.stats import Stats
 from tests.unit.consumer_proxy import fakes

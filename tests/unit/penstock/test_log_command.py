@@ -6,7 +6,7 @@ import pytest
 from click.testing import CliRunner
 
 from engine.config import LogConfig
-from engine.env import RealEnv
+from engine.env.real import RealEnv
 from engine.log import open_log
 from engine.log.format import pack_batch, pack_record
 from penstock.commands.log import command

@@ -5,7 +5,7 @@ import json
 from engine.client.append import Destination, Destinations
 from engine.link import layout
 from engine.link.errors import LinkDown
-from producer_proxy.gate.asking import Asking
+from producer_proxy.admission.engine_queries import Asking
 
 QUESTION = {"name": "orders", "groups": ["g"], "messages": 100, "bytes": 0, "age_ms": 500}
 REASON = {"group": "g", "bound": "messages"}

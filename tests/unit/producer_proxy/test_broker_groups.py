@@ -18,7 +18,7 @@ from common.placement import Placement, topic_hash
 from engine.client.brokers import RESEND_S, Brokers
 from producer_proxy.proxy import ProducerProxy
 from tests.services.fake_broker import KEY, FakeBroker, wait_until
-from tests.unit.producer_proxy.test_send import SECRET, Client, codes, credential, request
+from tests.unit.producer_proxy.send.test_send import SECRET, Client, codes, credential, request
 
 NAMES = ("east", "north", "west")
 QUEUES = 12

@@ -16,7 +16,7 @@ from producer_proxy.buffer.memory_store import MemoryStore
 from producer_proxy.buffer.room import RoomLimits
 from producer_proxy.proxy import ProducerProxy
 from tests.services.fake_broker import KEY, FakeBroker, wait_until
-from tests.unit.producer_proxy.test_send import SECRET, Client, Rpc, credential, request
+from tests.unit.producer_proxy.send.test_send import SECRET, Client, Rpc, credential, request
 
 TOPICS = {"safe": "disk", "both": "redis+disk", "plain": "off"}
 

@@ -7,11 +7,11 @@ import pytest
 from common.config.definitions import TopicDefinition
 from common.contract import Code, Message
 from engine.link import layout
-from producer_proxy.gate import depths as depths_module
-from producer_proxy.gate.depths import Depths
+from producer_proxy.admission import lag as depths_module
+from producer_proxy.admission.lag import Depths
 from tests.services.fake_broker import wait_until
+from tests.unit.producer_proxy.send.test_send import codes, credential, request
 from tests.unit.producer_proxy.test_limits import change
-from tests.unit.producer_proxy.test_send import codes, credential, request
 
 BEHIND = {"group": "billing", "bound": "messages"}
 

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from engine.client import batcher_pure
+from engine.client import batcher as batcher_pure
 
 FORMS = [batcher_pure]
 try:

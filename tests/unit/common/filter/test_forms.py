@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from common.filter import match_pure
+from common.filter import match as match_pure
 from common.filter.expression import read_filter
 from common.filter.formula import formula_of
 from common.filter.nodes import CompareNumber, Field, Relation, Source

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from common.filter.formula import FALSE, TRUE, UNKNOWN, formula_of
-from common.filter.match_pure import Filter as Twin
+from common.filter.match import Filter as Twin
 from common.filter.native import NATIVE, Filter
 from common.filter.parser import parse_sql
 from common.filter.printing import print_condition

@@ -9,7 +9,7 @@ import pytest
 from common.filter.errors import FilterError
 from common.filter.expression import read_filter
 from common.filter.formula import FALSE, TRUE, UNKNOWN, formula_of
-from common.filter.match_pure import Filter as Twin
+from common.filter.match import Filter as Twin
 from common.filter.native import Filter
 from tests.unit.common.filter.stored import stored
 

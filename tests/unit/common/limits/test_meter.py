@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from common.limits import NATIVE, Meter, meter_pure
+from common.limits import NATIVE, Meter
+from common.limits import meter as meter_pure
 
 FORMS = [meter_pure.Meter, Meter] if NATIVE else [meter_pure.Meter]
 

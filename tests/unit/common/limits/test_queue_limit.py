@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from common.limits import NATIVE, QueueLimit, queue_limit_pure
+from common.limits import NATIVE, QueueLimit
+from common.limits import queue_limit as queue_limit_pure
 
 FORMS = [queue_limit_pure.QueueLimit, QueueLimit] if NATIVE else [queue_limit_pure.QueueLimit]
 HIGH, NORMAL, LOW = range(3)

@@ -14,7 +14,8 @@ import gevent
 import pytest
 
 import common.net as net
-from common.net import Limits, connection_pure, listen
+from common.net import Limits, listen
+from common.net import connection as connection_pure
 from common.net.prefix import credential_at_start
 from common.net.server import Server
 from common.net.tls import server_context

@@ -1,7 +1,8 @@
 """What must hold for any bytes at all: the twins agree, and what walks decodes to the same values."""
 
 from common import contract
-from common.wire import WireError, calls, walk_pure
+from common.wire import WireError, calls
+from common.wire import walk as walk_pure
 from tests.unit.common.wire.frames import LIST, STRUCT, field, header, list_of, struct_of
 
 try:

@@ -2,7 +2,7 @@ import os
 
 import pytest
 
-from common.wire import walk_pure
+from common.wire import walk as walk_pure
 
 try:
     from common.wire import _native

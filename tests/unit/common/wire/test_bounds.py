@@ -6,7 +6,8 @@ import tracemalloc
 import pytest
 
 from common import contract
-from common.wire import WireError, walk_pure
+from common.wire import WireError
+from common.wire import walk as walk_pure
 from tests.unit.common.wire import agree
 from tests.unit.common.wire.frames import (
     BOOL,

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from common import contract
-from common.wire import walk_pure
+from common.wire import walk as walk_pure
 from tests.unit.common.wire import agree
 from tests.unit.common.wire.frames import CREDENTIAL, header
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from common.filter.expression import read_filter
-from common.filter.match_pure import Filter
+from common.filter.match import Filter
 from common.filter.nodes import Field, Source
 from engine.filter.index import CONSTANTS_MAX, FilterIndex
 from engine.filter.native import FORM, TWIN

@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 
 from common.filter.expression import read_filter
 from common.filter.native import Filter
-from engine.filter import native, sift_pure
+from engine.filter import native
+from engine.filter import sift as sift_pure
 from engine.log.format import pack_record
 from tests.unit.common.filter.stored import stored
 

@@ -11,8 +11,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 from forms import forms, load
 from machine import Machine
 
-from engine.env import RealEnv
-from engine.simulated import SimulatedEnv
+from engine.env.real import RealEnv
+from engine.env.simulated import SimulatedEnv
 
 
 @pytest.fixture(params=forms())

@@ -7,8 +7,8 @@ from functools import cache
 from types import SimpleNamespace
 
 MODULES = (
-    "log", "format", "native", "index_file", "segment", "view", "scan", "recovery",
-    "lookup.maker", "lookup.name_file", "lookup.runs", "lookup.search",
+    "log", "format", "native", "view", "segment.index_file", "segment.segment", "segment.scan", "upkeep.recovery",
+    "lookup_index.maker", "lookup_index.lookup_file", "lookup_index.partial", "lookup_index.search",
 )  # fmt: skip
 
 

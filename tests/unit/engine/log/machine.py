@@ -1,7 +1,7 @@
 """A log under test with the few verbs that tests use again and again."""
 
 from engine.config import LogConfig
-from engine.env import Env
+from engine.env.base import Env
 
 SEGMENT = 8192
 NOW = 1_700_000_000_000

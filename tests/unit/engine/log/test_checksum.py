@@ -15,7 +15,7 @@ def test_the_check_value_of_the_standard(form):
 def test_every_way_gives_the_same_checksum_for_every_size_and_alignment():
     if not load("native").native.NATIVE:
         pytest.skip("no native parts here")
-    from engine.log import _index
+    from engine.log.segment import _index
 
     random = Random(3)
     data = random.randbytes(70_000)

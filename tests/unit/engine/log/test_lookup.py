@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 from machine import NOW, Machine
 
-from engine.log.floors import Retention
-from engine.simulated import PowerCut, SimulatedEnv
+from engine.env.simulated import PowerCut, SimulatedEnv
+from engine.log.read.start_offsets import Retention
 
 TIME_MAX = 1 << 62
 SUFFIXES = {"id": ".mid", "key": ".key"}
@@ -52,7 +52,7 @@ def pages(m: Machine, family: str, name: bytes, topic_id: int, from_ms: int, to_
     search_of, cursor = m.form.search, m.form.search.Cursor(0, 0)
     while cursor is not None:
         wanted = search_of.Wanted(
-            m.form.name_file.FAMILIES[family], topic_id, name, from_ms, to_ms, limit, bytes_max=1 << 20
+            m.form.lookup_file.FAMILIES[family], topic_id, name, from_ms, to_ms, limit, bytes_max=1 << 20
         )
         search = m.log.look_up.search(wanted, cursor)
         search.run()
@@ -190,7 +190,7 @@ def test_the_maker_keeps_its_pace_and_rests_longer_than_it_works(machine):
     m = machine
     fill(m)
     bases = {int(path[-24:-4]) for path in files(m, ".idx")}
-    form, family = m.form.maker, m.form.name_file.ID
+    form, family = m.form.maker, m.form.lookup_file.ID
 
     def pauses(clock) -> list[float]:
         for path in files(m, ".mid"):

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 from machine import NOW, Machine
 
+from engine.env.simulated import SimulatedEnv
 from engine.errors import CorruptionError
-from engine.simulated import SimulatedEnv
 
 QUEUES = [(1, 0), (1, 1), (2, 0)]
 

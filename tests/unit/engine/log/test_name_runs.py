@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from machine import NOW, Machine
 from test_lookup import all_is_found, append, files, fill, look_up, make, place, read_bytes, record, with_runs
 
-from engine.simulated import PowerCut, SimulatedEnv
+from engine.env.simulated import PowerCut, SimulatedEnv
 
 SEGMENT = 1 << 17
 RUN = 2000
@@ -38,11 +38,11 @@ def fill_with_runs(m: Machine, start: int = 0, end: int = 120) -> None:
 
 def runs_of(m: Machine, family: str = "id"):
     base = m.log.appender.segment_base
-    return m.log.look_up.maker.runs.of(base, m.form.name_file.FAMILIES[family])
+    return m.log.look_up.maker.runs.of(base, m.form.lookup_file.FAMILIES[family])
 
 
 def path_of(m: Machine, run) -> str:
-    return m.log.look_up.maker.runs.title(m.log.appender.segment_base, m.form.name_file.ID, run).path
+    return m.log.look_up.maker.runs.title(m.log.appender.segment_base, m.form.lookup_file.ID, run).path
 
 
 def test_a_look_up_reads_what_came_since_the_last_run_and_nothing_else(filled):
@@ -104,7 +104,7 @@ def test_the_open_segment_is_not_kept_waiting_by_the_file_of_a_sealed_one(form):
         at += 1
     for number in range(30):
         append(m, 1, 0, record(m, b"more-%d" % number, body=bytes(300)))
-    while m.log.look_up.maker.runs.behind(m.form.name_file.ID):
+    while m.log.look_up.maker.runs.behind(m.form.lookup_file.ID):
         next(steps)
     assert m.log.look_up.maker.waiting
     m.close()
@@ -236,7 +236,7 @@ def test_runs_of_a_segment_that_goes_before_its_file_is_made_go_with_it(form):
     for _ in range(4):
         fill(m, 30)
         m.log.look_up.maker._has_room = lambda: True
-        for family in m.form.name_file.FAMILIES.values():
+        for family in m.form.lookup_file.FAMILIES.values():
             for _ in m.log.look_up.maker.runs.make(family, 1 << 20):
                 pass
     m.log.look_up.maker._has_room = lambda: False
@@ -280,7 +280,7 @@ def test_a_merger_gives_all_entries_of_all_files_in_order(form, entries, files_,
     merger, found = form.native.Merger(sources), []
     while count := merger.fill(step):
         data = merger.blocks(0, 1, b"seed", 1)
-        held = list(ENTRY.iter_unpack(form.name_file.entries_of(data)))
+        held = list(ENTRY.iter_unpack(form.lookup_file.entries_of(data)))
         assert len(held) == count
         found += held
     assert found == sorted(entries)

@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.client import codec as client
+from engine.delivery.pull import Pull
 from engine.link.layout import U32
-from engine.queue.pull import Pull
-from engine.server import pull_parts_pure
+from engine.server import pull_parts as pull_parts_pure
 from engine.server.codec import decode_pull, encode_pull_answer
 from engine.server.errors import RequestError
 

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import gevent
 
 from common.config.definitions import TopicDefinition
-from engine.log.floors import Retention
+from engine.log.read.start_offsets import Retention
 from engine.server.housekeeping import ConfiguredRetention, Housekeeping
 
 

@@ -4,11 +4,11 @@ from itertools import count
 from random import Random
 
 from engine.config import LogConfig
+from engine.env.simulated import SimulatedEnv
 from engine.errors import CorruptionError
 from engine.link.timer import ANY_QUEUE, Timer
 from engine.log import open_log
 from engine.log.format import pack_batch, pack_record
-from engine.simulated import SimulatedEnv
 from engine.timers.timers import Timers
 
 TOPIC, QUEUES = "orders", 3

@@ -2,11 +2,12 @@
 
 import pytest
 
-from engine.env import RealEnv
+from engine.env.real import RealEnv
 from engine.link.timer import Timer
 from engine.log import open_log
 from engine.log.format import BATCH_HEADER, FLAG_CHECK_IDS, KIND_FIRED
-from engine.timers import gather_pure, native
+from engine.timers import gather as gather_pure
+from engine.timers import native
 from engine.timers.timers import Timers
 from tests.unit.engine.timers.rig import Rig
 

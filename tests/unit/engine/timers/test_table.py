@@ -5,7 +5,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, rule
 
-from engine.timers import native, table_pure
+from engine.timers import native
+from engine.timers import table as table_pure
 
 pytestmark = pytest.mark.skipif(not native.NATIVE, reason="the native form is not built")
 

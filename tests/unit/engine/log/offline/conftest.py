@@ -6,7 +6,7 @@ from typing import NamedTuple
 import pytest
 
 from engine.config import LogConfig
-from engine.env import RealEnv
+from engine.env.real import RealEnv
 from engine.log import open_log
 from engine.log.format import BATCH_HEADER, KIND_MESSAGES, pack_batch, pack_record, padded
 from engine.log.offline.directory import opened

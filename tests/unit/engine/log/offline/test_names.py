@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from engine.env import RealEnv
+from engine.env.real import RealEnv
 from engine.log.format import pack_batch, pack_record
-from engine.log.lookup.maker import IDLE_S
+from engine.log.lookup_index.maker import IDLE_S
 from engine.log.offline import repair
-from engine.log.scrub import IDLE_S as SCRUB_IDLE_S
-from engine.log.scrub import Scrub
+from engine.log.upkeep.scrub import IDLE_S as SCRUB_IDLE_S
+from engine.log.upkeep.scrub import Scrub
 
 
 def text(field: int, value: bytes) -> bytes:

@@ -4,10 +4,10 @@ import logging
 
 import pytest
 
-from engine.background import PacedThread
-from engine.env import RealEnv
+from engine.env.background import PacedThread
+from engine.env.real import RealEnv
 from engine.log.offline.directory import opened
-from engine.log.scrub import IDLE_S, Scrub
+from engine.log.upkeep.scrub import IDLE_S, Scrub
 from tests.waiting import until
 
 

@@ -34,7 +34,7 @@ def test_a_good_directory_has_no_findings_and_is_left_as_it_was(stopped):
 KILLED = """
 import os, sys
 from engine.config import LogConfig
-from engine.env import RealEnv
+from engine.env.real import RealEnv
 from engine.log import open_log
 from engine.log.format import pack_batch, pack_record
 
@@ -128,8 +128,8 @@ def test_a_missing_segment_is_found(stopped):
 
 
 def test_a_view_of_an_earlier_state_that_claims_to_be_of_now_is_found(stopped):
+    from engine.env.store import RocksStore
     from engine.log.view import queue_key
-    from engine.store import RocksStore
 
     store = RocksStore(str(stopped.path / "state"), 1 << 20)
     store.write([(b"pgroup", b"another value")], [b"tpay", queue_key(1, 0, 0)])
@@ -147,7 +147,7 @@ def test_without_a_view_the_log_is_good_and_the_view_a_note(stopped):
 
 
 def test_a_batch_larger_than_the_window_is_found_behind_damage(stopped, monkeypatch):
-    from engine.log import walk
+    from engine.log.segment import walk
 
     monkeypatch.setitem(walk.Walk.__init__.__kwdefaults__, "window_bytes", 4096)
     log = stopped.open()

@@ -1,0 +1,165 @@
+"""Evaluation over a stored message's bytes. The reference of _match.pyx, answer for answer.
+
+A message is walked once and only the texts that the program asks for are remembered; nothing is decoded. What cannot be walked
+passes: such a record is somebody else's fault to report, and a filter must not make it vanish.
+"""
+
+from common.filter.formula import FALSE, TRUE, UNKNOWN, Formula
+from common.filter.nodes import Field, Relation, Source
+from common.filter.numbers import Number, negate, parse_number
+from common.filter.patterns import matches
+from common.filter.program import PASS, Op, Program, Slots, Step, compile_formula
+from common.wire.cursor import Cursor
+from common.wire.faults import WireError
+
+KEY_FIELD, TAG_FIELD, PROPERTIES_FIELD = 3, 4, 5
+STRING, MAP = 11, 13
+
+Values = list[bytes | None]
+
+
+class FieldTable:
+    """Finds a set of fields in messages."""
+
+    def __init__(self) -> None:
+        self.slots = Slots()
+        self._properties: dict[bytes, int] = {}
+        self._tag: int | None = None
+        self._key: int | None = None
+
+    def slot(self, field: Field) -> int:
+        """The field's number; given when it is new."""
+        slot = self.slots(field)
+        if field.source == Source.TAG:
+            self._tag = slot
+        elif field.source == Source.KEY:
+            self._key = slot
+        else:
+            self._properties[field.name.encode()] = slot
+        return slot
+
+    def read(self, message: bytes) -> Values:
+        """The fields' texts by slot. Raises WireError."""
+        values: Values = [None] * len(self.slots.fields)
+        cursor = Cursor(message)
+        properties_at = None
+        while True:
+            kind, field_id = cursor.field()
+            if kind == 0:
+                break
+            if kind == STRING and field_id in (KEY_FIELD, TAG_FIELD):
+                slot = self._key if field_id == KEY_FIELD else self._tag
+                text = cursor.slice(*cursor.string())
+                if slot is not None:
+                    values[slot] = text
+                continue
+            if kind == MAP and field_id == PROPERTIES_FIELD:
+                properties_at = cursor.at
+            cursor.skip(kind, 1)
+        if properties_at is not None and self._properties:
+            cursor.at = properties_at
+            self._read_properties(cursor, values)
+        return values
+
+    def _read_properties(self, cursor: Cursor, values: Values) -> None:
+        keys, texts, count = cursor.map()
+        if (keys, texts) != (STRING, STRING):
+            return
+        for _ in range(count):
+            slot = self._properties.get(cursor.slice(*cursor.string()))
+            text = cursor.string()
+            if slot is not None:
+                values[slot] = cursor.slice(*text)
+
+
+class Code:
+    """A program that can be run on the values of a field table."""
+
+    def __init__(self, program: Program) -> None:
+        self.steps, self.start = program
+
+    def run(self, values: Values) -> bool:
+        """Whether they satisfy it."""
+        at, steps = self.start, self.steps
+        while at >= 0:
+            step = steps[at]
+            at = step.holds if step.mask & outcome(step, values) else step.fails
+        return at == PASS
+
+
+class Filter:
+    """One compiled filter. `cost`: how many tests a message may meet, for budgets."""
+
+    def __init__(self, formula: Formula) -> None:
+        self.formula = formula
+        self._table = FieldTable()
+        program = compile_formula(formula, self._table.slot)
+        self._code = Code(program)
+        self.cost = len(program.steps)
+
+    def passes(self, message: bytes) -> bool:
+        """Whether a message, in Thrift's binary encoding, is for this subscription."""
+        try:
+            return self._code.run(self._table.read(message))
+        except WireError:
+            return True
+
+
+def outcome(step: Step, values: Values) -> int:
+    """The outcome of a step's predicate."""
+    text = values[step.slot]
+    if step.op == Op.IS_NULL:
+        return TRUE if text is None else FALSE
+    if text is None:
+        return UNKNOWN
+    if step.op in (Op.NUMBER, Op.NUMBERS, Op.FIELD_NUMBERS):
+        return _numbers(step, text, values)
+    if step.op == Op.TRUE:
+        return {b"true": TRUE, b"false": FALSE}.get(text.lower(), UNKNOWN)
+    if step.op == Op.FIELD_TEXTS:
+        other = values[step.other]
+        return UNKNOWN if other is None else _compared(text, other, step.relation)
+    return _texts(step, text)
+
+
+def _texts(step: Step, text: bytes) -> int:
+    constant = step.constants[0]
+    assert isinstance(constant, bytes)
+    match step.op:
+        case Op.TEXT:
+            return _compared(text, constant, step.relation)
+        case Op.TEXTS:
+            found = text in step.constants
+        case Op.CONTAINS:
+            found = constant in text
+        case Op.STARTSWITH:
+            found = text.startswith(constant)
+        case Op.ENDSWITH:
+            found = text.endswith(constant)
+        case _:
+            found = matches(text, constant)
+    return TRUE if found else FALSE
+
+
+def _numbers(step: Step, text: bytes, values: Values) -> int:
+    number = parse_number(text)
+    if number is None:
+        return UNKNOWN
+    if step.op == Op.NUMBERS:
+        return TRUE if number in step.constants else FALSE
+    other: Number | None
+    if step.op == Op.NUMBER:
+        other = step.constants[0]  # type: ignore[assignment]
+    else:
+        text = values[step.other]  # type: ignore[assignment]
+        other = None if text is None else parse_number(text)
+        if other is None:
+            return UNKNOWN
+        number = negate(number) if step.signs & 1 else number
+        other = negate(other) if step.signs & 2 else other
+    return _compared(number, other, step.relation)
+
+
+def _compared(left, right, relation: int) -> int:
+    side = Relation.LESS if left < right else Relation.EQUAL if left == right else Relation.GREATER
+    return TRUE if relation & side else FALSE

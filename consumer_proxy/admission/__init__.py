@@ -1,0 +1,1 @@
+"""Checks before a pull: permissions and the group's rate limit."""

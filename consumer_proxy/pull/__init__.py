@@ -1,0 +1,1 @@
+"""One pull, from its frame to its reply."""

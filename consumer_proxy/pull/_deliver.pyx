@@ -1,0 +1,366 @@
+"""From the engine's pieces to the Thrift reply, in two passes over the bytes: measure, then write once.
+
+The twin is deliver_pure.py, whose docstrings say what each function promises. No message is decoded: a stored record is copied as
+it is between the fields of its Delivery, and only a message with an id of its own is stepped through to find it.
+"""
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.string cimport memcpy
+
+from consumer_proxy.pull._skip cimport be32, le16, le32, le64, put_be32, put_be64, skip_value
+
+from consumer_proxy.pull.layout import ACK_SENTENCES, ACK_SENTENCES_MAX, DeliverError
+
+cdef enum:
+    PIECE_SIZE = 88
+    TOKEN_SIZE = 48
+    RECEIPT_SIZE = 52
+    TRAILER = 2                     # record flag: a request, whose token is the record's last bytes
+    TRAILER_SIZE = 40
+    REPLY_BY_AT = 16
+    REPLY_FIELDS_SIZE = 58          # reply_token and reply_by_ms
+    FIXED_MAX = 95                  # receipt to stored_at_ms of a Delivery, with a receipt
+
+cdef uint32_t LOCAL = 0x80000000
+cdef int sentences_max = ACK_SENTENCES_MAX
+cdef bytes NO_RECEIPT = bytes(TOKEN_SIZE)
+cdef const unsigned char* no_receipt = <const unsigned char*> PyBytes_AS_STRING(NO_RECEIPT)
+cdef const unsigned char* HEX = <const unsigned char*> b"0123456789abcdef"
+
+cdef extern from "string.h" nogil:
+    int memcmp(const void* a, const void* b, size_t size)
+
+cdef struct Record:
+    const unsigned char* id         # 16 raw bytes when assigned, else the message's own, which may be empty
+    uint32_t id_size                # as text
+    bint assigned
+    const unsigned char* message
+    uint32_t size
+    const unsigned char* request    # the token, or NULL
+
+
+cdef struct Piece:
+    const unsigned char* token
+    uint64_t offset
+    uint32_t delta
+    uint32_t queue
+    uint32_t count
+    uint32_t attempt
+    int64_t stored_at_ms
+    const unsigned char* records
+    uint32_t size
+
+
+cdef const unsigned char* read_piece(const unsigned char* p, const unsigned char* end, Piece* piece) noexcept nogil:
+    """Behind the piece, or NULL when it runs past the end."""
+    if end - p < PIECE_SIZE:
+        return NULL
+    piece.token = p
+    piece.offset = le64(p + 48)
+    piece.delta = le32(p + 56)
+    piece.queue = le32(p + 60)
+    piece.count = le32(p + 64)
+    piece.attempt = le32(p + 68)
+    piece.stored_at_ms = <int64_t> le64(p + 72)
+    piece.size = le32(p + 80)
+    piece.records = p + PIECE_SIZE
+    if <uint64_t> piece.size > <uint64_t> (end - piece.records):
+        return NULL
+    return piece.records + piece.size
+
+
+cdef bint find_id(Record* record) noexcept nogil:
+    """Field 6 of the stored Message; the last one wins as in Thrift. False when the message is not well formed."""
+    cdef const unsigned char* p = record.message
+    cdef const unsigned char* end = p + record.size
+    cdef const unsigned char* value
+    cdef unsigned char kind
+    while True:
+        if end - p < 1:
+            return False
+        kind = p[0]
+        if kind == 0:
+            return True
+        if end - p < 3:
+            return False
+        value = p + 3
+        p = skip_value(value, end, kind, 1)
+        if p == NULL:
+            return False
+        if kind == 11 and (value - 2)[0] == 0 and (value - 1)[0] == 6:
+            record.id = value + 4
+            record.id_size = be32(value)
+
+
+cdef const unsigned char* read_record(const unsigned char* p, const unsigned char* end, Record* record) noexcept nogil:
+    """Behind the record, or NULL when it is not well formed."""
+    cdef uint32_t size
+    if end - p < 5:
+        return NULL
+    size = le32(p)
+    p += 4
+    if size < 1 or <uint64_t> size > <uint64_t> (end - p):
+        return NULL
+    end = p + size
+    record.assigned = p[0] & 1
+    record.id = p + 1
+    record.request = NULL
+    if p[0] & TRAILER:
+        if size < 1 + TRAILER_SIZE:
+            return NULL
+        size -= TRAILER_SIZE
+        record.request = p + size
+    if record.assigned:
+        if size < 17:
+            return NULL
+        record.id_size = 32
+        record.message = p + 17
+        record.size = size - 17
+        return end
+    record.id_size = 0
+    record.message = p + 1
+    record.size = size - 1
+    if not find_id(record):
+        return NULL
+    return end
+
+
+cdef uint32_t fixed_fields(unsigned char* out, Piece* piece) noexcept nogil:
+    """Receipt to stored_at_ms: equal for all records of a piece but for the receipt's delta and the offset, which are patched."""
+    cdef unsigned char* p = out
+    cdef uint32_t receipt_size = RECEIPT_SIZE if memcmp(piece.token, no_receipt, TOKEN_SIZE) != 0 else 0
+    p[0] = 11; p[1] = 0; p[2] = 1
+    put_be32(p + 3, receipt_size)
+    memcpy(p + 7, piece.token, TOKEN_SIZE)
+    p += 7 + receipt_size
+    p[0] = 8; p[1] = 0; p[2] = 2
+    put_be32(p + 3, piece.queue)
+    p += 7
+    p[0] = 10; p[1] = 0; p[2] = 3
+    p += 11
+    p[0] = 8; p[1] = 0; p[2] = 4
+    put_be32(p + 3, piece.attempt)
+    p += 7
+    p[0] = 10; p[1] = 0; p[2] = 5
+    put_be64(p + 3, <uint64_t> piece.stored_at_ms)
+    return <uint32_t> (p + 11 - out)
+
+
+cdef unsigned char* put_id(unsigned char* p, Record* record) noexcept nogil:
+    cdef int i
+    p[0] = 11; p[1] = 0; p[2] = 6
+    put_be32(p + 3, record.id_size)
+    p += 7
+    if not record.assigned:
+        memcpy(p, record.id, record.id_size)
+        return p + record.id_size
+    for i in range(16):
+        p[2 * i] = HEX[record.id[i] >> 4]
+        p[2 * i + 1] = HEX[record.id[i] & 15]
+    return p + 32
+
+
+cdef unsigned char* put_reply_fields(unsigned char* p, const unsigned char* token) noexcept nogil:
+    p[0] = 11; p[1] = 0; p[2] = 8
+    put_be32(p + 3, TRAILER_SIZE)
+    memcpy(p + 7, token, TRAILER_SIZE)
+    p += 7 + TRAILER_SIZE
+    p[0] = 10; p[1] = 0; p[2] = 9
+    put_be64(p + 3, le64(token + REPLY_BY_AT))
+    return p + 11
+
+
+cdef unsigned char* put_piece(unsigned char* p, Piece* piece, uint32_t count) noexcept nogil:
+    """The first `count` records of a piece that `measure` has read before, each as a Delivery."""
+    cdef unsigned char[FIXED_MAX] fixed
+    cdef uint32_t fixed_size = fixed_fields(fixed, piece)
+    cdef bint leased = fixed_size == FIXED_MAX
+    cdef const unsigned char* at = piece.records
+    cdef Record record
+    cdef uint32_t i, delta
+    for i in range(count):
+        at = read_record(at, piece.records + piece.size, &record)
+        memcpy(p, fixed, fixed_size)
+        if leased:
+            delta = piece.delta + i
+            memcpy(p + 7 + TOKEN_SIZE, &delta, 4)
+        p += fixed_size
+        put_be64(p - 26, piece.offset + i)
+        p = put_id(p, &record)
+        p[0] = 12; p[1] = 0; p[2] = 7
+        memcpy(p + 3, record.message, record.size)
+        p += 3 + record.size
+        if record.request != NULL and leased:
+            p = put_reply_fields(p, record.request)
+        p[0] = 0
+        p += 1
+    return p
+
+
+cdef int measure(const unsigned char* p, const unsigned char* end, uint64_t room, uint64_t* used, uint32_t* given,
+                 uint32_t* held) except -1:
+    """How many records of the pieces fit into `room` bytes, in order; all pieces are checked either way."""
+    cdef uint32_t pieces, i, k, fixed_size
+    cdef const unsigned char* at
+    cdef bint full = False
+    cdef uint64_t size
+    cdef Piece piece
+    cdef Record record
+    used[0] = 0
+    given[0] = 0
+    held[0] = 0
+    if end - p < 4:
+        raise DeliverError("the answer ends before its piece count")
+    pieces = le32(p)
+    p += 4
+    for i in range(pieces):
+        p = read_piece(p, end, &piece)
+        if p == NULL:
+            raise DeliverError(f"piece {i} of {pieces} runs past the answer")
+        fixed_size = FIXED_MAX if memcmp(piece.token, no_receipt, TOKEN_SIZE) != 0 else FIXED_MAX - RECEIPT_SIZE
+        at = piece.records
+        for k in range(piece.count):
+            at = read_record(at, p, &record)
+            if at == NULL:
+                raise DeliverError(f"record {k} of {piece.count} in piece {i} is damaged")
+            size = <uint64_t> fixed_size + 7 + record.id_size + 3 + record.size + 1
+            if record.request != NULL and fixed_size == FIXED_MAX:
+                size += REPLY_FIELDS_SIZE
+            full = full or used[0] + size > room
+            if not full:
+                used[0] += size
+                given[0] += 1
+            held[0] += 1
+        if at != p:
+            raise DeliverError(f"piece {i} has bytes behind its {piece.count} records")
+    if p != end:
+        raise DeliverError("bytes behind the last piece")
+    return 0
+
+
+cdef class Results:
+    """The ack results of one reply: measured once, written once."""
+    cdef const unsigned char* runs
+    cdef Py_ssize_t run_count
+    cdef const unsigned char* codes
+    cdef uint64_t codes_room        # how many codes the answer holds from `codes` on
+    cdef uint64_t acks
+    cdef uint64_t size
+
+    cdef int code_of(self, uint32_t answer) except -1:
+        if answer & LOCAL:
+            return answer & 0xffff
+        if answer >= self.codes_room:
+            raise DeliverError(f"no code for ack range {answer}")
+        return le16(self.codes + 2 * <uint64_t> answer)
+
+    cdef int measure(self) except -1:
+        cdef Py_ssize_t i
+        cdef int code
+        cdef uint64_t count, bad = 0, told
+        self.acks = 0
+        self.size = 0
+        for i in range(self.run_count):
+            count = le32(self.runs + 8 * i)
+            code = self.code_of(le32(self.runs + 8 * i + 4))
+            self.acks += count
+            self.size += 8 * count
+            if code != 0:
+                told = min(count, sentences_max - bad)
+                bad += told
+                sentence = ACK_SENTENCES.get(code)
+                if sentence is not None:
+                    self.size += told * (7 + len(<bytes> sentence))
+        return 0
+
+    cdef unsigned char* write(self, unsigned char* p) except NULL:
+        cdef Py_ssize_t i, text_size
+        cdef int code
+        cdef uint64_t count, bad = 0, told
+        cdef const unsigned char* text
+        for i in range(self.run_count):
+            count = le32(self.runs + 8 * i)
+            code = self.code_of(le32(self.runs + 8 * i + 4))
+            told = 0
+            text = NULL
+            text_size = 0
+            if code != 0:
+                told = min(count, sentences_max - bad)
+                bad += told
+                sentence = ACK_SENTENCES.get(code)
+                if sentence is not None:
+                    text = <const unsigned char*> PyBytes_AS_STRING(sentence)
+                    text_size = len(<bytes> sentence)
+            p = put_results(p, <uint32_t> code, count, told, text, <uint32_t> text_size)
+        return p
+
+
+cdef unsigned char* put_results(unsigned char* p, uint32_t code, uint64_t count, uint64_t told, const unsigned char* text,
+                                uint32_t text_size) noexcept nogil:
+    cdef uint64_t k
+    for k in range(count):
+        p[0] = 8; p[1] = 0; p[2] = 1
+        put_be32(p + 3, code)
+        p += 7
+        if k < told and text != NULL:
+            p[0] = 11; p[1] = 0; p[2] = 2
+            put_be32(p + 3, text_size)
+            memcpy(p + 7, text, text_size)
+            p += 7 + text_size
+        p[0] = 0
+        p += 1
+    return p
+
+
+def build_reply(seqid, code, const unsigned char[::1] payload not None, Py_ssize_t pieces_at, Py_ssize_t codes_at,
+                bytes runs not None, bytes tail not None, uint64_t size_max):
+    """See deliver_pure.build_reply."""
+    cdef const unsigned char* start = &payload[0] if payload.shape[0] else NULL
+    cdef const unsigned char* end = start + payload.shape[0]
+    cdef uint64_t used = 0, others
+    cdef uint32_t given = 0, held = 0
+    cdef Results results = Results()
+    if not -1 <= pieces_at <= payload.shape[0] or not 0 <= codes_at <= payload.shape[0]:
+        raise DeliverError("a part of the answer starts behind its end")
+    results.runs = <const unsigned char*> PyBytes_AS_STRING(runs)
+    results.run_count = len(runs) // 8
+    results.codes = start + codes_at
+    results.codes_room = <uint64_t> (payload.shape[0] - codes_at) // 2
+    results.measure()
+    # REPLY header 16, result field 3, code 7, two list headers 8 each, the ends of both structs 2
+    others = 16 + 3 + 7 + 8 + 8 + results.size + <uint64_t> len(tail) + 2
+    if pieces_at >= 0:
+        measure(start + pieces_at, end, size_max - others if size_max > others else 0, &used, &given, &held)
+    reply = PyBytes_FromStringAndSize(NULL, <Py_ssize_t> (others + used))
+    cdef unsigned char* out = <unsigned char*> PyBytes_AS_STRING(reply)
+    cdef unsigned char* p = out
+    memcpy(p, <const unsigned char*> b"\x80\x01\x00\x02\x00\x00\x00\x04pull", 12)
+    put_be32(p + 12, <uint32_t> (<int64_t> seqid))
+    memcpy(p + 16, <const unsigned char*> b"\x0c\x00\x00\x08\x00\x01", 6)
+    put_be32(p + 22, <uint32_t> (<int64_t> code))
+    memcpy(p + 26, <const unsigned char*> b"\x0f\x00\x02\x0c", 4)
+    put_be32(p + 30, given)
+    p += 34
+    p = put_pieces(p, start + pieces_at + 4, end, given)
+    memcpy(p, <const unsigned char*> b"\x0f\x00\x03\x0c", 4)
+    put_be32(p + 4, <uint32_t> results.acks)
+    p = results.write(p + 8)
+    memcpy(p, PyBytes_AS_STRING(tail), len(tail))
+    p += len(tail)
+    p[0] = 0
+    p[1] = 0
+    if p + 2 != out + others + used:
+        raise DeliverError("the reply is not as long as measured")
+    return reply, given, held
+
+
+cdef unsigned char* put_pieces(unsigned char* p, const unsigned char* at, const unsigned char* end, uint32_t given) noexcept nogil:
+    cdef uint32_t take
+    cdef Piece piece
+    while given:
+        at = read_piece(at, end, &piece)
+        take = min(piece.count, given)
+        p = put_piece(p, &piece, take)
+        given -= take
+    return p

@@ -1,0 +1,58 @@
+"""Replies that carry no deliveries, and the optional fields of those that do."""
+
+import struct
+
+from common.contract import PROTOCOL_ERROR, UNKNOWN_METHOD, encode_exception
+from common.wire import WireError, walk_header
+from common.wire.faults import WireFault
+from consumer_proxy.pull.layout import LOCAL, REPLY_BYTES_MAX, RUN
+from consumer_proxy.pull.native import build_reply
+
+_INVALID_MESSAGE_TYPE = 2  # TApplicationException's number
+
+
+def refusal(seqid: int, code: int, sentence: str, retry_after_ms: int | None, acks: int) -> bytes:
+    """A response with this code. None of the call's acks was taken for certain, so each is answered with it too."""
+    runs = RUN.pack(acks, LOCAL | code) if acks else b""
+    return build_reply(
+        seqid, code, b"", -1, 0, runs, tail(sentence=sentence, retry_after_ms=retry_after_ms), REPLY_BYTES_MAX
+    )[0]
+
+
+def tail(*, positions: bytes = b"", sentence: str = "", retry_after_ms: int | None = None) -> bytes:
+    """Fields 4, 5 and 6 of a PullResponse."""
+    parts = [positions]
+    if retry_after_ms is not None:
+        parts.append(struct.pack(">BHi", 8, 5, retry_after_ms))
+    if sentence:
+        parts.append(_text(6, sentence))
+    return b"".join(parts)
+
+
+def position_reports(reports: list[dict]) -> bytes:
+    """Field 4 of a PullResponse, from the engine's reports with the asked topic and queue put in."""
+    parts = [struct.pack(">BHBI", 15, 4, 12, len(reports))]
+    for report in reports:
+        parts.append(struct.pack(">BHi", 8, 1, report["code"]) + _text(2, report["topic"]))
+        parts.append(struct.pack(">BHi", 8, 3, report["queue"]))
+        for field, name in ((4, "next_offset"), (5, "min_offset"), (6, "end_offset")):
+            if report.get(name) is not None:
+                parts.append(struct.pack(">BHq", 10, field, report[name]))
+        if report.get("error"):
+            parts.append(_text(7, report["error"]))
+        parts.append(b"\0")
+    return b"".join(parts)
+
+
+def not_a_call(frame: bytes, error: WireError) -> bytes:
+    """The TApplicationException for bytes that are no pull. The framing still holds, so the connection may stay."""
+    kind = {WireFault.METHOD: UNKNOWN_METHOD, WireFault.KIND: _INVALID_MESSAGE_TYPE}.get(error.rule, PROTOCOL_ERROR)
+    name = "pull"
+    if error.rule == WireFault.METHOD:
+        name = walk_header(frame)[0]  # stock clients check that an answer is to the call that they made
+    return encode_exception(name, error.seqid, kind, error.sentence)
+
+
+def _text(field: int, text: str) -> bytes:
+    data = text.encode()
+    return struct.pack(">BHI", 11, field, len(data)) + data

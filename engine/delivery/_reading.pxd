@@ -1,0 +1,67 @@
+# cython: language_level=3
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+
+from engine.log.read._tail cimport Tail
+from engine.delivery._queue_cursor cimport Place
+from engine.delivery._receipt cimport TokenBytes
+
+
+cdef packed struct PieceHead:
+    TokenBytes token
+    uint64_t first_offset
+    uint32_t delta
+    uint32_t queue
+    uint32_t count
+    uint32_t attempt
+    int64_t stored_at_ms
+    uint32_t size
+    uint32_t zero
+
+
+cdef enum:
+    FOUND = 0
+    EMPTY = 1                    # nothing can be read now
+    AGAIN = 2                    # damage was stepped over, plan anew
+    HAS_TRAILER = 2              # flag of a record: a request
+
+
+cdef class Ahead:
+    cdef list pieces
+    cdef Py_ssize_t index        # of the next piece
+    cdef Py_ssize_t at           # of the next record in its bytes
+    cdef int64_t offset          # of the next record
+    cdef Py_ssize_t size         # of all pieces
+    cdef int64_t deleted         # how many segments retention had taken when it was read
+
+
+cdef class Reading:
+    cdef object store, clockwork
+    cdef object ahead_of         # an ordered dict: the places that have an Ahead, oldest first
+    cdef Py_ssize_t ahead_bytes  # that they hold
+    cdef set dirty
+    cdef object floors           # of the log: what topics' own retentions let be read
+    cdef public object requests  # see the twin
+    cdef Tail tail               # None when the store is not the native log
+    # The pull in work.
+    cdef int64_t now_ms
+    cdef list out
+    cdef uint64_t lease          # the last one given; 0: none yet
+    cdef int64_t older_ns        # taken by reading older segments
+
+    cdef int see(self, Place place) except -1
+    cdef int read(self, Place place, int64_t first, int64_t end, int64_t bytes_max, int64_t* given_end, int64_t* size) except -1
+    cdef int add_piece(self, Place place, int64_t first, uint32_t count, int64_t stored_at_ms, const void* records, uint32_t size) except -1
+    cdef uint64_t next_lease(self) except 0
+    cdef int64_t readable_from(self, Place place) except -1
+    cdef int read_elsewhere(self, Place place, int64_t first, int64_t end, int64_t bytes_max, int64_t* given_end,
+                            int64_t* size) except -1
+    cdef int read_ahead(self, Place place, Ahead ahead, int64_t end, int64_t bytes_max, int64_t* given_end, int64_t* size) except -1
+    cdef int64_t deleted(self) except -1
+    cdef list read_store(self, Place place, int64_t first, int64_t end, int64_t bytes_max)
+    cdef int drop_ahead(self, Place place) except -1
+    cdef bint read_on(self, Place place, Ahead ahead, int64_t end, int64_t bytes_max) except -1
+    cdef int keep_ahead(self, Place place, Ahead ahead) except -1
+    cdef int step_over(self, Place place, int64_t first, int64_t end, damage) except -1
+    cdef bint is_over(self, const char* record, Py_ssize_t size) except -1
+    cdef int pass_request(self, Place place, int64_t first) except -1
+    cdef int pass_over(self, Place place, int64_t first, int64_t end) except -1

@@ -1,0 +1,175 @@
+"""One consumer group: its places, and the sets of topics that its consumers ask for."""
+
+import logging
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+
+from common.dead_letters import is_dead_letter_topic
+from engine.delivery import filters, progress
+from engine.delivery.native import FORM, Form
+from engine.delivery.policy import DEFAULT, GroupPolicy
+from engine.delivery.queue_cursor import Place
+from engine.delivery.receipt import topic_hash
+from engine.delivery.settings import DeliverySettings
+from engine.delivery.subscription import Subscription
+from engine.errors import EngineError
+from engine.link.layout import AT_TIME, LATEST
+
+log = logging.getLogger(__name__)
+
+
+class Group:
+    """A group comes into being with its first pull; what is kept of it in the log is taken up a queue at a time.
+
+    Args:
+        store: the log, for bounds, topics and kept progress.
+        by_queue: (topic id, queue) -> places of all groups; this group adds its own.
+        on_resumed: called with each place that was taken up from what the log keeps.
+    """
+
+    def __init__(
+        self, name: str, key: bytes, store, settings: DeliverySettings, by_queue: dict,
+        on_resumed: Callable[[Place], None], form: Form = FORM,
+    ) -> None:  # fmt: skip
+        self.name = name
+        self.policy = DEFAULT
+        self.generation = -1  # of the policies, when this one was looked up
+        self.filters = filters.kept(store, name)
+        self._on_resumed = on_resumed
+        self.receipts = form.Receipts(key, name)
+        self._form = form
+        self.topics: dict[int, list[Place]] = {}
+        self._store, self._settings, self._by_queue = store, settings, by_queue
+        self.by_hash: dict[int, list[Place]] = {}
+        self._subscriptions: OrderedDict[bytes, Subscription] = OrderedDict()
+        self._kept: dict[int, dict[int, bytes]] = {}
+        for raw, value in store.progress(progress.group_prefix(name)):
+            parts = progress.split_key(raw)
+            if parts is not None and parts[0] == name:
+                self._kept.setdefault(parts[1], {})[parts[2]] = value
+        self._kept_hashes: dict[int, int] | None = None
+
+    def follow(self, generation: int, now: GroupPolicy) -> list[Place]:
+        """Take up a policy; returns the places that may have something to hand out because of it."""
+        self.generation, self.policy, before = generation, now, self.policy
+        if now.filters is not None and now.filters != self.filters:
+            self._take_up_filters(now.filters)
+        if (now.order, now.on_failure, now.attempts_max) == (before.order, before.on_failure, before.attempts_max):
+            return []
+        places = [place for places in self.topics.values() for place in places]
+        for place in places:
+            place.follow(now)
+        return places
+
+    def _take_up_filters(self, wanted: Mapping[str, str]) -> None:
+        """Filter by these, and keep them in the log."""
+        self.filters = wanted
+        for places in self.topics.values():
+            for place in places:
+                place.filter = filters.filter_for(self.filters, place.topic_name)
+        try:
+            self._store.put_progress([(filters.key(self.name), filters.encode(self.filters))])
+        except EngineError as error:
+            log.warning(
+                "group=%s: its filters are not kept, a restart reads them from the configuration: %s", self.name, error
+            )
+
+    def subscription(self, raw: bytes, topics: Sequence[tuple[str, int]], start: int) -> Subscription:
+        """The remembered form of a request's topics; topics that do not exist yet are made when queues are named.
+
+        Args:
+            raw: the topics' bytes in the request, which say whether this set was asked for before.
+        """
+        found = self._subscriptions.get(raw)
+        if found is not None:
+            self._subscriptions.move_to_end(raw)
+            return found
+        unique = dict(topics)
+        made = self._store.create_topics([(name, queues) for name, queues in unique.items() if queues])
+        known = [self._store.topic(name) for name, queues in unique.items() if not queues]
+        places = []
+        for topic in made + [topic for topic in known if topic is not None]:
+            places += self.places(topic, start)
+        found = self._form.Subscription(places)
+        self._subscriptions[raw] = found
+        self._forget_oldest()
+        return found
+
+    def places(self, topic, start: int) -> list[Place]:
+        """All places of a topic, made when missing.
+
+        A queue that was added to a topic which the group already reads begins at its first message, whatever `start`
+        says: nothing of it has been passed over.
+        """
+        known = self.topics.get(topic.id, [])
+        # Dead letters lie there because of this group: it begins with the first one, wherever it begins elsewhere.
+        fresh = not known and topic.id not in self._kept and not is_dead_letter_topic(topic.name)
+        # Made before any is kept here: a full disk may refuse in the middle, and the next pull then begins anew.
+        made = [self._place(topic, queue, start if fresh else 0) for queue in range(len(known), topic.queues)]
+        for place in made:
+            self._by_queue.setdefault((topic.id, place.queue), []).append(place)
+        places = self.topics[topic.id] = self.by_hash[topic_hash(topic.name)] = known + made
+        return places
+
+    def find(self, hashed: int, queue: int) -> Place | None:
+        """The place that a token names; takes up the topic when only its kept progress is known so far."""
+        places = self.by_hash.get(hashed)
+        if places is None:
+            topic = self._kept_topic(hashed)
+            if topic is None:
+                return None
+            places = self.places(topic, 0)
+        return places[queue] if queue < len(places) else None
+
+    def load_all(self) -> list[Place]:
+        """Take up everything that is kept of the group; returns all its places."""
+        for topic_id in list(self._kept):
+            topic = self._store.topic_by_id(topic_id)
+            if topic is not None:
+                self.places(topic, 0)
+        return [place for places in self.topics.values() for place in places]
+
+    def waiting(self) -> list[Subscription]:
+        """Its subscriptions in which pulls wait."""
+        return [each for each in self._subscriptions.values() if each.parked]
+
+    def _place(self, topic, queue: int, start: int) -> Place:
+        place = self._form.Place(topic.name, topic.id, topic_hash(topic.name), queue, self._settings)
+        place.key = progress.key(self.name, topic.id, queue)
+        place.filter = filters.filter_for(self.filters, topic.name)
+        place.group = self
+        place.follow(self.policy)
+        kept = self._kept.get(topic.id, {}).get(queue)
+        first_offset, end_offset = self._store.bounds(topic.id, queue)
+        if kept is not None:
+            place.resume(progress.decode(kept))
+            place.see(first_offset, end_offset)
+            self._on_resumed(place)
+        elif start in (LATEST, AT_TIME):
+            place.next_offset = end_offset
+            if start == AT_TIME:
+                place.next_offset = self._store.offset_at_time(topic.id, queue, self.policy.start_at_ms)
+            # At once: a restart before the first flush would otherwise begin at the end of that time, and lose what lies between.
+            self._store.put_progress([(place.key, place.encoded_progress())])
+        else:
+            place.next_offset = first_offset
+        return place
+
+    def _kept_topic(self, hashed: int):
+        if self._kept_hashes is None:
+            self._kept_hashes = {}
+            for topic_id in self._kept:
+                topic = self._store.topic_by_id(topic_id)
+                if topic is not None:
+                    self._kept_hashes[topic_hash(topic.name)] = topic_id
+        found = self._kept_hashes.get(hashed)
+        return None if found is None else self._store.topic_by_id(found)
+
+    def _forget_oldest(self) -> None:
+        if len(self._subscriptions) <= self._settings.subscriptions_max:
+            return
+        for raw, subscription in self._subscriptions.items():
+            if not subscription.parked:
+                subscription.leave()
+                del self._subscriptions[raw]
+                return

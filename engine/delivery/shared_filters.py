@@ -1,0 +1,158 @@
+"""What the filters of many groups find in a queue, found once: the first group to get there asks the index for all of them.
+
+For each queue a window of offsets that were asked about, with those that each group's filter lets through. A group that comes later
+leaves out what is not for it without reading it. Windows only save work: what is read is always sifted by the group's own filter, and
+outside of a window, or with a few groups, nothing else happens.
+"""
+
+from bisect import bisect_left
+from collections import OrderedDict
+from typing import Any
+
+from engine.filter.index import FilterIndex
+from engine.filter.sift import messages
+
+WINDOWS_MAX = 1_024
+OFFSETS_MAX = 8_192
+"""Of one window. A group that is farther behind the first one sifts for itself."""
+MATCHES_MAX = 65_536
+"""Of one window, all groups together: half a MiB."""
+
+
+class Window:
+    """`found`: by group, the offsets of first..end that its filter lets through, in order; of a group whose filter came later,
+    those from `since` on."""
+
+    __slots__ = ("end", "first", "found", "matches", "since")
+
+    def __init__(self, first: int) -> None:
+        self.first = self.end = first
+        self.since: dict[str, int] = {}
+        self.found: dict[str, list[int]] = {}
+        self.matches = 0
+
+    def add(self, groups: list[str]) -> None:
+        """The next offset is for these groups."""
+        for group in groups:
+            self.found.setdefault(group, []).append(self.end)
+        self.matches += len(groups)
+        self.end += 1
+
+    def trim(self) -> None:
+        """Drop the older half, until the bounds hold."""
+        while self.end - self.first > OFFSETS_MAX or self.matches > MATCHES_MAX:
+            self.first = (self.first + self.end + 1) // 2
+            kept = {group: offsets[bisect_left(offsets, self.first) :] for group, offsets in self.found.items()}
+            self.found = {group: offsets for group, offsets in kept.items() if offsets}
+            self.matches = sum(map(len, self.found.values()))
+
+    def forget(self, group: str) -> None:
+        """Nothing that is known so far is right for the group any more."""
+        self.matches -= len(self.found.pop(group, ()))
+        self.since[group] = self.end
+
+    def knows(self, group: str, offset: int) -> bool:
+        """Whether the offset was asked about, for this group, too."""
+        return max(self.first, self.since.get(group, 0)) <= offset < self.end
+
+    def narrow(self, group: str, first: int, end: int) -> tuple[int, int]:
+        """The first stretch of first..end, as far as this window knows, that is for the group; empty at the end of what is known."""
+        offsets = self.found.get(group, [])
+        end = min(end, self.end)
+        at = bisect_left(offsets, first)
+        if at == len(offsets) or offsets[at] >= end:
+            return end, end
+        begin = stop = offsets[at]
+        while stop < end and at < len(offsets) and offsets[at] == stop:
+            stop, at = stop + 1, at + 1
+        return begin, stop
+
+
+class _Topic:
+    """The filters of a topic's groups, and the windows by queue. Most topics have few, and then there is no index."""
+
+    __slots__ = ("_index", "filters", "windows")
+
+    def __init__(self) -> None:
+        self.filters: dict[str, Any] = {}
+        self.windows: dict[int, Window] = {}
+        self._index: FilterIndex | None = None
+
+    @property
+    def index(self) -> FilterIndex:
+        """Over all filters; made when it is asked for the first time."""
+        if self._index is None:
+            self._index = FilterIndex()
+            for group, filter_ in self.filters.items():
+                self._index.add(group, filter_.formula)
+        return self._index
+
+    def set(self, group: str, filter_: Any) -> None:
+        """The group's filter on this topic; None: it has none any more."""
+        if filter_ is None:
+            self.filters.pop(group, None)
+        else:
+            self.filters[group] = filter_
+        if self._index is not None and filter_ is None:
+            self._index.remove(group)
+        elif self._index is not None:
+            self._index.add(group, filter_.formula)
+        for window in self.windows.values():
+            window.forget(group)
+
+
+class SharedSifting:
+    """All windows of an engine.
+
+    Args:
+        groups_min: so many groups with a filter on one topic, and the index is asked.
+    """
+
+    def __init__(self, groups_min: int) -> None:
+        self._groups_min = groups_min
+        self._topics: dict[int, _Topic] = {}
+        self._oldest_first: OrderedDict[tuple[int, int], None] = OrderedDict()
+
+    def narrow(self, place, first: int, end: int) -> tuple[int, int]:
+        """Of first..end, which was never handed out, what has to be read: begin..stop; what lies before `begin` is not for the group."""
+        topic = self._topics.get(place.topic_id)
+        if topic is None:
+            topic = self._topics[place.topic_id] = _Topic()
+        group = place.group.name
+        if topic.filters.get(group) is not place.filter:
+            topic.set(group, place.filter)
+        window = topic.windows.get(place.queue)
+        if window is None or not window.knows(group, first):
+            return first, end
+        return window.narrow(group, first, end)
+
+    def learn(self, place, first: int, records: bytes, start: int) -> bool:
+        """A piece of the queue was read, its records from byte `start` on; whether the index was asked about it."""
+        topic = self._topics[place.topic_id]
+        if len(topic.filters) < self._groups_min:
+            return False
+        window = topic.windows.get(place.queue)
+        if window is None or first > window.end:
+            window = topic.windows[place.queue] = Window(first)
+            self._bound(place.topic_id, place.queue)
+        if first != window.end:
+            return False
+        index = topic.index
+        for message in messages(records, start):
+            window.add(index.matches(message))  # type: ignore[arg-type]
+        window.trim()
+        return True
+
+    def forget(self, group: str) -> None:
+        """The group has other filters now, or none."""
+        for topic in self._topics.values():
+            if group in topic.filters:
+                topic.set(group, None)
+
+    def _bound(self, topic_id: int, queue: int) -> None:
+        """A window was begun: at most so many, and the one begun longest ago goes first."""
+        self._oldest_first[topic_id, queue] = None
+        self._oldest_first.move_to_end((topic_id, queue))
+        if len(self._oldest_first) > WINDOWS_MAX:
+            (topic_id, queue), _ = self._oldest_first.popitem(last=False)
+            del self._topics[topic_id].windows[queue]

@@ -1,0 +1,152 @@
+"""The interface to the operating system: files, syncs, locks, clock, randomness, threads, and the end of the process.
+
+`engine.env.real.RealEnv` is the machine; `engine.env.simulated.SimulatedEnv` keeps files in memory, drops what was not
+synced and fails on demand. Code that needs the system takes an Env as an argument, so that a test can pass another one.
+"""
+
+import mmap
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+
+from engine.env.background import Background
+from engine.env.store import Store
+
+
+class File(ABC):
+    """One open file, addressed by byte offset; there is no file position."""
+
+    path: str
+
+    @abstractmethod
+    def fileno(self) -> int:
+        """The descriptor that native code may use in place of this object, or -1 when there is none."""
+
+    @abstractmethod
+    def write_at(self, data: bytes | memoryview, at: int) -> int:
+        """Write and return how many bytes were taken, which may be fewer than given. Raises OSError when none were."""
+
+    @abstractmethod
+    def read_at(self, size: int, at: int) -> bytes:
+        """Up to `size` bytes; fewer only at the end of the file."""
+
+    @abstractmethod
+    def fetch(self, size: int, at: int) -> None:
+        """Have these bytes, as far as the file has them, in the page cache. Blocks for the disk; copies nothing."""
+
+    @abstractmethod
+    def size(self) -> int:
+        """Length in bytes, allocated room included."""
+
+    @abstractmethod
+    def sync(self) -> None:
+        """fdatasync. Blocks. After an OSError the file's unsynced bytes are lost: end the process."""
+
+    @abstractmethod
+    def allocate(self, size: int) -> None:
+        """Make the file `size` bytes long with room on the disk for all of them; new bytes are zero. Raises OSError."""
+
+    @abstractmethod
+    def truncate(self, size: int) -> None:
+        """Cut the file. Not durable before sync()."""
+
+    @abstractmethod
+    def next_data(self, at: int) -> int | None:
+        """The first offset at or after `at` that may hold other bytes than zero.
+
+        None when there is none up to the end.
+        """
+
+    @abstractmethod
+    def view(self) -> "mmap.mmap | bytes":
+        """All bytes as a read-only buffer; large ones are mapped. Later writes may or may not show in it."""
+
+    @abstractmethod
+    def in_memory(self, size: int, at: int) -> bool:
+        """Whether these bytes, as far as the file has them, can be read without the disk just now."""
+
+    @abstractmethod
+    def forget(self, at: int, size: int) -> None:
+        """Let the page cache drop these bytes. Dirty ones stay."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close; twice is no error."""
+
+
+class Env(ABC):
+    """What the engine may ask of the machine."""
+
+    @abstractmethod
+    def open(self, path: str, *, create: bool = False) -> File:
+        """Open for reading and writing. `create` makes a new, empty file (an old one of that name is emptied)."""
+
+    @abstractmethod
+    def exists(self, path: str) -> bool:
+        """Whether there is a file or directory of that name."""
+
+    @abstractmethod
+    def size(self, path: str) -> int:
+        """Length of a file in bytes, 0 when there is none of that name."""
+
+    @abstractmethod
+    def list(self, directory: str) -> list[str]:
+        """Names in the directory, sorted; empty when there is no such directory."""
+
+    @abstractmethod
+    def make_directory(self, path: str) -> None:
+        """Create it and its parents where missing, durable on return."""
+
+    @abstractmethod
+    def rename(self, old: str, new: str) -> None:
+        """Replace `new` by `old`, atomically; durable after sync_directory()."""
+
+    @abstractmethod
+    def unlink(self, path: str) -> None:
+        """Remove a file; a missing one is no error. Durable after sync_directory()."""
+
+    @abstractmethod
+    def sync_directory(self, path: str) -> None:
+        """Make the names in the directory durable. Blocks."""
+
+    @abstractmethod
+    def disk(self, path: str) -> tuple[int, int]:
+        """(bytes used, bytes free for us) of the file system that holds `path`."""
+
+    @abstractmethod
+    def lock(self, path: str) -> Callable[[], None]:
+        """Take an exclusive lock that ends with the process; returns its release.
+
+        Raises LockedError when another has it.
+        """
+
+    @abstractmethod
+    def now_ms(self) -> int:
+        """Wall clock."""
+
+    @abstractmethod
+    def pause(self, ms: int) -> None:
+        """Block the calling thread, which may not be the loop's."""
+
+    @abstractmethod
+    def random_bytes(self, count: int) -> bytes:
+        """Bytes fit for ids and keys."""
+
+    @abstractmethod
+    def die(self, reason: str) -> None:
+        """End the process at once: no buffers flushed, no handlers run. Does not return (a simulated one raises)."""
+
+    @abstractmethod
+    def background(self) -> Background:
+        """A new worker for tasks that block."""
+
+    @abstractmethod
+    def open_store(self, path: str, cache_bytes: int) -> Store:
+        """The sorted key-value store at `path`, created when missing."""
+
+    @abstractmethod
+    def set_aside(self, path: str) -> str:
+        """Rename a directory out of the way and return its new name; an earlier one of that name is removed."""
+
+    @abstractmethod
+    def has_threads(self) -> bool:
+        """Whether syncs run in a thread of their own; a simulated machine does them at once, in the caller."""

@@ -1,0 +1,163 @@
+"""The sorted key-value store under the view of topics, progress and segment directories.
+
+It holds nothing that the log could not rebuild, so writes skip RocksDB's own log: what `flush()` has not confirmed
+may be gone after a crash, and some of it may be there all the same. Whoever writes makes sure that both are right.
+"""
+
+import errno
+from abc import ABC, abstractmethod
+from bisect import bisect_left, insort
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from engine.env.manifest import check_manifest
+from engine.errors import StoreDamagedError
+
+
+class Store(ABC):
+    """Sorted bytes to bytes. Safe to use from two threads at once, one of which writes."""
+
+    @abstractmethod
+    def get(self, key: bytes) -> bytes | None:
+        """The value, or None."""
+
+    @abstractmethod
+    def write(self, puts: list[tuple[bytes, bytes]], deletes: list[bytes] = ()) -> None:  # type: ignore[assignment]
+        """Apply all or, after a crash, none. Blocks for about 2 microseconds an entry."""
+
+    @abstractmethod
+    def flush(self) -> None:
+        """Make everything written durable. Blocks."""
+
+    @abstractmethod
+    def last_at_or_before(self, key: bytes) -> tuple[bytes, bytes] | None:
+        """The entry with the greatest key that is not above `key`."""
+
+    @abstractmethod
+    def scan(self, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """Entries with start <= key < end, in order."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Release files and memory; what was not flushed may be lost."""
+
+
+class RocksStore(Store):
+    """RocksDB with small buffers. Every method may raise StoreDamagedError, or OSError for a disk that is full or fails."""
+
+    def __init__(self, path: str, cache_bytes: int) -> None:
+        import rocksdict  # 20 MB that simulations and offline tools do not need
+
+        check_manifest(path)
+        self._rocks = rocksdict
+        self._path = path
+        options = rocksdict.Options(raw_mode=True)
+        options.create_if_missing(True)
+        options.set_write_buffer_size(8 << 20)
+        options.set_max_write_buffer_number(2)
+        options.set_max_background_jobs(2)
+        options.set_max_open_files(64)
+        options.set_keep_log_file_num(2)
+        options.set_max_log_file_size(1 << 20)
+        blocks = rocksdict.BlockBasedOptions()
+        blocks.set_block_cache(rocksdict.Cache(max(cache_bytes, 1 << 16)))
+        blocks.set_bloom_filter(10, False)
+        options.set_block_based_table_factory(blocks)
+        self._write_options = rocksdict.WriteOptions()
+        self._write_options.disable_wal = True  # type: ignore[method-assign,assignment]  # a property; the stub says method
+        with self._errors():
+            self._database = rocksdict.Rdict(path, options)
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        """rocksdict raises plain Exceptions; the text is all that tells them apart."""
+        try:
+            yield
+        except OSError:
+            raise
+        except Exception as error:
+            if "orruption" in str(error):
+                raise StoreDamagedError(self._path, 0, 0, str(error)) from error
+            raise OSError(errno.EIO, f"RocksDB: {error}", self._path) from error
+
+    def get(self, key: bytes) -> bytes | None:
+        with self._errors():
+            return self._database.get(key)
+
+    def write(self, puts: list[tuple[bytes, bytes]], deletes: list[bytes] = ()) -> None:  # type: ignore[assignment]
+        batch = self._rocks.WriteBatch(raw_mode=True)
+        for key, value in puts:
+            batch.put(key, value)
+        for key in deletes:
+            batch.delete(key)
+        with self._errors():
+            self._database.write(batch, self._write_options)
+
+    def flush(self) -> None:
+        with self._errors():
+            self._database.flush(True)
+
+    def last_at_or_before(self, key: bytes) -> tuple[bytes, bytes] | None:
+        with self._errors():
+            found = self._database.iter()
+            found.seek_for_prev(key)
+            found.status()
+            return (found.key(), found.value()) if found.valid() else None
+
+    def scan(self, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
+        with self._errors():
+            found = self._database.iter()
+            found.seek(start)
+            while found.valid():
+                key = found.key()
+                if key >= end:
+                    return
+                yield key, found.value()
+                found.next()
+            found.status()
+
+    def close(self) -> None:
+        self._database.close()
+
+
+class MemoryStore(Store):
+    """The same in memory; `disk` outlives the object and holds what was flushed."""
+
+    def __init__(self, disk: dict[bytes, bytes]) -> None:
+        self.disk = disk
+        self._values = dict(disk)
+        self._keys = sorted(disk)
+        self.unflushed: list[tuple[list[tuple[bytes, bytes]], list[bytes]]] = []
+
+    def get(self, key: bytes) -> bytes | None:
+        return self._values.get(key)
+
+    def write(self, puts: list[tuple[bytes, bytes]], deletes: list[bytes] = ()) -> None:  # type: ignore[assignment]
+        for key, value in puts:
+            if key not in self._values:
+                insort(self._keys, key)
+            self._values[key] = value
+        for key in deletes:
+            if self._values.pop(key, None) is not None:
+                self._keys.pop(bisect_left(self._keys, key))
+        self.unflushed.append((list(puts), list(deletes)))
+
+    def flush(self) -> None:
+        for puts, deletes in self.unflushed:
+            self.disk.update(puts)
+            for key in deletes:
+                self.disk.pop(key, None)
+        self.unflushed.clear()
+
+    def last_at_or_before(self, key: bytes) -> tuple[bytes, bytes] | None:
+        at = bisect_left(self._keys, key)
+        if at == len(self._keys) or self._keys[at] != key:
+            at -= 1
+        return (self._keys[at], self._values[self._keys[at]]) if at >= 0 else None
+
+    def scan(self, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
+        for key in self._keys[bisect_left(self._keys, start) : bisect_left(self._keys, end)]:
+            yield key, self._values[key]
+
+    def close(self) -> None:
+        pass

@@ -1,0 +1,258 @@
+"""A file of names beside a sealed segment: sorted hashes of ids or keys, each with the address of a batch that has it.
+
+A run is the same of a stretch of the segment that is being written. In blocks of 4 KiB, each with a checksum that says which block of which
+file it is; so any one can be read and trusted without the others. Hashes are spread evenly, so the block is guessed from the hash: one or
+two are read for a name. Layout: docs/format/log.md.
+"""
+
+import struct
+from bisect import bisect_left
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import NamedTuple, Protocol
+
+from engine.env.base import Env, File
+from engine.errors import CorruptionError
+from engine.log.format import segment_name
+from engine.log.native import crc32c
+from engine.log.segment.index_file import IndexHeader
+
+MAGIC, RUN_MAGIC = b"PNSTLKP1", b"PNSTRUN1"
+BLOCK = 4096
+BLOCK_ENTRIES = 340
+BLOCKS_A_WRITE = 64
+SYNC_BLOCKS = 256
+"""Synced so often while it is written: the log's own syncs wait behind ours."""
+
+_GUESSES = 4
+"""Then the rest is halved: one hash may have many entries, and guessing would go on from block to block."""
+
+_WHOSE = struct.Struct("<8s16sQI")
+_CONTENT = struct.Struct("<IQIIqq")
+_SEED = struct.Struct("<16sQI")
+_STRETCH = struct.Struct("<II")
+_ENTRY = struct.Struct("<QI")
+_HASHES = 1 << 64
+
+
+class Family(NamedTuple):
+    """What names a file holds. `number` is in its header."""
+
+    name: str
+    number: int
+    suffix: str
+
+
+ID, KEY = Family("id", 1, ".mid"), Family("key", 2, ".key")
+FAMILIES = {family.name: family for family in (ID, KEY)}
+
+
+class Title(NamedTuple):
+    """Which file of names it is, by what its header and the checksums of its blocks have to say."""
+
+    path: str
+    whose: bytes
+    """The header's first fields: kind of file, log, segment, family."""
+    state: tuple[int, int]
+    """Of a whole segment the address of its last batch and that one's checksum, of a run the addresses between which its batches lie."""
+    seed: bytes
+    outlives: bool
+    """A run is worth nothing to another process, so it is neither synced nor given a name that would be kept."""
+
+
+class Summary(NamedTuple):
+    """What a file's header says. The times are those of its segment's oldest and newest message, or its stretch's."""
+
+    blocks: int
+    entries: int
+    oldest_ms: int
+    newest_ms: int
+
+
+class Sorted(Protocol):
+    """What a Collector or a Merger holds."""
+
+    def blocks(self, first: int, count: int, seed: bytes, number: int) -> bytes: ...
+
+
+def name_path(directory: str, base: int, family: Family) -> str:
+    """Path of the segment's file of that family."""
+    return f"{directory}/{segment_name(base).removesuffix('.seg')}{family.suffix}"
+
+
+def file_title(directory: str, log_id: bytes, base: int, family: Family, index: IndexHeader) -> Title:
+    """The file of a sealed segment whose index file says so."""
+    whose, seed = _WHOSE.pack(MAGIC, log_id, base, family.number), _SEED.pack(log_id, base, family.number)
+    return Title(name_path(directory, base, family), whose, (index.last_at, index.last_crc), seed, True)
+
+
+def run_title(directory: str, log_id: bytes, base: int, family: Family, from_at: int, end_at: int) -> Title:
+    """The run of a stretch of a segment."""
+    path = f"{name_path(directory, base, family)}.{from_at}-{end_at}.tmp"
+    whose, seed = _WHOSE.pack(RUN_MAGIC, log_id, base, family.number), _SEED.pack(log_id, base, family.number)
+    return Title(path, whose, (from_at, end_at), seed + _STRETCH.pack(from_at, end_at), False)
+
+
+def entries_of(block: bytes) -> bytes:
+    """The entries of a block, packed."""
+    return block[8 : 8 + int.from_bytes(block[4:8], "little") * _ENTRY.size]
+
+
+class NameFileWriter:
+    """Writes one file; one that outlives the process under another name, until it is whole and synced. `close()` it in any case."""
+
+    def __init__(self, env: Env, directory: str, title: Title) -> None:
+        self._env, self._directory, self._title = env, directory, title
+        self._making = title.path + ".tmp" if title.outlives else title.path
+        self._blocks = self._entries = 0
+        self._file: File | None = env.open(self._making, create=True)
+
+    @property
+    def size_bytes(self) -> int:
+        """Of the file, when it is finished."""
+        return BLOCK * (1 + self._blocks)
+
+    def add(self, entries: Sorted, count: int) -> Iterator[int]:
+        """Write so many more entries, sorted and behind all before; yields bytes written."""
+        for first in range(0, count, BLOCKS_A_WRITE * BLOCK_ENTRIES):
+            data = entries.blocks(first, BLOCKS_A_WRITE, self._title.seed, self._blocks + 1)
+            self._write(data, BLOCK * (1 + self._blocks))
+            before, self._blocks = self._blocks, self._blocks + len(data) // BLOCK
+            if before // SYNC_BLOCKS != self._blocks // SYNC_BLOCKS:
+                self._opened.sync()
+            yield len(data)
+        self._entries += count
+
+    def finish(self, oldest_ms: int, newest_ms: int) -> None:
+        """Write the header; sync and name a file that is to outlive the process. Blocks."""
+        content = _CONTENT.pack(self._blocks, self._entries, *self._title.state, oldest_ms, newest_ms)
+        head = (self._title.whose + content).ljust(BLOCK - 4, b"\0")
+        self._write(head + crc32c(head).to_bytes(4, "little"), 0)
+        if self._title.outlives:
+            self._opened.sync()
+            self._env.rename(self._making, self._title.path)
+        self._opened.close()
+        self._file = None
+        if self._title.outlives:
+            self._env.sync_directory(self._directory)
+
+    def close(self) -> None:
+        """Leave nothing of a file that was not finished."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+            self._env.unlink(self._making)
+
+    @property
+    def _opened(self) -> File:
+        assert self._file is not None
+        return self._file
+
+    def _write(self, data: bytes, at: int) -> None:
+        left = memoryview(data)
+        while left.nbytes:
+            taken = self._opened.write_at(left, at)
+            left, at = left[taken:], at + taken
+
+
+class NameFile:
+    """An open file of names. `close()` it.
+
+    Args:
+        title: which one it must be, of the segment as it is now.
+    Raises:
+        CorruptionError: it is missing, damaged, of another segment, or of an earlier state of this one.
+    """
+
+    def __init__(self, env: Env, title: Title) -> None:
+        self.path, self._seed = title.path, title.seed
+        try:
+            self._file = env.open(self.path)
+        except FileNotFoundError:
+            raise CorruptionError(self.path, 0, 0, "the file of names is missing") from None
+        try:
+            self.summary = self._header(title)
+        except (CorruptionError, OSError):
+            self._file.close()
+            raise
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def addresses(self, hashed: int, from_at: int = 0) -> Iterator[int]:
+        """Ascending addresses of the batches with that hash, from an address on. Raises CorruptionError when a block does not verify."""
+        number, entries = self._find((hashed, from_at))
+        while entries:
+            start = bisect_left(entries, (hashed, from_at))
+            for entry_hash, at in entries[start:]:
+                if entry_hash != hashed:
+                    return
+                yield at
+            number += 1
+            entries = self.block(number) if number <= self.summary.blocks else []
+
+    def check(self) -> Iterator[int]:
+        """Verify every block and the order of all entries; yields bytes read. Raises CorruptionError."""
+        last, entries = (-1, 0), 0
+        for number in range(1, self.summary.blocks + 1):
+            found = self.block(number)
+            if any(above <= below for below, above in pairwise([last, *found])):
+                raise CorruptionError(self.path, number * BLOCK, BLOCK, f"block {number} is not in order")
+            last = found[-1]
+            entries += len(found)
+            yield BLOCK
+        if entries != self.summary.entries:
+            raise CorruptionError(self.path, 0, BLOCK, "it has not as many entries as its header says")
+
+    def block(self, number: int) -> list[tuple[int, int]]:
+        """The sorted (hash, address) of a block, the first being 1. Raises CorruptionError."""
+        return list(_ENTRY.iter_unpack(self.packed(number)))
+
+    def packed(self, number: int) -> bytes:
+        """The same as it is in the file."""
+        data = self._read(number)
+        crc = crc32c(data[4:], crc32c(self._seed + number.to_bytes(4, "little")))
+        count = int.from_bytes(data[4:8], "little")
+        if len(data) < BLOCK or crc != int.from_bytes(data[:4], "little") or not 1 <= count <= BLOCK_ENTRIES:
+            raise CorruptionError(self.path, number * BLOCK, BLOCK, f"block {number} does not verify")
+        return entries_of(data)
+
+    def _find(self, wanted: tuple[int, int]) -> tuple[int, list[tuple[int, int]]]:
+        """The first block whose last entry is not below the wanted one, or no entries."""
+        low, high = 1, self.summary.blocks + 1
+        low_hash, high_hash = 0, _HASHES
+        guesses, found = 0, (0, [])  # type: tuple[int, tuple[int, list[tuple[int, int]]]]
+        while low < high:
+            number = (low + high) // 2
+            if guesses < _GUESSES:
+                number = low + (high - low) * (wanted[0] - low_hash) // (high_hash - low_hash + 1)
+            guesses += 1
+            number = min(max(number, low), high - 1)
+            entries = self.block(number)
+            if entries[-1] < wanted:
+                low, low_hash = number + 1, entries[-1][0]
+            elif entries[0] <= wanted:
+                return number, entries
+            else:
+                high, high_hash, found = number, entries[0][0], (number, entries)
+        return found
+
+    def _header(self, title: Title) -> Summary:
+        data = self._read(0)
+        if len(data) < BLOCK or crc32c(data[:-4]).to_bytes(4, "little") != data[-4:]:
+            raise CorruptionError(self.path, 0, len(data), "its header does not verify")
+        if data[: _WHOSE.size] != title.whose:
+            raise CorruptionError(self.path, 0, len(data), "it belongs to another segment")
+        blocks, entries, *state, oldest_ms, newest_ms = _CONTENT.unpack_from(data, _WHOSE.size)
+        if tuple(state) != title.state:
+            raise CorruptionError(self.path, 0, len(data), "it belongs to an earlier state of its segment")
+        if self._file.size() != BLOCK * (1 + blocks):
+            raise CorruptionError(self.path, 0, self._file.size(), "it is not as long as its header says")
+        return Summary(blocks, entries, oldest_ms, newest_ms)
+
+    def _read(self, number: int) -> bytes:
+        try:
+            return self._file.read_at(BLOCK, number * BLOCK)
+        except OSError as error:
+            raise CorruptionError(self.path, number * BLOCK, BLOCK, f"it cannot be read: {error.strerror}") from error

@@ -1,0 +1,206 @@
+"""Making files of names, behind the log: one segment after the other, the newest first, in a thread, at a set pace.
+
+Nothing of it is on the path of a message, and nothing needs it: a segment without its file is searched by reading it. What is missing or
+was found damaged is made again from the segment. Of the segment that is being written it makes runs, before anything else.
+"""
+
+import logging
+import math
+import time
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import suppress
+
+from engine.env.base import Env
+from engine.errors import CorruptionError
+from engine.log.format import segment_name
+from engine.log.lookup_index.counts import MakerCounts
+from engine.log.lookup_index.lookup_file import FAMILIES, Family, NameFileWriter, file_title, name_path
+from engine.log.lookup_index.partial import Runs, span_of
+from engine.log.segment.index_file import read_index_header
+from engine.log.segment.side_files import SideFiles
+
+logger = logging.getLogger(__name__)
+
+ENTRIES_MAX = 2 << 20
+"""Of one pass over a stretch of a segment, in 24 bytes of memory each. More only when one name alone has more."""
+
+FASTER_MAX = 8
+"""Times the pace, when so many files wait."""
+
+REST = 3
+"""The least pause behind a step, in times of the step: a quarter of a core at most, however fast the pace."""
+
+IDLE_S = 1.0
+AFTER_FAULT_S = 60.0
+
+Work = tuple[int, Family]
+"""A segment's base, and which of its files."""
+
+
+class Maker:
+    """Call `steps()` in a thread. `has` and `suspect` may be called in any.
+
+    Args:
+        sealed: bases of the sealed segments as of now.
+        families: those that are wanted; files of others are removed.
+        bytes_per_s: the pace at which a segment is read, times the files that wait (up to 8), so that it keeps up. More makes files sooner,
+        less leaves more of the disk and the processor to the log.
+        has_room: whether the disk can take more.
+        clock: seconds.
+        open_segment: see Runs.
+        side: told of the files.
+    """
+
+    def __init__(
+        self, env: Env, directory: str, log_id: bytes, sealed: Callable[[], set[int]], families: Iterable[Family],
+        bytes_per_s: int, has_room: Callable[[], bool] = lambda: True, clock: Callable[[], float] = time.monotonic,
+        open_segment: Callable[[], tuple[int, int] | None] = lambda: None, side: SideFiles | None = None,
+    ) -> None:  # fmt: skip
+        self._env, self._directory, self._log_id, self._sealed = env, directory, log_id, sealed
+        self._families, self._pace, self._has_room, self._clock = tuple(families), bytes_per_s, has_room, clock
+        self.counts = MakerCounts()
+        self._side = side or SideFiles(env)
+        self.runs = Runs(env, directory, log_id, open_segment, self.counts, self._side)
+        self.entries_max = ENTRIES_MAX
+        self._suspects: deque[Work] = deque()
+        self._seen: set[int] = set()
+        self._waiting: list[Work] = []
+        self._there = self._listed()
+        self._runs_not_before = -math.inf
+
+    @property
+    def waiting(self) -> int:
+        """Files to be made."""
+        return len(self._waiting) + len(self._suspects)
+
+    def has(self, base: int, family: Family) -> bool:
+        """Whether the file is made, as far as is known."""
+        return (base, family) in self._there
+
+    def suspect(self, base: int, family: Family, error: CorruptionError) -> None:
+        """Somebody has found the file missing or damaged: it is not used any more, and made again."""
+        if self.has(base, family) and self._env.exists(self._segment_path(base)):
+            self.counts.damage += 1
+            logger.error("%s; it is made again from its segment", error)
+            self._suspects.append((base, family))
+        self._there.discard((base, family))
+
+    def steps(self) -> Generator[float, None, None]:
+        """Do a small piece of work at a time and yield how many seconds to wait before the next. Never ends."""
+        self._remove_unwanted()
+        while True:
+            self._look()
+            work = None
+            if self._has_room():
+                yield from self._paced(self._catch_up())
+                work = self._next()
+            if work is None:
+                yield IDLE_S
+                continue
+            try:
+                yield from self._paced(self._beside_runs(self._make(*work)))
+            except (OSError, CorruptionError) as error:
+                # Retention takes the segment's files one after the other.
+                if self._env.exists(self._segment_path(work[0])):
+                    logger.error("file=%s: not made, trying again: %s", name_path(self._directory, *work), error)
+                    self._waiting.insert(0, work)
+                    yield AFTER_FAULT_S
+
+    def close(self) -> None:
+        """Remove what no other process could use. Not while a thread calls `steps()`."""
+        self.runs.clear()
+
+    def _listed(self) -> set[Work]:
+        """The files that are there."""
+        found = set()
+        for name in self._env.list(self._directory):
+            for family in FAMILIES.values():
+                stem = name.removesuffix(family.suffix)
+                if stem != name and stem.isdigit():
+                    found.add((int(stem), family))
+        return found
+
+    def _remove_unwanted(self) -> None:
+        for base, family in [work for work in tuple(self._there) if work[1] not in self._families]:
+            self._there.discard((base, family))
+            self._unlink(name_path(self._directory, base, family))
+
+    def _look(self) -> None:
+        """See which segments have come and gone."""
+        self.runs.drop_suspects()
+        sealed = self._sealed()
+        if sealed == self._seen:
+            return
+        gone, fresh = self._seen - sealed, sealed - self._seen
+        self._there.difference_update([work for work in tuple(self._there) if work[0] in gone])
+        for base in gone:
+            for family in self._families:
+                self.runs.forget(base, family)
+        wanted = [(base, family) for base in sorted(fresh) for family in self._families]
+        self._waiting = [work for work in (*self._waiting, *wanted) if work[0] in sealed and work not in self._there]
+        self._seen = set(sealed)
+
+    def _next(self) -> Work | None:
+        """What is damaged, then what is newest."""
+        while self._suspects:
+            work = self._suspects.popleft()
+            self._unlink(name_path(self._directory, *work))
+            if work[0] in self._sealed():
+                return work
+        return self._waiting.pop() if self._waiting else None
+
+    def _catch_up(self) -> Iterator[int]:
+        """Make the runs that are due; yields bytes read or written."""
+        for family in self._families:
+            while self._clock() >= self._runs_not_before and self.runs.behind(family):
+                try:
+                    yield from self.runs.make(family, self.entries_max)
+                except CorruptionError:
+                    self.runs.drop_suspects()
+                except OSError as error:
+                    logger.error("directory=%s: no run is made, trying again: %s", self._directory, error)
+                    self._runs_not_before = self._clock() + AFTER_FAULT_S
+
+    def _beside_runs(self, work: Iterator[int]) -> Iterator[int]:
+        """Between any two steps what the open segment waits for."""
+        for size in work:
+            yield size
+            yield from self._catch_up()
+
+    def _paced(self, work: Iterator[int]) -> Iterator[float]:
+        """At the pace, the faster the more waits."""
+        began = self._clock()
+        for size in work:
+            waiting = len(self._waiting) + sum(self.runs.behind(family) for family in self._families)
+            yield max(size / (self._pace * min(1 + waiting, FASTER_MAX)), REST * (self._clock() - began))
+            began = self._clock()
+
+    def _make(self, base: int, family: Family) -> Iterator[int]:
+        """Make one file from runs of all of its segment; yields bytes read or written."""
+        work = (base, family)
+        index = read_index_header(self._env, self._directory, base)
+        yield from self.runs.complete(work, index.end_at, self.entries_max)
+        runs = self.runs.of(*work)
+        title = file_title(self._directory, self._log_id, base, family, index)
+        writer = NameFileWriter(self._env, self._directory, title)
+        try:
+            yield from self.runs.merge(work, runs, writer)
+            writer.finish(*span_of(runs))
+        finally:
+            writer.close()
+        self.counts.files += 1
+        self.counts.written_bytes += writer.size_bytes
+        self._side.weigh(title.path)
+        self._there.add(work)
+        self.runs.forget(*work)
+        if not self._env.exists(self._segment_path(base)):
+            with suppress(OSError):
+                self._unlink(title.path)
+
+    def _unlink(self, path: str) -> None:
+        self._env.unlink(path)
+        self._side.weigh(path)
+
+    def _segment_path(self, base: int) -> str:
+        return f"{self._directory}/{segment_name(base)}"

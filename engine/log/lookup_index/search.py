@@ -1,0 +1,192 @@
+"""One look-up by id or key, in slices: through the files of names where a segment has one or runs, through the segment where it has none.
+
+A search belongs to one thread at a time, and touches nothing but files: what the loop knows is given to it when it begins. A message is
+found only when its own id or key is the wanted one and its batch verifies, so neither equal hashes nor a damaged file can show a wrong one.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from engine.env.base import Env, File
+from engine.errors import CorruptionError
+from engine.log.format import BATCH_HEADER, BATCH_HEADER_SIZE, SEGMENT_HEADER_SIZE, segment_name
+from engine.log.lookup_index.lookup_file import Family, NameFile, Title, file_title
+from engine.log.lookup_index.maker import Maker
+from engine.log.lookup_index.segment_read import read_names
+from engine.log.native import BatchReader, Searcher, name_hash, named_records
+from engine.log.segment.index_file import read_index_header
+
+SLICE_MS = 250
+SLICE_BYTES = 64 << 20
+"""Of segments that have to be read. A look-up that comes to either goes on with its next request; others get their turn in between."""
+
+
+class Place(NamedTuple):
+    """A segment to look into. `end_at` is None when it is sealed."""
+
+    base: int
+    end_at: int | None
+
+
+class Wanted(NamedTuple):
+    """What to look for. Times are those of storing, both included."""
+
+    family: Family
+    topic_id: int
+    name: bytes
+    from_ms: int
+    to_ms: int
+    limit: int
+    bytes_max: int
+
+
+class Cursor(NamedTuple):
+    """Where to go on: a batch's position in the log, and the first offset in it that was not looked at."""
+
+    position: int
+    offset: int
+
+
+class Found(NamedTuple):
+    """A message. `record` is as stored."""
+
+    queue: int
+    offset: int
+    stored_at_ms: int
+    record: bytes
+
+
+class _SliceEnds(Exception):
+    """There is as much as was asked for, or the slice has lasted long enough. `cursor` is set."""
+
+
+class Search:
+    """Looks on from a cursor until there is enough.
+
+    After `run`, `found` is what was found, in the order of the log, and `cursor` says where to go on: None when all has been looked at.
+    """
+
+    def __init__(
+        self, env: Env, directory: str, log_id: bytes, maker: Maker, places: list[Place], wanted: Wanted, cursor: Cursor
+    ) -> None:
+        self._env, self._directory, self._log_id, self._maker = env, directory, log_id, maker
+        self._places, self._wanted, self._start = places, wanted, cursor
+        self._hash = name_hash(log_id, wanted.topic_id, wanted.name)
+        self._batches = BatchReader(log_id)
+        self.found: list[Found] = []
+        self.found_bytes = self.read_bytes = 0
+        self.cursor: Cursor | None = cursor
+        self.is_cancelled = False
+        self.error = ""
+        """Why nothing is known, if the files cannot be read."""
+
+    def cancel(self) -> None:
+        """Nobody waits for it any more. Safe in another thread."""
+        self.is_cancelled = True
+
+    @property
+    def topic_id(self) -> int:
+        """Whose messages are looked for."""
+        return self._wanted.topic_id
+
+    def run(self) -> None:
+        """Look on for one slice. Blocks."""
+        if self.is_cancelled:
+            return
+        self._until_ms = self._env.now_ms() + SLICE_MS
+        try:
+            for place, following in zip(self._places, [*self._places[1:], None], strict=True):
+                if following is None or following.base > self._start.position:
+                    self._look_into(place)
+            self.cursor = None
+        except _SliceEnds:
+            pass
+        except OSError as error:
+            self.error = f"the log cannot be read: {error}"
+
+    def _look_into(self, place: Place) -> None:
+        self._pause_at(place.base)
+        try:
+            file = self._env.open(f"{self._directory}/{segment_name(place.base)}")
+        except FileNotFoundError:
+            return  # retention took it
+        try:
+            for at in self._addresses(place, file, max(self._start.position - place.base, SEGMENT_HEADER_SIZE)):
+                self._take(place, file, at)
+        finally:
+            file.close()
+
+    def _addresses(self, place: Place, file: File, at: int) -> Iterator[int]:
+        """Ascending addresses of batches that may hold what is wanted."""
+        family, runs = self._wanted.family, self._maker.runs
+        while run := runs.covering(place.base, family, at):
+            try:
+                for found in self._by_names(runs.title(place.base, family, run), at):
+                    yield found
+                    at = found + 8
+                at = run.end_at
+            except CorruptionError as error:
+                if runs.suspect(place.base, family, run, error):
+                    break
+        if self._maker.has(place.base, family):
+            try:
+                index = read_index_header(self._env, self._directory, place.base)
+                for found in self._by_names(file_title(self._directory, self._log_id, place.base, family, index), at):
+                    yield found
+                    at = found + 8
+                return
+            except CorruptionError as error:
+                if error.file.endswith(family.suffix):
+                    self._maker.suspect(place.base, family, error)
+        yield from self._by_reading(place, file, at)
+
+    def _by_names(self, title: Title, at: int) -> Iterator[int]:
+        names = NameFile(self._env, title)
+        try:
+            if names.summary.newest_ms >= self._wanted.from_ms and names.summary.oldest_ms <= self._wanted.to_ms:
+                yield from names.addresses(self._hash, at)
+        finally:
+            names.close()
+
+    def _by_reading(self, place: Place, file: File, at: int) -> Iterator[int]:
+        wanted = self._wanted
+        searcher = Searcher(
+            self._log_id, place.base, wanted.family.number, wanted.topic_id, wanted.name, wanted.from_ms, wanted.to_ms
+        )
+        end_at = file.size() if place.end_at is None else place.end_at
+        for stretch in read_names(self._batches, file, place.base, end_at, searcher, at):
+            yield from searcher.found()
+            self.read_bytes += stretch.end - stretch.at
+            self._pause_at(place.base + stretch.end)
+
+    def _take(self, place: Place, file: File, at: int) -> None:
+        """Add what the batch has of the wanted. One that does not verify is passed over: the scrub tells of it."""
+        wanted, position = self._wanted, place.base + at
+        self._pause_at(position)
+        head = file.read_at(BATCH_HEADER_SIZE, at)
+        if len(head) < BATCH_HEADER_SIZE:
+            return
+        _, size, _, _, _, _, topic_id, queue, _, _, base_offset, stored_at_ms = BATCH_HEADER.unpack(head)
+        if topic_id != wanted.topic_id or not wanted.from_ms <= stored_at_ms <= wanted.to_ms:
+            return
+        batch = file.read_at(min(size, file.size() - at), at)
+        if self._batches.check(batch, 0, len(batch), position) != size:
+            return
+        for number, record in named_records(batch, wanted.family.number, wanted.name):
+            offset = base_offset + number
+            if (position, offset) >= self._start:
+                self._add(position, Found(queue, offset, stored_at_ms, record))
+
+    def _add(self, position: int, found: Found) -> None:
+        self.found.append(found)
+        self.found_bytes += len(found.record)
+        if len(self.found) >= self._wanted.limit or self.found_bytes >= self._wanted.bytes_max:
+            self.cursor = Cursor(position, found.offset + 1)
+            raise _SliceEnds
+
+    def _pause_at(self, position: int) -> None:
+        """End the slice here if it has lasted long enough and has come on."""
+        late = self.read_bytes >= SLICE_BYTES or self._env.now_ms() >= self._until_ms
+        if late and position > self._start.position:
+            self.cursor = Cursor(position, 0)
+            raise _SliceEnds

@@ -1,0 +1,70 @@
+"""A segment's batches, verified and given to a Collector or a Searcher, a small step at a time."""
+
+import os
+from collections.abc import Iterator
+from typing import Any
+
+from engine.env.base import File
+from engine.log.format import SEGMENT_HEADER_SIZE
+from engine.log.native import BatchReader, SegmentIndex
+from engine.log.segment.walk import Kind, Stretch, Walk
+
+STEP_BYTES = 1 << 20
+PAGE = 4096
+"""The first one of a step stands for all of it: asking for more would read it twice."""
+
+
+class _InPlaceOfIndex:
+    """What a Walk needs of a BatchReader, but that a Collector or Searcher takes the batches."""
+
+    def __init__(self, batches: BatchReader, taker: Any) -> None:
+        self.scan, self.check, self.find_next = taker.scan, batches.check, batches.find_next
+
+
+def read_names(
+    batches: BatchReader, file: File, base: int, end_at: int, taker: Any, start: int = SEGMENT_HEADER_SIZE
+) -> Iterator[Stretch]:
+    """Give all whole batches from `start` to `end_at` to the taker; yields each stretch that it has taken. Blocks.
+
+    What was not in the page cache before does not stay there: a look far back must not push out what consumers read.
+    """
+    at, end_at = start, min(end_at, file.size())
+    buffer = bytearray(STEP_BYTES)
+    while at < end_at:
+        was_cached = file.in_memory(PAGE, at)
+        end = taker.scan(None, buffer, at, at + _read(file, buffer, at, end_at), at)[0]
+        if end > at:
+            stretch = Stretch(Kind.GOOD, at, end, [])
+        else:
+            found = _walk_one(batches, file, base, end_at, taker, at)
+            if found is None:
+                return
+            stretch = found
+        if not was_cached:
+            file.forget(stretch.at, stretch.end - stretch.at)
+        at = stretch.end
+        if stretch.kind is Kind.GOOD:
+            yield stretch
+
+
+def _read(file: File, buffer: bytearray, at: int, end_at: int) -> int:
+    """How many bytes of the file lie in the buffer now; none where a sector cannot be read."""
+    size = min(len(buffer), end_at - at)
+    try:
+        if file.fileno() >= 0:
+            return os.preadv(file.fileno(), [memoryview(buffer)[:size]], at)
+        data = file.read_at(size, at)
+    except OSError:
+        return 0
+    buffer[: len(data)] = data
+    return len(data)
+
+
+def _walk_one(batches: BatchReader, file: File, base: int, end_at: int, taker: Any, at: int) -> Stretch | None:
+    """The stretch at an address where no batch fits into a step: a large one, damage, or None at the end."""
+    walk = Walk(_InPlaceOfIndex(batches, taker), file, base, SegmentIndex(base, 0))  # type: ignore[arg-type]
+    walk.limit = end_at
+    try:
+        return next(walk.stretches(at), None)
+    finally:
+        walk.close()

@@ -1,0 +1,80 @@
+"""The files of names beside a segment against what is really in it."""
+
+from engine.errors import CorruptionError
+from engine.log.lookup_index.lookup_file import (
+    BLOCK,
+    BLOCK_ENTRIES,
+    BLOCKS_A_WRITE,
+    FAMILIES,
+    Family,
+    NameFile,
+    entries_of,
+    file_title,
+    name_path,
+)
+from engine.log.lookup_index.maker import ENTRIES_MAX
+from engine.log.lookup_index.segment_read import read_names
+from engine.log.native import Collector, crc32c
+from engine.log.offline.directory import Directory, SegmentFile
+from engine.log.segment.index_file import IndexHeader, read_index_header
+
+
+def names_faults(directory: Directory, segment: SegmentFile, *, whole: bool) -> list[tuple[str, str]]:
+    """[(path, what is wrong)] of the segment's files of names. Blocks; reads the segment once more for each.
+
+    Args:
+        whole: nothing of the segment is damaged, so its files must hold just what it does.
+    """
+    folder, faults = f"{directory.path}/log", []
+    try:
+        index = read_index_header(directory.env, folder, segment.base)
+    except CorruptionError:
+        return []  # the index is built again first
+    for family in FAMILIES.values():
+        path = name_path(folder, segment.base, family)
+        if not directory.env.exists(path):
+            continue
+        try:
+            found = _entries_found(directory, segment, family, index)
+            if whole and found != _entries_wanted(directory, segment, family, index):
+                faults.append((path, "its names are not those of the segment"))
+        except CorruptionError as error:
+            faults.append((path, str(error).partition(" bytes lost: ")[2]))
+    return faults
+
+
+def _entries_found(directory: Directory, segment: SegmentFile, family: Family, index: IndexHeader) -> tuple[int, int]:
+    """(how many, their checksum) of the file's entries. Raises CorruptionError."""
+    title = file_title(f"{directory.path}/log", directory.log_id, segment.base, family, index)
+    names = NameFile(directory.env, title)
+    try:
+        for _ in names.check():
+            pass
+        crc = 0
+        for number in range(1, names.summary.blocks + 1):
+            crc = crc32c(names.packed(number), crc)
+        return names.summary.entries, crc
+    finally:
+        names.close()
+
+
+def _entries_wanted(directory: Directory, segment: SegmentFile, family: Family, index: IndexHeader) -> tuple[int, int]:
+    """The same of what the segment holds."""
+    collector = Collector(directory.log_id, segment.base, family.number, ENTRIES_MAX)
+    file = directory.open(segment)
+    low: int | None = 0
+    total = crc = 0
+    try:
+        while low is not None:
+            collector.begin(low)
+            for _ in read_names(directory.batches(), file, segment.base, index.end_at, collector):
+                pass
+            count, low = collector.finish()
+            total += count
+            for first in range(0, count, BLOCKS_A_WRITE * BLOCK_ENTRIES):
+                data = collector.blocks(first, BLOCKS_A_WRITE, b"", 0)
+                for at in range(0, len(data), BLOCK):
+                    crc = crc32c(entries_of(data[at : at + BLOCK]), crc)
+    finally:
+        file.close()
+    return total, crc

@@ -1,0 +1,1 @@
+"""Reading records back: by offset, by time, from the tail and from cold segments."""

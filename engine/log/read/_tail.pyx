@@ -1,0 +1,152 @@
+# cython: language_level=3
+"""Reading what was appended last. Its twin is Log.read(), to which it also leaves everything that is not plain.
+
+Consumers that keep up read batches that lie side by side in the log although they belong to many queues. So what lies between the first of them and
+the end is read at once, and stays here for the queues that follow: bytes below `end_position` never change. Every batch is verified all the same.
+"""
+from libc.errno cimport EINTR, errno
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport free, realloc
+from posix.unistd cimport pread
+
+from engine.log.write._append cimport Appender
+from engine.log.segment._index cimport BatchHeader, Entry, crc32c_extend, key_of
+
+cdef enum:
+    MAGIC = 0x5042
+    HEADER_SIZE = 48
+    BEFORE = 2048                # a queue whose turn comes later may have been written a little earlier
+    WINDOW = 65536
+    GAP_MAX = 4096               # two batches of a queue at most this far apart are worth one read
+
+
+cdef class Tail:
+    """Used by the loop's thread only."""
+
+    def __init__(self, Appender appender not None, bytes log_id not None):
+        self.appender = appender
+        self.seed = crc32c_extend(0, <const char*>log_id, len(log_id))
+
+    def __dealloc__(self):
+        free(self.window)
+
+    cdef int64_t end(self, uint32_t topic_id, uint32_t queue) noexcept:
+        cdef uint32_t count = 0
+        cdef const Entry* run = self.appender.index.find_run(key_of(topic_id, queue), &count)
+        cdef uint64_t limit = self.appender.end_position - self.appender.segment_base
+        while count and run[count - 1].at >= limit:
+            count -= 1
+        return <int64_t>(run[count - 1].base_offset + run[count - 1].count) if count else -1
+
+    cdef int next(self, uint32_t topic_id, uint32_t queue, int64_t offset, int64_t max_records, int64_t max_bytes, bint some,
+                  Slice* found) except -1:
+        cdef uint32_t count = 0
+        cdef const Entry* run = self.appender.index.find_run(key_of(topic_id, queue), &count)
+        cdef uint64_t limit = self.appender.end_position - self.appender.segment_base
+        cdef uint32_t at
+        cdef const uint8_t* batch
+        cdef BatchHeader* header
+        cdef uint32_t crc
+        cdef uint64_t position
+        while count and run[count - 1].at >= limit:
+            count -= 1
+        if count == 0 or offset < <int64_t>run[0].base_offset:
+            return ELSEWHERE
+        at = last_at_or_below(run, count, <uint64_t>offset)
+        if offset >= <int64_t>(run[at].base_offset + run[at].count):
+            return NOTHING if at + 1 == count else ELSEWHERE
+        if max_records <= 0 or (max_bytes <= 0 and some):
+            return NOTHING
+        batch = self.fetch(run, at, count, limit)
+        if batch == NULL or run[at].size < HEADER_SIZE:
+            return ELSEWHERE
+        header = <BatchHeader*>batch
+        position = self.appender.segment_base + run[at].at
+        if (header.size != run[at].size or header.magic != MAGIC or header.base_offset != run[at].base_offset
+                or header.count != run[at].count or header.topic_id != topic_id or header.queue != queue):
+            return ELSEWHERE
+        crc = crc32c_extend(crc32c_extend(self.seed, &position, 8), batch + 4, header.size - 4)
+        if crc != header.crc:
+            return ELSEWHERE
+        found.first_offset = offset
+        found.stored_at_ms = header.stored_at_ms
+        found.records = batch + HEADER_SIZE
+        found.count = header.count
+        found.size = header.size - HEADER_SIZE
+        if offset != <int64_t>header.base_offset or found.count > max_records or found.size > max_bytes:
+            cut(found, <uint32_t>(offset - <int64_t>header.base_offset), max_records, max_bytes, some)
+        return SOME if found.count else NOTHING
+
+    cdef const uint8_t* fetch(self, const Entry* run, uint32_t at, uint32_t count, uint64_t limit) except? NULL:
+        """The batch's bytes, from the window when they are in it; NULL when the file does not give them."""
+        cdef uint64_t base = self.appender.segment_base
+        cdef uint64_t start = run[at].at
+        cdef uint64_t stop = start + run[at].size
+        cdef uint64_t span
+        cdef uint32_t following
+        cdef uint8_t* grown
+        cdef ssize_t taken
+        if (base + start >= self.window_position and base + stop <= self.window_position + self.window_size):
+            return self.window + (base + start - self.window_position)
+        if self.appender.fd < 0:
+            return NULL
+        if limit - start <= WINDOW - BEFORE:
+            start -= min(<uint64_t>BEFORE, start)
+            stop = limit
+        else:
+            for following in range(at + 1, count):
+                span = <uint64_t>run[following].at + run[following].size
+                if run[following].at < stop or run[following].at - stop > GAP_MAX or span - start > WINDOW:
+                    break
+                stop = span
+        if stop - start > self.window_room:
+            grown = <uint8_t*>realloc(self.window, stop - start)
+            if grown == NULL:
+                raise MemoryError()
+            self.window, self.window_room = grown, stop - start
+        self.window_size = 0
+        self.window_position = base + start
+        while self.window_size < stop - start:
+            taken = pread(self.appender.fd, self.window + self.window_size, stop - start - self.window_size, start + self.window_size)
+            if taken < 0 and errno == EINTR:
+                continue
+            if taken <= 0:
+                break
+            self.window_size += taken
+        if base + run[at].at + run[at].size > self.window_position + self.window_size:
+            return NULL
+        return self.window + (base + run[at].at - self.window_position)
+
+
+cdef inline uint32_t last_at_or_below(const Entry* run, uint32_t count, uint64_t offset) noexcept nogil:
+    """The last entry that begins at or below the offset; run[0] does."""
+    cdef uint32_t low = 0
+    cdef uint32_t high = count - 1
+    cdef uint32_t middle
+    if run[high].base_offset <= offset:
+        return high
+    while low + 1 < high:
+        middle = (low + high) >> 1
+        if run[middle].base_offset <= offset:
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+cdef inline void cut(Slice* found, uint32_t skipped, int64_t max_records, int64_t max_bytes, bint some) noexcept nogil:
+    """Leave of a whole batch what is wanted: nothing before `skipped`, no record that would exceed the bytes, except the first of all."""
+    cdef const uint8_t* at = found.records
+    cdef uint32_t left = found.count - skipped
+    cdef uint32_t size
+    for _ in range(skipped):
+        at += 4 + (<const uint32_t*>at)[0]
+    found.records = at
+    found.count = found.size = 0
+    while found.count < left and found.count < max_records:
+        size = 4 + (<const uint32_t*>at)[0]
+        if <int64_t>found.size + size > max_bytes and (found.count or some):
+            break
+        at += size
+        found.size += size
+        found.count += 1

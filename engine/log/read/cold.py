@@ -1,0 +1,258 @@
+"""Reads far behind the end of the log: fetched ahead by a thread, within a budget, through a bounded part of the page cache.
+
+The loop never waits for the disk on their behalf. What is in memory anyway is read as it is. Other bytes are fetched a window at a time;
+until it is there the reader gets nothing and its queue is woken afterwards, as if records had arrived. Windows that were used longest ago
+are dropped from the page cache, so that a sleeper who drains a day's messages does not push out those that everybody else wants.
+"""
+
+from collections import OrderedDict, deque
+from collections.abc import Callable
+from functools import partial
+
+from engine.config import LogConfig
+from engine.env.base import Env
+from engine.log.format import segment_name
+from engine.log.native import Appender
+from engine.log.segment.segment import Segment
+
+WINDOW = 1 << 20
+"""Read once the next one is there, too: a batch that begins in one ends in the other, unless it is larger than that."""
+
+AHEAD = 4
+"""Windows fetched behind the one that is wanted, but no more than a quarter of the cache: other readers' windows are in it."""
+
+IN_MEMORY_MS = 1000
+"""For how long a window that was found in memory is taken to be there: looking costs the loop some 30 µs."""
+
+FOUND_MAX = 16_384
+
+LATE_MS_MAX = 2
+"""How far reads may be ahead of the budget before they pause."""
+
+CREDIT_MS = 10
+"""How much of an unused budget is kept: pauses are some ms longer than asked for on a busy machine."""
+
+REST_MS_MAX = 1000
+
+ALONE_MS = 1000
+"""When nobody has appended for so long there is nobody to be spared, and reads are as fast as they can be."""
+
+GRANT_BYTES = 65_536
+"""What the first read is taken to be until it has been done; later ones are taken to be as large as those before."""
+
+READ_BYTES_MIN = 4096
+"""What a read is taken to be at least."""
+
+TURN_BYTES = 131_072
+"""What is read between two looks at the sockets: of woken queues so many are given at a time that they have about this."""
+
+NO_LIMIT = 0xFFFFFFFFFFFFFFFF
+
+Window = tuple[int, int]
+"""Base of the segment, number in it."""
+
+REST: Window = (-1, 0)
+"""What readers wait for that have used up the budget."""
+
+
+class ColdReads:
+    """All methods belong to the loop's thread but those that say otherwise."""
+
+    def __init__(self, env: Env, directory: str, config: LogConfig) -> None:
+        self._env, self._directory, self._config = env, directory, config
+        self._background = env.background()
+        self._windows: OrderedDict[Window, bool] = OrderedDict()
+        self._found: dict[Window, int] = {}
+        self._windows_max = config.cold_cache_bytes // WINDOW
+        self._ahead = max(1, min(AHEAD, self._windows_max // 4))
+        self._waiting: dict[Window, dict[tuple[int, int], None]] = {}
+        # In order: who was woken and found the budget used up again is before the others the next time.
+        self._arrived: deque[Window] = deque()
+        self._woken: list[tuple[int, int]] = []
+        self._due_ms = 0.0
+        self._granted: dict[tuple[int, int], float] = {}
+        self._read_bytes = float(GRANT_BYTES)
+        self._client_batches, self._appended_ms = 0, 0
+        self.bytes_fetched = 0
+        self.deferred = 0
+        self.notify: Callable[[], None] = lambda: None
+        """Called in the thread whenever a window has arrived; has to be safe there."""
+
+    def covers(self, segment: Segment, appender: Appender) -> bool:
+        """Whether the segment lies so far behind the end that it is read as cold."""
+        distance = self._config.cold_distance_bytes
+        if segment.sealed is None or not 0 < distance < appender.end_position - segment.next_base:
+            return False
+        if self._client_batches != appender.client_batches:
+            self._client_batches, self._appended_ms = appender.client_batches, self._env.now_ms()
+        return True
+
+    def limit(self, segment: Segment, topic_id: int, queue: int, offset: int) -> int:
+        """The byte address up to which the segment may be read for this queue now; 0 when it has to wait and will be woken."""
+        self._settle()
+        assert segment.sealed is not None
+        at = segment.sealed.locate(topic_id, queue, offset)
+        if at is None:
+            return NO_LIMIT
+        if not self._is_granted(topic_id, queue):
+            return 0
+        number, last = at // WINDOW, (segment.end_at - 1) // WINDOW
+        if self._is_in_memory(segment, number):
+            return (number + 1) * WINDOW
+        # A topic's queues lie scattered: of one window each has little, and every read costs the loop the same.
+        for wanted in range(number, min(number + self._ahead, last) + 1):
+            self._want(segment, wanted)
+        self._settle()
+        if not self._is_readable(segment, number, last):
+            missing = number if not self._windows.get((segment.base, number)) else number + 1
+            self._waiting.setdefault((segment.base, missing), {})[topic_id, queue] = None
+            self.deferred += 1
+            return 0
+        self._windows.move_to_end((segment.base, number))
+        while self._is_readable(segment, number + 1, last):
+            number += 1
+        return (number + 1) * WINDOW
+
+    @property
+    def has_woken(self) -> bool:
+        """Whether take_woken() may give any."""
+        return bool(self._arrived or self._woken)
+
+    def served(self, topic_id: int, queue: int, size: int) -> None:
+        """So many bytes were read, from the disk or not: all that follows costs the same as for fresh ones."""
+        self._charge(size - self._granted.pop((topic_id, queue), 0.0))
+        self._read_bytes = max(READ_BYTES_MIN, self._read_bytes + (size - self._read_bytes) / 8)
+
+    def _is_granted(self, topic_id: int, queue: int) -> bool:
+        """Whether the budget allows a read. It is paid before anything is fetched, so that others do not use it up meanwhile."""
+        if (topic_id, queue) in self._granted:
+            return True
+        if REST not in self._waiting and self._late_ms() <= LATE_MS_MAX:
+            self._grant(topic_id, queue)
+            return True
+        resting = self._waiting.setdefault(REST, {})
+        resting[topic_id, queue] = None
+        if len(resting) == 1:
+            self._background.submit(self._rest)
+            self._settle()
+        return (topic_id, queue) in self._granted
+
+    def _grant(self, topic_id: int, queue: int) -> None:
+        if len(self._granted) == FOUND_MAX:
+            self._granted.clear()  # of readers that have gone, mostly
+        self._granted[topic_id, queue] = self._read_bytes
+        self._charge(self._read_bytes)
+
+    def _grant_resting(self) -> None:
+        """To those who wait longest, as many as the budget allows; the others go on waiting."""
+        resting = self._waiting.get(REST, {})
+        while resting and self._late_ms() <= LATE_MS_MAX:
+            queue = next(iter(resting))
+            del resting[queue]
+            self._grant(*queue)
+            self._woken.append(queue)
+        if resting:
+            self._background.submit(self._rest)
+        else:
+            self._waiting.pop(REST, None)
+
+    def _charge(self, size: float) -> None:
+        if self._env.now_ms() - self._appended_ms > ALONE_MS:
+            return
+        self._due_ms = (
+            max(self._due_ms, self._env.now_ms() - CREDIT_MS) + size * 1000 / self._config.cold_bytes_a_second
+        )
+
+    def _late_ms(self) -> float:
+        now_ms = self._env.now_ms()
+        # A clock that steps back stops nobody for longer than this.
+        self._due_ms = min(self._due_ms, now_ms + REST_MS_MAX)
+        return self._due_ms - now_ms
+
+    def _is_readable(self, segment: Segment, number: int, last: int) -> bool:
+        is_here = self._windows.get((segment.base, number), False)
+        return is_here and (number == last or self._windows.get((segment.base, number + 1), False))
+
+    def take_woken(self) -> list[tuple[int, int]]:
+        """Queues that were told to wait and can be read now; `notify()` has been called again if there are more."""
+        if self._arrived:
+            self._settle()
+        count = max(1, int(TURN_BYTES / self._read_bytes))
+        woken, self._woken = self._woken[:count], self._woken[count:]
+        if self._woken:
+            self.notify()
+        return woken
+
+    def waits(self, topic_id: int, queue: int) -> bool:
+        """Whether a read of this queue was told to wait and nobody has been woken for it yet."""
+        return any((topic_id, queue) in queues for queues in self._waiting.values())
+
+    def close(self) -> None:
+        """Blocks until the thread has done what it was asked."""
+        self.notify = lambda: None
+        self._background.stop()
+
+    def _is_in_memory(self, segment: Segment, number: int) -> bool:
+        window, now_ms = (segment.base, number), self._env.now_ms()
+        if 0 <= now_ms - self._found.get(window, now_ms + 1) < IN_MEMORY_MS:
+            return True
+        if window in self._windows or not segment.file.in_memory(2 * WINDOW, number * WINDOW):
+            return False
+        if len(self._found) == FOUND_MAX:
+            self._found.clear()
+        self._found[window] = now_ms
+        return True
+
+    def _want(self, segment: Segment, number: int) -> None:
+        window = (segment.base, number)
+        if window in self._windows:
+            return
+        self._windows[window] = False
+        self._background.submit(partial(self._fetch, segment.path, window))
+        self._evict()
+
+    def _settle(self) -> None:
+        """Take note of what the thread has brought."""
+        while self._arrived:
+            window = self._arrived.popleft()
+            if window == REST:
+                self._grant_resting()
+                continue
+            if window in self._windows:
+                self._windows[window] = True
+            self._woken += self._waiting.pop(window, ())
+
+    def _evict(self) -> None:
+        for window in list(self._windows)[: max(0, len(self._windows) - self._windows_max)]:
+            # One that is still on its way goes later: somebody waits for it.
+            if self._windows[window]:
+                del self._windows[window]
+                self._background.submit(partial(self._forget, f"{self._directory}/{segment_name(window[0])}", window))
+
+    # In the thread, with files of their own: readers' descriptors may be closed at any time
+
+    def _fetch(self, path: str, window: Window) -> None:
+        try:
+            file = self._env.open(path)
+            try:
+                file.fetch(WINDOW, window[1] * WINDOW)
+                self.bytes_fetched += WINDOW
+            finally:
+                file.close()
+        except OSError:
+            pass  # deleted meanwhile, or unreadable: who reads it learns that
+        self._arrived.append(window)
+        self.notify()
+
+    def _rest(self) -> None:
+        self._env.pause(max(1, int(self._late_ms())))
+        self._arrived.append(REST)
+        self.notify()
+
+    def _forget(self, path: str, window: Window) -> None:
+        try:
+            file = self._env.open(path)
+        except OSError:
+            return
+        file.forget(window[1] * WINDOW, WINDOW)
+        file.close()

@@ -1,0 +1,1 @@
+"""Segment files and what lies beside them: indexes, checked ids, scanning."""

@@ -1,0 +1,95 @@
+"""The file of a sealed segment's checked ids: from it the window of ids is filled again at a start, without reading messages.
+
+Only segments with batches that have the flag "check ids" have one; the segment's index file says how many ids it holds and when the last
+of them expires. It is not needed for anything but a start, and made again from the segment when it is missing or damaged.
+"""
+
+from typing import NamedTuple
+
+from engine.env.base import Env
+from engine.errors import CorruptionError
+from engine.log.format import ID_ENTRY, ID_HEADER, ID_MAGIC, segment_name
+from engine.log.native import BatchReader, IdWindow, SegmentIndex, crc32c
+from engine.log.segment.segment import Segment
+from engine.log.segment.walk import Kind, Walk
+
+SUFFIX = ".dup"
+STEP_BYTES = 128 << 10
+"""Checking a step holds the interpreter's lock, so more would delay the loop."""
+
+
+class IdSummary(NamedTuple):
+    """What the index file says of the segment's checked ids."""
+
+    count: int  # type: ignore[assignment]
+    expire_s: int
+
+
+NO_IDS = IdSummary(0, 0)
+
+
+def id_path(directory: str, base: int) -> str:
+    """Path of the segment's file of ids."""
+    return f"{directory}/{segment_name(base).removesuffix('.seg')}{SUFFIX}"
+
+
+def collect_ids(segment: Segment) -> bytes:
+    """Read the segment up to its end and return the entries of its checked batches. Blocks; changes nothing."""
+    ids = IdWindow(segment.header.log_id, 0)
+    batches = BatchReader(segment.header.log_id)
+    walk = Walk(batches, segment.file, segment.base, SegmentIndex(segment.base, 0), window_bytes=STEP_BYTES)
+    walk.limit = min(walk.limit, segment.end_at)
+    entries = []
+    try:
+        for stretch in walk.stretches():
+            walk.go_on_with(SegmentIndex(segment.base, 0))
+            if stretch.kind is Kind.GOOD:
+                entries.append(ids.collect(walk.room, stretch.at, stretch.end))
+    finally:
+        walk.close()
+    return b"".join(entries)
+
+
+def write_ids(env: Env, segment: Segment, entries: bytes, last_at: int) -> IdSummary:
+    """Write the file, durable on return but for its name. Blocks.
+
+    Args:
+        last_at: byte address of the segment's last batch.
+    """
+    last_crc = int.from_bytes(segment.file.read_at(4, last_at), "little")
+    count = len(entries) // ID_ENTRY.size
+    fields = (ID_MAGIC, segment.header.log_id, segment.base, last_at, last_crc, count, crc32c(entries), 0)
+    head = ID_HEADER.pack(*fields, 0)[:-4]
+    path = segment.path.removesuffix(".seg") + SUFFIX
+    file = env.open(path + ".tmp", create=True)
+    try:
+        left, at = memoryview(head + crc32c(head).to_bytes(4, "little") + entries), 0
+        while left.nbytes:
+            taken = file.write_at(left[: 1 << 20], at)
+            left, at = left[taken:], at + taken
+        file.sync()
+    finally:
+        file.close()
+    env.rename(path + ".tmp", path)
+    return IdSummary(count, max((entry[3] for entry in ID_ENTRY.iter_unpack(entries)), default=0))
+
+
+def load_ids(env: Env, directory: str, base: int, last_at: int, last_crc: int) -> bytes:
+    """The entries. Raises CorruptionError when the file is missing, damaged, or not of the segment with that last batch."""
+    path = id_path(directory, base)
+    if not env.exists(path):
+        raise CorruptionError(path, 0, 0, "the file of ids is missing")
+    file = env.open(path)
+    try:
+        data = file.read_at(file.size(), 0)
+    finally:
+        file.close()
+    head, entries = data[: ID_HEADER.size], data[ID_HEADER.size :]
+    if len(head) < ID_HEADER.size or crc32c(head[:-4]).to_bytes(4, "little") != head[-4:]:
+        raise CorruptionError(path, 0, len(data), "its header does not verify")
+    magic, _, found_base, found_at, found_crc, count, body_crc, _, _ = ID_HEADER.unpack(head)
+    if magic != ID_MAGIC or (found_base, found_at, found_crc) != (base, last_at, last_crc):
+        raise CorruptionError(path, 0, len(data), "it belongs to another segment, or to an earlier state of this one")
+    if len(entries) != count * ID_ENTRY.size or crc32c(entries) != body_crc:
+        raise CorruptionError(path, ID_HEADER.size, len(entries), "it does not verify")
+    return entries

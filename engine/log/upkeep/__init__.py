@@ -1,0 +1,1 @@
+"""Maintenance of the log: recovery, retention, relocation of live records, scrub."""

@@ -1,0 +1,295 @@
+"""From the files of a directory to a state that can serve: what to scan, what to cut, what to report.
+
+Only the segments from the checkpoint on are scanned, so the time does not depend on the size of the log or the number
+of topics. Without a store the index files of all segments rebuild it, and segments without a sound index file are
+scanned.
+"""
+
+import logging
+from dataclasses import dataclass, field
+
+from engine.config import LogConfig
+from engine.env.base import Env
+from engine.errors import BehindCheckpointError, CorruptionError
+from engine.log.format import (
+    BATCH_HEADER_SIZE,
+    CONTROL_TOPIC_ID,
+    KIND_COUNTERS,
+    KIND_PROGRESS,
+    KIND_TIMER_MARK,
+    KIND_TOPIC,
+    SEGMENT_HEADER_SIZE,
+    SegmentHeader,
+    parse_counter,
+    parse_progress,
+    parse_timer_mark,
+    parse_topic,
+    split_records,
+)
+from engine.log.native import BatchReader, IdWindow
+from engine.log.segment.id_restore import restore_window
+from engine.log.segment.index_file import load_index
+from engine.log.segment.scan import Damage, is_empty, report, scan_segment
+from engine.log.segment.segment import Segment, create_segment, open_segment
+from engine.log.segment.side_files import SUFFIX, side_files
+from engine.log.types import Topic
+from engine.log.view import CHECKPOINT_KEY, Checkpoint, View
+from engine.log.write.sealer import seal, write_directory
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass
+class Recovered:
+    """What recovery found: the segment to go on in, and what the log above it needs to know."""
+
+    log_id: bytes
+    epoch: int = 1
+    next_topic_id: int = 1
+    active: Segment | None = None
+    next: Segment | None = None
+    sealed: list[int] = field(default_factory=list)
+    active_last_at: int = 0
+    bytes_scanned: int = 0
+    damage: list[Damage] = field(default_factory=list)
+    fired: list[tuple[int, int, int]] = field(default_factory=list)
+    """(base of its segment, byte address, size) of scanned batches of fired timers that may be in no mark."""
+    active_ids: bytes = b""
+    ids: IdWindow = field(init=False)
+
+
+class Recovery:
+    """One recovery of one directory."""
+
+    def __init__(self, env: Env, directory: str, config: LogConfig, view: View) -> None:
+        self._env = env
+        self._directory = directory
+        self._config = config
+        self._view = view
+        self._batches: BatchReader
+        self._state: Recovered
+
+    def run(self) -> Recovered:
+        """Recover, and create the first segment of an empty directory. Blocks. See open_log for what it raises."""
+        found = self._find()
+        found.ids = IdWindow(found.log_id, self._config.id_window_bytes_max)
+        now_ms = self._env.now_ms()
+        restore_window(self._env, self._directory, found.sealed, found.ids, now_ms)
+        found.ids.load(found.active_ids, now_ms)
+        return found
+
+    def _find(self) -> Recovered:
+        bases = self._bases()
+        value = self._view.store.get(CHECKPOINT_KEY)
+        checkpoint = Checkpoint.parse(value) if value else None
+        if not bases:
+            return self._create(checkpoint)
+        header = self._any_header(bases, checkpoint)
+        self._state = Recovered(header.log_id)
+        self._batches = BatchReader(header.log_id)
+        if checkpoint is not None and checkpoint.log_id != header.log_id:
+            raise BehindCheckpointError(
+                f"{self._directory}: the folder state belongs to another log; remove it to build it again"
+            )
+        if checkpoint is not None:
+            self._take_checkpoint(checkpoint, bases)
+        empty = self._replay(bases, checkpoint, header)
+        if checkpoint is not None:
+            self._compare(checkpoint)
+        self._make_ready(empty)
+        return self._state
+
+    def _bases(self) -> list[int]:
+        bases = []
+        for name in self._env.list(self._directory):
+            if name.endswith(".tmp"):
+                self._env.unlink(f"{self._directory}/{name}")
+            elif name.endswith(SUFFIX) and name.removesuffix(SUFFIX).isdigit():
+                bases.append(int(name.removesuffix(SUFFIX)))
+        return sorted(bases)
+
+    def _create(self, checkpoint: Checkpoint | None) -> Recovered:
+        if checkpoint is not None:
+            raise BehindCheckpointError(
+                f"{self._directory}: no segment is left, but the state knows of {checkpoint.durable_position}"
+            )
+        log_id = self._env.random_bytes(16)
+        header = SegmentHeader(log_id, 0, 1, self._config.segment_bytes, self._env.now_ms())
+        segment = create_segment(self._env, self._directory, header)
+        segment.open_index()
+        return Recovered(log_id, active=segment)
+
+    def _any_header(self, bases: list[int], checkpoint: Checkpoint | None) -> SegmentHeader:
+        """A sound header to know the log by.
+
+        All are looked at, so that a newer version is met before anything is changed.
+        """
+        sound = None
+        for base in bases if len(bases) <= 64 else bases[-64:]:
+            try:
+                segment = open_segment(self._env, self._directory, base)
+            except CorruptionError:
+                continue
+            segment.close()
+            sound = segment.header
+        if sound is not None:
+            return sound
+        if checkpoint is None:
+            raise CorruptionError(self._directory, bases[0], SEGMENT_HEADER_SIZE, "no segment has a sound header")
+        return SegmentHeader(
+            checkpoint.log_id, bases[0], checkpoint.epoch, self._config.segment_bytes, self._env.now_ms()
+        )
+
+    def _take_checkpoint(self, checkpoint: Checkpoint, bases: list[int]) -> None:
+        if checkpoint.segment_base not in bases:
+            raise BehindCheckpointError(f"{self._directory}: the segment at {checkpoint.segment_base} is missing")
+        self._state.next_topic_id = checkpoint.next_topic_id
+        self._state.epoch = checkpoint.epoch
+        self._state.sealed = [base for base in bases if base < checkpoint.segment_base]
+
+    def _open(self, base: int, bases: list[int], sample: SegmentHeader) -> Segment:
+        """Open a segment; a damaged header is made up from the file's name and its neighbour's."""
+        above = [other for other in bases if other > base]
+        size = above[0] - base if above else sample.size
+        return open_segment(
+            self._env, self._directory, base, SegmentHeader(sample.log_id, base, sample.epoch, size, sample.created_ms)
+        )
+
+    def _replay(self, bases: list[int], checkpoint: Checkpoint | None, sample: SegmentHeader) -> list[Segment]:
+        """Take in every segment from the checkpoint on. The last one that holds a batch is the one to go on in.
+
+        Returns those behind it.
+        """
+        first = checkpoint.segment_base if checkpoint else 0
+        waiting = [self._open(base, bases, sample) for base in bases if base >= first]
+        empty: list[Segment] = []
+        while len(waiting) > 1 and is_empty(self._batches, waiting[-1]):
+            empty.insert(0, waiting.pop())
+        self._find_fired([base for base in bases if base < waiting[-1].base], checkpoint)
+        for segment in waiting[:-1]:
+            self._take_full(segment, rebuilding=checkpoint is None)
+        self._state.active = waiting[-1]
+        self._state.active_last_at = self._scan(waiting[-1], is_tail=True)
+        return empty
+
+    def _find_fired(self, bases: list[int], checkpoint: Checkpoint | None) -> None:
+        """Timers that fired just before a segment was full are marked in the next one, if the process lived so long.
+
+        So the end of what is not scanned anyway is looked through, where the view or, without one, the newest full segment may hold such.
+        """
+        fired_from = self._view.fired_from() if checkpoint is not None else max(bases, default=None)
+        if fired_from is None:
+            return
+        for base in bases if checkpoint is None else [base for base in bases if base < checkpoint.segment_base]:
+            segment = self._open(base, bases, SegmentHeader(self._state.log_id, base, 1, self._config.segment_bytes, 0))
+            if segment.next_base > fired_from:
+                found = scan_segment(self._batches, segment, is_tail=False).fired
+                self._state.fired += [(base, at, size) for at, size in found if base + at >= fired_from]
+            segment.close()
+
+    def _make_ready(self, empty: list[Segment]) -> None:
+        """The first change to the directory: everything that could refuse it has been checked."""
+        active = self._state.active
+        assert active is not None
+        # Its side files, if it has any, are from before a crash that took back the first batch of the next segment.
+        for path in side_files(active.path):
+            self._env.unlink(path)
+        self._cut(active)
+        if empty and empty[0].base == active.next_base:
+            self._state.next = empty.pop(0)
+        for segment in empty:
+            segment.close()
+            self._env.unlink(segment.path)
+
+    def _take_full(self, segment: Segment, *, rebuilding: bool) -> None:
+        """A segment behind which the log goes on.
+
+        By its index file when that is sound, else by a scan that writes one.
+        """
+        try:
+            segment.sealed = load_index(self._env, segment)
+        except CorruptionError as error:
+            logger.warning("file=%s: scanned, because %s", segment.path, error)
+            last_at = self._scan(segment, is_tail=False)
+            seal(self._env, segment, last_at)
+            segment.index = None
+        else:
+            self._apply_control(segment)
+        write_directory(self._view, segment)
+        self._state.sealed.append(segment.base)
+        segment.close()
+
+    def _apply_control(self, segment: Segment) -> None:
+        assert segment.sealed is not None
+        found = [
+            entry
+            for kind in (KIND_TOPIC, KIND_PROGRESS, KIND_COUNTERS, KIND_TIMER_MARK)
+            for entry in segment.sealed.entries(CONTROL_TOPIC_ID, kind)
+        ]
+        for _, at, size, _, _ in sorted(found, key=lambda entry: entry[1]):
+            batch = segment.file.read_at(size, at)
+            if self._batches.check(batch, 0, size, segment.base + at) != size:
+                self._state.damage.append(report(segment, at, size, "a control batch does not verify"))
+                continue
+            self._apply_batch(batch)
+
+    def _scan(self, segment: Segment, *, is_tail: bool) -> int:
+        """Scan it, apply its control batches; returns the address of its last batch, 0 when there is none."""
+        scan = scan_segment(self._batches, segment, is_tail=is_tail, end_before=self._end_before)
+        self._state.fired += [(segment.base, at, size) for at, size in scan.fired]
+        for batch in scan.control:
+            self._apply_batch(batch)
+        self._state.epoch = max(self._state.epoch, scan.epoch)
+        self._state.bytes_scanned += segment.end_at
+        self._state.damage += scan.damage
+        if is_tail:
+            self._state.active_ids = scan.ids
+        return scan.last_at
+
+    def _end_before(self, topic_id: int, queue: int) -> int | None:
+        topic = self._view.topic_by_id(topic_id)
+        return self._view.stored_end(topic_id, queue) if topic is not None and queue < topic.queues else None
+
+    def _cut(self, segment: Segment) -> None:
+        """Make everything behind the last valid batch zero, durably, before anything is written there.
+
+        Stale bytes behind the end could otherwise be read back as batches after the next crash. A crash in here only
+        repeats it.
+        """
+        if segment.file.next_data(segment.end_at) is not None:
+            tail = segment.file.read_at(BATCH_HEADER_SIZE, segment.end_at)
+            if any(tail):
+                logger.warning("file=%s position=%d: cut a torn tail", segment.path, segment.base + segment.end_at)
+            segment.file.truncate(segment.end_at)
+        try:
+            segment.file.allocate(segment.header.size)
+            segment.file.sync()
+        except OSError as error:
+            self._env.die(f"{segment.path}: the tail cannot be cut: {error}")
+
+    def _apply_batch(self, batch: bytes) -> None:
+        kind, offset = batch[10], int.from_bytes(batch[32:40], "little")
+        for payload in split_records(batch[BATCH_HEADER_SIZE:]):
+            if kind == KIND_TOPIC:
+                topic = Topic(*parse_topic(payload))
+                self._view.put_topic(topic)
+                self._state.next_topic_id = max(self._state.next_topic_id, topic.id + 1)
+            elif kind == KIND_PROGRESS:
+                key, value = parse_progress(payload)
+                self._view.put(b"p" + key, value or None)
+            elif kind == KIND_COUNTERS:
+                self._view.put_counter(*parse_counter(payload))
+            elif kind == KIND_TIMER_MARK:
+                covered_to, base, addresses = parse_timer_mark(payload)
+                self._view.put_ended_timers(base, offset, addresses)
+                self._state.fired = [fired for fired in self._state.fired if fired[0] + fired[1] >= covered_to]
+
+    def _compare(self, checkpoint: Checkpoint) -> None:
+        active = self._state.active
+        assert active is not None
+        end = active.base + active.end_at
+        if end < checkpoint.durable_position:
+            raise BehindCheckpointError(
+                f"{active.path}: the log ends at {end}, but {checkpoint.durable_position} was durable: a file was replaced by an "
+                "older copy, or its end was damaged. Put the newer file back, or remove the folder state to accept the loss"
+            )

@@ -1,0 +1,149 @@
+"""The scrub: sealed segments read again and again at a set pace, so that damage is known before a consumer meets it.
+
+In a thread of its own, in steps of a fraction of a window: the native scan holds the interpreter's lock, and the loop
+must not notice. It changes nothing; what it finds is counted and logged, and `penstock log verify` says more.
+"""
+
+import logging
+import os
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass
+
+from engine.env.base import Env, File
+from engine.errors import CorruptionError
+from engine.log.format import SEGMENT_HEADER_SIZE
+from engine.log.lookup_index.lookup_file import FAMILIES, NameFile, file_title
+from engine.log.lookup_index.maker import Maker
+from engine.log.native import BatchReader, SegmentIndex
+from engine.log.segment.index_file import load_index, read_index_header
+from engine.log.segment.segment import Segment, open_segment
+from engine.log.segment.walk import Kind, Stretch, Walk
+
+logger = logging.getLogger(__name__)
+
+STEP_BYTES = 128 << 10
+IDLE_S = 60.0
+
+
+@dataclass
+class ScrubCounts:
+    """Since the start; read by metrics, written by the scrub's thread alone."""
+
+    bytes: int = 0
+    segments: int = 0
+    damage: int = 0
+    rounds: int = 0
+
+
+class Scrub:
+    """Reads one segment after the other, oldest first, then begins again.
+
+    Args:
+        bytes_per_s: the pace. More finds damage earlier, less leaves more of the disk to the log.
+        maker: of the files of names, which are checked too; it is told of those that have to be made again.
+    """
+
+    def __init__(self, env: Env, directory: str, log_id: bytes, bytes_per_s: int, maker: Maker | None = None) -> None:
+        self._env, self._directory, self._log_id, self._maker = env, directory, log_id, maker
+        self._batches = BatchReader(log_id)
+        self.bytes_per_s = bytes_per_s
+        self.counts = ScrubCounts()
+        self._known: set[tuple[str, int]] = set()
+        """Damage that was logged and counted already."""
+
+    def steps(self) -> Generator[float, None, None]:
+        """Do a small piece of work at a time and yield how many seconds to wait before the next. Never ends."""
+        while True:
+            for base in self._sealed():
+                yield from self._paced(self._segment(base))
+            self.counts.rounds += 1
+            yield IDLE_S
+
+    def _sealed(self) -> list[int]:
+        """By their index files, which only sealed segments have."""
+        names = self._env.list(self._directory)
+        return [int(name[:-4]) for name in names if name.endswith(".idx") and name[:-4].isdigit()]
+
+    def _paced(self, work: Iterator[int]) -> Iterator[float]:
+        for size in work:
+            self.counts.bytes += size
+            yield size / self.bytes_per_s
+
+    def _segment(self, base: int) -> Iterator[int]:
+        """Check one segment; yields bytes read. One that retention has taken meanwhile is passed over."""
+        try:
+            segment = open_segment(self._env, self._directory, base)
+        except FileNotFoundError:
+            return
+        except CorruptionError as error:
+            self._found(error.file, base, SEGMENT_HEADER_SIZE, "the segment's header does not verify")
+            return
+        try:
+            yield from self._batches_of(segment)
+            yield self._index_of(segment)
+            yield from self._names_of(base)
+            self.counts.segments += 1
+        finally:
+            segment.close()
+
+    def _batches_of(self, segment: Segment) -> Iterator[int]:
+        # The index of each step is thrown away: kept for a whole segment it would be another copy of the file beside it.
+        walk = Walk(self._batches, segment.file, segment.base, SegmentIndex(segment.base, 0), window_bytes=STEP_BYTES)
+        try:
+            for stretch in walk.stretches():
+                walk.go_on_with(SegmentIndex(segment.base, 0))
+                if stretch.kind is not Kind.GOOD:
+                    self._damaged(segment, stretch)
+                _leave_cache(segment.file, stretch)
+                yield stretch.end - stretch.at
+        finally:
+            walk.close()
+
+    def _index_of(self, segment: Segment) -> int:
+        """Verify the index file as a reader would; its size."""
+        path = segment.path.removesuffix(".seg") + ".idx"
+        try:
+            load_index(self._env, segment)
+            file = self._env.open(path)
+            size = file.size()
+            file.close()
+            return size
+        except FileNotFoundError:
+            return 0
+        except CorruptionError as error:
+            # Retention removes the two files one after the other.
+            if self._env.exists(segment.path):
+                self._found(path, 0, error.bytes_lost, str(error))
+            return 0
+
+    def _names_of(self, base: int) -> Iterator[int]:
+        """Verify the segment's files of names, as far as they are made."""
+        for family in FAMILIES.values():
+            if self._maker is None or not self._maker.has(base, family):
+                continue
+            try:
+                index = read_index_header(self._env, self._directory, base)
+                names = NameFile(self._env, file_title(self._directory, self._log_id, base, family, index))
+                try:
+                    yield from names.check()
+                finally:
+                    names.close()
+            except CorruptionError as error:
+                if error.file.endswith(family.suffix):
+                    self._maker.suspect(base, family, error)
+
+    def _damaged(self, segment: Segment, stretch: Stretch) -> None:
+        self._found(segment.path, segment.base + stretch.at, stretch.end - stretch.at, stretch.kind.value)
+
+    def _found(self, path: str, position: int, size: int, reason: str) -> None:
+        if (path, position) in self._known:
+            return
+        self._known.add((path, position))
+        self.counts.damage += 1
+        logger.error("file=%s position=%d: scrub found %d bytes damaged: %s", path, position, size, reason)
+
+
+def _leave_cache(file: File, stretch: Stretch) -> None:
+    """What only the scrub has read must not push out what consumers read."""
+    if file.fileno() >= 0:
+        os.posix_fadvise(file.fileno(), stretch.at, stretch.end - stretch.at, os.POSIX_FADV_DONTNEED)

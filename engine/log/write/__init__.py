@@ -1,0 +1,1 @@
+"""The writer of the log: append, group commit, sealing of full segments."""

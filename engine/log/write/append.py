@@ -1,0 +1,290 @@
+"""The one writer in pure Python: the reference for _append.pyx, with the same answers, errors and bytes."""
+
+import errno
+import os
+from typing import Protocol
+
+from google_crc32c import extend, value
+
+from engine.env.base import Env, File
+from engine.errors import DiskFullError, PartlyWrittenError
+from engine.log.format import (
+    APPENDED,
+    BATCH_HEADER,
+    BATCH_HEADER_SIZE,
+    BATCH_MAGIC,
+    CODE_DUPLICATE,
+    CODE_INVALID,
+    CODE_NO_ROOM,
+    CODE_OK,
+    CODE_TOO_LARGE,
+    CODE_UNKNOWN_TOPIC,
+    FLAG_CHECK_IDS,
+    KIND_FIRED,
+    KIND_MESSAGES,
+    SEGMENT_HEADER_SIZE,
+    count_records,
+    padded,
+)
+from engine.log.segment.ids import IdWindow, expiry_s, shown_id
+from engine.log.segment.index import SegmentIndex
+
+STAGING_SIZE = 1 << 20
+
+
+class Host(Protocol):
+    """Who answers the rare questions."""
+
+    def load_next_offset(self, topic_id: int, queue: int) -> int: ...
+    def load_queue_count(self, topic_id: int) -> int: ...
+    def roll(self) -> bool: ...
+    def check_open(self, trusted: bool) -> None: ...
+
+
+class Appender:
+    """Owns the end of the log. See _append.pyx for what the methods promise."""
+
+    def __init__(self, host: Host, env: Env, log_id: bytes, epoch: int, ids: IdWindow) -> None:
+        self._host = host
+        self._env = env
+        self.ids = ids
+        self._seed = value(log_id)
+        self.epoch = epoch
+        self.older: list[SegmentIndex] = []
+        self._topic_queues: dict[int, int] = {}
+        self._staged: list[bytes] = []
+        self._staged_size = 0
+        self._undo: list[tuple[int, int]] = []
+        self._watches: set[tuple[int, int]] = set()
+        self._woken: list[tuple[int, int]] = []
+        self._woken_ready = 0
+        self._part_written = self._owes = self._lost = self._closed = False
+        self.client_batches = 0
+        """Given so far, our own records not counted."""
+
+    def set_segment(self, file: File, index: SegmentIndex, segment_end: int, position: int, last_at: int) -> None:
+        """Go on in this segment at `position`. Nothing may be staged."""
+        assert not self._staged
+        self._file = file
+        self.index = index
+        self.segment_base = index.base
+        self._segment_end = segment_end
+        self._stage_position = self.end_position = position
+        self.last_at = self._staged_last_at = last_at
+
+    def set_topic(self, topic_id: int, queues: int) -> None:
+        """The topic exists with so many queues."""
+        self._topic_queues[topic_id] = queues
+
+    def queue_count(self, topic_id: int) -> int:
+        """How many queues the topic has; 0 when there is no such topic."""
+        queues = self._topic_queues.get(topic_id, 0)
+        if not queues:
+            queues = self._host.load_queue_count(topic_id)
+            if queues:
+                self._topic_queues[topic_id] = queues
+        return queues
+
+    def next_offset(self, topic_id: int, queue: int) -> int:
+        """Offset of the queue's next record, when the segment being written holds none of it."""
+        for index in self.older:
+            found = index.next_offset(topic_id, queue)
+            if found is not None:
+                return found
+        return self._host.load_next_offset(topic_id, queue)
+
+    def append(
+        self,
+        batches: bytes | bytearray | memoryview,
+        count: int,
+        now_ms: int,
+        trusted: bool = False,
+        staged: bool = False,
+    ) -> list[tuple[int, int]]:
+        """Append and return [(code, base offset)]."""
+        results = self.append_results(batches, count, now_ms, trusted, staged)
+        return [(code, offset) for code, _, offset in APPENDED.iter_unpack(results)]
+
+    def append_results(
+        self,
+        batches: bytes | bytearray | memoryview,
+        count: int,
+        now_ms: int,
+        trusted: bool = False,
+        staged: bool = False,
+    ) -> bytes:
+        """The same, with the results as the link carries them: format.APPENDED for each batch."""
+        if self._closed:
+            self._host.check_open(trusted)
+        if not trusted:
+            self.client_batches += count
+        if not self._owes:
+            self._part_written = False
+        self._owes = self._owes or staged
+        data = bytes(batches)
+        results: list[bytes] = []
+        at = 0
+        for _ in range(count):
+            size = int.from_bytes(data[at + 4 : at + 8], "little") if at + BATCH_HEADER_SIZE <= len(data) else 0
+            if size < BATCH_HEADER_SIZE or at + size > len(data):
+                # Its end is unknown, so is the start of every batch behind it.
+                results += [APPENDED.pack(CODE_INVALID, 0, 0)] * (count - len(results))
+                break
+            results.append(APPENDED.pack(*self._stage_batch(data[at : at + size], trusted, now_ms)))
+            at += padded(size)
+        if not staged:
+            self._flush()
+        return b"".join(results)
+
+    def commit_staged(self) -> None:
+        """Write what is staged; raises for whoever staged it."""
+        self._owes = False
+        self._flush()
+        self._part_written = False
+        if self._lost:
+            self._lost = False
+            raise PartlyWrittenError(f"{self._file.path}: an earlier write of this turn was refused")
+
+    def set_closed(self, closed: bool) -> None:
+        """Whether appends have to ask the host first, which may refuse them."""
+        self._closed = closed
+
+    def watch(self, topic_id: int, queue: int) -> None:
+        """Arm the queue."""
+        self._watches.add((topic_id, queue))
+
+    def unwatch(self, topic_id: int, queue: int) -> None:
+        """Disarm the queue; one that was not armed is no error."""
+        self._watches.discard((topic_id, queue))
+
+    def take_woken(self) -> list[tuple[int, int]]:
+        """[(topic id, queue)] of armed queues whose records have become readable."""
+        found = self._woken[: self._woken_ready]
+        del self._woken[: self._woken_ready]
+        self._woken_ready = 0
+        return found
+
+    def _check_batch(self, batch: bytes, trusted: bool) -> int:
+        _, _, magic, kind, flags, _, topic_id, queue, count, reserved, _, _ = BATCH_HEADER.unpack_from(batch)
+        if magic != BATCH_MAGIC or flags & ~FLAG_CHECK_IDS or count == 0 or count_records(batch) != count:
+            return CODE_INVALID
+        # Such a batch says how long its id is remembered, and no other says anything there.
+        if (count != 1 or kind not in (KIND_MESSAGES, KIND_FIRED) or not reserved) if flags else reserved:
+            return CODE_INVALID
+        if trusted:
+            return CODE_OK
+        if kind:
+            return CODE_INVALID
+        queues = self.queue_count(topic_id)
+        if not queues:
+            return CODE_UNKNOWN_TOPIC
+        return CODE_OK if queue < queues else CODE_INVALID
+
+    def _stage_batch(self, batch: bytes, trusted: bool, now_ms: int) -> tuple[int, int, int]:
+        """(code, queue of a duplicate's first copy, base offset)."""
+        code = self._check_batch(batch, trusted)
+        if code:
+            return code, 0, 0
+        hashed = b""
+        if batch[11]:
+            shown = shown_id(batch[BATCH_HEADER_SIZE:])
+            if shown is None:
+                return CODE_INVALID, 0, 0
+            hashed = self.ids.hash(int.from_bytes(batch[16:20], "little"), shown)
+            first = self.ids.find(hashed, now_ms // 1000)
+            if first is not None:
+                self.ids.hits += 1
+                return CODE_DUPLICATE, *first
+        code = self._make_room(padded(len(batch)))
+        return (code, 0, 0) if code else (CODE_OK, 0, self._take_batch(batch, hashed, now_ms))
+
+    def _make_room(self, room: int) -> int:
+        """For a batch of that size, in the segment and in the staging area; the code that refuses it, or 0."""
+        if room > self._segment_end - self.segment_base - SEGMENT_HEADER_SIZE:
+            return CODE_TOO_LARGE
+        if self._stage_position + room > self._segment_end:
+            self._flush()
+            if not self._host.roll():
+                return CODE_NO_ROOM
+            if room > self._segment_end - self.segment_base - SEGMENT_HEADER_SIZE:
+                return CODE_TOO_LARGE
+        if self._staged_size + room > STAGING_SIZE:
+            self._flush()
+        return CODE_OK
+
+    def _take_batch(self, batch: bytes, hashed: bytes, now_ms: int) -> int:
+        """Give it its offset, which is returned, and stage it."""
+        room = padded(len(batch))
+        _, size, magic, kind, flags, _, topic_id, queue, count, reserved, _, _ = BATCH_HEADER.unpack_from(batch)
+        base_offset = self.index.next_offset(topic_id, queue)
+        if base_offset is None:
+            base_offset = self.next_offset(topic_id, queue)
+            self.index.claim(topic_id, queue, base_offset)
+        fields = (size, magic, kind, flags, self.epoch, topic_id, queue, count, reserved, base_offset, now_ms)
+        covered = BATCH_HEADER.pack(0, *fields)[4:] + batch[BATCH_HEADER_SIZE:]
+        crc = extend(extend(self._seed, self._stage_position.to_bytes(8, "little")), covered)
+        self._staged.append(crc.to_bytes(4, "little") + covered + bytes(room - size))
+        self._staged_size += room
+        self._staged_last_at = self._stage_position - self.segment_base
+        self.index.add_entry(topic_id, queue, base_offset, self._staged_last_at, size, count, now_ms)
+        self._undo.append((topic_id, queue))
+        if flags:
+            self.index.checked += 1
+            self.ids.add(hashed, base_offset, queue, expiry_s(now_ms, reserved), now_ms // 1000)
+        self._stage_position += room
+        if (topic_id, queue) in self._watches:
+            self._watches.discard((topic_id, queue))
+            self._woken.append((topic_id, queue))
+        return base_offset
+
+    def _flush(self) -> None:
+        """Write what is staged. On return it is in the page cache and readable."""
+        if not self._staged:
+            return
+        try:
+            self._write(b"".join(self._staged))
+        except OSError as error:
+            self._roll_back()
+            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                kind = PartlyWrittenError if self._part_written else DiskFullError
+                self._part_written = False
+                # Somebody else's write of this turn met the full disk; whoever staged before it hears
+                # of it at the commit.
+                self._lost = self._owes
+                raise kind(f"{self._file.path}: {os.strerror(error.errno)}") from error
+            self._env.die(f"{self._file.path}: write at {self.end_position} failed: {error}")
+        self._staged.clear()
+        self._staged_size = 0
+        self._undo.clear()
+        self.ids.commit()
+        self.end_position = self._stage_position
+        self.last_at = self._staged_last_at
+        self._woken_ready = len(self._woken)
+        self._part_written = True
+
+    def _write(self, data: bytes) -> None:
+        """All, or none with an OSError.
+
+        A write that fails half-way ends the process, since the log's end is unknown then.
+        """
+        view = memoryview(data)
+        start = at = self.end_position - self.segment_base
+        while view.nbytes:
+            try:
+                taken = self._file.write_at(view, at)
+            except OSError as error:
+                if at == start:
+                    raise
+                self._env.die(f"{self._file.path}: write at {self.segment_base + at} failed half-way: {error}")
+            view = view[taken:]
+            at += taken
+
+    def _roll_back(self) -> None:
+        while self._undo:
+            self.index.take_back(*self._undo.pop())
+        self.ids.take_back()
+        self._stage_position = self.end_position
+        self._staged_last_at = self.last_at
+        self._staged.clear()
+        self._staged_size = 0
+        self._woken_ready = len(self._woken)

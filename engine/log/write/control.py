@@ -1,0 +1,70 @@
+"""Control records: written like messages, into queues of topic 0, and read back when their segment is about to go."""
+
+import logging
+from collections.abc import Callable, Iterator
+
+from engine.errors import DiskFullError
+from engine.log.format import BATCH_HEADER_SIZE, CODE_OK, CONTROL_TOPIC_ID, pack_batch, pack_record, split_records
+from engine.log.native import Appender, BatchReader
+from engine.log.segment.segment import Segment
+
+logger = logging.getLogger(__name__)
+
+BATCH_BYTES = 32_768
+
+
+def _nothing(first: int, end: int) -> None:
+    pass
+
+
+class ControlWriter:
+    """Appends control records, also while messages are refused to keep room for them.
+
+    Args:
+        bytes_max: of one batch; it has to fit into a segment.
+    """
+
+    def __init__(self, appender: Appender, now_ms: Callable[[], int], bytes_max: int) -> None:
+        self._appender, self._now_ms = appender, now_ms
+        self._bytes_max = min(BATCH_BYTES, bytes_max)
+
+    def append(self, kind: int, payloads: list[bytes], take_up: Callable[[int, int], None] = _nothing) -> int:
+        """All or, when the disk is full, an error. Returns the offset of the last batch's first record.
+
+        Then the first of several batches may be in the log.
+
+        Args:
+            take_up: called as (first, end) once payloads[first:end] are in the log, before anything else is. What they change
+                has to be in the view then: the next batch may begin a segment, and its checkpoint leaves out what lies before.
+        """
+        batch: list[bytes] = []
+        size = offset = begin = 0
+        for at, payload in enumerate(payloads):
+            record = pack_record(payload)
+            if batch and size + len(record) > self._bytes_max:
+                offset = self._append_batch(kind, batch)
+                take_up(begin, at)
+                batch, size, begin = [], 0, at
+            batch.append(record)
+            size += len(record)
+        if batch:
+            offset = self._append_batch(kind, batch)
+            take_up(begin, len(payloads))
+        return offset
+
+    def _append_batch(self, kind: int, records: list[bytes]) -> int:
+        data = pack_batch(kind, CONTROL_TOPIC_ID, kind, records)
+        ((code, offset),) = self._appender.append(data, 1, self._now_ms(), trusted=True)
+        if code != CODE_OK:
+            raise DiskFullError(f"no room for a control record (code {code})")
+        return offset
+
+
+def read_control(batches: BatchReader, segment: Segment, kind: int) -> Iterator[list[bytes]]:
+    """The payloads of a sealed segment's control records of one kind, a batch at a time; damaged batches are stepped over."""
+    for _, at, size, _, _ in segment.source().entries(CONTROL_TOPIC_ID, kind):
+        batch = segment.file.read_at(size, at)
+        if batches.check(batch, 0, size, segment.base + at) == size:
+            yield list(split_records(batch[BATCH_HEADER_SIZE:]))
+        else:
+            logger.error("file=%s position=%d: a control batch does not verify", segment.path, segment.base + at)

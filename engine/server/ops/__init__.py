@@ -1,0 +1,1 @@
+"""Operations of the link, one module each."""

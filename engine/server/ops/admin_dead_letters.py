@@ -1,0 +1,102 @@
+"""The verbs of ADMIN for dead letters: dead_letters, redrive, purge. Each does a bounded piece of work and says where to go on."""
+
+from typing import Any
+
+from common.dead_letters import dead_letter_topic, is_dead_letter_topic
+from engine.delivery.delivery import Delivery
+from engine.delivery.redrive import Choice, DeadLetterStore, Letter, Scan, ScatteredError
+from engine.link.layout import OVERLOADED, UNKNOWN_TOPIC
+from engine.server.codec import checked_name
+from engine.server.errors import RequestError
+
+UNKNOWN_GROUP = 103
+_TEXTS = ("cause", "reason", "topic")
+_MOMENTS = ("since_ms", "until_ms")
+
+
+class DeadLetterVerbs:
+    """Requests to one engine's dead letters."""
+
+    def __init__(self, store, delivery: Delivery) -> None:
+        self._store, self._delivery = store, delivery
+        self._letters = DeadLetterStore(store, delivery)
+
+    @property
+    def verbs(self) -> dict[str, Any]:
+        """Name -> function(request, now_ms)."""
+        return {"dead_letters": self._look, "redrive": self._redrive, "purge": self._purge}
+
+    def _look(self, request: dict, now_ms: int) -> dict:
+        scan = self._letters.look(self._group(request), _choice(request), _after(request))
+        return {**_progress(scan), "letters": [row(letter) for letter in scan.letters]}
+
+    def _purge(self, request: dict, now_ms: int) -> dict:
+        with _Bounded():
+            return _progress(self._letters.purge(self._group(request), _choice(request), _after(request)))
+
+    def _redrive(self, request: dict, now_ms: int) -> dict:
+        group, to = self._group(request), None
+        if request.get("to") is not None:
+            name = checked_name(request["to"], "to")
+            to = self._store.topic(name)
+            if is_dead_letter_topic(name):
+                raise RequestError("to: a topic that is not kept for dead letters")
+            if to is None:
+                raise RequestError("to: the engine has no such topic; send to it once, or pull from it", UNKNOWN_TOPIC)
+        with _Bounded():
+            scan = self._letters.redrive(group, _choice(request), to, _after(request), now_ms)
+        return {**_progress(scan), "unsettled": self._letters.unsettled.get(group, 0)}
+
+    def _group(self, request: dict) -> str:
+        name = checked_name(request.get("group"), "group")
+        if name not in self._delivery.groups and self._store.topic(dead_letter_topic(name)) is None:
+            raise RequestError("no such group has pulled since the start, and none has dead letters", UNKNOWN_GROUP)
+        return name
+
+
+class _Bounded:
+    """Turns ScatteredError into an answer."""
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, ScatteredError):
+            raise RequestError(
+                "too many dead letters were passed over by the filter: redrive or purge these first", OVERLOADED
+            ) from None
+
+
+def row(letter: Letter) -> dict[str, Any]:
+    """One dead letter for people and programs; absent: not known."""
+    told = dict(letter.record.origin)
+    told["message_offset"] = told.pop("offset", "")
+    numbers = {name: int(told.pop(name)) for name in tuple(told) if _is_number(name, told[name])}
+    told.pop("group", None)
+    key = letter.record.key.decode(errors="replace")
+    return {"offset": letter.offset, "died_ms": letter.died_ms, **told, **numbers, **({"key": key} if key else {})}
+
+
+def _is_number(name: str, value: str) -> bool:
+    return name in ("attempts", "first_ms", "last_ms", "queue", "message_offset") and value.isdecimal()
+
+
+def _progress(scan: Scan) -> dict[str, int]:
+    return {"count": len(scan.letters), "next": scan.next_offset, "end": scan.end}
+
+
+def _choice(request: dict) -> Choice:
+    texts = {name: request.get(name) for name in _TEXTS}
+    moments = {name: request.get(name) for name in _MOMENTS}
+    if any(value is not None and not isinstance(value, str) for value in texts.values()):
+        raise RequestError("cause, reason, topic: text")
+    if any(value is not None and type(value) is not int for value in moments.values()):
+        raise RequestError("since_ms, until_ms: Unix time in milliseconds")
+    return Choice(**texts, **moments)
+
+
+def _after(request: dict) -> int:
+    value = request.get("after", 0)
+    if type(value) is not int or not 0 <= value < 1 << 63:
+        raise RequestError("after: an offset")
+    return value

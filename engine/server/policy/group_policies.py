@@ -1,0 +1,40 @@
+"""Groups' policies out of the configuration that the engine follows."""
+
+from common.config.definitions import ON_FAILURE, ORDERS
+from engine.delivery.policy import DEFAULT, UNREAD, GroupPolicy
+from engine.server.policy.config_follower import Following
+
+
+class ConfiguredPolicies:
+    """As `engine.delivery.policy.Policies`.
+
+    Args:
+        is_configured: whether there is a configuration at all.
+    """
+
+    def __init__(self, following: Following, *, is_configured: bool) -> None:
+        self._following, self._unread = following, UNREAD if is_configured else DEFAULT
+
+    @property
+    def generation(self) -> int:
+        """Rises with each change."""
+        return self._following.view.generation if self._following.view is not None else 0
+
+    def of(self, group: str) -> GroupPolicy:
+        """The group's policy."""
+        view = self._following.view
+        if view is None:
+            return self._unread
+        found = view.group(group)
+        if found is None:
+            return DEFAULT
+        return GroupPolicy(
+            found.attempts_max,
+            found.retry,
+            found.invisible_ms,
+            found.filters,
+            found.start_at_ms,
+            found.paused,
+            ORDERS.index(found.order),
+            ON_FAILURE.index(found.on_failure),
+        )

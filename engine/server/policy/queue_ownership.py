@@ -1,0 +1,35 @@
+"""Residence by the broker groups of the configuration that the engine follows."""
+
+from common.placement import Placement, topic_hash
+from engine.delivery.queue_ownership import Residence
+from engine.server.policy.config_follower import Following
+
+
+class ConfiguredResidence(Residence):
+    """Everything lives here where the configuration names no group, nothing while it has not been read or names only others.
+
+    Args:
+        own: the name of this engine's broker group.
+        is_configured: whether there is a configuration at all.
+    """
+
+    def __init__(self, following: Following, own: str, *, is_configured: bool) -> None:
+        self._following, self._own, self._is_known = following, own, not is_configured
+        self._placement: Placement | None = None
+        self._generation = -1
+
+    def nearest(self, topic: str, queue: int, queues: int) -> int | None:
+        self._follow()
+        if not self._is_known or self._placement is None:
+            return queue if self._is_known else None
+        home = self._placement.names.index(self._own)
+        return self._placement.nearest(home, topic_hash(topic.encode()), queue, queues)
+
+    def _follow(self) -> None:
+        view = self._following.view
+        if view is None or view.generation == self._generation:
+            return
+        self._generation = view.generation
+        names = [group.name for group in view.broker_groups()]
+        self._is_known = not names or self._own in names
+        self._placement = Placement(names) if self._own in names else None

@@ -1,0 +1,80 @@
+"""Due timers as batches of their queues, in pure Python: the reference for _gather.pyx, with the same answers."""
+
+from typing import NamedTuple
+
+from engine.link.timer import ANY_QUEUE, Timer
+from engine.log.format import BATCH_HEADER, BATCH_HEADER_SIZE, BATCH_MAGIC, FLAG_CHECK_IDS, KIND_FIRED, padded
+from engine.log.timer_log import TimerLog
+from engine.timers.record import read_timer
+from engine.timers.table import Entry
+
+
+class Gathered(NamedTuple):
+    """What becomes of the first `taken` of the entries; the others found no room.
+
+    Attributes:
+        batches: as the log takes them. groups: for each of them the numbers of its entries.
+        looping: number to timer, of those with a round to come.
+        damaged: numbers of those whose bytes do not verify. unread: of those that the disk did not give.
+        size: bytes of all records.
+    """
+
+    taken: int
+    batches: bytes
+    groups: list[list[int]]
+    looping: dict[int, Timer]
+    damaged: list[int]
+    unread: list[int]
+    size: int
+
+
+def gather(log: TimerLog, entries: list[Entry], bytes_max: int, turn: int) -> Gathered:
+    """Read what is due and lay it out, with a batch a queue; a message whose id is checked has a batch of its own.
+
+    Args:
+        bytes_max: of all records together, but one is always taken.
+        turn: chooses the queue, modulo the topic's number, of messages that have none.
+    """
+    groups: dict[tuple[int, int, int], list[int]] = {}
+    records: dict[int, bytes] = {}
+    looping: dict[int, Timer] = {}
+    damaged: list[int] = []
+    unread: list[int] = []
+    windows: dict[int, int] = {}
+    size, taken = 0, len(entries)
+    for number, (base, at, _, _) in enumerate(entries):
+        try:
+            timer = read_timer(log, base, at)
+        except OSError:
+            unread.append(number)
+            continue
+        if timer is not None and records and size + len(timer.record) > bytes_max:
+            taken = number
+            break
+        queues = 0 if timer is None else log.queue_count(timer.topic_id)
+        if timer is None or not queues:
+            damaged.append(number)
+            continue
+        size += len(timer.record)
+        records[number] = timer.record
+        queue = turn % queues if timer.queue == ANY_QUEUE else timer.queue
+        alone = number + 1 if timer.id_window_ms else 0
+        groups.setdefault((timer.topic_id, queue, alone), []).append(number)
+        windows[number] = timer.id_window_ms
+        if timer.gap_ms and timer.times:
+            looping[number] = timer
+    batches = b"".join(
+        _batch(topic_id, queue, windows[group[0]], [records[number] for number in group])
+        for (topic_id, queue, _), group in groups.items()
+    )
+    return Gathered(taken, batches, list(groups.values()), looping, damaged, unread, size)
+
+
+def _batch(topic_id: int, queue: int, window_ms: int, records: list[bytes]) -> bytes:
+    body = b"".join(len(record).to_bytes(4, "little") + record for record in records)
+    size = BATCH_HEADER_SIZE + len(body)
+    flags = FLAG_CHECK_IDS if window_ms else 0
+    header = BATCH_HEADER.pack(
+        0, size, BATCH_MAGIC, KIND_FIRED, flags, 0, topic_id, queue, len(records), window_ms, 0, 0
+    )
+    return header + body + bytes(padded(size) - size)

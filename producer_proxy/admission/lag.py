@@ -1,0 +1,109 @@
+"""Which topics are backlogged, by the engine's word: asked for those that are in use and have a depth breaker, several times a second."""
+
+import json
+from collections.abc import Callable
+from itertools import islice
+
+from common.config.definitions import TopicDefinition
+from common.limits.quota_slices import Answer
+
+TOPICS_A_TICK = 500
+"""With more topics than that in use each of them is asked about in proportion less often; a question costs the engine some
+microseconds a queue."""
+
+
+class Depths:
+    """
+    Args:
+        ask: called as (payload, answer) with a DEPTH request; see Leases.
+        is_used: whether a topic of that name still has a destination. on_change: called with a name whose breaker has opened or closed.
+
+    While the engine does not answer, its last word counts: what is behind cannot catch up meanwhile.
+    """
+
+    def __init__(
+        self,
+        ask: Callable[[bytes, Answer], object],
+        is_used: Callable[[str], bool],
+        on_change: Callable[[str], None],
+    ) -> None:
+        self._ask, self._is_used, self._on_change = ask, is_used, on_change
+        self._watched: dict[str, TopicDefinition] = {}
+        self._open: dict[str, str] = {}
+
+    @property
+    def open(self) -> int:
+        """How many of the watched topics are backlogged."""
+        return len(self._open)
+
+    def fit(self, topic: TopicDefinition) -> None:
+        """The topic is in use, and this is what its definition asks."""
+        if topic.has_depth_breaker:
+            self._watched[topic.name] = topic
+        else:
+            self._forget(topic.name)
+
+    def follow(self, definition: Callable[[str], TopicDefinition | None]) -> None:
+        """The configuration has changed. Topics that are refused get nowhere near `fit`, so it is done for all here."""
+        for name in list(self._watched):
+            topic = definition(name)
+            if topic is not None:
+                self.fit(topic)
+            else:
+                self._forget(name)
+
+    def _forget(self, name: str) -> None:
+        self._watched.pop(name, None)
+        self._open.pop(name, None)
+
+    def reason(self, name: str) -> str | None:
+        """A sentence when sends to the topic are to be refused."""
+        return self._open.get(name)
+
+    def tick(self) -> None:
+        """Ask about the next topics in turn."""
+        asked = self._next()
+        if not asked:
+            return
+        listed = [
+            {
+                "name": topic.name,
+                "groups": topic.required_groups,
+                "messages": topic.backlog_messages,
+                "bytes": topic.backlog_bytes,
+                "age_ms": topic.backlog_age_ms,
+            }
+            for topic in asked
+        ]
+        self._ask(json.dumps({"topics": listed}).encode(), lambda code, payload: self._answered(asked, code, payload))
+
+    def _next(self) -> list[TopicDefinition]:
+        turn = list(islice(self._watched.values(), TOPICS_A_TICK))
+        for topic in turn:
+            self._watched[topic.name] = self._watched.pop(topic.name)  # to the end: others come first next time
+            if not self._is_used(topic.name):
+                self._forget(topic.name)
+        return [topic for topic in turn if topic.name in self._watched]
+
+    def _answered(self, asked: list[TopicDefinition], code: int, payload: bytes) -> None:
+        if code:
+            return
+        for topic, reason in zip(asked, json.loads(payload)["topics"], strict=True):
+            if self._watched.get(topic.name) is not topic:
+                continue  # changed or forgotten since
+            was_open = topic.name in self._open
+            if reason is None:
+                self._open.pop(topic.name, None)
+            else:
+                self._open[topic.name] = _sentence(topic, reason)
+            if was_open != (reason is not None):
+                self._on_change(topic.name)
+
+
+def _sentence(topic: TopicDefinition, reason: dict[str, str]) -> str:
+    most = {
+        "messages": f"{topic.backlog_messages} messages",
+        "bytes": f"{topic.backlog_bytes} bytes",
+        "age": f"{topic.backlog_age_ms / 1000:g} s",
+    }[reason["bound"]]
+    return f"topic={topic.name}: group {reason['group']} is too far behind, the bound is {most}; nothing was stored"

@@ -1,0 +1,1 @@
+"""The hot path of send, native code only."""

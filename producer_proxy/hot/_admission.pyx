@@ -1,0 +1,68 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""What the hot path asks of the limits: let a whole call pass, refuse a whole call, or leave it to the slow path.
+
+It never holds a call and never splits one. producer_proxy/admission/rate_limits.py does, and is the reference.
+"""
+
+from libc.math cimport ceil
+
+from producer_proxy.admission.rate_limits import HOLD_S
+
+cdef enum:
+    PASS = 0
+    LEAVE = 1
+    REFUSE = 2
+
+cdef double HOLD = HOLD_S
+
+
+cdef class HotGate:
+    """For one call at a time: begin, weigh each message whose topic has a limit, ask for the verdict, commit when the call is taken."""
+
+    cdef int begin(self, double now) noexcept:
+        self.call += 1
+        self.now, self.wait = now, 0
+        self.first, self.is_mixed = None, False
+        return 0
+
+    cdef int weigh(self, Meter meter, uint32_t size, uint32_t index) except -1:
+        cdef double wait = meter.wait_with(self.call, size, self.now)
+        if index == 0:
+            self.first = meter
+        elif self.first is not meter:
+            self.is_mixed = True
+        if wait > self.wait:
+            self.wait = wait
+        return 0
+
+    cdef int verdict(self, Meter application, uint32_t count, size_t bytes, uint32_t first_size) except -1:
+        """PASS when all is free, REFUSE when not even the first message could be held, else LEAVE."""
+        cdef double wait = self.wait
+        if application is not None:
+            wait = max(wait, application.wait_for(count, bytes, self.now))
+        if self.own is not None:
+            wait = max(wait, self.own.wait_for(count, bytes, self.now))
+        if wait == 0:
+            return PASS
+        if self.is_mixed or self.first_wait(application, first_size) <= HOLD:
+            return LEAVE
+        for meter in (self.first, application, self.own):
+            if meter is not None:
+                (<Meter>meter).turn_away(count, bytes)
+        self.retry_after_ms = <int32_t>ceil(wait * 1000)
+        return REFUSE
+
+    cdef double first_wait(self, Meter application, uint32_t size) except -1:
+        cdef double wait = 0
+        for meter in (self.first, application, self.own):
+            if meter is not None:
+                wait = max(wait, (<Meter>meter).wait_for(1, size, self.now))
+        return wait
+
+    cdef int commit(self, Meter application, uint32_t count, size_t bytes) except -1:
+        """Take from all but the topics' limits, whose messages are committed one by one."""
+        if application is not None:
+            application.spend(count, bytes)
+        if self.own is not None:
+            self.own.spend(count, bytes)
+        return 0

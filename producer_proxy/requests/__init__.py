@@ -1,0 +1,1 @@
+"""Request-reply: calls that wait for a reply, and replies."""

@@ -1,0 +1,390 @@
+# cython: language_level=3, boundscheck=False, wraparound=False
+"""The native form of requests.py, which says what is done and why: same names, same answers, tokens made and checked in C."""
+
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.string cimport memcpy, memset
+
+import os
+from heapq import heappop, heappush
+
+from common.net._reactor cimport monotonic_s
+from producer_proxy.hot._bytes cimport unix_ms
+
+from common.clock import SystemClock
+from common.reply_token import key_of
+from engine.link import layout
+from engine.link.errors import LinkDown
+from producer_proxy.requests import requests as twin
+
+cdef extern from "blake2b.h" nogil:
+    ctypedef struct penstock_blake2b:
+        pass
+    void penstock_blake2b_start(penstock_blake2b* state, const void* key, size_t key_size, size_t digest_size)
+    void penstock_blake2b_update(penstock_blake2b* state, const void* data, size_t size)
+    void penstock_blake2b_finish(penstock_blake2b* state, void* digest, size_t digest_size)
+
+cdef enum:
+    TOKEN_SIZE = 40
+    BODY_SIZE = 24
+    MAC_SIZE = 16
+    VERSION = 1
+    FORWARD_HEAD = 8                  # number, code
+    NONE = -1                         # no outcome yet
+    OK = 0
+    DUPLICATE = 2
+    INVALID = 100
+    STALE_RECEIPT = 106
+    UNAVAILABLE = 203
+    TIMEOUT = 300
+    NO_REPLY = 501
+
+cdef int64_t TICK_MS = twin.TICK_MS
+cdef int64_t FATE_MS_MAX = twin.FATE_MS_MAX
+cdef int OP_REPLY = layout.REPLY
+cdef int OP_FORWARDED = layout.FORWARDED
+cdef int OP_LISTEN = layout.LISTEN
+cdef int OP_OUTCOME = layout.OUTCOME
+
+
+cdef packed struct Token:             # common/reply_token.py
+    uint8_t version
+    uint8_t zero[3]
+    uint32_t call
+    uint64_t instance
+    int64_t reply_by_ms
+    uint8_t mac[16]
+
+
+cdef class Timed:
+    """What is due at some moment."""
+
+    cdef int due(self) except -1:
+        raise NotImplementedError
+
+
+cdef class OpenRequest(Timed):
+    """As the twin's."""
+
+    cdef Requests requests
+    cdef object asker
+    cdef list followers               # None: there are none
+    cdef uint32_t number
+    cdef int outcome
+    cdef uint64_t links
+    cdef bint is_stored, is_over
+    cdef Py_ssize_t kept_bytes
+    cdef tuple place
+    cdef readonly bytes token, reply
+
+    @property
+    def code(self):
+        return None if self.outcome == NONE else self.outcome
+
+    @property
+    def waits(self):
+        return self.is_waiting()
+
+    cdef bint is_waiting(self) except -1:
+        return self.outcome == NONE and not self.is_over and self.is_heard()
+
+    cdef bint is_heard(self) except -1:
+        cdef OpenRequest each
+        if not self.asker.is_gone:
+            return True
+        if self.followers is not None:
+            for each in self.followers:
+                if each.is_waiting():
+                    return True
+        return False
+
+    def stored(self, tuple place=None, bint is_duplicate=False):
+        """As the twin's."""
+        self.is_stored = True
+        if is_duplicate:
+            self.requests.repeated(self, place)
+            return
+        if place is not None and not self.is_over:
+            self.place = place
+            self.requests.by_place[place] = self
+        if self.outcome != NONE:
+            self.tell()
+        elif self.is_over:
+            self.requests.ask_fate(self)
+
+    def end(self):
+        """As the twin's."""
+        self.is_over = True
+        if self.outcome == NONE:
+            self.outcome = NO_REPLY
+
+    def settle(self, int code, bytes reply=None):
+        """As the twin's."""
+        self.end_with(code, reply)
+
+    cdef int end_with(self, int code, bytes reply) except -1:
+        if self.outcome == NONE:
+            self.outcome, self.reply = code, reply
+            if self.is_stored:
+                self.tell()
+        return 0
+
+    cdef int take(self, bytes reply) except -1:
+        if self.outcome == OK:
+            return DUPLICATE
+        if not self.is_waiting():
+            return STALE_RECEIPT
+        self.end_with(OK, reply)
+        return OK
+
+    cdef int due(self) except -1:
+        """Its deadline."""
+        cdef Requests requests = self.requests
+        del requests.calls[self.number]
+        self.is_over = True
+        if self.is_stored and self.outcome == NONE:
+            if self.is_heard():
+                requests.ask_fate(self)
+            else:
+                self.end_with(NO_REPLY, None)
+        if self.place is not None:
+            requests.by_place.pop(self.place, None)
+            requests.kept_bytes -= self.kept_bytes
+        return 0
+
+    cdef int follow(self, OpenRequest first) except -1:
+        if first.outcome != NONE:
+            return self.end_with(first.outcome, first.reply)
+        self.token, self.links = first.token, first.links
+        if first.followers is None:
+            first.followers = []
+        first.followers.append(self)
+        return 0
+
+    cdef int tell(self) except -1:
+        cdef OpenRequest each
+        self.asker.tell(self.outcome, self.reply)
+        followers, self.followers = self.followers, None
+        if followers is not None:
+            for each in followers:
+                each.end_with(self.outcome, self.reply)
+        if self.reply is not None and not self.requests.keeps(self):
+            self.reply = None
+        return 0
+
+
+cdef class FateDue(Timed):
+    """The engine has not said why there was no reply."""
+
+    cdef OpenRequest over
+
+    cdef int due(self) except -1:
+        return self.over.end_with(NO_REPLY, None)
+
+
+cdef class Passing(Timed):
+    """A reply on its way to its asker's proxy."""
+
+    cdef object told                  # None: told already
+
+    def answered(self, int code, sentence):
+        """The broker's answer."""
+        self.end_with(code)
+
+    cdef int due(self) except -1:
+        return self.end_with(TIMEOUT)
+
+    cdef int end_with(self, int code) except -1:
+        told, self.told = self.told, None
+        if told is not None:
+            told(code)
+        return 0
+
+
+cdef class Requests:
+    """As the twin's."""
+
+    cdef object rpc, clock, wake
+    cdef bint is_system_clock
+    cdef penstock_blake2b keyed
+    cdef uint64_t instance, links
+    cdef uint32_t last_call
+    cdef dict calls                   # by number
+    cdef dict by_place
+    cdef Py_ssize_t kept_bytes
+    cdef dict ticks                   # tick -> list of Timed
+    cdef list order                   # heap of ticks
+    cdef readonly uint64_t asked, late, replies
+
+    def __init__(self, rpc, bytes cluster_key, clock, wake=lambda: None, random_bytes=os.urandom):
+        cdef bytes key = key_of(cluster_key)
+        self.rpc, self.clock, self.wake, self.is_system_clock = rpc, clock, wake, type(clock) is SystemClock
+        penstock_blake2b_start(&self.keyed, <const unsigned char*>key, len(key), MAC_SIZE)
+        self.instance = int.from_bytes(random_bytes(8), "little")
+        self.calls, self.by_place, self.ticks, self.order = {}, {}, {}, []
+        rpc.attend(self.listen, self.on_forward)
+
+    @property
+    def waiting(self):
+        """As the twin's."""
+        return len(self.calls)
+
+    @property
+    def is_idle(self):
+        """As the twin's."""
+        cdef OpenRequest each
+        for each in self.calls.values():
+            if each.is_waiting():
+                return False
+        return True
+
+    # -- the asker's side
+
+    def open(self, asker, int64_t wait_ms):
+        """As the twin's."""
+        cdef OpenRequest opened
+        cdef Token token
+        if len(self.calls) >= twin.OPEN_MAX:
+            return None
+        self.asked += 1
+        self.last_call = self.last_call % 0xFFFFFFFF + 1
+        memset(&token, 0, sizeof(token))
+        token.version, token.call, token.instance = VERSION, self.last_call, self.instance
+        token.reply_by_ms = self.wall_ms() + wait_ms
+        self.sign(&token, token.mac)
+        opened = OpenRequest.__new__(OpenRequest)
+        opened.requests, opened.asker, opened.number, opened.links = self, asker, self.last_call, self.links
+        opened.outcome = NONE
+        opened.token = (<unsigned char*>&token)[:TOKEN_SIZE]
+        self.calls[self.last_call] = opened
+        self.after(wait_ms, opened)
+        return opened
+
+    def release(self):
+        """As the twin's."""
+        cdef OpenRequest each
+        for each in list(self.calls.values()):
+            if each.is_waiting():
+                each.end_with(TIMEOUT, None)
+
+    def on_time(self):
+        """As the twin's."""
+        cdef int64_t now_ms = self.now_ms()
+        cdef Timed each
+        while self.order and <int64_t>self.order[0] * TICK_MS <= now_ms:
+            for each in self.ticks.pop(heappop(self.order)):
+                each.due()
+        return len(self.order) > 0
+
+    cdef int after(self, int64_t wait_ms, Timed item) except -1:
+        """Have the item's due() called; up to TICK_MS late, never early."""
+        cdef int64_t tick = (self.now_ms() + wait_ms + TICK_MS - 1) // TICK_MS
+        cdef list items = self.ticks.get(tick)
+        if items is None:
+            self.ticks[tick] = [item]
+            heappush(self.order, tick)
+        else:
+            items.append(item)
+        self.wake()
+        return 0
+
+    cdef int64_t now_ms(self) except -1:
+        return <int64_t>((monotonic_s() if self.is_system_clock else <double>self.clock.monotonic_s()) * 1000)
+
+    cdef int64_t wall_ms(self) except? -1:
+        return <int64_t>unix_ms() if self.is_system_clock else <int64_t>self.clock.now_ms()
+
+    cdef void sign(self, const Token* token, uint8_t* mac) noexcept:
+        cdef penstock_blake2b state = self.keyed
+        penstock_blake2b_update(&state, token, BODY_SIZE)
+        penstock_blake2b_finish(&state, mac, MAC_SIZE)
+
+    # -- what an open request asks of its table
+
+    cdef bint keeps(self, OpenRequest answered) except -1:
+        cdef Py_ssize_t size = len(answered.reply)
+        if answered.place is None or answered.is_over or self.kept_bytes + size > twin.KEPT_BYTES_MAX:
+            return False
+        answered.kept_bytes = size
+        self.kept_bytes += size
+        return True
+
+    cdef int repeated(self, OpenRequest copy, tuple place) except -1:
+        cdef OpenRequest first = None if place is None else self.by_place.get(place)
+        if first is not None and (first.outcome == NONE or first.reply is not None):
+            return copy.follow(first)
+        return copy.end_with(DUPLICATE, None)
+
+    cdef int ask_fate(self, OpenRequest over) except -1:
+        cdef FateDue due
+        if over.links != self.links:
+            return over.end_with(NO_REPLY, None)
+
+        def answered(int code, bytes answer):
+            over.end_with(layout.U16.unpack(answer)[0] if code == OK else NO_REPLY, None)
+
+        try:
+            self.rpc.send(OP_OUTCOME, over.token, answered)
+        except LinkDown:
+            return over.end_with(NO_REPLY, None)
+        due = FateDue.__new__(FateDue)
+        due.over = over
+        return self.after(FATE_MS_MAX, due)
+
+    # -- what the broker tells
+
+    def listen(self):
+        """The link is up."""
+        self.links += 1
+        self.rpc.send(OP_LISTEN, layout.INSTANCE.pack(self.instance), lambda code, answer: None)
+
+    def on_forward(self, bytes payload):
+        """A reply, or the word that the consumer has failed."""
+        cdef const unsigned char* p = payload
+        cdef uint32_t number, told
+        cdef unsigned short code
+        cdef Token token
+        cdef OpenRequest found = None
+        if len(payload) < FORWARD_HEAD + TOKEN_SIZE:
+            raise ValueError("FORWARD: a number, a code and a token")
+        memcpy(&number, p, 4)
+        memcpy(&code, p + 4, 2)
+        memcpy(&token, p + FORWARD_HEAD, TOKEN_SIZE)
+        if token.version == VERSION:
+            found = self.calls.get(token.call)
+        if code == OK:
+            told = STALE_RECEIPT if found is None else found.take(payload[FORWARD_HEAD + TOKEN_SIZE:])
+            self.late += told == STALE_RECEIPT
+            self.rpc.tell(OP_FORWARDED, layout.FORWARDED_BODY.pack(number, told))
+        elif found is not None and found.is_waiting():
+            found.end_with(code, None)
+
+    # -- the replier's side
+
+    def pass_on(self, bytes data, bytes reply, told, int64_t timeout_ms):
+        """As the twin's."""
+        cdef Token token
+        cdef Passing passing
+        cdef uint8_t mac[16]
+        cdef uint8_t differing = 0
+        cdef int i
+        if len(data) != TOKEN_SIZE:
+            return INVALID
+        memcpy(&token, <const unsigned char*>data, TOKEN_SIZE)
+        self.sign(&token, mac)
+        # All of it, whatever differs: how long a wrong one takes tells nothing.
+        for i in range(MAC_SIZE):
+            differing |= mac[i] ^ token.mac[i]
+        if differing or token.version != VERSION:
+            return INVALID
+        if token.reply_by_ms <= self.wall_ms():
+            self.late += 1
+            return STALE_RECEIPT
+        passing = Passing.__new__(Passing)
+        passing.told = told
+        try:
+            self.rpc.send(OP_REPLY, data + reply, passing.answered)
+        except LinkDown:
+            return UNAVAILABLE
+        self.after(timeout_ms, passing)
+        self.replies += 1
+        return None

@@ -1,0 +1,116 @@
+"""Request-reply over all broker groups: a request waits at the group that holds its queue, and its token leads the reply there.
+
+The token's instance number begins with three bytes of a hash of the group's name, so whichever proxy gets the reply knows the group.
+"""
+
+import os
+from collections.abc import Callable
+from functools import lru_cache
+from hashlib import blake2b
+
+import gevent
+
+from common.clock import Clock
+from common.contract import Code
+from common.reply_token import INSTANCE_AT
+from engine.client.brokers import Broker, Brokers
+from producer_proxy.requests.requests import Asker, OpenRequest
+
+try:
+    if os.environ.get("PENSTOCK_PURE"):
+        raise ImportError("the pure twin was asked for")
+    from producer_proxy.requests._requests import Requests
+
+    NATIVE = True
+except ImportError:
+    from producer_proxy.requests.requests import Requests  # type: ignore[assignment]
+
+    NATIVE = False
+
+MARK_SIZE = 3
+TICK_S = 0.01
+
+
+class GroupedRequests:
+    """One Requests a broker group, made when it is first needed; see there for the methods."""
+
+    def __init__(self, brokers: Brokers, clock: Clock) -> None:
+        self._brokers, self._clock = brokers, clock
+        self._made: dict[str, tuple[Broker, Requests]] = {}
+        self._tick = gevent.get_hub().loop.timer(TICK_S, TICK_S)
+        self._ticking = False
+
+    @property
+    def waiting(self) -> int:
+        return sum(requests.waiting for _, requests in self._made.values())
+
+    @property
+    def is_idle(self) -> bool:
+        return all(requests.is_idle for _, requests in self._made.values())
+
+    @property
+    def asked(self) -> int:
+        return sum(requests.asked for _, requests in self._made.values())
+
+    @property
+    def replies(self) -> int:
+        return sum(requests.replies for _, requests in self._made.values())
+
+    @property
+    def late(self) -> int:
+        return sum(requests.late for _, requests in self._made.values())
+
+    def open(self, asker: Asker, group: int, wait_ms: int) -> OpenRequest | None:
+        """A request is about to be appended at the broker group of this number; None: too many are open."""
+        return self._of(self._brokers.numbered(group)).open(asker, wait_ms)
+
+    def pass_on(self, data: bytes, reply: bytes, told: Callable[[int], None], timeout_ms: int) -> int | None:
+        """Send a reply to who waits for it: the code, or None when `told(code)` will be called with it."""
+        found = self._brokers.only
+        if found is None:
+            listed, mark = self._brokers.listed, data[INSTANCE_AT : INSTANCE_AT + MARK_SIZE]
+            if not listed:
+                return Code.UNAVAILABLE
+            found = next((broker for broker in listed if _mark(broker.name) == mark), listed[0])
+        return self._of(found).pass_on(data, reply, told, timeout_ms)
+
+    def release(self) -> None:
+        for _, requests in self._made.values():
+            requests.release()
+
+    def close(self) -> None:
+        """Watch the time no longer."""
+        self._tick.stop()
+
+    def _of(self, broker: Broker) -> Requests:
+        made = self._made.get(broker.name)
+        if made is None or made[0] is not broker:
+            mark = _mark(broker.name)
+            requests = Requests(
+                broker.rpc,
+                self._brokers.cluster_key,
+                self._clock,
+                self._wake,
+                lambda size: mark + os.urandom(size - MARK_SIZE),
+            )
+            made = self._made[broker.name] = broker, requests
+        return made[1]
+
+    def _wake(self) -> None:
+        # The timer runs only while something waits for time to pass, so an idle proxy sleeps.
+        if not self._ticking:
+            self._ticking = True
+            self._tick.start(self._on_tick)
+
+    def _on_tick(self) -> None:
+        waits = False
+        for _, requests in self._made.values():
+            waits = requests.on_time() or waits
+        if not waits:
+            self._ticking = False
+            self._tick.stop()
+
+
+@lru_cache(maxsize=256)
+def _mark(name: str) -> bytes:
+    return blake2b(name.encode(), digest_size=MARK_SIZE).digest()

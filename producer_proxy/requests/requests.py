@@ -1,0 +1,313 @@
+"""Sends that wait for a reply, and sends that are one, at one broker group. Steps, tokens and codes: docs/design/0013-request-reply.md.
+
+The reference and pure twin of _requests.pyx.
+
+Nothing here blocks: whoever asks or replies is told in a loop callback. Everything kept belongs to calls that are open, or were until
+their deadline: where this process goes, they end with it.
+"""
+
+import os
+from collections.abc import Callable
+from functools import partial
+from typing import Protocol
+
+from common.clock import Clock
+from common.contract import Code
+from common.reply_token import TOKEN_SIZE, ReplyToken, ReplyTokens, read_token
+from common.timer_heap import Wheel
+from engine.link import layout
+from engine.link.errors import LinkDown
+
+FATE_MS_MAX = 1_000
+OPEN_MAX = 100_000
+KEPT_BYTES_MAX = 16 << 20
+"""Of replies that are kept until their request's deadline, in case the request is sent again under its id."""
+TICK_MS = 5
+
+Place = tuple[bytes, bytes, int, int]
+"""Where a request is stored, and as what: topic, id, queue, offset. An engine with another log may give the same place to another one."""
+
+
+class Asker(Protocol):
+    """Who has sent a request."""
+
+    @property
+    def is_gone(self) -> bool:
+        """Nobody is left to be told."""
+        ...
+
+    def tell(self, code: int, reply: bytes | None) -> None:
+        """The request is stored and its outcome known; called at most once."""
+        ...
+
+
+class OpenRequest:
+    """One request from its token to its outcome: `code` becomes that once, OK with the reply.
+
+    The asker owes it one of `stored()` and `end()` when the append is answered.
+    """
+
+    __slots__ = (
+        "_asker", "_followers", "_requests", "code", "is_over", "is_stored", "kept_bytes", "links", "place", "reply", "token",
+    )  # fmt: skip
+
+    def __init__(self, requests: "Requests", asker: Asker, token: bytes, links: int) -> None:
+        self._requests, self._asker, self.token, self.links = requests, asker, token, links
+        self._followers: list[OpenRequest] = []
+        self.code: int | None = None
+        self.reply: bytes | None = None
+        self.is_stored = self.is_over = False
+        self.place: Place | None = None  # of one whose id the client set
+        self.kept_bytes = 0
+
+    @property
+    def waits(self) -> bool:
+        """Whether a reply would reach anybody."""
+        return self.code is None and not self.is_over and self._is_heard
+
+    @property
+    def _is_heard(self) -> bool:
+        return not self._asker.is_gone or any(each.waits for each in self._followers)
+
+    def stored(self, place: Place | None = None, is_duplicate: bool = False) -> None:
+        """The append was answered: the request is in the log.
+
+        Args:
+            place: where, of one whose id the client set; the first copy's when this is a duplicate of it.
+        """
+        self.is_stored = True
+        if is_duplicate:
+            self._requests.repeated(self, place)
+            return
+        if place is not None:
+            self._requests.remember(self, place)
+        if self.code is not None:
+            self._tell()
+        elif self.is_over:
+            self._requests.ask_fate(self)
+
+    def end(self) -> None:
+        """The append failed or was not answered: nobody waits for a reply any more."""
+        self.is_over = True
+        if self.code is None:
+            self.code = Code.NO_REPLY
+
+    def settle(self, code: int, reply: bytes | None = None) -> None:
+        """The outcome, unless there is one already."""
+        if self.code is None:
+            self.code, self.reply = code, reply
+            if self.is_stored:
+                self._tell()
+
+    def take(self, reply: bytes) -> int:
+        """A reply has come; returns what its replier is told."""
+        if self.code == Code.OK:
+            return Code.DUPLICATE
+        if not self.waits:
+            return Code.STALE_RECEIPT
+        self.settle(Code.OK, reply)
+        return Code.OK
+
+    def pass_deadline(self) -> None:
+        """From here on a reply is late."""
+        self.is_over = True
+        if self.is_stored and self.code is None:
+            if self._is_heard:
+                self._requests.ask_fate(self)
+            else:
+                self.settle(Code.NO_REPLY)
+
+    def follow(self, first: "OpenRequest") -> None:
+        """This is a copy of a request that is open or was answered: their outcome is one."""
+        if first.code is None:
+            self.token, self.links = first.token, first.links
+            first._followers.append(self)
+        else:
+            self.settle(first.code, first.reply)
+
+    def _tell(self) -> None:
+        assert self.code is not None
+        self._asker.tell(self.code, self.reply)
+        followers, self._followers = self._followers, []
+        for each in followers:
+            each.settle(self.code, self.reply)
+        if not self._requests.keeps(self):
+            self.reply = None
+
+
+class Requests:
+    """The open requests of this process at one broker group, and the replies that it passes on to there.
+
+    Args:
+        rpc: the broker's link for what is rare; this object listens on it.
+        wake: called when something waits for time to pass, so that `on_time()` is called until nothing does.
+        random_bytes: as os.urandom.
+    """
+
+    def __init__(
+        self, rpc, cluster_key: bytes, clock: Clock, wake: Callable[[], None] = lambda: None, random_bytes=os.urandom
+    ) -> None:
+        self._rpc, self._clock, self._wake = rpc, clock, wake
+        self._tokens = ReplyTokens(cluster_key)
+        self._instance = int.from_bytes(random_bytes(8), "little")
+        self._last_call = 0
+        self._calls: dict[int, OpenRequest] = {}
+        self._by_place: dict[Place, OpenRequest] = {}
+        self._kept_bytes = 0
+        self._timers = Wheel(TICK_MS)
+        self._links = 0
+        self.asked = self.late = self.replies = 0
+        rpc.attend(self._listen, self._on_forward)
+
+    @property
+    def waiting(self) -> int:
+        """Requests whose deadline has not passed; some of them have been answered."""
+        return len(self._calls)
+
+    @property
+    def is_idle(self) -> bool:
+        """Nobody waits for a reply."""
+        return not any(each.waits for each in self._calls.values())
+
+    # -- the asker's side
+
+    def open(self, asker: Asker, wait_ms: int) -> OpenRequest | None:
+        """A request is about to be appended with this token behind it; None: too many are open."""
+        if len(self._calls) >= OPEN_MAX:
+            return None
+        self.asked += 1
+        self._last_call = number = self._last_call % 0xFFFFFFFF + 1
+        token = self._tokens.make(ReplyToken(number, self._instance, self._clock.now_ms() + wait_ms))
+        opened = self._calls[number] = OpenRequest(self, asker, token, self._links)
+        self._after(wait_ms, partial(self._over, number))
+        return opened
+
+    def release(self) -> None:
+        """The process ends: whoever still waits is told that the outcome is unknown."""
+        for each in list(self._calls.values()):
+            if each.waits:
+                each.settle(Code.TIMEOUT)
+
+    def on_time(self) -> bool:
+        """Do what is due; True while something waits for time to pass."""
+        for act in self._timers.pop_due(self._now_ms()):
+            act()
+        return self._timers.next_at_ms() is not None
+
+    def _now_ms(self) -> int:
+        return int(self._clock.monotonic_s() * 1000)
+
+    def _after(self, wait_ms: int, act: Callable[[], None]) -> int:
+        self._wake()
+        return self._timers.add(self._now_ms() + wait_ms, act)
+
+    def _over(self, number: int) -> None:
+        passed = self._calls.pop(number)
+        passed.pass_deadline()
+        if passed.place is not None:
+            self._by_place.pop(passed.place, None)
+            self._kept_bytes -= passed.kept_bytes
+
+    # -- what an open request asks of its table
+
+    def remember(self, stored: OpenRequest, place: Place) -> None:
+        """It may be sent again under its id until its deadline."""
+        if not stored.is_over:
+            stored.place = place
+            self._by_place[place] = stored
+
+    def keeps(self, answered: OpenRequest) -> bool:
+        """Whether its reply is kept; asked once, when it is there."""
+        size = len(answered.reply or b"")
+        if answered.place is None or answered.is_over or self._kept_bytes + size > KEPT_BYTES_MAX:
+            return False
+        answered.kept_bytes = size
+        self._kept_bytes += size
+        return True
+
+    def repeated(self, copy: OpenRequest, place: Place | None) -> None:
+        """The first copy of this request is stored there: only that one is handed out."""
+        first = self._by_place.get(place) if place is not None else None
+        if first is not None and (first.code is None or first.reply is not None):
+            copy.follow(first)
+        else:
+            copy.settle(Code.DUPLICATE)
+
+    def ask_fate(self, over: OpenRequest) -> None:
+        """Its deadline has passed without a reply: the engine knows why."""
+        if over.links != self._links:
+            over.settle(Code.NO_REPLY)  # what another engine process was told of the request is forgotten
+            return
+
+        def answered(code: int, answer: bytes) -> None:
+            over.settle(layout.U16.unpack(answer)[0] if code == layout.OK else Code.NO_REPLY)
+
+        try:
+            self._rpc.send(layout.OUTCOME, over.token, answered)
+        except LinkDown:
+            over.settle(Code.NO_REPLY)
+        else:
+            self._after(FATE_MS_MAX, partial(over.settle, Code.NO_REPLY))
+
+    # -- what the broker tells
+
+    def _listen(self) -> None:
+        self._links += 1
+        self._rpc.send(layout.LISTEN, layout.INSTANCE.pack(self._instance), lambda code, answer: None)
+
+    def _on_forward(self, payload: bytes) -> None:
+        number, code = layout.FORWARD_HEAD.unpack_from(payload)
+        at = layout.FORWARD_HEAD.size
+        token = read_token(payload[at : at + TOKEN_SIZE])
+        found = self._calls.get(token.call) if token is not None else None
+        if code == layout.OK:
+            told = Code.STALE_RECEIPT if found is None else found.take(payload[at + TOKEN_SIZE :])
+            self.late += told == Code.STALE_RECEIPT
+            self._rpc.tell(layout.FORWARDED, layout.FORWARDED_BODY.pack(number, told))
+        elif found is not None and found.waits:
+            found.settle(code)
+
+    # -- the replier's side
+
+    def pass_on(self, data: bytes, reply: bytes, told: Callable[[int], None], timeout_ms: int) -> int | None:
+        """Send a reply to who waits for it. Returns the code when that is known at once, else None: then `told(code)` is called once.
+
+        Args:
+            data: the token as it came. reply: a Message without reply_to, encoded.
+            timeout_ms: after which `told` gets TIMEOUT.
+        """
+        token = self._tokens.check(data)
+        if token is None:
+            return Code.INVALID
+        if token.reply_by_ms <= self._clock.now_ms():
+            self.late += 1
+            return Code.STALE_RECEIPT
+        passing = _Passing(self._timers, told)
+        try:
+            self._rpc.send(layout.REPLY, data + reply, passing.answered)
+        except LinkDown:
+            return Code.UNAVAILABLE
+        passing.tick = self._after(timeout_ms, passing.give_up)
+        self.replies += 1
+        return None
+
+
+class _Passing:
+    """A reply on its way to its asker's proxy."""
+
+    __slots__ = ("_timers", "_told", "give_up", "tick")
+
+    def __init__(self, timers: Wheel, told: Callable[[int], None]) -> None:
+        self._timers, self._told = timers, told
+        self.tick = 0
+        self.give_up = partial(self.answered, Code.TIMEOUT, b"")
+
+    def answered(self, code: int, sentence: bytes) -> None:
+        """The broker's answer, or that there was none in time."""
+        told, self._told = self._told, _nobody
+        self._timers.drop(self.tick, self.give_up)
+        told(code)
+
+
+def _nobody(code: int) -> None:
+    """Told already."""

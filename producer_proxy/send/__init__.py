@@ -1,0 +1,1 @@
+"""The rare path of send: one call in a greenlet."""

@@ -1,0 +1,174 @@
+"""A limit of a whole cluster: several processes with their own meters, one lender, a clock that the test turns."""
+
+import json
+import random
+import weakref
+
+import pytest
+
+from common.limits import Meter
+from common.limits.lender import LEASE_S, Lender
+from common.limits.quota_slices import IDLE_S, TICK_S, Leases
+
+TOTAL = 900
+STEP_S = 0.01
+
+
+class Cluster:
+    """Three processes. `offer(i, per_second)` sends so many messages a second through process i, as a Poisson stream."""
+
+    def __init__(self, seed=1):
+        self.now, self.random = 1000.0, random.Random(seed)
+        self.lender = Lender(self.now - LEASE_S)
+        self.lender_is_up = True
+        self.processes = [Leases("producer_proxy", f"p{i}", self.ask, lambda: self.now) for i in range(3)]
+        self.total = TOTAL
+        self.meters = [each.meter("topic:orders", TOTAL, 0) for each in self.processes]
+        self.next_tick = [self.now + TICK_S * i / 3 for i in range(3)]
+        self.offered = [0.0, 0.0, 0.0]
+        self.passed = [0, 0, 0]
+
+    def ask(self, payload, answer):
+        if not self.lender_is_up:
+            answer(203, b"")
+            return
+        request = json.loads(payload)
+        live = self.lender.live(request["role"], request["process"], self.now)
+        shares = [
+            self.lender.renew(each["key"], each["total"], request["process"], each["demand"], live, self.now)
+            for each in request["limits"]
+        ]
+        answer(0, json.dumps({"live": live, "shares": shares}).encode())
+
+    def set_total(self, total):
+        for each in self.processes:
+            each.meter("topic:orders", total, 0)
+
+    def run(self, seconds):
+        """Let time pass; returns how many messages a second passed, of each process."""
+        before = list(self.passed)
+        for _ in range(round(seconds / STEP_S)):
+            self.now += STEP_S
+            for i, leases in enumerate(self.processes):
+                if self.now >= self.next_tick[i]:
+                    self.next_tick[i] += TICK_S
+                    leases.tick()
+                self._send(i)
+        return [(after - old) / seconds for after, old in zip(self.passed, before, strict=True)]
+
+    def _send(self, i):
+        arrivals = self.offered[i] * STEP_S
+        count = int(arrivals) + (self.random.random() < arrivals % 1)
+        for _ in range(count):
+            if self.meters[i].wait_s(1, 100, self.now) == 0:
+                self.meters[i].take(1, 100)
+                self.passed[i] += 1
+            else:
+                self.meters[i].refuse(1, 100)
+
+
+@pytest.mark.parametrize(
+    "offered",
+    [
+        (3000, 0, 0),
+        (1500, 1500, 1500),
+        (3000, 100, 0),
+        (2000, 290, 290),
+        (400, 400, 400),
+        (2000, 20, 20),
+        (1000, 1000, 1),
+    ],
+)
+def test_the_cluster_passes_its_total_within_five_percent_under_any_skew(offered):
+    cluster = Cluster()
+    cluster.offered = offered
+    cluster.run(3)  # the first burst is over, and demand is known
+    assert sum(cluster.run(20)) == pytest.approx(TOTAL, rel=0.05)
+
+
+def test_clients_that_move_to_another_process_take_the_limit_along():
+    cluster = Cluster()
+    for busy in (0, 1, 2):
+        cluster.offered = [3000 if i == busy else 0 for i in range(3)]
+        cluster.run(2.5)  # the process' burst of a second, and the move of the shares
+        assert sum(cluster.run(8)) == pytest.approx(TOTAL, rel=0.05)
+
+
+def test_below_the_limit_nothing_is_refused_whoever_sends():
+    cluster = Cluster()
+    cluster.offered = [500, 200, 50]
+    cluster.run(3)
+    assert sum(cluster.run(10)) == pytest.approx(750, rel=0.03)
+
+
+def test_without_the_lender_each_falls_back_to_its_static_share_and_back_again():
+    cluster = Cluster()
+    cluster.offered = [3000, 0, 0]
+    cluster.run(3)
+    cluster.lender_is_up = False
+    cluster.run(3)
+    assert cluster.run(10)[0] == pytest.approx(TOTAL / 3, rel=0.02)
+    cluster.offered = [3000, 3000, 3000]
+    cluster.run(3)
+    assert sum(cluster.run(10)) == pytest.approx(TOTAL, rel=0.05)
+    cluster.lender_is_up = True
+    cluster.offered = [3000, 0, 0]
+    cluster.run(3)
+    assert sum(cluster.run(10)) == pytest.approx(TOTAL, rel=0.05)
+
+
+def test_another_total_is_at_work_at_once_and_exact_a_second_later():
+    cluster = Cluster()
+    cluster.offered = [3000, 1000, 0]
+    cluster.run(5)
+    cluster.set_total(300)
+    assert sum(cluster.run(1)) < 600
+    assert sum(cluster.run(10)) == pytest.approx(300, rel=0.05)
+
+
+def test_a_lender_that_starts_anew_does_not_lend_twice():
+    cluster = Cluster()
+    cluster.offered = [3000, 3000, 0]
+    cluster.run(5)
+    cluster.lender = Lender(cluster.now)
+    assert sum(cluster.run(5)) == pytest.approx(TOTAL, rel=0.12)
+    assert sum(cluster.run(10)) == pytest.approx(TOTAL, rel=0.05)
+
+
+def test_a_process_that_never_reached_its_lender_is_limited_all_the_same():
+    leases = Leases("producer_proxy", "p", lambda payload, answer: answer(203, b""), lambda: 5.0)
+    meter = leases.meter("topic:orders", 10, 0)
+    assert meter.room(5.0)[0] == 10
+
+
+def test_one_key_is_one_meter_and_a_topic_without_limits_has_none():
+    leases = Leases("producer_proxy", "p", lambda payload, answer: None, lambda: 5.0)
+    assert leases.meter("topic:a", 0, 0) is None
+    one = leases.meter("topic:a", 10, 0)
+    assert leases.meter("topic:a", 20, 0) is one
+    assert isinstance(one, Meter)
+
+
+def test_only_limits_in_use_are_borrowed_and_those_that_nobody_holds_are_forgotten():
+    asked, now = [], [0.0]
+
+    def ask(payload, answer):
+        asked.append([each["key"] for each in json.loads(payload)["limits"]])
+        answer(0, json.dumps({"live": 1, "shares": [5.0] * len(asked[-1])}).encode())
+
+    leases = Leases("producer_proxy", "p", ask, lambda: now[0])
+    meter = leases.meter("topic:a", 10, 1000)
+    leases.tick()
+    assert asked.pop() == ["topic:a:messages", "topic:a:bytes"]
+    now[0] += IDLE_S + 1
+    leases.tick()
+    assert asked.pop() == []  # a sign of life
+    meter.take(1, 1)
+    leases.tick()
+    assert asked.pop() == ["topic:a:messages", "topic:a:bytes"]
+    watched = weakref.ref(meter)
+    del meter
+    assert leases.meter("topic:a", 10, 1000) is watched()
+    now[0] += IDLE_S + 1
+    leases.tick()
+    assert watched() is None

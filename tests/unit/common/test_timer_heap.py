@@ -1,0 +1,15 @@
+"""Timers that mostly never fire."""
+
+from common.timer_heap import Wheel
+
+
+def test_the_wheel_fires_nothing_early_nothing_twice_and_nothing_dropped():
+    wheel = Wheel(tick_ms=20)
+    kept = wheel.add(1_001, "kept")
+    wheel.drop(wheel.add(1_001, "dropped"), "dropped")
+    wheel.add(5_000, "later")
+    assert (kept, wheel.next_at_ms()) == (51, 1_020)
+    assert wheel.pop_due(1_001) == []
+    assert wheel.pop_due(1_020) == ["kept"]
+    assert wheel.pop_due(2_000) == []
+    assert wheel.next_at_ms() == 5_000
