@@ -1,0 +1,65 @@
+# cython: language_level=3
+"""Constants of the link and of stored batches, for native code. Sizes in bytes; docs/design/0001-seams.md and docs/format/log.md.
+
+Each has the same value as its namesake in engine/link/layout.py or engine/log/format.py; tests/unit/engine/link/test_constants.py
+compares them.
+"""
+
+cdef enum:
+    # frame
+    FRAME_HEADER_SIZE = 16
+    FRAME_REST_SIZE = 12              # of the header, after the size field
+    # operations
+    OP_HELLO = 1
+    OP_AUTH = 2
+    OP_APPEND = 10
+    OP_TOPIC = 11
+    OP_PULL = 20
+    OP_READ = 21
+    OP_CANCEL = 22
+    OP_ADMIN = 30
+    OP_TIMER_ADD = 40
+    OP_TIMER_CANCEL = 41
+    OP_TIMER_LIST = 42
+    OP_REPLY = 45
+    OP_FORWARD = 46
+    OP_LISTEN = 47
+    OP_FORWARDED = 48
+    OP_OUTCOME = 49
+    OP_LOOK_UP_ID = 50
+    OP_LOOK_UP_KEY = 51
+    OP_LEASE = 60
+    OP_DEPTH = 61
+    # codes
+    CODE_OK = 0
+    CODE_DUPLICATE = 2
+    CODE_INVALID = 100
+    CODE_TOO_LARGE = 101
+    CODE_UNKNOWN_TOPIC = 102
+    CODE_STALE_RECEIPT = 106
+    CODE_OVERLOADED = 201
+    CODE_UNAVAILABLE = 203
+    CODE_TIMEOUT = 300
+    # APPEND
+    APPEND_HEAD_SIZE = 8
+    APPEND_RESULT_SIZE = 16
+    DURABILITY_MEMORY = 1
+    DURABILITY_FSYNC = 2
+    DURABILITY_REPLICATED = 3
+    DURABILITY_REPLICATED_FSYNC = 4
+    DURABILITY_MAX = 4
+    # stored batches and records
+    BATCH_MAGIC = 0x5042
+    BATCH_HEADER_SIZE = 48
+    BATCH_CHECK_IDS = 1               # flag of a batch
+    RECORD_HEAD_SIZE = 5              # u32 size, u8 flags
+    RECORD_HAS_ID = 1                 # flags of a record
+    RECORD_HAS_TRAILER = 2
+    ASSIGNED_ID_SIZE = 16
+    REPLY_TOKEN_SIZE = 40             # the trailer of a request
+    # PULL
+    TOKEN_SIZE = 48
+    TOKEN_VERSION = 1
+    RECEIPT_SIZE = 52
+    PIECE_SIZE = 88
+    ACK_SIZE = 66                     # without the reason, which follows
