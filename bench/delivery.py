@@ -33,7 +33,7 @@ from engine.env.real import RealEnv
 from engine.link.layout import ACK, DONE, OK, PIECE, PULL, PULL_LIMITS, U16
 from engine.log import Log, open_log
 from engine.log.format import KIND_MESSAGES, pack_batch, pack_record
-from engine.log.native import NATIVE
+from engine.log.write.native import NATIVE
 from engine.replies.exchange import Exchange
 from engine.replies.requests import Requests
 from engine.server.service import Service, monotonic_ms

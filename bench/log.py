@@ -19,7 +19,7 @@ from engine.config import LogConfig
 from engine.env.real import RealEnv
 from engine.log import Log, open_log
 from engine.log.format import KIND_MESSAGES, pack_batch, pack_record
-from engine.log.native import NATIVE
+from engine.log.write.native import NATIVE
 
 TOPICS, QUEUES, BODY = 16, 8, 128
 SCALE = 1 if NATIVE else 20

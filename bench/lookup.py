@@ -24,7 +24,7 @@ from engine.log import Log, open_log
 from engine.log.format import pack_batch, pack_record
 from engine.log.lookup_index.lookup_file import FAMILIES
 from engine.log.lookup_index.maker import IDLE_S
-from engine.log.lookup_index.search import Cursor, Wanted
+from engine.log.lookup_index.search import LookupCursor, LookupQuery
 
 TOPICS, QUEUES, BODY, RECORDS, BATCHES, KEYS, LOOKS, APPENDS = 16, 8, 76, 16, 64, 100_000, 200, 20_000
 NOW_MS, TIME_MAX = 1_700_000_000_000, 1 << 62
@@ -89,10 +89,10 @@ def names_of(family: str, total: int) -> Iterator[tuple[int, bytes]]:
 
 def look(log: Log, family: str, topic_id: int, name: bytes, places: Callable[[list], list]) -> tuple[float, int]:
     """(milliseconds, messages found) of one look-up over some of the segments, to the end."""
-    cursor: Cursor | None = Cursor(0, 0)
+    cursor: LookupCursor | None = LookupCursor(0, 0)
     began, found = time.perf_counter(), 0
     while cursor is not None:
-        search = log.look_up.search(Wanted(FAMILIES[family], topic_id, name, 0, TIME_MAX, 1000, 4 << 20), cursor)
+        search = log.look_up.search(LookupQuery(FAMILIES[family], topic_id, name, 0, TIME_MAX, 1000, 4 << 20), cursor)
         search._places = places(search._places)
         search.run()
         found += len(search.found)
@@ -129,7 +129,7 @@ def open_segment(directory: str, size: int) -> None:
         f"{counts.written_bytes / total:.1f} bytes/msg written, peak of memory from {before:.0f} to {peak_mib():.0f} MiB"
     )
     for family in FAMILIES:
-        there = len(log.look_up.maker.runs.of(log.appender.segment_base, FAMILIES[family]))
+        there = len(log.look_up.maker.partials.of(log.appender.segment_base, FAMILIES[family]))
         measure(log, f"{family} {what}, {there} runs", family, total, LOOKS * 5, lambda places: places)
     fill(log, size + 65 * MEBIBYTE)
     log.checkpoint()

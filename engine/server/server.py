@@ -24,7 +24,7 @@ from engine.timers.timers import Timers
 try:
     if os.environ.get("PENSTOCK_PURE"):
         raise ImportError("twins asked for")
-    from engine.log.native import NATIVE as _LOG_IS_NATIVE
+    from engine.log.write.native import NATIVE as _LOG_IS_NATIVE
 
     if not _LOG_IS_NATIVE:
         raise ImportError("the appender is the twin")

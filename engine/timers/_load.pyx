@@ -4,7 +4,7 @@ from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 
-from engine.log.segment._index cimport BatchHeader, Entry, EntrySource, crc32c_extend, key_of
+from engine.log.segment._index cimport BatchHeader, IndexEntry, EntrySource, crc32c_extend, key_of
 from engine.timers._record cimport HEAD, RECORD_HEAD, TimerHead
 from engine.timers._table cimport Table, mix
 
@@ -22,7 +22,7 @@ def load(Table table, EntrySource source, file, uint64_t base, bytes log_id, lis
     """
     cdef uint32_t seed = crc32c_extend(0, <const char*>log_id, len(log_id))
     cdef uint32_t count = 0, i = 0, last
-    cdef const Entry* run = source.find_run(key_of(0, KIND_TIMER), &count)
+    cdef const IndexEntry* run = source.find_run(key_of(0, KIND_TIMER), &count)
     cdef Loading loading = Loading(table, table.number_of(base) if count else 0, dead)
     cdef uint64_t start, end
     cdef uint64_t lost = 0

@@ -1,6 +1,6 @@
 """Which form of table and gathering is in use: the compiled one, or its twin in pure Python. `PENSTOCK_PURE=1` forces the twin."""
 
-from engine.log.native import NATIVE as _LOG_IS_NATIVE
+from engine.log.segment.native import NATIVE as _LOG_IS_NATIVE
 
 NATIVE = False
 if _LOG_IS_NATIVE:

@@ -10,9 +10,9 @@ import logging
 from array import array
 from collections.abc import Iterable, Iterator
 
+from common.wire.names import find_names
 from engine.link.timer import ASSIGNED, Timer
 from engine.log.format import BATCH_HEADER, BATCH_HEADER_SIZE
-from engine.log.offline.message import names
 from engine.timers import loops
 from engine.timers.native import hash_id, load
 from engine.timers.timer_store import Place, Shelf
@@ -109,5 +109,5 @@ def _shown_ids(batch: bytes) -> Iterator[bytes]:
         if batch[at + 4] & ASSIGNED:
             yield batch[at + 5 : at + 21].hex().encode()
         else:
-            yield (names(batch[at + 5 : end]).id or "").encode()
+            yield find_names(batch[at + 5 : end])[0] or b""
         at = end

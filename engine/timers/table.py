@@ -6,7 +6,7 @@ from heapq import heapify, heappop, heappush
 from engine.env.base import File
 from engine.link.timer import parse
 from engine.log.format import BATCH_HEADER_SIZE, CONTROL_TOPIC_ID, KIND_TIMER
-from engine.log.native import BatchReader
+from engine.log.segment.native import BatchReader
 
 Entry = tuple[int, int, int, int]
 """(base of the segment, byte address in its file, due time, hash of topic and id)"""

@@ -169,7 +169,7 @@ class Timers:
 
     # -- segments
 
-    def carry(self, base: int) -> Iterator[None]:
+    def relocate(self, base: int) -> Iterator[None]:
         """Empty a segment that is about to go. Raises DiskFullError."""
         yield from self._carrying.carry(base)
 

@@ -12,7 +12,7 @@ from engine.log import Log, open_log
 from engine.log.format import BATCH_HEADER, BATCH_MAGIC, KIND_MESSAGES, pack_batch, pack_record, padded, split_records
 from engine.log.lookup_index.lookup_file import FAMILIES
 from engine.log.lookup_index.maker import AFTER_FAULT_S, IDLE_S
-from engine.log.lookup_index.search import Cursor, Wanted
+from engine.log.lookup_index.search import LookupCursor, LookupQuery
 from engine.log.offline.directory import opened
 
 CONFIG = LogConfig(segment_bytes=1 << 16)
@@ -158,7 +158,7 @@ def named_message(number: int) -> bytes:
 
 def look_up(log: Log, family: str, name: bytes) -> set[tuple[int, int, int]]:
     """Where the messages with the name are, as a look-up says."""
-    search = log.look_up.search(Wanted(FAMILIES[family], 2, name, 0, 1 << 62, 1000, 1 << 20), Cursor(0, 0))
+    search = log.look_up.search(LookupQuery(FAMILIES[family], 2, name, 0, 1 << 62, 1000, 1 << 20), LookupCursor(0, 0))
     search.run()
     assert search.error == "" and search.cursor is None
     return {(2, found.queue, found.offset) for found in search.found}

@@ -11,7 +11,7 @@ import gevent
 from engine.link import layout
 from engine.link.layout import NO_TOKEN, PIECE, U32
 from engine.log.lookup_index.lookup_file import ID, KEY, Family
-from engine.log.lookup_index.search import Cursor, Found, Search, Wanted
+from engine.log.lookup_index.search import FoundRecord, LookupCursor, LookupQuery, Search
 from engine.server.errors import RequestError
 
 log = logging.getLogger("penstock.engine")
@@ -58,7 +58,7 @@ class Looking:
             raise RequestError("the engine has no such topic", layout.UNKNOWN_TOPIC)
         if self._running >= RUNNING_MAX:
             raise RequestError(f"{RUNNING_MAX} look-ups wait already", layout.OVERLOADED)
-        wanted = Wanted(
+        wanted = LookupQuery(
             family, topic.id, _name(request, field), _number(request, "from_ms", 0, 0, TIME_MAX),
             _number(request, "to_ms", TIME_MAX, 0, TIME_MAX), _number(request, "limit", LIMIT_DEFAULT, 1, LIMIT_MAX), BYTES_MAX,
         )  # fmt: skip
@@ -91,7 +91,7 @@ class Looking:
             answer = {"next": search.cursor, "read_bytes": search.read_bytes}
             connection.send_frame(op, request_id, layout.OK, _answer(answer, found, with_records))
 
-    def _readable(self, search: Search) -> list[Found]:
+    def _readable(self, search: Search) -> list[FoundRecord]:
         """Without what lies below its queue's readable offset: retention has not come to its segment yet."""
         first = {
             queue: self._store.bounds(search.topic_id, queue)[0] for queue in {found.queue for found in search.found}
@@ -99,7 +99,7 @@ class Looking:
         return [found for found in search.found if found.offset >= first[found.queue]]
 
 
-def _answer(report: dict, found: list[Found], with_records: bool) -> list[bytes]:
+def _answer(report: dict, found: list[FoundRecord], with_records: bool) -> list[bytes]:
     """A report as JSON, and a piece a message, without its record where only the place is wanted."""
     head = json.dumps(report).encode()
     parts = [U32.pack(len(head)), head, U32.pack(len(found))]
@@ -136,14 +136,14 @@ def _number(request: dict, field: str, default: int, least: int, most: int) -> i
     return value
 
 
-def _cursor(request: dict) -> Cursor:
+def _cursor(request: dict) -> LookupCursor:
     value = request.get("next")
     if value is None:
-        return Cursor(0, 0)
+        return LookupCursor(0, 0)
     if (
         not isinstance(value, list)
         or len(value) != 2
         or any(type(each) is not int or not 0 <= each < 1 << 63 for each in value)
     ):
         raise RequestError("next: as an answer gave it")
-    return Cursor(value[0] & ~7, value[1])
+    return LookupCursor(value[0] & ~7, value[1])

@@ -154,7 +154,7 @@ def test_both_forms_step_over_a_damaged_batch(make_pair):
     pair = make_pair(1 << 20)
     for _ in range(3):
         pair.store(0, [500] * 4)
-    with open(pair.log._reader.active.path, "r+b") as file:
+    with open(pair.log.segments.active.path, "r+b") as file:
         data = file.read()
         file.seek(data.index(bytes([3]) * 500, data.index(bytes([3]) * 500) + 500))
         file.write(b"x")

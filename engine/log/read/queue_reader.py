@@ -7,11 +7,13 @@ from bisect import bisect_left
 from collections.abc import Iterator
 
 from engine.errors import CorruptionError, OffsetOutOfRangeError
-from engine.log.native import Appender, BatchReader, SealedIndex, SegmentIndex
 from engine.log.read.cold import ColdReads
-from engine.log.segment.segment import SealedSegments, Segment
-from engine.log.types import Piece
+from engine.log.segment.native import BatchReader, SealedIndex, SegmentIndex
+from engine.log.segment.segment import Segment
+from engine.log.segment.segments import LogSegments
+from engine.log.types import RecordSlice
 from engine.log.view import View
+from engine.log.write.native import Appender
 
 SIZES_MAX = 100_000
 SPANS_MAX = 10_000
@@ -19,25 +21,19 @@ NO_LIMIT = 0xFFFFFFFFFFFFFFFF
 DONE, BELOW, HOLE, DAMAGED = range(4)
 
 
-class Reader:
+class QueueReader:
     """Reads by offset and by time. Keeps nothing between calls but the order of the segments."""
 
-    def __init__(self, log_id: bytes, appender: Appender, view: View, sealed: SealedSegments, cold: ColdReads) -> None:
+    def __init__(self, log_id: bytes, appender: Appender, view: View, segments: LogSegments, cold: ColdReads) -> None:
         self._appender = appender
         self._view = view
-        self._sealed = sealed
+        self._segments = segments
         self._batches = BatchReader(log_id)
         self.cold = cold
         self._sizes: dict[tuple[int, int, int], int] = {}
         """(base, topic id, queue) -> bytes that the queue has in a sealed segment, as far as somebody asked."""
         self._spans: dict[tuple[int, int], tuple[int, int, int]] = {}
         """(topic id, queue) -> what View.span_of() said last: who drains a queue asks for the same segment again and again."""
-        self.active: Segment
-        self.sealing: list[Segment] = []
-        """Full segments whose index is still in memory, oldest first.
-
-        The sealing thread takes them out, last thing it does.
-        """
 
     def bounds(self, topic_id: int, queue: int) -> tuple[int, int]:
         """(first readable offset, end offset)."""
@@ -46,10 +42,11 @@ class Reader:
 
     def read(
         self, topic_id: int, queue: int, offset: int, max_records: int, max_bytes: int, *, whole: bool = False
-    ) -> list[Piece]:
+    ) -> list[RecordSlice]:
         """As Log.read."""
-        pieces: list[Piece] = []
-        segment, source = self.active, self._appender.index
+        pieces: list[RecordSlice] = []
+        segment = self._segments.active
+        source: SegmentIndex | SealedIndex = self._appender.index
         at, records, size = offset, max_records, max_bytes
         limit, is_cold = self._limit(segment), False
         while True:
@@ -59,7 +56,7 @@ class Reader:
             )
             if is_cold:
                 self.cold.served(topic_id, queue, sum(len(piece.records) for piece in pieces[had:]))
-            ended = how in (HOLE, DAMAGED) or (how == DONE and segment is self.active)
+            ended = how in (HOLE, DAMAGED) or (how == DONE and segment is self._segments.active)
             if ended or records <= 0 or (pieces and size <= 0) or at == self._end(topic_id, queue):
                 break
             found = self.find(topic_id, queue, at)
@@ -86,7 +83,7 @@ class Reader:
         runs = list(self._runs(topic_id, queue, 0))
 
         def first_in(base: int) -> int | None:
-            segment = self.segment(base)
+            segment = self._segments.at(base)
             if segment is None:
                 return None
             return segment.source().offset_at_time(topic_id, queue, at_ms, self._limit(segment))
@@ -101,7 +98,7 @@ class Reader:
         kept = end = self._end(topic_id, queue)
         for first, base in reversed(list(self._runs(topic_id, queue, 0))):
             known = self._sizes.get((base, topic_id, queue), size + 1)
-            segment = self.segment(base) if known > size else None
+            segment = self._segments.at(base) if known > size else None
             if segment is None:
                 kept, size = first, max(size - known, 0)
                 continue
@@ -123,7 +120,7 @@ class Reader:
 
     def _explain(
         self, topic_id: int, queue: int, offset: int, how: int, at: int, place: tuple[Segment, int, int]
-    ) -> list[Piece]:
+    ) -> list[RecordSlice]:
         """Why nothing can be read at `offset`: the end, out of range, or damage."""
         segment, bad_at, bad_bytes = place
         if offset == self._end(topic_id, queue):
@@ -154,7 +151,7 @@ class Reader:
         return self._appender.end_position - self._appender.segment_base
 
     def _limit(self, segment: Segment) -> int:
-        return self._committed_at() if segment is self.active else NO_LIMIT
+        return self._committed_at() if segment is self._segments.active else NO_LIMIT
 
     def _end(self, topic_id: int, queue: int) -> int:
         end = self._appender.index.committed_end(topic_id, queue, self._committed_at())
@@ -164,7 +161,7 @@ class Reader:
 
     def find(self, topic_id: int, queue: int, offset: int) -> tuple[Segment, SegmentIndex | SealedIndex] | None:
         """The newest segment in which the queue begins at or below `offset`."""
-        for segment in (self.active, *reversed(self.sealing)):
+        for segment in (self._segments.active, *reversed(self._segments.sealing)):
             source = segment.source()
             first = source.first_offset(topic_id, queue)
             if first is not None and first <= offset:
@@ -177,29 +174,22 @@ class Reader:
             if len(self._spans) == SPANS_MAX:
                 self._spans.clear()
             _, base, _ = self._spans[topic_id, queue] = found
-        sealed = self._sealed.get(base)
+        sealed = self._segments.sealed.get(base)
         return (sealed, sealed.source()) if sealed is not None else None
 
     def _runs(self, topic_id: int, queue: int, offset: int) -> Iterator[tuple[int, int]]:
         """(first offset of the queue in it, base) of the segments whose first offset is not below `offset`, in order."""
-        sealing = tuple(self.sealing)
+        sealing = tuple(self._segments.sealing)
         last = -1
         for first, base in self._view.segments_from(topic_id, queue, offset):
-            if base in self._sealed.bases:
+            if base in self._segments.sealed.bases:
                 last = base
                 yield first, base
-        for segment in (*sealing, self.active):
-            first = segment.source().first_offset(topic_id, queue)
-            if segment.base > last and first is not None and first >= offset:
-                yield first, segment.base
+        for segment in (*sealing, self._segments.active):
+            begin = segment.source().first_offset(topic_id, queue)
+            if segment.base > last and begin is not None and begin >= offset:
+                yield begin, segment.base
 
     def segments_of(self, topic_id: int, queue: int) -> list[int]:
         """Bases of the segments that hold records of the queue, in order."""
         return [base for _, base in self._runs(topic_id, queue, 0)]
-
-    def segment(self, base: int) -> Segment | None:
-        """The segment at that position, or None when it is not there (any more)."""
-        for segment in (self.active, *self.sealing):
-            if segment.base == base:
-                return segment
-        return self._sealed.get(base)

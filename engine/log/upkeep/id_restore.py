@@ -5,11 +5,11 @@ import logging
 from common.ids import ID_WINDOW_MS_MAX
 from engine.env.base import Env
 from engine.errors import CorruptionError
-from engine.log.native import BatchReader, IdWindow
 from engine.log.segment.id_file import collect_ids, id_path, load_ids, write_ids
 from engine.log.segment.index_file import IndexHeader, read_index_header
-from engine.log.segment.scan import rebuild_index
+from engine.log.segment.native import BatchReader, IdWindow
 from engine.log.segment.segment import open_segment
+from engine.log.write.sealer import ensure_index
 
 logger = logging.getLogger(__name__)
 
@@ -41,7 +41,7 @@ def _header(env: Env, directory: str, base: int) -> IndexHeader:
     except CorruptionError:
         segment = open_segment(env, directory, base)
         try:
-            rebuild_index(env, BatchReader(segment.header.log_id), segment)
+            ensure_index(env, BatchReader(segment.header.log_id), segment)
         finally:
             segment.close()
         return read_index_header(env, directory, base)

@@ -13,20 +13,20 @@ FAMILY_ID = 1
 HIGHEST = 0xFFFFFFFFFFFFFFFF
 
 
-def name_of(record: bytes, family: int) -> bytes | None:
+def term_of(record: bytes, family: int) -> bytes | None:
     """The id, as it is shown, or the key of a record (from its size field on); None when it has none."""
     return shown_id(record) if family == FAMILY_ID else find_names(record[21 if record[4] & 1 else 5 :])[1]
 
 
-def name_hash(log_id: bytes, topic_id: int, name: bytes) -> int:
+def term_hash(log_id: bytes, topic_id: int, name: bytes) -> int:
     """The hash under which a topic's message with that id or key is filed."""
     k0, k1 = struct.unpack("<QQ", log_id)
     return int.from_bytes(siphash(struct.pack("<QQ", k0, k1 ^ topic_id), name)[:8], "little")
 
 
-def named_records(batch: bytes, family: int, name: bytes) -> list[tuple[int, bytes]]:
+def records_with_term(batch: bytes, family: int, name: bytes) -> list[tuple[int, bytes]]:
     """[(number in the batch, record as stored)] of a whole batch's messages that have the name."""
-    return [(number, record) for number, record in enumerate(_records(batch)) if name_of(record, family) == name]
+    return [(number, record) for number, record in enumerate(_records(batch)) if term_of(record, family) == name]
 
 
 def _records(batch: bytes) -> Iterator[bytes]:
@@ -37,8 +37,8 @@ def _records(batch: bytes) -> Iterator[bytes]:
         at = end
 
 
-class _Walker:
-    """What a Walk asks for in place of a BatchReader's `scan`: takes whole batches, one after the other, up to the first that is none."""
+class BatchScanner:
+    """What a WindowScan asks for in place of a BatchReader's `scan`: takes whole batches, one after the other, up to the first that is none."""
 
     def __init__(self, log_id: bytes, base: int, family: int) -> None:
         self._batches = BatchReader(log_id)
@@ -66,7 +66,7 @@ class _Walker:
         return at, [], 0, last, last_crc
 
 
-class Collector(_Walker):
+class TermCollector(BatchScanner):
     """The sorted names of a segment, in passes of bounded memory: each takes the lowest hashes that the one before left.
 
     Args:
@@ -89,10 +89,10 @@ class Collector(_Walker):
         self.oldest_ms = min(self.oldest_ms, stored_at_ms)
         self.newest_ms = max(self.newest_ms, stored_at_ms)
         for record in _records(batch):
-            name = name_of(record, self._family)
+            name = term_of(record, self._family)
             if name is None:
                 continue
-            hashed = name_hash(self._log_id, topic_id, name)
+            hashed = term_hash(self._log_id, topic_id, name)
             if self._low <= hashed <= self._high:
                 self._add(hashed, at)
 
@@ -129,7 +129,7 @@ class Collector(_Walker):
         return packed_blocks(self._entries, first, count, seed, number)
 
 
-class Searcher(_Walker):
+class TermSearcher(BatchScanner):
     """The batches of a segment in which a message of a topic has a name; for segments that have no file of names.
 
     Args:
@@ -145,7 +145,7 @@ class Searcher(_Walker):
 
     def _take(self, batch: bytes, at: int, topic_id: int, stored_at_ms: int) -> None:
         wanted = topic_id == self._topic_id and self._from_ms <= stored_at_ms <= self._to_ms
-        if wanted and named_records(batch, self._family, self._name):
+        if wanted and records_with_term(batch, self._family, self._name):
             self._found.append(at)
 
     def found(self) -> list[int]:

@@ -11,7 +11,7 @@ from cpython.bytes cimport PyBytes_FromStringAndSize
 
 from engine.log.segment._ids cimport Names, find_names, siphash128
 from engine.log.segment._index cimport BatchHeader, crc32c_extend
-from engine.log.lookup_index._merge cimport NameEntry, packed_blocks
+from engine.log.lookup_index._merge cimport LookupEntry, packed_blocks
 
 cdef enum:
     MAGIC = 0x5042
@@ -34,7 +34,7 @@ cdef struct Name:
     uint8_t shown[32]
 
 
-cdef bint name_of(const uint8_t* record, int family, Name* name) noexcept nogil:
+cdef bint term_of(const uint8_t* record, int family, Name* name) noexcept nogil:
     """The id, as it is shown, or the key of a record (from its size field on); False when it has none."""
     cdef uint32_t size = (<const uint32_t*>record)[0] - 1
     cdef const uint8_t* message = record + 5
@@ -61,15 +61,15 @@ cdef bint name_of(const uint8_t* record, int family, Name* name) noexcept nogil:
 
 cdef inline bint is_named(const uint8_t* record, int family, const uint8_t* wanted, uint32_t size) noexcept nogil:
     cdef Name name
-    return name_of(record, family, &name) and name.size == size and memcmp(name.data, wanted, size) == 0
+    return term_of(record, family, &name) and name.size == size and memcmp(name.data, wanted, size) == 0
 
 
 cdef inline bint holds_messages(const BatchHeader* header) noexcept nogil:
     return header.topic_id != 0 and (header.kind == KIND_MESSAGES or header.kind == KIND_FIRED)
 
 
-cdef class Walker:
-    """What a Walk asks for in place of a BatchReader's `scan`: takes whole batches, one after the other, up to the first that is none."""
+cdef class BatchScanner:
+    """What a WindowScan asks for in place of a BatchReader's `scan`: takes whole batches, one after the other, up to the first that is none."""
 
     cdef uint64_t base
     cdef uint32_t seed
@@ -114,7 +114,7 @@ cdef class Walker:
         return at, [], 0, last, last_crc
 
 
-cdef class Collector(Walker):
+cdef class TermCollector(BatchScanner):
     """The sorted names of a segment, in passes of bounded memory: each takes the lowest hashes that the one before left.
 
     Args:
@@ -122,7 +122,7 @@ cdef class Collector(Walker):
         entries_max: of one pass; more only when one hash alone has more.
     """
 
-    cdef NameEntry* entries
+    cdef LookupEntry* entries
     cdef size_t used, room, entries_max
     cdef uint64_t k0, k1, low, high
     cdef readonly int64_t oldest_ms, newest_ms
@@ -150,7 +150,7 @@ cdef class Collector(Walker):
         self.oldest_ms = min(self.oldest_ms, header.stored_at_ms)
         self.newest_ms = max(self.newest_ms, header.stored_at_ms)
         while record < end:
-            if name_of(record, self.family, &name):
+            if term_of(record, self.family, &name):
                 siphash128(self.k0, self.k1 ^ header.topic_id, name.data, name.size, &hashed, &high)
                 if self.low <= hashed <= self.high and not self.add(hashed, at):
                     return False
@@ -158,7 +158,7 @@ cdef class Collector(Walker):
         return True
 
     cdef bint add(self, uint64_t hashed, uint32_t at) noexcept nogil:
-        cdef NameEntry* grown
+        cdef LookupEntry* grown
         cdef size_t room
         if self.used >= self.entries_max:
             if not self.sort():
@@ -168,7 +168,7 @@ cdef class Collector(Walker):
                 return True
         if self.used == self.room:
             room = self.room * 2 + 4096
-            grown = <NameEntry*>realloc(self.entries, room * sizeof(NameEntry))
+            grown = <LookupEntry*>realloc(self.entries, room * sizeof(LookupEntry))
             if grown == NULL:
                 return False
             self.entries, self.room = grown, room
@@ -195,15 +195,15 @@ cdef class Collector(Walker):
 
     cdef bint sort(self) noexcept nogil:
         """By hash, and so by address among equal hashes, since they came in that order; each pair once. False: no memory."""
-        cdef NameEntry* other
-        cdef NameEntry* source = self.entries
-        cdef NameEntry* target
+        cdef LookupEntry* other
+        cdef LookupEntry* source = self.entries
+        cdef LookupEntry* target
         cdef size_t starts[1 << DIGIT_BITS]
         cdef size_t i, sum, count, used = 0
         cdef int digit, shift
         if self.used < 2:
             return True
-        other = target = <NameEntry*>malloc(self.room * sizeof(NameEntry))
+        other = target = <LookupEntry*>malloc(self.room * sizeof(LookupEntry))
         if other == NULL:
             return False
         for digit in range(DIGITS):
@@ -244,7 +244,7 @@ cdef class Collector(Walker):
         return packed_blocks(self.entries, self.used, first, count, seed, number)
 
 
-cdef class Searcher(Walker):
+cdef class TermSearcher(BatchScanner):
     """The batches of a segment in which a message of a topic has a name; for segments that have no file of names.
 
     Args:
@@ -293,7 +293,7 @@ cdef class Searcher(Walker):
         return found
 
 
-def named_records(bytes batch not None, int family, bytes name not None):
+def records_with_term(bytes batch not None, int family, bytes name not None):
     """[(number in the batch, record as stored)] of a whole batch's messages that have the name."""
     cdef const uint8_t* data = batch
     cdef const uint8_t* wanted = name
@@ -309,7 +309,7 @@ def named_records(bytes batch not None, int family, bytes name not None):
     return found
 
 
-def name_hash(bytes log_id not None, uint32_t topic_id, bytes name not None):
+def term_hash(bytes log_id not None, uint32_t topic_id, bytes name not None):
     """The hash under which a topic's message with that id or key is filed."""
     cdef const uint64_t* key = <const uint64_t*><const char*>log_id
     cdef uint64_t low, high

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from engine.env.base import File
 from engine.log.format import BATCH_HEADER, BATCH_HEADER_SIZE, BATCH_MAGIC, SEGMENT_HEADER_SIZE, padded
-from engine.log.native import BatchReader, SegmentIndex
+from engine.log.segment.native import BatchReader, SegmentIndex
 
 WINDOW_BYTES = 4 << 20
 SECTOR = 4096
@@ -22,7 +22,7 @@ _ZEROS = bytes(256 << 10)
 _MAGIC_BYTES = BATCH_MAGIC.to_bytes(2, "little")
 
 
-class Kind(Enum):
+class StretchKind(Enum):
     """What a stretch of a segment is."""
 
     GOOD = "whole batches"
@@ -33,13 +33,13 @@ class Kind(Enum):
 class Stretch(NamedTuple):
     """Addresses in the file, from `at` to before `end`; `control` are those of its batches that are not messages."""
 
-    kind: Kind
+    kind: StretchKind
     at: int
     end: int
     control: list[int]
 
 
-class Walk:
+class WindowScan:
     """Walks one segment, once. `room` holds the bytes of the stretch that was yielded last, at their own addresses.
 
     Args:
@@ -74,10 +74,10 @@ class Walk:
             if following is None:
                 if self._used_to > at:
                     self._load(at, min(self._used_to, at + self._window))
-                    yield Stretch(Kind.TAIL, at, self._used_to, [])
+                    yield Stretch(StretchKind.TAIL, at, self._used_to, [])
                 return
             self._load(at, min(following, at + self._window))
-            yield Stretch(Kind.BAD, at, following, [])
+            yield Stretch(StretchKind.BAD, at, following, [])
             at = following
 
     def go_on_with(self, index: SegmentIndex) -> None:
@@ -97,7 +97,7 @@ class Walk:
         if end == at:
             return None
         self.last_at = last
-        return Stretch(Kind.GOOD, at, end, control)
+        return Stretch(StretchKind.GOOD, at, end, control)
 
     def _reach(self, at: int) -> int:
         """Behind the batch at `at` if there is one, whole or not."""

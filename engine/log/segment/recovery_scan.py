@@ -8,8 +8,6 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from engine.env.base import Env
-from engine.errors import CorruptionError
 from engine.log.format import (
     BATCH_HEADER,
     BATCH_HEADER_SIZE,
@@ -22,16 +20,14 @@ from engine.log.format import (
     count_records,
     padded,
 )
-from engine.log.native import BatchReader, IdWindow, SegmentIndex
-from engine.log.segment.index_file import load_index
+from engine.log.segment.native import BatchReader, IdWindow, SegmentIndex
 from engine.log.segment.segment import Segment
-from engine.log.write.sealer import seal
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Damage:
+class SegmentDamage:
     """Bytes that could not be used. They were left where they are."""
 
     path: str
@@ -41,7 +37,7 @@ class Damage:
 
 
 @dataclass
-class Scan:
+class RecoveryScan:
     """What a scan found beside the index, which is the segment's now."""
 
     last_at: int = 0
@@ -50,7 +46,7 @@ class Scan:
     fired: list[tuple[int, int]] = field(default_factory=list)
     """(byte address, size) of batches of messages that had been delayed."""
 
-    damage: list[Damage] = field(default_factory=list)
+    damage: list[SegmentDamage] = field(default_factory=list)
     ids: bytes = b""
     """Entries of the batches whose ids were checked."""
 
@@ -61,7 +57,7 @@ def scan_segment(
     *,
     is_tail: bool,
     end_before: Callable[[int, int], int | None] = lambda *_: None,
-) -> Scan:
+) -> RecoveryScan:
     """Build the segment's index in memory and set its end. Blocks for its size.
 
     Args:
@@ -71,7 +67,7 @@ def scan_segment(
     """
     index = segment.open_index()
     view = memoryview(segment.file.view())
-    scan = Scan()
+    scan = RecoveryScan()
     ids = IdWindow(segment.header.log_id, 0)
     at = SEGMENT_HEADER_SIZE
     try:
@@ -106,27 +102,13 @@ def is_empty(batches: BatchReader, segment: Segment) -> bool:
         view.release()
 
 
-def rebuild_index(env: Env, batches: BatchReader, segment: Segment) -> None:
-    """Give an opened, sealed segment its index: from the file beside it, or by a scan that writes the file anew.
-
-    Blocks.
-    """
-    try:
-        segment.sealed = load_index(env, segment)
-    except CorruptionError as error:
-        logger.warning("file=%s: scanned, because %s", segment.path, error)
-        scan = scan_segment(batches, segment, is_tail=False)
-        seal(env, segment, scan.last_at)
-        segment.index = None
-
-
-def report(segment: Segment, at: int, size: int, reason: str) -> Damage:
+def report(segment: Segment, at: int, size: int, reason: str) -> SegmentDamage:
     """Log the damage and return it."""
     logger.error("file=%s position=%d: %d bytes lost: %s", segment.path, segment.base + at, size, reason)
-    return Damage(segment.path, segment.base + at, size, reason)
+    return SegmentDamage(segment.path, segment.base + at, size, reason)
 
 
-def _sort(scan: Scan, view: memoryview, addresses: list[int]) -> None:
+def _sort(scan: RecoveryScan, view: memoryview, addresses: list[int]) -> None:
     """Control batches are copied. Delayed messages stay where they are: the timers read them, and there may be much of it."""
     for at in addresses:
         kind = view[at + 10]
@@ -157,7 +139,7 @@ def _take_damaged(
     view: memoryview,
     place: tuple[int, int],
     end_before: Callable[[int, int], int | None],
-) -> Damage:
+) -> SegmentDamage:
     """Report the bad bytes; where their header still fits exactly, index them, so that readers meet the damage at its
     offsets.
 

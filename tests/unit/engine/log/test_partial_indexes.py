@@ -38,11 +38,11 @@ def fill_with_runs(m: Machine, start: int = 0, end: int = 120) -> None:
 
 def runs_of(m: Machine, family: str = "id"):
     base = m.log.appender.segment_base
-    return m.log.look_up.maker.runs.of(base, m.form.lookup_file.FAMILIES[family])
+    return m.log.look_up.maker.partials.of(base, m.form.lookup_file.FAMILIES[family])
 
 
 def path_of(m: Machine, run) -> str:
-    return m.log.look_up.maker.runs.title(m.log.appender.segment_base, m.form.lookup_file.ID, run).path
+    return m.log.look_up.maker.partials.title(m.log.appender.segment_base, m.form.lookup_file.ID, run).path
 
 
 def test_a_look_up_reads_what_came_since_the_last_run_and_nothing_else(filled):
@@ -79,9 +79,9 @@ def test_a_search_is_bounded_by_times_and_limits_across_runs(filled):
 
 def test_the_file_of_a_sealed_segment_is_the_same_with_and_without_runs(form):
     made = []
-    for run_bytes in (1 << 20, 700, 3000):
+    for partial_bytes in (1 << 20, 700, 3000):
         m = Machine(form, SimulatedEnv(), "/data")
-        with_runs(m, run_bytes)
+        with_runs(m, partial_bytes)
         for _ in range(3):
             fill(m, 60)
             make(m)
@@ -104,7 +104,7 @@ def test_the_open_segment_is_not_kept_waiting_by_the_file_of_a_sealed_one(form):
         at += 1
     for number in range(30):
         append(m, 1, 0, record(m, b"more-%d" % number, body=bytes(300)))
-    while m.log.look_up.maker.runs.behind(m.form.lookup_file.ID):
+    while m.log.look_up.maker.partials.behind(m.form.lookup_file.ID):
         next(steps)
     assert m.log.look_up.maker.waiting
     m.close()
@@ -145,7 +145,7 @@ def test_a_run_that_is_not_the_right_one_is_not_trusted(filled, how):
 def test_a_run_that_is_damaged_when_it_is_merged_is_made_again(filled):
     m = filled
     m.damage(path_of(m, runs_of(m)[-1]), 4100, b"\xff\xff")
-    m.log.look_up.maker.runs.runs_merged = 2
+    m.log.look_up.maker.partials.partials_merged = 2
     fill_with_runs(m, 120, 140)
     assert m.log.look_up.maker.counts.damage == 1
     all_is_found(m, 140)
@@ -153,7 +153,7 @@ def test_a_run_that_is_damaged_when_it_is_merged_is_made_again(filled):
 
 
 def test_a_search_that_finds_its_run_merged_goes_on_in_the_merged_one(filled, monkeypatch):
-    m, runs = filled, filled.log.look_up.maker.runs
+    m, runs = filled, filled.log.look_up.maker.partials
     title, last = runs.title, runs_of(m)[-1]
     path = path_of(m, last)
 
@@ -161,7 +161,7 @@ def test_a_search_that_finds_its_run_merged_goes_on_in_the_merged_one(filled, mo
         found = title(base, family, run)
         if found.path == path:
             monkeypatch.setattr(runs, "title", title)
-            runs.runs_merged = 2
+            runs.partials_merged = 2
             fill_with_runs(m, 120, 140)
             assert not m.env.exists(path)
         return found
@@ -237,7 +237,7 @@ def test_runs_of_a_segment_that_goes_before_its_file_is_made_go_with_it(form):
         fill(m, 30)
         m.log.look_up.maker._has_room = lambda: True
         for family in m.form.lookup_file.FAMILIES.values():
-            for _ in m.log.look_up.maker.runs.make(family, 1 << 20):
+            for _ in m.log.look_up.maker.partials.make(family, 1 << 20):
                 pass
     m.log.look_up.maker._has_room = lambda: False
     m.log.checkpoint()
