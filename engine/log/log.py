@@ -24,9 +24,9 @@ from engine.log.format import (
 )
 from engine.log.lookup_index.look_up import LookUp
 from engine.log.native import Appender, BatchReader
-from engine.log.read.cold import ColdReads
+from engine.log.read.cold import ColdReads, no_news
 from engine.log.read.reader import Reader
-from engine.log.read.start_offsets import Floors
+from engine.log.read.start_offsets import NO_POLICY, Floors, Policy
 from engine.log.segment.scan import Damage, rebuild_index
 from engine.log.segment.segment import SealedSegments, Segment, create_segment, open_segment
 from engine.log.segment.side_files import SideFiles
@@ -46,10 +46,17 @@ logger = logging.getLogger(__name__)
 NAMES_CACHED_MAX = 100_000
 
 
-def open_log(env: Env, directory: str, config: LogConfig) -> "Log":
+def open_log(
+    env: Env, directory: str, config: LogConfig, *,
+    retention_policy: Policy = NO_POLICY, notify: Callable[[], None] = no_news,
+) -> "Log":  # fmt: skip
     """Take the directory's lock, recover what is in it (creating it when missing) and return the log, ready to serve.
 
     Blocks for as long as one segment takes to scan. Raises LockedError, VersionError, BehindCheckpointError, CorruptionError.
+
+    Args:
+        retention_policy: topics' own retentions; without it the log's retention counts for all.
+        notify: called in a thread when `take_woken()` has queues whose cold records were fetched.
     """
     config.checked()
     env.make_directory(f"{directory}/log")
@@ -57,12 +64,12 @@ def open_log(env: Env, directory: str, config: LogConfig) -> "Log":
     try:
         started = env.now_ms()
         try:
-            log, recovered = _recover(env, directory, config, unlock)
+            log, recovered = _recover(env, directory, config, unlock, retention_policy, notify)
         except StoreDamagedError as error:
             logger.error(
                 "%s; the log builds it again, the old one is kept as %s", error, env.set_aside(f"{directory}/state")
             )
-            log, recovered = _recover(env, directory, config, unlock)
+            log, recovered = _recover(env, directory, config, unlock, retention_policy, notify)
     except BaseException:
         unlock()
         raise
@@ -73,12 +80,14 @@ def open_log(env: Env, directory: str, config: LogConfig) -> "Log":
     return log
 
 
-def _recover(env: Env, directory: str, config: LogConfig, unlock: Callable[[], None]) -> tuple["Log", Recovered]:
+def _recover(
+    env: Env, directory: str, config: LogConfig, unlock: Callable[[], None], policy: Policy, notify: Callable[[], None]
+) -> tuple["Log", Recovered]:
     store = env.open_store(f"{directory}/state", config.store_cache_bytes)
     try:
         view = View(store)
         recovered = Recovery(env, f"{directory}/log", config, view).run()
-        return Log(env, f"{directory}/log", config, view, recovered, unlock), recovered
+        return Log(env, f"{directory}/log", config, view, recovered, unlock, policy, notify), recovered
     except BaseException:
         store.close()
         raise
@@ -95,15 +104,16 @@ class Log:
     retention: Retainer
     """Deletes segments and watches the disk, as long as somebody calls its `step()`."""
     floors: Floors
-    """Give it a `policy`, and topics may have a retention of their own."""
+    """The lowest readable offsets, by the topics' own retention."""
     for_timers: TimerLog
     """Delayed messages: their records and marks."""
     look_up: LookUp
     """Messages by id and by key."""
 
     def __init__(
-        self, env: Env, directory: str, config: LogConfig, view: View, recovered: Recovered, unlock: Callable[[], None]
-    ) -> None:
+        self, env: Env, directory: str, config: LogConfig, view: View, recovered: Recovered, unlock: Callable[[], None],
+        policy: Policy, notify: Callable[[], None],
+    ) -> None:  # fmt: skip
         active = recovered.active
         assert active is not None and active.index is not None
         self._env, self._directory, self._config, self._view, self._unlock = env, directory, config, view, unlock
@@ -115,7 +125,7 @@ class Log:
         self._sealed = SealedSegments(recovered.sealed, config.sealed_open_max, self._open_sealed, SideFiles(env))
         self.appender = Appender(self, env, self.log_id, recovered.epoch, recovered.ids)
         self._ahead = WrittenAhead()
-        self.cold = ColdReads(env, directory, config)
+        self.cold = ColdReads(env, directory, config, notify)
         self._reader = Reader(self.log_id, self.appender, view, self._sealed, self.cold)
         self._syncer = ThreadSyncer(env) if env.has_threads() else InlineSyncer(env)
         self._sealer = Sealer(env.background())
@@ -128,7 +138,7 @@ class Log:
         self._enter(active, active.base + active.end_at, recovered.active_last_at)
         # What recovery kept was in the file before, and _cut() has synced the file.
         self._syncer.advance(self.end_position)
-        self.floors = Floors(self._reader, view, env.now_ms)
+        self.floors = Floors(self._reader, view, env.now_ms, policy)
         carrier = Carrier(self._control, view, self._batches, lambda *queue: self._reader.bounds(*queue)[1])
         self.retention = Retainer(self, env, directory, config, self._reader, self._sealed, view, self.floors, carrier)
         self.look_up = LookUp(

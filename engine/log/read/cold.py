@@ -55,10 +55,14 @@ REST: Window = (-1, 0)
 """What readers wait for that have used up the budget."""
 
 
+def no_news() -> None:
+    """The default of `notify`."""
+
+
 class ColdReads:
     """All methods belong to the loop's thread but those that say otherwise."""
 
-    def __init__(self, env: Env, directory: str, config: LogConfig) -> None:
+    def __init__(self, env: Env, directory: str, config: LogConfig, notify: Callable[[], None] = no_news) -> None:
         self._env, self._directory, self._config = env, directory, config
         self._background = env.background()
         self._windows: OrderedDict[Window, bool] = OrderedDict()
@@ -75,7 +79,7 @@ class ColdReads:
         self._client_batches, self._appended_ms = 0, 0
         self.bytes_fetched = 0
         self.deferred = 0
-        self.notify: Callable[[], None] = lambda: None
+        self.notify = notify
         """Called in the thread whenever a window has arrived; has to be safe there."""
 
     def covers(self, segment: Segment, appender: Appender) -> bool:

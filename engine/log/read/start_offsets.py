@@ -49,12 +49,15 @@ class NoPolicy:
         return NONE
 
 
+NO_POLICY: Policy = NoPolicy()
+
+
 class Floors:
     """Looked up when somebody asks, so that idle topics cost nothing."""
 
-    def __init__(self, reader: Reader, view: View, now_ms: Callable[[], int]) -> None:
+    def __init__(self, reader: Reader, view: View, now_ms: Callable[[], int], policy: Policy = NO_POLICY) -> None:
         self._reader, self._view, self._now_ms = reader, view, now_ms
-        self.policy: Policy = NoPolicy()
+        self.policy = policy
         self._generation = -1
         self._own: dict[int, Retention] = {}
         self._found: OrderedDict[tuple[int, int], tuple[int, int]] = OrderedDict()

@@ -63,8 +63,7 @@ class Retainer:
         self._host, self._env, self._directory, self._config = host, env, directory, config
         self._reader, self._sealed, self._view, self._floors, self._carrier = reader, sealed, view, floors, carrier
         self.disk = DiskWatch(env, directory, config)
-        self.timers: Pending | None = None
-        """Who carries on what is still pending in a segment that is about to go."""
+        self._timers: Pending | None = None
         self.deleted_segments = self.deleted_bytes = self.early_segments = 0
         self._background = env.background()
         self._side, bases = sealed.side, sorted(sealed.bases)
@@ -107,8 +106,14 @@ class Retainer:
             self._earliest = (base, segment.header.created_ms)
         return self._earliest[1]
 
-    def step(self) -> int:
-        """Look at the disk and go on with what is to be done; returns in how many milliseconds to call again."""
+    def step(self, timers: Pending | None = None) -> int:
+        """Look at the disk and go on with what is to be done; returns in how many milliseconds to call again.
+
+        Args:
+            timers: relocates delayed messages that are pending in a segment before its deletion. An engine that has timers passes them
+                in every call.
+        """
+        self._timers = timers
         now_ms = self._env.now_ms()
         if not 0 <= now_ms - self._checked_ms < CHECK_MS:
             self._checked_ms = now_ms
@@ -144,9 +149,9 @@ class Retainer:
         self._next_ms = now_ms + self._config.delete_interval_ms
         segment = self._sealed.get(base)
         assert segment is not None
-        if self.timers is not None:
+        if self._timers is not None:
             try:
-                yield from self.timers.carry(base)
+                yield from self._timers.carry(base)
             except DiskFullError as error:
                 logger.error("file=%s: stays, for delayed messages in it cannot be carried on: %s", segment.path, error)
                 return
@@ -215,8 +220,8 @@ class Retainer:
 
     def _remove(self, segment: Segment, early: str) -> None:
         self._sealed.remove(segment.base)
-        if self.timers is not None:
-            self.timers.forget(segment.base)
+        if self._timers is not None:
+            self._timers.forget(segment.base)
         self.deleted_segments += 1
         self.deleted_bytes += segment.header.size
         if early:
