@@ -21,22 +21,18 @@ import sys
 import tempfile
 import time
 from collections import deque
-from types import SimpleNamespace
 
 if "--twin" in sys.argv:
     os.environ["PENSTOCK_PURE"] = "1"
 
 from engine.config import LogConfig
-from engine.delivery.delivery import Delivery, receipt_key
 from engine.delivery.policy import DEFAULTS, KEY, GroupPolicy, Policies
 from engine.env.real import RealEnv
 from engine.link.layout import ACK, DONE, OK, PIECE, PULL, PULL_LIMITS, U16
 from engine.log import Log, open_log
 from engine.log.format import KIND_MESSAGES, pack_batch, pack_record
 from engine.log.write.native import NATIVE
-from engine.replies.exchange import Exchange
-from engine.replies.requests import Requests
-from engine.server.service import Service, monotonic_ms
+from engine.node import Node, NodeConfig, NodeHost
 
 TOPICS, QUEUES, BODY = 16, 8, 128
 PLACES = TOPICS * QUEUES
@@ -61,30 +57,42 @@ class ByKey:
 
 
 class Asker:
-    """The engine's service on a log of its own, and one consumer whose bytes it gets without a socket."""
+    """A node on a log of its own, and one consumer whose bytes it gets without a socket."""
 
     def __init__(self, directory: str, most: int, policies: Policies = DEFAULTS) -> None:
         env = RealEnv()
         self.log: Log = open_log(env, directory, LogConfig())
         self.log.create_topics((f"t-{i}", QUEUES) for i in range(TOPICS))
-        self.delivery = Delivery(self.log, receipt_key(self.log, env.random_bytes), env.now_ms, policies=policies)
-        self.delivery.requests = Requests(env.now_ms)
-        exchange = Exchange(self.delivery.requests)
-        self.service = Service(self.log, self.delivery, None, None, exchange, lambda: None)  # type: ignore[arg-type]
-        self.peer_state = SimpleNamespace(authenticated=True, waiting={}, name="bench")
+        host = NodeHost(
+            env.clock, env.random_bytes, env.random_fraction, in_loop=lambda call: call(), wake_at=lambda due_ms: None,
+            die=env.die, stop=lambda: None, facts=dict,
+        )  # fmt: skip
+        self.node = Node(self.log, NodeConfig(b"k" * 32), host, policies=policies)
+        self.delivery, self.clock = self.node.delivery, env.clock
+        self.peer_state = self.node.on_connected(self)
+        self.peer_state.authenticated = True
         self.most, self.answer = most, b""
         self.delivered = self.pieces = self.refused = 0
         self.profile: cProfile.Profile | None = None
         self._progress_at = time.perf_counter()
 
     def send_frame(self, op: int, request_id: int, code: int, parts: list) -> None:
-        """What the service calls on its connection; the join stands for the copy into the output."""
+        """Called by the node; the join stands for the copy into the output."""
         self.refused += code != OK
         self.answer = b"".join(parts)
 
+    def trust(self) -> None:
+        """Part of a peer."""
+
+    def close(self, reason: str) -> None:
+        """Part of a peer."""
+
+    def close_when_sent(self) -> None:
+        """Part of a peer."""
+
     def ask(self, payload: bytes) -> None:
         self.answer = b""
-        self.service.on_request(self, PULL, 1, payload)
+        self.node.on_request(self, PULL, 1, payload)
 
     def clocked(self, *works) -> float:
         """CPU seconds of a few steps and of the progress that has become due."""
@@ -96,7 +104,7 @@ class Asker:
         if time.perf_counter() - self._progress_at >= PROGRESS_S:
             self._progress_at = time.perf_counter()
             self.delivery.write_progress()
-            self.delivery.on_time(monotonic_ms())
+            self.delivery.on_time(self.clock.monotonic_ms())
         if self.profile is not None:
             self.profile.disable()
         return time.process_time() - started
@@ -140,9 +148,9 @@ def waiting_pull(asker: Asker, seconds: float) -> float:
     request, used, until, turn = asker.next_request(), 0.0, time.perf_counter() + seconds, 0
     asker.ask(request)
     while time.perf_counter() < until:
-        asker.log.append(frames[turn % QUEUES], TOPICS, asker.service.store.epoch + turn)
+        asker.log.append(frames[turn % QUEUES], TOPICS, asker.log.epoch + turn)
         turn += 1
-        used += asker.clocked(asker.service.on_woken)
+        used += asker.clocked(asker.node.turn_end)
         request = asker.next_request()
         used += asker.clocked(lambda request=request: asker.ask(request))
     return used
@@ -155,7 +163,7 @@ def stored_batches(asker: Asker, seconds: float) -> float:
     while time.perf_counter() < until:
         for turn in range(20):
             asker.log.append(whole, PLACES, 1 + turn)
-        asker.service.store.take_woken()
+        asker.log.take_woken()
         target = asker.delivered + 20 * PLACES * 50
         request = asker.next_request()
         asker.delivery.on_woken([(topic, queue) for topic in range(1, TOPICS + 1) for queue in range(QUEUES)], 0)
@@ -177,7 +185,7 @@ def keyed_batches(asker: Asker, seconds: float) -> float:
         while stored - asker.delivered < 20_000:
             asker.log.append(keyed_frame(chance), QUEUES, 1)
             stored += QUEUES * 50
-        asker.service.on_woken()
+        asker.node.turn_end()
         acks = flying.popleft() if len(flying) >= IN_FLIGHT else []
         request = asker.request(acks, ONE_TOPIC)
         used += asker.clocked(lambda request=request: asker.ask(request))

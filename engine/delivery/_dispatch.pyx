@@ -38,8 +38,8 @@ cdef class HandOut(Reading):
     cdef Receipts receipts
     cdef int64_t delivered, redelivered, delivered_bytes
 
-    def __init__(self, store, settings, clockwork, set dirty, counts):
-        Reading.__init__(self, store, clockwork, dirty)
+    def __init__(self, store, settings, clockwork, set dirty, counts, requests, clock):
+        Reading.__init__(self, store, clockwork, dirty, requests, clock)
         self.counts, self.quantum_bytes, self.older_ns_max = counts, settings.quantum_bytes, settings.older_us * 1000
         self.later, self.allowance = {}, sifting.Allowance(settings.sift_tests)
         self.shared = sharing.SharedSifting(settings.shared_filters_min)

@@ -4,6 +4,7 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 from engine.log.read._tail cimport Tail
 from engine.delivery._queue_cursor cimport Place
 from engine.delivery._receipt cimport TokenBytes
+from engine.env._clock cimport Clock
 
 
 cdef packed struct PieceHead:
@@ -40,7 +41,8 @@ cdef class Reading:
     cdef Py_ssize_t ahead_bytes  # that they hold
     cdef set dirty
     cdef object floors           # of the log: what topics' own retentions let be read
-    cdef public object requests  # see the twin
+    cdef readonly object requests  # see the twin
+    cdef Clock clock
     cdef Tail tail               # None when the store is not the native log
     # The pull in work.
     cdef int64_t now_ms

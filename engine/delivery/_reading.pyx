@@ -16,15 +16,9 @@ from cpython.list cimport PyList_GET_SIZE
 from engine.log.write._append cimport Appender
 from engine.log.read._tail cimport ELSEWHERE, NOTHING, SOME, Slice, Tail
 from engine.delivery._queue_cursor cimport Place
+from engine.env._clock cimport Clock
 
 from engine.errors import CorruptionError, OffsetOutOfRangeError
-
-cdef extern from "<time.h>" nogil:
-    cdef struct timespec:
-        long tv_sec
-        long tv_nsec
-    int clock_gettime(int clock, timespec* out)
-    int CLOCK_MONOTONIC
 
 log = logging.getLogger("engine.delivery.dispatch")
 
@@ -32,12 +26,6 @@ cdef enum:
     FLOOR_KEPT_MS = 1000
     AHEAD_BYTES = 32768          # and the rest of the batch
     AHEAD_BYTES_MAX = 64 << 20   # of all places together; those of the oldest go first
-
-
-cdef inline int64_t monotonic_ns() noexcept nogil:
-    cdef timespec t
-    clock_gettime(CLOCK_MONOTONIC, &t)
-    return <int64_t>t.tv_sec * 1000000000 + t.tv_nsec
 
 
 cdef inline Py_ssize_t size_of(list pieces) except -1:
@@ -57,12 +45,13 @@ cdef class Ahead:
 
 cdef class Reading:
 
-    def __init__(self, store, clockwork, set dirty):
+    def __init__(self, store, clockwork, set dirty, requests, Clock clock not None):
         appender = getattr(store, "appender", None)
         self.store, self.clockwork, self.dirty = store, clockwork, dirty
         self.floors = getattr(store, "floors", None)
         self.tail = Tail(appender, store.log_id) if isinstance(appender, Appender) else None
         self.ahead_of = OrderedDict()
+        self.requests, self.clock = requests, clock
 
     cdef int see(self, Place place) except -1:
         """Look how far the queue goes. What retention took is found when it is read, so the cheap half is enough mostly."""
@@ -141,14 +130,14 @@ cdef class Reading:
         return self.store.retention.deleted_segments if self.tail is not None else 0
 
     cdef list read_store(self, Place place, int64_t first, int64_t end, int64_t bytes_max):
-        cdef int64_t begun = monotonic_ns()
+        cdef int64_t begun = self.clock.monotonic_ns()
         try:
             if self.tail is None or first < place.next_offset:
                 return self.store.read(place.topic_id, place.queue, first, end - first, bytes_max)
             end = max(end, place.end_seen)
             return self.store.read(place.topic_id, place.queue, first, end - first, max(<int64_t>AHEAD_BYTES, bytes_max), whole=True)
         finally:
-            self.older_ns += monotonic_ns() - begun
+            self.older_ns += self.clock.monotonic_ns() - begun
 
     cdef bint read_on(self, Place place, Ahead ahead, int64_t end, int64_t bytes_max) except -1:
         """Read what lies behind; damage there is for the read that begins at it."""

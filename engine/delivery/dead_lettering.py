@@ -7,7 +7,7 @@ it is buried again, so there may be two dead letters of one origin, but never no
 
 import logging
 from collections import deque
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from common.dead_letters import QUEUES_MAX, dead_letter_topic
 from engine.delivery import dead_letter
@@ -19,6 +19,7 @@ from engine.delivery.queue_ownership import Residence
 from engine.delivery.subscription import Hungry
 from engine.errors import CorruptionError, EngineError, OffsetOutOfRangeError
 from engine.log.format import KIND_MESSAGES, pack_batch, whole_records
+from engine.replies.requests import Requests
 
 log = logging.getLogger(__name__)
 MESSAGES_A_STEP = 256
@@ -50,14 +51,16 @@ class Burials:
         dirty: places whose progress has to be written.
         hungry: told of places that have room again.
         residence: where dead letters may lie.
+        requests: told of each record that is given up.
     """
 
     def __init__(
-        self, store, clockwork: Clockwork, dirty: set[Place], counts: Counts, hungry: Hungry, residence: Residence
-    ) -> None:
+        self, store, clockwork: Clockwork, dirty: set[Place], counts: Counts, hungry: Hungry, residence: Residence,
+        requests: Requests | None = None,
+    ) -> None:  # fmt: skip
         self._store, self._clockwork, self._residence = store, clockwork, residence
         self._dirty, self._counts, self._hungry = dirty, counts, hungry
-        self.requests: Any = None  # told of each record that is given up, see engine/replies/requests.py
+        self.requests = requests
         self._graves: deque[Grave] = deque()
         self._again_ms = 0
 

@@ -22,6 +22,8 @@ from engine.delivery.queue_ownership import Residence
 from engine.delivery.receipt import KEY_SIZE
 from engine.delivery.settings import DeliverySettings
 from engine.delivery.subscription import Subscription
+from engine.env.native import Clock
+from engine.replies.requests import Requests
 
 
 class Delivery:
@@ -35,6 +37,8 @@ class Delivery:
         policies: what the configuration says of each group.
         random: gives 0 to 1, for the jitter of back-offs.
         residence: which queues live at this engine.
+        requests: checks and remembers requests (engine/replies); None: every message is handed out as it is.
+        clock: measures how long a pull reads old segments.
 
     Every `now_ms` is a clock that never steps back.
     """
@@ -49,34 +53,32 @@ class Delivery:
         policies: Policies = DEFAULTS,
         random: Callable[[], float] = random,
         residence: Residence | None = None,
+        requests: Requests | None = None,
+        clock: Clock | None = None,
     ) -> None:
         self.residence = residence or Residence()
         self.settings = settings or DeliverySettings()
         self.counts = Counts()
         self.groups: dict[str, Group] = {}
         self.parked = 0
+        self.requests = requests
         self._followed = -1  # the generation of the policies that all groups have seen
         self._store, self._key, self._form, self._policies = store, key, form, policies
         self._clockwork = Clockwork(wall_ms)
         self._dirty: set[Place] = set()
         self._due_progress: list[Place] = []  # what was dirty when the writing began
-        self._hand_out = form.HandOut(store, self.settings, self._clockwork, self._dirty, self.counts)
+        self._hand_out = form.HandOut(
+            store, self.settings, self._clockwork, self._dirty, self.counts, requests, clock or Clock()
+        )
         self._hungry = form.Hungry()
-        self._burials = Burials(store, self._clockwork, self._dirty, self.counts, self._hungry, self.residence)
+        self._burials = Burials(
+            store, self._clockwork, self._dirty, self.counts, self._hungry, self.residence, requests
+        )
         self._acknowledgements = form.Acknowledgements(
             store, self.settings, self._clockwork, self._dirty, self.counts, self._hungry, self._burials, random
         )
         self._waits = Wheel()
         self._by_queue: dict[tuple[int, int], list[Place]] = {}
-
-    @property
-    def requests(self):
-        """Who judges and remembers requests (engine/replies); None: every message is handed out as it is."""
-        return self._hand_out.requests
-
-    @requests.setter
-    def requests(self, requests) -> None:
-        self._hand_out.requests = self._burials.requests = requests
 
     # -- what consumers ask
 

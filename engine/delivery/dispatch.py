@@ -15,11 +15,13 @@ from engine.delivery.pull import Pull
 from engine.delivery.queue_cursor import Place
 from engine.delivery.settings import DeliverySettings
 from engine.delivery.shared_filters import SharedSifting
+from engine.env.native import Clock
 from engine.errors import CorruptionError, OffsetOutOfRangeError
 from engine.filter.native import sift
 from engine.link.layout import HAS_TRAILER, PIECE
 from engine.log.format import whole_records
 from engine.log.types import Piece
+from engine.replies.requests import Requests
 
 if TYPE_CHECKING:
     from engine.delivery.group import Group
@@ -33,16 +35,19 @@ class HandOut:
     Args:
         store: the log; only bounds, read and watch are used.
         dirty: places whose progress has to be written.
+        requests: checks and remembers requests; None: there are none.
+        clock: for the native form, which bounds the time of a pull's reads in older segments.
 
     `later`: places where a filter goes on when there is time again; they have left their rings.
     """
 
     def __init__(
-        self, store, settings: DeliverySettings, clockwork: Clockwork, dirty: set[Place], counts: Counts
-    ) -> None:
+        self, store, settings: DeliverySettings, clockwork: Clockwork, dirty: set[Place], counts: Counts,
+        requests: Requests | None, clock: Clock,
+    ) -> None:  # fmt: skip
         self._store, self._settings, self._clockwork = store, settings, clockwork
         self._dirty, self._counts = dirty, counts
-        self.requests: Any = None  # see engine/replies/requests.py
+        self.requests: Any = requests
         self.later: dict[Place, None] = {}
         self.shared = SharedSifting(settings.shared_filters_min)
         self._allowance = Allowance(settings.sift_tests)

@@ -9,6 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 
 from engine.env.background import Background
+from engine.env.native import Clock
 from engine.env.store import Store
 
 
@@ -76,6 +77,9 @@ class File(ABC):
 class Env(ABC):
     """What the engine may ask of the machine."""
 
+    clock: Clock
+    """Wall time and monotonic time, for native callers too."""
+
     @abstractmethod
     def open(self, path: str, *, create: bool = False) -> File:
         """Open for reading and writing. `create` makes a new, empty file (an old one of that name is emptied)."""
@@ -130,6 +134,10 @@ class Env(ABC):
     @abstractmethod
     def random_bytes(self, count: int) -> bytes:
         """Bytes fit for ids and keys."""
+
+    @abstractmethod
+    def random_fraction(self) -> float:
+        """A number from 0 to 1, for jitter; not fit for keys."""
 
     @abstractmethod
     def die(self, reason: str) -> None:

@@ -15,6 +15,7 @@ from random import Random
 
 from engine.env.background import Background, InlineBackground
 from engine.env.base import Env, File
+from engine.env.native import Clock
 from engine.env.store import MemoryStore, Store
 from engine.errors import LockedError
 
@@ -62,11 +63,11 @@ class Content:
         """Go back to what is durable, or to it and any part of the changes since, torn at sectors."""
         for kind, at, data in self.changes if random else []:
             assert random is not None
-            fate = random.random()
-            if kind == "size" or fate < 0.4:
-                if fate < 0.7:
+            chance = random.random()
+            if kind == "size" or chance < 0.4:
+                if chance < 0.7:
                     self.apply(self.durable, kind, at, data)
-            elif fate < 0.8:
+            elif chance < 0.8:
                 for start in range(0, len(data), SECTOR):
                     if random.random() < 0.5:
                         self.apply(self.durable, kind, at + start, data[start : start + SECTOR])
@@ -154,17 +155,31 @@ class SimulatedStore(MemoryStore):
         super().flush()
 
 
+class SimulatedClock(Clock):
+    """The clocks of a simulated machine: both follow `SimulatedEnv.clock_ms`, which tests set."""
+
+    def __init__(self, env: "SimulatedEnv") -> None:
+        self._env = env
+
+    def wall_ms(self) -> int:
+        return self._env.clock_ms
+
+    def monotonic_ns(self) -> int:
+        return self._env.clock_ms * 1_000_000
+
+
 class SimulatedEnv(Env):
     """The simulated machine. `write_bytes_max` makes longer writes short ones."""
 
-    def __init__(self) -> None:
+    def __init__(self, seed: int = 1) -> None:
         self.files: dict[str, Content] = {}
         self._durable_names: dict[str, Content] = {}
         self.stores: dict[str, dict[bytes, bytes]] = {}
         self._open_stores: list[SimulatedStore] = []
         self._locks: set[str] = set()
         self.clock_ms = 1_700_000_000_000
-        self.random = Random(1)
+        self.clock = SimulatedClock(self)
+        self.random = Random(seed)
         self.failing: dict[str, int] = {}
         self.operations = 0
         self.power_cut_at = 0
@@ -255,7 +270,7 @@ class SimulatedEnv(Env):
 
     def lock(self, path: str) -> Callable[[], None]:
         if path in self._locks:
-            raise LockedError(f"{path} is held by another engine")
+            raise LockedError(f"{path}: held by another engine")
         self._locks.add(path)
         return lambda: self._locks.discard(path)
 
@@ -267,6 +282,9 @@ class SimulatedEnv(Env):
 
     def random_bytes(self, count: int) -> bytes:
         return self.random.randbytes(count)
+
+    def random_fraction(self) -> float:
+        return self.random.random()
 
     def die(self, reason: str) -> None:
         self.death = reason

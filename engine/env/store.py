@@ -9,6 +9,7 @@ from abc import ABC, abstractmethod
 from bisect import bisect_left, insort
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from engine.env.manifest import check_manifest
 from engine.errors import StoreDamagedError
@@ -42,13 +43,27 @@ class Store(ABC):
         """Release files and memory; what was not flushed may be lost."""
 
 
+def check_store(folder: str) -> None:
+    """Verify the MANIFEST that the file CURRENT of a RocksDB folder names. A missing file is left to RocksDB.
+
+    Raises:
+        StoreDamagedError: a record does not verify.
+    """
+    try:
+        path = Path(folder) / (Path(folder) / "CURRENT").read_text("ascii").strip()
+        data = path.read_bytes()
+    except (OSError, ValueError):
+        return
+    check_manifest(str(path), data)
+
+
 class RocksStore(Store):
     """RocksDB with small buffers. Every method may raise StoreDamagedError, or OSError for a disk that is full or fails."""
 
     def __init__(self, path: str, cache_bytes: int) -> None:
         import rocksdict  # 20 MB that simulations and offline tools do not need
 
-        check_manifest(path)
+        check_store(path)
         self._rocks = rocksdict
         self._path = path
         options = rocksdict.Options(raw_mode=True)

@@ -7,7 +7,7 @@ from functools import lru_cache
 from common.names import NAME_RULE, is_name
 from engine.delivery.pull import Pull, PullRequest
 from engine.link.layout import ACK, PULL_LIMITS, U16, U32
-from engine.server.errors import RequestError
+from engine.ops.errors import RequestError
 
 try:
     if os.environ.get("PENSTOCK_PURE"):

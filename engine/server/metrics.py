@@ -45,7 +45,8 @@ from collections.abc import Iterator
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from engine.log.upkeep.scrub import ScrubCounts
-from engine.server.ops.admin_groups import lag_of
+from engine.node import Node
+from engine.ops.admin_groups import lag_of
 from engine.server.server import LinkServer
 from engine.timers.timers import Timers
 
@@ -58,12 +59,12 @@ LAG_PLACES_MAX = 10_000
 class EngineMetrics:
     """A Prometheus collector over one engine; the only label is the group of the lag, and bounded."""
 
-    def __init__(self, server: LinkServer, scrub: ScrubCounts | None = None) -> None:
-        self._server = server
+    def __init__(self, node: Node, server: LinkServer, scrub: ScrubCounts | None = None) -> None:
+        self._node, self._server = node, server
         self._scrub = scrub or ScrubCounts()
 
     def collect(self) -> Iterator[Metric]:
-        timer_counters, timer_gauges = _of_timers(self._server.timers)
+        timer_counters, timer_gauges = _of_timers(self._node.timers)
         for name, (value, text) in (self._counters() | timer_counters).items():
             yield CounterMetricFamily(_PREFIX + name, text, value=value)
         for name, (value, text) in (self._gauges() | timer_gauges).items():
@@ -71,9 +72,9 @@ class EngineMetrics:
         yield self._lag()
 
     def _counters(self) -> dict[str, tuple[float, str]]:
-        turn, counts, store = self._server.turn, self._server.delivery.counts, self._server.store
-        retention, ids, exchange = store.retention, store.appender.ids, self._server.service.exchange
-        looking, made = self._server.looking, store.look_up.maker.counts
+        node, turn = self._node, self._server.turn
+        counts, store, exchange = node.delivery.counts, node.store, node.exchange
+        retention, ids, made = store.retention, store.appender.ids, store.look_up.maker.counts
         return {
             "scrubbed_bytes": (self._scrub.bytes, "Bytes of sealed segments read again and verified."),
             "scrub_damage": (self._scrub.damage, "Places in segments and indexes that the scrub found damaged."),
@@ -83,8 +84,8 @@ class EngineMetrics:
             "early_deleted_segments": (retention.early_segments, "Segments deleted for room, before their time."),
             "duplicates": (ids.hits, "Messages not stored because their id was seen before."),
             "ids_forgotten": (ids.forgotten, "Ids forgotten for room before their window had passed, at most."),
-            "look_ups": (looking.requests, "Requests for messages by id or key."),
-            "look_up_read_bytes": (looking.read_bytes, "Bytes of segments read for them, for want of files."),
+            "look_ups": (node.look_ups.requests, "Requests for messages by id or key."),
+            "look_up_read_bytes": (node.look_ups.read_bytes, "Bytes of segments read for them, for want of files."),
             "name_files_made": (made.files, "Files of names made."),
             "name_runs_made": (made.runs, "Runs of names made, of stretches of a segment."),
             "name_file_bytes": (made.written_bytes, "Bytes written to files and runs."),
@@ -101,13 +102,13 @@ class EngineMetrics:
             "passed_over": (counts.passed_over, "Messages that a group's filter passed over, a group each."),
             "dead_letters": (counts.dead_letters, "Messages moved to their group's dead letters."),
             "stale_receipts": (counts.stale_receipts, "Acknowledgements refused as stale or forged."),
-            "backlogs": (self._server.service.depths.opened, "Times that a topic became backlogged."),
+            "backlogs": (node.lag_breakers.opened, "Times that a topic became backlogged."),
             "expired_requests": (exchange.requests.expired, "Requests not handed out, since nobody waited any more."),
             "forwarded_replies": (exchange.forwarded, "Replies forwarded to the proxies that wait for them."),
         }
 
     def _gauges(self) -> dict[str, tuple[float, str]]:
-        store = self._server.store
+        store = self._node.store
         retention, ids = store.retention, store.appender.ids
         return {
             "log_segments": (retention.segments, "Segment files that hold messages."),
@@ -118,9 +119,9 @@ class EngineMetrics:
             "disk_level": (int(retention.disk.level), "How full the log's disk is, by the marks."),
             "ids": (ids.count, "Ids that sends are checked against."),
             "id_bytes": (ids.size_bytes, "Memory that they take."),
-            "backlogged_topics": (self._server.service.depths.open, "Topics whose required group is too far behind."),
+            "backlogged_topics": (self._node.lag_breakers.open, "Topics whose required group is too far behind."),
             "name_files_waiting": (store.look_up.maker.waiting, "Files of names that are to be made."),
-            "parked_pulls": (self._server.delivery.parked, "Pulls that wait for messages."),
+            "parked_pulls": (self._node.delivery.parked, "Pulls that wait for messages."),
             "link_connections": (len(self._server.connections), "Open link connections."),
             "log_end_position": (store.end_position, "Log bytes in the page cache."),
             "log_durable_position": (store.durable_position, "Log bytes on the disk."),
@@ -130,9 +131,9 @@ class EngineMetrics:
         family = GaugeMetricFamily(
             _PREFIX + "group_lag_messages", "Messages that a group has not acknowledged.", labels=["group"]
         )
-        store, places_left = self._server.store, LAG_PLACES_MAX
-        for name in sorted(self._server.delivery.groups)[:LAG_GROUPS_MAX]:
-            places = [place for each in self._server.delivery.groups[name].topics.values() for place in each]
+        store, places_left = self._node.store, LAG_PLACES_MAX
+        for name in sorted(self._node.delivery.groups)[:LAG_GROUPS_MAX]:
+            places = [place for each in self._node.delivery.groups[name].topics.values() for place in each]
             places_left -= len(places)
             if places_left < 0:
                 break
@@ -146,10 +147,8 @@ class EngineMetrics:
         return []
 
 
-def _of_timers(timers: Timers | None) -> tuple[dict[str, tuple[float, str]], dict[str, tuple[float, str]]]:
+def _of_timers(timers: Timers) -> tuple[dict[str, tuple[float, str]], dict[str, tuple[float, str]]]:
     """Counters and gauges of delayed messages."""
-    if timers is None:
-        return {}, {}
     counts = timers.counts
     counters: dict[str, tuple[float, str]] = {
         "timers_added": (counts.added, "Delayed messages taken in."),

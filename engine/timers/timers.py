@@ -59,7 +59,6 @@ class Timers:
         self._held_until_ms = self._noted_base = 0
         recover(self._shelf, self._marks)
         self._note_all()
-        log.retention.timers = self
 
     # -- what producers and operators ask
 

@@ -6,6 +6,7 @@ import os
 import socket
 import struct
 import time
+from dataclasses import replace
 
 import gevent
 import pytest
@@ -14,13 +15,13 @@ from gevent import socket as gevent_socket
 from engine.client import codec
 from engine.client.rpc import RpcClient
 from engine.config import LogConfig
-from engine.delivery.delivery import Delivery, receipt_key
 from engine.env.real import RealEnv, RealFile
 from engine.link import layout
 from engine.log import open_log
-from engine.server import serve as serve_pure
-from engine.server import server as link_server
-from engine.server.server import NATIVE, LinkServer
+from engine.node import Node, NodeConfig, NodeHost
+from engine.server.loop import NodeLoop
+from engine.server.native import NATIVE, form, reference
+from engine.server.server import LinkServer
 from tests import link_bytes as raw
 
 KEY = b"k" * 32
@@ -30,14 +31,19 @@ FORMS = ["native", "twin"]
 class Engine:
     """A link server in this process, and a client of it."""
 
-    def __init__(self, directory, form: str, env: RealEnv | None = None, **config) -> None:
+    def __init__(self, directory, kind: str, env: RealEnv | None = None, **config) -> None:
         config = {"segment_bytes": 4 << 20, **config}
-        self.log = open_log(env or RealEnv(), str(directory), LogConfig(**config).checked())
-        self.delivery = Delivery(self.log, receipt_key(self.log, RealEnv().random_bytes), RealEnv().now_ms)
-        self.server = LinkServer(
-            self.log, self.delivery, "127.0.0.1", 0, KEY, broker_group="main", progress_ms=50, stop=lambda: None,
-            form=serve_pure if form == "twin" else link_server._form,
+        env = env or RealEnv()
+        self.loop = NodeLoop(env.clock)
+        self.log = open_log(env, str(directory), LogConfig(**config).checked(), notify=self.loop.on_fetched)
+        host = NodeHost(
+            env.clock, env.random_bytes, env.random_fraction, self.loop.in_loop, self.loop.wake_at, env.die,
+            stop=lambda: None, facts=lambda: self.server.facts(),
         )  # fmt: skip
+        self.node = Node(self.log, NodeConfig(KEY, progress_ms=50), host)
+        self.delivery, self.timers = self.node.delivery, self.node.timers
+        self.server = LinkServer(self.node, "127.0.0.1", 0, form=reference if kind == "twin" else form)
+        self.loop.start(self.node)
         self.rpc = RpcClient(("127.0.0.1", self.server.port), KEY, role="test")
         assert self.rpc.wait_connected(5)
 
@@ -75,7 +81,10 @@ class Engine:
     def close(self) -> None:
         self.rpc.close()
         self.server.close()
+        self.loop.stop()
+        self.node.close()
         self.log.close()
+        self.loop.close()
 
 
 @pytest.fixture(params=FORMS)
@@ -268,7 +277,7 @@ def test_a_read_waits_for_new_records(engine):
     topic = engine.topic()
     request = codec.encode_read([{"topic": "orders", "queue": 1, "offset": 0}], wait_ms=10_000)
     waiting = gevent.spawn(engine.ask, layout.READ, request)
-    turn_until(lambda: engine.server.service.reader._by_queue)
+    turn_until(lambda: engine.node.reads.waiting_queues)
     engine.store(topic, 2, queue=1)
     _, pieces = codec.decode_read_answer(waiting.get(timeout=2)[1])
     assert pieces[0].count == 2
@@ -436,7 +445,7 @@ def test_progress_and_receipts_survive_a_restart(engine, tmp_path, request):
 
 
 def test_progress_of_many_queues_is_written_in_slices_and_all_of_it(engine, monkeypatch):
-    monkeypatch.setattr(link_server, "PROGRESS_PLACES", 1)
+    monkeypatch.setattr(engine.node, "_config", replace(engine.node._config, progress_cursors=1))
     topic = engine.topic("wide", 12)
     for queue in range(12):
         engine.store(topic, 1, queue=queue)

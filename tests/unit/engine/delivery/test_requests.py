@@ -15,10 +15,7 @@ TOKENS = ReplyTokens(b"k")
 
 @pytest.fixture
 def pair(make_pair) -> Pair:  # noqa: F811
-    made = make_pair(8 << 10)
-    for delivery in made.forms:
-        delivery.requests = Requests(lambda: WALL0 + made.now_ms)
-    return made
+    return make_pair(8 << 10, lambda pair: Requests(lambda: WALL0 + pair.now_ms))
 
 
 def ask(pair, wait_ms, call=1, body=b"m\0", id16=b"i" * 16) -> bytes:

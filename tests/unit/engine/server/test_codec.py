@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from engine.client import codec as client
 from engine.delivery.pull import Pull
 from engine.link.layout import U32
+from engine.ops.errors import RequestError
 from engine.server import pull_parts as pull_parts_pure
 from engine.server.codec import decode_pull, encode_pull_answer
-from engine.server.errors import RequestError
 
 names = st.from_regex(r"[a-z][A-Za-z0-9._-]{0,30}", fullmatch=True)
 ranges = st.builds(

@@ -249,7 +249,7 @@ def test_retention_carries_pending_messages_on(rig):
     before = rig.log.retention.oldest_base
     rig.env.clock_ms += 4 * DAY_MS
     for _ in range(200):
-        rig.env.clock_ms += rig.log.retention.step()
+        rig.env.clock_ms += rig.log.retention.step(rig.timers)
         rig.run()
     assert rig.log.retention.oldest_base > before
     rig.kill()

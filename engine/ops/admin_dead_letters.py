@@ -1,4 +1,4 @@
-"""The verbs of ADMIN for dead letters: dead_letters, redrive, purge. Each does a bounded piece of work and says where to go on."""
+"""ADMIN's verbs for dead letters: dead_letters, redrive, purge. Each does bounded work and answers where to continue."""
 
 from typing import Any
 
@@ -6,18 +6,20 @@ from common.dead_letters import dead_letter_topic, is_dead_letter_topic
 from engine.delivery.delivery import Delivery
 from engine.delivery.redrive import Choice, DeadLetterStore, Letter, Scan, ScatteredError
 from engine.link.layout import OVERLOADED, UNKNOWN_TOPIC
-from engine.server.codec import checked_name
-from engine.server.errors import RequestError
+from engine.log import Log
+from engine.ops.checks import checked_name, is_whole, shown
+from engine.ops.errors import RequestError
 
 UNKNOWN_GROUP = 103
+OFFSET_MAX = (1 << 63) - 1
 _TEXTS = ("cause", "reason", "topic")
-_MOMENTS = ("since_ms", "until_ms")
+_TIMES = ("since_ms", "until_ms")
 
 
 class DeadLetterVerbs:
-    """Requests to one engine's dead letters."""
+    """Requests about one engine's dead letters."""
 
-    def __init__(self, store, delivery: Delivery) -> None:
+    def __init__(self, store: Log, delivery: Delivery) -> None:
         self._store, self._delivery = store, delivery
         self._letters = DeadLetterStore(store, delivery)
 
@@ -31,7 +33,7 @@ class DeadLetterVerbs:
         return {**_progress(scan), "letters": [row(letter) for letter in scan.letters]}
 
     def _purge(self, request: dict, now_ms: int) -> dict:
-        with _Bounded():
+        with _AnswersScattered():
             return _progress(self._letters.purge(self._group(request), _choice(request), _after(request)))
 
     def _redrive(self, request: dict, now_ms: int) -> dict:
@@ -40,21 +42,27 @@ class DeadLetterVerbs:
             name = checked_name(request["to"], "to")
             to = self._store.topic(name)
             if is_dead_letter_topic(name):
-                raise RequestError("to: a topic that is not kept for dead letters")
+                raise RequestError(f"to: {shown(name)} is a dead-letter topic: use another topic")
             if to is None:
-                raise RequestError("to: the engine has no such topic; send to it once, or pull from it", UNKNOWN_TOPIC)
-        with _Bounded():
+                raise RequestError(
+                    f"to: topic {shown(name)}: the engine has no such topic: send to it or pull from it once",
+                    UNKNOWN_TOPIC,
+                )
+        with _AnswersScattered():
             scan = self._letters.redrive(group, _choice(request), to, _after(request), now_ms)
         return {**_progress(scan), "unsettled": self._letters.unsettled.get(group, 0)}
 
     def _group(self, request: dict) -> str:
         name = checked_name(request.get("group"), "group")
         if name not in self._delivery.groups and self._store.topic(dead_letter_topic(name)) is None:
-            raise RequestError("no such group has pulled since the start, and none has dead letters", UNKNOWN_GROUP)
+            raise RequestError(
+                f"group {shown(name)}: unknown group: it has no dead letters and has not pulled since the engine started",
+                UNKNOWN_GROUP,
+            )
         return name
 
 
-class _Bounded:
+class _AnswersScattered:
     """Turns ScatteredError into an answer."""
 
     def __enter__(self) -> None:
@@ -63,12 +71,12 @@ class _Bounded:
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, ScatteredError):
             raise RequestError(
-                "too many dead letters were passed over by the filter: redrive or purge these first", OVERLOADED
+                "the filter skips too many dead letters: redrive or purge those first", OVERLOADED
             ) from None
 
 
 def row(letter: Letter) -> dict[str, Any]:
-    """One dead letter for people and programs; absent: not known."""
+    """One dead letter as JSON; unknown fields are absent."""
     told = dict(letter.record.origin)
     told["message_offset"] = told.pop("offset", "")
     numbers = {name: int(told.pop(name)) for name in tuple(told) if _is_number(name, told[name])}
@@ -87,16 +95,16 @@ def _progress(scan: Scan) -> dict[str, int]:
 
 def _choice(request: dict) -> Choice:
     texts = {name: request.get(name) for name in _TEXTS}
-    moments = {name: request.get(name) for name in _MOMENTS}
+    times = {name: request.get(name) for name in _TIMES}
     if any(value is not None and not isinstance(value, str) for value in texts.values()):
-        raise RequestError("cause, reason, topic: text")
-    if any(value is not None and type(value) is not int for value in moments.values()):
-        raise RequestError("since_ms, until_ms: Unix time in milliseconds")
-    return Choice(**texts, **moments)
+        raise RequestError("cause, reason, topic: use text")
+    if any(value is not None and type(value) is not int for value in times.values()):
+        raise RequestError("since_ms, until_ms: use Unix time in milliseconds")
+    return Choice(**texts, **times)
 
 
 def _after(request: dict) -> int:
     value = request.get("after", 0)
-    if type(value) is not int or not 0 <= value < 1 << 63:
-        raise RequestError("after: an offset")
+    if not is_whole(value, 0, OFFSET_MAX):
+        raise RequestError(f"after: {shown(value)}: use an offset")
     return value

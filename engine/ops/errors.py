@@ -1,13 +1,13 @@
-"""What a request to the link server can meet.
+"""Errors that operations of the link answer.
 
-RequestError       the request is wrong; `code` and the text are its answer
+RequestError       the request cannot be served; `code` and the text are the answer
 """
 
 from engine.link.layout import INVALID
 
 
 class RequestError(Exception):
-    """The request cannot be done as it is. The connection stays open."""
+    """The request cannot be served as it is. The connection stays open."""
 
     def __init__(self, sentence: str, code: int = INVALID) -> None:
         super().__init__(sentence)

@@ -4,21 +4,23 @@ import json
 
 import pytest
 
+from engine.env.native import Clock
 from engine.errors import CorruptionError
 from engine.log.memory import MemoryLog
-from engine.server.errors import RequestError
-from engine.server.ops.read import Reader, Reading
+from engine.ops.errors import RequestError
+from engine.ops.read import PositionRead, PositionReads
+from engine.ops.waiting import WaitingRequests
 
 
 class Asker:
     def __init__(self, queues: int = 2) -> None:
         self.log, self.answers = MemoryLog(), []
         self.topic = self.log.create_topics([("orders", queues)])[0].id
-        self.reader = Reader(self.log)
+        self.reads = PositionReads(self.log, Clock(), WaitingRequests(lambda: None))
 
     def read(self, *positions: dict, now_ms: int = 0, **options) -> bool:
         request = {"positions": [{"topic": "orders", **position} for position in positions], **options}
-        return self.reader.start(Reading(json.dumps(request).encode(), self.answers.append), now_ms, may_wait=True)
+        return self.reads.start(PositionRead(json.dumps(request).encode(), self.answers.append), now_ms, may_wait=True)
 
     def reports(self) -> list[dict]:
         return [position.report for position in self.answers[-1].positions]
@@ -54,14 +56,14 @@ def test_a_waiting_read_is_answered_once_when_two_of_its_queues_wake(asker):
     assert asker.read({"queue": 0, "offset": 0}, {"queue": 1, "offset": 0}, wait_ms=1_000)
     for queue in range(2):
         asker.log.store(asker.topic, queue, [b"x"], 1)
-    asker.reader.on_woken(asker.log.take_woken())
+    asker.reads.on_woken(asker.log.take_woken())
     assert len(asker.answers) == 1 and asker.answers[0].piece_count == 2
 
 
 def test_a_waiting_read_is_answered_empty_in_the_end_and_a_withdrawn_one_never(asker):
     asker.read({"queue": 0, "offset": 0}, wait_ms=1_000)
-    assert asker.reader.on_time(900)
-    assert not asker.reader.on_time(1_020)
+    assert asker.reads.on_time(900)
+    assert not asker.reads.on_time(1_020)
     assert asker.answers[0].piece_count == 0
 
 
@@ -87,4 +89,4 @@ def test_damage_is_reported_with_where_to_go_on(asker):
 )  # fmt: skip
 def test_a_read_that_makes_no_sense_is_refused(payload):
     with pytest.raises(RequestError):
-        Reading(payload, lambda reading: None)
+        PositionRead(payload, lambda read: None)

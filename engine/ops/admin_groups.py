@@ -1,4 +1,4 @@
-"""The verbs of ADMIN for groups: groups, lag, reset."""
+"""ADMIN's verbs for groups: groups, lag, reset."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -8,18 +8,19 @@ from engine.delivery.delivery import Delivery
 from engine.delivery.queue_cursor import Place
 from engine.errors import CorruptionError, OffsetOutOfRangeError
 from engine.link.layout import UNKNOWN_TOPIC
-from engine.server.codec import checked_name
-from engine.server.errors import RequestError
+from engine.log import Log
+from engine.ops.checks import checked_name, is_whole, shown
+from engine.ops.errors import RequestError
 
 UNKNOWN_GROUP = 103
-TO_RULE = 'to: "earliest", "latest", an offset, {"time_ms": …} or {"shift": …}'
+TO_RULE = 'to: use "earliest", "latest", an offset, {"time_ms": …} or {"shift": …}'
 OFFSET_MAX = (1 << 63) - 1
 
 
 class GroupVerbs:
     """Requests about the groups of one engine."""
 
-    def __init__(self, store, delivery: Delivery) -> None:
+    def __init__(self, store: Log, delivery: Delivery) -> None:
         self._store, self._delivery = store, delivery
 
     @property
@@ -28,14 +29,14 @@ class GroupVerbs:
         return {"lag": self._lag, "reset": self._reset}
 
     def kept_groups(self, prefix: str) -> Iterator[str]:
-        """Groups of which the log keeps progress, a name once a queue."""
+        """Groups whose progress the log keeps; a name comes once per queue."""
         for raw, _ in self._store.progress(b"g" + prefix.encode()):
             parts = progress.split_key(raw)
             if parts is not None:
                 yield parts[0]
 
     def _lag(self, request: dict, now_ms: int) -> dict:
-        """A row a queue. `detail` adds bytes and seconds, for some looks at the index and one small read a queue."""
+        """One row per queue. `detail` adds bytes and seconds, which cost some index look-ups and one small read per queue."""
         detail = request.get("detail") is True
         places = self._places(request)
         return {"group": request["group"], "queues": [self._row(place, detail) for place in places]}
@@ -59,7 +60,7 @@ class GroupVerbs:
         return row
 
     def _age_s(self, place: Place, offset: int) -> float:
-        """How long ago the message at `offset` was stored, by the index: the last moment whose offset does not lie behind it."""
+        """The age of the message at `offset`: a binary search for the last time whose offset by the index is not above it."""
         wall_ms = self._delivery.wall_ms()
         low, high = 0, wall_ms + 1
         while low + 1 < high:
@@ -71,11 +72,11 @@ class GroupVerbs:
         return max(0, wall_ms - low) / 1000
 
     def _reset(self, request: dict, now_ms: int) -> dict:
-        """Move every queue of the group's topic; `preview` tells without doing."""
+        """Move every queue of the group's topic; `preview` only reports the moves."""
         target_of = self._target(request.get("to"))
         topic = self._store.topic(checked_name(request.get("topic"), "topic"))
         if topic is None:
-            raise RequestError("the engine has no such topic", UNKNOWN_TOPIC)
+            raise RequestError(f"topic {shown(request['topic'])}: the engine has no such topic", UNKNOWN_TOPIC)
         group = self._delivery.group(checked_name(request.get("group"), "group"))
         moved = []
         for place in _chosen(group.places(topic, 0), request):
@@ -88,16 +89,16 @@ class GroupVerbs:
         return {"moved": moved}
 
     def _target(self, to: object) -> Callable[[Place, int, int], int]:
-        """A function of place, first and end to where the group is to go on. Raises RequestError."""
+        """A function of cursor, first and end offset that gives the group's new offset. Raises RequestError."""
         if to == "earliest":
             return lambda place, first, end: first
         if to == "latest":
             return lambda place, first, end: end
-        if _is_number(to, 0):
+        if is_whole(to, 0, OFFSET_MAX):
             return lambda place, first, end: to  # type: ignore[return-value]
-        if isinstance(to, dict) and list(to) == ["shift"] and _is_number(to["shift"], -OFFSET_MAX):
+        if isinstance(to, dict) and list(to) == ["shift"] and is_whole(to["shift"], -OFFSET_MAX, OFFSET_MAX):
             return lambda place, first, end: place.contiguous + to["shift"]
-        if isinstance(to, dict) and list(to) == ["time_ms"] and _is_number(to["time_ms"], 0):
+        if isinstance(to, dict) and list(to) == ["time_ms"] and is_whole(to["time_ms"], 0, OFFSET_MAX):
             return lambda place, first, end: self._store.offset_at_time(place.topic_id, place.queue, to["time_ms"])
         raise RequestError(TO_RULE)
 
@@ -105,7 +106,9 @@ class GroupVerbs:
         name = checked_name(request.get("group"), "group")
         kept = any(progress.split_key(raw) for raw, _ in self._store.progress(progress.group_prefix(name)))
         if name not in self._delivery.groups and not kept:
-            raise RequestError("no such group has ever pulled", UNKNOWN_GROUP)
+            raise RequestError(
+                f"group {shown(name)}: unknown group: it has never pulled from this engine", UNKNOWN_GROUP
+            )
         places = self._delivery.group(name).load_all()
         topic = request.get("topic")
         return _chosen([place for place in places if topic in (None, place.topic_name)], request)
@@ -116,8 +119,8 @@ def lag_of(place: Place, first: int, end: int) -> int:
     return max(0, end - max(place.next_offset, first)) + place.open.messages
 
 
-def newest_record_bytes(store, topic_id: int, queue: int) -> int:
-    """What one record of the queue takes, for estimates: the newest, which is in memory nearly always. 0: it cannot be read."""
+def newest_record_bytes(store: Log, topic_id: int, queue: int) -> int:
+    """The size of the queue's newest record, which nearly always is in memory, for estimates. 0: it cannot be read."""
     try:
         pieces = store.read(topic_id, queue, store.bounds(topic_id, queue)[1] - 1, 1, 1)
     except (CorruptionError, OffsetOutOfRangeError):
@@ -128,7 +131,3 @@ def newest_record_bytes(store, topic_id: int, queue: int) -> int:
 def _chosen(places: list[Place], request: dict) -> list[Place]:
     queue = request.get("queue")
     return [place for place in places if queue in (None, place.queue)]
-
-
-def _is_number(value: object, least: int) -> bool:
-    return type(value) is int and least <= value <= OFFSET_MAX

@@ -1,12 +1,17 @@
-"""ADMIN: what operators ask of one engine. JSON in, JSON out; an unknown verb is INVALID."""
+"""ADMIN: the operators' verbs of one engine. JSON in, JSON out; an unknown verb is INVALID."""
 
 import json
 from collections.abc import Callable
 
 from engine.delivery.delivery import Delivery
-from engine.server.errors import RequestError
-from engine.server.ops.admin_dead_letters import DeadLetterVerbs
-from engine.server.ops.admin_groups import GroupVerbs
+from engine.env.native import Clock
+from engine.link import layout
+from engine.log import Log
+from engine.ops.admin_dead_letters import DeadLetterVerbs
+from engine.ops.admin_groups import GroupVerbs
+from engine.ops.checks import is_whole, json_answer, shown
+from engine.ops.errors import RequestError
+from engine.ops.peer import Peer
 
 LIST_MAX = 10_000
 
@@ -15,12 +20,17 @@ class Admin:
     """The verbs.
 
     Args:
-        facts: what `status` tells beside the log's and delivery's own figures.
-        stop: called for the verb `stop`, after which the process ends as if it had got SIGTERM.
+        facts: further figures of `status`, beside those of log and delivery.
+        stop: called for the verb `stop`; the process ends as after SIGTERM.
+        on_stored: called after each verb, which may have stored messages.
     """
 
-    def __init__(self, store, delivery: Delivery, facts: Callable[[], dict], stop: Callable[[], None]) -> None:
+    def __init__(
+        self, store: Log, delivery: Delivery, clock: Clock, facts: Callable[[], dict], stop: Callable[[], None],
+        on_stored: Callable[[], None],
+    ) -> None:  # fmt: skip
         self._store, self._delivery, self._facts, self._stop = store, delivery, facts, stop
+        self._clock, self._on_stored = clock, on_stored
         self._group_verbs = GroupVerbs(store, delivery)
         self._verbs = {
             "status": self._status,
@@ -31,15 +41,21 @@ class Admin:
             **DeadLetterVerbs(store, delivery).verbs,
         }
 
+    def handle(self, peer: Peer, request_id: int, payload: bytes) -> None:
+        """Serve ADMIN."""
+        answer = self.do(payload, self._clock.monotonic_ms())
+        self._on_stored()
+        peer.send_frame(layout.ADMIN, request_id, layout.OK, json_answer(answer))
+
     def do(self, payload: bytes, now_ms: int) -> dict:
         """Answer one request. Raises RequestError."""
         try:
             request = json.loads(payload)
             verb = self._verbs.get(request["verb"])
         except (ValueError, KeyError, TypeError, RecursionError):
-            raise RequestError('ADMIN: a JSON object with "verb"') from None
+            raise RequestError('ADMIN: send a JSON object with "verb"') from None
         if verb is None:
-            raise RequestError(f"verb: one of {', '.join(self._verbs)}")
+            raise RequestError(f"verb {shown(request['verb'])}: use one of {', '.join(self._verbs)}")
         return verb(request, now_ms)
 
     def _status(self, request: dict, now_ms: int) -> dict:
@@ -77,12 +93,12 @@ class Admin:
 def _text(request: dict, name: str) -> str:
     value = request.get(name, "")
     if not isinstance(value, str):
-        raise RequestError(f"{name}: text")
+        raise RequestError(f"{name}: {shown(value)}: use text")
     return value
 
 
 def _limit(request: dict) -> int:
     value = request.get("limit", 1000)
-    if type(value) is not int or not 1 <= value <= LIST_MAX:
-        raise RequestError(f"limit: 1..{LIST_MAX}")
+    if not is_whole(value, 1, LIST_MAX):
+        raise RequestError(f"limit: {shown(value)}: use 1..{LIST_MAX}")
     return value
