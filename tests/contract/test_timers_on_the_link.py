@@ -6,13 +6,14 @@ import time
 import gevent
 import pytest
 
-from engine.client import codec
 from engine.client.rpc import RpcClient
 from engine.client.timers import ANY_QUEUE, Timer, decode_added, encode_add, encode_cancel
 from engine.config import LogConfig
 from engine.delivery.delivery import Delivery, receipt_key
 from engine.env.real import RealEnv
 from engine.link import layout
+from engine.link.pieces import AnswerPiece
+from engine.link.pull import decode_answer, encode_pull
 from engine.log import open_log
 from engine.server import serve as serve_pure
 from engine.server import server as link_server
@@ -53,10 +54,10 @@ class Engine:
     def cancel(self, number: int) -> int:
         return self.ask(layout.TIMER_CANCEL, encode_cancel(layout.FSYNC, "orders", number.to_bytes(16, "big").hex()))[0]
 
-    def pull(self, **options) -> list[codec.Piece]:
-        code, payload = self.ask(layout.PULL, codec.encode_pull("g", [("orders", 2)], **options))
+    def pull(self, **options) -> list[AnswerPiece]:
+        code, payload = self.ask(layout.PULL, encode_pull("g", [("orders", 2)], **options))
         assert code == layout.OK, payload
-        return codec.decode_pull_answer(payload)[1]
+        return decode_answer(payload)[1]
 
     def list(self, **changes) -> tuple[int, dict | str]:
         request = {"topic": "orders", "start": 0, "limit": 100} | changes
