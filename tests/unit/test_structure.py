@@ -58,6 +58,7 @@ MAY_USE_GEVENT = (
     "engine.client.append",
     "engine.client.batcher",
     "engine.client.brokers",
+    "engine.client.router",
     "engine.client.rpc",
     "engine.client.transport",
     "engine.client._batcher",
