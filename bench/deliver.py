@@ -14,25 +14,27 @@ from functools import partial
 from consumer_proxy.pull import deliver as deliver_pure
 from consumer_proxy.pull import native
 from consumer_proxy.pull import read_call as call_pure
-from consumer_proxy.pull.layout import PIECE, REPLY_BYTES_MAX
+from consumer_proxy.pull.reply_format import REPLY_BYTES_MAX
+from engine.link.pieces import AnswerPiece
+from engine.link.pull import PullAnswer
+from engine.link.receipt import TOKEN as TOKEN_BODY
+from engine.link.record import encode_record
 
-TOKEN = struct.pack("<BBHIQQQ16s", 1, 0, 3, 1 << 20, 5, 1000, 7, b"m" * 16)
+TOKEN = TOKEN_BODY.pack(1, 3, 1 << 20, 5, 1000, 7) + b"m" * 16
 
 
 def answer(messages: int, body: int, own_id: bool, piece_records: int = 50) -> bytes:
     """A PULL answer of `messages` records in pieces of one stored batch each."""
     fields = struct.pack(">BHI6sBHI", 11, 1, 6, b"orders", 11, 2, body) + bytes(body)
     if own_id:
-        message = fields + struct.pack(">BHI32s", 11, 6, 32, b"i" * 32) + b"\0"
-        record = b"\0" + message
+        record = encode_record(fields + struct.pack(">BHI32s", 11, 6, 32, b"i" * 32) + b"\0")
     else:
-        record = b"\1" + bytes(range(16)) + fields + b"\0"
-    block = (struct.pack("<I", len(record)) + record) * piece_records
+        record = encode_record(fields + b"\0", bytes(range(16)))
     pieces = [
-        PIECE.pack(TOKEN, 1000 + at, at, 3, piece_records, 1, 1_700_000_000_000, len(block), 0) + block
+        AnswerPiece(TOKEN, 1000 + at, at, 3, piece_records, 1, 1_700_000_000_000, record * piece_records)
         for at in range(0, messages, piece_records)
     ]
-    return struct.pack("<II", 0, len(pieces)) + b"".join(pieces)
+    return PullAnswer.of((), pieces).payload
 
 
 def call(acks: int) -> bytes:

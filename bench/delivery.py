@@ -28,7 +28,10 @@ if "--twin" in sys.argv:
 from engine.config import LogConfig
 from engine.delivery.policy import DEFAULTS, KEY, GroupPolicy, Policies
 from engine.env.real import RealEnv
-from engine.link.layout import ACK, DONE, OK, PIECE, PULL, PULL_LIMITS, U16
+from engine.link.acknowledgement import AckRange, AckRanges
+from engine.link.codes import OK
+from engine.link.operations import PULL
+from engine.link.pull import EARLIEST, PullAnswer, PullQuestion, PullScope
 from engine.log import Log, open_log
 from engine.log.format import KIND_MESSAGES, pack_batch, pack_record
 from engine.log.write.native import NATIVE
@@ -39,11 +42,8 @@ PLACES = TOPICS * QUEUES
 PROGRESS_S = 0.2
 STORED_MAX = 64 << 20
 GROUP = b"bench"
-NAMES = b"".join(
-    U16.pack(len(name)) + name + struct.pack("<I", QUEUES) for name in (b"t-%d" % i for i in range(TOPICS))
-)
-HEAD = U16.pack(len(GROUP)) + GROUP + U16.pack(TOPICS) + NAMES
-ONE_TOPIC = U16.pack(len(GROUP)) + GROUP + U16.pack(1) + NAMES[: 5 + 4]
+ALL_TOPICS = PullScope(GROUP, {f"t-{i}": QUEUES for i in range(TOPICS)})
+ONE_TOPIC = PullScope(GROUP, {"t-0": QUEUES})
 KEYS, IN_FLIGHT = 10_000, 16
 
 
@@ -109,28 +109,23 @@ class Asker:
             self.profile.disable()
         return time.process_time() - started
 
-    def next_request(self, head: bytes = HEAD) -> bytes:
+    def next_request(self) -> bytes:
         """A pull that acknowledges all that the last answer brought; waits when there is nothing."""
-        return self.request(self.acks() if self.answer else [], head)
+        return self.request(self.acks() if self.answer else [], ALL_TOPICS)
 
-    def request(self, acks: list[bytes], head: bytes) -> bytes:
-        limits = PULL_LIMITS.pack(self.most, 1 << 20, 10_000, 30_000, 0, len(acks))
-        return head + limits + b"".join(acks)
+    def request(self, acks: list[AckRange], scope: PullScope) -> bytes:
+        return PullQuestion(scope, self.most, 1 << 20, 10_000, 30_000, EARLIEST, AckRanges.of(acks)).encode()
 
-    def acks(self) -> list[bytes]:
-        (count,) = struct.unpack_from("<I", self.answer)
-        codes = struct.unpack_from(f"<{count}H", self.answer, 4)
-        self.refused += sum(code != OK for code in codes)
-        at = 8 + 2 * count
+    def acks(self) -> list[AckRange]:
+        answer = PullAnswer(self.answer)
+        self.refused += sum(code != OK for code in answer.codes())
         acks: dict[bytes, list[int]] = {}
-        for _ in range(*struct.unpack_from("<I", self.answer, at - 4)):
-            token, _, delta, _, records, _, _, size, _ = PIECE.unpack_from(self.answer, at)
-            lease = acks.setdefault(token, [delta, 0])
-            lease[1] += records
-            self.delivered += records
+        for piece in answer.pieces():
+            lease = acks.setdefault(piece.token, [piece.first_delta, 0])
+            lease[1] += piece.count
+            self.delivered += piece.count
             self.pieces += 1
-            at += PIECE.size + size
-        return [ACK.pack(token, first, records, DONE, -1, 0) for token, (first, records) in acks.items()]
+        return [AckRange(token, first, records) for token, (first, records) in acks.items()]
 
 
 def frame(batches: int, records: int, first: int) -> bytes:
@@ -179,7 +174,7 @@ def keyed_batches(asker: Asker, seconds: float) -> float:
     """Messages with keys; each pull acknowledges what the one IN_FLIGHT before it brought."""
     chance = random.Random(7)
     used, until = 0.0, time.perf_counter() + seconds
-    flying: deque[list[bytes]] = deque()
+    flying: deque[list[AckRange]] = deque()
     stored = 0
     while time.perf_counter() < until:
         while stored - asker.delivered < 20_000:

@@ -24,7 +24,7 @@ from engine.delivery.delivery import Delivery, receipt_key
 from engine.delivery.policy import KEY, NONE, GroupPolicy
 from engine.delivery.pull import PullRequest
 from engine.env.real import RealEnv
-from engine.link.layout import U16
+from engine.link.integers import U16
 from engine.log import open_log
 from engine.log.format import KIND_MESSAGES, pack_batch, pack_record
 

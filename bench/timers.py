@@ -26,10 +26,12 @@ from pathlib import Path
 from bench._histogram import Histogram
 from bench.outcome import commit
 from bench.servers import cpu_seconds, rss_bytes
-from engine.client import codec
 from engine.client.admin import AdminClient
 from engine.client.timers import ANY_QUEUE, Timer, decode_added, encode_add
 from engine.link import layout
+from engine.link.acknowledgement import AckRange
+from engine.link.pull import decode_answer, encode_pull
+from engine.link.topic import encode_topics
 
 TOPIC, QUEUES, BODY = "bench-timers", 8, bytes(128)
 MESSAGE = b"\x0b\x00\x02" + struct.pack(">i", len(BODY)) + BODY + b"\0"
@@ -104,7 +106,7 @@ def engine() -> Iterator[Engine]:
 
 def topic_id(engine: Engine) -> int:
     """Of the one topic, which is born by this."""
-    return json.loads(engine.ask(layout.TOPIC, codec.encode_topics([(TOPIC, QUEUES)])))["topics"][0]["id"]
+    return json.loads(engine.ask(layout.TOPIC, encode_topics([(TOPIC, QUEUES)])))["topics"][0]["id"]
 
 
 def add(engine: Engine, topic: int, dues: list[int], first: int) -> None:
@@ -153,14 +155,14 @@ def firing(rate: int, seconds: float) -> None:
         if now_ms() > start:
             sys.exit("adding took longer than planned")
         cpu_s, seen, early = cpu_seconds(running.proc), 0, 0
-        acks: list[codec.AckRange] = []
+        acks: list[AckRange] = []
         while seen < count:
-            pull = codec.encode_pull(
+            pull = encode_pull(
                 "bench", [(TOPIC, QUEUES)], max_messages=5000, max_bytes=4 << 20, wait_ms=10_000, acks=acks
             )
-            _, pieces = codec.decode_pull_answer(running.ask(layout.PULL, pull))
+            _, pieces = decode_answer(running.ask(layout.PULL, pull))
             now_ns = time.time_ns()
-            acks = [codec.AckRange(piece.token, piece.first_delta, piece.count) for piece in pieces]
+            acks = [AckRange(piece.token, piece.first_delta, piece.count) for piece in pieces]
             for piece in pieces:
                 for _, _, due, _ in RECORD.iter_unpack(piece.records):
                     early += piece.stored_at_ms < due

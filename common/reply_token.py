@@ -11,7 +11,7 @@ from hmac import compare_digest
 from typing import NamedTuple
 
 TOKEN_SIZE = 40
-INSTANCE_AT, _REPLY_BY_AT = 8, 16
+INSTANCE_AT, REPLY_BY_AT = 8, 16
 _VERSION = 1
 _BODY = struct.Struct("<B3xIQq")
 _INSTANCE, _REPLY_BY = struct.Struct("<Q"), struct.Struct("<q")
@@ -67,4 +67,4 @@ def instance_of(data: bytes, at: int = 0) -> int | None:
 
 def reply_by_of(data: bytes, at: int = 0) -> int | None:
     """read_token().reply_by_ms alone."""
-    return _REPLY_BY.unpack_from(data, at + _REPLY_BY_AT)[0] if data[at] == _VERSION else None
+    return _REPLY_BY.unpack_from(data, at + REPLY_BY_AT)[0] if data[at] == _VERSION else None

@@ -11,9 +11,9 @@ from common.clock import SystemClock
 from common.config import ConfigView
 from common.limits.quota_slices import TICK_S, Leases
 from common.net import Limits, serve
-from consumer_proxy.admission.admission import Admission
+from consumer_proxy.admission.admission import PullAdmission
 from consumer_proxy.pull.native import NATIVE
-from consumer_proxy.pull.pull import Pulls
+from consumer_proxy.pull.pull import SWEEP_S, Pulls
 from consumer_proxy.settings import Settings
 from consumer_proxy.sources.base import Source
 from consumer_proxy.stats import Stats, StatsCollector
@@ -27,6 +27,7 @@ class ConsumerProxy:
 
     Args:
         listeners: (socket, ssl_context or None) pairs from common.net.listen.
+        source: any source; closed with the proxy.
     """
 
     def __init__(
@@ -38,12 +39,11 @@ class ConsumerProxy:
         clock = SystemClock()
         stats = Stats()
         leases = Leases("consumer_proxy", os.urandom(8).hex(), source.lend, clock.monotonic_s)
-        admission = Admission(view, clock, self._settings.verdicts_max, leases)
+        admission = PullAdmission(view, clock, self._settings.verdicts_max, leases)
         self.pulls = Pulls(admission, source, self._settings, clock, stats, gevent.spawn_later)
         self._lending = gevent.get_hub().loop.timer(0, TICK_S)
         self._lending.start(leases.tick)
-        step_s = self.pulls.deadlines.step_s
-        self._sweeper = gevent.get_hub().loop.timer(step_s, step_s)
+        self._sweeper = gevent.get_hub().loop.timer(SWEEP_S, SWEEP_S)
         self._sweeper.start(self.pulls.sweep)
         self.server = serve(
             listeners,
@@ -58,7 +58,7 @@ class ConsumerProxy:
         log.info("byte work: %s", "native" if NATIVE else "pure Python")
 
     def health(self) -> dict[str, bool | str]:
-        """What /readyz shows. That the configuration is loaded is true since the start, or there was none."""
+        """Conditions of /readyz. The configuration is always loaded: without it the process does not start."""
         return {
             "engine": self._source.up or "the link to the engine is down",
             "configuration": True,
@@ -74,7 +74,7 @@ class ConsumerProxy:
         while self.pulls.waiting and time.monotonic() < deadline_s:
             gevent.sleep(0.005)
         self.pulls.abandon()
-        gevent.sleep(_LAST_ANSWERS_S)  # clients that call once more are told SHUTTING_DOWN
+        gevent.sleep(_LAST_ANSWERS_S)  # time to answer SHUTTING_DOWN to clients that call once more
         for connection in list(self.server.connections):
             connection.close_when_sent()
         while self.server.connections and time.monotonic() < deadline_s:

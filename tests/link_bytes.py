@@ -1,4 +1,4 @@
-"""Bytes of the link that tests make by hand, independent of the code under test."""
+"""A link spoken frame by frame over a blocking socket, and the payloads of appends. The codec is that of production."""
 
 import hashlib
 import hmac
@@ -6,53 +6,55 @@ import json
 import socket
 import struct
 
-HELLO, AUTH, APPEND, TOPIC, PULL, READ, ADMIN, CANCEL = 1, 2, 10, 11, 20, 21, 30, 22
-MEMORY, FSYNC = 1, 2
+from engine.link.append import FSYNC, MEMORY, encode_append, read_results
+from engine.link.batch import encode_batch
+from engine.link.frame import AUTH_CONTEXT, FRAME_REST_SIZE, HEADER, HEADER_SIZE, VERSION
+from engine.link.frame import frame as encode_frame
+from engine.link.operations import ADMIN, APPEND, AUTH, CANCEL, HELLO, PULL, READ, TOPIC
+from engine.link.record import encode_record as record
+
+__all__ = [
+    "ADMIN", "APPEND", "AUTH", "CANCEL", "FSYNC", "HELLO", "MEMORY", "PULL", "READ", "TOPIC", "RawLink", "append",
+    "batch", "checked", "frame", "full_results", "record", "results",
+]  # fmt: skip
+
+append = encode_append
 
 
 def frame(op: int, payload: bytes = b"", request_id: int = 1) -> bytes:
-    return struct.pack("<IBBHII", 12 + len(payload), op, 0, 0, request_id, 0) + payload
-
-
-def record(message: bytes) -> bytes:
-    return struct.pack("<IB", 1 + len(message), 0) + message
+    return encode_frame(op, request_id, payload)
 
 
 def batch(topic_id: int, queue: int, messages: list[bytes]) -> bytes:
-    """One batch as a proxy writes it, padded to a multiple of 8."""
-    records = b"".join(map(record, messages))
-    head = struct.pack("<IIHBBIIIIIQq", 0, 48 + len(records), 0x5042, 0, 0, 0, topic_id, queue, len(messages), 0, 0, 0)
-    return head + records + bytes(-len(records) % 8)
+    """One batch as a proxy writes it."""
+    return encode_batch(topic_id, queue, [record(message) for message in messages])
 
 
 def checked(topic_id: int, queue: int, shown: bytes, window_ms: int = 600_000) -> bytes:
     """A batch of one message with that id, which is to be checked for duplicates."""
-    made = batch(topic_id, queue, [b"\x0b\x00\x06" + struct.pack(">i", len(shown)) + shown + b"\0"])
-    return made[:11] + b"\1" + made[12:28] + struct.pack("<I", window_ms) + made[32:]
-
-
-def append(durability: int, *batches: bytes) -> bytes:
-    return struct.pack("<B3xI", durability, len(batches)) + b"".join(batches)
+    message = b"\x0b\x00\x06" + struct.pack(">i", len(shown)) + shown + b"\0"
+    return encode_batch(topic_id, queue, [record(message)], window_ms)
 
 
 def results(payload: bytes) -> list[tuple[int, int]]:
     """(code, base offset) of each batch of an APPEND answer."""
-    return [(code, offset) for code, _, offset in full_results(payload)]
+    return [(code, offset) for code, _, offset in read_results(payload)]
 
 
 def full_results(payload: bytes) -> list[tuple[int, int, int]]:
     """(code, a duplicate's queue, base offset) of each batch of an APPEND answer."""
-    return list(struct.iter_unpack("<HxxIQ", payload))
+    return list(read_results(payload))
 
 
 class RawLink:
-    """A link spoken byte by byte over a blocking socket."""
+    """A link over a blocking socket."""
 
     def __init__(self, port: int, key: bytes | None = None) -> None:
         self.sock = socket.create_connection(("127.0.0.1", port), 10)
         if key is not None:
-            nonce = bytes.fromhex(json.loads(self.ask(HELLO, b'{"version": 1, "role": "test"}')[1])["nonce"])
-            proof = hmac.new(key, b"penstock-link/1\n" + nonce, hashlib.sha256).digest()
+            greeting = json.dumps({"version": VERSION, "role": "test"}).encode()
+            nonce = bytes.fromhex(json.loads(self.ask(HELLO, greeting)[1])["nonce"])
+            proof = hmac.new(key, AUTH_CONTEXT + nonce, hashlib.sha256).digest()
             assert self.ask(AUTH, proof) == (0, b"")
 
     def send(self, op: int, payload: bytes = b"", request_id: int = 1) -> None:
@@ -60,8 +62,8 @@ class RawLink:
 
     def receive(self) -> tuple[int, int, int, bytes]:
         """(op, code, request id, payload) of the next answer."""
-        size, op, _, code, request_id, _ = struct.unpack("<IBBHII", self._exactly(16))
-        return op, code, request_id, self._exactly(size - 12)
+        size, op, _, code, request_id, _ = HEADER.unpack(self._exactly(HEADER_SIZE))
+        return op, code, request_id, self._exactly(size - FRAME_REST_SIZE)
 
     def ask(self, op: int, payload: bytes = b"", request_id: int = 1) -> tuple[int, bytes]:
         self.send(op, payload, request_id)

@@ -1,4 +1,4 @@
-"""Who may pull what: verdicts that are found once and remembered while the configuration stays as it is."""
+"""Permissions of pulls: verdicts are found once and remembered until the configuration changes."""
 
 from typing import Any, NamedTuple
 
@@ -16,46 +16,45 @@ from common.limits.quota_slices import Leases
 from common.principals import Principals
 from consumer_proxy.errors import Refused
 from consumer_proxy.pull.call import Call
-from consumer_proxy.pull.link_bytes import encode_topics
+from engine.link.pull import AT_TIME, EARLIEST, LATEST, PullScope
 
-_STARTS = {
-    "earliest": 0,
-    "latest": 1,
-    "time": 2,
-}  # the moment itself is in the group's definition, which the engine knows, too
-CREDENTIAL_BYTES_MAX = 2048  # a longer one (padded by unknown fields) is looked up each time
-TOPICS_BYTES_MAX = 64 << 20  # of all verdicts together, in the calls' form and in the engine's; then the table is full
+_STARTS = {"earliest": EARLIEST, "latest": LATEST, "time": AT_TIME}
+CREDENTIAL_BYTES_MAX = 2048
+"""A longer credential (padded by unknown fields) is looked up for each call."""
+
+TOPICS_BYTES_MAX = 64 << 20
+"""Of the topics of all verdicts together, in the calls' form and in the source's; beyond it the table is emptied."""
 
 
-class Admitted(NamedTuple):
-    """A group and topics that this credential may pull, in the form that the engine wants them."""
+class AdmittedPull(NamedTuple):
+    """A group and topics that a credential may pull."""
 
-    group: bytes
-    topics: bytes  # encoded, with their count in front
+    scope: PullScope
     invisible_ms: int
     start: int
     expires_at_ms: int
     meter: Meter | None  # of the group's rate limit
-    origin: Origin  # what is asked of the connection
+    origin: Origin  # the connection has to be admitted by it
 
 
-class Admission:
-    """Verdicts by the bytes of the call. A change of the configuration forgets them all.
+class PullAdmission:
+    """Verdicts by the bytes of the call. A change of the configuration discards them all.
 
     Args:
-        view: the ConfigView. verdicts_max: of each kind; a full table is emptied, which costs one look-up each.
-        leases: where the groups' rate limits are.
+        view: the ConfigView.
+        verdicts_max: of each kind; a full table is emptied, which costs one look-up per verdict.
+        leases: meters of the groups' rate limits.
     """
 
     def __init__(self, view: Any, clock: Clock, verdicts_max: int, leases: Leases):
         self._view, self._clock, self._verdicts_max, self._leases = view, clock, verdicts_max, leases
         self._principals = Principals(view, clock, verdicts_max)
         self._generation = view.generation
-        self._admitted: dict[tuple[bytes, bytes, bytes, bool], Admitted] = {}
+        self._admitted: dict[tuple[bytes, bytes, bytes, bool], AdmittedPull] = {}
         self._topics_bytes = 0
 
-    def admit(self, call: Call, connection: Any) -> Admitted:
-        """The verdict on a leasing pull that came by `connection`.
+    def admit(self, call: Call, connection: Any) -> AdmittedPull:
+        """The verdict on a leasing pull that came over `connection`.
 
         Raises:
             Refused: UNAUTHENTICATED, FORBIDDEN, UNKNOWN_TOPIC or UNKNOWN_GROUP.
@@ -72,7 +71,7 @@ class Admission:
         return admitted
 
     def principal(self, credential: bytes, connection: Any) -> Principal:
-        """Who presents this credential. Raises Refused with UNAUTHENTICATED."""
+        """The principal of a credential. Raises Refused with UNAUTHENTICATED."""
         try:
             return self._principals.find(credential, connection)
         except AuthenticationError as error:
@@ -80,10 +79,10 @@ class Admission:
 
     @property
     def key_uses(self) -> KeyUses:
-        """When each key was used last, as a metric."""
+        """Time of each key's last use, as a metric."""
         return self._principals.uses
 
-    def prefix_verifies(self, connection, prefix: bytes) -> bool:
+    def prefix_verifies(self, connection: Any, prefix: bytes) -> bool:
         """See Principals.prefix_verifies."""
         return self._principals.prefix_verifies(connection, prefix)
 
@@ -93,9 +92,9 @@ class Admission:
             raise Refused(Code.FORBIDDEN, f"application {principal.app} may not pull as group {group}")
 
     def queues_of(self, principal: Principal, topic: str) -> int:
-        """How many queues the topic has. Raises Refused with FORBIDDEN or UNKNOWN_TOPIC."""
-        # Permission first: somebody without it does not learn which topics exist.
-        # Who may pull as a group may pull its dead letters.
+        """The topic's number of queues. Raises Refused with FORBIDDEN or UNKNOWN_TOPIC."""
+        # Permission first: without it an application does not learn which topics exist.
+        # Permission to pull as a group includes its dead letters.
         if not principal.may_pull(group_of(topic)):
             raise Refused(Code.FORBIDDEN, f"application {principal.app} may not pull from topic {topic}")
         if is_dead_letter_topic(topic):
@@ -105,7 +104,7 @@ class Admission:
             raise Refused(Code.UNKNOWN_TOPIC, f"there is no topic {topic}")
         return definition.queues
 
-    def _look_up(self, principal: Principal, call: Call) -> Admitted:
+    def _look_up(self, principal: Principal, call: Call) -> AdmittedPull:
         group = call.group.decode()
         self.check_group(principal, group)
         definition = self._view.group(group) or GroupDefinition(group)
@@ -113,9 +112,8 @@ class Admission:
         if not names and call.max_messages > 0:
             raise Refused(Code.UNKNOWN_GROUP, f"group {group} has no topics of its own: name some in the pull")
         topics = {name: self.queues_of(principal, name) for name in names}
-        return Admitted(
-            call.group,
-            encode_topics(topics),
+        return AdmittedPull(
+            PullScope(call.group, topics),
             definition.invisible_ms,
             _STARTS[definition.start],
             principal.expires_at_ms,
@@ -123,8 +121,8 @@ class Admission:
             principal.origin,
         )
 
-    def _remember(self, key: tuple[bytes, bytes, bytes, bool], admitted: Admitted) -> None:
-        size = len(key[2]) + len(admitted.topics)
+    def _remember(self, key: tuple[bytes, bytes, bytes, bool], admitted: AdmittedPull) -> None:
+        size = len(key[2]) + len(admitted.scope.head)
         if len(self._admitted) >= self._verdicts_max or self._topics_bytes + size > TOPICS_BYTES_MAX:
             self._forget()
         self._admitted[key] = admitted

@@ -1,7 +1,10 @@
-"""From the engine's pieces to the Thrift reply, in two passes over the bytes: measure, then write once.
+"""Builds the Thrift reply from an answer's pieces, in two passes over the bytes: measure, then write once.
 
-The twin is deliver_pure.py, whose docstrings say what each function promises. No message is decoded: a stored record is copied as
-it is between the fields of its Delivery, and only a message with an id of its own is stepped through to find it.
+Reference: deliver.py, whose docstrings say what each function promises. No message is decoded: a stored record is copied between the
+fields of its Delivery, and only a message with an id of its own is stepped through to find it.
+
+Bounds: every pointer is checked against the end of its piece or payload in `measure`, before anything is written; `put_piece` reads the
+same bytes again and writes into a buffer of the measured size.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
@@ -10,15 +13,15 @@ from libc.string cimport memcpy
 
 from consumer_proxy.pull._skip cimport be32, le16, le32, le64, put_be32, put_be64, skip_value
 
-from consumer_proxy.pull.layout import ACK_SENTENCES, ACK_SENTENCES_MAX, DeliverError
+from engine.link.constants cimport (
+    ASSIGNED_ID_SIZE, PIECE_SIZE, RECEIPT_SIZE, RECORD_HAS_ID, RECORD_HAS_TRAILER, RECORD_HEAD_SIZE, REPLY_BY_AT, REPLY_TOKEN_SIZE,
+    TOKEN_SIZE,
+)
+
+from consumer_proxy.pull.reply_format import ACK_SENTENCES, ACK_SENTENCES_MAX
+from engine.link.errors import PayloadError
 
 cdef enum:
-    PIECE_SIZE = 88
-    TOKEN_SIZE = 48
-    RECEIPT_SIZE = 52
-    TRAILER = 2                     # record flag: a request, whose token is the record's last bytes
-    TRAILER_SIZE = 40
-    REPLY_BY_AT = 16
     REPLY_FIELDS_SIZE = 58          # reply_token and reply_by_ms
     FIXED_MAX = 95                  # receipt to stored_at_ms of a Delivery, with a receipt
 
@@ -40,7 +43,7 @@ cdef struct Record:
     const unsigned char* request    # the token, or NULL
 
 
-cdef struct Piece:
+cdef struct PieceView:
     const unsigned char* token
     uint64_t offset
     uint32_t delta
@@ -52,8 +55,8 @@ cdef struct Piece:
     uint32_t size
 
 
-cdef const unsigned char* read_piece(const unsigned char* p, const unsigned char* end, Piece* piece) noexcept nogil:
-    """Behind the piece, or NULL when it runs past the end."""
+cdef const unsigned char* read_piece(const unsigned char* p, const unsigned char* end, PieceView* piece) noexcept nogil:
+    """The position after the piece; NULL when it runs past the end."""
     if end - p < PIECE_SIZE:
         return NULL
     piece.token = p
@@ -71,7 +74,7 @@ cdef const unsigned char* read_piece(const unsigned char* p, const unsigned char
 
 
 cdef bint find_id(Record* record) noexcept nogil:
-    """Field 6 of the stored Message; the last one wins as in Thrift. False when the message is not well formed."""
+    """Field 6 of the stored Message; the last one wins, as in Thrift. False when the message is malformed."""
     cdef const unsigned char* p = record.message
     cdef const unsigned char* end = p + record.size
     cdef const unsigned char* value
@@ -94,29 +97,29 @@ cdef bint find_id(Record* record) noexcept nogil:
 
 
 cdef const unsigned char* read_record(const unsigned char* p, const unsigned char* end, Record* record) noexcept nogil:
-    """Behind the record, or NULL when it is not well formed."""
+    """The position after the record; NULL when it is malformed or runs past the end."""
     cdef uint32_t size
-    if end - p < 5:
+    if end - p < RECORD_HEAD_SIZE:
         return NULL
     size = le32(p)
     p += 4
     if size < 1 or <uint64_t> size > <uint64_t> (end - p):
         return NULL
     end = p + size
-    record.assigned = p[0] & 1
+    record.assigned = p[0] & RECORD_HAS_ID
     record.id = p + 1
     record.request = NULL
-    if p[0] & TRAILER:
-        if size < 1 + TRAILER_SIZE:
+    if p[0] & RECORD_HAS_TRAILER:
+        if size < 1 + REPLY_TOKEN_SIZE:
             return NULL
-        size -= TRAILER_SIZE
+        size -= REPLY_TOKEN_SIZE
         record.request = p + size
     if record.assigned:
-        if size < 17:
+        if size < 1 + ASSIGNED_ID_SIZE:
             return NULL
-        record.id_size = 32
-        record.message = p + 17
-        record.size = size - 17
+        record.id_size = 2 * ASSIGNED_ID_SIZE
+        record.message = p + 1 + ASSIGNED_ID_SIZE
+        record.size = size - 1 - ASSIGNED_ID_SIZE
         return end
     record.id_size = 0
     record.message = p + 1
@@ -126,8 +129,8 @@ cdef const unsigned char* read_record(const unsigned char* p, const unsigned cha
     return end
 
 
-cdef uint32_t fixed_fields(unsigned char* out, Piece* piece) noexcept nogil:
-    """Receipt to stored_at_ms: equal for all records of a piece but for the receipt's delta and the offset, which are patched."""
+cdef uint32_t fixed_fields(unsigned char* out, PieceView* piece) noexcept nogil:
+    """Receipt to stored_at_ms. Records of a piece differ in the receipt's delta and the offset only, which are patched."""
     cdef unsigned char* p = out
     cdef uint32_t receipt_size = RECEIPT_SIZE if memcmp(piece.token, no_receipt, TOKEN_SIZE) != 0 else 0
     p[0] = 11; p[1] = 0; p[2] = 1
@@ -155,24 +158,24 @@ cdef unsigned char* put_id(unsigned char* p, Record* record) noexcept nogil:
     if not record.assigned:
         memcpy(p, record.id, record.id_size)
         return p + record.id_size
-    for i in range(16):
+    for i in range(ASSIGNED_ID_SIZE):
         p[2 * i] = HEX[record.id[i] >> 4]
         p[2 * i + 1] = HEX[record.id[i] & 15]
-    return p + 32
+    return p + 2 * ASSIGNED_ID_SIZE
 
 
 cdef unsigned char* put_reply_fields(unsigned char* p, const unsigned char* token) noexcept nogil:
     p[0] = 11; p[1] = 0; p[2] = 8
-    put_be32(p + 3, TRAILER_SIZE)
-    memcpy(p + 7, token, TRAILER_SIZE)
-    p += 7 + TRAILER_SIZE
+    put_be32(p + 3, REPLY_TOKEN_SIZE)
+    memcpy(p + 7, token, REPLY_TOKEN_SIZE)
+    p += 7 + REPLY_TOKEN_SIZE
     p[0] = 10; p[1] = 0; p[2] = 9
     put_be64(p + 3, le64(token + REPLY_BY_AT))
     return p + 11
 
 
-cdef unsigned char* put_piece(unsigned char* p, Piece* piece, uint32_t count) noexcept nogil:
-    """The first `count` records of a piece that `measure` has read before, each as a Delivery."""
+cdef unsigned char* put_piece(unsigned char* p, PieceView* piece, uint32_t count) noexcept nogil:
+    """Write the first `count` records of a piece, which `measure` has checked, each as a Delivery."""
     cdef unsigned char[FIXED_MAX] fixed
     cdef uint32_t fixed_size = fixed_fields(fixed, piece)
     cdef bint leased = fixed_size == FIXED_MAX
@@ -200,47 +203,47 @@ cdef unsigned char* put_piece(unsigned char* p, Piece* piece, uint32_t count) no
 
 cdef int measure(const unsigned char* p, const unsigned char* end, uint64_t room, uint64_t* used, uint32_t* given,
                  uint32_t* held) except -1:
-    """How many records of the pieces fit into `room` bytes, in order; all pieces are checked either way."""
+    """Count the records that fit into `room` bytes, in order. All pieces are checked either way."""
     cdef uint32_t pieces, i, k, fixed_size
     cdef const unsigned char* at
-    cdef bint full = False
+    cdef bint is_full = False
     cdef uint64_t size
-    cdef Piece piece
+    cdef PieceView piece
     cdef Record record
     used[0] = 0
     given[0] = 0
     held[0] = 0
     if end - p < 4:
-        raise DeliverError("the answer ends before its piece count")
+        raise PayloadError("the answer ends before its piece count")
     pieces = le32(p)
     p += 4
     for i in range(pieces):
         p = read_piece(p, end, &piece)
         if p == NULL:
-            raise DeliverError(f"piece {i} of {pieces} runs past the answer")
+            raise PayloadError(f"piece {i} of {pieces} runs past the answer")
         fixed_size = FIXED_MAX if memcmp(piece.token, no_receipt, TOKEN_SIZE) != 0 else FIXED_MAX - RECEIPT_SIZE
         at = piece.records
         for k in range(piece.count):
             at = read_record(at, p, &record)
             if at == NULL:
-                raise DeliverError(f"record {k} of {piece.count} in piece {i} is damaged")
+                raise PayloadError(f"record {k} of {piece.count} in piece {i} is damaged")
             size = <uint64_t> fixed_size + 7 + record.id_size + 3 + record.size + 1
             if record.request != NULL and fixed_size == FIXED_MAX:
                 size += REPLY_FIELDS_SIZE
-            full = full or used[0] + size > room
-            if not full:
+            is_full = is_full or used[0] + size > room
+            if not is_full:
                 used[0] += size
                 given[0] += 1
             held[0] += 1
         if at != p:
-            raise DeliverError(f"piece {i} has bytes behind its {piece.count} records")
+            raise PayloadError(f"piece {i} has bytes behind its {piece.count} records")
     if p != end:
-        raise DeliverError("bytes behind the last piece")
+        raise PayloadError("bytes behind the last piece")
     return 0
 
 
 cdef class Results:
-    """The ack results of one reply: measured once, written once."""
+    """The ack results of one reply: measured, then written."""
     cdef const unsigned char* runs
     cdef Py_ssize_t run_count
     cdef const unsigned char* codes
@@ -252,7 +255,7 @@ cdef class Results:
         if answer & LOCAL:
             return answer & 0xffff
         if answer >= self.codes_room:
-            raise DeliverError(f"no code for ack range {answer}")
+            raise PayloadError(f"no code for ack range {answer}")
         return le16(self.codes + 2 * <uint64_t> answer)
 
     cdef int measure(self) except -1:
@@ -315,14 +318,14 @@ cdef unsigned char* put_results(unsigned char* p, uint32_t code, uint64_t count,
 
 def build_reply(seqid, code, const unsigned char[::1] payload not None, Py_ssize_t pieces_at, Py_ssize_t codes_at,
                 bytes runs not None, bytes tail not None, uint64_t size_max):
-    """See deliver_pure.build_reply."""
+    """See deliver.build_reply."""
     cdef const unsigned char* start = &payload[0] if payload.shape[0] else NULL
     cdef const unsigned char* end = start + payload.shape[0]
     cdef uint64_t used = 0, others
     cdef uint32_t given = 0, held = 0
     cdef Results results = Results()
     if not -1 <= pieces_at <= payload.shape[0] or not 0 <= codes_at <= payload.shape[0]:
-        raise DeliverError("a part of the answer starts behind its end")
+        raise PayloadError("a part of the answer starts after its end")
     results.runs = <const unsigned char*> PyBytes_AS_STRING(runs)
     results.run_count = len(runs) // 8
     results.codes = start + codes_at
@@ -351,13 +354,13 @@ def build_reply(seqid, code, const unsigned char[::1] payload not None, Py_ssize
     p[0] = 0
     p[1] = 0
     if p + 2 != out + others + used:
-        raise DeliverError("the reply is not as long as measured")
+        raise PayloadError("the reply is not as long as measured")
     return reply, given, held
 
 
 cdef unsigned char* put_pieces(unsigned char* p, const unsigned char* at, const unsigned char* end, uint32_t given) noexcept nogil:
     cdef uint32_t take
-    cdef Piece piece
+    cdef PieceView piece
     while given:
         at = read_piece(at, end, &piece)
         take = min(piece.count, given)

@@ -1,6 +1,7 @@
-"""From a frame to a Call, its acks merged into ranges, without an object an ack.
+"""Decodes a frame into a Call and merges its acks into ranges, without one object per ack.
 
-The twin is call_pure.py, whose docstrings say what each function promises.
+Reference: read_call.py, whose docstrings say what each function promises. Bounds: `walk_pull` has checked that every span that it returns
+lies within the frame.
 """
 
 from cpython.bytes cimport PyBytes_FromStringAndSize
@@ -10,21 +11,18 @@ from libc.string cimport memcmp, memcpy
 
 from common.wire._walk cimport Ack, PullCall, Span, walk_pull
 from consumer_proxy.pull._skip cimport le16, le32
+from engine.link.constants cimport (
+    ACK_COUNT_AT, ACK_DELAY_AT, ACK_REASON_SIZE_AT, ACK_SIZE, ACK_VERDICT_AT, CODE_INVALID, CODE_STALE_RECEIPT, RECEIPT_SIZE,
+    TOKEN_SIZE, TOKEN_VERSION, VERDICT_DONE, VERDICT_EXTEND,
+)
 
 from common.wire.calls import ACKS_MAX
 from common.wire.faults import ACK_FAULTS, WireError
 from consumer_proxy.pull.call import Call
-from consumer_proxy.pull.layout import EXTEND_MS_MAX, REASON_BYTES_MAX
+from consumer_proxy.pull.reply_format import EXTEND_MS_MAX, REASON_BYTES_MAX
 
 cdef enum:
-    TOKEN_SIZE = 48
-    RECEIPT_SIZE = 52
-    RANGE_SIZE = 66
     RUN_SIZE = 8
-    DONE = 0
-    EXTEND = 3
-    INVALID = 100
-    STALE_RECEIPT = 106
     FAULTS = 256
 
 cdef uint32_t LOCAL = 0x80000000
@@ -32,7 +30,7 @@ cdef int32_t extend_ms_max = EXTEND_MS_MAX
 cdef uint32_t reason_max = REASON_BYTES_MAX
 cdef uint32_t acks_max = ACKS_MAX
 cdef uint32_t[FAULTS] fault_codes
-# One for the process: filled and read within one call into this module, which never switches greenlets.
+# One per process: filled and read within one call into this module, which never switches greenlets.
 cdef Ack* acks = <Ack*> malloc(acks_max * sizeof(Ack))
 if acks == NULL:
     raise MemoryError
@@ -74,12 +72,12 @@ cdef uint32_t refusal(const unsigned char* frame, Ack* ack) noexcept nogil:
     cdef const unsigned char* receipt = frame + ack.receipt_start
     if ack.fault:
         return fault_codes[ack.fault & (FAULTS - 1)]
-    if ack.receipt_size != RECEIPT_SIZE or receipt[0] != 1 or receipt[1] != 0:
-        return STALE_RECEIPT
+    if ack.receipt_size != RECEIPT_SIZE or receipt[0] != TOKEN_VERSION or receipt[1] != 0:
+        return CODE_STALE_RECEIPT
     if le32(receipt + TOKEN_SIZE) >= le32(receipt + 4):
-        return STALE_RECEIPT
-    if ack.verdict == EXTEND and ack.delay_ms > extend_ms_max:
-        return INVALID
+        return CODE_STALE_RECEIPT
+    if ack.verdict == VERDICT_EXTEND and ack.delay_ms > extend_ms_max:
+        return CODE_INVALID
     return 0
 
 
@@ -92,7 +90,7 @@ cdef uint32_t cut_text(const unsigned char* text, uint32_t size) noexcept nogil:
     return size
 
 
-cdef class Plan:
+cdef class RangeBuilder:
     """Ranges under construction; the last one is open for the next ack."""
     cdef Bytes ranges
     cdef Bytes runs
@@ -109,36 +107,36 @@ cdef class Plan:
         cdef const unsigned char* open_range = self.ranges.start + self.open_at
         if not self.range_count or self.first + <uint64_t> self.count != le32(receipt + TOKEN_SIZE):
             return False
-        if memcmp(open_range, receipt, TOKEN_SIZE) != 0 or open_range[56] != ack.verdict:
+        if memcmp(open_range, receipt, TOKEN_SIZE) != 0 or open_range[ACK_VERDICT_AT] != ack.verdict:
             return False
-        if <int32_t> le32(open_range + 60) != ack.delay_ms or le16(open_range + 64) != ack.reason_size:
+        if <int32_t> le32(open_range + ACK_DELAY_AT) != ack.delay_ms or le16(open_range + ACK_REASON_SIZE_AT) != ack.reason_size:
             return False
-        return memcmp(open_range + RANGE_SIZE, reason, ack.reason_size) == 0
+        return memcmp(open_range + ACK_SIZE, reason, ack.reason_size) == 0
 
     cdef int extend(self, const unsigned char* frame, Ack* ack) except -1:
         cdef const unsigned char* receipt = frame + ack.receipt_start
         cdef const unsigned char* reason = frame + ack.reason_start
         cdef unsigned char* p
-        if ack.verdict == DONE:
+        if ack.verdict == VERDICT_DONE:
             ack.delay_ms = -1
-        ack.reason_size = 0 if ack.verdict == DONE or ack.verdict == EXTEND else cut_text(reason, ack.reason_size)
+        ack.reason_size = 0 if ack.verdict == VERDICT_DONE or ack.verdict == VERDICT_EXTEND else cut_text(reason, ack.reason_size)
         if self.continues(receipt, ack, reason):
             self.count += 1
-            memcpy(self.ranges.start + self.open_at + 52, &self.count, 4)
+            memcpy(self.ranges.start + self.open_at + ACK_COUNT_AT, &self.count, 4)
             return 0
         self.open_at = self.ranges.size
-        p = self.ranges.add(RANGE_SIZE + ack.reason_size)
+        p = self.ranges.add(ACK_SIZE + ack.reason_size)
         self.range_count += 1
         self.first = le32(receipt + TOKEN_SIZE)
         self.count = 1
         memcpy(p, receipt, RECEIPT_SIZE)
-        memcpy(p + 52, &self.count, 4)
-        p[56] = <unsigned char> ack.verdict
-        p[57] = p[58] = p[59] = 0
-        memcpy(p + 60, &ack.delay_ms, 4)
-        p[64] = ack.reason_size & 0xff
-        p[65] = ack.reason_size >> 8
-        memcpy(p + RANGE_SIZE, reason, ack.reason_size)
+        memcpy(p + ACK_COUNT_AT, &self.count, 4)
+        p[ACK_VERDICT_AT] = <unsigned char> ack.verdict
+        p[ACK_VERDICT_AT + 1] = p[ACK_VERDICT_AT + 2] = p[ACK_VERDICT_AT + 3] = 0
+        memcpy(p + ACK_DELAY_AT, &ack.delay_ms, 4)
+        p[ACK_REASON_SIZE_AT] = ack.reason_size & 0xff
+        p[ACK_REASON_SIZE_AT + 1] = ack.reason_size >> 8
+        memcpy(p + ACK_SIZE, reason, ack.reason_size)
         return 0
 
     cdef int answered_by(self, uint32_t answer) except -1:
@@ -164,21 +162,21 @@ cdef class Plan:
 
 
 def read_call(bytes frame not None):
-    """See call_pure.read_call."""
+    """See read_call.read_call."""
     cdef const unsigned char* p = frame
     cdef PullCall call
-    cdef Plan plan
+    cdef RangeBuilder builder
     cdef uint32_t i
     cdef Span first, last
     cdef bytes ranges = b"\0\0\0\0", runs = b""
     if walk_pull(p, len(frame), &call, acks, acks_max) != 0:
         raise WireError(call.error, call.error_at, call.error_field, call.seqid)
     if call.ack_count:
-        plan = Plan()
+        builder = RangeBuilder()
         for i in range(call.ack_count):
-            plan.take(p, &acks[i])
-        memcpy(plan.ranges.start, &plan.range_count, 4)
-        ranges, runs = plan.ranges.taken(), plan.runs.taken()
+            builder.take(p, &acks[i])
+        memcpy(builder.ranges.start, &builder.range_count, 4)
+        ranges, runs = builder.ranges.taken(), builder.runs.taken()
     first = last = call.topics[0]
     if call.topic_count:
         last = call.topics[call.topic_count - 1]

@@ -1,25 +1,14 @@
-"""From the engine's pieces to the Thrift reply: the reference that _deliver.pyx equals byte for byte."""
+"""Builds the Thrift reply from an answer's pieces. The reference of _deliver.pyx, equal byte for byte."""
 
 import struct
-from collections.abc import Iterator
 
-from consumer_proxy.pull.layout import (
-    ACK_SENTENCES,
-    ACK_SENTENCES_MAX,
-    ASSIGNED_ID,
-    ASSIGNED_ID_SIZE,
-    LOCAL,
-    PIECE,
-    REPLY_BY_AT,
-    RUN,
-    TOKEN_SIZE,
-    TRAILER,
-    TRAILER_SIZE,
-    DeliverError,
-)
+from consumer_proxy.pull.reply_format import ACK_SENTENCES, ACK_SENTENCES_MAX, LOCAL, RUN
 from consumer_proxy.pull.skip import STRING, fields
+from engine.link.errors import PayloadError
+from engine.link.pieces import AnswerPiece, read_pieces
+from engine.link.receipt import NO_TOKEN, encode_receipt
+from engine.link.record import REPLY_BY_AT, REPLY_TOKEN_SIZE, StoredRecord, read_record
 
-NO_RECEIPT = bytes(TOKEN_SIZE)
 HEADER = b"\x80\x01\x00\x02\x00\x00\x00\x04pull"
 RESULT = b"\x0c\x00\x00"
 
@@ -27,25 +16,25 @@ RESULT = b"\x0c\x00\x00"
 def build_reply(
     seqid: int, code: int, payload: bytes, pieces_at: int, codes_at: int, runs: bytes, tail: bytes, size_max: int
 ) -> tuple[bytes, int, int]:
-    """The whole REPLY message of one pull, and how many of the records that the answer holds are in it.
+    """Build the whole REPLY message of one pull; returns how many of the answer's records it carries.
 
-    Records are given in order until the next one would make the message longer than `size_max`. What is held but not given is
-    leased all the same: the caller gives it back.
+    Records are added in order until the next one would make the message longer than `size_max`. The others are leased all the same:
+    the caller gives them back.
 
     Args:
         seqid: the call's, signed 32 bit. code: of the whole call.
-        payload: the engine's answer.
+        payload: the answer, as engine.link.pull lays it out.
         pieces_at: where its piece count starts; -1: there are no pieces.
         codes_at: where its ack codes start.
-        runs: what answers each ack, in order (layout.RUN), as planned by `plan_acks`.
+        runs: what answers each ack, in order (reply_format.RUN), as made by `merge_acks`.
         tail: fields 4 and up of the PullResponse, encoded.
     Returns:
         (message, records given, records held)
     Raises:
-        DeliverError: the answer is not as the link defines it.
+        PayloadError: the answer is not as the link defines it.
     """
     if not -1 <= pieces_at <= len(payload) or not 0 <= codes_at <= len(payload):
-        raise DeliverError("a part of the answer starts behind its end")
+        raise PayloadError("a part of the answer starts after its end")
     results, acks = _results(payload[codes_at:], runs)
     head = HEADER + struct.pack(">i", seqid) + RESULT + b"\x08\x00\x01" + struct.pack(">i", code)
     end = b"\x0f\x00\x03\x0c" + struct.pack(">I", acks) + results + tail + b"\0\0"
@@ -58,87 +47,58 @@ def build_reply(
 def _deliveries(payload: bytes, at: int, room: int) -> tuple[list[bytes], int]:
     given: list[bytes] = []
     held = 0
-    full = False
-    for token, offset, delta, queue, attempt, stored_at_ms, records in read_pieces(payload, at):
-        for i, (message_id, message, request) in enumerate(records):
-            receipt = b"" if token == NO_RECEIPT else token + struct.pack("<I", delta + i & 0xFFFFFFFF)
-            delivery = b"".join(
-                [
-                    struct.pack(">BHI", 11, 1, len(receipt)) + receipt,
-                    struct.pack(">BHI BHQ", 8, 2, queue, 10, 3, offset + i & 0xFFFFFFFF_FFFFFFFF),
-                    struct.pack(">BHI BHq", 8, 4, attempt, 10, 5, stored_at_ms),
-                    struct.pack(">BHI", 11, 6, len(message_id)) + message_id,
-                    b"\x0c\x00\x07" + message + (_reply_fields(request) if receipt else b"") + b"\0",
-                ]
-            )
-            full = full or len(delivery) > room
-            if not full:
+    is_full = False
+    for number, piece in enumerate(read_pieces(payload, at)):
+        for index, (record, message_id) in enumerate(_records(piece, number)):
+            delivery = _delivery(piece, index, record, message_id)
+            is_full = is_full or len(delivery) > room
+            if not is_full:
                 room -= len(delivery)
                 given.append(delivery)
             held += 1
     return given, held
 
 
-def _reply_fields(request: bytes) -> bytes:
+def _delivery(piece: AnswerPiece, index: int, record: StoredRecord, message_id: bytes) -> bytes:
+    receipt = b"" if piece.token == NO_TOKEN else encode_receipt(piece.token, piece.first_delta + index & 0xFFFFFFFF)
+    offset = piece.first_offset + index & 0xFFFFFFFF_FFFFFFFF
+    return b"".join(
+        [
+            struct.pack(">BHI", 11, 1, len(receipt)) + receipt,
+            struct.pack(">BHI BHQ", 8, 2, piece.queue, 10, 3, offset),
+            struct.pack(">BHI BHq", 8, 4, piece.attempt, 10, 5, piece.stored_at_ms),
+            struct.pack(">BHI", 11, 6, len(message_id)) + message_id,
+            b"\x0c\x00\x07" + record.message + (_reply_fields(record.reply_token) if receipt else b"") + b"\0",
+        ]
+    )
+
+
+def _reply_fields(token: bytes) -> bytes:
     """Fields 8 and 9 of a request's Delivery."""
-    if not request:
+    if not token:
         return b""
-    (reply_by_ms,) = struct.unpack_from("<q", request, REPLY_BY_AT)
-    return struct.pack(">BHI", 11, 8, TRAILER_SIZE) + request + struct.pack(">BHq", 10, 9, reply_by_ms)
+    (reply_by_ms,) = struct.unpack_from("<q", token, REPLY_BY_AT)
+    return struct.pack(">BHI", 11, 8, REPLY_TOKEN_SIZE) + token + struct.pack(">BHq", 10, 9, reply_by_ms)
 
 
-def read_pieces(
-    payload: bytes, at: int
-) -> Iterator[tuple[bytes, int, int, int, int, int, list[tuple[bytes, bytes, bytes]]]]:
-    """Each piece as (token, offset, delta, queue, attempt, stored_at_ms, [(id, message, a request's token or nothing)…])."""
-    if len(payload) - at < 4:
-        raise DeliverError("the answer ends before its piece count")
-    pieces = int.from_bytes(payload[at : at + 4], "little")
-    at += 4
-    for i in range(pieces):
-        if len(payload) - at < PIECE.size:
-            raise DeliverError(f"piece {i} of {pieces} runs past the answer")
-        token, offset, delta, queue, count, attempt, stored_at_ms, size, _ = PIECE.unpack_from(payload, at)
-        at += PIECE.size
-        if size > len(payload) - at:
-            raise DeliverError(f"piece {i} of {pieces} runs past the answer")
-        records = _read_records(payload[at : at + size], count, i)
-        at += size
-        yield token, offset, delta, queue, attempt, stored_at_ms, records
-    if at != len(payload):
-        raise DeliverError("bytes behind the last piece")
-
-
-def _read_records(block: bytes, count: int, piece: int) -> list[tuple[bytes, bytes, bytes]]:
+def _records(piece: AnswerPiece, number: int) -> list[tuple[StoredRecord, bytes]]:
+    """The records of piece `number` with the ids that clients see."""
     records = []
     at = 0
-    for k in range(count):
-        size = int.from_bytes(block[at : at + 4], "little")
-        record = block[at + 4 : at + 4 + size]
+    for index in range(piece.count):
         try:
-            if size < 1 or len(record) < size:
-                raise DeliverError
-            records.append(_read_record(record))
-        except DeliverError as error:
-            raise DeliverError(f"record {k} of {count} in piece {piece} is damaged") from error
-        at += 4 + size
-    if at != len(block):
-        raise DeliverError(f"piece {piece} has bytes behind its {count} records")
+            record, at = read_record(piece.records, at)
+            message_id = record.assigned_id.hex().encode() or own_id(record.message)
+        except PayloadError as error:
+            raise PayloadError(f"record {index} of {piece.count} in piece {number} is damaged") from error
+        records.append((record, message_id))
+    if at != len(piece.records):
+        raise PayloadError(f"piece {number} has bytes behind its {piece.count} records")
     return records
 
 
-def _read_record(record: bytes) -> tuple[bytes, bytes, bytes]:
-    message_at = 1 + (ASSIGNED_ID_SIZE if record[0] & ASSIGNED_ID else 0)
-    end = len(record) - (TRAILER_SIZE if record[0] & TRAILER else 0)
-    if end < message_at:
-        raise DeliverError
-    message = record[message_at:end]
-    shown = record[1:message_at].hex().encode() if message_at > 1 else own_id(message)
-    return shown, message, record[end:]
-
-
 def own_id(message: bytes) -> bytes:
-    """Field 6 of a stored Message; the last one wins as in Thrift."""
+    """Field 6 of a stored Message; the last one wins, as in Thrift."""
     found = b""
     for kind, field, at, end in fields(message, 0):
         if kind == STRING and field == 6:
@@ -168,5 +128,5 @@ def _code_of(codes: bytes, answer: int) -> int:
     if answer & LOCAL:
         return answer & 0xFFFF
     if 2 * answer + 2 > len(codes):
-        raise DeliverError(f"no code for ack range {answer}")
+        raise PayloadError(f"no code for ack range {answer}")
     return int.from_bytes(codes[2 * answer : 2 * answer + 2], "little")

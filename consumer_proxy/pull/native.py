@@ -1,18 +1,15 @@
-"""The byte work of a pull, native where it was built; NATIVE says which. PENSTOCK_PURE=1 forces the twins."""
+"""Selects the native or the reference form of a pull's byte work."""
 
-import os
+from typing import TYPE_CHECKING
 
-try:
-    if os.environ.get("PENSTOCK_PURE"):
-        raise ImportError("twins asked for")
+from common.twins import use_native
+
+NATIVE = use_native("consumer_proxy.pull", "_deliver", "_read_call")
+if NATIVE and not TYPE_CHECKING:
     from consumer_proxy.pull._deliver import build_reply
     from consumer_proxy.pull._read_call import read_call
-
-    NATIVE = True
-except ImportError:
+else:
     from consumer_proxy.pull.deliver import build_reply
     from consumer_proxy.pull.read_call import read_call
-
-    NATIVE = False
 
 __all__ = ["NATIVE", "build_reply", "read_call"]

@@ -1,71 +1,69 @@
-"""Reads by position: what each one asks, checked, and the reports that answer them."""
+"""Reads by position: checks the positions of a call, asks the source, assigns its reports to the positions."""
 
-import json
-import struct
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from common.contract import Code
 from common.names import NAME_RULE, is_name
 from consumer_proxy.errors import Refused
 from consumer_proxy.pull.call import Call
-from consumer_proxy.pull.layout import DeliverError
+from engine.link.errors import PayloadError
+from engine.link.read import ReadAnswer, ReadPosition, ReadQuestion, ReadReport
 
-Report = dict[str, Any]
+_DIVISOR_MAX = 1 << 24
 
 
-class Reading:
+class PositionReport(NamedTuple):
+    """The report on one position of a call. `report` None: the source has to give it."""
+
+    topic: str
+    queue: int
+    report: ReadReport | None
+
+
+class PositionRead:
     """The positions of one pull.
 
     Args:
         positions: the contract's Position structs.
         queues_of: the number of queues of a topic; raises Refused.
     Raises:
-        Refused: a topic is not allowed to this application: the whole pull is refused then.
+        Refused: the application may not read one of the topics; the whole pull is refused then.
     """
 
-    def __init__(self, positions: list[Any], queues_of: Callable[[str], int]):
-        self.reports: list[Report | None] = []  # None: the engine answers it
-        self._asked: list[Report] = []
-        self._places: set[int] = set()  # of what the engine is asked, in `reports`
+    def __init__(self, positions: list[Any], queues_of: Callable[[str], int]) -> None:
+        self.reports: list[PositionReport] = []
+        self._asked: list[ReadPosition] = []
+        self._items: list[int] = []  # numbers of `_asked` in `reports`
         self._divisor = 1
         for position in positions:
             fault = _fault(position, queues_of)
-            report = {"topic": position.topic, "queue": position.queue}
             if fault is None:
-                self._places.add(len(self.reports))
-                self.reports.append(None)
-                self._asked.append({**report, **_place(position)})
-            else:
-                self.reports.append({**report, "code": fault.code, "error": fault.sentence})
+                self._items.append(len(self.reports))
+                self._asked.append(_read_position(position))
+            report = None if fault is None else ReadReport(int(fault.code), error=fault.sentence)
+            self.reports.append(PositionReport(position.topic, position.queue, report))
 
     @property
     def asks(self) -> bool:
-        """Whether anything is left that the engine has to answer."""
+        """Whether the source has to be asked for any position."""
         return bool(self._asked)
 
-    def request(self, call: Call) -> bytes:
-        """The READ request."""
-        max_bytes = max(1, call.max_bytes // self._divisor)
-        limits = {"max_messages": call.max_messages, "max_bytes": max_bytes, "wait_ms": call.wait_ms}
-        return json.dumps({"positions": self._asked, **limits}).encode()
+    def question(self, call: Call) -> ReadQuestion:
+        """The question for the source."""
+        return ReadQuestion(self._asked, call.max_messages, max(1, call.max_bytes // self._divisor), call.wait_ms)
 
     def ask_for_less(self) -> bool:
-        """Let the next request ask for half the bytes, all reports being open again; False when it is down to one message."""
+        """Halve the bytes of the next question, which has to be asked again; False when a single message is too large."""
         self._divisor *= 2
-        self.reports = [None if at in self._places else report for at, report in enumerate(self.reports)]
-        return self._divisor <= 1 << 24
+        return self._divisor <= _DIVISOR_MAX
 
-    def take(self, payload: bytes) -> int:
-        """Put the engine's reports in their places; returns where its pieces begin. Raises DeliverError."""
-        try:
-            (size,) = struct.unpack_from("<I", payload)
-            found = json.loads(payload[4 : 4 + size])["reports"]
-            answers = iter([_report(asked, answer) for asked, answer in zip(self._asked, found, strict=True)])
-        except (struct.error, ValueError, KeyError, TypeError) as error:
-            raise DeliverError(f"the reports make no sense: {error}") from error
-        self.reports = [next(answers) if report is None else report for report in self.reports]
-        return 4 + size
+    def take(self, answer: ReadAnswer) -> None:
+        """Assign the source's reports to their positions. Raises PayloadError when their number is wrong."""
+        if len(answer.reports) != len(self._items):
+            raise PayloadError(f"READ answer: {len(answer.reports)} reports for {len(self._items)} positions")
+        for item, asked, report in zip(self._items, self._asked, answer.reports, strict=True):
+            self.reports[item] = PositionReport(asked.topic, asked.queue, _met(asked, report))
 
 
 def _fault(position: Any, queues_of: Callable[[str], int]) -> Refused | None:
@@ -89,19 +87,16 @@ def _fault(position: Any, queues_of: Callable[[str], int]) -> Refused | None:
     return None
 
 
-def _place(position: Any) -> Report:
-    """The optional fields that are set. An offset wins over a time, as the contract says."""
-    found = {"offset": position.offset, "end_offset": position.end_offset}
-    if position.offset is None:
-        found["at_time_ms"] = position.at_time_ms
-    return {name: value for name, value in found.items() if value is not None}
+def _read_position(position: Any) -> ReadPosition:
+    """The position as the source is asked. An offset wins over a time, as the contract says."""
+    at_time_ms = position.at_time_ms if position.offset is None else None
+    return ReadPosition(position.topic, position.queue, position.offset, position.end_offset, at_time_ms)
 
 
-def _report(asked: Report, answer: Report) -> Report:
-    where = {"topic": asked["topic"], "queue": asked["queue"]}
-    if answer["code"] != Code.UNKNOWN_TOPIC:
-        return {**answer, **where}
-    # It is defined, or the engine would not have been asked: the engine has just not met its first message yet.
-    if asked.get("offset", 0) > 0:
-        return {**where, "code": Code.OFFSET_OUT_OF_RANGE, "min_offset": 0, "end_offset": 0}
-    return {**where, "code": Code.OK, "next_offset": 0, "min_offset": 0, "end_offset": 0}
+def _met(asked: ReadPosition, report: ReadReport) -> ReadReport:
+    """The report as the client gets it: a topic that is defined but unknown to the engine is one without messages."""
+    if report.code != Code.UNKNOWN_TOPIC:
+        return report
+    if asked.offset:
+        return ReadReport(int(Code.OFFSET_OUT_OF_RANGE), min_offset=0, end_offset=0)
+    return ReadReport(int(Code.OK), 0, 0, 0)

@@ -1,9 +1,9 @@
-"""A pull from its frame to its reply, in loop callbacks: no greenlet a call, nothing that blocks.
+"""A pull from its frame to its reply, in loop callbacks: no greenlet per call, nothing that blocks.
 
-    on_call ─ read_call ─ bounds ─ admission ─→ source.pull ─→ _pulled ─ build_reply ─→ reply
-                                        └ positions ─→ [acks first] ─→ source.read ─→ _was_read ─┘
+    on_call ─ read_call ─ check_request ─ admission ─→ source.pull ─────────────→ _answer ─ build_reply ─→ reply
+                                              └ positions ─→ [acks first] ─→ source.read ─→ _was_read ─┘
 
-Whatever happens, a call that parses gets exactly one response; see docs/design/0006-consumer-proxy.md for what each failure means.
+A call that parses gets exactly one response, whatever happens; docs/design/0006-consumer-proxy.md says what each failure means.
 """
 
 import logging
@@ -14,52 +14,61 @@ from typing import Any
 from common.auth_throttle import Brake
 from common.clock import Clock
 from common.contract import Code, decode_call
+from common.timer_heap import Wheel
 from common.wire import WireError
-from consumer_proxy.admission.admission import Admission
-from consumer_proxy.admission.group_rate import Held, Most, Short, within
+from consumer_proxy.admission.admission import PullAdmission
+from consumer_proxy.admission.rate_limit import HoldFor, PullBudget, RateLimited, check_rate
 from consumer_proxy.errors import Refused
-from consumer_proxy.pull.bounds import check_bounds
-from consumer_proxy.pull.deadlines import Deadlines
-from consumer_proxy.pull.layout import REPLY_BYTES_MAX, DeliverError
-from consumer_proxy.pull.link_bytes import NO_ACKS, NO_TOPICS, encode_acks, encode_pull, give_back
+from consumer_proxy.pull.call import NO_RANGES, Call
 from consumer_proxy.pull.native import build_reply, read_call
-from consumer_proxy.pull.pending import Pending
-from consumer_proxy.pull.positions import Reading
+from consumer_proxy.pull.open_pull import OpenPull
+from consumer_proxy.pull.positions import PositionRead
 from consumer_proxy.pull.replies import not_a_call, position_reports, refusal, tail
+from consumer_proxy.pull.reply_format import REPLY_BYTES_MAX
+from consumer_proxy.pull.request_rules import check_request
 from consumer_proxy.settings import Settings
-from consumer_proxy.sources.base import Answer, Source, SourceDown
+from consumer_proxy.sources.base import Failure, Source, SourceDown
 from consumer_proxy.stats import Stats
+from engine.link.acknowledgement import NO_ACKS, AckRanges
+from engine.link.errors import PayloadError
+from engine.link.pull import PullAnswer, PullQuestion, PullScope, acknowledging
+from engine.link.read import ReadAnswer
 
 log = logging.getLogger("penstock.consumer")
 
+SWEEP_S = 0.25
+"""Interval and resolution of deadlines."""
+
+_CODES_AT = PullAnswer.CODES_AT
 _STOPPING = "this proxy is shutting down: ask another one"
-_OUR_FAULT = "the proxy failed to answer; the acknowledgements may have been taken, sending them again is harmless"
+_FAILED = "internal error of the proxy: the acknowledgements may have been accepted, repeating them is harmless"
 
 
 class Pulls:
-    """All pulls of the process. `on_call` is what `common.net.serve` calls.
+    """All pulls of the process. `on_call` is the callback of `common.net.serve`.
 
     Args:
         later: called as (seconds, function, *arguments) to have the function called after that time.
     """
 
     def __init__(
-        self, admission: Admission, source: Source, settings: Settings, clock: Clock, stats: Stats, later: Callable[..., Any]
-    ):  # fmt: skip
+        self, admission: PullAdmission, source: Source, settings: Settings, clock: Clock, stats: Stats,
+        later: Callable[..., Any],
+    ) -> None:  # fmt: skip
         self._admission, self._source, self._settings, self._later = admission, source, settings, later
         self._clock, self.stats = clock, stats
-        self.deadlines = Deadlines()
-        self._waiting: set[Pending] = set()
+        self._deadlines = Wheel(int(SWEEP_S * 1000))
+        self._waiting: set[OpenPull] = set()
         self._brake = Brake()
         self._stopping = False
 
     @property
     def waiting(self) -> int:
-        """Requests whose answer the source still owes, also those that nobody waits for any more."""
+        """Questions that the source has not answered yet, including those whose client has left."""
         return len(self._waiting)
 
     def on_call(self, connection: Any, frame: bytes) -> None:
-        """Answer now or later. Never raises: what does would leave the connection without an answer for good."""
+        """Answer now or later. Never raises: an exception would leave the connection without an answer for good."""
         try:
             call = read_call(frame)
         except WireError as error:
@@ -67,217 +76,223 @@ class Pulls:
             connection.reply(not_a_call(frame, error))
             return
         if call.wait_ms > self._settings.wait_ms_max:
-            call = call._replace(wait_ms=self._settings.wait_ms_max)  # no error, says the contract
+            call = call._replace(wait_ms=self._settings.wait_ms_max)  # the contract defines this as no error
         self.stats.pulls += 1
         self.stats.acks += call.acks
         now_s = self._clock.monotonic_s()
-        pending = Pending(connection, call, now_s, now_s + (call.wait_ms + self._settings.answer_grace_ms) / 1000)
-        self._watch(connection, pending)
-        self._start(pending, frame)
+        pull = OpenPull(connection, call, now_s, now_s + (call.wait_ms + self._settings.answer_grace_ms) / 1000)
+        self._watch(connection, pull)
+        self._start(pull, frame)
 
-    def _start(self, pending: Pending, frame: bytes) -> None:
+    def _start(self, pull: OpenPull, frame: bytes) -> None:
         try:
-            self._begin(pending, frame)
+            self._begin(pull, frame)
         except Refused as refused:
-            pause_s = self._brake.failed(pending.connection.peer) if refused.code == Code.UNAUTHENTICATED else 0.0
-            answer = pending, refused.code, refused.sentence, refused.retry_after_ms
+            pause_s = self._brake.failed(pull.connection.peer) if refused.code == Code.UNAUTHENTICATED else 0.0
+            answer = pull, refused.code, refused.sentence, refused.retry_after_ms
             if pause_s:
                 self._later(pause_s, self._refuse, *answer)
             else:
                 self._refuse(*answer)
         except SourceDown as down:
-            self._refuse(pending, Code.UNAVAILABLE, str(down), self._settings.retry_after_ms)
+            self._refuse(pull, Code.UNAVAILABLE, str(down), self._settings.retry_after_ms)
         except Exception:
-            log.exception("connection=%s: a pull failed", pending.connection.peer)
-            self._refuse(pending, Code.UNAVAILABLE, _OUR_FAULT, self._settings.retry_after_ms)
+            log.exception("connection=%s: a pull failed", pull.connection.peer)
+            self._refuse(pull, Code.UNAVAILABLE, _FAILED, self._settings.retry_after_ms)
 
     def sweep(self) -> None:
-        """Give up on answers that are overdue; to be called every `deadlines.step_s`."""
-        for pending in self.deadlines.pop_due(self._clock.monotonic_s()):
-            self._waiting.discard(pending)
-            if pending.connection is None:
+        """Answer TIMEOUT where the source is late; to be called every SWEEP_S."""
+        for pull in self._deadlines.pop_due(int(self._clock.monotonic_s() * 1000)):
+            self._waiting.discard(pull)
+            if pull.connection is None:
                 continue
             self.stats.timeouts += 1
-            self._source.cancel(pending.handle)
-            self._refuse(pending, Code.TIMEOUT, "the engine did not answer in time; leases come back by themselves")
+            self._source.cancel(pull.handle)
+            self._refuse(pull, Code.TIMEOUT, "the engine did not answer in time; leases expire by themselves")
 
     def stop(self) -> None:
-        """Refuse what comes from now on; what waits is called back, so that its acknowledgements still get their codes."""
+        """Refuse new calls. Waiting pulls are cancelled, which answers them with the codes of their acknowledgements."""
         self._stopping = True
-        for pending in self._waiting:
-            self._source.cancel(pending.handle)
+        for pull in self._waiting:
+            self._source.cancel(pull.handle)
 
     def abandon(self) -> None:
-        """Answer SHUTTING_DOWN to what still waits. Its acknowledgements may have been taken; twice is harmless."""
-        for pending in list(self._waiting):
-            self._refuse(pending, Code.SHUTTING_DOWN, _STOPPING)
+        """Answer SHUTTING_DOWN to pulls that still wait. Their acknowledgements may have been accepted; repeating them is harmless."""
+        for pull in list(self._waiting):
+            self._refuse(pull, Code.SHUTTING_DOWN, _STOPPING)
 
-    def _begin(self, pending: Pending, frame: bytes) -> None:
-        call, settings = pending.call, self._settings
+    def _begin(self, pull: OpenPull, frame: bytes) -> None:
+        call, settings = pull.call, self._settings
         if self._stopping:
             raise Refused(Code.SHUTTING_DOWN, _STOPPING)
-        check_bounds(call, settings)
+        check_request(call, settings)
         if call.positions:
-            self._begin_read(pending, frame)
+            self._begin_read(pull, frame)
             return
-        admitted = self._admission.admit(call, pending.connection)
-        pending.connection.trust()
-        pending.topics = admitted.topics
-        most = Most(call.max_messages, call.max_bytes)
-        if admitted.meter is not None and call.max_messages:
-            verdict = within(admitted.meter, most, self._clock.monotonic_s(), may_hold=not pending.was_held)
-            if isinstance(verdict, Held):
-                pending.was_held = True
-                self._later(verdict.seconds, self._go_on, pending, frame)
+        admitted = self._admission.admit(call, pull.connection)
+        pull.connection.trust()
+        pull.scope = admitted.scope
+        max_messages, max_bytes = call.max_messages, call.max_bytes
+        if admitted.meter is not None and max_messages:
+            budget = PullBudget(max_messages, max_bytes)
+            verdict = check_rate(admitted.meter, budget, self._clock.monotonic_s(), may_hold=not pull.was_held)
+            if isinstance(verdict, HoldFor):
+                pull.was_held = True
+                self._later(verdict.seconds, self._go_on, pull, frame)
                 return
-            if isinstance(verdict, Short):
-                self._acknowledge_only(pending, verdict)
+            if isinstance(verdict, RateLimited):
+                self._acknowledge_only(pull, admitted.scope, verdict)
                 return
-            pending.meter, most = admitted.meter, verdict
-        request = encode_pull(
-            call.group,
-            admitted.topics,
-            max_messages=most.messages,
-            max_bytes=most.bytes,
-            wait_ms=call.wait_ms,
-            invisible_ms=admitted.invisible_ms if call.invisible_ms < 0 else call.invisible_ms,
-            start=admitted.start,
-            ranges=call.ranges,
+            pull.meter = admitted.meter
+            max_messages, max_bytes = verdict
+        invisible_ms = admitted.invisible_ms if call.invisible_ms < 0 else call.invisible_ms
+        question = PullQuestion(
+            admitted.scope, max_messages, max_bytes, call.wait_ms, invisible_ms, admitted.start, acks_of(call)
         )
-        self._ask(pending, self._source.pull, request, self._pulled)
+        self._ask(pull, self._source.pull, question, self._answer)
 
-    def _go_on(self, pending: Pending, frame: bytes) -> None:
-        """A pull was held for a moment; its client may have left meanwhile."""
-        if pending.connection is not None:
-            self._start(pending, frame)
+    def _go_on(self, pull: OpenPull, frame: bytes) -> None:
+        """Continue a pull that was held, unless its client has left."""
+        if pull.connection is not None:
+            self._start(pull, frame)
 
-    def _acknowledge_only(self, pending: Pending, short: Short) -> None:
-        """The group's rate limit is reached: no deliveries, but its acknowledgements are taken."""
-        call = pending.call
-        if call.ranges == NO_ACKS:
-            raise Refused(Code.RATE_LIMITED, short.sentence, short.retry_after_ms)
-        end = tail(sentence=short.sentence, retry_after_ms=short.retry_after_ms)
+    def _acknowledge_only(self, pull: OpenPull, scope: PullScope, limited: RateLimited) -> None:
+        """The group's rate limit is reached: accept the acknowledgements, deliver nothing."""
+        call = pull.call
+        if call.ranges == NO_RANGES:
+            raise Refused(Code.RATE_LIMITED, limited.sentence, limited.retry_after_ms)
+        end = tail(sentence=limited.sentence, retry_after_ms=limited.retry_after_ms)
 
-        def acked(pending: Pending, payload: bytes) -> None:
-            reply, _, _ = build_reply(call.seqid, Code.RATE_LIMITED, payload, -1, 4, call.runs, end, REPLY_BYTES_MAX)
-            self._reply(pending, Code.RATE_LIMITED, reply)
+        def acknowledged(pull: OpenPull, answer: PullAnswer) -> None:
+            reply, _, _ = build_reply(
+                call.seqid, Code.RATE_LIMITED, answer.payload, -1, _CODES_AT, call.runs, end, REPLY_BYTES_MAX
+            )
+            self._reply(pull, Code.RATE_LIMITED, reply)
 
-        self._ask(pending, self._source.pull, encode_acks(call.group, pending.topics, call.ranges), acked)
+        self._ask(pull, self._source.pull, acknowledging(scope, acks_of(call)), acknowledged)
 
-    def _begin_read(self, pending: Pending, frame: bytes) -> None:
-        call, admission = pending.call, self._admission
-        principal = admission.principal(call.credential, pending.connection)
-        pending.connection.trust()
+    def _begin_read(self, pull: OpenPull, frame: bytes) -> None:
+        call, admission = pull.call, self._admission
+        principal = admission.principal(call.credential, pull.connection)
+        pull.connection.trust()
         admission.check_group(principal, call.group.decode())
         arguments: Any = decode_call(frame)[2]
-        pending.reading = Reading(arguments.request.positions, partial(admission.queues_of, principal))
-        if call.ranges == NO_ACKS:
-            self._read(pending, call.ranges)
+        read = pull.position_read = PositionRead(arguments.request.positions, partial(admission.queues_of, principal))
+        if call.ranges == NO_RANGES:
+            self._read(pull, read)
             return
-        # Acknowledgements go first, by a PULL of their own; the read then carries their answers along.
-        request = encode_acks(call.group, NO_TOPICS, call.ranges)
-        self._ask(pending, self._source.pull, request, self._acked)
+        # Acknowledgements go first, by a PULL of their own; the read's reply carries their codes.
+        question = acknowledging(PullScope(call.group, {}), acks_of(call))
 
-    def _acked(self, pending: Pending, payload: bytes) -> None:
-        self._read(pending, payload[:-4])  # its piece count, which is 0
+        def acknowledged(pull: OpenPull, answer: PullAnswer) -> None:
+            pull.acked = answer
+            self._read(pull, read)
 
-    def _read(self, pending: Pending, codes: bytes) -> None:
-        pending.codes = codes
-        if pending.reading.asks:
-            self._ask(pending, self._source.read, pending.reading.request(pending.call), self._was_read)
+        self._ask(pull, self._source.pull, question, acknowledged)
+
+    def _read(self, pull: OpenPull, read: PositionRead) -> None:
+        if read.asks:
+            self._ask(pull, self._source.read, read.question(pull.call), self._was_read)
         else:
-            self._answer(pending, codes, -1)
+            self._answer(pull, pull.acked)
 
-    def _was_read(self, pending: Pending, payload: bytes) -> None:
-        pieces_at = pending.reading.take(payload)
-        self._answer(pending, pending.codes + payload[pieces_at:], len(pending.codes))
+    def _was_read(self, pull: OpenPull, answer: ReadAnswer) -> None:
+        assert pull.position_read is not None
+        pull.position_read.take(answer)
+        self._answer(pull, pull.acked.with_pieces(answer.payload, answer.pieces_at))
 
-    def _pulled(self, pending: Pending, payload: bytes) -> None:
-        self._answer(pending, payload, 4 + 2 * int.from_bytes(payload[:4], "little"))
-
-    def _answer(self, pending: Pending, payload: bytes, pieces_at: int) -> None:
-        """Reply with what the payload holds: u32 count and ack codes, then the pieces."""
-        call, reading = pending.call, pending.reading
-        end = b"" if reading is None else tail(positions=position_reports(reading.reports))
-        reply, given, held = build_reply(call.seqid, 0, payload, pieces_at, 4, call.runs, end, REPLY_BYTES_MAX)
-        if given < held and reading is not None and reading.ask_for_less():
-            self._read(pending, pending.codes)  # its reports count what does not fit, so they would be wrong
-            return
-        if given < held and reading is None:
-            self._give_back(pending, payload, pieces_at, given)
-        if given < held and not (given and reading is None):
-            self._refuse(pending, Code.TOO_LARGE, "the next message is larger than a reply can be")
-            return
+    def _answer(self, pull: OpenPull, answer: PullAnswer) -> None:
+        """Reply with codes and deliveries."""
+        call, read = pull.call, pull.position_read
+        end = b"" if read is None else tail(positions=position_reports(read.reports))
+        reply, given, held = build_reply(
+            call.seqid, 0, answer.payload, answer.pieces_at, _CODES_AT, call.runs, end, REPLY_BYTES_MAX
+        )
+        if given < held:
+            if read is not None and read.ask_for_less():
+                self._read(pull, read)  # its reports count messages that do not fit, so they would be wrong
+                return
+            if read is None:
+                self._give_back(pull, answer, given)
+            if not given or read is not None:
+                self._refuse(pull, Code.TOO_LARGE, "the next message is larger than a reply can be")
+                return
         self.stats.deliveries += given
-        if pending.meter is not None:
-            pending.meter.take(given, len(reply))
-        self._reply(pending, Code.OK, reply)
+        if pull.meter is not None:
+            pull.meter.take(given, len(reply))
+        self._reply(pull, Code.OK, reply)
 
-    def _ask(self, pending: Pending, ask: Any, request: bytes, then: Any) -> None:
-        answer: Answer = partial(self._answered, pending, then)
-        pending.handle = ask(request, answer)
-        pending.bucket = self.deadlines.add(pending.deadline_s, pending)
-        self._waiting.add(pending)
+    def _ask(self, pull: OpenPull, ask: Callable[..., Any], question: Any, then: Callable[..., None]) -> None:
+        pull.handle = ask(question, partial(self._answered, pull, then))
+        pull.tick = self._deadlines.add(int(pull.deadline_s * 1000), pull)
+        self._waiting.add(pull)
 
-    def _answered(self, pending: Pending, then: Any, code: int, payload: bytes) -> None:
-        self.deadlines.discard(pending.bucket, pending)
-        self._waiting.discard(pending)
+    def _answered(
+        self, pull: OpenPull, then: Callable[..., None], answer: PullAnswer | ReadAnswer | Failure
+    ) -> None:  # fmt: skip
+        self._deadlines.drop(pull.tick, pull)
+        self._waiting.discard(pull)
         try:
-            if pending.connection is None:
-                self._too_late(pending, code, payload)
-            elif code == Code.OK:
-                then(pending, payload)
+            if pull.connection is None:
+                self._too_late(pull, answer)
+            elif isinstance(answer, Failure):
+                self._failed(pull, answer)
             else:
-                self._failed(pending, code, payload)
+                then(pull, answer)
         except SourceDown as down:
-            self._refuse(pending, Code.UNAVAILABLE, str(down), self._settings.retry_after_ms)
-        except DeliverError as error:
-            log.error("group=%s: the engine's answer is damaged: %s", pending.call.group.decode(), error)
-            self._refuse(pending, Code.UNAVAILABLE, _OUR_FAULT, self._settings.retry_after_ms)
+            self._refuse(pull, Code.UNAVAILABLE, str(down), self._settings.retry_after_ms)
+        except PayloadError as error:
+            log.error("group=%s: damaged answer: %s", pull.call.group.decode(), error)
+            self._refuse(pull, Code.UNAVAILABLE, _FAILED, self._settings.retry_after_ms)
         except Exception:
-            log.exception("group=%s: an answer could not be passed on", pending.call.group.decode())
-            self._refuse(pending, Code.UNAVAILABLE, _OUR_FAULT, self._settings.retry_after_ms)
+            log.exception("group=%s: an answer could not be passed on", pull.call.group.decode())
+            self._refuse(pull, Code.UNAVAILABLE, _FAILED, self._settings.retry_after_ms)
 
-    def _failed(self, pending: Pending, code: int, sentence: bytes) -> None:
-        text = sentence.decode("utf-8", "replace")
+    def _failed(self, pull: OpenPull, failure: Failure) -> None:
+        code = failure.code
         if code == Code.SHUTTING_DOWN:
-            code = Code.UNAVAILABLE  # of the engine: another proxy would have no better luck
+            code = Code.UNAVAILABLE  # the engine shuts down: another proxy cannot reach it either
         retry_after_ms = self._settings.retry_after_ms if code // 100 == 2 else None
-        self._refuse(pending, code, text, retry_after_ms)
+        self._refuse(pull, code, failure.sentence, retry_after_ms)
 
-    def _too_late(self, pending: Pending, code: int, payload: bytes) -> None:
-        if code == Code.OK and pending.reading is None:
-            self._give_back(pending, payload, 4 + 2 * int.from_bytes(payload[:4], "little"), 0)
+    def _too_late(self, pull: OpenPull, answer: PullAnswer | ReadAnswer | Failure) -> None:
+        if isinstance(answer, PullAnswer) and pull.position_read is None:
+            self._give_back(pull, answer, 0)
 
-    def _give_back(self, pending: Pending, payload: bytes, pieces_at: int, skip: int) -> None:
-        """Let the engine hand out again, at once, what this reply does not carry."""
-        ranges, count = give_back(payload, pieces_at, skip)
-        if count:
+    def _give_back(self, pull: OpenPull, answer: PullAnswer, skip: int) -> None:
+        """Have the source redeliver, at once, what this reply does not carry."""
+        acks, count = answer.give_back(skip)
+        if count and pull.scope is not None:
             self.stats.given_back += count
-            self._source.tell(encode_acks(pending.call.group, pending.topics, ranges))
+            self._source.acknowledge(pull.scope, acks)
 
-    def _refuse(self, pending: Pending, code: int, sentence: str, retry_after_ms: int | None = None) -> None:
-        if pending.connection is not None:
-            call = pending.call
-            self._reply(pending, code, refusal(call.seqid, code, sentence, retry_after_ms, call.acks))
+    def _refuse(self, pull: OpenPull, code: int, sentence: str, retry_after_ms: int | None = None) -> None:
+        if pull.connection is not None:
+            call = pull.call
+            self._reply(pull, code, refusal(call.seqid, code, sentence, retry_after_ms, call.acks))
 
-    def _reply(self, pending: Pending, code: int, reply: bytes) -> None:
-        connection, pending.connection = pending.connection, None
-        self.stats.answered(code, self._clock.monotonic_s() - pending.started_s, len(reply))
+    def _reply(self, pull: OpenPull, code: int, reply: bytes) -> None:
+        connection, pull.connection = pull.connection, None
+        self.stats.answered(code, self._clock.monotonic_s() - pull.started_s, len(reply))
         connection.reply(reply)
 
-    def _watch(self, connection: Any, pending: Pending) -> None:
-        """Hear of the connection's end; once a connection, for its context is ours from its first call on."""
+    def _watch(self, connection: Any, pull: OpenPull) -> None:
+        """Be told when the connection closes. Set once per connection: its context is this object's from the first call on."""
         if connection.context is None:
             connection.on_close = partial(self._closed, connection.on_close)
-        connection.context = pending
+        connection.context = pull
 
-    def _closed(self, before: Any, connection: Any) -> None:
-        pending = connection.context
-        if pending.connection is not None:
-            pending.connection = None
+    def _closed(self, before: Callable[[Any], None] | None, connection: Any) -> None:
+        pull = connection.context
+        if pull.connection is not None:
+            pull.connection = None
             self.stats.abandoned += 1
-            if pending.handle is not None:
-                self._source.cancel(pending.handle)
+            if pull.handle is not None:
+                self._source.cancel(pull.handle)
         if before is not None:
             before(connection)
+
+
+def acks_of(call: Call) -> AckRanges:
+    """The acknowledgement ranges of a call, as they were merged."""
+    return NO_ACKS if call.ranges == NO_RANGES else AckRanges(call.ranges)

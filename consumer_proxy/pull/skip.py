@@ -1,8 +1,8 @@
-"""Stepping over Thrift-binary fields without decoding them: the twin of _skip.pxd."""
+"""Steps over Thrift-binary fields without decoding them. The reference of _skip.pxd."""
 
 from collections.abc import Iterator
 
-from consumer_proxy.pull.layout import DeliverError
+from engine.link.errors import PayloadError
 
 STOP, STRUCT, MAP, SET, LIST = 0, 12, 13, 14, 15
 STRING, I32 = 11, 8
@@ -11,12 +11,12 @@ DEPTH_MAX = 16
 
 
 def fields(data: bytes, at: int, depth: int = 1) -> Iterator[tuple[int, int, int, int]]:
-    """Each field of the struct at `at` as (type, id, start of the value, end of the value); the stop's place comes last.
+    """Each field of the struct at `at` as (type, id, start of the value, end of the value); the stop comes last.
 
-    The last item is (STOP, 0, place behind the stop, the same).
+    The last item is (STOP, 0, position after the stop, the same).
 
     Raises:
-        DeliverError: not well formed, or it runs past the end.
+        PayloadError: malformed, or it runs past the end.
     """
     while True:
         kind = _take(data, at, 1)[0]
@@ -35,7 +35,7 @@ def skip(data: bytes, at: int, kind: int, depth: int) -> int:
         _take(data, at, FIXED_SIZES[kind])
         return at + FIXED_SIZES[kind]
     if depth > DEPTH_MAX:
-        raise DeliverError("nested too deep")
+        raise PayloadError(f"nested deeper than {DEPTH_MAX}")
     if kind == STRING:
         size = int.from_bytes(_take(data, at, 4), "big")
         _take(data, at + 4, size)
@@ -49,12 +49,12 @@ def skip(data: bytes, at: int, kind: int, depth: int) -> int:
     if kind in (SET, LIST):
         element, *count = _take(data, at, 5)
         return _skip_elements(data, at + 5, (element,), int.from_bytes(count, "big"), depth)
-    raise DeliverError(f"no such type: {kind}")
+    raise PayloadError(f"unknown type {kind}")
 
 
 def _skip_elements(data: bytes, at: int, kinds: tuple[int, ...], count: int, depth: int) -> int:
     if count * len(kinds) > len(data) - at:
-        raise DeliverError("more elements than bytes")
+        raise PayloadError("more elements than bytes")
     for _ in range(count):
         for kind in kinds:
             at = skip(data, at, kind, depth + 1)
@@ -63,5 +63,5 @@ def _skip_elements(data: bytes, at: int, kinds: tuple[int, ...], count: int, dep
 
 def _take(data: bytes, at: int, size: int) -> bytes:
     if size > len(data) - at:
-        raise DeliverError("ends too early")
+        raise PayloadError(f"ends at byte {len(data)}, before byte {at + size}")
     return data[at : at + size]

@@ -1,49 +1,67 @@
-"""What a store of messages must do for the proxy. Siblings: engine.py, groups.py (several broker groups); a Kafka cluster comes later."""
+"""The interface of a store of messages that the proxy serves from: values in, values out.
+
+Siblings: engine.py (one broker), groups.py (several broker groups), memory.py (this process). A Kafka cluster would be another one.
+"""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
-# (code, payload) of an answer; payload is a sentence when the code is not OK. Called in the loop; never inside the asking call.
-Answer = Callable[[int, bytes], None]
+from engine.link.acknowledgement import AckRanges
+from engine.link.pull import PullAnswer, PullQuestion, PullScope
+from engine.link.read import ReadAnswer, ReadQuestion
+
+
+class Failure(NamedTuple):
+    """Why a question has no answer: a code of the contract and a sentence for the client."""
+
+    code: int
+    sentence: str
+
+
+# Called once, in the loop, never inside the asking call.
+OnPulled = Callable[[PullAnswer | Failure], None]
+OnRead = Callable[[ReadAnswer | Failure], None]
+# (code, payload) of the quota slices' lender; may be called inside the asking call.
+OnLent = Callable[[int, bytes], None]
 
 
 class SourceDown(Exception):
-    """Nobody can be asked at the moment. Its text is a sentence for the client."""
+    """The store cannot be reached at the moment. The text is a sentence for the client. Retriable."""
 
 
 class Source(ABC):
-    """Takes requests and answers in the bytes of the link, whole batches at a time: no method sees a single message.
+    """A store of messages. Works on whole batches: no method handles a single message.
 
-    Nothing here blocks. A request that was taken is answered once: with an error code when the store goes away meanwhile. The
-    asker keeps the deadline.
+    No method blocks. A question that was accepted is answered once: with a Failure when the store goes away meanwhile. The asking side
+    keeps the deadline.
     """
 
     @property
     @abstractmethod
     def up(self) -> bool:
-        """Whether a request would be taken now."""
+        """Whether a question would be accepted now."""
 
     @abstractmethod
-    def pull(self, request: bytes, answer: Answer) -> Any:
-        """Acknowledge and lease (PULL); returns a handle for `cancel`. Raises SourceDown."""
+    def pull(self, question: PullQuestion, on_pulled: OnPulled) -> Any:
+        """Acknowledge, then lease messages or wait for some. Returns a handle for `cancel`. Raises SourceDown."""
 
     @abstractmethod
-    def read(self, request: bytes, answer: Answer) -> Any:
-        """Read by position (READ); returns a handle for `cancel`. Raises SourceDown."""
+    def read(self, question: ReadQuestion, on_read: OnRead) -> Any:
+        """Read by position; nothing is leased. Returns a handle for `cancel`. Raises SourceDown."""
 
     @abstractmethod
     def cancel(self, handle: Any) -> None:
-        """Its asker has gone: lease nothing to it. An answer that is on its way may still come. Never raises."""
+        """End the waiting of a question: it is answered with what it has. An answer under way may still arrive. Never raises."""
 
     @abstractmethod
-    def tell(self, request: bytes) -> None:
-        """Acknowledge for nobody who waits (PULL without messages). Best effort: what is lost comes back by its lease."""
+    def acknowledge(self, scope: PullScope, acks: AckRanges) -> None:
+        """Acknowledge without an answer. Best effort: what is lost expires with its lease."""
 
     @abstractmethod
-    def lend(self, request: bytes, answer: Answer) -> None:
-        """Ask the lender of cluster-wide limits (LEASE). UNAVAILABLE when it is away, which may come inside this call."""
+    def lend(self, request: bytes, on_lent: OnLent) -> None:
+        """Ask the lender of quota slices (LEASE of the link); UNAVAILABLE when it cannot be reached."""
 
     @abstractmethod
     def close(self) -> None:
-        """Answer what is open with an error and leave."""
+        """Answer open questions with a Failure and release everything."""

@@ -1,62 +1,92 @@
-"""The bundled engine, one broker, over its link."""
+"""The bundled engine as a source: one broker over its link. Questions are encoded here, last."""
 
 import logging
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
-from consumer_proxy.sources.base import Answer, Source, SourceDown
+from consumer_proxy.sources.base import Failure, OnLent, OnPulled, OnRead, Source, SourceDown
 from engine.client.rpc import LinkDown, RpcClient
+from engine.link.acknowledgement import AckRanges
+from engine.link.codes import OK, UNAVAILABLE
+from engine.link.errors import PayloadError
+from engine.link.operations import LEASE, PULL, READ
+from engine.link.pull import PullAnswer, PullQuestion, PullScope, acknowledging
+from engine.link.read import ReadAnswer, ReadQuestion
 
 log = logging.getLogger("penstock.consumer")
-PULL, READ, LEASE = 20, 21, 60  # operations of the link
-UNAVAILABLE = 203
-_AWAY = "the engine cannot be reached at the moment"
+AWAY = "the engine cannot be reached at the moment"
 
 
 class EngineSource(Source):
-    """Requests and answers pass through as they are.
+    """One broker.
 
     Args:
-        rpc: connected and kept so by itself; closed with this source.
+        rpc: its link, which reconnects by itself; closed with this source.
     """
 
-    def __init__(self, rpc: RpcClient):
+    def __init__(self, rpc: RpcClient) -> None:
         self._rpc = rpc
 
     @property
     def up(self) -> bool:
         return self._rpc.connected
 
-    def pull(self, request: bytes, answer: Answer) -> Any:
-        return self._send(PULL, request, answer)
+    def pull(self, question: PullQuestion, on_pulled: OnPulled) -> Any:
+        return self._send(PULL, question.encode(), partial(pulled, on_pulled))
 
-    def read(self, request: bytes, answer: Answer) -> Any:
-        return self._send(READ, request, answer)
+    def read(self, question: ReadQuestion, on_read: OnRead) -> Any:
+        return self._send(READ, question.encode(), partial(was_read, on_read))
 
     def cancel(self, handle: Any) -> None:
         self._rpc.cancel(handle)
 
-    def tell(self, request: bytes) -> None:
+    def acknowledge(self, scope: PullScope, acks: AckRanges) -> None:
         try:
-            self._send(PULL, request, _heard)
-        except SourceDown:
-            log.info("engine: away; what was given back returns by its lease")
+            self._rpc.send(PULL, acknowledging(scope, acks).encode(), _log_refusal)
+        except LinkDown:
+            log.info("engine: link down: messages that were given back return when their leases expire")
 
-    def lend(self, request: bytes, answer: Answer) -> None:
+    def lend(self, request: bytes, on_lent: OnLent) -> None:
         try:
-            self._send(LEASE, request, answer)
-        except SourceDown:
-            answer(UNAVAILABLE, b"")
+            self._rpc.send(LEASE, request, on_lent)
+        except LinkDown:
+            on_lent(UNAVAILABLE, b"")
 
     def close(self) -> None:
         self._rpc.close()
 
-    def _send(self, op: int, request: bytes, answer: Answer) -> Any:
+    def _send(self, op: int, request: bytes, callback: Callable[[int, bytes], None]) -> int:
         try:
-            return self._rpc.send(op, request, answer)
+            return self._rpc.send(op, request, callback)
         except LinkDown as error:
-            raise SourceDown(_AWAY) from error
+            raise SourceDown(AWAY) from error
 
 
-def _heard(code: int, payload: bytes) -> None:
+def pulled(on_pulled: OnPulled, code: int, payload: bytes) -> None:
+    """Pass on the answer of a PULL."""
+    on_pulled(PullAnswer(payload) if code == OK else failure(code, payload))
+
+
+def was_read(on_read: OnRead, code: int, payload: bytes) -> None:
+    """Pass on the answer of a READ."""
+    if code != OK:
+        on_read(failure(code, payload))
+        return
+    try:
+        answer = ReadAnswer.decode(payload)
+    except PayloadError as error:
+        log.error("engine: damaged answer: %s", error)
+        on_read(Failure(UNAVAILABLE, "the engine's answer is damaged; read again"))
+        return
+    on_read(answer)
+
+
+def failure(code: int, sentence: bytes) -> Failure:
+    """An engine's refusal."""
+    return Failure(code, sentence.decode("utf-8", "replace"))
+
+
+def _log_refusal(code: int, payload: bytes) -> None:
     if code:
-        log.info("engine: did not take back a lease, code=%d: %s", code, payload.decode("utf-8", "replace"))
+        log.info("engine: leases were not given back: code=%d: %s", code, payload.decode("utf-8", "replace"))

@@ -1,162 +1,163 @@
-"""Several broker groups as one source: requests are spread by placement, answers joined. docs/design/0009-placement-and-routing.md."""
+"""Several broker groups as one source: questions are split by placement, answers joined. docs/design/0009-placement-and-routing.md."""
 
-import json
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import gevent
 
-from common.contract import Code
-from common.placement import GROUPS_MAX, Placement, topic_hash
-from consumer_proxy.pull.link_bytes import encode_pull
-from consumer_proxy.sources.base import Answer, Source, SourceDown
-from consumer_proxy.sources.group_link import Address, GroupLink
-from consumer_proxy.sources.joint import AWAY, PULL, Joint, JointPull, JointRead
-from consumer_proxy.sources.splitting import Pull, join_ranges, read_pull, read_topics, shares
+from common.placement import topic_hash
+from consumer_proxy.sources.base import OnLent, OnPulled, OnRead, Source, SourceDown
+from consumer_proxy.sources.engine import AWAY
+from consumer_proxy.sources.group_link import GroupLink
+from consumer_proxy.sources.joined import Joined, JoinedPull, JoinedRead
+from engine.client.router import LOOK_S, Address, Router
+from engine.link.acknowledgement import NO_ACKS, AckRanges, queue_of_range
+from engine.link.operations import LEASE, PULL
+from engine.link.pull import PullQuestion, PullScope, acknowledging
+from engine.link.read import ReadQuestion
 
-LOOK_S = 0.005
-TOPICS_KEPT = 10_000  # lists of topics whose groups are remembered
+SCOPES_MAX = 10_000
+"""Lists of topics whose groups are remembered."""
+
+Connect = Callable[[str, int, Address, bytes, Callable[[GroupLink, bool], None]], GroupLink]
 
 
 class GroupsSource(Source):
-    """Follows the configuration's broker groups, by `follow`.
+    """The broker groups that the configuration names; told by `follow`.
 
     Args:
-        connect: makes a link: (name, address, cluster key, on_change).
+        connect: makes a link: (name, number, address, cluster key, on_change).
     """
 
-    def __init__(self, cluster_key: bytes, connect: Callable[..., GroupLink] = GroupLink):
-        self._cluster_key, self._connect = cluster_key, connect
-        self.links: list[GroupLink] = []  # in the order of the placement's names
-        self._placement: Placement | None = None
-        self._groups_of: dict[bytes, list[int]] = {}
-        self._waiting: set[Joint] = set()
-        self._turn = 0  # who is dealt an odd message first
+    def __init__(self, cluster_key: bytes, connect: Connect = GroupLink) -> None:
+        self._router: Router[GroupLink] = Router(
+            lambda name, number, address: connect(name, number, address, cluster_key, self._changed)
+        )
+        self._numbers_of: dict[bytes, list[int]] = {}
+        self._waiting: set[Joined[Any]] = set()
+        self._turn = 0  # the group that gets an odd message first
         self._looking = gevent.get_hub().loop.timer(LOOK_S, LOOK_S)
         self._looking.start(self._look)
+
+    @property
+    def links(self) -> list[GroupLink]:
+        """The groups, in the order of the placement's names."""
+        return self._router.groups
 
     @property
     def up(self) -> bool:
         return any(not link.refusing for link in self.links)
 
     def follow(self, groups: Sequence[tuple[str, Address]]) -> None:
-        """Work by these groups from now on. Requests that wait are answered with what they have, so that they are asked anew."""
-        wanted = list(groups[:GROUPS_MAX])
-        if wanted == [(link.name, link.address) for link in self.links]:
+        """Use these groups from now on. Waiting questions are answered with what they have, so that clients ask again."""
+        changed = self._router.follow(groups)
+        if changed is None:
             return
-        old = {(link.name, link.address): link for link in self.links}
-        self.links = [old.pop(each) if each in old else self._make(*each) for each in wanted]
-        self._placement = Placement([link.name for link in self.links]) if wanted else None
-        self._groups_of.clear()
-        self._call_back()
-        for link in old.values():
+        self._numbers_of.clear()
+        self._withdraw_all()
+        for link in changed[0]:
             link.close()
 
-    def pull(self, request: bytes, answer: Answer) -> Joint:
-        pull = read_pull(request)
-        joint = JointPull(pull, answer, self._gives_up, self._waiting.discard)
-        own = self._owners(pull.places)
-        holders = self._holders(pull.topics) if pull.max_messages > 0 else []
+    def pull(self, question: PullQuestion, on_pulled: OnPulled) -> Any:
+        joined = JoinedPull(question, on_pulled, self._gives_up, self._waiting.discard)
+        ranges = question.acks.split() if question.acks != NO_ACKS else []
+        own = self._by_group([queue_of_range(each) for each in ranges])
+        holders = self._holders(question.scope) if question.max_messages > 0 else []
         self._turn += 1
-        usable = [number for number in holders if not self._gives_up(self.links[number])]
-        quotas = dict(zip(usable, shares(pull.max_messages, len(usable), self._turn), strict=True)) if usable else {}
+        links = {link.number: link for link in self.links}
+        usable = [number for number in holders if not self._gives_up(links[number])]
+        quotas = (
+            dict(zip(usable, shares(question.max_messages, len(usable), self._turn), strict=True)) if usable else {}
+        )
+        max_bytes = max(1, question.max_bytes // max(1, len(usable)))
         for number in sorted(quotas.keys() | own.keys()):
-            if not self._gives_up(self.links[number]):
+            if not self._gives_up(links[number]):
                 wanted = max(1, quotas[number]) if number in quotas else 0
-                part = self._part(pull, own.get(number, []), wanted, len(usable))
-                joint.ask(self.links[number], own.get(number, []), part, wanted > 0 and pull.wait_ms > 0)
-        return self._begin(joint)
+                items = own.get(number, [])
+                acks = AckRanges.joined([ranges[item] for item in items]) if items else NO_ACKS
+                part = question._replace(max_messages=wanted, max_bytes=max_bytes, acks=acks)
+                joined.ask(links[number], items, part.encode(), wanted > 0 and question.wait_ms > 0)
+        return self._begin(joined)
 
-    def read(self, request: bytes, answer: Answer) -> Joint:
-        asked = json.loads(request)
-        positions = asked["positions"]
-        joint = JointRead(len(positions), answer, self._gives_up, self._waiting.discard)
-        own = self._owners([(topic_hash(each["topic"].encode()), each["queue"]) for each in positions])
-        usable = [number for number in sorted(own) if not self._gives_up(self.links[number])]
+    def read(self, question: ReadQuestion, on_read: OnRead) -> Any:
+        positions = question.positions
+        joined = JoinedRead(question, on_read, self._gives_up, self._waiting.discard)
+        own = self._by_group([(topic_hash(each.topic.encode()), each.queue) for each in positions])
+        links = {link.number: link for link in self.links}
+        usable = [number for number in sorted(own) if not self._gives_up(links[number])]
         self._turn += 1
-        for number, quota in zip(usable, shares(asked["max_messages"], max(1, len(usable)), self._turn), strict=False):
-            wait_ms = asked["wait_ms"] if quota else 0
-            max_bytes = max(1, asked["max_bytes"] // len(usable))
-            part = {"max_messages": quota, "max_bytes": max_bytes, "wait_ms": wait_ms}
-            part["positions"] = [positions[item] for item in own[number]]
-            joint.ask(self.links[number], own[number], json.dumps(part).encode(), wait_ms > 0)
-        return self._begin(joint)
+        for number, quota in zip(usable, shares(question.max_messages, max(1, len(usable)), self._turn), strict=False):
+            wait_ms = question.wait_ms if quota else 0
+            max_bytes = max(1, question.max_bytes // len(usable))
+            part = ReadQuestion([positions[item] for item in own[number]], quota, max_bytes, wait_ms)
+            joined.ask(links[number], own[number], part.encode(), wait_ms > 0)
+        return self._begin(joined)
 
-    def lend(self, request: bytes, answer: Answer) -> None:
-        """The lender is the same for all proxies: the first broker group by name."""
-        lender = min(self.links, key=lambda link: link.name, default=None)
-        if lender is None or not lender.ask_lender(request, answer):
-            answer(Code.UNAVAILABLE, b"")
+    def lend(self, request: bytes, on_lent: OnLent) -> None:
+        self._router.ask_lender(LEASE, request, on_lent)
 
     def cancel(self, handle: Any) -> None:
         handle.withdraw()
 
-    def tell(self, request: bytes) -> None:
-        pull = read_pull(request)
-        for number, items in self._owners(pull.places).items():
-            self.links[number].tell(PULL, self._part(pull, items, 0, 1))
+    def acknowledge(self, scope: PullScope, acks: AckRanges) -> None:
+        ranges = acks.split()
+        for number, items in self._by_group([queue_of_range(each) for each in ranges]).items():
+            link = self._router.numbered(number)
+            if link is not None:
+                part = AckRanges.joined([ranges[item] for item in items])
+                link.tell(PULL, acknowledging(scope, part).encode())
 
     def close(self) -> None:
         self._looking.stop()
-        for link in self.links:
-            link.close()
+        self._router.close()
 
-    def _part(self, pull: Pull, items: list[int], max_messages: int, among: int) -> bytes:
-        return encode_pull(
-            pull.group,
-            pull.topics,
-            max_messages=max_messages,
-            max_bytes=max(1, pull.max_bytes // max(1, among)),
-            wait_ms=pull.wait_ms,
-            invisible_ms=pull.invisible_ms,
-            start=pull.start,
-            ranges=join_ranges([pull.ranges[item] for item in items]),
-        )
+    def _begin(self, joined: Joined[Any]) -> Joined[Any]:
+        joined.all_asked()
+        self._waiting.add(joined)
+        return joined
 
-    def _begin(self, joint: Joint) -> Joint:
-        joint.begun()
-        self._waiting.add(joint)
-        return joint
-
-    def _owners(self, places: list[tuple[int, int]]) -> dict[int, list[int]]:
-        """Which of these (topic hash, queue) belong to which link."""
-        if self._placement is None:
+    def _by_group(self, queues: list[tuple[int, int]]) -> dict[int, list[int]]:
+        """The items' numbers by the number of the group that holds their (topic hash, queue). Raises SourceDown."""
+        if self._router.placement is None:
             raise SourceDown(AWAY)
         found: dict[int, list[int]] = {}
-        for item, (topic, queue) in enumerate(places):
-            found.setdefault(self._placement.home(topic, queue), []).append(item)
+        for item, (topic, queue) in enumerate(queues):
+            found.setdefault(self._router.home(topic, queue).number, []).append(item)
         return found
 
-    def _holders(self, topics: bytes) -> list[int]:
-        """The links that hold queues of these topics."""
-        found = self._groups_of.get(topics)
-        if found is None and self._placement is not None:
-            homes = [set(self._placement.homes(topic_hash(name), queues)) for name, queues in read_topics(topics)]
+    def _holders(self, scope: PullScope) -> list[int]:
+        """Numbers of the groups that hold queues of the topics."""
+        found = self._numbers_of.get(scope.head)
+        if found is None:
+            homes = [set(self._router.homes(topic_hash(name), queues)) for name, queues in scope.queues()]
             found = sorted(set().union(*homes))
-            if len(self._groups_of) >= TOPICS_KEPT:
-                self._groups_of.clear()
-            self._groups_of[topics] = found
-        return found or []
-
-    def _make(self, name: str, address: Address) -> GroupLink:
-        return self._connect(name, address, self._cluster_key, self._changed)
+            if len(self._numbers_of) >= SCOPES_MAX:
+                self._numbers_of.clear()
+            self._numbers_of[scope.head] = found
+        return found
 
     def _gives_up(self, link: GroupLink) -> bool:
-        """Late is who is later than the others: when all are, this machine is busy, and they have their time."""
+        """Whether to do without the group. When all are isolated this machine is slow, not the groups: none is given up then."""
         return link.refusing or (link.isolated and any(not other.isolated for other in self.links))
 
     def _changed(self, link: GroupLink, is_back: bool) -> None:
         if is_back:
-            self._call_back()
-        for joint in list(self._waiting):
-            joint.settle()
+            self._withdraw_all()
+        for joined in list(self._waiting):
+            joined.settle()
 
-    def _call_back(self) -> None:
-        for joint in list(self._waiting):
-            joint.withdraw()
+    def _withdraw_all(self) -> None:
+        for joined in list(self._waiting):
+            joined.withdraw()
 
     def _look(self) -> None:
         now_s = time.monotonic()
         for link in self.links:
             link.look(now_s)
+
+
+def shares(total: int, count: int, first: int) -> list[int]:
+    """Deal `total` out to `count`, the odd ones from number `first` on."""
+    each, odd = divmod(total, count)
+    return [each + ((number - first) % count < odd) for number in range(count)]

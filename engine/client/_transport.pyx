@@ -1,5 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""The native transport of `rpc.RpcClient`: requests leave together at the end of a loop turn, answers come in the loop callback that read them."""
+"""Transport of one link in the reactor: requests leave together at the end of a loop turn, answers are passed on as they are read.
+
+Reference: transport.py.
+"""
 
 from libc.stdint cimport uint16_t, uint32_t
 from libc.string cimport memcpy, memset
@@ -8,15 +11,13 @@ import logging
 
 from common.net._reactor cimport PROTOCOL_LINK, Connection
 
-from common.net.limits import Limits
-from engine.link import layout
+from engine.link.constants cimport FRAME_HEADER_SIZE, FRAME_REST_SIZE
 
-cdef enum:
-    HEADER_SIZE = 16
-    REST = 12
+from common.net.limits import Limits
+from engine.link.frame import FRAME_BYTES_MAX
 
 log = logging.getLogger("penstock.engine.client")
-LIMITS = Limits(frame_bytes_max=layout.FRAME_BYTES_MAX)
+LIMITS = Limits(frame_bytes_max=FRAME_BYTES_MAX)
 
 
 cdef class Transport(Connection):
@@ -38,14 +39,15 @@ cdef class Transport(Connection):
     cdef int on_frame(self, const unsigned char* frame, Py_ssize_t size) except -1:
         cdef uint16_t code
         cdef uint32_t request_id
-        if size < REST:
+        # The reactor passes a whole frame without its size field: `size` bytes of header rest and payload.
+        if size < FRAME_REST_SIZE:
             return self.shut("not a link frame")
         memcpy(&code, frame + 2, 2)
         memcpy(&request_id, frame + 4, 4)
         try:
-            self.on_answer(request_id, code, frame[REST:size])
+            self.on_answer(request_id, code, frame[FRAME_REST_SIZE:size])
         except Exception:
-            log.exception("engine=%s: an answer could not be taken", self.peer)
+            log.exception("engine=%s: the callback of an answer failed", self.peer)
         return 0
 
     cdef int on_closed(self) except -1:
@@ -54,15 +56,15 @@ cdef class Transport(Connection):
 
     def post(self, int op, uint32_t request_id, bytes payload):
         """Queue one request."""
-        cdef Py_ssize_t size = HEADER_SIZE + len(payload)
+        cdef Py_ssize_t size = FRAME_HEADER_SIZE + len(payload)
         cdef uint32_t rest = <uint32_t>(size - 4)
         cdef unsigned char* out
         if self.is_closed:
             return
         out = self.out_reserve(size)
-        memset(out, 0, HEADER_SIZE)
+        memset(out, 0, FRAME_HEADER_SIZE)
         memcpy(out, &rest, 4)
         out[4] = op
         memcpy(out + 8, &request_id, 4)
-        memcpy(out + HEADER_SIZE, <const unsigned char*>payload, len(payload))
+        memcpy(out + FRAME_HEADER_SIZE, <const unsigned char*>payload, len(payload))
         self.out_commit(size)

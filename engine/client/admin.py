@@ -1,16 +1,18 @@
-"""An operator's questions to one engine: blocking, over a plain socket, in processes that gevent has not patched too."""
+"""Requests of operators to one engine: blocking, over a plain socket. Needs no gevent."""
 
 import json
 import socket
 from typing import Any
 
 from engine.client.dial import Hello, dial
-from engine.link import layout
+from engine.link.codes import OK
 from engine.link.errors import LinkError
+from engine.link.frame import FRAME_BYTES_MAX, FRAME_REST_SIZE, HEADER, HEADER_SIZE, frame
+from engine.link.operations import ADMIN
 
 
 class AdminError(Exception):
-    """The engine refused. `code` is the contract's, the text one sentence."""
+    """The engine refused. `code` is a code of the contract, the text one sentence."""
 
     def __init__(self, code: int, sentence: str) -> None:
         super().__init__(sentence)
@@ -39,19 +41,21 @@ class AdminClient:
         self._sock.close()
 
     def call(self, op: int, payload: bytes) -> tuple[int, bytes]:
-        """Ask anything of the link and wait for (code, payload). Raises OSError, also when the time is over."""
+        """Send one request and wait for (code, payload). Raises OSError, also after `timeout_s`; LinkError for a malformed answer."""
         self._request_id += 1
-        self._sock.sendall(layout.frame(op, self._request_id, payload))
-        size, _, _, code, request_id, _ = layout.HEADER.unpack(self._receive(layout.HEADER_SIZE))
-        if not layout.HEADER_SIZE - 4 <= size <= layout.FRAME_BYTES_MAX or request_id != self._request_id:
-            raise LinkError("the answer is none to this request")
-        return code, self._receive(size + 4 - layout.HEADER_SIZE)
+        self._sock.sendall(frame(op, self._request_id, payload))
+        size, _, _, code, request_id, _ = HEADER.unpack(self._receive(HEADER_SIZE))
+        if not FRAME_REST_SIZE <= size <= FRAME_BYTES_MAX or request_id != self._request_id:
+            raise LinkError(
+                f"not an answer to request {self._request_id}: frame of {size} bytes for request {request_id}"
+            )
+        return code, self._receive(size + 4 - HEADER_SIZE)
 
     def ask(self, verb: str, **options: Any) -> dict[str, Any]:
-        """One ADMIN verb: status, topics, groups, lag, reset, stop. Raises AdminError, OSError, LinkError."""
+        """Send one ADMIN verb: status, topics, groups, lag, reset, stop. Raises AdminError, OSError, LinkError."""
         given = {name: value for name, value in options.items() if value is not None}
-        code, payload = self.call(layout.ADMIN, json.dumps({"verb": verb, **given}).encode())
-        if code != layout.OK:
+        code, payload = self.call(ADMIN, json.dumps({"verb": verb, **given}).encode())
+        if code != OK:
             raise AdminError(code, payload.decode("utf-8", "replace"))
         return json.loads(payload)
 
@@ -74,7 +78,7 @@ def status(address: tuple[str, int], cluster_key: bytes) -> dict[str, Any]:
 def topics(
     address: tuple[str, int], cluster_key: bytes, prefix: str = "", after: str = "", limit: int = 1000
 ) -> list[dict]:
-    """Topics that the engine holds, in the order of their names, those behind `after`."""
+    """Topics of the engine after the name `after`, in the order of their names."""
     with AdminClient(address, cluster_key) as admin:
         return admin.ask("topics", prefix=prefix, after=after, limit=limit)["topics"]
 
@@ -82,7 +86,7 @@ def topics(
 def groups(
     address: tuple[str, int], cluster_key: bytes, prefix: str = "", after: str = "", limit: int = 1000
 ) -> list[str]:
-    """Groups that have pulled, in the order of their names."""
+    """Groups that have pulled, after the name `after`, in the order of their names."""
     with AdminClient(address, cluster_key) as admin:
         return admin.ask("groups", prefix=prefix, after=after, limit=limit)["groups"]
 
@@ -90,10 +94,10 @@ def groups(
 def lag(
     address: tuple[str, int], cluster_key: bytes, group: str, topic: str | None = None, *, detail: bool = False
 ) -> list[dict]:
-    """A row a queue: first, end, progress, in_flight, lag.
+    """One row per queue: first, end, progress, in_flight, lag.
 
     Args:
-        detail: adds lag_bytes, an estimate by the newest record's size, and lag_s, the age of the oldest open message.
+        detail: adds lag_bytes, estimated from the newest record's size, and lag_s, the age of the oldest open message.
     """
     with AdminClient(address, cluster_key) as admin:
         return admin.ask("lag", group=group, topic=topic, detail=detail or None)["queues"]
@@ -103,7 +107,7 @@ def reset(
     address: tuple[str, int], cluster_key: bytes, group: str, topic: str, to: str | int | dict[str, int], *,
     queue: int | None = None, preview: bool = False,
 ) -> list[dict]:  # fmt: skip
-    """Move a group; a row a queue: old and new. `preview` changes nothing.
+    """Move a group; returns one row per queue: old and new offset. `preview` changes nothing.
 
     Args:
         to: "earliest", "latest", an offset, {"time_ms": Unix time} or {"shift": messages, back when negative}.
@@ -113,6 +117,6 @@ def reset(
 
 
 def stop(address: tuple[str, int], cluster_key: bytes) -> None:
-    """Let the engine end as after SIGTERM. Returns when it has taken the request, not when it has ended."""
+    """Stop the engine as SIGTERM does. Returns when the engine has accepted the request, before it has ended."""
     with AdminClient(address, cluster_key) as admin:
         admin.ask("stop")

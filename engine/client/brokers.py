@@ -1,6 +1,5 @@
-"""All broker groups of a cluster, as a producer proxy sends to them: links, breakers, and where each queue is."""
+"""The broker groups of a cluster as a producer proxy sends to them: append lanes, breakers, and the group of each queue."""
 
-import logging
 import math
 import time
 from collections.abc import Callable, Sequence
@@ -10,48 +9,39 @@ import gevent
 from common.breaker import Breaker, BreakerConfig, State
 from common.keyhash import queue_of
 from common.limits import QueueLimit
-from common.placement import GROUPS_MAX, Placement
-from engine.client.append import AppendClient, Destination, Lanes
+from common.placement import Placement
+from engine.client.append import AppendClient, Destination, Lane, Lanes
 from engine.client.dial import Hello
+from engine.client.router import DROP_S, LOOK_S, Address, BrokerGroup, Router, log
 from engine.client.rpc import RpcClient
-from engine.link.layout import U32
-
-log = logging.getLogger("penstock.engine.client")
+from engine.link.integers import U32
 
 ONLY = "main"
-NUMBERS = 256  # a queue's home is a byte
-LOOK_S = 0.005
-RESEND_S = (
-    0.25  # silence after which what was sent and has no key goes elsewhere too, at the price of a copy if it was stored
-)
-DROP_S = 10.0  # silence after which the link is taken for dead: a machine without power resets nothing
+RESEND_S = 0.25
+"""Silence after which messages without a key that were sent are sent to another group too. If they were stored, copies result."""
 
 # Nothing can be steered away from the only broker, and the lanes' QueueLimits, which know how slow it is, say when to refuse.
 ALONE = BreakerConfig(bound_s_min=1.0, patience_s=math.inf)
 
-Address = tuple[str, int]
 
-
-class Broker:
-    """One broker group: its name and number, the links to its broker, and whether that one is to be used."""
+class Broker(BrokerGroup):
+    """One broker group with the lanes that append to it."""
 
     def __init__(self, name: str, number: int, address: Address, append: AppendClient, rpc: RpcClient, now_s: float):
-        self.name, self.number, self.address, self.append, self.rpc = name, number, address, append, rpc
-        self.breaker = Breaker(now_s, ALONE if name == ONLY else BreakerConfig())
+        super().__init__(name, number, address, rpc, Breaker(now_s, ALONE if name == ONLY else BreakerConfig()))
+        self.append = append
         self._moved_sent = False
         for lane in append.lanes:
             self._apply(lane)
 
     def look(self, now_s: float) -> None:
         """Tell the breaker what the lanes saw, and the lanes what it says."""
-        breaker, lanes = self.breaker, self.append.lanes
-        before = breaker.state
+        lanes = self.append.lanes
         slowest = [each for lane in lanes if (each := lane.take_slowest()) is not None]
         oldest = [each for lane in lanes if (each := lane.oldest_sent_at) is not None]
         owed_s = now_s - min(oldest) if oldest else None
-        breaker.look(now_s, max(slowest) if slowest else None, owed_s)
-        self.show(now_s, before)
-        if owed_s is not None and owed_s > RESEND_S and not self._moved_sent and breaker.state is State.OPEN:
+        self.observe(now_s, max(slowest) if slowest else None, owed_s)
+        if owed_s is not None and owed_s > RESEND_S and not self._moved_sent and self.breaker.state is State.OPEN:
             self._moved_sent = True
             for lane in lanes:
                 lane.yield_sent()
@@ -59,88 +49,87 @@ class Broker:
             for lane in lanes:
                 lane.drop("silent for too long")
 
-    def show(self, now_s: float, before: State) -> None:
-        """Let the lanes work by the breaker's verdict."""
+    def number_lanes(self) -> None:
+        """Let the lanes know the group's number, which has changed."""
         for lane in self.append.lanes:
-            self._apply(lane)
-        state = self.breaker.state
-        if state is before:
-            return
-        if state is State.OPEN:
-            self._moved_sent = False
-            for lane in self.append.lanes:
-                lane.yield_unsent()
-            log.warning("broker_group=%s: breaker opened: %s", self.name, self.breaker.reason)
-        else:
-            log.info("broker_group=%s: breaker %s", self.name, state.value)
-
-    def renumber(self, number: int) -> None:
-        self.number = number
-        for lane in self.append.lanes:
-            lane.group = number
+            lane.group = self.number
 
     def close(self) -> None:
         self.append.close()
-        self.rpc.close()
+        super().close()
 
-    def _apply(self, lane) -> None:
+    def _follow_breaker(self, state_before: State, was_refusing: bool) -> None:
+        for lane in self.append.lanes:
+            self._apply(lane)
+        if self.breaker.state is State.OPEN and state_before is not State.OPEN:
+            self._moved_sent = False
+            for lane in self.append.lanes:
+                lane.yield_unsent()
+        super()._follow_breaker(state_before, was_refusing)
+
+    def _apply(self, lane: Lane) -> None:
         lane.share, lane.refusing = self.breaker.share, self.breaker.refusing
 
 
 class Brokers:
-    """The broker groups, one as they are given or many as the configuration names them.
+    """The broker groups: one that is given, or those that the configuration names.
 
     Args:
         role: told to the brokers.
     Attributes:
-        on_changed: called when homes or topic ids that were learnt do not hold any more.
+        on_changed: called when homes or topic ids that were learnt are void.
         lanes: MEMORY and FSYNC, over all groups.
-        only: the broker where there is one for good.
-        placement: over the names of `listed`; None while no group is known, and where there is one for good.
+        only: the broker when there is a single one for good.
+        router: membership and placement of the groups.
     """
 
     def __init__(self, cluster_key: bytes, role: str):
         self.cluster_key, self._role = cluster_key, role
         self.on_changed: Callable[[], None] = lambda: None
-        self._by_number: dict[int, Broker] = {}
-        self._last_number = -1
+        self.router: Router[Broker] = Router(self._make)
         self._log_ids: dict[str, str] = {}
         self.only: Broker | None = None
-        self.placement: Placement | None = None
         self.lanes: tuple[Lanes, Lanes] = (Lanes(0), Lanes(1))
         self._looking = gevent.get_hub().loop.timer(LOOK_S, LOOK_S)
         self._looking.start(self._look)
 
     def use_one(self, address: Address, rpc: RpcClient | None = None) -> None:
-        """There is one broker and there will be no other: nothing is placed, and a message costs no question where it goes."""
+        """Use one broker for good: nothing is placed, and a message costs no look-up of its group."""
         self.only = self._make(ONLY, 0, address, rpc)
-        self._by_number = {0: self.only}
+        self.router.use_one(self.only)
         memory, fsync = self.only.append.lanes
         self.lanes = (Lanes(0, memory), Lanes(1, fsync))
 
     def follow(self, groups: Sequence[tuple[str, Address]]) -> None:
-        """Work by these groups from now on. What is on its way to one that has gone is answered as when its link breaks."""
-        wanted = dict(groups[:GROUPS_MAX])
-        if wanted == {broker.name: broker.address for broker in self.listed}:
+        """Use these groups from now on. Messages on their way to a removed one are answered as when its link breaks."""
+        changed = self.router.follow(groups)
+        if changed is None:
             return
-        gone = [broker for broker in self.listed if wanted.get(broker.name) != broker.address]
-        for broker in gone:
-            self._remove(broker)
-        for name in sorted(wanted.keys() - {broker.name for broker in self.listed}):
-            number = self._fresh_number()
-            self._add(self._make(name, number, wanted[name], None))
-        self._place()
-        for broker in gone:  # after its successors are there, which may take its messages over
+        removed, added = changed
+        for broker in removed:
+            self._put_lanes(broker.number, None)
+        for broker in added:
+            self._put_lanes(broker.number, broker)
+        self.on_changed()
+        for broker in removed:  # after the added ones are in use, which may take its messages over
             broker.close()
 
     @property
+    def placement(self) -> Placement | None:
+        """Over the names of `listed`; None while no group is known, and with a single broker for good."""
+        return self.router.placement
+
+    @property
     def listed(self) -> list[Broker]:
-        """All that there are, in the order of the placement's names."""
-        return list(self._by_number.values())
+        """All groups, in the order of the placement's names."""
+        return self.router.groups
 
     def numbered(self, number: int) -> Broker:
-        """The group of this number, which a lane has."""
-        return self._by_number[number]
+        """The group of this number, which a lane has. Raises KeyError."""
+        broker = self.router.numbered(number)
+        if broker is None:
+            raise KeyError(number)
+        return broker
 
     @property
     def connected(self) -> bool:
@@ -148,32 +137,29 @@ class Brokers:
 
     @property
     def idle(self) -> bool:
-        """Every message taken has its answer."""
+        """Whether every message that was accepted has its answer."""
         return all(broker.append.idle for broker in self.listed)
 
     @property
     def queue_limits(self) -> list[QueueLimit]:
-        """Of all lanes."""
+        """The limits of all lanes."""
         return [lane.limit for broker in self.listed for lane in broker.append.lanes]
 
     def homes(self, topic: int, queues: int) -> bytes:
-        """The number of the broker group of each queue; `topic` is the name's hash. There must be groups."""
-        if self.placement is None:
-            raise ValueError("no broker group is known")
-        numbers = bytes(self._by_number)
-        return self.placement.homes(topic, queues).translate(numbers + bytes(256 - len(numbers)))
+        """The number of the broker group of each queue; `topic` is the name's hash. Raises ValueError while no group is known."""
+        return self.router.homes(topic, queues)
 
     def place(self, destination: Destination, key: bytes | None, turn: int) -> tuple[Broker, int, int] | None:
-        """The broker, topic id and queue for a message that is not appended by a lane; None: nobody takes it now.
+        """The broker, topic id and queue for a message that no lane appends; None: no broker takes it now.
 
-        Without a key it is the first queue from number `turn` on whose broker is to be used.
+        Without a key it is the first queue from number `turn` on whose broker may be used.
         """
         queues = destination.queues
         tried = [queue_of(key, queues)] if key is not None else [(turn + step) % queues for step in range(queues)]
         for any_share in (False, True):
             for queue in tried:
                 number = 0 if destination.homes is None else destination.homes[queue]
-                broker = self._by_number.get(number)
+                broker = self.router.numbered(number)
                 topic_id = (
                     destination.topic_id if destination.ids is None else U32.unpack_from(destination.ids, 4 * number)[0]
                 )
@@ -190,66 +176,40 @@ class Brokers:
 
     def close(self) -> None:
         self._looking.stop()
-        for broker in self.listed:
-            broker.close()
+        self.router.close()
 
-    def _place(self) -> None:
-        self.placement = Placement([broker.name for broker in self.listed]) if self._by_number else None
-        self.on_changed()
-
-    def _fresh_number(self) -> int:
-        """One that was not used for long: what is on its way knows a topic's id by the number of the group."""
-        number = self._last_number
-        while (number := (number + 1) % NUMBERS) in self._by_number:
-            pass
-        self._last_number = number
-        return number
-
-    def _add(self, broker: Broker) -> None:
-        self._by_number[broker.number] = broker
+    def _put_lanes(self, number: int, broker: Broker | None) -> None:
         for lanes in self.lanes:
-            lanes.put(broker.number, broker.append.lanes[lanes.number])
-
-    def _remove(self, broker: Broker) -> None:
-        del self._by_number[broker.number]
-        for lanes in self.lanes:
-            lanes.put(broker.number, None)
+            lanes.put(number, None if broker is None else broker.append.lanes[lanes.number])
 
     def _greeted(self, broker: Broker, hello: Hello) -> None:
-        """With another log than before no topic id of this broker holds, not even those of messages on their way elsewhere."""
+        """With another log than before all topic ids of this broker are void, also those of messages on their way elsewhere."""
         before, self._log_ids[broker.name] = self._log_ids.get(broker.name), hello.log_id
         if before in (None, hello.log_id):
             return
         log.warning(
-            "broker_group=%s: another log (%s) than before; topics are looked up anew", broker.name, hello.log_id
+            "broker_group=%s: another log (%s) than before; topics are looked up again", broker.name, hello.log_id
         )
-        if broker is self.only:
-            self.on_changed()
-        else:
-            self._remove(broker)
-            broker.renumber(self._fresh_number())
-            self._add(broker)
-            self._place()
+        if broker is not self.only:
+            self._put_lanes(broker.number, None)
+            self.router.renumber(broker)
+            broker.number_lanes()
+            self._put_lanes(broker.number, broker)
+        self.on_changed()
 
-    def _make(self, name: str, number: int, address: Address, rpc: RpcClient | None) -> Broker:
+    def _make(self, name: str, number: int, address: Address, rpc: RpcClient | None = None) -> Broker:
         append = AppendClient(address, self.cluster_key, role=self._role, group=number)
         rpc = rpc or RpcClient(address, self.cluster_key, role=self._role)
         broker = Broker(name, number, address, append, rpc, time.monotonic())
         append.on_hello = lambda hello: self._greeted(broker, hello)
         append.on_up = lambda: self._link_up(broker)
-        append.on_down = lambda reason: self._link_down(broker, reason)
+        append.on_down = broker.link_down
         return broker
 
-    def _link_up(self, broker: Broker) -> None:
+    @staticmethod
+    def _link_up(broker: Broker) -> None:
         if broker.append.connected:
-            now_s, before = time.monotonic(), broker.breaker.state
-            broker.breaker.link_up(now_s)
-            broker.show(now_s, before)
-
-    def _link_down(self, broker: Broker, reason: str) -> None:
-        now_s, before = time.monotonic(), broker.breaker.state
-        broker.breaker.link_down(now_s, reason)
-        broker.show(now_s, before)
+            broker.link_up()
 
     def _look(self) -> None:
         now_s = time.monotonic()

@@ -1,12 +1,13 @@
-"""Looking into a topic by offset, time, id and key: blocking, over one link; nothing is leased and no group moves.
+"""Searches stored messages by offset, time, id and key: blocking, over one link. Nothing is leased and no group moves.
 
-For an offset and a time the engine's indexes say where to begin. Ids and keys are looked up by the engine, if it keeps files of them.
-Without those, messages are read: an id that Penstock assigned tells its own time, so only what was stored around that is read; a key lies
-in its own queue. An id that a client chose tells nothing, so all queues are read from a moment on that the caller names. What is read goes
-over the link, a page at a time.
+For an offset or a time the engine's indexes give the start. Ids and keys are looked up by the engine when it keeps a lookup index of
+them. Otherwise messages are read over the link, a page at a time:
+
+- An id that Penstock assigned contains its time, so only messages stored around it are read.
+- A key has one queue, so only that one is read.
+- An id that a client chose can be anywhere: all queues are read from a time on that the caller names.
 """
 
-import json
 from collections.abc import Callable, Iterator
 from heapq import merge
 from itertools import islice
@@ -16,30 +17,34 @@ from common.ids import parse_id, show_id
 from common.keyhash import queue_of
 from common.wire.names import find_names
 from engine.client.admin import AdminError
-from engine.client.codec import Piece, decode_look_up_answer, decode_read_answer, encode_read, split_records
-from engine.link import layout
+from engine.link.codes import OFFSET_OUT_OF_RANGE, OK, TIMEOUT, UNAVAILABLE, UNKNOWN_TOPIC
+from engine.link.look_up import decode_look_up_answer, encode_look_up
+from engine.link.operations import LOOK_UP_ID, LOOK_UP_KEY, READ
+from engine.link.pieces import AnswerPiece
+from engine.link.read import ReadAnswer, ReadPosition, ReadQuestion, ReadReport
+from engine.link.record import split_records
 
 PAGE_MESSAGES, PAGE_BYTES = 2_000, 4 << 20
 PAGE_LEAST = 16
 EMPTY_PAGES_MAX = 15
-"""In a row, for cold records that are not fetched yet; the engine waits up to 2 s before it gives one."""
+"""Empty pages in a row, for cold records that are not fetched yet; the engine waits up to 2 s before it gives one."""
 EARLY_MS = 60_000
-"""How long before its id's own time a message may seem to be stored: the clocks of proxy and engine may differ."""
+"""How long before its id's time a message may be stored, as the clocks of proxy and engine may differ."""
 LATE_MS = 600_000
-"""How long after it: a send may wait for its deadline."""
+"""How long after its id's time a message may be stored, as a send may wait until its deadline."""
 LOOK_UP_MESSAGES = 1_000
-"""A request."""
+"""Limit of one request."""
 
 
 class Link(Protocol):
-    """An AdminClient, or what speaks like one."""
+    """An AdminClient, or an object with the same methods."""
 
     def call(self, op: int, payload: bytes) -> tuple[int, bytes]: ...
     def ask(self, verb: str, **options: Any) -> dict[str, Any]: ...
 
 
 class Stored(NamedTuple):
-    """A stored message. `message` is its Thrift binary, `id` as people see it."""
+    """A stored message. `message` is its Thrift binary, `id` in the form that clients see."""
 
     stored_at_ms: int
     queue: int
@@ -49,44 +54,44 @@ class Stored(NamedTuple):
 
 
 def queues(link: Link, topic: str) -> int:
-    """How many queues the engine has of the topic. Raises AdminError when it has none."""
+    """The topic's number of queues at the engine. Raises AdminError when the engine does not have the topic."""
     found = link.ask("topics", prefix=topic, limit=1)["topics"]
     if not found or found[0]["name"] != topic:
-        raise AdminError(layout.UNKNOWN_TOPIC, f"topic={topic}: the engine has no such topic")
+        raise AdminError(UNKNOWN_TOPIC, f"topic={topic}: the engine has no such topic")
     return found[0]["queues"]
 
 
 def browse(link: Link, topic: str, queue: int, offset: int, limit: int) -> list[Stored]:
     """Up to `limit` messages of a queue from an offset on."""
-    return list(islice(_read(link, topic, queue, {"offset": offset}, limit), limit))
+    return list(islice(_read(link, ReadPosition(topic, queue, offset=offset), limit), limit))
 
 
 def since(link: Link, topic: str, from_ms: int, limit: int) -> list[Stored]:
-    """The first `limit` messages that were stored at or after a moment, of all queues, in the order of their times."""
+    """The first `limit` messages of all queues stored at or after a time, in the order of their times."""
     count = queues(link, topic)
-    # A page of each queue is held at once, so these are small: twice what is wanted in all, where the queues have about as much each.
+    # One page per queue is in memory at once, so pages are small: about twice the limit in all.
     page = max(PAGE_LEAST, min(limit, 2 * limit // count))
-    found = (_read(link, topic, queue, {"at_time_ms": from_ms}, page) for queue in range(count))
+    found = (_read(link, ReadPosition(topic, queue, at_time_ms=from_ms), page) for queue in range(count))
     return list(islice(merge(*found), limit))
 
 
 def by_key(
     link: Link, topic: str, key: str, from_ms: int, limit: int, tell: Callable[[str], None] = lambda sentence: None
 ) -> list[Stored]:
-    """Up to `limit` messages with the key, oldest first, of those stored at or after a moment.
+    """Up to `limit` messages with the key, oldest first, stored at or after a time.
 
-    Where the engine has no files of keys, in the key's queue as it is now: what was stored before the topic got more queues may lie in
-    another.
+    Without a lookup index of keys only the key's present queue is read; messages stored before the topic got more queues may be in
+    another one.
 
     Args:
         tell: called with a sentence when messages have to be read.
     """
     if _looks_up(link, "key"):
-        return list(islice(_look_up(link, layout.LOOK_UP_KEY, from_ms, limit, topic=topic, key=key), limit))
+        return list(islice(_look_up(link, LOOK_UP_KEY, from_ms, limit, topic=topic, key=key), limit))
     wanted = key.encode()
     queue = queue_of(wanted, queues(link, topic))
-    tell(f"the engine keeps no files of keys (--look-up key); reading queue {queue}")
-    read = _read(link, topic, queue, {"at_time_ms": from_ms})
+    tell(f"the engine keeps no lookup index of keys (--look-up key); reading queue {queue}")
+    read = _read(link, ReadPosition(topic, queue, at_time_ms=from_ms))
     found = (each for each in read if wanted in each.message and find_names(each.message)[1] == wanted)
     return list(islice(found, limit))
 
@@ -94,26 +99,26 @@ def by_key(
 def by_id(
     link: Link, topic: str, shown: str, from_ms: int | None = None, tell: Callable[[str], None] = lambda sentence: None
 ) -> list[Stored]:
-    """The messages with an id: one, or more where a client used it again after its window.
+    """The messages with an id: one, or more when a client used it again after its window.
 
     Args:
-        from_ms: stored at or after it. None: the oldest; but where the engine has no files of ids, around the time that an assigned id
-        tells, and from the oldest for any other.
+        from_ms: only messages stored at or after it. None: all; without a lookup index of ids, those around the time in an assigned id,
+            and all for any other id.
         tell: called with a sentence when messages have to be read.
     """
     if _looks_up(link, "id"):
-        return sorted(_look_up(link, layout.LOOK_UP_ID, from_ms or 0, LOOK_UP_MESSAGES, topic=topic, id=shown))
+        return sorted(_look_up(link, LOOK_UP_ID, from_ms or 0, LOOK_UP_MESSAGES, topic=topic, id=shown))
     assigned = parse_id(shown)
     until_ms = None
     if from_ms is None:
         own_ms = EARLY_MS if assigned is None else int.from_bytes(assigned[:6], "big")
         from_ms = max(own_ms - EARLY_MS, 0)
         until_ms = None if assigned is None else own_ms + LATE_MS
-    around = "all queues" if until_ms is None else "what was stored around the time in the id"
-    tell(f"the engine keeps no files of ids (--look-up id); reading {around}")
+    around = "all queues" if until_ms is None else "messages stored around the time in the id"
+    tell(f"the engine keeps no lookup index of ids (--look-up id); reading {around}")
     found = []
     for queue in range(queues(link, topic)):
-        for each in _read(link, topic, queue, {"at_time_ms": from_ms}):
+        for each in _read(link, ReadPosition(topic, queue, at_time_ms=from_ms)):
             if until_ms is not None and each.stored_at_ms > until_ms:
                 break
             if each.id == shown:
@@ -122,17 +127,16 @@ def by_id(
 
 
 def _looks_up(link: Link, family: str) -> bool:
-    """Whether the engine has files of it. One that knows of none says nothing."""
+    """Whether the engine keeps a lookup index of this family. One without any does not report the field."""
     return family in link.ask("status").get("look_up", [])
 
 
 def _look_up(link: Link, op: int, from_ms: int, limit: int, **wanted: str) -> Iterator[Stored]:
-    """All that there is, in the order of the log; a request is one slice of the search, and says where the next one goes on."""
+    """All matches in the order of the log. Each request is one slice of the search; its answer says where the next one begins."""
     following = None
     while True:
-        asked = {**wanted, "from_ms": from_ms, "limit": min(limit, LOOK_UP_MESSAGES), "next": following}
-        code, answer = link.call(op, json.dumps(asked).encode())
-        if code != layout.OK:
+        code, answer = link.call(op, encode_look_up(from_ms, min(limit, LOOK_UP_MESSAGES), following, **wanted))
+        if code != OK:
             raise AdminError(code, answer.decode("utf-8", "replace"))
         report, pieces = decode_look_up_answer(answer)
         for piece in pieces:
@@ -142,38 +146,37 @@ def _look_up(link: Link, op: int, from_ms: int, limit: int, **wanted: str) -> It
             return
 
 
-def _read(link: Link, topic: str, queue: int, position: dict[str, int], page: int = PAGE_MESSAGES) -> Iterator[Stored]:
-    """The queue's messages from there up to the end that it has at the first page. Passes over what is damaged or deleted meanwhile."""
+def _read(link: Link, position: ReadPosition, page: int = PAGE_MESSAGES) -> Iterator[Stored]:
+    """The queue's messages from a position to the end that the first page reports. Skips what is damaged or deleted meanwhile."""
     end, empty = None, 0
-    while end is None or position["offset"] < end:
-        report, pieces = _page(link, topic, queue, position, min(page, PAGE_MESSAGES))
-        gone = report["code"] == layout.OFFSET_OUT_OF_RANGE and end is not None
-        if report["code"] not in (layout.OK, layout.UNAVAILABLE) and not gone:
-            raise AdminError(report["code"], report["error"])
-        end = report["end_offset"] if end is None else end
-        following = report["min_offset"] if gone else report["next_offset"]
-        empty = 0 if position.get("offset") != following else empty + 1
+    while end is None or position.offset is None or position.offset < end:
+        report, answer = _page(link, position, min(page, PAGE_MESSAGES))
+        is_gone = report.code == OFFSET_OUT_OF_RANGE and end is not None
+        if report.code not in (OK, UNAVAILABLE) and not is_gone:
+            raise AdminError(report.code, report.error or "")
+        end = report.end_offset if end is None else end
+        following = report.min_offset if is_gone else report.next_offset
+        empty = 0 if position.offset != following else empty + 1
+        where = f"topic={position.topic} queue={position.queue} offset={following}"
+        if end is None or following is None:
+            raise AdminError(report.code, f"{where}: {report.error or 'the engine reported no offsets'}")
         if empty > EMPTY_PAGES_MAX:
-            raise AdminError(
-                layout.TIMEOUT, f"topic={topic} queue={queue} offset={following}: could not be read in time"
-            )
-        position = {"offset": following}
-        for piece in pieces:
+            raise AdminError(TIMEOUT, f"{where}: {empty} empty pages in a row: try again later")
+        position = ReadPosition(position.topic, position.queue, offset=following)
+        for piece in answer.pieces():
             yield from _messages(piece)
 
 
-def _page(
-    link: Link, topic: str, queue: int, position: dict[str, int], count: int
-) -> tuple[dict[str, Any], list[Piece]]:
-    asked = {"topic": topic, "queue": queue, **position}
-    code, answer = link.call(layout.READ, encode_read([asked], max_messages=count, max_bytes=PAGE_BYTES))
-    if code != layout.OK:
-        raise AdminError(code, answer.decode("utf-8", "replace"))
-    (report,), pieces = decode_read_answer(answer)
-    return report, pieces
+def _page(link: Link, position: ReadPosition, count: int) -> tuple[ReadReport, ReadAnswer]:
+    code, payload = link.call(READ, ReadQuestion([position], count, PAGE_BYTES).encode())
+    if code != OK:
+        raise AdminError(code, payload.decode("utf-8", "replace"))
+    answer = ReadAnswer.decode(payload)
+    (report,) = answer.reports
+    return report, answer
 
 
-def _messages(piece: Piece) -> Iterator[Stored]:
+def _messages(piece: AnswerPiece) -> Iterator[Stored]:
     for at, (id16, message) in enumerate(split_records(piece.records)):
         own = None if id16 is not None else find_names(message)[0]
         shown = show_id(id16) if id16 is not None else own.decode("utf-8", "replace") if own is not None else None

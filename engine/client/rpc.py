@@ -1,28 +1,27 @@
-"""Requests to one broker over one link that many share: answers find their askers by request id, in any order."""
+"""Requests to one broker over one shared link. The request id assigns each answer to its caller, in any order."""
 
 import logging
-import os
+import socket
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import gevent
 from gevent import socket as gevent_socket
 from gevent.event import AsyncResult, Event
 
 from common.address import Address
+from common.twins import use_native
 from engine.client.dial import Hello, dial
-from engine.link import layout
+from engine.link.codes import TIMEOUT, UNAVAILABLE
 from engine.link.errors import LinkDown, LinkError
+from engine.link.frame import UNASKED
+from engine.link.operations import CANCEL
 
-try:
-    if os.environ.get("PENSTOCK_PURE"):
-        raise ImportError("the pure twin was asked for")
+NATIVE = use_native("engine.client", "_transport")
+if NATIVE and not TYPE_CHECKING:
     from engine.client._transport import Transport
-
-    NATIVE = True
-except ImportError:
+else:
     from engine.client.transport import Transport
-
-    NATIVE = False
 
 log = logging.getLogger("penstock.engine.client")
 BACKOFF_S_MIN, BACKOFF_S_MAX = 0.01, 1.0
@@ -31,12 +30,12 @@ Callback = Callable[[int, bytes], None]
 
 
 class RpcClient:
-    """A link that is kept connected, with back-off, until `close()`.
+    """A link that reconnects, with back-off, until `close()`.
 
     Args:
-        on_hello: called with the Hello of every new connection, before it is used.
-        on_down: called when the connection has gone, before those who wait are told.
-        on_log_id_changed: called when the broker holds another log than at the connection before: cached topic ids are void.
+        on_hello: called with the Hello of each new connection, before it is used.
+        on_down: called when the connection has closed, before the callbacks of open requests.
+        on_log_id_changed: called when the broker's log is not that of the connection before: cached topic ids are void.
     """
 
     def __init__(
@@ -58,17 +57,17 @@ class RpcClient:
 
     @property
     def connected(self) -> bool:
-        """Whether a request would be sent now."""
+        """Whether `send` would send now."""
         return self._transport is not None
 
     def wait_connected(self, timeout_s: float | None = None) -> bool:
-        """Block this greenlet until the link is up; False when the time has passed."""
+        """Block this greenlet until the link is up; False after `timeout_s`."""
         return self._up.wait(timeout_s) is True
 
     def send(self, op: int, payload: bytes, callback: Callback) -> int:
-        """Send without blocking; `callback(code, payload)` comes once, later, in the loop; it must not block.
+        """Send without blocking. `callback(code, payload)` is called once, later, in the loop; it must not block.
 
-        When the link breaks meanwhile it gets UNAVAILABLE: the broker may have done the request or not.
+        When the link breaks meanwhile the code is UNAVAILABLE: the broker may have executed the request or not.
 
         Returns: the request id, for `cancel()`. Raises: LinkDown.
         """
@@ -80,25 +79,25 @@ class RpcClient:
         return request_id
 
     def tell(self, op: int, payload: bytes) -> None:
-        """Send what has no answer; without a link it is lost."""
+        """Send a frame that has no answer. Without a link it is lost."""
         if self._transport is not None:
-            self._transport.post(op, layout.UNASKED, payload)
+            self._transport.post(op, UNASKED, payload)
 
     def attend(self, on_up: Callable[[], None], on_unasked: Callable[[bytes], None]) -> None:
-        """Have `on_up()` called whenever the link has come up, and `on_unasked(payload)` for what the broker sends by itself."""
+        """Call `on_up()` each time the link comes up, and `on_unasked(payload)` for frames that the broker sends by itself."""
         self._on_up, self._on_unasked = on_up, on_unasked
         if self.connected:
             on_up()
 
     def cancel(self, request_id: int) -> None:
-        """Withdraw a PULL or READ that waits at the broker. Its answer still comes, at once, with what it has."""
+        """Withdraw a PULL or READ that waits at the broker. It is answered at once with what it has."""
         if self._transport is not None and request_id in self._waiting:
-            self._transport.post(layout.CANCEL, request_id, b"")
+            self._transport.post(CANCEL, request_id, b"")
 
     def call(self, op: int, payload: bytes, timeout_s: float) -> tuple[int, bytes]:
-        """Ask and block this greenlet for (code, payload); a payload with an error code is a sentence.
+        """Send and block this greenlet for (code, payload); with an error code the payload is a sentence.
 
-        Waits for the link to come up within the same time: UNAVAILABLE when it does not, TIMEOUT when no answer comes.
+        Waits for the link to come up within the same time. UNAVAILABLE when it stays down, TIMEOUT when no answer arrives.
         """
         timer = gevent.Timeout(timeout_s)
         timer.start()
@@ -110,56 +109,56 @@ class RpcClient:
             sent = True
             return result.get()
         except LinkDown as down:
-            return layout.UNAVAILABLE, str(down).encode()
+            return UNAVAILABLE, str(down).encode()
         except gevent.Timeout as over:
             if over is not timer:
                 raise
             if not sent:
-                return layout.UNAVAILABLE, b"the engine cannot be reached"
+                return UNAVAILABLE, b"the engine cannot be reached"
             self._waiting.pop(request_id, None)
-            return layout.TIMEOUT, b"the engine did not answer in time"
+            return TIMEOUT, b"the engine did not answer in time"
         finally:
             timer.close()
 
     def reconnect(self, reason: str) -> None:
-        """Give the connection up and open another one; who waits is told UNAVAILABLE."""
+        """Close the connection and open another one; open requests get UNAVAILABLE."""
         if self._transport is not None:
             self._transport.close(reason)
 
     def close(self) -> None:
-        """Close the link; who waits is told UNAVAILABLE."""
+        """Close the link for good; open requests get UNAVAILABLE."""
         self._closed = True
         self._dialler.kill(block=False)
         if self._transport is not None:
             self._transport.close("closed")
 
     def _dial_until_up(self) -> None:
-        pause_s, told = BACKOFF_S_MIN, False
+        pause_s, is_logged = BACKOFF_S_MIN, False
         while not self._closed:
             try:
                 sock, hello = dial(self._address, self._cluster_key, role=self._role, sockets=gevent_socket)
             except (OSError, LinkError) as error:
-                if not told:
+                if not is_logged:
                     log.warning("engine=%s: not connected: %s", self._address, error)
-                    told = True
+                    is_logged = True
                 gevent.sleep(pause_s)
                 pause_s = min(BACKOFF_S_MAX, pause_s * 2)
                 continue
             self._use(sock, hello)
             break
 
-    def _use(self, sock, hello: Hello) -> None:
+    def _use(self, sock: socket.socket, hello: Hello) -> None:
         if self._log_id not in (None, hello.log_id):
             self._on_log_id_changed()
         self._log_id = hello.log_id
         self._on_hello(hello)
-        # Kept by the reactor; on_down may come as early as the next turn, when _transport is set.
+        # on_down is called in the next loop turn at the earliest, when _transport is set.
         self._transport = Transport(sock, f"{self._address}", self._on_answer, self._on_down)
         self._up.set()
         self._on_up()
 
     def _on_answer(self, request_id: int, code: int, payload: bytes) -> None:
-        if request_id == layout.UNASKED:
+        if request_id == UNASKED:
             self._on_unasked(payload)
             return
         callback = self._waiting.pop(request_id, None)
@@ -172,7 +171,7 @@ class RpcClient:
         waiting, self._waiting = self._waiting, {}
         if not self._closed:
             self._dialler = gevent.spawn(self._dial_until_up)
-        # Not from here: a connection may be found closed inside send(), whose caller does not expect its answer yet.
+        # Not called from here: send() may find the connection closed, and its caller does not expect the callback yet.
         gevent.get_hub().loop.run_callback(_tell_lost, waiting)
         self._told_down()
 
@@ -180,6 +179,6 @@ class RpcClient:
 def _tell_lost(waiting: dict[int, Callback]) -> None:
     for callback in waiting.values():
         try:
-            callback(layout.UNAVAILABLE, b"the link to the engine broke; the request may have been done")
+            callback(UNAVAILABLE, b"the link to the engine broke; the request may have been executed")
         except Exception:
             log.exception("a callback failed when the link broke")

@@ -1,11 +1,14 @@
-"""The pure-Python twin of `_rpc.Transport`: one greenlet reads, one writes while there is output."""
+"""Transport of one link: one greenlet reads, one writes while there is output. The reference of `_transport.pyx`."""
 
 import logging
+import socket
+from collections.abc import Callable
+from typing import Any
 
 import gevent
 from gevent import socket as gevent_socket
 
-from engine.link import layout
+from engine.link.frame import FRAME_BYTES_MAX, FRAME_REST_SIZE, HEADER, HEADER_SIZE, frame
 
 log = logging.getLogger("penstock.engine.client")
 READ_BYTES = 262_144
@@ -13,13 +16,15 @@ WRITE_DEADLINE_S = 30.0
 
 
 class Transport:
-    """One authenticated link; the same methods as the native form."""
+    """One authenticated link; the methods of the native form."""
 
-    def __init__(self, sock, peer: str, on_answer, on_down) -> None:
+    def __init__(
+        self, sock: socket.socket, peer: str, on_answer: Callable[[int, int, bytes], None], on_down: Callable[[], None]
+    ) -> None:
         self.peer, self.closed = peer, False
         self._on_answer, self._on_down = on_answer, on_down
         self._output: list[bytes] = []
-        self._writer = None
+        self._writer: Any = None
         sock.setblocking(False)
         self._sock = gevent_socket.socket(sock.family, sock.type, fileno=sock.detach())
         self._reader = gevent.spawn(self._read)
@@ -27,7 +32,7 @@ class Transport:
     def post(self, op: int, request_id: int, payload: bytes) -> None:
         if self.closed:
             return
-        self._output.append(layout.frame(op, request_id, payload))
+        self._output.append(frame(op, request_id, payload))
         if self._writer is None:
             self._writer = gevent.spawn(self._write)
 
@@ -54,19 +59,19 @@ class Transport:
             self.close(str(error))
 
     def _consume(self, data: bytearray) -> None:
-        while len(data) >= layout.HEADER_SIZE and not self.closed:
-            size, _, _, code, request_id, _ = layout.HEADER.unpack_from(data)
-            if not layout.HEADER_SIZE - 4 <= size <= layout.FRAME_BYTES_MAX:
+        while len(data) >= HEADER_SIZE and not self.closed:
+            size, _, _, code, request_id, _ = HEADER.unpack_from(data)
+            if not FRAME_REST_SIZE <= size <= FRAME_BYTES_MAX:
                 self.close("not a link frame")
                 break
             if len(data) < 4 + size:
                 break
-            payload = bytes(data[layout.HEADER_SIZE : 4 + size])
+            payload = bytes(data[HEADER_SIZE : 4 + size])
             del data[: 4 + size]
             try:
                 self._on_answer(request_id, code, payload)
             except Exception:
-                log.exception("engine=%s: an answer could not be taken", self.peer)
+                log.exception("engine=%s: the callback of an answer failed", self.peer)
 
     def _write(self) -> None:
         try:

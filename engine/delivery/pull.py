@@ -1,32 +1,12 @@
 """One pull: what was asked, what has been found for it."""
 
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any
 
+from engine.link.acknowledgement import AckRange as Ack
+from engine.link.pull import PullRequest
 
-class Ack(NamedTuple):
-    """One range of acknowledgements, all with one verdict. `delay_ms`: -1 is unset."""
-
-    token: bytes
-    first: int
-    count: int  # type: ignore[assignment]
-    verdict: int
-    delay_ms: int
-    reason: bytes
-
-
-class PullRequest(NamedTuple):
-    """A decoded PULL. `topics_key` is the topics as they came, by which their resolved form is remembered."""
-
-    group: str
-    topics: Sequence[tuple[str, int]]
-    topics_key: bytes
-    max_messages: int
-    max_bytes: int
-    wait_ms: int
-    invisible_ms: int
-    start: int
-    acks: list[Ack]
+__all__ = ["Ack", "Pull", "PullRequest"]
 
 
 class Pull:

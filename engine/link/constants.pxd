@@ -1,8 +1,8 @@
 # cython: language_level=3
 """Constants of the link and of stored batches, for native code. Sizes in bytes; docs/design/0001-seams.md and docs/format/log.md.
 
-Each has the same value as its namesake in engine/link/layout.py or engine/log/format.py; tests/unit/engine/link/test_constants.py
-compares them.
+Each has the same value as its namesake in a module of engine/link (OP_ in operations.py, CODE_ in codes.py);
+tests/unit/engine/link/test_constants.py compares them.
 """
 
 cdef enum:
@@ -57,9 +57,19 @@ cdef enum:
     RECORD_HAS_TRAILER = 2
     ASSIGNED_ID_SIZE = 16
     REPLY_TOKEN_SIZE = 40             # the trailer of a request
+    REPLY_BY_AT = 16                  # in it
     # PULL
     TOKEN_SIZE = 48
     TOKEN_VERSION = 1
     RECEIPT_SIZE = 52
     PIECE_SIZE = 88
     ACK_SIZE = 66                     # without the reason, which follows
+    TOPIC_SIZE_MIN = 6                # size of the name ‖ name ‖ queues
+    VERDICT_DONE = 0
+    VERDICT_RETRY = 1
+    VERDICT_REJECT = 2
+    VERDICT_EXTEND = 3
+    ACK_COUNT_AT = 52                 # in a range
+    ACK_VERDICT_AT = 56
+    ACK_DELAY_AT = 60
+    ACK_REASON_SIZE_AT = 64

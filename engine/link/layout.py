@@ -1,76 +1,73 @@
-"""Frame header, operations, codes and the fixed parts of the payloads (docs/design/0001-seams.md section 5).
+"""The link's names in one module, for imports that predate the modules of their own."""
 
-All little-endian. Sizes in bytes.
-"""
+from engine.link.acknowledgement import ACK, DONE, EXTEND, REJECT, RETRY
+from engine.link.append import APPEND_HEAD, APPEND_RESULT, FSYNC, MEMORY
+from engine.link.batch import BATCH_HEADER_SIZE, CHECK_IDS
+from engine.link.codes import (
+    CONSUMER_FAILED,
+    DUPLICATE,
+    INVALID,
+    NO_CONSUMER,
+    NO_REPLY,
+    NOT_CANCELLABLE,
+    OFFSET_OUT_OF_RANGE,
+    OK,
+    OVERLOADED,
+    SHUTTING_DOWN,
+    STALE_RECEIPT,
+    TIMEOUT,
+    TOO_LARGE,
+    UNAUTHENTICATED,
+    UNAVAILABLE,
+    UNKNOWN_TOPIC,
+)  # fmt: skip
+from engine.link.frame import (
+    AUTH_CONTEXT,
+    FRAME_BYTES_MAX,
+    HEADER,
+    HEADER_SIZE,
+    STRANGER_BYTES_MAX,
+    UNASKED,
+    VERSION,
+    frame,
+)  # fmt: skip
+from engine.link.integers import U16, U32
+from engine.link.operations import (
+    ADMIN,
+    APPEND,
+    AUTH,
+    CANCEL,
+    DEPTH,
+    FORWARD,
+    FORWARDED,
+    HELLO,
+    LEASE,
+    LISTEN,
+    LOOK_UP_ID,
+    LOOK_UP_KEY,
+    OUTCOME,
+    PULL,
+    READ,
+    REPLY,
+    TIMER_ADD,
+    TIMER_CANCEL,
+    TIMER_LIST,
+    TOPIC,
+)  # fmt: skip
+from engine.link.pieces import PIECE
+from engine.link.pull import AT_TIME, EARLIEST, LATEST, PULL_LIMITS
+from engine.link.receipt import MAC_SIZE, NO_TOKEN, RECEIPT_SIZE, TOKEN, TOKEN_SIZE, TOKEN_VERSION
+from engine.link.record import HAS_ID, HAS_TRAILER
+from engine.link.reply import FORWARD_HEAD, FORWARDED_BODY, INSTANCE
 
-import struct
-
-HEADER = struct.Struct("<IBBHII")  # size of what follows the size field ‖ op ‖ flags ‖ code ‖ request id ‖ epoch
-HEADER_SIZE = 16
-FRAME_BYTES_MAX = 32 << 20
-VERSION = 1
-
-HELLO, AUTH, APPEND, TOPIC, PULL, READ, ADMIN = 1, 2, 10, 11, 20, 21, 30
-TIMER_ADD, TIMER_CANCEL, TIMER_LIST = 40, 41, 42
-CANCEL = 22  # its request id is that of a waiting PULL or READ, which is then answered at once with what it has
-LOOK_UP_ID, LOOK_UP_KEY = 50, 51
-LEASE, DEPTH = 60, 61  # slices of cluster-wide limits; who is too far behind (docs/design/0014-limits.md)
-
-# Request-reply: docs/design/0013-request-reply.md
-REPLY, FORWARD, LISTEN, FORWARDED, OUTCOME = 45, 46, 47, 48, 49
-
-OK = 0
-DUPLICATE = 2
-INVALID = 100
-TOO_LARGE = 101
-UNKNOWN_TOPIC = 102
-UNAUTHENTICATED = 104
-STALE_RECEIPT = 106
-OFFSET_OUT_OF_RANGE = 107
-NOT_CANCELLABLE = 108
-OVERLOADED = 201
-UNAVAILABLE = 203
-TIMEOUT = 300
-SHUTTING_DOWN = 400
-NO_CONSUMER, NO_REPLY, CONSUMER_FAILED = 500, 501, 502
-
-MEMORY, FSYNC = 1, 2
-APPEND_HEAD = struct.Struct("<B3xI")  # durability ‖ batch count
-APPEND_RESULT = struct.Struct("<HxxIQ")  # code ‖ queue, of a DUPLICATE only ‖ base offset
-BATCH_HEADER_SIZE = 48
-CHECK_IDS = 1  # flag of a batch of one message: DUPLICATE if the topic has had its id within the window (ms) that the header names
-
-DONE, RETRY, REJECT, EXTEND = range(4)
-EARLIEST, LATEST, AT_TIME = 0, 1, 2
-
-U16 = struct.Struct("<H")
-U32 = struct.Struct("<I")
-PULL_LIMITS = struct.Struct("<iiiiB3xI")  # max_messages ‖ max_bytes ‖ wait_ms ‖ invisible_ms ‖ start ‖ ack count
-ACK = struct.Struct("<48sIIB3xiH")  # token ‖ first ‖ count ‖ verdict ‖ delay_ms ‖ size of the reason, which follows
-# token ‖ first offset ‖ first delta ‖ queue ‖ record count ‖ attempt ‖ stored_at_ms ‖ size of the records ‖ 0
-PIECE = struct.Struct("<48sQIIIIqII")
-
-TOKEN = struct.Struct("<BxHIQQQ")  # version ‖ queue ‖ count ‖ topic hash ‖ base offset ‖ lease; the MAC follows
-TOKEN_SIZE = 48
-TOKEN_VERSION = 1
-MAC_SIZE = 16
-NO_TOKEN = bytes(TOKEN_SIZE)
-
-HAS_ID, HAS_TRAILER = 1, 2
-"""Flags of a stored record: 16 bytes of assigned id in front of the message, a request's trailer behind it."""
-FORWARD_HEAD = struct.Struct("<IHxx")  # number ‖ code; the token and the reply follow
-FORWARDED_BODY = struct.Struct("<IH")  # number ‖ code
-INSTANCE = struct.Struct("<Q")
-UNASKED = 0
-"""Request id of what an engine sends by itself; clients count theirs from 1."""
-RECEIPT_SIZE = 52
-
-STRANGER_BYTES_MAX = 64 << 10
-"""Frame limit until the other end has proved that it knows the cluster key."""
-
-AUTH_CONTEXT = b"penstock-link/1\n"
-
-
-def frame(op: int, request_id: int, payload: bytes, code: int = 0, epoch: int = 0) -> bytes:
-    """One whole frame."""
-    return HEADER.pack(HEADER_SIZE - 4 + len(payload), op, 0, code, request_id, epoch) + payload
+__all__ = [
+    "ACK", "ADMIN", "APPEND", "APPEND_HEAD", "APPEND_RESULT", "AT_TIME", "AUTH", "AUTH_CONTEXT", "BATCH_HEADER_SIZE",
+    "CANCEL", "CHECK_IDS", "CONSUMER_FAILED", "DEPTH", "DONE", "DUPLICATE", "EARLIEST", "EXTEND", "FORWARD",
+    "FORWARDED", "FORWARDED_BODY", "FORWARD_HEAD", "FRAME_BYTES_MAX", "FSYNC", "HAS_ID", "HAS_TRAILER", "HEADER",
+    "HEADER_SIZE", "HELLO", "INSTANCE", "INVALID", "LATEST", "LEASE", "LISTEN", "LOOK_UP_ID", "LOOK_UP_KEY", "MAC_SIZE",
+    "MEMORY", "NOT_CANCELLABLE", "NO_CONSUMER", "NO_REPLY", "NO_TOKEN", "OFFSET_OUT_OF_RANGE", "OK", "OUTCOME",
+    "OVERLOADED", "PIECE", "PULL", "PULL_LIMITS", "READ", "RECEIPT_SIZE", "REJECT", "REPLY", "RETRY", "SHUTTING_DOWN",
+    "STALE_RECEIPT", "STRANGER_BYTES_MAX", "TIMEOUT", "TIMER_ADD", "TIMER_CANCEL", "TIMER_LIST", "TOKEN", "TOKEN_SIZE",
+    "TOKEN_VERSION", "TOO_LARGE", "TOPIC", "U16", "U32", "UNASKED", "UNAUTHENTICATED", "UNAVAILABLE", "UNKNOWN_TOPIC",
+    "VERSION", "frame",
+]  # fmt: skip

@@ -1,12 +1,17 @@
-"""The bytes of a delayed message: a proxy packs them, the engine stores them as they are. Described in docs/format/log.md."""
+"""Delayed messages: the record that a proxy packs and the engine stores as it is (docs/format/log.md), and the payloads of
+TIMER_ADD, TIMER_CANCEL and TIMER_LIST."""
 
+import json
 import struct
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from google_crc32c import extend, value
 
+from engine.link.append import APPEND_HEAD, APPEND_RESULT
+from engine.link.codes import DUPLICATE
+
 HEAD = struct.Struct("<IqIIQqQIIIB3xI")
-"""crc32c of what follows ‖ due ‖ topic id ‖ queue ‖ previous ‖ until ‖ gap ‖ times ‖ growth ‖ address of the id ‖ its size ‖ id window."""
+"""CRC-32C of what follows ‖ due ‖ topic id ‖ queue ‖ previous ‖ until ‖ gap ‖ times ‖ growth ‖ address of the id ‖ its size ‖ id window."""
 
 _RECORD = struct.Struct("<IBI")
 RECORD_HEAD = 5
@@ -22,15 +27,15 @@ class Timer(NamedTuple):
 
     Attributes:
         queue: of the topic; ANY_QUEUE for a message without a key, whose queue is chosen when it fires.
-        previous: position of the record that this one takes over from, a loop's earlier round or what was carried; 0: none.
-        until_ms: no round of a loop is due later than this; 0: no such end.
+        previous: position of the record that this one replaces: an earlier round of a loop, or the same one before relocation; 0: none.
+        until_ms: latest due time of a loop's rounds; 0: unlimited.
         gap_ms: from this round's due time to the next one's; 0: no loop.
-        times: rounds to come behind this one.
-        growth: what the gap is multiplied by after each round.
+        times: rounds that follow this one.
+        growth: factor by which the gap grows after each round.
         id_at, id_size: where in `record` the id is.
-        id_window_ms: the message is not stored if its topic has had the id within the window, which then is remembered for as long; 0: the
-            id is not looked at.
-        record: flags ‖ [16 bytes of assigned id] ‖ message, as it will lie in its queue.
+        id_window_ms: the message is not stored if its topic has had the id within the window, and the id is then remembered for as long;
+            0: the id is not checked.
+        record: flags ‖ [16 bytes of assigned id] ‖ message, as its queue will store it.
     """
 
     due_ms: int
@@ -48,13 +53,13 @@ class Timer(NamedTuple):
 
     @property
     def shown_id(self) -> bytes:
-        """The id as clients see and send it."""
+        """The id in the form that clients see and send."""
         if self.record[0] & ASSIGNED:
             return self.record[_ASSIGNED_ID].hex().encode()
         return self.record[self.id_at : self.id_at + self.id_size]
 
     def pack(self) -> bytes:
-        """The whole record of a TIMER batch."""
+        """Encode the whole record of a TIMER batch."""
         *fields, record = self
         head = HEAD.pack(0, *fields)[4:]
         size = RECORD_HEAD - 4 + HEAD.size + len(record)
@@ -62,7 +67,7 @@ class Timer(NamedTuple):
 
 
 def parse(data: bytes, at: int = 0) -> Timer | None:
-    """The timer whose record begins at `at`, or None when it is cut off or does not verify."""
+    """Decode the record that begins at `at`; None when it is cut off or its checksum is wrong."""
     if len(data) - at < RECORD_HEAD + HEAD.size:
         return None
     end = at + 4 + int.from_bytes(data[at : at + 4], "little")
@@ -76,3 +81,32 @@ def parse(data: bytes, at: int = 0) -> Timer | None:
     if timer.record[0] > ASSIGNED or timer.id_at + timer.id_size > len(timer.record):
         return None
     return timer
+
+
+def encode_add(durability: int, timers: list[Timer]) -> bytes:
+    """Encode a TIMER_ADD request."""
+    return APPEND_HEAD.pack(durability, len(timers)) + b"".join(timer.pack() for timer in timers)
+
+
+def decode_added(payload: bytes) -> list[tuple[int, int | None, int | None]]:
+    """(code, queue, offset) per timer of a TIMER_ADD answer; queue and offset only of a DUPLICATE whose first copy is in its queue."""
+    return [
+        (code, None, None) if code != DUPLICATE or queue == ANY_QUEUE else (code, queue, offset)
+        for code, queue, offset in APPEND_RESULT.iter_unpack(payload)
+    ]
+
+
+def encode_cancel(durability: int, topic: str, shown_id: str) -> bytes:
+    """Encode a TIMER_CANCEL request."""
+    return json.dumps({"durability": durability, "topic": topic, "id": shown_id}).encode()
+
+
+def encode_list(topic: str | None, start: int, limit: int) -> bytes:
+    """Encode a TIMER_LIST request. `topic` None: of all topics."""
+    return json.dumps({"topic": topic, "start": start, "limit": limit}).encode()
+
+
+def decode_listed(payload: bytes) -> tuple[list[dict[str, Any]], int]:
+    """(pending messages, `start` of the next page or -1 at the end) of a TIMER_LIST answer."""
+    answer = json.loads(payload)
+    return answer["timers"], answer["next"]

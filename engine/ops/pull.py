@@ -1,12 +1,22 @@
 """PULL: acknowledgements in, messages out; a pull may wait for messages."""
 
 from engine.delivery.delivery import Delivery
-from engine.delivery.pull import Pull
+from engine.delivery.pull import Pull, PullRequest
 from engine.env.native import Clock
 from engine.link import layout
+from engine.link.errors import PayloadError
+from engine.link.pull import decode_request, encode_answer
+from engine.ops.errors import RequestError
 from engine.ops.peer import Peer
 from engine.ops.waiting import WaitingRequests
-from engine.server.codec import decode_pull, encode_pull_answer
+
+
+def decode_pull(payload: bytes) -> PullRequest:
+    """Decode a PULL. Raises RequestError with one sentence when the bytes are not one."""
+    try:
+        return decode_request(payload)
+    except PayloadError as error:
+        raise RequestError(str(error)) from error
 
 
 class PullMessages:
@@ -23,7 +33,8 @@ class PullMessages:
 
         def answer(pull: Pull) -> None:
             peer.peer_state.waiting.pop(request_id, None)
-            peer.send_frame(layout.PULL, request_id, layout.OK, encode_pull_answer(pull))
+            parts = encode_answer(pull.ack_codes, pull.piece_count, pull.pieces)
+            peer.send_frame(layout.PULL, request_id, layout.OK, parts)
 
         pull = self._delivery.pull(request, self._clock.monotonic_ms(), answer)
         if pull.tick:

@@ -5,8 +5,8 @@ import time
 
 import pytest
 
-from engine.client import codec
 from engine.link import layout
+from engine.link.pull import encode_pull
 from engine.ops import lag
 from tests.contract.test_link_server import Engine, ack, engine
 
@@ -139,4 +139,4 @@ def test_a_question_that_makes_no_sense_is_invalid(engine, payload):
     code, sentence = engine.ask(layout.DEPTH, payload)
     assert code == layout.INVALID
     assert sentence
-    assert engine.ask(layout.PULL, codec.encode_pull("g", [("orders", 1)]))[0] == 0, "the link goes on"
+    assert engine.ask(layout.PULL, encode_pull("g", [("orders", 1)]))[0] == 0, "the link goes on"

@@ -12,11 +12,17 @@ import gevent
 import pytest
 from gevent import socket as gevent_socket
 
-from engine.client import codec
 from engine.client.rpc import RpcClient
 from engine.config import LogConfig
 from engine.env.real import RealEnv, RealFile
 from engine.link import layout
+from engine.link.acknowledgement import AckRange, group_receipts
+from engine.link.pieces import AnswerPiece
+from engine.link.pull import decode_answer, encode_pull
+from engine.link.read import ReadAnswer, ReadPosition, ReadQuestion
+from engine.link.receipt import encode_receipt
+from engine.link.record import split_records
+from engine.link.topic import encode_topics
 from engine.log import open_log
 from engine.node import Node, NodeConfig, NodeHost
 from engine.server.loop import NodeLoop
@@ -51,7 +57,7 @@ class Engine:
         return self.rpc.call(op, payload, 5)
 
     def topic(self, name: str = "orders", queues: int = 2) -> int:
-        code, payload = self.ask(layout.TOPIC, codec.encode_topics([(name, queues)]))
+        code, payload = self.ask(layout.TOPIC, encode_topics([(name, queues)]))
         assert code == 0
         return json.loads(payload)["topics"][0]["id"]
 
@@ -60,9 +66,9 @@ class Engine:
         assert (code, raw.results(payload)[0][0]) == (0, 0)
 
     def pull(self, group: str = "g", topics=(("orders", 2),), **options):
-        code, payload = self.ask(layout.PULL, codec.encode_pull(group, topics, **options))
+        code, payload = self.ask(layout.PULL, encode_pull(group, topics, **options))
         assert code == 0, payload
-        return codec.decode_pull_answer(payload)
+        return decode_answer(payload)
 
     def admin(self, verb: str, **options):
         code, payload = self.ask(layout.ADMIN, json.dumps({"verb": verb, **options}).encode())
@@ -103,8 +109,8 @@ def turn_until(condition) -> None:
             gevent.sleep(0.001)
 
 
-def ack(piece: codec.Piece, **changes) -> codec.AckRange:
-    return codec.AckRange(piece.token, piece.first_delta, piece.count)._replace(**changes)
+def ack(piece: AnswerPiece, **changes) -> AckRange:
+    return AckRange(piece.token, piece.first_delta, piece.count)._replace(**changes)
 
 
 def test_batches_are_answered_one_by_one_with_code_and_offset(engine):
@@ -171,9 +177,9 @@ def test_pull_acknowledge_and_lag_go_together(engine):
     engine.store(engine.topic(), 5)
     codes, (piece,) = engine.pull(max_messages=3)
     assert (codes, piece.first_offset, piece.count, piece.attempt) == ([], 0, 3, 1)
-    assert [message for _, message in codec.split_records(piece.records)] == [b"m\0"] * 3
-    receipts = [codec.receipt(piece, index) for index in range(3)]
-    assert engine.pull(max_messages=0, acks=codec.group_receipts(receipts)) == ([0], [])
+    assert [message for _, message in split_records(piece.records)] == [b"m\0"] * 3
+    receipts = [encode_receipt(piece.token, piece.first_delta + index) for index in range(3)]
+    assert engine.pull(max_messages=0, acks=group_receipts(receipts)) == ([0], [])
     row = engine.admin("lag", group="g")["queues"][0]
     assert (row["progress"], row["end"], row["in_flight"], row["lag"]) == (3, 5, 0, 2)
 
@@ -196,7 +202,7 @@ def test_a_waiting_pull_is_woken_by_an_append_of_another_connection(engine):
 
 def test_what_a_closed_connection_waited_for_is_given_to_others(engine):
     topic, link = engine.topic(), engine.raw()
-    link.send(raw.PULL, codec.encode_pull("g", [("orders", 2)], wait_ms=30_000))
+    link.send(raw.PULL, encode_pull("g", [("orders", 2)], wait_ms=30_000))
     turn_until(lambda: engine.delivery.parked)
     link.close()
     turn_until(lambda: not engine.delivery.parked)
@@ -207,7 +213,7 @@ def test_what_a_closed_connection_waited_for_is_given_to_others(engine):
 def test_a_waiting_pull_can_be_withdrawn(engine):
     engine.topic()
     answers = []
-    request = codec.encode_pull("g", [("orders", 2)], wait_ms=30_000)
+    request = encode_pull("g", [("orders", 2)], wait_ms=30_000)
     request_id = engine.rpc.send(layout.PULL, request, lambda code, payload: answers.append((code, payload)))
     turn_until(lambda: engine.delivery.parked)
     engine.rpc.cancel(request_id)
@@ -217,7 +223,7 @@ def test_a_waiting_pull_can_be_withdrawn(engine):
 
 def test_ten_thousand_waiting_pulls_are_served_one_message_each(engine):
     topic, answers = engine.topic(), []
-    request = codec.encode_pull("g", [("orders", 2)], max_messages=1, wait_ms=30_000)
+    request = encode_pull("g", [("orders", 2)], max_messages=1, wait_ms=30_000)
     for _ in range(10_000):
         engine.rpc.send(layout.PULL, request, lambda code, payload: answers.append(payload))
     turn_until(lambda: engine.delivery.parked == 10_000)
@@ -245,7 +251,7 @@ def test_an_append_that_comes_while_pulls_are_in_work_does_not_wait_for_all_of_t
         return pull(*arguments)
 
     monkeypatch.setattr(engine.delivery, "pull", slow)
-    asked = codec.encode_pull("g", [("orders", 2)], wait_ms=0)
+    asked = encode_pull("g", [("orders", 2)], wait_ms=0)
     os.write(puller.sock.fileno(), b"".join(raw.frame(raw.PULL, asked, number) for number in range(1, 11)))
     turn_until(lambda: len(positions) == 10)
     assert appender.receive()[1] == 0
@@ -256,33 +262,33 @@ def test_an_append_that_comes_while_pulls_are_in_work_does_not_wait_for_all_of_t
 def test_a_read_leases_nothing_and_reports_bounds(engine):
     engine.store(engine.topic(), 6)
     positions = [
-        {"topic": "orders", "queue": 0, "offset": 2, "end_offset": 5},
-        {"topic": "orders", "queue": 0},
-        {"topic": "orders", "queue": 0, "offset": 7},
-        {"topic": "orders", "queue": 0, "offset": -1},
-        {"topic": "orders", "queue": 2, "offset": 0},
-        {"topic": "nothing", "queue": 0, "offset": 0},
-        {"topic": "orders", "queue": 0, "at_time_ms": -2},
+        ReadPosition("orders", 0, offset=2, end_offset=5),
+        ReadPosition("orders", 0),
+        ReadPosition("orders", 0, offset=7),
+        ReadPosition("orders", 0, offset=-1),
+        ReadPosition("orders", 2, offset=0),
+        ReadPosition("nothing", 0, offset=0),
+        ReadPosition("orders", 0, at_time_ms=-2),
     ]
-    _, payload = engine.ask(layout.READ, codec.encode_read(positions))
-    reports, pieces = codec.decode_read_answer(payload)
-    assert [report["code"] for report in reports] == [0, 0, 107, 107, 100, 102, 0]
-    assert (reports[0]["next_offset"], reports[1]["next_offset"], reports[6]["next_offset"]) == (5, None, 6)
-    assert (reports[2]["min_offset"], reports[2]["end_offset"]) == (0, 6)
-    assert [(piece.first_offset, piece.count, piece.token) for piece in pieces] == [(2, 3, bytes(48))]
+    answer = ReadAnswer.decode(engine.ask(layout.READ, ReadQuestion(positions).encode())[1])
+    reports = answer.reports
+    assert [report.code for report in reports] == [0, 0, 107, 107, 100, 102, 0]
+    assert (reports[0].next_offset, reports[1].next_offset, reports[6].next_offset) == (5, None, 6)
+    assert (reports[2].min_offset, reports[2].end_offset) == (0, 6)
+    assert [(piece.first_offset, piece.count, piece.token) for piece in answer.pieces()] == [(2, 3, bytes(48))]
     assert engine.pull()[1][0].first_offset == 0
 
 
 def test_a_read_waits_for_new_records(engine):
     topic = engine.topic()
-    request = codec.encode_read([{"topic": "orders", "queue": 1, "offset": 0}], wait_ms=10_000)
+    request = ReadQuestion([ReadPosition("orders", 1, offset=0)], wait_ms=10_000).encode()
     waiting = gevent.spawn(engine.ask, layout.READ, request)
     turn_until(lambda: engine.node.reads.waiting_queues)
     engine.store(topic, 2, queue=1)
-    _, pieces = codec.decode_read_answer(waiting.get(timeout=2)[1])
-    assert pieces[0].count == 2
-    empty = codec.encode_read([{"topic": "orders", "queue": 0, "offset": 0}], wait_ms=60)
-    assert codec.decode_read_answer(engine.ask(layout.READ, empty)[1])[1] == []
+    (piece,) = ReadAnswer.decode(waiting.get(timeout=2)[1]).pieces()
+    assert piece.count == 2
+    empty = ReadQuestion([ReadPosition("orders", 0, offset=0)], wait_ms=60).encode()
+    assert list(ReadAnswer.decode(engine.ask(layout.READ, empty)[1]).pieces()) == []
 
 
 def test_a_group_can_be_moved_with_a_preview(engine):
@@ -350,9 +356,8 @@ def test_lag_is_told_in_messages_in_bytes_and_by_the_oldest_ones_age(engine):
 
 
 def stored_ms(engine):
-    read = codec.encode_read([{"topic": "orders", "queue": 0, "offset": 0}])
-    _, pieces = codec.decode_read_answer(engine.ask(layout.READ, read)[1])
-    return pieces[-1].stored_at_ms
+    read = ReadQuestion([ReadPosition("orders", 0, offset=0)]).encode()
+    return list(ReadAnswer.decode(engine.ask(layout.READ, read)[1]).pieces())[-1].stored_at_ms
 
 
 @pytest.mark.parametrize(
@@ -375,9 +380,9 @@ def test_an_unknown_operation_is_invalid_and_the_link_goes_on(engine):
         b"",
         b"\xff\xff",
         b"\x01\x00g\xff\xff",
-        codec.encode_pull("g", [("orders", 2)])[:-5],
-        codec.encode_pull("g") + b"x",
-        codec.encode_pull("../x"),
+        encode_pull("g", [("orders", 2)])[:-5],
+        encode_pull("g") + b"x",
+        encode_pull("../x"),
     ],
 )
 def test_a_pull_that_makes_no_sense_is_invalid(engine, payload):

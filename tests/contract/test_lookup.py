@@ -11,9 +11,12 @@ import gevent
 import pytest
 
 from common.keyhash import queue_of
-from engine.client import codec, lookup
+from engine.client import lookup
 from engine.client.admin import AdminError
 from engine.link import layout
+from engine.link.look_up import decode_look_up_answer
+from engine.link.read import ReadAnswer
+from engine.link.record import split_records
 from engine.log.lookup_index.maker import IDLE_S
 from engine.log.lookup_index.search import Search
 from engine.log.read.start_offsets import Retention
@@ -62,7 +65,7 @@ def look(engine: Engine, op: int, **asked):
     """(report, [(queue, offset)], pieces) of one request."""
     code, answer = engine.ask(op, json.dumps({"topic": "orders", **asked}).encode())
     assert code == 0, answer
-    report, pieces = codec.decode_look_up_answer(answer)
+    report, pieces = decode_look_up_answer(answer)
     return report, [(piece.queue, piece.first_offset) for piece in pieces], pieces
 
 
@@ -110,9 +113,7 @@ def test_a_look_since_a_moment_reads_about_what_it_shows(engine):
     class Counting(Link):
         def call(self, op: int, payload: bytes) -> tuple[int, bytes]:
             code, answer = engine.ask(op, payload)
-            read.extend(
-                each for piece in codec.decode_read_answer(answer)[1] for each in codec.split_records(piece.records)
-            )
+            read.extend(each for piece in ReadAnswer.decode(answer).pieces() for each in split_records(piece.records))
             return code, answer
 
     link = Counting.__new__(Counting)

@@ -6,9 +6,9 @@ import time
 import gevent
 import pytest
 
-from engine.client import codec
 from engine.client.timers import ANY_QUEUE, Timer, decode_added, encode_add, encode_cancel
 from engine.link import layout
+from engine.link.pieces import AnswerPiece
 from engine.server.native import NATIVE
 from tests.contract.test_link_server import Engine as LinkEngine
 
@@ -34,7 +34,7 @@ class Engine(LinkEngine):
     def cancel(self, number: int) -> int:
         return self.ask(layout.TIMER_CANCEL, encode_cancel(layout.FSYNC, "orders", number.to_bytes(16, "big").hex()))[0]
 
-    def pulled(self, **options) -> list[codec.Piece]:
+    def pulled(self, **options) -> list[AnswerPiece]:
         return self.pull(**options)[1]
 
     def list(self, **changes) -> tuple[int, dict | str]:

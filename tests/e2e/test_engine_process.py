@@ -12,8 +12,14 @@ import urllib.request
 
 import pytest
 
-from engine.client import admin, codec
+from engine.client import admin
+from engine.link.acknowledgement import AckRange
 from engine.link.errors import LinkError
+from engine.link.pieces import AnswerPiece
+from engine.link.pull import decode_answer, encode_pull
+from engine.link.read import ReadAnswer, ReadPosition, ReadQuestion
+from engine.link.record import split_records
+from engine.link.topic import encode_topics
 from tests import link_bytes as raw
 from tests.waiting import until
 
@@ -66,7 +72,7 @@ def engine(tmp_path):
 
 
 def topic(link: raw.RawLink, name: str = "orders", queues: int = 2) -> int:
-    code, payload = link.ask(raw.TOPIC, codec.encode_topics([(name, queues)]))
+    code, payload = link.ask(raw.TOPIC, encode_topics([(name, queues)]))
     assert code == 0, payload
     return json.loads(payload)["topics"][0]["id"]
 
@@ -79,14 +85,14 @@ def store(link: raw.RawLink, topic_id: int, messages: list[bytes], durability: i
     return base_offset
 
 
-def pull(link: raw.RawLink, **options) -> tuple[list[int], list[codec.Piece]]:
-    code, payload = link.ask(raw.PULL, codec.encode_pull("g", [("orders", 2)], **options))
+def pull(link: raw.RawLink, **options) -> tuple[list[int], list[AnswerPiece]]:
+    code, payload = link.ask(raw.PULL, encode_pull("g", [("orders", 2)], **options))
     assert code == 0, payload
-    return codec.decode_pull_answer(payload)
+    return decode_answer(payload)
 
 
-def whole(piece: codec.Piece) -> codec.AckRange:
-    return codec.AckRange(piece.token, piece.first_delta, piece.count)
+def whole(piece: AnswerPiece) -> AckRange:
+    return AckRange(piece.token, piece.first_delta, piece.count)
 
 
 def end_position(engine: EngineProcess, beyond: int = -1) -> int:
@@ -99,7 +105,7 @@ def test_messages_come_out_as_they_went_in_and_come_back_until_they_are_acknowle
     link = engine.link()
     store(link, topic(link), [b"one\0", b"two\0"])
     _, (piece,) = pull(link, invisible_ms=200)
-    assert [message for _, message in codec.split_records(piece.records)] == [b"one\0", b"two\0"]
+    assert [message for _, message in split_records(piece.records)] == [b"one\0", b"two\0"]
     expired_from = time.monotonic()
     _, (again,) = pull(link, wait_ms=5_000)
     assert again.attempt == 2
@@ -167,14 +173,12 @@ def read_all(link: raw.RawLink):
     """(offset, message) of everything in queue 0."""
     offset = 0
     while True:
-        request = codec.encode_read(
-            [{"topic": "orders", "queue": 0, "offset": offset}], max_messages=5_000, max_bytes=8 << 20
-        )
-        _, pieces = codec.decode_read_answer(link.ask(raw.READ, request)[1])
+        request = ReadQuestion([ReadPosition("orders", 0, offset)], max_messages=5_000, max_bytes=8 << 20).encode()
+        pieces = list(ReadAnswer.decode(link.ask(raw.READ, request)[1]).pieces())
         if not pieces:
             return
         for piece in pieces:
-            yield from enumerate((message for _, message in codec.split_records(piece.records)), piece.first_offset)
+            yield from enumerate((message for _, message in split_records(piece.records)), piece.first_offset)
             offset = piece.first_offset + piece.count
 
 

@@ -1,8 +1,9 @@
-"""A client's connection and a store of messages, both without sockets."""
+"""A client's connection and the link to an engine, both without sockets."""
 
-import struct
-
-from consumer_proxy.sources.base import Source, SourceDown
+from consumer_proxy.sources.engine import EngineSource
+from engine.client.rpc import LinkDown
+from engine.link.operations import LEASE, PULL
+from engine.link.pull import decode_request
 
 
 class FakeConnection:
@@ -26,64 +27,45 @@ class FakeConnection:
             self.on_close(self)
 
 
-class FakeSource(Source):
-    """Keeps what it was asked; the test answers."""
+class FakeRpc:
+    """A link that keeps what it was asked; the test answers. `told` are decoded requests whose answer goes nowhere."""
 
     def __init__(self):
         self.is_up = True
         self.asked, self.cancelled, self.told = [], [], []
 
     @property
-    def up(self):
+    def connected(self):
         return self.is_up
 
-    def pull(self, request, answer):
-        return self._take("pull", request, answer)
+    def send(self, op, payload, callback):
+        if op == LEASE or not self.is_up:
+            raise LinkDown("the engine is away")
+        if op == PULL and not hasattr(callback, "args"):  # the answer of an `acknowledge` is only logged
+            self.told.append(decode_request(payload))
+            return 0
+        self.asked.append((op, payload, callback))
+        return len(self.asked)
 
-    def read(self, request, answer):
-        return self._take("read", request, answer)
-
-    def cancel(self, handle):
-        self.cancelled.append(handle)
-
-    def tell(self, request):
-        self.told.append(PullRequest(request))
-
-    def lend(self, request, answer):
-        answer(203, b"")
+    def cancel(self, request_id):
+        self.cancelled.append(request_id)
 
     def close(self):
         self.is_up = False
 
+
+class FakeSource(EngineSource):
+    """The engine source with its real codec; the test is the engine."""
+
+    def __init__(self):
+        self.rpc = FakeRpc()
+        super().__init__(self.rpc)
+
+    asked = property(lambda self: self.rpc.asked)
+    cancelled = property(lambda self: self.rpc.cancelled)
+    told = property(lambda self: self.rpc.told)
+
     def answer(self, payload, code=0):
         """Answer the oldest open request."""
-        _, _, answer = self.asked.pop(0)
-        answer(code, payload)
-
-    def _take(self, kind, request, answer):
-        if not self.is_up:
-            raise SourceDown("the engine is away")
-        self.asked.append((kind, request, answer))
-        return len(self.asked)
-
-
-class PullRequest:
-    """A decoded PULL request."""
-
-    def __init__(self, data):
-        at, self.group = _name(data, 0)
-        (count,) = struct.unpack_from("<H", data, at)
-        at += 2
-        self.topics = {}
-        for _ in range(count):
-            at, name = _name(data, at)
-            (self.topics[name],) = struct.unpack_from("<I", data, at)
-            at += 4
-        limits = struct.unpack_from("<iiiiB3x", data, at)
-        self.max_messages, self.max_bytes, self.wait_ms, self.invisible_ms, self.start = limits
-        self.ranges = data[at + 20 :]
-
-
-def _name(data, at):
-    (size,) = struct.unpack_from("<H", data, at)
-    return at + 2 + size, data[at + 2 : at + 2 + size].decode()
+        _, _, callback = self.asked.pop(0)
+        callback(code, payload)

@@ -2,7 +2,10 @@
 
 import struct
 
-from consumer_proxy.pull.layout import PIECE
+from engine.link.pieces import PIECE
+from engine.link.pull import encode_answer
+from engine.link.receipt import TOKEN, encode_receipt
+from engine.link.record import encode_record
 
 
 def message(topic=b"orders", body=b"x", own_id=None, extra=b""):
@@ -13,17 +16,15 @@ def message(topic=b"orders", body=b"x", own_id=None, extra=b""):
 
 
 def record(stored, assigned=None, request=b""):
-    flags = (assigned is not None) + 2 * bool(request)
-    inner = bytes([flags]) + (assigned or b"") + stored + request
-    return struct.pack("<I", len(inner)) + inner
+    return encode_record(stored, assigned or b"", request)
 
 
 def token(queue=3, count=100, base=1000, lease=7, mac=b"m" * 16, topic_hash=5):
-    return struct.pack("<BBHIQQQ", 1, 0, queue, count, topic_hash, base, lease) + mac
+    return TOKEN.pack(1, queue, count, topic_hash, base, lease) + mac
 
 
 def receipt(delta, **fields):
-    return token(**fields) + struct.pack("<I", delta)
+    return encode_receipt(token(**fields), delta)
 
 
 def piece(records, of=None, offset=1000, delta=0, queue=3, attempt=1, stored_at_ms=1_700_000_000_000):
@@ -35,7 +36,7 @@ def piece(records, of=None, offset=1000, delta=0, queue=3, attempt=1, stored_at_
 
 
 def answer(pieces, codes=()):
-    return b"".join([struct.pack(f"<I{len(codes)}H", len(codes), *codes), struct.pack("<I", len(pieces)), *pieces])
+    return b"".join(encode_answer(codes, len(pieces), pieces))
 
 
 def pieces_at(codes=()):

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from common.wire import WireError
 from consumer_proxy.pull import native
 from consumer_proxy.pull import read_call as call_pure
-from consumer_proxy.pull.layout import EXTEND_MS_MAX, LOCAL, RANGE, REASON_BYTES_MAX, RUN
+from consumer_proxy.pull.reply_format import EXTEND_MS_MAX, LOCAL, REASON_BYTES_MAX, RUN
+from engine.link.acknowledgement import AckRanges
 from tests.unit.consumer_proxy.pieces import CREDENTIAL, ack, pull_frame, receipt, token
 
 DONE, RETRY, REJECT, EXTEND = range(4)
@@ -24,14 +25,7 @@ def plan(twin, *acks):
 
 
 def unpack(packed):
-    count = struct.unpack_from("<I", packed)[0]
-    at, ranges = 4, []
-    for _ in range(count):
-        *kept, size = RANGE.unpack_from(packed, at)
-        at += RANGE.size + size
-        ranges.append((*kept, packed[at - size : at]))
-    assert at == len(packed)
-    return ranges
+    return list(AckRanges(packed))
 
 
 def test_neighbours_of_one_lease_share_a_range(twin):

@@ -1,19 +1,21 @@
 """Requests spread over broker groups and their answers joined; the links are fakes that the test answers for."""
 
 import json
-import struct
 
 import pytest
 
 from common.contract import Code
 from common.placement import Placement, topic_hash
-from consumer_proxy.pull.deliver import read_pieces
-from consumer_proxy.pull.layout import DONE, PIECE, RANGE, RETRY
-from consumer_proxy.pull.link_bytes import encode_pull, encode_topics
-from consumer_proxy.sources.base import SourceDown
-from consumer_proxy.sources.groups import GroupsSource
-from consumer_proxy.sources.splitting import read_codes, read_pull, read_topics, shares
+from consumer_proxy.sources.base import Failure, SourceDown
+from consumer_proxy.sources.groups import GroupsSource, shares
 from engine.client.rpc import LinkDown
+from engine.link.acknowledgement import DONE, RETRY, AckRange, AckRanges
+from engine.link.operations import LEASE
+from engine.link.pieces import AnswerPiece, encode_pieces
+from engine.link.pull import EARLIEST, PullAnswer, PullQuestion, PullScope, decode_request
+from engine.link.read import ReadPosition, ReadQuestion
+from engine.link.receipt import TOKEN
+from engine.link.record import encode_record
 
 NAMES = ("east", "north", "west")
 QUEUES = 12
@@ -24,10 +26,10 @@ HASH = topic_hash(b"orders")
 class FakeLink:
     """Keeps what it was asked."""
 
-    def __init__(self, name, address, key, on_change):
-        self.name, self.address, self.on_change = name, address, on_change
+    def __init__(self, name, number, address, key, on_change):
+        self.name, self.number, self.address, self.on_change = name, number, address, on_change
         self.isolated = self.refusing = self.away = self.closed = False
-        self.asked, self.withdrawn, self.told = [], [], []
+        self.asked, self.withdrawn, self.told, self.lent = [], [], [], []
 
     def send(self, op, request, part, answer, waits):
         if self.away:
@@ -38,11 +40,14 @@ class FakeLink:
     def withdraw(self, request_id, part):
         self.withdrawn.append(request_id)
 
-    def settled(self, part):
+    def answered(self, part):
         """Nothing to keep time of."""
 
     def tell(self, op, request):
-        self.told.append(read_pull(request))
+        self.told.append(decode_request(request))
+
+    def ask(self, op, payload, on_answer):
+        self.lent.append((op, payload, on_answer))
 
     def look(self, now_s):
         """The test says when it is isolated."""
@@ -59,29 +64,29 @@ class FakeLink:
         self.closed = True
 
     def pull(self, number=-1):
-        return read_pull(self.asked[number][1])
+        return decode_request(self.asked[number][1])
 
     def answer(self, *, codes=(), pieces=(), code=0, number=-1, sentence=b"no"):
-        payload = (
-            struct.pack(f"<I{len(codes)}H", len(codes), *codes) + struct.pack("<I", len(pieces)) + b"".join(pieces)
-        )
-        self.asked[number][2](code, sentence if code else payload)
+        self.asked[number][2](code, sentence if code else PullAnswer.of(codes, pieces).payload)
+
+    def report(self, *offsets, pieces=()):
+        """Answer a READ whose positions go on at these offsets."""
+        reports = json.dumps({"reports": [{"code": 0, "next_offset": offset} for offset in offsets]}).encode()
+        self.asked[0][2](0, len(reports).to_bytes(4, "little") + reports + encode_pieces(pieces))
 
 
-def piece(queue: int, count: int = 1, offset: int = 0) -> bytes:
+def piece(queue: int, count: int = 1, offset: int = 0) -> AnswerPiece:
     """Leased records of the topic's queue, each an empty message with an id."""
-    record = struct.pack("<IB", 18, 1) + bytes(16) + b"\0"
-    return (
-        PIECE.pack(token(queue, count, offset), offset, 0, queue, count, 1, 0, len(record) * count, 0) + record * count
-    )
+    records = encode_record(b"\0", bytes(range(16))) * count
+    return AnswerPiece(token(queue, count, offset), offset, 0, queue, count, 1, 0, records)
 
 
 def token(queue: int, count: int = 1, offset: int = 0) -> bytes:
-    return struct.pack("<BBHIQQQ16x", 1, 0, queue, count, HASH, offset, 77)
+    return TOKEN.pack(1, queue, count, HASH, offset, 77) + bytes(16)
 
 
-def ack(queue: int, verdict: int = DONE, reason: bytes = b"") -> bytes:
-    return RANGE.pack(token(queue), 0, 1, verdict, -1, len(reason)) + reason
+def ack(queue: int, verdict: int = DONE, reason: bytes = b"") -> AckRange:
+    return AckRange(token(queue), 0, 1, verdict, -1, reason)
 
 
 class Desk:
@@ -92,25 +97,17 @@ class Desk:
         self.answers = []
 
     def pull(self, max_messages=30, wait_ms=1000, ranges=(), topics=None):
-        encoded = encode_topics({"orders": QUEUES} if topics is None else topics)
-        request = encode_pull(
-            b"readers", encoded, max_messages=max_messages, max_bytes=3 << 20, wait_ms=wait_ms, invisible_ms=5000, start=0,
-            ranges=struct.pack("<I", len(ranges)) + b"".join(ranges),
-        )  # fmt: skip
-        return self.source.pull(request, lambda code, payload: self.answers.append((code, payload)))
+        scope = PullScope(b"readers", {"orders": QUEUES} if topics is None else topics)
+        question = PullQuestion(scope, max_messages, 3 << 20, wait_ms, 5000, EARLIEST, AckRanges.of(ranges))
+        return self.source.pull(question, self.answers.append)
 
     def read(self, positions, max_messages=30, wait_ms=0):
-        request = {"positions": positions, "max_messages": max_messages, "max_bytes": 1 << 20, "wait_ms": wait_ms}
-        return self.source.read(
-            json.dumps(request).encode(), lambda code, payload: self.answers.append((code, payload))
-        )
+        return self.source.read(ReadQuestion(positions, max_messages, 1 << 20, wait_ms), self.answers.append)
 
     def answer(self):
         """(codes of the acknowledgements, queues of the deliveries) of the only answer."""
-        ((code, payload),) = self.answers
-        assert code == Code.OK
-        codes, at = read_codes(payload)
-        return codes, [queue for _, _, _, queue, _, _, records in read_pieces(payload, at) for _ in records]
+        (answer,) = self.answers
+        return answer.codes(), [piece.queue for piece in answer.pieces() for _ in range(piece.count)]
 
 
 @pytest.fixture
@@ -129,7 +126,7 @@ def test_each_group_is_asked_for_its_share_and_what_they_answer_is_joined(desk):
     desk.pull(max_messages=31)
     assert sorted(link.pull().max_messages for link in desk.links) == [10, 10, 11]
     assert {(link.pull().wait_ms, link.pull().max_bytes, link.pull().group) for link in desk.links} == {
-        (1000, 1 << 20, b"readers")
+        (1000, 1 << 20, "readers")
     }
     for link in desk.links:
         assert desk.answers == []
@@ -165,7 +162,7 @@ def test_acknowledgements_go_to_the_group_of_their_queue_and_their_codes_come_ba
     order = ["west", "east", "west", "north", "east"]
     desk.pull(ranges=[ack(queue_of(name), RETRY, name.encode()) for name in order])
     for link in desk.links:
-        assert link.pull().ranges == [ack(queue_of(link.name), RETRY, link.name.encode())] * order.count(link.name)
+        assert link.pull().acks == [ack(queue_of(link.name), RETRY, link.name.encode())] * order.count(link.name)
     desk.west.answer(codes=[0, 106])
     desk.north.answer(codes=[100])
     desk.east.answer(codes=[0, 106])
@@ -204,8 +201,8 @@ def test_a_group_that_is_isolated_meanwhile_is_not_waited_for_and_gets_back_what
     assert desk.answer() == ([Code.TIMEOUT], [queue_of("east")])
     desk.north.answer(codes=[0], pieces=[piece(queue_of("north"), 2, 40)])
     (told,) = desk.north.told
-    assert told.max_messages == 0 and told.group == b"readers"
-    assert told.ranges == [RANGE.pack(token(queue_of("north"), 2, 40), 0, 2, RETRY, 0, 0)]
+    assert told.max_messages == 0 and told.group == "readers"
+    assert told.acks == [AckRange(token(queue_of("north"), 2, 40), 0, 2, RETRY, 0)]
 
 
 def test_while_others_wait_for_messages_an_isolated_group_ends_nothing(desk):
@@ -234,7 +231,7 @@ def test_when_one_group_refuses_the_others_answer_and_when_all_do_the_call_is_re
     desk.pull()
     for link in desk.links:
         link.answer(code=203, sentence=link.name.encode())
-    assert desk.answers == [(203, b"east")]
+    assert desk.answers == [Failure(203, "east")]
 
 
 def test_when_nobody_can_be_asked_the_source_is_down(desk):
@@ -272,7 +269,7 @@ def test_a_pull_for_fewer_messages_than_groups_gives_back_what_came_too_much(des
     desk.east.answer(pieces=[piece(queue_of("east"), 1, 9)])
     desk.north.answer()
     assert desk.answer()[1] == [queue_of("west")]
-    assert desk.east.told[0].ranges == [RANGE.pack(token(queue_of("east"), 1, 9), 0, 1, RETRY, 0, 0)]
+    assert desk.east.told[0].acks == [AckRange(token(queue_of("east"), 1, 9), 0, 1, RETRY, 0)]
 
 
 def test_a_pull_whose_client_has_left_is_withdrawn_everywhere(desk):
@@ -286,17 +283,13 @@ def test_a_pull_whose_client_has_left_is_withdrawn_everywhere(desk):
 
 def test_what_is_given_back_goes_to_the_groups_that_leased_it(desk):
     ranges = [ack(queue_of(name), RETRY) for name in ("north", "east", "north")]
-    request = encode_pull(
-        b"readers", encode_topics({}), max_messages=0, max_bytes=1, wait_ms=0, invisible_ms=1000, start=0,
-        ranges=struct.pack("<I", 3) + b"".join(ranges),
-    )  # fmt: skip
-    desk.source.tell(request)
-    assert [sum(len(told.ranges) for told in link.told) for link in desk.links] == [1, 2, 0]
+    desk.source.acknowledge(PullScope(b"readers", {}), AckRanges.of(ranges))
+    assert [sum(len(told.acks) for told in link.told) for link in desk.links] == [1, 2, 0]
 
 
 def test_a_damaged_answer_is_that_groups_fault_alone(desk):
     desk.pull(ranges=[ack(queue_of("east"))])
-    desk.east.asked[0][2](0, b"\1\0\0\0\0\0" + struct.pack("<I", 5))
+    desk.east.asked[0][2](0, b"\1\0\0\0\0\0" + b"\5\0\0\0")
     desk.north.answer()
     desk.west.answer(pieces=[piece(queue_of("west"))])
     assert desk.answer()[1] == [queue_of("west")]
@@ -304,33 +297,32 @@ def test_a_damaged_answer_is_that_groups_fault_alone(desk):
 
 def test_positions_are_read_at_their_queues_groups_and_reported_in_order(desk):
     queues = [queue_of("west"), queue_of("east"), queue_of("west")]
-    desk.read([{"topic": "orders", "queue": queue, "offset": 5 + at} for at, queue in enumerate(queues)])
+    desk.read([ReadPosition("orders", queue, 5 + at) for at, queue in enumerate(queues)])
     assert desk.north.asked == []
-
-    def answer(link, *offsets):
-        reports = json.dumps({"reports": [{"code": 0, "next_offset": offset} for offset in offsets]}).encode()
-        link.asked[0][2](
-            0, struct.pack("<I", len(reports)) + reports + struct.pack("<I", 1) + piece(queue_of(link.name))
-        )
-
     assert [each["offset"] for each in json.loads(desk.west.asked[0][1])["positions"]] == [5, 7]
-    answer(desk.west, 15, 17)
-    answer(desk.east, 16)
-    ((code, payload),) = desk.answers
-    (size,) = struct.unpack_from("<I", payload)
-    assert code == 0 and [each["next_offset"] for each in json.loads(payload[4 : 4 + size])["reports"]] == [15, 16, 17]
-    assert len(list(read_pieces(payload, 4 + size))) == 2
+    desk.west.report(15, 17, pieces=[piece(queue_of("west"))])
+    desk.east.report(16, pieces=[piece(queue_of("east"))])
+    (answer,) = desk.answers
+    assert [each.next_offset for each in answer.reports] == [15, 16, 17]
+    assert [each.queue for each in answer.pieces()] == [queue_of("west"), queue_of("east")]
 
 
 def test_positions_of_an_isolated_group_are_reported_as_unavailable(desk):
     desk.west.isolate()
-    desk.read([{"topic": "orders", "queue": queue_of(name)} for name in ("west", "east")])
-    reports = json.dumps({"reports": [{"code": 0, "next_offset": 3}]}).encode()
-    desk.east.asked[0][2](0, struct.pack("<I", len(reports)) + reports + struct.pack("<I", 0))
-    ((_, payload),) = desk.answers
-    (size,) = struct.unpack_from("<I", payload)
-    first, second = json.loads(payload[4 : 4 + size])["reports"]
-    assert (first["code"], second["next_offset"]) == (Code.UNAVAILABLE, 3) and first["error"]
+    desk.read([ReadPosition("orders", queue_of(name)) for name in ("west", "east")])
+    desk.east.report(3)
+    (answer,) = desk.answers
+    first, second = answer.reports
+    assert (first.code, second.next_offset) == (Code.UNAVAILABLE, 3) and first.error
+
+
+def test_quota_slices_are_asked_for_at_the_first_group_by_name(desk):
+    lent = []
+    desk.source.lend(b"{}", lambda code, payload: lent.append(code))
+    assert [(op, payload) for op, payload, _ in desk.east.lent] == [(LEASE, b"{}")]
+    desk.source.follow([])
+    desk.source.lend(b"{}", lambda code, payload: lent.append(code))
+    assert lent == [Code.UNAVAILABLE]
 
 
 def test_a_change_of_the_groups_calls_waiting_pulls_back_and_closes_links_that_are_gone(desk):
@@ -348,8 +340,3 @@ def test_shares_add_up_and_differ_by_one_at_most():
                 dealt = shares(total, count, first)
                 assert sum(dealt) == total and max(dealt) - min(dealt) <= 1
     assert [shares(1, 3, first).index(1) for first in range(3)] == [0, 1, 2]
-
-
-def test_topics_are_read_back_as_they_were_written():
-    assert read_topics(encode_topics({"a": 1, "bcd": 10_000})) == [(b"a", 1), (b"bcd", 10_000)]
-    assert read_topics(encode_topics({})) == []

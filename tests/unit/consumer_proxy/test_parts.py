@@ -1,4 +1,4 @@
-"""The small parts: deadlines, counts, the command line, and that no bytes whatever go without their one answer."""
+"""The small parts: counts, the command line, and that no bytes whatever go without their one answer."""
 
 import pytest
 from hypothesis import given, settings
@@ -9,8 +9,7 @@ from common.contract import Ack, Code, Position, PullRequest, encode_call
 from common.names import NAME_CHARS_MAX
 from common.wire.calls import ACKS_MAX, POSITIONS_MAX
 from consumer_proxy.options import parse
-from consumer_proxy.pull.deadlines import Deadlines
-from consumer_proxy.pull.layout import (
+from consumer_proxy.pull.reply_format import (
     ACK_RESULT_SIZE,
     ACK_SENTENCES,
     ACK_SENTENCES_MAX,
@@ -22,25 +21,6 @@ from consumer_proxy.stats import Stats, StatsCollector
 from tests.unit.consumer_proxy import fakes
 from tests.unit.consumer_proxy.pieces import receipt
 from tests.unit.consumer_proxy.test_pulls import World
-
-
-@given(st.lists(st.floats(0, 100), max_size=30), st.floats(0, 100))
-def test_a_deadline_is_never_early_and_at_most_a_step_late(moments, now_s):
-    deadlines = Deadlines(0.25)
-    for number, at_s in enumerate(moments):
-        deadlines.add(at_s, (number, at_s))
-    due = deadlines.pop_due(now_s)
-    assert all(at_s <= now_s for _, at_s in due)
-    assert {item for item in enumerate(moments) if item[1] <= now_s - 0.25} <= set(due)
-    assert deadlines.pop_due(now_s) == []
-
-
-def test_a_discarded_deadline_does_not_come():
-    deadlines = Deadlines()
-    bucket = deadlines.add(1.0, "item")
-    deadlines.discard(bucket, "item")
-    deadlines.discard(bucket + 99, "item")
-    assert deadlines.pop_due(10.0) == []
 
 
 def test_the_metrics_show_what_was_counted():

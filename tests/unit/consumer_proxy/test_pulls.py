@@ -13,11 +13,13 @@ from common.contract import Ack, Code, Credential, Position, PullRequest, Verdic
 from common.credential import mint
 from common.limits.quota_slices import Leases
 from consumer_proxy.admission import admission
-from consumer_proxy.admission.admission import Admission
-from consumer_proxy.pull.layout import RANGE
+from consumer_proxy.admission.admission import PullAdmission
 from consumer_proxy.pull.pull import Pulls
 from consumer_proxy.settings import Settings
 from consumer_proxy.stats import Stats
+from engine.link.acknowledgement import AckRange
+from engine.link.operations import PULL
+from engine.link.pull import decode_request
 from tests.unit.consumer_proxy import fakes
 from tests.unit.consumer_proxy.pieces import answer, message, piece, receipt, record, token
 
@@ -43,7 +45,7 @@ class World:
         self.source, self.stats = fakes.FakeSource(), Stats()
         settings = Settings()
         self.leases = Leases("consumer_proxy", "me", self.source.lend, self.clock.monotonic_s)
-        admission = Admission(self.view, self.clock, settings.verdicts_max, self.leases)
+        admission = PullAdmission(self.view, self.clock, settings.verdicts_max, self.leases)
         self.held = []
         self.pulls = Pulls(admission, self.source, settings, self.clock, self.stats, self.later)
         self.connection = fakes.FakeConnection()
@@ -79,8 +81,8 @@ class World:
         return response.code, response.error
 
     def asked(self):
-        kind, request, _ = self.source.asked[-1]
-        return fakes.PullRequest(request) if kind == "pull" else json.loads(request)
+        op, request, _ = self.source.asked[-1]
+        return decode_request(request) if op == PULL else json.loads(request)
 
 
 @pytest.fixture
@@ -96,14 +98,14 @@ ONE = answer([piece([record(message(), ID)])])
 def test_a_pull_asks_for_what_the_call_says(world):
     world.call(topics=["refunds", "orders"], max_messages=7, max_bytes=800, wait_ms=900, invisible_ms=1000)
     asked = world.asked()
-    assert (asked.group, asked.topics) == ("billing", {"refunds": 2, "orders": 4})
+    assert (asked.group, asked.topics) == ("billing", (("refunds", 2), ("orders", 4)))
     assert (asked.max_messages, asked.max_bytes, asked.wait_ms, asked.invisible_ms) == (7, 800, 900, 1000)
-    assert asked.ranges == b"\0\0\0\0"
+    assert asked.acks == []
 
 
 def test_who_may_pull_as_a_group_may_pull_its_dead_letters_and_nobody_elses(world):
     world.call(topics=["_dlq.billing"])
-    assert world.asked().topics == {"_dlq.billing": 1}
+    assert world.asked().topics == (("_dlq.billing", 1),)
     world.source.asked.clear()
     assert world.refused(topics=["_dlq.others"])[0] == Code.FORBIDDEN
 
@@ -116,7 +118,7 @@ def test_a_longer_wait_than_the_longest_counts_as_the_longest(world):
 def test_what_the_call_leaves_open_comes_from_the_group_and_the_contract(world):
     world.call(topics=None)
     asked = world.asked()
-    assert asked.topics == {"orders": 4}
+    assert asked.topics == (("orders", 4),)
     assert (asked.max_messages, asked.max_bytes, asked.wait_ms) == (32, 1 << 20, 0)
     assert (asked.invisible_ms, asked.start) == (5000, 1)
 
@@ -218,7 +220,7 @@ def test_a_pull_of_many_topics_is_looked_up_once(world, monkeypatch):
     asked = looked_up(world, monkeypatch)
     for _ in range(3):
         world.call(credential=credential, topics=names)
-        assert list(world.asked().topics) == names
+        assert [name for name, _ in world.asked().topics] == names
         world.source.answer(answer([]))
         assert world.response().code == Code.OK
     assert asked == names
@@ -267,10 +269,10 @@ def test_a_revoked_key_is_refused_at_once(world):
 def test_acks_ride_along_and_come_back_one_by_one(world):
     acks = [Ack(receipt(0)), Ack(receipt(1)), Ack(b"junk"), Ack(receipt(5), Verdict.RETRY, 250, "busy")]
     world.call(acks=acks, max_messages=0)
-    ranges = world.asked().ranges
-    assert struct.unpack_from("<I", ranges)[0] == 2
-    assert RANGE.unpack_from(ranges, 4) == (token(), 0, 2, Verdict.DONE, -1, 0)
-    assert RANGE.unpack_from(ranges, 4 + RANGE.size)[1:] == (5, 1, Verdict.RETRY, 250, 4)
+    assert world.asked().acks == [
+        AckRange(token(), 0, 2, Verdict.DONE, -1),
+        AckRange(token(), 5, 1, Verdict.RETRY, 250, b"busy"),
+    ]
     world.source.answer(answer([], codes=(0, Code.STALE_RECEIPT)))
     results = world.response().ack_results
     assert [r.code for r in results] == [0, 0, Code.STALE_RECEIPT, Code.STALE_RECEIPT]
@@ -284,7 +286,7 @@ def test_the_acks_of_a_refused_pull_are_answered_with_its_code(world):
 
 
 def test_while_the_engine_is_away_pulls_are_told_when_to_come_back(world):
-    world.source.is_up = False
+    world.source.rpc.is_up = False
     world.call(acks=[Ack(receipt(0))])
     response = world.response()
     assert (response.code, response.retry_after_ms) == (Code.UNAVAILABLE, 200)
@@ -337,7 +339,7 @@ def test_an_answer_behind_its_timeout_is_given_back(world):
     assert world.response().code == Code.TIMEOUT
     world.source.answer(ONE)
     assert world.connection.replies == []
-    assert RANGE.unpack_from(world.source.told[0].ranges, 4) == (token(), 0, 1, Verdict.RETRY, 0, 0)
+    assert world.source.told[0].acks == [AckRange(token(), 0, 1, Verdict.RETRY, 0)]
 
 
 def test_the_engine_is_told_when_a_waiting_client_leaves(world):
@@ -356,9 +358,8 @@ def test_what_arrives_for_a_client_that_has_left_is_given_back(world):
     ]
     world.source.answer(answer(pieces))
     told = world.source.told[0]
-    assert (told.group, told.topics, told.max_messages) == ("billing", {"orders": 4}, 0)
-    assert struct.unpack_from("<I", told.ranges)[0] == 2
-    assert RANGE.unpack_from(told.ranges, 4) == (token(), 2, 3, Verdict.RETRY, 0, 0)
+    assert (told.group, told.topics, told.max_messages) == ("billing", (("orders", 4),), 0)
+    assert told.acks == [AckRange(token(), 2, 3, Verdict.RETRY, 0), AckRange(token(lease=8), 0, 1, Verdict.RETRY, 0)]
     assert world.stats.given_back == 4
 
 
@@ -533,4 +534,4 @@ def test_what_does_not_fit_into_a_reply_is_given_back(world):
     world.call(max_bytes=12 << 20)
     world.source.answer(answer([piece([record(message(body=bytes(6_000_000)), ID)] * 3)]))
     assert len(world.response().deliveries) == 2
-    assert RANGE.unpack_from(world.source.told[0].ranges, 4)[1:3] == (2, 1)
+    assert [(each.first, each.count) for each in world.source.told[0].acks] == [(2, 1)]

@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 from common.contract import Message
 from consumer_proxy.pull import deliver as deliver_pure
 from consumer_proxy.pull import native
-from consumer_proxy.pull.layout import (
+from consumer_proxy.pull.reply_format import (
     ACK_SENTENCES_MAX,
     DELIVERY_OVERHEAD_MAX,
     LOCAL,
     REPLY_BYTES_MAX,
     RUN,
-    DeliverError,
 )
+from engine.link.errors import PayloadError
 from tests.unit.consumer_proxy.contract import decode_reply, encode
 from tests.unit.consumer_proxy.pieces import answer, piece, pieces_at, receipt, record, token
 from tests.unit.consumer_proxy.pieces import message as stored
@@ -93,7 +93,7 @@ def test_a_read_by_position_shows_no_token_so_that_it_cannot_answer(twin):
 
 @pytest.mark.parametrize("assigned", [ID, None])
 def test_a_record_too_short_for_its_token_is_damaged(twin, assigned):
-    with pytest.raises(DeliverError):
+    with pytest.raises(PayloadError):
         reply(twin, [piece([record(b"", assigned, b"t" * 39)])])
 
 
@@ -174,12 +174,12 @@ DAMAGE = {
 
 @pytest.mark.parametrize("damage", DAMAGE)
 def test_a_damaged_answer_is_refused(twin, damage):
-    with pytest.raises(DeliverError):
+    with pytest.raises(PayloadError):
         twin.build_reply(1, 0, DAMAGE[damage], 4, 4, b"", b"", REPLY_BYTES_MAX)
 
 
 def test_a_run_that_no_code_answers_is_refused(twin):
-    with pytest.raises(DeliverError):
+    with pytest.raises(PayloadError):
         reply(twin, [], codes=(), runs=RUN.pack(1, 1 << 20))
 
 
@@ -212,8 +212,8 @@ def both(*arguments):
     for build in (native.build_reply, deliver_pure.build_reply):
         try:
             outcomes.append(build(*arguments))
-        except DeliverError:
-            outcomes.append(DeliverError)
+        except PayloadError:
+            outcomes.append(PayloadError)
     return outcomes
 
 

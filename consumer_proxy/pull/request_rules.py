@@ -1,4 +1,4 @@
-"""The numbers of a pull, held to their ranges."""
+"""Checks the numbers of a pull against their ranges."""
 
 from common.contract import Code
 from common.wire.faults import CALL_FAULTS, CallFault
@@ -7,7 +7,7 @@ from consumer_proxy.pull.call import Call
 from consumer_proxy.settings import Settings
 
 
-def check_bounds(call: Call, settings: Settings) -> None:
+def check_request(call: Call, settings: Settings) -> None:
     """Raises Refused with the code and the field of the first broken rule."""
     if call.fault:
         raise Refused(*CALL_FAULTS[CallFault(call.fault)])

@@ -1,15 +1,13 @@
 # cython: language_level=3
-"""PULL's two parts that repeat: the topics, which are only measured, and the acknowledgements. Twin: pull_parts_pure.py."""
+"""The parts of a PULL request that repeat: topics, which are only measured, and acknowledgement ranges. Reference: pull_parts.py."""
 from libc.stdint cimport int32_t, uint8_t, uint16_t, uint32_t
 from libc.string cimport memcpy
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 
-from engine.delivery.pull import Ack
+from engine.link.constants cimport TOKEN_SIZE, TOPIC_SIZE_MIN
 
-cdef enum:
-    TOPIC_LEAST = 6
-    TOKEN_SIZE = 48
+from engine.link.acknowledgement import AckRange
 
 
 cdef packed struct AckBytes:
@@ -27,23 +25,25 @@ cdef bytes NO_REASON = b""
 
 
 def topics_end(bytes payload not None, Py_ssize_t at, Py_ssize_t count):
-    """Where the `count` topics end that begin at `at`; -1 when they run past the end."""
+    """Where the `count` topics that begin at `at` end; -1 when they run past the end."""
     cdef const uint8_t* data = <const uint8_t*>PyBytes_AS_STRING(payload)
     cdef Py_ssize_t size = PyBytes_GET_SIZE(payload)
     for _ in range(count):
-        if size - at < TOPIC_LEAST:
+        # `at` may have run past the end by one topic's name; the difference is then negative and nothing is read.
+        if size - at < TOPIC_SIZE_MIN:
             return -1
-        at += data[at] + (<Py_ssize_t>data[at + 1] << 8) + TOPIC_LEAST
+        at += data[at] + (<Py_ssize_t>data[at + 1] << 8) + TOPIC_SIZE_MIN
     return at if at <= size else -1
 
 
 def read_acks(bytes payload not None, Py_ssize_t at, Py_ssize_t count):
-    """The `count` acknowledgements from `at` on, which have to end where the payload does; None when they do not."""
+    """The `count` ranges from `at` on; None unless they end where the payload does."""
     cdef const char* data = PyBytes_AS_STRING(payload)
     cdef Py_ssize_t size = PyBytes_GET_SIZE(payload)
     cdef AckBytes ack
     acks = []
     for _ in range(count):
+        # Each range is read after a check that its fixed part, then its reason, lies before `size`.
         if size - at < <Py_ssize_t>sizeof(AckBytes):
             return None
         memcpy(&ack, data + at, sizeof(AckBytes))
@@ -53,5 +53,5 @@ def read_acks(bytes payload not None, Py_ssize_t at, Py_ssize_t count):
         reason = data[at : at + ack.reason_size] if ack.reason_size else NO_REASON
         at += ack.reason_size
         token = PyBytes_FromStringAndSize(<char*>ack.token, TOKEN_SIZE)
-        acks.append(new_tuple(Ack, (token, ack.first, ack.count, ack.verdict, ack.delay_ms, reason)))
+        acks.append(new_tuple(AckRange, (token, ack.first, ack.count, ack.verdict, ack.delay_ms, reason)))
     return acks if at == size else None

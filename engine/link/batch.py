@@ -1,0 +1,28 @@
+"""Batches: records of one queue as a proxy appends them. The log stores them as they are (docs/format/log.md)."""
+
+import struct
+from collections.abc import Sequence
+
+BATCH_HEADER = struct.Struct("<IIHBBIIIIIQq")
+"""Checksum ‖ size ‖ magic ‖ kind ‖ flags ‖ epoch ‖ topic id ‖ queue ‖ record count ‖ id window ‖ base offset ‖ stored_at_ms.
+
+A proxy leaves checksum, epoch, offset and time zero; the log fills them in.
+"""
+
+BATCH_MAGIC = 0x5042
+BATCH_HEADER_SIZE = 48
+CHECK_IDS = BATCH_CHECK_IDS = 1
+"""Flag of a batch of one message: DUPLICATE if the topic has had its id within the window (ms) that the header names."""
+
+_KIND_MESSAGES = 0
+
+
+def encode_batch(topic_id: int, queue: int, records: Sequence[bytes], id_window_ms: int = 0) -> bytes:
+    """Encode one batch, padded to a multiple of 8. With a window, the id of its one message is checked."""
+    data = b"".join(records)
+    size = BATCH_HEADER_SIZE + len(data)
+    flags = CHECK_IDS if id_window_ms else 0
+    head = BATCH_HEADER.pack(
+        0, size, BATCH_MAGIC, _KIND_MESSAGES, flags, 0, topic_id, queue, len(records), id_window_ms, 0, 0
+    )
+    return head + data + bytes(-len(data) % 8)

@@ -1,0 +1,6 @@
+"""Integers of the link: all little-endian."""
+
+import struct
+
+U16 = struct.Struct("<H")
+U32 = struct.Struct("<I")

@@ -1,0 +1,13 @@
+"""Numbers of the link's operations (docs/design/0001-seams.md section 5)."""
+
+HELLO, AUTH, APPEND, TOPIC, PULL, READ, ADMIN = 1, 2, 10, 11, 20, 21, 30
+CANCEL = 22
+"""Its request id is that of a waiting PULL or READ, which is then answered at once with what it has."""
+
+TIMER_ADD, TIMER_CANCEL, TIMER_LIST = 40, 41, 42
+REPLY, FORWARD, LISTEN, FORWARDED, OUTCOME = 45, 46, 47, 48, 49
+"""Request-reply: docs/design/0013-request-reply.md."""
+
+LOOK_UP_ID, LOOK_UP_KEY = 50, 51
+LEASE, DEPTH = 60, 61
+"""Quota slices of cluster-wide limits, and queues at their depth limit: docs/design/0014-limits.md."""

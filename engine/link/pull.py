@@ -1,0 +1,223 @@
+"""PULL: acknowledges, then leases messages of a group or waits for some.
+
+Request: group, topics, limits, acknowledgement ranges. Answer: one code per range, then the pieces. `PullQuestion` and `PullAnswer`
+are the asking side's values; `PullRequest` is what an engine decodes. Counts are checked against the bytes that are left before
+anything is made.
+"""
+
+import struct
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+from common.names import NAME_RULE, is_name
+from engine.link.acknowledgement import ACK_SIZE, RETRY, AckRange, AckRanges
+from engine.link.errors import PayloadError
+from engine.link.integers import U16, U32
+from engine.link.native import read_acks, topics_end
+from engine.link.pieces import AnswerPiece, encode_pieces, read_pieces
+from engine.link.receipt import NO_TOKEN
+
+EARLIEST, LATEST, AT_TIME = 0, 1, 2
+"""Where a group that is new to a queue begins. The moment of AT_TIME is in the group's definition, which the engine has."""
+
+_LIMITS = struct.Struct("<iiiiB3x")  # max_messages ‖ max_bytes ‖ wait_ms ‖ invisible_ms ‖ start
+PULL_LIMITS = struct.Struct("<iiiiB3xI")
+"""The same with the count of acknowledgement ranges, which follow."""
+
+_NO_CODES = U32.pack(0)
+
+
+class PullScope:
+    """A group and the topics of its pulls, encoded once for all of them.
+
+    Attributes:
+        head: the beginning of each request. Equal topics in equal order give equal bytes, by which the engine knows them.
+    """
+
+    __slots__ = ("group", "head")
+
+    def __init__(self, group: bytes, queues: Mapping[str, int]) -> None:
+        out = [U16.pack(len(group)), group, U16.pack(len(queues))]
+        for name, count in queues.items():
+            encoded = name.encode()
+            out += (U16.pack(len(encoded)), encoded, U32.pack(count))
+        self.group = group
+        self.head = b"".join(out)
+
+    def queues(self) -> list[tuple[bytes, int]]:
+        """Decode the topics: (name, queues)."""
+        head, count_at = self.head, U16.size + len(self.group)
+        found, at = [], count_at + U16.size
+        for _ in range(U16.unpack_from(head, count_at)[0]):
+            end = at + 2 + U16.unpack_from(head, at)[0]
+            found.append((head[at + 2 : end], U32.unpack_from(head, end)[0]))
+            at = end + 4
+        return found
+
+
+class PullQuestion(NamedTuple):
+    """One PULL. 0 for bytes and invisible time takes the engine's default."""
+
+    scope: PullScope
+    max_messages: int
+    max_bytes: int
+    wait_ms: int
+    invisible_ms: int
+    start: int
+    acks: AckRanges
+
+    def encode(self) -> bytes:
+        """Encode the request."""
+        scope, max_messages, max_bytes, wait_ms, invisible_ms, start, acks = self
+        limits = _LIMITS.pack(max_messages, max_bytes, wait_ms, invisible_ms, start)
+        return b"".join((scope.head, limits, acks.encoded))
+
+
+def acknowledging(scope: PullScope, acks: AckRanges) -> PullQuestion:
+    """A pull that only acknowledges."""
+    return PullQuestion(scope, 0, 1, 0, 1000, EARLIEST, acks)
+
+
+class PullAnswer:
+    """The answer of a PULL, kept as the link carries it: codes and pieces are decoded when they are asked for.
+
+    Attributes:
+        payload, pieces_at: where the count of the pieces is.
+    """
+
+    __slots__ = ("payload", "pieces_at")
+
+    CODES_AT = 4
+
+    def __init__(self, payload: bytes) -> None:
+        self.payload = payload
+        self.pieces_at = 4 + 2 * int.from_bytes(payload[:4], "little")
+
+    @classmethod
+    def of(cls, codes: Sequence[int], pieces: Iterable[AnswerPiece]) -> "PullAnswer":
+        """Make an answer of values."""
+        return cls(encode_codes(codes) + encode_pieces(pieces))
+
+    def codes(self) -> list[int]:
+        """Decode the codes of the acknowledgement ranges, in the order of the question. Raises PayloadError."""
+        if not 4 <= self.pieces_at <= len(self.payload):
+            raise PayloadError("PULL answer: more codes than bytes")
+        return list(struct.unpack_from(f"<{(self.pieces_at - 4) // 2}H", self.payload, 4))
+
+    def pieces(self) -> Iterator[AnswerPiece]:
+        """Decode the pieces one by one. Raises PayloadError."""
+        return read_pieces(self.payload, self.pieces_at)
+
+    def with_pieces(self, payload: bytes, pieces_at: int) -> "PullAnswer":
+        """These codes with the pieces of another answer."""
+        return PullAnswer(self.payload[: self.pieces_at] + payload[pieces_at:])
+
+    def give_back(self, skip: int = 0) -> tuple[AckRanges, int]:
+        """Ranges that make every leased record but the first `skip` ready at once, and their number.
+
+        RETRY with delay 0, which works however long the lease still runs. The next delivery counts as another attempt: the client may
+        have seen a part of the reply. Raises PayloadError.
+        """
+        ranges, count = [], 0
+        for piece in self.pieces():
+            passed = min(skip, piece.count)
+            skip -= passed
+            left = piece.count - passed
+            if left and piece.token != NO_TOKEN:
+                ranges.append(AckRange(piece.token, piece.first_delta + passed, left, RETRY, 0))
+                count += left
+        return AckRanges.of(ranges), count
+
+
+NOTHING = PullAnswer(_NO_CODES + _NO_CODES)
+"""No codes, no pieces."""
+
+
+class PullRequest(NamedTuple):
+    """A decoded PULL. `topics_key` is the topics as they came, by which their resolved form is remembered."""
+
+    group: str
+    topics: Sequence[tuple[str, int]]
+    topics_key: bytes
+    max_messages: int
+    max_bytes: int
+    wait_ms: int
+    invisible_ms: int
+    start: int
+    acks: list[AckRange]
+
+
+def encode_codes(codes: Sequence[int]) -> bytes:
+    """The beginning of an answer: a count, then the codes."""
+    return struct.pack(f"<I{len(codes)}H", len(codes), *codes)
+
+
+def encode_answer(codes: Sequence[int], piece_count: int, pieces: Sequence[bytes]) -> list[bytes]:
+    """An answer's payload in parts, so that records are copied once only.
+
+    Args:
+        pieces: headers and records in turn, as engine.link.pieces lays them out.
+    """
+    return [encode_codes(codes) + U32.pack(piece_count), *pieces]
+
+
+def decode_request(payload: bytes) -> PullRequest:
+    """Decode a request. Raises PayloadError with one sentence."""
+    try:
+        return _decode_request(payload)
+    except (IndexError, ValueError, struct.error) as error:
+        raise PayloadError(f"PULL: the payload is cut off or damaged: {error}") from error
+
+
+def _decode_request(payload: bytes) -> PullRequest:
+    topics_at = 4 + U16.unpack_from(payload, 0)[0]
+    group = _group(payload[2 : topics_at - 2])
+    at = topics_end(payload, topics_at, U16.unpack_from(payload, topics_at - 2)[0])
+    if at < 0:
+        raise PayloadError("PULL: topics run past the end")
+    raw = payload[topics_at:at]
+    max_messages, max_bytes, wait_ms, invisible_ms, start, ack_count = PULL_LIMITS.unpack_from(payload, at)
+    at += PULL_LIMITS.size
+    if ack_count * ACK_SIZE > len(payload) - at:
+        raise PayloadError("PULL: more acknowledgements than bytes")
+    acks = read_acks(payload, at, ack_count)
+    if acks is None:
+        raise PayloadError("PULL: acknowledgements do not end where the payload does")
+    return PullRequest(group, _topics(raw), raw, max_messages, max_bytes, wait_ms, invisible_ms, start, acks)
+
+
+@lru_cache(maxsize=4096)
+def _group(raw: bytes) -> str:
+    return _checked_name(raw.decode(), "group")
+
+
+@lru_cache(maxsize=4096)
+def _topics(raw: bytes) -> tuple[tuple[str, int], ...]:
+    topics, at = [], 0
+    while at < len(raw):
+        end = at + 2 + U16.unpack_from(raw, at)[0]
+        topics.append((_checked_name(raw[at + 2 : end].decode(), "topic"), U32.unpack_from(raw, end)[0]))
+        at = end + 4
+    return tuple(topics)
+
+
+def _checked_name(name: str, field: str) -> str:
+    if not is_name(name):
+        raise PayloadError(f"{field}: {NAME_RULE}")
+    return name
+
+
+def encode_pull(
+    group: str, topics: Iterable[tuple[str, int]] = (), *, max_messages: int = 32, max_bytes: int = 0,
+    wait_ms: int = 0, invisible_ms: int = 0, start: int = EARLIEST, acks: Iterable[AckRange] = (),
+) -> bytes:  # fmt: skip
+    """Encode a request whose parts are used once, for tools and tests."""
+    scope, ranges = PullScope(group.encode(), dict(topics)), AckRanges.of(acks)
+    return PullQuestion(scope, max_messages, max_bytes, wait_ms, invisible_ms, start, ranges).encode()
+
+
+def decode_answer(payload: bytes) -> tuple[list[int], list[AnswerPiece]]:
+    """(codes of the acknowledgement ranges, pieces) of an answer. Raises PayloadError."""
+    answer = PullAnswer(payload)
+    return answer.codes(), list(answer.pieces())

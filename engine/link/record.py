@@ -1,0 +1,61 @@
+"""Stored records: u32 size, flags, [16 bytes of assigned id], message in Thrift binary, [trailer of a request].
+
+The size counts everything after itself. Described in docs/format/log.md.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from common.reply_token import REPLY_BY_AT
+from common.reply_token import TOKEN_SIZE as REPLY_TOKEN_SIZE
+from engine.link.errors import PayloadError
+from engine.link.integers import U32
+
+RECORD_HEAD_SIZE = 5
+HAS_ID = RECORD_HAS_ID = 1
+HAS_TRAILER = RECORD_HAS_TRAILER = 2
+"""Flags: an assigned id precedes the message; a request's reply token follows it."""
+
+ASSIGNED_ID_SIZE = 16
+
+__all__ = [
+    "ASSIGNED_ID_SIZE", "HAS_ID", "HAS_TRAILER", "RECORD_HAS_ID", "RECORD_HAS_TRAILER", "RECORD_HEAD_SIZE",
+    "REPLY_BY_AT", "REPLY_TOKEN_SIZE", "StoredRecord", "encode_record", "read_record", "split_records",
+]  # fmt: skip
+
+
+class StoredRecord(NamedTuple):
+    """One record. `assigned_id` is empty when the message carries an id of its own; `reply_token` unless it is a request."""
+
+    assigned_id: bytes
+    message: bytes
+    reply_token: bytes
+
+
+def encode_record(message: bytes, assigned_id: bytes = b"", reply_token: bytes = b"") -> bytes:
+    """Encode one record."""
+    flags = (HAS_ID if assigned_id else 0) | (HAS_TRAILER if reply_token else 0)
+    size = 1 + len(assigned_id) + len(message) + len(reply_token)
+    return b"".join((U32.pack(size), bytes((flags,)), assigned_id, message, reply_token))
+
+
+def read_record(records: bytes, at: int) -> tuple[StoredRecord, int]:
+    """Decode the record at `at`; returns it and the position after it. Raises PayloadError."""
+    start = at + RECORD_HEAD_SIZE
+    end = at + 4 + int.from_bytes(records[at : at + 4], "little")
+    if start > len(records) or not start <= end <= len(records):
+        raise PayloadError(f"record at byte {at}: runs past byte {len(records)}")
+    flags = records[at + 4]
+    message_at = start + (ASSIGNED_ID_SIZE if flags & HAS_ID else 0)
+    message_end = end - (REPLY_TOKEN_SIZE if flags & HAS_TRAILER else 0)
+    if message_end < message_at:
+        raise PayloadError(f"record at byte {at}: shorter than its id and its reply token")
+    return StoredRecord(records[start:message_at], records[message_at:message_end], records[message_end:end]), end
+
+
+def split_records(records: bytes) -> Iterator[tuple[bytes | None, bytes]]:
+    """(assigned id or None, message) of each record, without reply tokens. Raises PayloadError."""
+    at = 0
+    while at < len(records):
+        record, at = read_record(records, at)
+        yield record.assigned_id or None, record.message
