@@ -11,7 +11,6 @@ from engine.link.errors import PayloadError
 from engine.link.integers import U32
 from engine.link.pieces import AnswerPiece, JoinedPieces
 from engine.link.pull import (
-    encode_answer,
     NOTHING,
     PullAnswer,
     PullQuestion,
@@ -19,6 +18,7 @@ from engine.link.pull import (
     acknowledging,
     decode_answer,
     decode_request,
+    encode_answer,
     encode_pull,
 )  # fmt: skip
 from engine.link.receipt import NO_TOKEN, TOKEN, encode_receipt, queue_of_token
