@@ -87,7 +87,11 @@ class Instance:
             try:
                 names = _missing(admin, settings, prefix)
                 if names:
-                    kind.create(admin, names, topics.TopicSettings(settings.queues, _stored_durability(settings)))
+                    kind.create(
+                        admin,
+                        names,
+                        topics.TopicSettings(queues=settings.queues, durability=_stored_durability(settings)),
+                    )
                 if settings.order != "none":
                     groups.create(admin, settings.group, groups.GroupSettings(order=settings.order))
                 key = applications.create(admin, f"bench-{secrets.token_hex(4)}", may)

@@ -135,8 +135,8 @@ def target_of(instance: Instance, ready: dict[str, Any], buffer: str) -> Target:
     """Both topics, and an application that may send to and read them."""
     store = open_store(instance.facts["config"])
     admin = Administrator(store, "bench")
-    topics.create(admin, [BUFFERED_TOPIC], topics.TopicSettings(QUEUES, durability="fsync", buffer=buffer))
-    topics.create(admin, [PLAIN_TOPIC], topics.TopicSettings(QUEUES, durability="fsync"))
+    topics.create(admin, [BUFFERED_TOPIC], topics.TopicSettings(queues=QUEUES, durability="fsync", buffer=buffer))
+    topics.create(admin, [PLAIN_TOPIC], topics.TopicSettings(queues=QUEUES, durability="fsync"))
     may = applications.Grants(send=(BUFFERED_TOPIC, PLAIN_TOPIC), pull=(BUFFERED_TOPIC, "audit"))
     key = applications.create(admin, "bench", may)
     late = wait_applied(store, store.version(), WARM_S)

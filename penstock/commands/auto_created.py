@@ -1,4 +1,4 @@
-"""Topics that the engine has: born by their first message, whatever defined them."""
+"""Topics that the engine has: each was created by its first message, whether an entry or a family defines it."""
 
 import heapq
 from collections.abc import Iterator, Sequence
@@ -17,8 +17,10 @@ from penstock.commands.instance import Instance
 PAGE = 1_000  # the engine serves nothing else while it reads a page
 
 
-def born(instance: Instance, prefix: str = "", after: str = "", limit: int | None = None) -> Iterator[dict[str, Any]]:
-    """Rows of id, name and queues by name, asked for page by page. Raises CommandError, OSError."""
+def auto_created(
+    instance: Instance, prefix: str = "", after: str = "", limit: int | None = None
+) -> Iterator[dict[str, Any]]:
+    """Rows of id, name and queues by name, read page by page. Raises CommandError, OSError."""
     try:
         with connected(instance) as engines:
             pages = [_pages(engine, prefix, after, limit) for engine in engines.values()]
@@ -30,7 +32,7 @@ def born(instance: Instance, prefix: str = "", after: str = "", limit: int | Non
 
 
 def merged(pages: Sequence[Iterator[dict[str, Any]]]) -> Iterator[dict[str, Any]]:
-    """A row a name, whichever broker groups have it. Its id is another one at each of them, so it has none here."""
+    """One row per name, whichever broker groups have it. Each of them has its own id for it, so the row has none."""
     rows = heapq.merge(*pages, key=itemgetter("name"))
     for name, same in groupby(rows, key=itemgetter("name")):
         yield {"name": name, "id": None, "queues": max(row["queues"] for row in same)}
@@ -47,9 +49,9 @@ def _pages(engine: AdminClient, prefix: str, after: str, left: int | None) -> It
         left = None if left is None else left - len(page)
 
 
-def born_if_reachable(instance: Instance, prefix: str) -> Iterator[str]:
-    """Names; none, with a warning, when the engine cannot be asked."""
+def auto_created_if_reachable(instance: Instance, prefix: str) -> Iterator[str]:
+    """Their names; a warning and no name when an engine cannot be reached."""
     try:
-        yield from (row["name"] for row in born(instance, prefix))
+        yield from (row["name"] for row in auto_created(instance, prefix))
     except (CommandError, OSError) as error:
-        click.echo(f"warning: the engine was not asked which topics exist: {error}", err=True)
+        click.echo(f"warning: the engine could not be asked which topics exist: {error}", err=True)
