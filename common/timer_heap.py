@@ -7,7 +7,7 @@ from collections.abc import Hashable
 from heapq import heappop, heappush
 
 
-class Wheel:
+class TimerHeap:
     """Items by due tick. Fires never early and up to `tick_ms` late."""
 
     def __init__(self, tick_ms: int = 20) -> None:

@@ -27,7 +27,7 @@ from engine.server.housekeeping import ConfiguredRetention, Housekeeping, wake_b
 from engine.server.metrics import EngineMetrics
 from engine.server.policy.config_follower import Following
 from engine.server.policy.group_policies import ConfiguredPolicies
-from engine.server.policy.queue_ownership import ConfiguredResidence
+from engine.server.policy.queue_ownership import ConfiguredQueueOwnership
 from engine.server.server import LinkServer
 from engine.timers.timers import Timers
 
@@ -52,8 +52,8 @@ def serve(options: argparse.Namespace, env: RealEnv, store: Log, asked: Event) -
     """Serve an open log until `asked` is set, then finish what was taken."""
     following = Following(options.config, Path(options.data) / "config.snapshot")
     policies = ConfiguredPolicies(following, is_configured=bool(options.config))
-    residence = ConfiguredResidence(following, options.broker_group, is_configured=bool(options.config))
-    delivery = Delivery(store, receipt_key(store, env.random_bytes), env.now_ms, policies=policies, residence=residence)
+    ownership = ConfiguredQueueOwnership(following, options.broker_group, is_configured=bool(options.config))
+    delivery = Delivery(store, receipt_key(store, env.random_bytes), env.now_ms, policies=policies, ownership=ownership)
     host, port = options.listen
     server = LinkServer(
         store, delivery, host, port, Path(options.cluster_key).read_bytes(),

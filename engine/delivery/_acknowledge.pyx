@@ -6,7 +6,7 @@ from libc.string cimport memcpy
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.list cimport PyList_GET_SIZE
 
-from engine.delivery._queue_cursor cimport Place
+from engine.delivery._queue_cursor cimport QueueCursor
 from engine.delivery._receipt cimport TOKEN_SIZE, Receipts, TokenBytes
 
 from engine.delivery import acknowledge
@@ -19,13 +19,13 @@ cdef enum:
 cdef class Acknowledgements:
     """As the twin's."""
 
-    cdef object clockwork, counts, hungry, rest
+    cdef object lease_clock, counts, wake_list, rest
     cdef set dirty
-    cdef uint64_t lease_first, lease_last     # of this process, while take() runs
+    cdef uint64_t lease_first, lease_last     # of this process, while take() ranges
 
-    def __init__(self, store, settings, clockwork, set dirty, counts, hungry, burials, random):
-        self.rest = acknowledge.Acknowledgements(store, settings, clockwork, dirty, counts, hungry, burials, random)
-        self.clockwork, self.dirty, self.counts, self.hungry = clockwork, dirty, counts, hungry
+    def __init__(self, store, settings, lease_clock, set dirty, counts, wake_list, dead_lettering, random):
+        self.rest = acknowledge.Acknowledgements(store, settings, lease_clock, dirty, counts, wake_list, dead_lettering, random)
+        self.lease_clock, self.dirty, self.counts, self.wake_list = lease_clock, dirty, counts, wake_list
 
     def take(self, group, list acks, int64_t now_ms):
         """As the twin's."""
@@ -34,7 +34,7 @@ cdef class Acknowledgements:
         cdef Receipts receipts = group.receipts
         cdef dict by_hash = group.by_hash
         codes = []
-        self.lease_first, self.lease_last = self.clockwork.first, self.clockwork.last
+        self.lease_first, self.lease_last = self.lease_clock.first, self.lease_clock.last
         for ack in acks:
             messages = self.take_plain(receipts, by_hash, ack)
             if messages:
@@ -52,8 +52,8 @@ cdef class Acknowledgements:
         cdef int64_t first = (<tuple>ack)[1]
         cdef int64_t count = (<tuple>ack)[2]
         cdef bytes raw = (<tuple>ack)[0]
-        cdef list places
-        cdef Place place
+        cdef list cursors
+        cdef QueueCursor cursor
         if PyBytes_GET_SIZE(raw) != TOKEN_SIZE or <int64_t>(<tuple>ack)[3] != DONE or <int64_t>(<tuple>ack)[4] < -1:
             return 0
         memcpy(&token, PyBytes_AS_STRING(raw), TOKEN_SIZE)
@@ -61,14 +61,14 @@ cdef class Acknowledgements:
             return 0
         if token.version != 1 or not receipts.is_ours(&token):
             return 0
-        places = by_hash.get(token.topic_hash)
-        if places is None or token.queue >= PyList_GET_SIZE(places):
+        cursors = by_hash.get(token.topic_hash)
+        if cursors is None or token.queue >= PyList_GET_SIZE(cursors):
             return 0
-        place = places[token.queue]
-        self.dirty.add(place)
+        cursor = cursors[token.queue]
+        self.dirty.add(cursor)
         first += <int64_t>token.base_offset
-        if not place.settle(first, first + count, token.lease, False):
+        if not cursor.settle(first, first + count, token.lease, False):
             return 0
-        if place.blocked:
-            self.hungry.wake(place)
+        if cursor.blocked:
+            self.wake_list.wake(cursor)
         return count

@@ -2,7 +2,7 @@
 from libc.stdint cimport INT64_MAX, int64_t, uint32_t, uint64_t
 
 
-cdef struct RunData:
+cdef struct RangeData:
     int64_t first
     int64_t end
     uint64_t lease
@@ -12,24 +12,24 @@ cdef struct RunData:
     bint ready
 
 
-cdef inline bint is_waiting(const RunData* run) noexcept:
+cdef inline bint is_waiting(const RangeData* range_) noexcept:
     """As the twin's."""
-    return not run.ready and run.lease == 0 and run.due_ms == INT64_MAX
+    return not range_.ready and range_.lease == 0 and range_.due_ms == INT64_MAX
 
 
-cdef class OpenRuns:
-    cdef RunData* room           # owned; the runs are room[start .. start + count]
+cdef class InFlightRanges:
+    cdef RangeData* slots           # owned; the ranges are room[start .. start + count]
     cdef Py_ssize_t start
     cdef Py_ssize_t count
     cdef Py_ssize_t capacity
     cdef readonly int64_t messages
     cdef readonly uint32_t attempt_top
-    cdef list ready_firsts       # heap, as the twin's; None while there was never a ready run
+    cdef list ready_firsts       # heap, as the twin's; None while there was never a ready range_
 
     cdef Py_ssize_t before(self, int64_t offset) noexcept
     cdef int open_gap(self, Py_ssize_t at) except -1
     cdef void delete(self, Py_ssize_t start, Py_ssize_t stop) noexcept
-    cdef int insert(self, Py_ssize_t at, RunData run) except -1
+    cdef int insert(self, Py_ssize_t at, RangeData range_) except -1
     cdef bint is_held(self, Py_ssize_t at, int64_t first, uint64_t lease, bint foreign) noexcept
     cdef object give_to(self, Py_ssize_t at, uint64_t claimer)
     cdef int push_ready(self, int64_t first) except -1

@@ -2,16 +2,16 @@
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from engine.delivery._key_order cimport KeyOrder
-from engine.delivery._in_flight cimport OpenRuns
+from engine.delivery._in_flight cimport InFlightRanges
 
 
-cdef class Place:
+cdef class QueueCursor:
     cdef readonly str topic_name
     cdef readonly uint32_t topic_id
     cdef readonly uint64_t topic_hash
     cdef readonly uint32_t queue
     cdef readonly object settings
-    cdef readonly OpenRuns open
+    cdef readonly InFlightRanges in_flight
     cdef readonly object early
     cdef public bytes key
     cdef public object group
@@ -27,9 +27,9 @@ cdef class Place:
     cdef int64_t due_at_ms       # NO_DUE when no lease waits for its end
     cdef int64_t readable_from   # a topic's own retention lets nothing below be read; asked for again after `readable_until_ms`
     cdef int64_t readable_until_ms
-    cdef object ahead            # see _reading.Ahead
+    cdef object prefetch            # see _record_reader.Prefetch
     cdef int64_t in_flight_max
-    cdef int64_t runs_max
+    cdef int64_t ranges_max
     cdef list early_firsts
     cdef readonly int order
     cdef readonly KeyOrder keys

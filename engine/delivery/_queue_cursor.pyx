@@ -1,12 +1,12 @@
 # cython: language_level=3
-"""One queue as one group sees it. Twin: place.py, which says what the fields mean; only what every message meets is native."""
+"""One queue as one group sees it. Twin: cursor.py, which says what the fields mean; only what every message meets is native."""
 from libc.stdint cimport INT64_MAX, int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 
 from cpython.bytes cimport PyBytes_FromStringAndSize
 
 from engine.delivery._key_order cimport KeyOrder
-from engine.delivery._in_flight cimport OpenRuns, RunData
+from engine.delivery._in_flight cimport InFlightRanges, RangeData
 
 from common.dead_letters import is_dead_letter_topic
 from engine.delivery.intervals import IntervalSet
@@ -25,9 +25,9 @@ cdef enum:
 cdef uint64_t VERSION = PROGRESS_VERSION
 
 
-cdef inline bint ends_here(const RunData* runs, Py_ssize_t at, Py_ssize_t count) noexcept:
-    """False when this run and the next one are one in what is kept."""
-    return at + 1 == count or runs[at].end != runs[at + 1].first or runs[at].attempt != runs[at + 1].attempt
+cdef inline bint ends_here(const RangeData* ranges, Py_ssize_t at, Py_ssize_t count) noexcept:
+    """False when this range_ and the next one are one in what is kept."""
+    return at + 1 == count or ranges[at].end != ranges[at + 1].first or ranges[at].attempt != ranges[at + 1].attempt
 
 
 cdef inline unsigned char* put(unsigned char* out, uint64_t number) noexcept:
@@ -40,16 +40,16 @@ cdef inline unsigned char* put(unsigned char* out, uint64_t number) noexcept:
     return out + 1
 
 
-cdef class Place:
+cdef class QueueCursor:
     """As the twin's."""
 
     def __init__(self, str topic_name, uint32_t topic_id, uint64_t topic_hash, uint32_t queue, settings):
         self.topic_name, self.topic_id, self.topic_hash, self.queue = topic_name, topic_id, topic_hash, queue
         self.settings = settings
-        self.in_flight_max, self.runs_max = settings.in_flight_max, settings.runs_max
+        self.in_flight_max, self.ranges_max = settings.in_flight_max, settings.ranges_max
         self.key = b""
         self.is_dead_letters = is_dead_letter_topic(topic_name)
-        self.open = OpenRuns()
+        self.in_flight = InFlightRanges()
         self.early = IntervalSet()
         self.early_firsts = self.early.firsts
         self.waiting_max = settings.waiting_max
@@ -69,13 +69,13 @@ cdef class Place:
     @property
     def contiguous(self):
         """Everything below is acknowledged."""
-        return self.open.room[self.open.start].first if self.open.count else self.next_offset
+        return self.in_flight.slots[self.in_flight.start].first if self.in_flight.count else self.next_offset
 
     def see(self, int64_t first_offset, int64_t end_offset):
         """As the twin's."""
         self.end_seen = end_offset
         if first_offset > self.contiguous:
-            self.open.trim(first_offset)
+            self.in_flight.trim(first_offset)
             if self.keys is not None:
                 for offset in self.keys.offsets():
                     if offset < first_offset:
@@ -87,19 +87,19 @@ cdef class Place:
         cdef int64_t room
         cdef Py_ssize_t stuck
         if self.stop_at:
-            stuck = self.open.first_spent(self.stop_at)
+            stuck = self.in_flight.first_spent(self.stop_at)
             if stuck >= 0:
-                first[0] = self.open.room[self.open.start + stuck].first
-                end[0] = min(self.open.room[self.open.start + stuck].end, first[0] + messages_max)
-                return self.open.room[self.open.start + stuck].ready
-        if self.order == QUEUE and not self.open.all_ready():
+                first[0] = self.in_flight.slots[self.in_flight.start + stuck].first
+                end[0] = min(self.in_flight.slots[self.in_flight.start + stuck].end, first[0] + messages_max)
+                return self.in_flight.slots[self.in_flight.start + stuck].ready
+        if self.order == QUEUE and not self.in_flight.all_ready():
             return False
-        if self.open.find_ready(messages_max, first, end):
+        if self.in_flight.find_ready(messages_max, first, end):
             return True
-        room = min(self.in_flight_max - self.open.messages, messages_max)
+        room = min(self.in_flight_max - self.in_flight.messages, messages_max)
         if self.keys is not None:
             room = min(room, self.waiting_max - self.keys.waiting)
-        if room <= 0 or self.open.count >= self.runs_max:
+        if room <= 0 or self.in_flight.count >= self.ranges_max:
             return False
         if self.early_firsts:
             self.next_offset = self.early.skip(self.next_offset)
@@ -112,8 +112,8 @@ cdef class Place:
     cdef uint32_t give(self, int64_t first, int64_t end, uint64_t lease, int64_t due_ms) except? 0:
         """The twin's lease()."""
         if first != self.next_offset:
-            return self.open.release(first, end, lease, due_ms)
-        self.open.add(first, end, lease, 1, due_ms, False)
+            return self.in_flight.release(first, end, lease, due_ms)
+        self.in_flight.add(first, end, lease, 1, due_ms, False)
         self.next_offset = end
         return 1
 
@@ -122,13 +122,13 @@ cdef class Place:
         if first == self.next_offset:
             self.next_offset = end
         else:
-            self.open.release(first, end, lease, 0)
+            self.in_flight.release(first, end, lease, 0)
             self.settle(first, end, lease, False)
         return 0
 
     cdef int wait(self, int64_t offset) except -1:
         """As the twin's."""
-        self.open.wait(offset)
+        self.in_flight.wait(offset)
         self.next_offset = offset + 1
         return 0
 
@@ -138,9 +138,9 @@ cdef class Place:
         if lease < self.floor:
             return False
         if self.keys is None:
-            whole = self.open.settle(first, end, lease, foreign)
+            whole = self.in_flight.settle(first, end, lease, foreign)
         else:
-            whole, taken = self.open.take_out(first, end, lease, foreign)
+            whole, taken = self.in_flight.take_out(first, end, lease, foreign)
             for start, stop in taken:
                 self.done(start, stop)
         if end > self.next_offset:
@@ -155,13 +155,13 @@ cdef class Place:
         """As the twin's."""
         if lease < self.floor:
             return 0
-        return self.open.hold(first, end, lease, foreign, due_ms, now_ms)
+        return self.in_flight.hold(first, end, lease, foreign, due_ms, now_ms)
 
     def claim(self, int64_t first, int64_t end, uint64_t lease, bint foreign, uint32_t attempt_min, uint64_t claimer):
         """As the twin's."""
         if lease < self.floor:
             return []
-        return self.open.claim(first, end, lease, foreign, attempt_min, claimer)
+        return self.in_flight.claim(first, end, lease, foreign, attempt_min, claimer)
 
     def pass_over(self, int64_t end):
         """As the twin's."""
@@ -173,7 +173,7 @@ cdef class Place:
             if self.early_firsts:
                 stop = min(end, <int64_t>self.early_firsts[0])
             if stop > self.next_offset:
-                self.open.add(self.next_offset, stop, 0, 0, 0, True)
+                self.in_flight.add(self.next_offset, stop, 0, 0, 0, True)
                 self.next_offset = stop
 
     @property
@@ -194,12 +194,12 @@ cdef class Place:
         if order == self.order:
             return
         self.order = order
-        self.open.end_waiting()
+        self.in_flight.end_waiting()
         self.forget_keys()
 
     cdef int forget_keys(self) except -1:
         self.keys = KeyOrder() if self.order == KEY else None
-        self.is_sorted, self.sorted_until = self.keys is None or self.open.count == 0, 0
+        self.is_sorted, self.sorted_until = self.keys is None or self.in_flight.count == 0, 0
         return 0
 
     cdef int done(self, int64_t first, int64_t end) except -1:
@@ -212,13 +212,13 @@ cdef class Place:
     cdef int done_one(self, int64_t offset) except -1:
         cdef int64_t following = self.keys.done(offset)
         if following >= 0:
-            self.open.make_ready(following)
+            self.in_flight.make_ready(following)
             self.blocked = True
         return 0
 
     def move(self, int64_t offset, uint64_t floor):
         """As the twin's."""
-        self.open.clear()
+        self.in_flight.clear()
         self.early.clear()
         self.forget_keys()
         self.next_offset, self.floor = offset, floor
@@ -226,19 +226,19 @@ cdef class Place:
     def progress(self):
         """As the twin's."""
         cdef Py_ssize_t at
-        runs = []
-        for at in range(self.open.start, self.open.start + self.open.count):
-            runs.append((self.open.room[at].first, self.open.room[at].end, self.open.room[at].attempt))
+        ranges = []
+        for at in range(self.in_flight.start, self.in_flight.start + self.in_flight.count):
+            ranges.append((self.in_flight.slots[at].first, self.in_flight.slots[at].end, self.in_flight.slots[at].attempt))
         offset = self.next_offset
         for first, end in self.early:
-            runs.append((offset, first, 0))
+            ranges.append((offset, first, 0))
             offset = end
-        return Progress(self.floor, offset, runs)
+        return Progress(self.floor, offset, ranges)
 
     def encoded_progress(self):
         """As the twin's."""
-        cdef const RunData* runs = self.open.room + self.open.start
-        cdef int64_t at = runs[0].first if self.open.count else self.next_offset
+        cdef const RangeData* ranges = self.in_flight.slots + self.in_flight.start
+        cdef int64_t at = ranges[0].first if self.in_flight.count else self.next_offset
         cdef int64_t first
         cdef uint64_t merged = 0
         cdef Py_ssize_t i
@@ -246,18 +246,18 @@ cdef class Place:
         cdef unsigned char* out
         if self.early_firsts:
             return encode(self.progress())
-        for i in range(self.open.count):
-            merged += ends_here(runs, i, self.open.count)
+        for i in range(self.in_flight.count):
+            merged += ends_here(ranges, i, self.in_flight.count)
         start = out = <unsigned char*>malloc(VARINT_MAX * (5 + 3 * merged))
         if start == NULL:
             raise MemoryError()
         out = put(put(put(put(out, VERSION), self.floor), <uint64_t>at), merged)
         first = at
-        for i in range(self.open.count):
-            if ends_here(runs, i, self.open.count):
-                out = put(put(put(out, <uint64_t>(first - at)), <uint64_t>(runs[i].end - first)), runs[i].attempt)
-                at = runs[i].end
-                first = runs[i + 1].first if i + 1 < self.open.count else at
+        for i in range(self.in_flight.count):
+            if ends_here(ranges, i, self.in_flight.count):
+                out = put(put(put(out, <uint64_t>(first - at)), <uint64_t>(ranges[i].end - first)), ranges[i].attempt)
+                at = ranges[i].end
+                first = ranges[i + 1].first if i + 1 < self.in_flight.count else at
         out = put(out, <uint64_t>(self.next_offset - at))
         try:
             return PyBytes_FromStringAndSize(<char*>start, out - start)
@@ -267,6 +267,6 @@ cdef class Place:
     def resume(self, progress):
         """As the twin's."""
         self.floor, self.next_offset = progress.floor, progress.next_offset
-        for first, end, attempt in progress.runs:
-            self.open.add(first, end, 0, attempt, 0, True)
+        for first, end, attempt in progress.ranges:
+            self.in_flight.add(first, end, 0, attempt, 0, True)
         self.forget_keys()

@@ -5,7 +5,7 @@ from libc.string cimport memcpy
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 
-from engine.delivery.receipt import Token
+from engine.delivery.receipt import ReceiptToken
 
 cdef enum:
     VERSION = 1
@@ -62,4 +62,4 @@ cdef class Receipts:
         memcpy(&found, PyBytes_AS_STRING(token), TOKEN_SIZE)
         if not self.is_ours(&found) or found.version != VERSION:
             return None
-        return new_tuple(Token, (found.queue, found.count, found.topic_hash, found.base_offset, found.lease))
+        return new_tuple(ReceiptToken, (found.queue, found.count, found.topic_hash, found.base_offset, found.lease))

@@ -2,7 +2,7 @@
 
 
 cdef class Subscription:
-    cdef readonly list places
+    cdef readonly list cursors
     cdef readonly object ring
     cdef readonly object parked
     cdef public bint queued

@@ -2,27 +2,27 @@
 """A group's interest in one set of topics, and who is to be served. Twin: subscription.py, which says what the fields mean."""
 from collections import OrderedDict, deque
 
-from engine.delivery._queue_cursor cimport Place
+from engine.delivery._queue_cursor cimport QueueCursor
 
 
 cdef class Subscription:
     """As the twin's."""
 
-    def __init__(self, list places):
-        self.places = places
+    def __init__(self, list cursors):
+        self.cursors = cursors
         self.queued = False
-        self.ring = OrderedDict.fromkeys(places)
+        self.ring = OrderedDict.fromkeys(cursors)
         self.parked = OrderedDict()
-        for place in places:
-            (<Place>place).subscriptions.append(self)
+        for cursor in cursors:
+            (<QueueCursor>cursor).subscriptions.append(self)
 
     def leave(self):
         """As the twin's."""
-        for place in self.places:
-            (<Place>place).subscriptions.remove(self)
+        for cursor in self.cursors:
+            (<QueueCursor>cursor).subscriptions.remove(self)
 
 
-cdef class Hungry:
+cdef class WakeList:
     """As the twin's."""
 
     cdef object queue
@@ -30,25 +30,25 @@ cdef class Hungry:
     def __init__(self):
         self.queue = deque()
 
-    cpdef wake(self, Place place):
+    cpdef wake(self, QueueCursor cursor):
         """As the twin's."""
         cdef Subscription subscription
-        place.blocked = False
-        for subscription in place.subscriptions:
-            if place not in subscription.ring:
-                subscription.ring[place] = None
+        cursor.blocked = False
+        for subscription in cursor.subscriptions:
+            if cursor not in subscription.ring:
+                subscription.ring[cursor] = None
                 if subscription.parked and not subscription.queued:
                     subscription.queued = True
                     self.queue.append(subscription)
 
     def wake_all(self, list woken, dict by_queue):
         """As the twin's."""
-        cdef list places
+        cdef list cursors
         for queue in woken:
-            places = by_queue.get(queue)
-            if places is not None:
-                for place in places:
-                    self.wake(<Place>place)
+            cursors = by_queue.get(queue)
+            if cursors is not None:
+                for cursor in cursors:
+                    self.wake(<QueueCursor>cursor)
 
     def take(self):
         """As the twin's."""

@@ -18,7 +18,7 @@ _TOPIC, _BODY, _KEY, _PROPERTIES, _ID = 1, 2, 3, 5, 6
 _ORDERS = range(7, 11)
 
 
-class Record(NamedTuple):
+class StoredMessage(NamedTuple):
     """A stored record taken apart. `fields`: the other fields as they came, `id`: as people write it."""
 
     assigned_id: bytes
@@ -36,7 +36,7 @@ class Record(NamedTuple):
         return {name[len(prefix) :].decode(errors="replace"): mine[name].decode(errors="replace") for name in mine}
 
 
-def parse(record: bytes) -> Record:
+def parse(record: bytes) -> StoredMessage:
     """Take a stored record apart; what is no message is taken as the body of one without a topic."""
     _, flags = _RECORD.unpack_from(record)
     start = _RECORD.size + (_ID_SIZE if flags & 1 else 0)
@@ -44,10 +44,10 @@ def parse(record: bytes) -> Record:
     try:
         return _parse(assigned_id, record[start:])
     except WireError:
-        return Record(assigned_id, "", b"", assigned_id.hex(), {}, _string(_BODY, record[start:]))
+        return StoredMessage(assigned_id, "", b"", assigned_id.hex(), {}, _string(_BODY, record[start:]))
 
 
-def _parse(assigned_id: bytes, message: bytes) -> Record:
+def _parse(assigned_id: bytes, message: bytes) -> StoredMessage:
     cursor, fields = Cursor(message), bytearray()
     found: dict[int, bytes] = {}
     properties: dict[bytes, bytes] = {}
@@ -66,16 +66,16 @@ def _parse(assigned_id: bytes, message: bytes) -> Record:
         if field != _TOPIC and field not in _ORDERS:
             fields += message[at : cursor.at]
     topic, own_id = found.get(_TOPIC, b"").decode(errors="replace"), found.get(_ID, b"").decode(errors="replace")
-    return Record(assigned_id, topic, found.get(_KEY, b""), own_id or assigned_id.hex(), properties, bytes(fields))
+    return StoredMessage(assigned_id, topic, found.get(_KEY, b""), own_id or assigned_id.hex(), properties, bytes(fields))
 
 
-def bury(record: Record, topic: str, told: dict[str, object]) -> bytes:
+def bury(record: StoredMessage, topic: str, told: dict[str, object]) -> bytes:
     """The dead letter's record. `told` becomes properties, names with their prefix; None values are left out."""
     added = {(PROPERTY + name).encode(): str(value).encode() for name, value in told.items() if value is not None}
     return _record(record, topic, {**record.properties, **added})
 
 
-def revive(record: Record, topic: str) -> bytes:
+def revive(record: StoredMessage, topic: str) -> bytes:
     """The record that a dead letter was made of, for `topic`."""
     prefix = PROPERTY.encode()
     return _record(
@@ -83,7 +83,7 @@ def revive(record: Record, topic: str) -> bytes:
     )
 
 
-def _record(record: Record, topic: str, properties: dict[bytes, bytes]) -> bytes:
+def _record(record: StoredMessage, topic: str, properties: dict[bytes, bytes]) -> bytes:
     message = _string(_TOPIC, topic.encode()) + record.fields
     if properties:
         pairs = b"".join(_sized(name) + _sized(value) for name, value in properties.items())

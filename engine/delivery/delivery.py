@@ -1,6 +1,6 @@
 """Delivery: pulls in, messages out, acknowledgements in. The composition of the pure parts of this package.
 
-Nothing here blocks or knows sockets; the server calls it from the loop and tells the time. Cost follows calls and runs
+Nothing here blocks or knows sockets; the server calls it from the loop and tells the time. Cost follows calls and ranges
 of messages, never single messages, and never the number of topics.
 """
 
@@ -8,17 +8,17 @@ from collections.abc import Callable
 from random import random
 
 from common.dead_letters import ATTEMPTS
-from common.timer_heap import Wheel
+from common.timer_heap import TimerHeap
 from engine.delivery import progress
-from engine.delivery.counts import Counts
-from engine.delivery.dead_lettering import Burials
+from engine.delivery.counts import DeliveryCounts
+from engine.delivery.dead_lettering import DeadLettering
 from engine.delivery.group import Group
-from engine.delivery.leases import Clockwork
-from engine.delivery.native import FORM, Form
+from engine.delivery.leases import LeaseClock
+from engine.delivery.native import FORM, DeliveryForm
 from engine.delivery.policy import DEFAULTS, Policies
 from engine.delivery.pull import Pull, PullRequest
-from engine.delivery.queue_cursor import Place
-from engine.delivery.queue_ownership import Residence
+from engine.delivery.queue_cursor import QueueCursor
+from engine.delivery.queue_ownership import QueueOwnership
 from engine.delivery.receipt import KEY_SIZE
 from engine.delivery.settings import DeliverySettings
 from engine.delivery.subscription import Subscription
@@ -34,7 +34,7 @@ class Delivery:
         form: the hot parts, compiled or their twins; tests give both.
         policies: what the configuration says of each group.
         random: gives 0 to 1, for the jitter of back-offs.
-        residence: which queues live at this engine.
+        ownership: which queues live at this engine.
 
     Every `now_ms` is a clock that never steps back.
     """
@@ -45,38 +45,38 @@ class Delivery:
         key: bytes,
         wall_ms: Callable[[], int],
         settings: DeliverySettings | None = None,
-        form: Form = FORM,
+        form: DeliveryForm = FORM,
         policies: Policies = DEFAULTS,
         random: Callable[[], float] = random,
-        residence: Residence | None = None,
+        ownership: QueueOwnership | None = None,
     ) -> None:
-        self.residence = residence or Residence()
+        self.ownership = ownership or QueueOwnership()
         self.settings = settings or DeliverySettings()
-        self.counts = Counts()
+        self.counts = DeliveryCounts()
         self.groups: dict[str, Group] = {}
         self.parked = 0
         self._followed = -1  # the generation of the policies that all groups have seen
         self._store, self._key, self._form, self._policies = store, key, form, policies
-        self._clockwork = Clockwork(wall_ms)
-        self._dirty: set[Place] = set()
-        self._due_progress: list[Place] = []  # what was dirty when the writing began
-        self._hand_out = form.HandOut(store, self.settings, self._clockwork, self._dirty, self.counts)
-        self._hungry = form.Hungry()
-        self._burials = Burials(store, self._clockwork, self._dirty, self.counts, self._hungry, self.residence)
+        self._lease_clock = LeaseClock(wall_ms)
+        self._dirty: set[QueueCursor] = set()
+        self._due_progress: list[QueueCursor] = []  # what was dirty when the writing began
+        self._dispatcher = form.Dispatcher(store, self.settings, self._lease_clock, self._dirty, self.counts)
+        self._wake_list = form.WakeList()
+        self._dead_lettering = DeadLettering(store, self._lease_clock, self._dirty, self.counts, self._wake_list, self.ownership)
         self._acknowledgements = form.Acknowledgements(
-            store, self.settings, self._clockwork, self._dirty, self.counts, self._hungry, self._burials, random
+            store, self.settings, self._lease_clock, self._dirty, self.counts, self._wake_list, self._dead_lettering, random
         )
-        self._waits = Wheel()
-        self._by_queue: dict[tuple[int, int], list[Place]] = {}
+        self._waits = TimerHeap()
+        self._by_queue: dict[tuple[int, int], list[QueueCursor]] = {}
 
     @property
     def requests(self):
         """Who judges and remembers requests (engine/replies); None: every message is handed out as it is."""
-        return self._hand_out.requests
+        return self._dispatcher.requests
 
     @requests.setter
     def requests(self, requests) -> None:
-        self._hand_out.requests = self._burials.requests = requests
+        self._dispatcher.requests = self._dead_lettering.requests = requests
 
     # -- what consumers ask
 
@@ -86,23 +86,23 @@ class Delivery:
         Acknowledgements count from here on, also when the answer never arrives.
         """
         self.counts.pulls += 1
-        self._clockwork.now_ms = now_ms
+        self._lease_clock.now_ms = now_ms
         pull = Pull(answer, context)
         group = self.group(request.group)
         if request.topics:
             pull.subscription = group.subscription(request.topics_key, request.topics, request.start)
         if request.acks:
             pull.ack_codes = self._acknowledgements.take(group, request.acks, now_ms)
-            if self._burials:
-                self._burials.step(now_ms)
-            self._serve_hungry(now_ms)
+            if self._dead_lettering:
+                self._dead_lettering.step(now_ms)
+            self._serve_woken(now_ms)
         if pull.subscription is None or request.max_messages <= 0:
             answer(pull)
             return pull
         self._bound(pull, request)
         pull.group = group
         if not pull.subscription.parked and not group.policy.paused:
-            self._hand_out.fill(pull, group, now_ms)
+            self._dispatcher.fill(pull, group, now_ms)
         wait_ms = min(request.wait_ms, self.settings.wait_ms_max)
         if wait_ms <= 0 and not pull.piece_count and self._is_looking(pull.subscription):
             # An empty answer says that there is nothing, and whoever drains a queue without waiting would stop there.
@@ -122,24 +122,24 @@ class Delivery:
 
     def on_woken(self, woken: list[tuple[int, int]], now_ms: int) -> None:
         """These queues got records: serve the pulls that wait for them."""
-        self._hungry.wake_all(woken, self._by_queue)
-        self._serve_hungry(now_ms)
+        self._wake_list.wake_all(woken, self._by_queue)
+        self._serve_woken(now_ms)
 
     def on_time(self, now_ms: int) -> int | None:
         """Do what is due; returns when to call again at the latest, None when nothing is waiting for time to pass."""
-        self._clockwork.now_ms = now_ms
-        for place in self._clockwork.expire(now_ms):
-            self._claim_spent(place)
-            self._hungry.wake(place)
-        burials_at = self._burials.step(now_ms)
+        self._lease_clock.now_ms = now_ms
+        for cursor in self._lease_clock.expire(now_ms):
+            self._claim_spent(cursor)
+            self._wake_list.wake(cursor)
+        dead_lettering_at = self._dead_lettering.step(now_ms)
         self._follow_all(now_ms)
-        self._go_on_sifting()
-        self._serve_hungry(now_ms)
+        self._resume_filtering()
+        self._serve_woken(now_ms)
         for pull in self._waits.pop_due(now_ms):
             self._unpark(pull)
             pull.answer(pull)
-        sifting_at = now_ms if self._hand_out.later else None
-        moments = (self._clockwork.next_at_ms(), self._waits.next_at_ms(), burials_at, sifting_at)
+        filtering_at = now_ms if self._dispatcher.later else None
+        moments = (self._lease_clock.next_at_ms(), self._waits.next_at_ms(), dead_lettering_at, filtering_at)
         return min((at for at in moments if at is not None), default=None)
 
     @property
@@ -147,23 +147,23 @@ class Delivery:
         """Whether write_progress() has anything to write."""
         return bool(self._dirty or self._due_progress)
 
-    def write_progress(self, places_max: int | None = None) -> bool:
-        """Put the progress of every place that has moved since into the log.
+    def write_progress(self, cursors_max: int | None = None) -> bool:
+        """Put the progress of every cursor that has moved since into the log.
 
         Args:
-            places_max: stop after so many, so that the loop turns in between; call again until it returns True.
+            cursors_max: stop after so many, so that the loop turns in between; call again until it returns True.
         """
         due = self._due_progress
         if not due:
             due.extend(self._dirty)
             self._dirty.clear()
-        elif places_max is None:
+        elif cursors_max is None:
             due.extend(self._dirty.difference(due))
             self._dirty.clear()
-        step = due if places_max is None else due[-places_max:]
+        step = due if cursors_max is None else due[-cursors_max:]
         if step:
             # Taken off when they are in the log: a full disk refuses, and the next call tries again.
-            self._store.put_progress([(place.key, place.encoded_progress()) for place in step])
+            self._store.put_progress([(cursor.key, cursor.encoded_progress()) for cursor in step])
             del due[-len(step) :]
         return not due
 
@@ -179,29 +179,29 @@ class Delivery:
         self._follow(found)
         return found
 
-    def move(self, group: Group, place: Place, offset: int, now_ms: int) -> None:
+    def move(self, group: Group, cursor: QueueCursor, offset: int, now_ms: int) -> None:
         """Let the group go on at `offset`, within what can be read. All of its receipts of that queue become stale."""
-        first_offset, end_offset = self._store.bounds(place.topic_id, place.queue)
-        place.move(min(max(offset, first_offset), end_offset), self._clockwork.next_lease())
-        self._dirty.add(place)
-        self._hungry.wake(place)
-        self._serve_hungry(now_ms)
+        first_offset, end_offset = self._store.bounds(cursor.topic_id, cursor.queue)
+        cursor.move(min(max(offset, first_offset), end_offset), self._lease_clock.next_lease())
+        self._dirty.add(cursor)
+        self._wake_list.wake(cursor)
+        self._serve_woken(now_ms)
 
-    # -- what is done with places elsewhere
+    # -- what is done with cursors elsewhere
 
     def next_lease(self) -> int:
         """A lease of the engine's own, to keep messages from everybody."""
-        return self._clockwork.next_lease()
+        return self._lease_clock.next_lease()
 
     def wall_ms(self) -> int:
         """The wall clock."""
-        return self._clockwork.wall_ms()
+        return self._lease_clock.wall_ms()
 
-    def on_moved(self, place: Place) -> None:
-        """The place has to be written down, and may have room again."""
-        self._dirty.add(place)
-        if place.blocked:
-            self._hungry.wake(place)
+    def on_moved(self, cursor: QueueCursor) -> None:
+        """The cursor has to be written down, and may have room again."""
+        self._dirty.add(cursor)
+        if cursor.blocked:
+            self._wake_list.wake(cursor)
 
     # -- inside
 
@@ -210,16 +210,16 @@ class Delivery:
         generation = self._policies.generation
         if group.generation != generation:
             before = group.filters
-            for place in group.follow(generation, self._policies.of(group.name)):
-                self._hungry.wake(place)
+            for cursor in group.follow(generation, self._policies.of(group.name)):
+                self._wake_list.wake(cursor)
             if group.filters is not before:
-                self._hand_out.shared.forget(group.name)
+                self._dispatcher.shared.forget(group.name)
 
-    def _go_on_sifting(self) -> None:
-        later = list(self._hand_out.later)
-        self._hand_out.later.clear()
-        for place in later:
-            self._hungry.wake(place)
+    def _resume_filtering(self) -> None:
+        later = list(self._dispatcher.later)
+        self._dispatcher.later.clear()
+        for cursor in later:
+            self._wake_list.wake(cursor)
 
     def _follow_all(self, now_ms: int) -> None:
         """After a change of the configuration: answer who waits in a group that is paused now, serve who waits in one that is not."""
@@ -236,20 +236,20 @@ class Delivery:
                     self._unpark(pull)
                     pull.answer(pull)
 
-    def _claim_spent(self, place: Place) -> None:
+    def _claim_spent(self, cursor: QueueCursor) -> None:
         """Bury what has come back from its last attempt."""
-        self._follow(place.group)
-        claim = self._clockwork.next_lease()
-        claimed = place.open.claim_spent(place.attempts_max, claim)
+        self._follow(cursor.group)
+        claim = self._lease_clock.next_lease()
+        claimed = cursor.in_flight.claim_spent(cursor.attempts_max, claim)
         if claimed:
-            self._dirty.add(place)
-            self._burials.add(place, claimed, claim, ATTEMPTS, "")
+            self._dirty.add(cursor)
+            self._dead_lettering.add(cursor, claimed, claim, ATTEMPTS, "")
 
-    def _resumed(self, place: Place) -> None:
+    def _resumed(self, cursor: QueueCursor) -> None:
         """What was out for the last time before a restart stays with whoever has it, as if it had been handed out now."""
-        due_ms = self._clockwork.now_ms + place.group.policy.invisible_ms
-        if place.open.postpone_spent(place.attempts_max, due_ms):
-            self._clockwork.due(place, due_ms)
+        due_ms = self._lease_clock.now_ms + cursor.group.policy.invisible_ms
+        if cursor.in_flight.postpone_spent(cursor.attempts_max, due_ms):
+            self._lease_clock.due(cursor, due_ms)
 
     def _bound(self, pull: Pull, request: PullRequest) -> None:
         settings = self.settings
@@ -261,9 +261,9 @@ class Delivery:
 
     def _is_looking(self, subscription: Subscription) -> bool:
         """Whether records that it may have are being fetched, or still have to go through a filter."""
-        if self._hand_out.later and not self._hand_out.later.keys().isdisjoint(subscription.places):
+        if self._dispatcher.later and not self._dispatcher.later.keys().isdisjoint(subscription.cursors):
             return True
-        return any(self._store.is_fetching(place.topic_id, place.queue) for place in subscription.places)
+        return any(self._store.is_fetching(cursor.topic_id, cursor.queue) for cursor in subscription.cursors)
 
     def _park(self, pull: Pull, until_ms: int) -> None:
         pull.subscription.parked[pull] = None
@@ -276,8 +276,8 @@ class Delivery:
         pull.subscription.parked.pop(pull, None)
         self.parked -= 1
 
-    def _serve_hungry(self, now_ms: int) -> None:
-        while (subscription := self._hungry.take()) is not None:
+    def _serve_woken(self, now_ms: int) -> None:
+        while (subscription := self._wake_list.take()) is not None:
             self._serve(subscription, now_ms)
 
     def _serve(self, subscription: Subscription, now_ms: int) -> None:
@@ -285,7 +285,7 @@ class Delivery:
             pull = next(iter(subscription.parked))
             if pull.group.policy.paused:
                 return
-            self._hand_out.fill(pull, pull.group, now_ms)
+            self._dispatcher.fill(pull, pull.group, now_ms)
             if pull.piece_count:
                 self._unpark(pull)
                 pull.answer(pull)

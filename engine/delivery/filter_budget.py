@@ -1,14 +1,14 @@
 """How much of a loop turn filters may take."""
 
-SIFT_MESSAGES = 1024
+FILTER_READ_MESSAGES = 1024
 """Records read at once for a filter."""
 PAUSE_MS = 15
-"""Below the tick of whoever goes on with what was put off, so that each tick finds a new allowance."""
+"""Below the tick of whoever goes on with what was put off, so that each tick finds a new budget."""
 TESTS_A_RECORD = 8
 """What reading and walking a record costs, in tests."""
 
 
-class Allowance:
+class FilterBudget:
     """A number of tests for each stretch of time. What goes beyond it waits for the next one, and nobody else does."""
 
     __slots__ = ("_left", "_since_ms", "_tests")

@@ -1,4 +1,4 @@
-"""One consumer group: its places, and the sets of topics that its consumers ask for."""
+"""One consumer group: its cursors, and the sets of topics that its consumers ask for."""
 
 import logging
 from collections import OrderedDict
@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 from common.dead_letters import is_dead_letter_topic
 from engine.delivery import filters, progress
-from engine.delivery.native import FORM, Form
+from engine.delivery.native import FORM, DeliveryForm
 from engine.delivery.policy import DEFAULT, GroupPolicy
-from engine.delivery.queue_cursor import Place
+from engine.delivery.queue_cursor import QueueCursor
 from engine.delivery.receipt import topic_hash
 from engine.delivery.settings import DeliverySettings
 from engine.delivery.subscription import Subscription
@@ -23,13 +23,13 @@ class Group:
 
     Args:
         store: the log, for bounds, topics and kept progress.
-        by_queue: (topic id, queue) -> places of all groups; this group adds its own.
-        on_resumed: called with each place that was taken up from what the log keeps.
+        by_queue: (topic id, queue) -> cursors of all groups; this group adds its own.
+        on_resumed: called with each cursor that was taken up from what the log keeps.
     """
 
     def __init__(
         self, name: str, key: bytes, store, settings: DeliverySettings, by_queue: dict,
-        on_resumed: Callable[[Place], None], form: Form = FORM,
+        on_resumed: Callable[[QueueCursor], None], form: DeliveryForm = FORM,
     ) -> None:  # fmt: skip
         self.name = name
         self.policy = DEFAULT
@@ -38,9 +38,9 @@ class Group:
         self._on_resumed = on_resumed
         self.receipts = form.Receipts(key, name)
         self._form = form
-        self.topics: dict[int, list[Place]] = {}
+        self.topics: dict[int, list[QueueCursor]] = {}
         self._store, self._settings, self._by_queue = store, settings, by_queue
-        self.by_hash: dict[int, list[Place]] = {}
+        self.by_hash: dict[int, list[QueueCursor]] = {}
         self._subscriptions: OrderedDict[bytes, Subscription] = OrderedDict()
         self._kept: dict[int, dict[int, bytes]] = {}
         for raw, value in store.progress(progress.group_prefix(name)):
@@ -49,24 +49,24 @@ class Group:
                 self._kept.setdefault(parts[1], {})[parts[2]] = value
         self._kept_hashes: dict[int, int] | None = None
 
-    def follow(self, generation: int, now: GroupPolicy) -> list[Place]:
-        """Take up a policy; returns the places that may have something to hand out because of it."""
+    def follow(self, generation: int, now: GroupPolicy) -> list[QueueCursor]:
+        """Take up a policy; returns the cursors that may have something to hand out because of it."""
         self.generation, self.policy, before = generation, now, self.policy
         if now.filters is not None and now.filters != self.filters:
             self._take_up_filters(now.filters)
         if (now.order, now.on_failure, now.attempts_max) == (before.order, before.on_failure, before.attempts_max):
             return []
-        places = [place for places in self.topics.values() for place in places]
-        for place in places:
-            place.follow(now)
-        return places
+        cursors = [cursor for cursors in self.topics.values() for cursor in cursors]
+        for cursor in cursors:
+            cursor.follow(now)
+        return cursors
 
     def _take_up_filters(self, wanted: Mapping[str, str]) -> None:
         """Filter by these, and keep them in the log."""
         self.filters = wanted
-        for places in self.topics.values():
-            for place in places:
-                place.filter = filters.filter_for(self.filters, place.topic_name)
+        for cursors in self.topics.values():
+            for cursor in cursors:
+                cursor.filter = filters.filter_for(self.filters, cursor.topic_name)
         try:
             self._store.put_progress([(filters.key(self.name), filters.encode(self.filters))])
         except EngineError as error:
@@ -87,16 +87,16 @@ class Group:
         unique = dict(topics)
         made = self._store.create_topics([(name, queues) for name, queues in unique.items() if queues])
         known = [self._store.topic(name) for name, queues in unique.items() if not queues]
-        places = []
+        cursors = []
         for topic in made + [topic for topic in known if topic is not None]:
-            places += self.places(topic, start)
-        found = self._form.Subscription(places)
+            cursors += self.cursors(topic, start)
+        found = self._form.Subscription(cursors)
         self._subscriptions[raw] = found
         self._forget_oldest()
         return found
 
-    def places(self, topic, start: int) -> list[Place]:
-        """All places of a topic, made when missing.
+    def cursors(self, topic, start: int) -> list[QueueCursor]:
+        """All cursors of a topic, made when missing.
 
         A queue that was added to a topic which the group already reads begins at its first message, whatever `start`
         says: nothing of it has been passed over.
@@ -105,55 +105,55 @@ class Group:
         # Dead letters lie there because of this group: it begins with the first one, wherever it begins elsewhere.
         fresh = not known and topic.id not in self._kept and not is_dead_letter_topic(topic.name)
         # Made before any is kept here: a full disk may refuse in the middle, and the next pull then begins anew.
-        made = [self._place(topic, queue, start if fresh else 0) for queue in range(len(known), topic.queues)]
-        for place in made:
-            self._by_queue.setdefault((topic.id, place.queue), []).append(place)
-        places = self.topics[topic.id] = self.by_hash[topic_hash(topic.name)] = known + made
-        return places
+        made = [self._cursor(topic, queue, start if fresh else 0) for queue in range(len(known), topic.queues)]
+        for cursor in made:
+            self._by_queue.setdefault((topic.id, cursor.queue), []).append(cursor)
+        cursors = self.topics[topic.id] = self.by_hash[topic_hash(topic.name)] = known + made
+        return cursors
 
-    def find(self, hashed: int, queue: int) -> Place | None:
-        """The place that a token names; takes up the topic when only its kept progress is known so far."""
-        places = self.by_hash.get(hashed)
-        if places is None:
+    def find(self, hashed: int, queue: int) -> QueueCursor | None:
+        """The cursor that a token names; takes up the topic when only its kept progress is known so far."""
+        cursors = self.by_hash.get(hashed)
+        if cursors is None:
             topic = self._kept_topic(hashed)
             if topic is None:
                 return None
-            places = self.places(topic, 0)
-        return places[queue] if queue < len(places) else None
+            cursors = self.cursors(topic, 0)
+        return cursors[queue] if queue < len(cursors) else None
 
-    def load_all(self) -> list[Place]:
-        """Take up everything that is kept of the group; returns all its places."""
+    def load_all(self) -> list[QueueCursor]:
+        """Take up everything that is kept of the group; returns all its cursors."""
         for topic_id in list(self._kept):
             topic = self._store.topic_by_id(topic_id)
             if topic is not None:
-                self.places(topic, 0)
-        return [place for places in self.topics.values() for place in places]
+                self.cursors(topic, 0)
+        return [cursor for cursors in self.topics.values() for cursor in cursors]
 
     def waiting(self) -> list[Subscription]:
         """Its subscriptions in which pulls wait."""
         return [each for each in self._subscriptions.values() if each.parked]
 
-    def _place(self, topic, queue: int, start: int) -> Place:
-        place = self._form.Place(topic.name, topic.id, topic_hash(topic.name), queue, self._settings)
-        place.key = progress.key(self.name, topic.id, queue)
-        place.filter = filters.filter_for(self.filters, topic.name)
-        place.group = self
-        place.follow(self.policy)
+    def _cursor(self, topic, queue: int, start: int) -> QueueCursor:
+        cursor = self._form.QueueCursor(topic.name, topic.id, topic_hash(topic.name), queue, self._settings)
+        cursor.key = progress.key(self.name, topic.id, queue)
+        cursor.filter = filters.filter_for(self.filters, topic.name)
+        cursor.group = self
+        cursor.follow(self.policy)
         kept = self._kept.get(topic.id, {}).get(queue)
         first_offset, end_offset = self._store.bounds(topic.id, queue)
         if kept is not None:
-            place.resume(progress.decode(kept))
-            place.see(first_offset, end_offset)
-            self._on_resumed(place)
+            cursor.resume(progress.decode(kept))
+            cursor.see(first_offset, end_offset)
+            self._on_resumed(cursor)
         elif start in (LATEST, AT_TIME):
-            place.next_offset = end_offset
+            cursor.next_offset = end_offset
             if start == AT_TIME:
-                place.next_offset = self._store.offset_at_time(topic.id, queue, self.policy.start_at_ms)
+                cursor.next_offset = self._store.offset_at_time(topic.id, queue, self.policy.start_at_ms)
             # At once: a restart before the first flush would otherwise begin at the end of that time, and lose what lies between.
-            self._store.put_progress([(place.key, place.encoded_progress())])
+            self._store.put_progress([(cursor.key, cursor.encoded_progress())])
         else:
-            place.next_offset = first_offset
-        return place
+            cursor.next_offset = first_offset
+        return cursor
 
     def _kept_topic(self, hashed: int):
         if self._kept_hashes is None:

@@ -42,7 +42,7 @@ def _fnv(key: bytes) -> int:
 
 
 class KeyOrder:
-    """The open messages of one place by key: the first of each key is its head, the others wait in their order.
+    """The open messages of one cursor by key: the first of each key is its head, the others wait in their order.
 
     Invariant: a message that waits has an open head before it; `waiting` counts them.
     """
@@ -93,29 +93,29 @@ class KeyOrder:
         return list(self._numbers)
 
 
-def sort_open(place, store) -> bool:
+def sort_open(cursor, store) -> bool:
     """Bring what was open before there was an order into it; False while its records are being fetched.
 
     What is out stays out: the order holds for what is handed out from now on.
     """
-    for start, end, is_ready in [(run.first, run.end, run.ready) for run in place.open.runs]:
-        first = max(start, place.sorted_until)
+    for start, end, is_ready in [(range_.first, range_.end, range_.ready) for range_ in cursor.in_flight.ranges]:
+        first = max(start, cursor.sorted_until)
         while first < end:
             try:
-                pieces = store.read(place.topic_id, place.queue, first, min(end - first, READ_MAX), READ_BYTES_MAX)
+                pieces = store.read(cursor.topic_id, cursor.queue, first, min(end - first, READ_MAX), READ_BYTES_MAX)
             except OffsetOutOfRangeError as out:
-                place.see(out.first_offset, out.end_offset)
-                return sort_open(place, store)
+                cursor.see(out.first_offset, out.end_offset)
+                return sort_open(cursor, store)
             except CorruptionError as damage:
                 # Nobody can be given it; handing out steps over it.
-                place.sorted_until = first = max(first + 1, damage.next_offset or 0)
+                cursor.sorted_until = first = max(first + 1, damage.next_offset or 0)
                 continue
             if not pieces:
                 return False
             for record in [record for piece in pieces for record in whole_records(piece.records)]:
-                if not place.keys.take(first, key_number(record)) and is_ready:
-                    place.open.make_waiting(first)
+                if not cursor.keys.take(first, key_number(record)) and is_ready:
+                    cursor.in_flight.make_waiting(first)
                 first += 1
-            place.sorted_until = first
-    place.is_sorted = True
+            cursor.sorted_until = first
+    cursor.is_sorted = True
     return True

@@ -1,15 +1,15 @@
-"""Lease numbers, and the moments at which leases run out."""
+"""Lease numbers, and the moments at which leases range_ out."""
 
 from collections.abc import Callable
 
-from common.timer_heap import Wheel
-from engine.delivery.queue_cursor import Place
+from common.timer_heap import TimerHeap
+from engine.delivery.queue_cursor import QueueCursor
 
 _COUNTER_BITS = 20
 _SLACK_MS = 1000
 
 
-class Clockwork:
+class LeaseClock:
     """A lease number is the wall clock's millisecond at its birth ‖ 20 bits of counter, and always grows.
 
     So a number says of itself whether it was given before this process started, and what can have been stored by then.
@@ -22,7 +22,7 @@ class Clockwork:
         self.wall_ms = wall_ms
         self.now_ms = 0  # of the clock that never steps back, as far as delivery was told
         self.first = self.last = wall_ms() << _COUNTER_BITS
-        self._wheel = Wheel()
+        self._wheel = TimerHeap()
 
     def next_lease(self) -> int:
         """A number that was never given before."""
@@ -47,25 +47,25 @@ class Clockwork:
         """
         return (lease >> _COUNTER_BITS) + _SLACK_MS
 
-    def due(self, place: Place, due_ms: int) -> None:
-        """A lease of the place runs out at `due_ms`. One timer a place, at the soonest: later ones are found then."""
-        if place.due_ms is not None:
-            if place.due_ms <= due_ms:
+    def due(self, cursor: QueueCursor, due_ms: int) -> None:
+        """A lease of the cursor ranges out at `due_ms`. One timer a cursor, at the soonest: later ones are found then."""
+        if cursor.due_ms is not None:
+            if cursor.due_ms <= due_ms:
                 return
-            self._wheel.drop(place.tick, place)
-        place.due_ms = due_ms
-        place.tick = self._wheel.add(due_ms, place)
+            self._wheel.drop(cursor.tick, cursor)
+        cursor.due_ms = due_ms
+        cursor.tick = self._wheel.add(due_ms, cursor)
 
-    def expire(self, now_ms: int) -> list[Place]:
-        """Let run out what is due; returns the places that have something to hand out again."""
+    def expire(self, now_ms: int) -> list[QueueCursor]:
+        """Let range_ out what is due; returns the cursors that have something to hand out again."""
         woken = []
-        for place in self._wheel.pop_due(now_ms):
-            place.due_ms = None
-            soonest = place.open.expire(now_ms)
+        for cursor in self._wheel.pop_due(now_ms):
+            cursor.due_ms = None
+            soonest = cursor.in_flight.expire(now_ms)
             if soonest is not None:
-                # A place with very many leases is looked through less often; the delay stays far below a second.
-                self.due(place, max(soonest, now_ms + len(place.open) // 64))
-            woken.append(place)
+                # A cursor with very many leases is looked through less often; the delay stays far below a second.
+                self.due(cursor, max(soonest, now_ms + len(cursor.in_flight) // 64))
+            woken.append(cursor)
         return woken
 
     def next_at_ms(self) -> int | None:

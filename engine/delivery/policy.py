@@ -7,7 +7,7 @@ from typing import Protocol
 from common.retry import DEFAULT_RETRY, Retry
 
 NONE, KEY, QUEUE = range(3)
-"""Order: none; one message of a key out at a time; one run of a queue out at a time."""
+"""Order: none; one message of a key out at a time; one range_ of a queue out at a time."""
 SKIP, PARK, STOP = range(3)
 """After the last attempt: to the dead letters; go on trying, with the key's later messages behind it, as long as there is room for
 them; go on trying, with the whole queue behind it."""

@@ -1,7 +1,7 @@
 """What is kept in the log of one queue of one group, so that a restart or a new master carries on from it.
 
 Key: b"g" ‖ group ‖ 0x00 ‖ u32 topic id ‖ u32 queue, big-endian so that one topic's queues lie together.
-Value: varints: version 1 ‖ floor ‖ first open offset ‖ run count ‖ runs ‖ tail. A run is gap before it ‖ messages ‖
+Value: varints: version 1 ‖ floor ‖ first open offset ‖ range_ count ‖ ranges ‖ tail. A range_ is gap before it ‖ messages ‖
 attempts so far; the gaps are acknowledged, and so is the tail, which ends where handing out goes on.
 """
 
@@ -15,14 +15,14 @@ _PLACE = struct.Struct(">II")
 
 
 class Progress(NamedTuple):
-    """One queue's state as it is kept. `runs`: (first, end, attempts so far), ordered, below `next_offset`.
+    """One queue's state as it is kept. `ranges`: (first, end, attempts so far), ordered, below `next_offset`.
 
     `floor`: leases below it were given before the group was moved, so that their receipts settle nothing.
     """
 
     floor: int
     next_offset: int
-    runs: list[tuple[int, int, int]]
+    ranges: list[tuple[int, int, int]]
 
 
 def key(group: str, topic_id: int, queue: int) -> bytes:
@@ -43,9 +43,9 @@ def split_key(raw: bytes) -> tuple[str, int, int] | None:
 
 
 def encode(progress: Progress) -> bytes:
-    """The value's bytes. Neighbouring runs of one attempt become one: who held them is not kept."""
+    """The value's bytes. Neighbouring ranges of one attempt become one: who held them is not kept."""
     out = bytearray()
-    merged = list(_merged(progress.runs))
+    merged = list(_merged(progress.ranges))
     at = merged[0][0] if merged else progress.next_offset
     for number in (VERSION, progress.floor, at, len(merged)):
         _put(out, number)
@@ -64,23 +64,23 @@ def decode(value: bytes) -> Progress:
     if len(numbers) < 5 or numbers[0] != VERSION or len(numbers) != 5 + 3 * numbers[3]:
         raise ValueError("not a progress value of version 1")
     _, floor, at, count, *rest = numbers
-    runs = []
+    ranges = []
     for index in range(count):
         gap, messages, attempt = rest[3 * index : 3 * index + 3]
-        runs.append((at + gap, at + gap + messages, attempt))
+        ranges.append((at + gap, at + gap + messages, attempt))
         at += gap + messages
-    return Progress(floor, at + rest[-1], runs)
+    return Progress(floor, at + rest[-1], ranges)
 
 
-def _merged(runs: list[tuple[int, int, int]]) -> Iterator[tuple[int, int, int]]:
+def _merged(ranges: list[tuple[int, int, int]]) -> Iterator[tuple[int, int, int]]:
     before = None
-    for run in runs:
-        if before and before[1] == run[0] and before[2] == run[2]:
-            before = (before[0], run[1], run[2])
+    for range_ in ranges:
+        if before and before[1] == range_[0] and before[2] == range_[2]:
+            before = (before[0], range_[1], range_[2])
             continue
         if before:
             yield before
-        before = run
+        before = range_
     if before:
         yield before
 

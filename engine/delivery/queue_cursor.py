@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from common.dead_letters import is_dead_letter_topic
-from engine.delivery.in_flight import OpenRuns, Run
+from engine.delivery.in_flight import InFlightRanges, InFlightRange
 from engine.delivery.intervals import IntervalSet
 from engine.delivery.key_order import KeyOrder
 from engine.delivery.policy import ATTEMPTS_ENDLESS, KEY, NONE, PARK, QUEUE, SKIP, STOP, GroupPolicy
@@ -17,16 +17,16 @@ from engine.delivery.settings import DeliverySettings
 OFFSET_MAX = (1 << 63) - 1
 
 
-class Place:
+class QueueCursor:
     """State of (group, topic, queue).
 
-    Invariants: every run lies below `next_offset`; `early` lies above it; an offset below `next_offset` in no run is
+    Invariants: every range_ lies below `next_offset`; `early` lies above it; an offset below `next_offset` in no range_ is
     acknowledged (or was deleted by retention).
     """
 
     __slots__ = (
         "blocked", "credit", "due_ms", "early", "end_seen", "filter", "floor", "group", "is_dead_letters", "is_sorted", "key",
-        "keys", "next_offset", "open", "order", "queue", "settings", "sorted_until", "stop_at", "subscriptions", "tick",
+        "keys", "next_offset", "in_flight", "order", "queue", "settings", "sorted_until", "stop_at", "subscriptions", "tick",
         "topic_hash", "topic_id", "topic_name",
     )  # fmt: skip
 
@@ -34,7 +34,7 @@ class Place:
         self.topic_name, self.topic_id, self.topic_hash, self.queue = topic_name, topic_id, topic_hash, queue
         self.settings = settings
         self.key = b""
-        self.group: Any = None  # whose place it is
+        self.group: Any = None  # whose cursor it is
         self.filter: Any = None  # which messages the group takes; None: all
         self.is_dead_letters = is_dead_letter_topic(topic_name)
         self.order = NONE
@@ -44,18 +44,18 @@ class Place:
         self.next_offset = 0
         self.end_seen = 0  # the log's end offset when it was looked at last; it only grows
         self.floor = 0  # leases below it were given before an operator moved the group
-        self.open = OpenRuns()
+        self.in_flight = InFlightRanges()
         self.early = IntervalSet()
         self.blocked = False  # there is more to hand out, but a bound forbids it
         self.credit = 0  # bytes that this queue may still give in its turn
-        self.due_ms: int | None = None  # a lower bound of when a lease runs out
+        self.due_ms: int | None = None  # a lower bound of when a lease ranges out
         self.tick = 0
         self.subscriptions: list = []
 
     @property
     def contiguous(self) -> int:
         """Everything below is acknowledged."""
-        return self.open.firsts[0] if self.open.firsts else self.next_offset
+        return self.in_flight.firsts[0] if self.in_flight.firsts else self.next_offset
 
     def see(self, first_offset: int, end_offset: int) -> None:
         """The log can read first_offset..end_offset now; what lies below is gone by retention."""
@@ -66,18 +66,18 @@ class Place:
     def plan(self, messages_max: int) -> tuple[int, int, int] | None:
         """What would be handed out next: (first, end at most, attempt so far); None when nothing seen may be."""
         if self.stop_at:
-            stuck = self.open.first_spent(self.stop_at)
+            stuck = self.in_flight.first_spent(self.stop_at)
             if stuck is not None:
                 return (stuck.first, min(stuck.end, stuck.first + messages_max), stuck.attempt) if stuck.ready else None
-        if self.order == QUEUE and not self.open.all_ready():
+        if self.order == QUEUE and not self.in_flight.all_ready():
             return None
-        again = self.open.next_ready(messages_max)
+        again = self.in_flight.next_ready(messages_max)
         if again is not None:
             return again
-        room = min(self.settings.in_flight_max - self.open.messages, messages_max)
+        room = min(self.settings.in_flight_max - self.in_flight.messages, messages_max)
         if self.keys is not None:
             room = min(room, self.settings.waiting_max - self.keys.waiting)  # for all of them may have to wait
-        if room <= 0 or len(self.open) >= self.settings.runs_max:
+        if room <= 0 or len(self.in_flight) >= self.settings.ranges_max:
             return None
         if self.early:
             self.next_offset = self.early.skip(self.next_offset)
@@ -87,8 +87,8 @@ class Place:
     def lease(self, first: int, end: int, lease: int, due_ms: int) -> int:
         """Give first..end, the start of what plan() returned, to a lease until `due_ms`; returns the attempt."""
         if first != self.next_offset:
-            return self.open.release(first, end, lease, due_ms)
-        self.open.append(Run(first, end, lease, 1, due_ms, first_lease=lease))
+            return self.in_flight.release(first, end, lease, due_ms)
+        self.in_flight.append(InFlightRange(first, end, lease, 1, due_ms, first_lease=lease))
         self.next_offset = end
         return 1
 
@@ -97,12 +97,12 @@ class Place:
         if first == self.next_offset:
             self.next_offset = end
         else:
-            self.open.release(first, end, lease, 0)
+            self.in_flight.release(first, end, lease, 0)
             self.settle(first, end, lease, False)
 
     def wait(self, offset: int) -> None:
         """Pass the next message over: it waits for an earlier one of its key."""
-        self.open.wait(offset)
+        self.in_flight.wait(offset)
         self.next_offset = offset + 1
 
     def settle(self, first: int, end: int, lease: int, foreign: bool) -> bool:
@@ -114,9 +114,9 @@ class Place:
         if lease < self.floor:
             return False
         if self.keys is None:
-            whole = self.open.settle(first, end, lease, foreign)
+            whole = self.in_flight.settle(first, end, lease, foreign)
         else:
-            whole, taken = self.open.take_out(first, end, lease, foreign)
+            whole, taken = self.in_flight.take_out(first, end, lease, foreign)
             for start, stop in taken:
                 self._done(range(start, stop))
         if end > self.next_offset:
@@ -132,13 +132,13 @@ class Place:
         returns how many messages that are."""
         if lease < self.floor:
             return 0
-        return self.open.hold(first, end, lease, foreign, due_ms, now_ms)
+        return self.in_flight.hold(first, end, lease, foreign, due_ms, now_ms)
 
-    def claim(self, first: int, end: int, lease: int, foreign: bool, attempt_min: int, claimer: int) -> list[Run]:
-        """See OpenRuns.claim()."""
+    def claim(self, first: int, end: int, lease: int, foreign: bool, attempt_min: int, claimer: int) -> list[InFlightRange]:
+        """See InFlightRanges.claim()."""
         if lease < self.floor:
             return []
-        return self.open.claim(first, end, lease, foreign, attempt_min, claimer)
+        return self.in_flight.claim(first, end, lease, foreign, attempt_min, claimer)
 
     def pass_over(self, end: int) -> None:
         """Count everything below `end` that was never handed out as handed out and come back: who comes next gets it."""
@@ -147,7 +147,7 @@ class Place:
                 self.next_offset = self.early.skip(self.next_offset)
             stop = min(end, self.early.first() or OFFSET_MAX)
             if stop > self.next_offset:
-                self.open.append(Run(self.next_offset, stop, 0, 0, 0, ready=True))
+                self.in_flight.append(InFlightRange(self.next_offset, stop, 0, 0, 0, ready=True))
                 self.next_offset = stop
 
     @property
@@ -168,12 +168,12 @@ class Place:
         if order == self.order:
             return
         self.order = order
-        self.open.end_waiting()
+        self.in_flight.end_waiting()
         self._forget_keys()
 
     def _forget_keys(self) -> None:
         self.keys = KeyOrder() if self.order == KEY else None
-        self.is_sorted, self.sorted_until = self.keys is None or not self.open, 0
+        self.is_sorted, self.sorted_until = self.keys is None or not self.in_flight, 0
 
     def _done(self, offsets: Iterable[int]) -> None:
         """These messages are open no more: it is the turn of those that waited for them."""
@@ -181,24 +181,24 @@ class Place:
         for offset in offsets:
             following = self.keys.done(offset)
             if following >= 0:
-                self.open.make_ready(following)
+                self.in_flight.make_ready(following)
                 self.blocked = True
 
     def move(self, offset: int, floor: int) -> None:
         """Go on handing out at `offset`, forgetting who holds what; receipts of leases below `floor` settle nothing."""
-        self.open.clear()
+        self.in_flight.clear()
         self.early.clear()
         self._forget_keys()
         self.next_offset, self.floor = offset, floor
 
     def progress(self) -> Progress:
         """What a restart needs."""
-        runs = [(run.first, run.end, run.attempt) for run in self.open.runs]
+        ranges = [(range_.first, range_.end, range_.attempt) for range_ in self.in_flight.ranges]
         at = self.next_offset
         for first, end in self.early:
-            runs.append((at, first, 0))
+            ranges.append((at, first, 0))
             at = end
-        return Progress(self.floor, at, runs)
+        return Progress(self.floor, at, ranges)
 
     def encoded_progress(self) -> bytes:
         """The same as it is kept."""
@@ -207,12 +207,12 @@ class Place:
     def resume(self, progress: Progress) -> None:
         """Take up what was kept: what was out is ready to be handed out again at once."""
         self.floor, self.next_offset = progress.floor, progress.next_offset
-        for first, end, attempt in progress.runs:
-            self.open.append(Run(first, end, 0, attempt, 0, ready=True))
+        for first, end, attempt in progress.ranges:
+            self.in_flight.append(InFlightRange(first, end, 0, attempt, 0, ready=True))
         self._forget_keys()
 
     def _trim(self, first_offset: int) -> None:
-        self.open.trim(first_offset)
+        self.in_flight.trim(first_offset)
         if self.keys is not None:
             self._done([offset for offset in self.keys.offsets() if offset < first_offset])
         self.next_offset = self.early.skip(max(self.next_offset, first_offset))

@@ -1,7 +1,7 @@
 """Which queues live at this engine: all of them, or its broker group's share. What an engine sends by itself has to stay there."""
 
 
-class Residence:
+class QueueOwnership:
     """The only engine's: everything is at home."""
 
     def nearest(self, topic: str, queue: int, queues: int) -> int | None:

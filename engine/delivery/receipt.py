@@ -14,7 +14,7 @@ KEY_SIZE = 32
 _BODY_SIZE = TOKEN_SIZE - MAC_SIZE
 
 
-class Token(NamedTuple):
+class ReceiptToken(NamedTuple):
     """A token whose MAC was right."""
 
     queue: int
@@ -48,7 +48,7 @@ class Receipts:
         mac.update(body)
         return body + mac.digest()
 
-    def check(self, token: bytes) -> Token | None:
+    def check(self, token: bytes) -> ReceiptToken | None:
         """Return what the token says, or None when this key never made it for this group."""
         body = token[:_BODY_SIZE]
         mac = self._keyed.copy()
@@ -56,4 +56,4 @@ class Receipts:
         if not compare_digest(mac.digest(), token[_BODY_SIZE:]):
             return None
         version, *fields = TOKEN.unpack(body)
-        return Token(*fields) if version == TOKEN_VERSION else None
+        return ReceiptToken(*fields) if version == TOKEN_VERSION else None

@@ -9,7 +9,7 @@ class DeliverySettings:
 
     in_flight_max: int = 65_536
     """Messages of one queue that one group may hold unacknowledged; then only expired ones are handed out again."""
-    runs_max: int = 16_384
+    ranges_max: int = 16_384
     """Leases and acknowledged holes of one queue of one group. More costs memory and makes progress records longer."""
     waiting_max: int = 4_096
     """Messages of one queue that wait for an earlier one of their key; then nothing new of the queue is handed out. More lets other keys
@@ -28,7 +28,7 @@ class DeliverySettings:
     invisible_ms_max: int = 12 * 3600 * 1000
     shared_filters_min: int = 24
     """Groups with a filter on one topic from which on they are asked together. Fewer cost less each by itself."""
-    sift_tests: int = 100_000
+    filter_tests_max: int = 100_000
     """What filters may do in one loop turn: about 4 ms. More gets through what is passed over sooner and holds up all others."""
     progress_ms: int = 200
     """Least time between two progress records of one queue. More redelivers more after a crash, less writes more."""

@@ -19,7 +19,7 @@ MATCHES_MAX = 65_536
 """Of one window, all groups together: half a MiB."""
 
 
-class Window:
+class MatchWindow:
     """`found`: by group, the offsets of first..end that its filter lets through, in order; of a group whose filter came later,
     those from `since` on."""
 
@@ -68,14 +68,14 @@ class Window:
         return begin, stop
 
 
-class _Topic:
+class TopicFilters:
     """The filters of a topic's groups, and the windows by queue. Most topics have few, and then there is no index."""
 
     __slots__ = ("_index", "filters", "windows")
 
     def __init__(self) -> None:
         self.filters: dict[str, Any] = {}
-        self.windows: dict[int, Window] = {}
+        self.windows: dict[int, MatchWindow] = {}
         self._index: FilterIndex | None = None
 
     @property
@@ -101,7 +101,7 @@ class _Topic:
             window.forget(group)
 
 
-class SharedSifting:
+class SharedFilters:
     """All windows of an engine.
 
     Args:
@@ -110,31 +110,31 @@ class SharedSifting:
 
     def __init__(self, groups_min: int) -> None:
         self._groups_min = groups_min
-        self._topics: dict[int, _Topic] = {}
+        self._topics: dict[int, TopicFilters] = {}
         self._oldest_first: OrderedDict[tuple[int, int], None] = OrderedDict()
 
-    def narrow(self, place, first: int, end: int) -> tuple[int, int]:
+    def narrow(self, cursor, first: int, end: int) -> tuple[int, int]:
         """Of first..end, which was never handed out, what has to be read: begin..stop; what lies before `begin` is not for the group."""
-        topic = self._topics.get(place.topic_id)
+        topic = self._topics.get(cursor.topic_id)
         if topic is None:
-            topic = self._topics[place.topic_id] = _Topic()
-        group = place.group.name
-        if topic.filters.get(group) is not place.filter:
-            topic.set(group, place.filter)
-        window = topic.windows.get(place.queue)
+            topic = self._topics[cursor.topic_id] = TopicFilters()
+        group = cursor.group.name
+        if topic.filters.get(group) is not cursor.filter:
+            topic.set(group, cursor.filter)
+        window = topic.windows.get(cursor.queue)
         if window is None or not window.knows(group, first):
             return first, end
         return window.narrow(group, first, end)
 
-    def learn(self, place, first: int, records: bytes, start: int) -> bool:
+    def learn(self, cursor, first: int, records: bytes, start: int) -> bool:
         """A piece of the queue was read, its records from byte `start` on; whether the index was asked about it."""
-        topic = self._topics[place.topic_id]
+        topic = self._topics[cursor.topic_id]
         if len(topic.filters) < self._groups_min:
             return False
-        window = topic.windows.get(place.queue)
+        window = topic.windows.get(cursor.queue)
         if window is None or first > window.end:
-            window = topic.windows[place.queue] = Window(first)
-            self._bound(place.topic_id, place.queue)
+            window = topic.windows[cursor.queue] = MatchWindow(first)
+            self._bound(cursor.topic_id, cursor.queue)
         if first != window.end:
             return False
         index = topic.index

@@ -3,7 +3,7 @@
 from typing import Any, NamedTuple
 
 from common.reply_token import TOKEN_SIZE, instance_of
-from common.timer_heap import Wheel
+from common.timer_heap import TimerHeap
 from engine.link import layout
 from engine.replies.requests import Requests
 from engine.server.errors import RequestError
@@ -32,7 +32,7 @@ class Exchange:
         self._by_instance: dict[int, Any] = {}
         self._open: dict[int, _Open] = {}
         self._number = 0
-        self._waits = Wheel(100)
+        self._waits = TimerHeap(100)
 
     def listen(self, connection: Any, request_id: int, payload: bytes) -> None:
         """LISTEN: replies to calls of this instance go to this link from now on."""

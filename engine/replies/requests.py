@@ -7,7 +7,7 @@ answered; what else there is goes at its deadline.
 from collections.abc import Callable
 
 from common.reply_token import TOKEN_SIZE, reply_by_of
-from common.timer_heap import Wheel
+from common.timer_heap import TimerHeap
 from engine.link.layout import CONSUMER_FAILED, HAS_TRAILER, NO_CONSUMER, NO_REPLY
 
 REMEMBERED_MAX = 200_000
@@ -39,7 +39,7 @@ class Requests:
         self.wall_ms, self.on_failed = wall_ms, on_failed
         self.expired = 0
         self._fates: dict[bytes, Fate] = {}
-        self._ends = Wheel(TICK_MS)
+        self._ends = TimerHeap(TICK_MS)
         self._looked = 0  # the tick for which it was last looked what can be forgotten
 
     def __len__(self) -> int:

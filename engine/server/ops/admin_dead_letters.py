@@ -4,7 +4,7 @@ from typing import Any
 
 from common.dead_letters import dead_letter_topic, is_dead_letter_topic
 from engine.delivery.delivery import Delivery
-from engine.delivery.redrive import Choice, DeadLetterStore, Letter, Scan, ScatteredError
+from engine.delivery.redrive import DeadLetterSelection, DeadLetterStore, DeadLetter, DeadLetterPage, ScatteredError
 from engine.link.layout import OVERLOADED, UNKNOWN_TOPIC
 from engine.server.codec import checked_name
 from engine.server.errors import RequestError
@@ -67,7 +67,7 @@ class _Bounded:
             ) from None
 
 
-def row(letter: Letter) -> dict[str, Any]:
+def row(letter: DeadLetter) -> dict[str, Any]:
     """One dead letter for people and programs; absent: not known."""
     told = dict(letter.record.origin)
     told["message_offset"] = told.pop("offset", "")
@@ -81,18 +81,18 @@ def _is_number(name: str, value: str) -> bool:
     return name in ("attempts", "first_ms", "last_ms", "queue", "message_offset") and value.isdecimal()
 
 
-def _progress(scan: Scan) -> dict[str, int]:
+def _progress(scan: DeadLetterPage) -> dict[str, int]:
     return {"count": len(scan.letters), "next": scan.next_offset, "end": scan.end}
 
 
-def _choice(request: dict) -> Choice:
+def _choice(request: dict) -> DeadLetterSelection:
     texts = {name: request.get(name) for name in _TEXTS}
     moments = {name: request.get(name) for name in _MOMENTS}
     if any(value is not None and not isinstance(value, str) for value in texts.values()):
         raise RequestError("cause, reason, topic: text")
     if any(value is not None and type(value) is not int for value in moments.values()):
         raise RequestError("since_ms, until_ms: Unix time in milliseconds")
-    return Choice(**texts, **moments)
+    return DeadLetterSelection(**texts, **moments)
 
 
 def _after(request: dict) -> int:

@@ -5,7 +5,7 @@ from typing import Any
 
 from engine.delivery import progress
 from engine.delivery.delivery import Delivery
-from engine.delivery.queue_cursor import Place
+from engine.delivery.queue_cursor import QueueCursor
 from engine.errors import CorruptionError, OffsetOutOfRangeError
 from engine.link.layout import UNKNOWN_TOPIC
 from engine.server.codec import checked_name
@@ -40,7 +40,7 @@ class GroupVerbs:
         places = self._places(request)
         return {"group": request["group"], "queues": [self._row(place, detail) for place in places]}
 
-    def _row(self, place: Place, detail: bool) -> dict:
+    def _row(self, place: QueueCursor, detail: bool) -> dict:
         first, end = self._store.bounds(place.topic_id, place.queue)
         at = max(place.contiguous, first)
         lag = lag_of(place, first, end)
@@ -50,7 +50,7 @@ class GroupVerbs:
             "first": first,
             "end": end,
             "progress": at,
-            "in_flight": place.open.messages,
+            "in_flight": place.in_flight.messages,
             "lag": lag,
         }
         if detail:
@@ -58,7 +58,7 @@ class GroupVerbs:
             row["lag_s"] = self._age_s(place, at) if lag else 0.0
         return row
 
-    def _age_s(self, place: Place, offset: int) -> float:
+    def _age_s(self, place: QueueCursor, offset: int) -> float:
         """How long ago the message at `offset` was stored, by the index: the last moment whose offset does not lie behind it."""
         wall_ms = self._delivery.wall_ms()
         low, high = 0, wall_ms + 1
@@ -78,7 +78,7 @@ class GroupVerbs:
             raise RequestError("the engine has no such topic", UNKNOWN_TOPIC)
         group = self._delivery.group(checked_name(request.get("group"), "group"))
         moved = []
-        for place in _chosen(group.places(topic, 0), request):
+        for place in _chosen(group.cursors(topic, 0), request):
             first, end = self._store.bounds(place.topic_id, place.queue)
             target = min(max(target_of(place, first, end), first), end)
             moved.append({"queue": place.queue, "old": place.contiguous, "new": target})
@@ -87,7 +87,7 @@ class GroupVerbs:
         self._delivery.write_progress()
         return {"moved": moved}
 
-    def _target(self, to: object) -> Callable[[Place, int, int], int]:
+    def _target(self, to: object) -> Callable[[QueueCursor, int, int], int]:
         """A function of place, first and end to where the group is to go on. Raises RequestError."""
         if to == "earliest":
             return lambda place, first, end: first
@@ -101,7 +101,7 @@ class GroupVerbs:
             return lambda place, first, end: self._store.offset_at_time(place.topic_id, place.queue, to["time_ms"])
         raise RequestError(TO_RULE)
 
-    def _places(self, request: dict) -> list[Place]:
+    def _places(self, request: dict) -> list[QueueCursor]:
         name = checked_name(request.get("group"), "group")
         kept = any(progress.split_key(raw) for raw, _ in self._store.progress(progress.group_prefix(name)))
         if name not in self._delivery.groups and not kept:
@@ -111,9 +111,9 @@ class GroupVerbs:
         return _chosen([place for place in places if topic in (None, place.topic_name)], request)
 
 
-def lag_of(place: Place, first: int, end: int) -> int:
+def lag_of(place: QueueCursor, first: int, end: int) -> int:
     """Messages of first..end that the group has not acknowledged."""
-    return max(0, end - max(place.next_offset, first)) + place.open.messages
+    return max(0, end - max(place.next_offset, first)) + place.in_flight.messages
 
 
 def newest_record_bytes(store, topic_id: int, queue: int) -> int:
@@ -125,7 +125,7 @@ def newest_record_bytes(store, topic_id: int, queue: int) -> int:
     return len(pieces[0].records) if pieces else 0
 
 
-def _chosen(places: list[Place], request: dict) -> list[Place]:
+def _chosen(places: list[QueueCursor], request: dict) -> list[QueueCursor]:
     queue = request.get("queue")
     return [place for place in places if queue in (None, place.queue)]
 

@@ -5,7 +5,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
-from common.timer_heap import Wheel
+from common.timer_heap import TimerHeap
 from engine.errors import CorruptionError, OffsetOutOfRangeError
 from engine.link.layout import INVALID, NO_TOKEN, OFFSET_OUT_OF_RANGE, OK, PIECE, U32, UNAVAILABLE, UNKNOWN_TOPIC
 from engine.server.errors import RequestError
@@ -92,7 +92,7 @@ class Reader:
 
     def __init__(self, store) -> None:
         self._store = store
-        self._waits = Wheel()
+        self._waits = TimerHeap()
         self._by_queue: dict[tuple[int, int], OrderedDict[Reading, None]] = {}
 
     def start(self, reading: Reading, now_ms: int, *, may_wait: bool) -> bool:

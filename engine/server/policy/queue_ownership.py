@@ -1,11 +1,11 @@
-"""Residence by the broker groups of the configuration that the engine follows."""
+"""QueueOwnership by the broker groups of the configuration that the engine follows."""
 
 from common.placement import Placement, topic_hash
-from engine.delivery.queue_ownership import Residence
+from engine.delivery.queue_ownership import QueueOwnership
 from engine.server.policy.config_follower import Following
 
 
-class ConfiguredResidence(Residence):
+class ConfiguredQueueOwnership(QueueOwnership):
     """Everything lives here where the configuration names no group, nothing while it has not been read or names only others.
 
     Args:

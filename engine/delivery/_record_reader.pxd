@@ -2,7 +2,7 @@
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from engine.log.read._tail cimport Tail
-from engine.delivery._queue_cursor cimport Place
+from engine.delivery._queue_cursor cimport QueueCursor
 from engine.delivery._receipt cimport TokenBytes
 
 
@@ -25,7 +25,7 @@ cdef enum:
     HAS_TRAILER = 2              # flag of a record: a request
 
 
-cdef class Ahead:
+cdef class Prefetch:
     cdef list pieces
     cdef Py_ssize_t index        # of the next piece
     cdef Py_ssize_t at           # of the next record in its bytes
@@ -34,10 +34,10 @@ cdef class Ahead:
     cdef int64_t deleted         # how many segments retention had taken when it was read
 
 
-cdef class Reading:
-    cdef object store, clockwork
-    cdef object ahead_of         # an ordered dict: the places that have an Ahead, oldest first
-    cdef Py_ssize_t ahead_bytes  # that they hold
+cdef class RecordReader:
+    cdef object store, lease_clock
+    cdef object prefetches         # an ordered dict: the cursors that have an Prefetch, oldest first
+    cdef Py_ssize_t prefetch_bytes  # that they hold
     cdef set dirty
     cdef object floors           # of the log: what topics' own retentions let be read
     cdef public object requests  # see the twin
@@ -48,20 +48,20 @@ cdef class Reading:
     cdef uint64_t lease          # the last one given; 0: none yet
     cdef int64_t older_ns        # taken by reading older segments
 
-    cdef int see(self, Place place) except -1
-    cdef int read(self, Place place, int64_t first, int64_t end, int64_t bytes_max, int64_t* given_end, int64_t* size) except -1
-    cdef int add_piece(self, Place place, int64_t first, uint32_t count, int64_t stored_at_ms, const void* records, uint32_t size) except -1
+    cdef int see(self, QueueCursor cursor) except -1
+    cdef int read(self, QueueCursor cursor, int64_t first, int64_t end, int64_t bytes_max, int64_t* given_end, int64_t* size) except -1
+    cdef int add_piece(self, QueueCursor cursor, int64_t first, uint32_t count, int64_t stored_at_ms, const void* records, uint32_t size) except -1
     cdef uint64_t next_lease(self) except 0
-    cdef int64_t readable_from(self, Place place) except -1
-    cdef int read_elsewhere(self, Place place, int64_t first, int64_t end, int64_t bytes_max, int64_t* given_end,
+    cdef int64_t readable_from(self, QueueCursor cursor) except -1
+    cdef int read_elsewhere(self, QueueCursor cursor, int64_t first, int64_t end, int64_t bytes_max, int64_t* given_end,
                             int64_t* size) except -1
-    cdef int read_ahead(self, Place place, Ahead ahead, int64_t end, int64_t bytes_max, int64_t* given_end, int64_t* size) except -1
+    cdef int read_prefetched(self, QueueCursor cursor, Prefetch prefetch, int64_t end, int64_t bytes_max, int64_t* given_end, int64_t* size) except -1
     cdef int64_t deleted(self) except -1
-    cdef list read_store(self, Place place, int64_t first, int64_t end, int64_t bytes_max)
-    cdef int drop_ahead(self, Place place) except -1
-    cdef bint read_on(self, Place place, Ahead ahead, int64_t end, int64_t bytes_max) except -1
-    cdef int keep_ahead(self, Place place, Ahead ahead) except -1
-    cdef int step_over(self, Place place, int64_t first, int64_t end, damage) except -1
+    cdef list read_store(self, QueueCursor cursor, int64_t first, int64_t end, int64_t bytes_max)
+    cdef int drop_prefetch(self, QueueCursor cursor) except -1
+    cdef bint read_on(self, QueueCursor cursor, Prefetch prefetch, int64_t end, int64_t bytes_max) except -1
+    cdef int keep_prefetch(self, QueueCursor cursor, Prefetch prefetch) except -1
+    cdef int step_over(self, QueueCursor cursor, int64_t first, int64_t end, damage) except -1
     cdef bint is_over(self, const char* record, Py_ssize_t size) except -1
-    cdef int pass_request(self, Place place, int64_t first) except -1
-    cdef int pass_over(self, Place place, int64_t first, int64_t end) except -1
+    cdef int pass_request(self, QueueCursor cursor, int64_t first) except -1
+    cdef int pass_over(self, QueueCursor cursor, int64_t first, int64_t end) except -1
