@@ -24,6 +24,12 @@ cdef enum:
     FILTER_READ_MESSAGES = 1024         # of sifting.py
 
 
+cdef inline bint next_range(QueueCursor cursor, int64_t messages_max, int64_t* first, int64_t* end) except -1:
+    """plan() of the cursor; False when nothing may be dispatched."""
+    first[0], end[0] = cursor.plan(messages_max)
+    return end[0] > first[0]
+
+
 cdef class Dispatcher(RecordReader):
     """As the twin's."""
 
@@ -101,7 +107,7 @@ cdef class Dispatcher(RecordReader):
         if cursor.filter is not None:
             return self.dispatch_filtered(cursor)
         while self.messages_left > 0 and self.bytes_left > 0 and cursor.credit > 0:
-            if not cursor.next_run(self.messages_left, &first, &end):
+            if not next_range(cursor, self.messages_left, &first, &end):
                 if seen:
                     self.rest(cursor)
                     return False
@@ -146,7 +152,7 @@ cdef class Dispatcher(RecordReader):
             if not self.budget.is_left(self.now_ms):
                 self.later[cursor] = None
                 return False
-            if not cursor.next_run(FILTER_READ_MESSAGES, &first, &end):
+            if not next_range(cursor, FILTER_READ_MESSAGES, &first, &end):
                 if seen:
                     self.rest(cursor)
                     return False
@@ -270,8 +276,8 @@ cdef class Dispatcher(RecordReader):
         cdef uint32_t attempt
         cdef PieceHead* head
         cdef Py_ssize_t at
-        attempt = cursor.give(first, end, self.next_lease(), due_ms)
-        if cursor.due_at_ms < 0 or cursor.due_at_ms > due_ms:
+        attempt = cursor.lease(first, end, self.next_lease(), due_ms)
+        if cursor.due_ms < 0 or cursor.due_ms > due_ms:
             self.lease_clock.due(cursor, due_ms)
         self.dirty.add(cursor)
         self.receipts.write(&token, cursor.queue, <uint32_t>count, cursor.topic_hash, <uint64_t>first, self.lease)

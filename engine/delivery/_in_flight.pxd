@@ -13,7 +13,6 @@ cdef struct RangeData:
 
 
 cdef inline bint is_waiting(const RangeData* range_) noexcept:
-    """As the twin's."""
     return not range_.ready and range_.lease == 0 and range_.due_ms == INT64_MAX
 
 
@@ -37,7 +36,11 @@ cdef class InFlightRanges:
     cdef int add(self, int64_t first, int64_t end, uint64_t lease, uint32_t attempt, int64_t due_ms, bint ready) except -1
     cdef int wait(self, int64_t offset) except -1
     cdef bint all_ready(self) noexcept
-    cdef Py_ssize_t first_spent(self, uint32_t attempts_max) noexcept
-    cdef bint find_ready(self, int64_t messages_max, int64_t* first, int64_t* end) except -1
+    cdef (int64_t, int64_t) next_spent(self, uint32_t attempts_max, int64_t messages_max) noexcept
+    cdef (int64_t, int64_t) next_ready(self, int64_t messages_max) except *
     cpdef bint settle(self, int64_t first, int64_t end, uint64_t lease, bint foreign) except -1
-    cpdef uint32_t release(self, int64_t first, int64_t end, uint64_t lease, int64_t due_ms) except? 0
+    cdef uint32_t lease_again(self, int64_t first, int64_t end, uint64_t lease, int64_t due_ms) except? 0
+    cdef bytes encoded_progress(self, uint64_t floor, int64_t next_offset)
+
+    cdef inline int64_t first_offset(self, int64_t otherwise) noexcept:
+        return self.slots[self.start].first if self.count else otherwise

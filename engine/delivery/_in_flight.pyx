@@ -1,23 +1,48 @@
 # cython: language_level=3
-"""Runs that are out, in one array of C structs. Twin: ranges.py, which says what they mean.
+"""Messages in flight, in one array of C structs. Reference: in_flight.py, which documents them.
 
-The array has room at both ends: most acknowledgements take the oldest range_ away, and moving thousands of younger ones for each would
-cost more than all the rest of delivery.
+The array has free space at both ends: most acknowledgements remove the oldest range, and moving thousands of younger ones for each would
+cost more than the rest of delivery.
+
+Bounds: `slots` has `capacity` entries; the ranges are slots[start .. start + count], and `start + count <= capacity` after each method.
+Indices named `at` count from `start`. Only open_gap() and delete() change the array's size or position; a RangeData pointer is not used
+after either.
 """
 from heapq import heappop, heappush
 
 from libc.stdint cimport INT64_MAX, int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
-from libc.string cimport memcpy, memmove
+from libc.string cimport memmove
+
+from cpython.bytes cimport PyBytes_FromStringAndSize
 
 from engine.delivery.in_flight import InFlightRange
+from engine.delivery.progress import VERSION as PROGRESS_VERSION
 
 cdef enum:
-    KEPT_WHEN_EMPTY = 8          # a queue that is read now and then keeps a small array, one that had thousands gives it back
+    KEPT_WHEN_EMPTY = 8          # queues that are read now and then keep a small array; one that had thousands is freed
+    VARINT_MAX = 10
+
+cdef uint64_t VERSION = PROGRESS_VERSION
+
+
+cdef inline bint is_last(const RangeData* ranges, Py_ssize_t at, Py_ssize_t count) noexcept:
+    """Whether stored progress ends a range here; else it is stored as one with the next."""
+    return at + 1 == count or ranges[at].end != ranges[at + 1].first or ranges[at].attempt != ranges[at + 1].attempt
+
+
+cdef inline unsigned char* put(unsigned char* out, uint64_t number) noexcept:
+    """Write a varint, at most VARINT_MAX bytes; returns the address after it."""
+    while number > 0x7f:
+        out[0] = <unsigned char>(number & 0x7f | 0x80)
+        number >>= 7
+        out += 1
+    out[0] = <unsigned char>number
+    return out + 1
 
 
 cdef class InFlightRanges:
-    """As the twin's."""
+    """Native form of InFlightRanges; see the reference for each method."""
 
     def __dealloc__(self):
         free(self.slots)
@@ -48,7 +73,6 @@ cdef class InFlightRanges:
         return 0
 
     cpdef bint settle(self, int64_t first, int64_t end, uint64_t lease, bint foreign) except -1:
-        """As the twin's."""
         cdef Py_ssize_t at = self.before(first)
         cdef RangeData* range_
         cdef bint whole = True
@@ -65,20 +89,18 @@ cdef class InFlightRanges:
                 at += 1
         return whole
 
-    def take_out(self, int64_t first, int64_t end, uint64_t lease, bint foreign):
-        """As the twin's."""
+    def settle_and_list(self, int64_t first, int64_t end, uint64_t lease, bint foreign):
         cdef Py_ssize_t at = self.before(first)
         cdef RangeData* range_
-        taken = []
+        settled = []
         while at < self.count and self.slots[self.start + at].first < end:
             range_ = &self.slots[self.start + at]
             if self.is_held(at, first, lease, foreign):
-                taken.append((max(first, range_.first), min(end, range_.end)))
+                settled.append((max(first, range_.first), min(end, range_.end)))
             at += 1
-        return self.settle(first, end, lease, foreign), taken
+        return self.settle(first, end, lease, foreign), settled
 
     cdef int wait(self, int64_t offset) except -1:
-        """As the twin's."""
         cdef RangeData* last
         if self.count:
             last = &self.slots[self.start + self.count - 1]
@@ -89,7 +111,6 @@ cdef class InFlightRanges:
         return self.add(offset, offset + 1, 0, 0, INT64_MAX, False)
 
     def make_waiting(self, int64_t offset):
-        """As the twin's."""
         cdef Py_ssize_t at = self.split(self.before(offset), offset, offset + 1)
         cdef RangeData* range_ = &self.slots[self.start + at]
         range_.lease = 0
@@ -97,7 +118,6 @@ cdef class InFlightRanges:
         range_.ready = False
 
     def make_ready(self, int64_t offset):
-        """As the twin's."""
         cdef Py_ssize_t at = self.before(offset)
         cdef RangeData* range_ = &self.slots[self.start + at]
         if at < self.count and range_.first <= offset < range_.end and is_waiting(range_):
@@ -106,7 +126,6 @@ cdef class InFlightRanges:
             self.push_ready(offset)
 
     def end_waiting(self):
-        """As the twin's."""
         cdef Py_ssize_t at
         for at in range(self.start, self.start + self.count):
             if is_waiting(&self.slots[at]):
@@ -114,28 +133,27 @@ cdef class InFlightRanges:
                 self.push_ready(self.slots[at].first)
 
     cdef bint all_ready(self) noexcept:
-        """As the twin's."""
         cdef Py_ssize_t at
         for at in range(self.start, self.start + self.count):
             if not self.slots[at].ready:
                 return False
         return True
 
-    cdef Py_ssize_t first_spent(self, uint32_t attempts_max) noexcept:
-        """Where the twin's lies, -1 when there is none."""
+    cdef (int64_t, int64_t) next_spent(self, uint32_t attempts_max, int64_t messages_max) noexcept:
         cdef Py_ssize_t at
         cdef uint32_t top = 0
+        cdef RangeData* each
         if self.attempt_top < attempts_max:
-            return -1
+            return -1, -1
         for at in range(self.count):
-            top = max(top, self.slots[self.start + at].attempt)
-            if self.slots[self.start + at].attempt >= attempts_max + (not self.slots[self.start + at].ready):
-                return at
+            each = &self.slots[self.start + at]
+            top = max(top, each.attempt)
+            if each.attempt >= attempts_max + (not each.ready):
+                return each.first, min(each.end, each.first + messages_max) if each.ready else each.first
         self.attempt_top = top
-        return -1
+        return -1, -1
 
     def hold(self, int64_t first, int64_t end, uint64_t lease, bint foreign, int64_t due_ms, int64_t now_ms):
-        """As the twin's."""
         cdef Py_ssize_t at = self.before(first)
         cdef RangeData* range_
         cdef int64_t held = 0
@@ -154,7 +172,6 @@ cdef class InFlightRanges:
         return held
 
     def claim(self, int64_t first, int64_t end, uint64_t lease, bint foreign, uint32_t attempt_min, uint64_t claimer):
-        """As the twin's."""
         cdef Py_ssize_t at = self.before(first)
         cdef RangeData* range_
         claimed = []
@@ -169,7 +186,6 @@ cdef class InFlightRanges:
         return claimed
 
     def claim_ready(self, int64_t first, int64_t end, uint64_t claimer):
-        """As the twin's."""
         cdef Py_ssize_t at = self.before(first)
         cdef RangeData* range_
         claimed = []
@@ -182,7 +198,6 @@ cdef class InFlightRanges:
         return claimed
 
     def claim_spent(self, uint32_t attempts_max, uint64_t claimer):
-        """As the twin's."""
         cdef Py_ssize_t at
         cdef uint32_t top = 0
         cdef RangeData* range_
@@ -198,7 +213,6 @@ cdef class InFlightRanges:
         return claimed
 
     def postpone_spent(self, uint32_t attempts_max, int64_t due_ms):
-        """As the twin's."""
         cdef Py_ssize_t at
         cdef RangeData* range_
         cdef bint found = False
@@ -211,7 +225,6 @@ cdef class InFlightRanges:
         return found
 
     def attempt_of(self, int64_t first, int64_t end, uint64_t lease, bint foreign):
-        """As the twin's."""
         cdef Py_ssize_t at = self.before(first)
         while at < self.count and self.slots[self.start + at].first < end:
             if self.is_held(at, first, lease, foreign):
@@ -220,7 +233,6 @@ cdef class InFlightRanges:
         return 0
 
     def expire(self, int64_t now_ms):
-        """As the twin's."""
         cdef Py_ssize_t at
         cdef RangeData* range_
         cdef int64_t soonest = -1
@@ -235,8 +247,7 @@ cdef class InFlightRanges:
                 soonest = range_.due_ms
         return None if soonest < 0 else soonest
 
-    cdef bint find_ready(self, int64_t messages_max, int64_t* first, int64_t* end) except -1:
-        """The twin's next_ready()."""
+    cdef (int64_t, int64_t) next_ready(self, int64_t messages_max) except *:
         cdef Py_ssize_t at
         cdef int64_t offset, stop
         cdef RangeData* range_
@@ -252,14 +263,11 @@ cdef class InFlightRanges:
                         break
                     range_ += 1
                     stop = range_.end
-                first[0] = offset
-                end[0] = min(stop, offset + messages_max)
-                return True
+                return offset, min(stop, offset + messages_max)
             heappop(self.ready_firsts)
-        return False
+        return 0, 0
 
-    cpdef uint32_t release(self, int64_t first, int64_t end, uint64_t lease, int64_t due_ms) except? 0:
-        """As the twin's."""
+    cdef uint32_t lease_again(self, int64_t first, int64_t end, uint64_t lease, int64_t due_ms) except? 0:
         cdef Py_ssize_t at = self.before(first)
         cdef Py_ssize_t stop = at
         cdef RangeData range_
@@ -282,7 +290,6 @@ cdef class InFlightRanges:
         return attempt
 
     def trim(self, int64_t offset):
-        """As the twin's."""
         cdef Py_ssize_t at = self.before(offset)
         cdef RangeData* range_ = &self.slots[self.start + at]
         if at < self.count and range_.first < offset < range_.end:
@@ -296,8 +303,33 @@ cdef class InFlightRanges:
         self.delete(0, self.count)
         self.ready_firsts = None
 
+    cdef bytes encoded_progress(self, uint64_t floor, int64_t next_offset):
+        cdef const RangeData* ranges = self.slots + self.start
+        cdef int64_t at = self.first_offset(next_offset)
+        cdef int64_t first = at
+        cdef uint64_t merged = 0
+        cdef Py_ssize_t i
+        cdef unsigned char* start
+        cdef unsigned char* out
+        for i in range(self.count):
+            merged += is_last(ranges, i, self.count)
+        start = out = <unsigned char*>malloc(VARINT_MAX * (5 + 3 * merged))
+        if start == NULL:
+            raise MemoryError()
+        out = put(put(put(put(out, VERSION), floor), <uint64_t>at), merged)
+        for i in range(self.count):
+            if is_last(ranges, i, self.count):
+                out = put(put(put(out, <uint64_t>(first - at)), <uint64_t>(ranges[i].end - first)), ranges[i].attempt)
+                at = ranges[i].end
+                first = ranges[i + 1].first if i + 1 < self.count else at
+        out = put(out, <uint64_t>(next_offset - at))
+        try:
+            return PyBytes_FromStringAndSize(<char*>start, out - start)
+        finally:
+            free(start)
+
     cdef bint is_held(self, Py_ssize_t at, int64_t first, uint64_t lease, bint foreign) noexcept:
-        """Whether the range_ reaches beyond `first` and is in the lease's hands."""
+        """Whether the range ends after `first` and belongs to the lease."""
         cdef RangeData* range_ = &self.slots[self.start + at]
         return range_.end > first and (range_.lease == lease or (foreign and range_.lease == 0))
 
@@ -312,7 +344,7 @@ cdef class InFlightRanges:
     # -- the array
 
     cdef Py_ssize_t before(self, int64_t offset) noexcept:
-        """Where the last range_ lies that begins at or below the offset; 0 when none does."""
+        """Index of the last range that begins at or below the offset; 0 when none does."""
         cdef RangeData* ranges = self.slots + self.start
         cdef Py_ssize_t low = 0
         cdef Py_ssize_t high = self.count
@@ -332,7 +364,7 @@ cdef class InFlightRanges:
         return 0
 
     cdef Py_ssize_t split(self, Py_ssize_t at, int64_t first, int64_t end) except -1:
-        """Make first..end, a part of range_ `at`, a range_ of its own; returns where it is."""
+        """Make first..end, a part of range `at`, a range of its own; returns its index."""
         cdef RangeData part = self.slots[self.start + at]
         if end < part.end:
             part.first = end
@@ -355,12 +387,12 @@ cdef class InFlightRanges:
         return 0
 
     cdef int open_gap(self, Py_ssize_t at) except -1:
-        """Make room for one range_ at `at`."""
+        """Free one slot at index `at`."""
         cdef RangeData* grown
         cdef Py_ssize_t capacity
         cdef RangeData* ranges
         if self.start + self.count == self.capacity:
-            # Half of it free at the front: moving everything there is paid for by the deletions that made the room.
+            # With half of the array free at the front, moving everything there is paid for by the deletions that freed it.
             capacity = self.capacity if self.start * 2 > self.capacity else max(2, self.capacity * 2)
             grown = self.slots
             if capacity != self.capacity:

@@ -254,7 +254,7 @@ cdef class RecordReader:
     cdef int pass_over(self, QueueCursor cursor, int64_t first, int64_t end) except -1:
         """Count as done what nobody can be given."""
         self.next_lease()
-        cursor.give(first, end, self.lease, 0)
+        cursor.lease(first, end, self.lease, 0)
         cursor.settle(first, end, self.lease, False)
         self.dirty.add(cursor)
         return AGAIN

@@ -277,7 +277,7 @@ class Delivery:
         self.parked -= 1
 
     def _serve_woken(self, now_ms: int) -> None:
-        while (subscription := self._wake_list.take()) is not None:
+        while (subscription := self._wake_list.pop()) is not None:
             self._serve(subscription, now_ms)
 
     def _serve(self, subscription: Subscription, now_ms: int) -> None:

@@ -69,16 +69,15 @@ class Dispatcher:
             return self._dispatch_filtered(cursor, pull, group, now_ms)
         seen = False
         while pull.messages_left > 0 and pull.bytes_left > 0 and cursor.credit > 0:
-            plan = cursor.plan(pull.messages_left)
-            if plan is None and not seen:
+            first, end = cursor.plan(pull.messages_left)
+            if first == end and not seen:
                 # Looked up only when what was seen before is used up: it costs more than the rest of a small turn.
                 cursor.see(*self._store.bounds(cursor.topic_id, cursor.queue))
                 seen = True
                 continue
-            if plan is None:
+            if first == end:
                 self._rest(cursor)
                 return False
-            first, end, _ = plan
             pieces = self._read(cursor, first, end, min(cursor.credit, pull.bytes_left))
             if pieces and self.requests is not None:
                 pieces = self._waited_for(cursor, first, pieces)
@@ -109,15 +108,14 @@ class Dispatcher:
             if not self._budget.is_left(now_ms):
                 self.later[cursor] = None
                 return False
-            plan = cursor.plan(FILTER_READ_MESSAGES)
-            if plan is None and not seen:
+            first, end = cursor.plan(FILTER_READ_MESSAGES)
+            if first == end and not seen:
                 cursor.see(*self._store.bounds(cursor.topic_id, cursor.queue))
                 seen = True
                 continue
-            if plan is None:
+            if first == end:
                 self._rest(cursor)
                 return False
-            first, end, _ = plan
             fresh = first == cursor.next_offset
             if fresh:
                 begin, end = self.shared.narrow(cursor, first, end)

@@ -134,7 +134,15 @@ class Group:
         return [each for each in self._subscriptions.values() if each.parked]
 
     def _cursor(self, topic, queue: int, start: int) -> QueueCursor:
-        cursor = self._form.QueueCursor(topic.name, topic.id, topic_hash(topic.name), queue, self._settings)
+        cursor = self._form.QueueCursor(
+            topic.name,
+            topic.id,
+            topic_hash(topic.name),
+            queue,
+            self._settings,
+            self._form.InFlightRanges(),
+            self._form.KeyOrder,
+        )
         cursor.key = progress.key(self.name, topic.id, queue)
         cursor.filter = filters.filter_for(self.filters, topic.name)
         cursor.group = self

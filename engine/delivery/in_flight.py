@@ -1,7 +1,7 @@
-"""What a group has been given of one queue and not yet acknowledged: ranges of offsets, one entry a lease.
+"""Messages in flight: the ranges of one queue that one group was given and has not acknowledged, one range per lease.
 
-Everything below the hand-out offset that is in no range_ is acknowledged, so the acknowledged ranges are the gaps between
-the ranges and need no set of their own.
+Everything below the dispatch offset that is in no range is acknowledged, so the acknowledged ranges are the gaps and need no set of
+their own.
 
 Invariant: ranges are disjoint, none is empty, and they are ordered by offset; `firsts[i] == ranges[i].first`.
 """
@@ -9,16 +9,20 @@ Invariant: ranges are disjoint, none is empty, and they are ordered by offset; `
 from bisect import bisect_right
 from heapq import heappop, heappush
 
+from engine.delivery.progress import Progress, encode
+
 NEVER = (1 << 63) - 1
-"""As the due moment: no time makes the range_ ready."""
+"""A due time that never comes."""
 
 
 class InFlightRange:
     """Consecutive messages in one state.
 
-    `lease` is who was given them last (0: somebody before a restart), `attempt` how often they were given out,
-    `first_lease` who was given them first (0: somebody before a restart).
-    `ready`: the time of the holder is over. They stay his, and his acknowledgement counts, until they are leased again.
+    Attributes:
+        lease: their last lease; 0: none since a restart.
+        attempt: number of deliveries so far.
+        first_lease: their first lease; 0: from before a restart.
+        ready: the lease has expired. The previous holder may still acknowledge until the range is leased again.
     """
 
     __slots__ = ("attempt", "due_ms", "end", "first", "first_lease", "lease", "ready")
@@ -33,7 +37,7 @@ class InFlightRange:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether it waits for another message, whoever comes."""
+        """Whether it waits for another message of its key, and for no lease."""
         return not self.ready and not self.lease and self.due_ms == NEVER
 
     def __repr__(self) -> str:
@@ -42,38 +46,46 @@ class InFlightRange:
 
 
 class InFlightRanges:
-    """The ranges of one queue of one group. Cost of each call follows the ranges that it touches."""
+    """The ranges of one queue of one group. The cost of a call follows the ranges that it touches."""
 
     __slots__ = ("_ready_firsts", "attempt_top", "firsts", "messages", "ranges")
 
     def __init__(self) -> None:
-        self.attempt_top = 0  # no range_ has had more attempts; so what looks for spent ones mostly need not look
+        self.attempt_top = 0  # upper bound of all attempts: most searches for ranges without further attempts stop here
         self.firsts: list[int] = []
         self.ranges: list[InFlightRange] = []
         self.messages = 0
-        self._ready_firsts: list[int] = []  # heap; an entry whose range_ has gone or is not ready any more is skipped
+        self._ready_firsts: list[int] = []  # heap; entries without a ready range are skipped
 
     def __len__(self) -> int:
         return len(self.ranges)
 
-    def append(self, range_: InFlightRange) -> None:
-        """Add a range_ behind all others."""
-        self.firsts.append(range_.first)
-        self.ranges.append(range_)
-        self.messages += range_.end - range_.first
-        self.attempt_top = max(self.attempt_top, range_.attempt)
-        if range_.ready:
-            heappush(self._ready_firsts, range_.first)
+    @property
+    def count(self) -> int:
+        """Number of ranges."""
+        return len(self.ranges)
+
+    def first_offset(self, otherwise: int) -> int:
+        """The lowest offset in flight; `otherwise` without any."""
+        return self.firsts[0] if self.firsts else otherwise
+
+    def add(self, first: int, end: int, lease: int, attempt: int, due_ms: int, ready: bool) -> None:
+        """Add a range after all others; its lease is its first one."""
+        self.firsts.append(first)
+        self.ranges.append(InFlightRange(first, end, lease, attempt, due_ms, ready, lease))
+        self.messages += end - first
+        self.attempt_top = max(self.attempt_top, attempt)
+        if ready:
+            heappush(self._ready_firsts, first)
 
     def settle(self, first: int, end: int, lease: int, foreign: bool) -> bool:
-        """Take what `lease` holds of first..end out, as acknowledged; False when somebody else holds a part of it.
+        """Remove what `lease` holds of first..end, as acknowledged; False when another lease holds a part of it.
 
         Args:
-            foreign: the lease was given before a restart, so it may also settle what nobody was given since.
+            foreign: the lease is from before a restart, so it may also settle what was not leased since.
         """
-        at = bisect_right(self.firsts, first) - 1
+        at = max(bisect_right(self.firsts, first) - 1, 0)
         whole = True
-        at = max(at, 0)
         while at < len(self.ranges) and self.firsts[at] < end:
             range_ = self.ranges[at]
             if range_.end <= first:
@@ -86,60 +98,67 @@ class InFlightRanges:
                 at += 1
         return whole
 
-    def take_out(self, first: int, end: int, lease: int, foreign: bool) -> tuple[bool, list[tuple[int, int]]]:
-        """settle(), and what it took out."""
+    def settle_and_list(self, first: int, end: int, lease: int, foreign: bool) -> tuple[bool, list[tuple[int, int]]]:
+        """As settle(); returns the removed ranges, too."""
         at = max(bisect_right(self.firsts, first) - 1, 0)
-        taken = []
+        settled = []
         while at < len(self.ranges) and self.firsts[at] < end:
             range_ = self.ranges[at]
             if range_.end > first and (range_.lease == lease or (foreign and not range_.lease)):
-                taken.append((max(first, range_.first), min(end, range_.end)))
+                settled.append((max(first, range_.first), min(end, range_.end)))
             at += 1
-        return self.settle(first, end, lease, foreign), taken
+        return self.settle(first, end, lease, foreign), settled
 
     def wait(self, offset: int) -> None:
-        """Add the message behind all others as one that waits for another one and not for time."""
+        """Add the message after all others as one that waits for another message and not for a due time."""
         if self.ranges:
             last = self.ranges[-1]
             if last.end == offset and last.is_waiting:
                 last.end += 1
                 self.messages += 1
                 return
-        self.append(InFlightRange(offset, offset + 1, 0, 0, NEVER))
+        self.add(offset, offset + 1, 0, 0, NEVER, False)
 
     def make_waiting(self, offset: int) -> None:
-        """Let an open message wait."""
+        """Turn an open message into a waiting one."""
         at = self._split(bisect_right(self.firsts, offset) - 1, offset, offset + 1)
         range_ = self.ranges[at]
         range_.lease, range_.due_ms, range_.ready = 0, NEVER, False
 
     def make_ready(self, offset: int) -> None:
-        """If the message waits, it may now be handed out."""
+        """If the message waits, allow its dispatch."""
         at = max(bisect_right(self.firsts, offset) - 1, 0)
         if at < len(self.ranges) and self.ranges[at].first <= offset < self.ranges[at].end and self.ranges[at].is_waiting:
             self.ranges[self._split(at, offset, offset + 1)].ready = True
             heappush(self._ready_firsts, offset)
 
     def end_waiting(self) -> None:
-        """Let all messages that wait be handed out."""
+        """Allow the dispatch of all waiting messages."""
         for range_ in self.ranges:
             if range_.is_waiting:
                 range_.ready = True
                 heappush(self._ready_firsts, range_.first)
 
     def all_ready(self) -> bool:
-        """Whether nobody holds anything."""
+        """Whether no message is leased."""
         return all(range_.ready for range_ in self.ranges)
 
-    def first_spent(self, attempts_max: int) -> InFlightRange | None:
-        """The first range_ whose attempt number `attempts_max`, or a later one, has failed."""
+    def next_spent(self, attempts_max: int, messages_max: int) -> tuple[int, int]:
+        """The first range whose attempt number `attempts_max`, or a later one, has failed: what of it may be dispatched.
+
+        Returns: (first, end), equal while it is leased; (-1, -1) without such a range.
+        """
         if self.attempt_top < attempts_max:
-            return None
+            return -1, -1
         self.attempt_top = max((range_.attempt for range_ in self.ranges), default=0)
-        return next((range_ for range_ in self.ranges if range_.attempt >= attempts_max + (not range_.ready)), None)
+        for range_ in self.ranges:
+            if range_.attempt >= attempts_max + (not range_.ready):
+                end = min(range_.end, range_.first + messages_max) if range_.ready else range_.first
+                return range_.first, end
+        return -1, -1
 
     def hold(self, first: int, end: int, lease: int, foreign: bool, due_ms: int, now_ms: int) -> int:
-        """Keep what `lease` holds of first..end from everybody until `due_ms`; returns how many messages that are."""
+        """Keep what `lease` holds of first..end leased until `due_ms`; returns its number of messages."""
         at = max(bisect_right(self.firsts, first) - 1, 0)
         held = 0
         while at < len(self.ranges) and self.firsts[at] < end:
@@ -155,9 +174,9 @@ class InFlightRanges:
         return held
 
     def claim(self, first: int, end: int, lease: int, foreign: bool, attempt_min: int, claimer: int) -> list[InFlightRange]:
-        """Give what `lease` holds of first..end, and was given at least `attempt_min` times, to `claimer` for good.
+        """Move what `lease` holds of first..end, with at least `attempt_min` attempts, to the non-expiring lease `claimer`.
 
-        Returns copies of what was claimed, as it was before.
+        Returns copies of the claimed ranges as they were before.
         """
         if self.attempt_top < attempt_min:
             return []
@@ -173,7 +192,7 @@ class InFlightRanges:
         return claimed
 
     def claim_ready(self, first: int, end: int, claimer: int) -> list[InFlightRange]:
-        """The same with what nobody holds of first..end any more, or yet."""
+        """As claim(), for the ready part of first..end."""
         at = max(bisect_right(self.firsts, first) - 1, 0)
         claimed = []
         while at < len(self.ranges) and self.firsts[at] < end:
@@ -185,7 +204,7 @@ class InFlightRanges:
         return claimed
 
     def claim_spent(self, attempts_max: int, claimer: int) -> list[InFlightRange]:
-        """The same with every range_ whose last attempt is over: ready, and given `attempts_max` times or more."""
+        """As claim(), for each range whose last attempt has failed: ready, with `attempts_max` attempts or more."""
         if self.attempt_top < attempts_max:
             return []
         self.attempt_top = max((range_.attempt for range_ in self.ranges), default=0)
@@ -193,14 +212,14 @@ class InFlightRanges:
         return [self._give_to(at, claimer) for at in spent]
 
     def postpone_spent(self, attempts_max: int, due_ms: int) -> bool:
-        """Let the holders of ready ranges without another attempt have time until `due_ms`; False when there are none."""
+        """Give the holders of ready ranges without a further attempt time until `due_ms`; False when there are none."""
         spent = [range_ for range_ in self.ranges if range_.ready and range_.attempt >= attempts_max]
         for range_ in spent:
             range_.ready, range_.due_ms = False, due_ms
         return bool(spent)
 
     def attempt_of(self, first: int, end: int, lease: int, foreign: bool) -> int:
-        """How often the first messages of first..end that `lease` holds were given out; 0 when it holds none."""
+        """Attempts of the first messages of first..end that `lease` holds; 0 when it holds none."""
         at = max(bisect_right(self.firsts, first) - 1, 0)
         while at < len(self.ranges) and self.firsts[at] < end:
             range_ = self.ranges[at]
@@ -210,7 +229,7 @@ class InFlightRanges:
         return 0
 
     def expire(self, now_ms: int) -> int | None:
-        """Make ready what is due; returns when the next range_ is due, None when no range_ waits for a moment."""
+        """Make due ranges ready; returns the next due time, None without one."""
         soonest = None
         for range_ in self.ranges:
             if range_.ready:
@@ -222,22 +241,22 @@ class InFlightRanges:
                 soonest = range_.due_ms
         return soonest
 
-    def next_ready(self, messages_max: int) -> tuple[int, int, int] | None:
-        """Return (first, end, attempt so far) of the first messages that may be handed out again, None without any.
+    def next_ready(self, messages_max: int) -> tuple[int, int]:
+        """Return (first, end) of the first messages that may be dispatched again; equal when there are none.
 
-        Neighbouring ranges of one attempt are offered as one, so that single leases that ran out side by side do not
-        stay single for ever.
+        Adjacent ranges of one attempt are offered as one, so that single leases that expired side by side do not stay single
+        for ever.
         """
         while self._ready_firsts:
             first = self._ready_firsts[0]
             at = bisect_right(self.firsts, first) - 1
             if at >= 0 and self.firsts[at] == first and self.ranges[at].ready:
-                return first, self._ready_end(at, first + messages_max), self.ranges[at].attempt
+                return first, self._ready_end(at, first + messages_max)
             heappop(self._ready_firsts)
-        return None
+        return 0, 0
 
-    def release(self, first: int, end: int, lease: int, due_ms: int) -> int:
-        """Give ready messages first..end, which next_ready() offered, to `lease`; returns their new attempt."""
+    def lease_again(self, first: int, end: int, lease: int, due_ms: int) -> int:
+        """Lease ready messages first..end, which next_ready() offered; returns their new attempt."""
         at = bisect_right(self.firsts, first) - 1
         attempt = self.ranges[at].attempt + 1
         first_lease = self.ranges[at].first_lease if attempt > 1 else lease
@@ -253,7 +272,7 @@ class InFlightRanges:
         return attempt
 
     def trim(self, offset: int) -> None:
-        """Forget everything below `offset`: retention has deleted it."""
+        """Forget everything below `offset`, which retention has deleted."""
         at = max(bisect_right(self.firsts, offset) - 1, 0)
         if at < len(self.ranges) and self.ranges[at].first < offset < self.ranges[at].end:
             at = self._split(at, offset, self.ranges[at].end)
@@ -267,6 +286,10 @@ class InFlightRanges:
         self.ranges.clear()
         self._ready_firsts.clear()
         self.messages = 0
+
+    def encoded_progress(self, floor: int, next_offset: int) -> bytes:
+        """Return stored progress of a cursor without early acknowledgements; see progress.py."""
+        return encode(Progress(floor, next_offset, [(each.first, each.end, each.attempt) for each in self.ranges]))
 
     def _ready_end(self, at: int, end_max: int) -> int:
         end, attempt = self.ranges[at].end, self.ranges[at].attempt
@@ -285,7 +308,7 @@ class InFlightRanges:
         return before
 
     def _split(self, at: int, first: int, end: int) -> int:
-        """Make first..end, a part of range_ `at`, a range_ of its own; returns where it is."""
+        """Make first..end, a part of range `at`, a range of its own; returns its index."""
         range_ = self.ranges[at]
         if end < range_.end:
             self._insert(at + 1, InFlightRange(end, range_.end, range_.lease, range_.attempt, range_.due_ms, range_.ready, range_.first_lease))

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from common.timer_heap import TimerHeap
-from engine.delivery.queue_cursor import QueueCursor
+from engine.delivery.queue_cursor import NO_DUE_MS, QueueCursor
 
 _COUNTER_BITS = 20
 _SLACK_MS = 1000
@@ -49,7 +49,7 @@ class LeaseClock:
 
     def due(self, cursor: QueueCursor, due_ms: int) -> None:
         """A lease of the cursor ranges out at `due_ms`. One timer a cursor, at the soonest: later ones are found then."""
-        if cursor.due_ms is not None:
+        if cursor.due_ms != NO_DUE_MS:
             if cursor.due_ms <= due_ms:
                 return
             self._wheel.drop(cursor.tick, cursor)
@@ -60,7 +60,7 @@ class LeaseClock:
         """Let range_ out what is due; returns the cursors that have something to hand out again."""
         woken = []
         for cursor in self._wheel.pop_due(now_ms):
-            cursor.due_ms = None
+            cursor.due_ms = NO_DUE_MS
             soonest = cursor.in_flight.expire(now_ms)
             if soonest is not None:
                 # A cursor with very many leases is looked through less often; the delay stays far below a second.

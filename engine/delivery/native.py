@@ -7,7 +7,7 @@ run both forms in one process.
 from typing import NamedTuple
 
 from common.twins import use_native
-from engine.delivery import acknowledge, dispatch, queue_cursor, receipt, subscription
+from engine.delivery import acknowledge, dispatch, in_flight, key_order, queue_cursor, receipt, subscription
 from engine.log.native import NATIVE as LOG_IS_NATIVE
 
 
@@ -16,6 +16,8 @@ class DeliveryForm(NamedTuple):
 
     name: str
     QueueCursor: type
+    InFlightRanges: type
+    KeyOrder: type
     Dispatcher: type
     Receipts: type
     Subscription: type
@@ -26,6 +28,8 @@ class DeliveryForm(NamedTuple):
 REFERENCE = DeliveryForm(
     "reference",
     queue_cursor.QueueCursor,
+    in_flight.InFlightRanges,
+    key_order.KeyOrder,
     dispatch.Dispatcher,
     receipt.Receipts,
     subscription.Subscription,
@@ -37,6 +41,8 @@ NATIVE = use_native(
     "engine.delivery",
     "_acknowledge",
     "_dispatch",
+    "_in_flight",
+    "_key_order",
     "_queue_cursor",
     "_receipt",
     "_subscription",
@@ -45,10 +51,12 @@ NATIVE = use_native(
 if NATIVE:
     from engine.delivery._acknowledge import Acknowledgements
     from engine.delivery._dispatch import Dispatcher
+    from engine.delivery._in_flight import InFlightRanges
+    from engine.delivery._key_order import KeyOrder
     from engine.delivery._queue_cursor import QueueCursor
     from engine.delivery._receipt import Receipts
     from engine.delivery._subscription import Subscription, WakeList
 
     FORM = DeliveryForm(
-        "native", QueueCursor, Dispatcher, Receipts, Subscription, WakeList, Acknowledgements
+        "native", QueueCursor, InFlightRanges, KeyOrder, Dispatcher, Receipts, Subscription, WakeList, Acknowledgements
     )

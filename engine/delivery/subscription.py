@@ -1,4 +1,5 @@
-"""A group's interest in one set of topics: which of its queues may have something, and who waits for it."""
+# cython: annotation_typing=False
+"""Subscriptions: the queues of one set of topics that may have messages, and the pulls that wait for them."""
 
 from collections import OrderedDict, deque
 
@@ -7,16 +8,21 @@ from engine.delivery.queue_cursor import QueueCursor
 
 
 class Subscription:
-    """`ring`: cursors that may have something to hand out, in the order of their turns; a cursor is taken out when it
-    turns out to have nothing, and comes back when it is woken. `parked`: pulls that wait, longest first. `queued`: it
-    is among the wake_list already.
+    """One set of topics of one group.
+
+    Attributes:
+        cursors: one per queue of the topics.
+        ring: cursors that may have something to dispatch, in the order of their turns. A cursor without messages leaves the
+            ring; a wake-up puts it back.
+        parked: pulls that wait, longest first.
+        queued: whether the wake list already has this subscription.
 
     Invariant between two calls of Delivery: pulls wait only while the ring is empty.
     """
 
-    __slots__ = ("parked", "cursors", "queued", "ring")
+    __slots__ = ("cursors", "parked", "queued", "ring")
 
-    def __init__(self, cursors: list[QueueCursor]) -> None:
+    def __init__(self, cursors: list) -> None:
         self.cursors = cursors
         self.queued = False
         self.ring: OrderedDict[QueueCursor, None] = OrderedDict.fromkeys(cursors)
@@ -25,7 +31,7 @@ class Subscription:
             cursor.subscriptions.append(self)
 
     def leave(self) -> None:
-        """Forget the cursors, which then forget this subscription."""
+        """Remove this subscription from its cursors."""
         for cursor in self.cursors:
             cursor.subscriptions.remove(self)
 
@@ -39,7 +45,7 @@ class WakeList:
         self._queue: deque[Subscription] = deque()
 
     def wake(self, cursor: QueueCursor) -> None:
-        """The cursor may have something again: give it a turn in all of its subscriptions."""
+        """Give the cursor a turn in all of its subscriptions: it may have messages again."""
         cursor.blocked = False
         for subscription in cursor.subscriptions:
             if cursor not in subscription.ring:
@@ -48,14 +54,19 @@ class WakeList:
                     subscription.queued = True
                     self._queue.append(subscription)
 
-    def wake_all(self, woken: list[tuple[int, int]], by_queue: dict[tuple[int, int], list[QueueCursor]]) -> None:
-        """These queues, as (topic id, queue), have new records."""
+    def wake_all(self, woken: list, by_queue: dict) -> None:
+        """Wake the cursors of queues with new records.
+
+        Args:
+            woken: (topic id, queue) pairs.
+            by_queue: cursors of all groups by (topic id, queue).
+        """
         for queue in woken:
             for cursor in by_queue.get(queue, ()):
                 self.wake(cursor)
 
-    def take(self) -> Subscription | None:
-        """The next one, None when there is none."""
+    def pop(self) -> "Subscription | None":
+        """Remove and return the next subscription; None when the list is empty."""
         if not self._queue:
             return None
         subscription = self._queue.popleft()
