@@ -20,7 +20,12 @@ ROOT = Path(__file__).parent
 def sources() -> list[Path]:
     wanted = os.environ.get("PENSTOCK_EXT", "")
     found = [path.relative_to(ROOT) for package in PACKAGES for path in sorted((ROOT / package).rglob("*.pyx"))]
-    found += [path.relative_to(ROOT) for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py")) if is_single(path)]
+    found += [
+        path.relative_to(ROOT)
+        for package in PACKAGES
+        for path in sorted((ROOT / package).rglob("*.py"))
+        if is_single(path)
+    ]
     return [path for path in found if wanted in native_name(path)]
 
 

@@ -1,7 +1,7 @@
 # cython: language_level=3
-"""Filling a pull. Twin: handout.py, which says what is done and why; here it is done without Python objects for what each range_ needs.
+"""Dispatch: fills a pull without a Python object per range. Reference: dispatch.py, which documents the steps.
 
-A pull of single messages from many queues is as many ranges, so what a range_ costs is what a message costs.
+A pull of single messages from many queues has one range per message, so the cost of a range is the cost of a message.
 """
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy
@@ -11,17 +11,18 @@ from cpython.list cimport PyList_GET_SIZE
 
 from engine.delivery._key_order cimport number_of
 from engine.delivery._queue_cursor cimport QueueCursor
-from engine.delivery._record_reader cimport AGAIN, EMPTY, HAS_TRAILER, PieceHead, RecordReader
+from engine.delivery._record_reader cimport AGAIN, EMPTY, PieceHead, RecordReader
 from engine.delivery._receipt cimport Receipts, TokenBytes
+from engine.link.constants cimport RECORD_HAS_TRAILER, RECORD_HEAD_SIZE
 
-from engine.filter.native import sift
-from engine.delivery import shared_filters as sharing
-from engine.delivery import filter_budget as sifting
-from engine.delivery.key_order import sort_open
+from engine.delivery.filter_budget import FILTER_READ_MESSAGES as READ_MESSAGES
+from engine.delivery.filter_budget import FilterBudget
+from engine.delivery.key_recovery import sort_open
+from engine.delivery.shared_filters import SharedFilters
+from engine.filter.native import select
 
 
-cdef enum:
-    FILTER_READ_MESSAGES = 1024         # of sifting.py
+cdef int64_t FILTER_READ_MESSAGES = READ_MESSAGES
 
 
 cdef inline bint next_range(QueueCursor cursor, int64_t messages_max, int64_t* first, int64_t* end) except -1:
@@ -31,7 +32,7 @@ cdef inline bint next_range(QueueCursor cursor, int64_t messages_max, int64_t* f
 
 
 cdef class Dispatcher(RecordReader):
-    """As the twin's."""
+    """Native form of Dispatcher; see the reference for each method."""
 
     cdef object counts
     cdef int64_t quantum_bytes, older_ns_max
@@ -39,19 +40,19 @@ cdef class Dispatcher(RecordReader):
     cdef readonly dict later
     cdef readonly object shared
     cdef object budget
-    # The pull in work; between two calls of fill() they mean nothing.
+    # Of the pull in progress; meaningless between two calls of fill().
     cdef int64_t messages_left, bytes_left, invisible_ms
     cdef Receipts receipts
     cdef int64_t delivered, redelivered, delivered_bytes
 
-    def __init__(self, store, settings, lease_clock, set dirty, counts):
-        RecordReader.__init__(self, store, lease_clock, dirty)
+    def __init__(self, store, settings, lease_clock, set dirty, counts, now_ns):
+        RecordReader.__init__(self, store, lease_clock, dirty, now_ns)
         self.counts, self.quantum_bytes, self.older_ns_max = counts, settings.quantum_bytes, settings.older_us * 1000
-        self.later, self.budget = {}, sifting.FilterBudget(settings.filter_tests_max)
-        self.shared = sharing.SharedFilters(settings.shared_filters_min)
+        self.later, self.budget = {}, FilterBudget(settings.filter_tests_max)
+        self.shared = SharedFilters(settings.shared_filters_min)
 
     def fill(self, pull, group, int64_t now_ms):
-        """As the twin's."""
+        """Fill the pull from its subscription; see the reference."""
         ring = pull.subscription.ring
         if not ring:
             return
@@ -83,7 +84,7 @@ cdef class Dispatcher(RecordReader):
         while ring and self.messages_left > 0 and self.bytes_left > 0:
             cursor = next(iter(ring))
             cursor.credit = min(cursor.credit + self.quantum_bytes, self.quantum_bytes)
-            if cursor.credit <= 0 or self.give(cursor):
+            if cursor.credit <= 0 or self.dispatch_queue(cursor):
                 move_to_end(cursor)
             else:
                 del ring[cursor]
@@ -92,8 +93,8 @@ cdef class Dispatcher(RecordReader):
                 break
         return 0
 
-    cdef bint give(self, QueueCursor cursor) except -1:
-        """Hand out of one cursor until its turn is over or the pull is full; False when the cursor has nothing left."""
+    cdef bint dispatch_queue(self, QueueCursor cursor) except -1:
+        """Dispatch from one cursor until its turn is over or the pull is full; False when the cursor has nothing left."""
         cdef bint seen = False
         cdef int64_t first = 0
         cdef int64_t end = 0
@@ -126,18 +127,18 @@ cdef class Dispatcher(RecordReader):
                 self.bytes_left = 0
                 break
             if cursor.keys is not None and first == cursor.next_offset:
-                size = self.take_by_key(cursor, start)
+                size = self.lease_by_key(cursor, start)
             else:
-                self.take(cursor, first, given_end, start)
+                self.lease_range(cursor, first, given_end, start)
             self.bytes_left -= size
             cursor.credit -= size
             self.delivered_bytes += size
             if given_end < end:
-                break  # as in the twin
+                break  # the turn's bytes are used up; going on would make a lease per message
         return True
 
     cdef bint dispatch_filtered(self, QueueCursor cursor) except -1:
-        """As give(), of a group that takes a part only."""
+        """As dispatch_queue(), for a group with a filter."""
         cdef bint seen = False
         cdef int64_t first = 0
         cdef int64_t end = 0
@@ -164,7 +165,7 @@ cdef class Dispatcher(RecordReader):
                 begin, end = self.shared.narrow(cursor, first, end)
                 self.leave_out(cursor, first, begin)
                 first = begin
-                self.budget.take(1, 0)
+                self.budget.spend(1, 0)
                 if begin == end:
                     continue
             start = PyList_GET_SIZE(self.out)
@@ -179,24 +180,24 @@ cdef class Dispatcher(RecordReader):
             del self.out[start:]
             for piece in pieces:
                 if fresh and self.learn(cursor, piece):
-                    self.budget.take((<PieceHead*>PyBytes_AS_STRING(piece)).count, 0)
-                if not self.sift(cursor, piece):
+                    self.budget.spend((<PieceHead*>PyBytes_AS_STRING(piece)).count, 0)
+                if not self.select(cursor, piece):
                     return True
         return True
 
     cdef bint learn(self, QueueCursor cursor, bytes piece) except -1:
         return self.shared.learn(cursor, (<PieceHead*>PyBytes_AS_STRING(piece)).first_offset, piece, sizeof(PieceHead))
 
-    cdef bint sift(self, QueueCursor cursor, bytes piece) except -1:
-        """As the twin's, of a piece without token."""
+    cdef bint select(self, QueueCursor cursor, bytes piece) except -1:
+        """Lease what the filter selects of a piece that has no token yet."""
         cdef PieceHead* head = <PieceHead*>PyBytes_AS_STRING(piece)
         cdef int64_t at = <int64_t>head.first_offset
         cdef int64_t done = at
         cdef int64_t asked = self.messages_left
-        cdef int64_t passed = 0
+        cdef int64_t selected = 0
         cdef int64_t decided, index, messages, begin, end, size
         cdef Py_ssize_t start
-        decided, ranges = sift(cursor.filter, piece, sizeof(PieceHead), self.messages_left, self.bytes_left, PyList_GET_SIZE(self.out) > 0)
+        decided, ranges = select(cursor.filter, piece, sizeof(PieceHead), self.messages_left, self.bytes_left, PyList_GET_SIZE(self.out) > 0)
         for index, messages, begin, end in ranges:
             self.leave_out(cursor, done, at + index)
             done = at + index + messages
@@ -204,16 +205,16 @@ cdef class Dispatcher(RecordReader):
             self.add_piece(cursor, at + index, <uint32_t>messages, head.stored_at_ms, <char*>head + begin, <uint32_t>(end - begin))
             size = end - begin
             if cursor.keys is not None and at + index == cursor.next_offset:
-                size = self.take_by_key(cursor, start)
+                size = self.lease_by_key(cursor, start)
             else:
-                self.take(cursor, at + index, done, start)
-            passed += messages
+                self.lease_range(cursor, at + index, done, start)
+            selected += messages
             self.bytes_left -= size
             self.delivered_bytes += size
         self.leave_out(cursor, done, at + decided)
-        self.budget.take(decided, cursor.filter.cost)
-        if decided < head.count and passed < asked:
-            self.bytes_left = 0  # as in the twin
+        self.budget.spend(decided, cursor.filter.cost)
+        if decided < head.count and selected < asked:
+            self.bytes_left = 0  # the next one does not fit
         return decided == head.count
 
     cdef int leave_out(self, QueueCursor cursor, int64_t first, int64_t end) except -1:
@@ -223,14 +224,17 @@ cdef class Dispatcher(RecordReader):
             self.counts.passed_over += end - first
         return 0
 
-    cdef int64_t take_by_key(self, QueueCursor cursor, Py_ssize_t start) except -1:
-        """The twin's _lease_by_key(), for the pieces in `out` from `start` on."""
+    cdef int64_t lease_by_key(self, QueueCursor cursor, Py_ssize_t start) except -1:
+        """Lease the messages whose turn it is, of the pieces in `out` from `start` on; the others wait. Returns the leased bytes.
+
+        Bounds: a piece holds `head.count` whole records, which the log has verified; `record` advances by each record's own size.
+        """
         cdef list pieces = self.out[start:]
         cdef bytes piece
         cdef const PieceHead* head
         cdef const uint8_t* record
-        cdef const uint8_t* kept         # where the records begin that are in the range_ and in no piece of its own yet
-        cdef int64_t run_first = -1      # of the range_ that is being gathered
+        cdef const uint8_t* kept         # start of the records that are in the range but in no new piece yet
+        cdef int64_t range_first = -1      # start of the range that grows
         cdef int64_t offset, first
         cdef int64_t leased = 0
         cdef uint32_t size, i
@@ -243,11 +247,11 @@ cdef class Dispatcher(RecordReader):
             for i in range(head.count):
                 memcpy(&size, record, sizeof(size))
                 size += sizeof(size)
-                if not cursor.keys.take(offset, number_of(record, size)):
+                if not cursor.keys.admit(offset, number_of(record, size)):
                     leased += self.keep(cursor, first, offset, head.stored_at_ms, kept, record)
-                    if run_first >= 0 or offset > first:
-                        self.take(cursor, run_first if run_first >= 0 else first, offset, start)
-                        run_first = -1
+                    if range_first >= 0 or offset > first:
+                        self.lease_range(cursor, range_first if range_first >= 0 else first, offset, start)
+                        range_first = -1
                     cursor.wait(offset)
                     start = PyList_GET_SIZE(self.out)
                     first = offset + 1
@@ -255,21 +259,21 @@ cdef class Dispatcher(RecordReader):
                 record += size
                 offset += 1
             leased += self.keep(cursor, first, offset, head.stored_at_ms, kept, record)
-            if run_first < 0 and offset > first:
-                run_first = first
-        if run_first >= 0:
-            self.take(cursor, run_first, offset, start)
+            if range_first < 0 and offset > first:
+                range_first = first
+        if range_first >= 0:
+            self.lease_range(cursor, range_first, offset, start)
         self.dirty.add(cursor)
         return leased
 
     cdef int64_t keep(self, QueueCursor cursor, int64_t first, int64_t end, int64_t stored_at_ms, const uint8_t* records, const uint8_t* stop) except -1:
-        """Make first..end, if it is any, a piece of the answer; returns the size of its records."""
+        """Make first..end a piece of the answer unless it is empty; returns the size of its records."""
         if end > first:
             self.add_piece(cursor, first, <uint32_t>(end - first), stored_at_ms, records, <uint32_t>(stop - records))
         return stop - records
 
-    cdef int take(self, QueueCursor cursor, int64_t first, int64_t end, Py_ssize_t start) except -1:
-        """Lease first..end, whose pieces lie in `out` from `start` on, and make the pieces say so."""
+    cdef int lease_range(self, QueueCursor cursor, int64_t first, int64_t end, Py_ssize_t start) except -1:
+        """Lease first..end and write the lease into its pieces, which lie in `out` from `start` on."""
         cdef int64_t due_ms = self.now_ms + self.invisible_ms
         cdef int64_t count = end - first
         cdef TokenBytes token
@@ -286,7 +290,7 @@ cdef class Dispatcher(RecordReader):
             head.token = token
             head.delta = <uint32_t>(head.first_offset - <uint64_t>first)
             head.attempt = attempt
-            if (<const uint8_t*>head)[sizeof(PieceHead) + 4] & HAS_TRAILER and self.requests is not None:
+            if (<const uint8_t*>head)[sizeof(PieceHead) + RECORD_HEAD_SIZE - 1] & RECORD_HAS_TRAILER and self.requests is not None:
                 self.requests.given(self.group.name, (<bytes>self.out[at])[sizeof(PieceHead):])
         self.messages_left -= count
         self.delivered += count

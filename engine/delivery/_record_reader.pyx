@@ -1,8 +1,8 @@
 # cython: language_level=3
-"""RecordReader what a pull is given: the half of handout.py that asks the log.
+"""Reads the records of a range for dispatch. Reference: Dispatcher._read() in dispatch.py.
 
-A range_ is read by `engine.log.read._tail`, its pieces are written once, header and records, as they travel; everything that is not plain
-(an older segment, damage, another store) takes the twin's way.
+A range is read by `engine.log.read._tail`. Its pieces are written once, header and records, as they are sent. Everything else (an older
+segment, damage, another store) goes through Log.read().
 """
 import logging
 from collections import OrderedDict
@@ -16,28 +16,16 @@ from cpython.list cimport PyList_GET_SIZE
 from engine.log.write._append cimport Appender
 from engine.log.read._tail cimport ELSEWHERE, NOTHING, SOME, Slice, Tail
 from engine.delivery._queue_cursor cimport QueueCursor
+from engine.link.constants cimport RECORD_HAS_TRAILER, RECORD_HEAD_SIZE
 
 from engine.errors import CorruptionError, OffsetOutOfRangeError
-
-cdef extern from "<time.h>" nogil:
-    cdef struct timespec:
-        long tv_sec
-        long tv_nsec
-    int clock_gettime(int clock, timespec* out)
-    int CLOCK_MONOTONIC
 
 log = logging.getLogger("engine.delivery.dispatch")
 
 cdef enum:
     FLOOR_KEPT_MS = 1000
     PREFETCH_BYTES = 32768          # and the rest of the batch
-    PREFETCH_BYTES_MAX = 64 << 20   # of all cursors together; those of the oldest go first
-
-
-cdef inline int64_t monotonic_ns() noexcept nogil:
-    cdef timespec t
-    clock_gettime(CLOCK_MONOTONIC, &t)
-    return <int64_t>t.tv_sec * 1000000000 + t.tv_nsec
+    PREFETCH_BYTES_MAX = 64 << 20   # of all cursors together; the oldest are dropped first
 
 
 cdef inline Py_ssize_t size_of(list pieces) except -1:
@@ -48,7 +36,7 @@ cdef inline Py_ssize_t size_of(list pieces) except -1:
 
 
 cdef class Prefetch:
-    """Verified pieces of an older segment, as far as pulls have not taken them. Small pulls would read and verify the same batches again and again."""
+    """Verified pieces of an older segment that no pull has got yet. Without them small pulls would read and verify a batch again and again."""
 
     def __cinit__(self, list pieces, int64_t offset, int64_t deleted):
         self.pieces, self.offset, self.deleted = pieces, offset, deleted
@@ -56,8 +44,10 @@ cdef class Prefetch:
 
 
 cdef class RecordReader:
+    """Base of the native Dispatcher: the way from a range of offsets to pieces in `out`."""
 
-    def __init__(self, store, lease_clock, set dirty):
+    def __init__(self, store, lease_clock, set dirty, now_ns):
+        self.now_ns = now_ns
         appender = getattr(store, "appender", None)
         self.store, self.lease_clock, self.dirty = store, lease_clock, dirty
         self.floors = getattr(store, "floors", None)
@@ -65,7 +55,7 @@ cdef class RecordReader:
         self.prefetches = OrderedDict()
 
     cdef int see(self, QueueCursor cursor) except -1:
-        """Look how far the queue goes. What retention took is found when it is read, so the cheap half is enough mostly."""
+        """Look up the queue's end. Reads notice what retention has deleted, so the cheap half is mostly enough."""
         cdef int64_t end = -1
         if self.tail is not None:
             end = self.tail.end(cursor.topic_id, cursor.queue)
@@ -76,20 +66,25 @@ cdef class RecordReader:
         cursor.see(first_offset, end_offset)
         return 0
 
-    cdef int read(self, QueueCursor cursor, int64_t first, int64_t end, int64_t bytes_max, int64_t* given_end, int64_t* size) except -1:
-        """Put what can be read of first..end into `out` as pieces without token."""
+    cdef int read(self, QueueCursor cursor, int64_t first, int64_t end, int64_t bytes_max, int64_t* given_end,
+                  int64_t* size) except -1:
+        """Put the readable part of first..end into `out` as pieces without token.
+
+        Bounds: the tail has verified `found.records`, `found.size` bytes of whole records.
+        """
         cdef Slice found
         cdef int how = ELSEWHERE
         cdef int64_t at = first
         cdef int64_t left = bytes_max
         if self.tail is not None and first >= self.readable_from(cursor):
-            if cursor.prefetch is not None and (<Prefetch>cursor.prefetch).offset == first and (<Prefetch>cursor.prefetch).deleted == self.deleted():
+            if (cursor.prefetch is not None and (<Prefetch>cursor.prefetch).offset == first
+                    and (<Prefetch>cursor.prefetch).deleted == self.deleted()):
                 return self.read_prefetched(cursor, cursor.prefetch, end, bytes_max, given_end, size)
             while at < end:
                 how = self.tail.next(cursor.topic_id, cursor.queue, at, end - at, left, at > first, &found)
                 if how != SOME:
                     break
-                if found.records[4] & HAS_TRAILER and self.is_over(<const char*>found.records, found.size):
+                if found.records[RECORD_HEAD_SIZE - 1] & RECORD_HAS_TRAILER and self.is_over(<const char*>found.records, found.size):
                     if at == first:
                         return self.pass_request(cursor, first)
                     break
@@ -105,13 +100,14 @@ cdef class RecordReader:
         return EMPTY if how == NOTHING else self.read_elsewhere(cursor, first, end, bytes_max, given_end, size)
 
     cdef int64_t readable_from(self, QueueCursor cursor) except -1:
-        """Below it nothing may be read, although it may still be there. Up to a second older than the log's own answer."""
+        """Return the log start offset of the queue. Up to a second older than the log's own answer."""
         if self.floors is not None and self.now_ms >= cursor.readable_until_ms:
             cursor.readable_from = self.floors.of(cursor.topic_id, cursor.queue)
             cursor.readable_until_ms = self.now_ms + FLOOR_KEPT_MS
         return cursor.readable_from
 
-    cdef int add_piece(self, QueueCursor cursor, int64_t first, uint32_t count, int64_t stored_at_ms, const void* records, uint32_t size) except -1:
+    cdef int add_piece(self, QueueCursor cursor, int64_t first, uint32_t count, int64_t stored_at_ms, const void* records,
+                       uint32_t size) except -1:
         cdef bytes piece = PyBytes_FromStringAndSize(NULL, sizeof(PieceHead) + size)
         cdef PieceHead* head = <PieceHead*>PyBytes_AS_STRING(piece)
         head.first_offset = <uint64_t>first
@@ -126,7 +122,7 @@ cdef class RecordReader:
 
     cdef int read_elsewhere(self, QueueCursor cursor, int64_t first, int64_t end, int64_t bytes_max, int64_t* given_end,
                             int64_t* size) except -1:
-        """The twin's way to read, and on beyond what this pull may have."""
+        """Read by Log.read(), and prefetch beyond the bounds of this pull."""
         try:
             pieces = self.read_store(cursor, first, end, bytes_max)
         except OffsetOutOfRangeError as out:
@@ -134,24 +130,27 @@ cdef class RecordReader:
             return AGAIN if out.first_offset > first else EMPTY
         except CorruptionError as damage:
             return self.step_over(cursor, first, end, damage)
-        return self.read_prefetched(cursor, Prefetch(pieces, first, self.deleted()), end, bytes_max, given_end, size) if pieces else EMPTY
+        if not pieces:
+            return EMPTY
+        return self.read_prefetched(cursor, Prefetch(pieces, first, self.deleted()), end, bytes_max, given_end, size)
 
     cdef int64_t deleted(self) except -1:
-        """What retention takes is not handed out any more, although it lies here."""
+        """Number of segments that retention has deleted: prefetched pieces may be from one of them."""
         return self.store.retention.deleted_segments if self.tail is not None else 0
 
     cdef list read_store(self, QueueCursor cursor, int64_t first, int64_t end, int64_t bytes_max):
-        cdef int64_t begun = monotonic_ns()
+        cdef int64_t begun = self.now_ns()
         try:
             if self.tail is None or first < cursor.next_offset:
                 return self.store.read(cursor.topic_id, cursor.queue, first, end - first, bytes_max)
             end = max(end, cursor.end_seen)
-            return self.store.read(cursor.topic_id, cursor.queue, first, end - first, max(<int64_t>PREFETCH_BYTES, bytes_max), whole=True)
+            bytes_max = max(<int64_t>PREFETCH_BYTES, bytes_max)
+            return self.store.read(cursor.topic_id, cursor.queue, first, end - first, bytes_max, whole=True)
         finally:
-            self.older_ns += monotonic_ns() - begun
+            self.older_ns += <int64_t>self.now_ns() - begun
 
     cdef bint read_on(self, QueueCursor cursor, Prefetch prefetch, int64_t end, int64_t bytes_max) except -1:
-        """Read what lies behind; damage there is for the read that begins at it."""
+        """Read the next pieces; damage is left to the read that begins at it."""
         try:
             prefetch.pieces = self.read_store(cursor, prefetch.offset, end, bytes_max)
         except (OffsetOutOfRangeError, CorruptionError):
@@ -164,8 +163,12 @@ cdef class RecordReader:
             self.prefetch_bytes += prefetch.size
         return len(prefetch.pieces) > 0
 
-    cdef int read_prefetched(self, QueueCursor cursor, Prefetch prefetch, int64_t end, int64_t bytes_max, int64_t* given_end, int64_t* size) except -1:
-        """As read(), from what was read before."""
+    cdef int read_prefetched(self, QueueCursor cursor, Prefetch prefetch, int64_t end, int64_t bytes_max, int64_t* given_end,
+                             int64_t* size) except -1:
+        """As read(), from prefetched pieces.
+
+        Bounds: a piece holds whole records, which the log has verified; `record` advances by each record's own size up to `stop`.
+        """
         cdef int64_t first = prefetch.offset
         cdef int64_t at = first
         cdef int64_t left = bytes_max
@@ -180,7 +183,7 @@ cdef class RecordReader:
             _, _, stored_at_ms, records = prefetch.pieces[prefetch.index]
             start = record = PyBytes_AS_STRING(records) + prefetch.at
             stop = PyBytes_AS_STRING(records) + PyBytes_GET_SIZE(records)
-            if start[4] & HAS_TRAILER and self.is_over(start, stop - start):
+            if start[RECORD_HEAD_SIZE - 1] & RECORD_HAS_TRAILER and self.is_over(start, stop - start):
                 if at == first:
                     return self.pass_request(cursor, first)
                 break
@@ -193,9 +196,9 @@ cdef class RecordReader:
                 given_end[0] += 1
             if record == start:
                 break
-            if (record == stop and given_end[0] < end and left > record - start and prefetch.index == PyList_GET_SIZE(prefetch.pieces) - 1
-                    and (prefetch.at or prefetch.index)):
-                # The last piece may end where its batch goes on: read that anew, so that the answer's pieces are whole as the twin's.
+            if (record == stop and given_end[0] < end and left > record - start
+                    and prefetch.index == PyList_GET_SIZE(prefetch.pieces) - 1 and (prefetch.at or prefetch.index)):
+                # The last piece may be the first part of its batch: read it anew, so that the answer's pieces equal the reference's.
                 prefetch.at = 0
                 if not self.read_on(cursor, prefetch, end, left):
                     break
@@ -232,11 +235,12 @@ cdef class RecordReader:
         return 0
 
     cdef int step_over(self, QueueCursor cursor, int64_t first, int64_t end, damage) except -1:
-        """The bytes are gone for everybody; a queue that stops at them would lose the messages behind them, too."""
+        """Pass over damage: its messages are lost for every group, and a queue that stops here would block those after them."""
         cdef int64_t stop
         after = damage.next_offset
         log.error(
-            "topic=%s queue=%d offset=%d: cannot be delivered, going on at %s: %s", cursor.topic_name, cursor.queue, first, after, damage
+            "topic=%s queue=%d offset=%d: cannot be read, continuing at offset %s: %s",
+            cursor.topic_name, cursor.queue, first, after, damage,
         )
         if after is None or after <= first:
             return EMPTY
@@ -247,12 +251,12 @@ cdef class RecordReader:
         return self.requests is not None and self.requests.is_over(record[:size])
 
     cdef int pass_request(self, QueueCursor cursor, int64_t first) except -1:
-        """A request whose time is over; it is alone in its batch."""
+        """Pass over an expired request, which is alone in its batch."""
         self.requests.expired += 1
         return self.pass_over(cursor, first, first + 1)
 
     cdef int pass_over(self, QueueCursor cursor, int64_t first, int64_t end) except -1:
-        """Count as done what nobody can be given."""
+        """Count as done messages that cannot be delivered."""
         self.next_lease()
         cursor.lease(first, end, self.lease, 0)
         cursor.settle(first, end, self.lease, False)
@@ -260,6 +264,6 @@ cdef class RecordReader:
         return AGAIN
 
     cdef uint64_t next_lease(self) except 0:
-        """The clock is asked once a pull: nothing handed out by it was stored later than that."""
+        """Return a new lease number. One clock read per pull is enough: all its messages were stored before."""
         self.lease = self.lease + 1 if self.lease else self.lease_clock.next_lease()
         return self.lease

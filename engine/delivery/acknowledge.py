@@ -1,46 +1,45 @@
-"""Taking acknowledgements: is the receipt ours, whose messages are they, what becomes of them."""
+"""Acknowledgements: checks each receipt and settles, extends, retries or dead-letters its messages."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from common.dead_letters import ATTEMPTS, REJECTED
 from engine.delivery.counts import DeliveryCounts
 from engine.delivery.dead_lettering import DeadLettering
+from engine.delivery.group_view import GroupView
 from engine.delivery.leases import LeaseClock
+from engine.delivery.ports import DeliveryLog
 from engine.delivery.pull import Ack
 from engine.delivery.queue_cursor import QueueCursor
+from engine.delivery.receipt import ReceiptToken
 from engine.delivery.settings import DeliverySettings
 from engine.delivery.subscription import WakeList
 from engine.link.layout import DONE, EXTEND, INVALID, OK, REJECT, RETRY, STALE_RECEIPT
 
-if TYPE_CHECKING:
-    from engine.delivery.group import Group
-
 
 class Acknowledgements:
-    """Applies what consumers say of what they were given.
+    """Applies acknowledgements to the cursors of groups.
 
     Args:
-        store: the log; asked only about receipts from before a restart.
+        store: asked only about receipts from before a restart.
         dirty: cursors whose progress has to be written.
-        wake_list: told of cursors that have something to hand out again.
-        dead_lettering: gets what nobody is to be given again.
-        random: gives 0 to 1, for the jitter of back-offs.
+        wake_list: gets cursors that may dispatch again.
+        dead_lettering: gets messages without a further attempt.
+        random: returns 0 to 1, for the jitter of back-offs.
     """
 
     def __init__(
-        self, store, settings: DeliverySettings, lease_clock: LeaseClock, dirty: set[QueueCursor], counts: DeliveryCounts,
+        self, store: DeliveryLog, settings: DeliverySettings, lease_clock: LeaseClock, dirty: set[QueueCursor], counts: DeliveryCounts,
         wake_list: WakeList, dead_lettering: DeadLettering, random: Callable[[], float],
     ) -> None:  # fmt: skip
         self._store, self._settings, self._lease_clock = store, settings, lease_clock
         self._dirty, self._counts, self._wake_list = dirty, counts, wake_list
         self._dead_lettering, self._random = dead_lettering, random
 
-    def take(self, group: "Group", acks: list[Ack], now_ms: int) -> list[int]:
-        """Apply each; returns their codes in order."""
-        return [self.take_one(group, ack, now_ms) for ack in acks]
+    def apply(self, group: GroupView, acks: list[Ack], now_ms: int) -> list[int]:
+        """Apply all; returns their codes in order."""
+        return [self.apply_one(group, ack, now_ms) for ack in acks]
 
-    def take_one(self, group: "Group", ack: Ack, now_ms: int) -> int:
+    def apply_one(self, group: GroupView, ack: Ack, now_ms: int) -> int:
         """Apply one; returns its code."""
         token = group.receipts.check(ack.token)
         if token is None or ack.count < 1 or ack.first + ack.count > token.count:
@@ -50,27 +49,28 @@ class Acknowledgements:
             return INVALID
         cursor = group.find(token.topic_hash, token.queue)
         if cursor is not None and cursor.is_dead_letters and ack.verdict == REJECT:
-            return INVALID  # there is nowhere to put it
+            return INVALID  # a dead letter has no dead-letter topic
         if cursor is None or not self._apply(cursor, token, ack, now_ms):
             self._counts.stale_receipts += 1
             return STALE_RECEIPT
         self._counts.acks += ack.count
         return OK
 
-    def _apply(self, cursor: QueueCursor, token, ack: Ack, now_ms: int) -> bool:
+    def _apply(self, cursor: QueueCursor, token: ReceiptToken, ack: Ack, now_ms: int) -> bool:
         first = token.base_offset + ack.first
         end = first + ack.count
         foreign = self._lease_clock.is_foreign(token.lease)
         if foreign:
-            moment = self._lease_clock.stored_until_ms(token.lease)
-            if end > self._store.offset_at_time(cursor.topic_id, cursor.queue, moment):
+            stored_until_ms = self._lease_clock.stored_until_ms(token.lease)
+            if end > self._store.offset_at_time(cursor.topic_id, cursor.queue, stored_until_ms):
                 return False
         self._dirty.add(cursor)
         if ack.verdict == DONE:
             counted = cursor.settle(first, end, token.lease, foreign)
         elif ack.verdict == EXTEND:
             counted = (
-                self._hold(cursor, first, end, token.lease, foreign, self._extension_ms(cursor, ack), now_ms) == ack.count
+                self._hold(cursor, first, end, token.lease, foreign, self._extension_ms(cursor, ack), now_ms)
+                == ack.count
             )
         else:
             counted = self._refuse(cursor, first, end, token.lease, foreign, ack, now_ms) == ack.count
@@ -78,15 +78,17 @@ class Acknowledgements:
             self._wake_list.wake(cursor)
         return counted
 
-    def _refuse(self, cursor: QueueCursor, first: int, end: int, lease: int, foreign: bool, ack: Ack, now_ms: int) -> int:
-        """RETRY and REJECT: bury what gets no further attempt, let the rest wait for its next one. Returns how many messages that are."""
+    def _refuse(
+        self, cursor: QueueCursor, first: int, end: int, lease: int, foreign: bool, ack: Ack, now_ms: int
+    ) -> int:
+        """Apply RETRY or REJECT: dead-letter messages without a further attempt, back off the others. Returns their number."""
         attempt_min = 0 if ack.verdict == REJECT else cursor.attempts_max
         claim = self._lease_clock.next_lease()
         claimed = cursor.claim(first, end, lease, foreign, attempt_min, claim)
         if claimed:
             cause = REJECTED if ack.verdict == REJECT else ATTEMPTS
-            self._dead_lettering.add(cursor, claimed, claim, cause, ack.reason.decode(errors="replace"))
-        counted = sum(range_.end - range_.first for range_ in claimed)
+            self._dead_lettering.enqueue(cursor, claimed, claim, cause, ack.reason.decode(errors="replace"))
+        counted = sum(each.end - each.first for each in claimed)
         if ack.verdict == RETRY and counted < ack.count:
             delay_ms = ack.delay_ms
             if delay_ms < 0:
@@ -95,7 +97,9 @@ class Acknowledgements:
             counted += self._hold(cursor, first, end, lease, foreign, delay_ms, now_ms)
         return counted
 
-    def _hold(self, cursor: QueueCursor, first: int, end: int, lease: int, foreign: bool, delay_ms: int, now_ms: int) -> int:
+    def _hold(
+        self, cursor: QueueCursor, first: int, end: int, lease: int, foreign: bool, delay_ms: int, now_ms: int
+    ) -> int:
         due_ms = now_ms + min(delay_ms, self._settings.invisible_ms_max)
         held = cursor.hold(first, end, lease, foreign, due_ms, now_ms)
         if held:

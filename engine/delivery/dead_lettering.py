@@ -1,19 +1,20 @@
-"""Moving messages that nobody will be given again to their group's dead letters.
+"""Dead-lettering: moves messages without a further attempt to the dead-letter topic of their group.
 
-A message is first claimed: it leaves its holder's hands for a lease of the engine's own, which no time ends. Then its dead letter is
-appended, and only when that is durable does the message count as done. A crash in between leaves the message open in the kept progress:
-it is buried again, so there may be two dead letters of one origin, but never none.
+A message is first claimed: it moves to a non-expiring internal lease. Then its dead letter is appended, and once that is durable the
+message counts as done. After a crash in between the message is still open in the stored progress and is dead-lettered again. So two dead
+letters of one message are possible, none is not.
 """
 
 import logging
 from collections import deque
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from common.dead_letters import QUEUES_MAX, dead_letter_topic
 from engine.delivery import dead_letter
 from engine.delivery.counts import DeliveryCounts
 from engine.delivery.in_flight import InFlightRange
 from engine.delivery.leases import LeaseClock
+from engine.delivery.ports import DeliveryLog, RequestJudge
 from engine.delivery.queue_cursor import QueueCursor
 from engine.delivery.queue_ownership import QueueOwnership
 from engine.delivery.subscription import WakeList
@@ -21,15 +22,15 @@ from engine.errors import CorruptionError, EngineError, OffsetOutOfRangeError
 from engine.log.format import KIND_MESSAGES, pack_batch, whole_records
 
 log = logging.getLogger(__name__)
-MESSAGES_A_STEP = 256
-"""Buried before the loop turns: a few milliseconds."""
-BYTES_A_BATCH = 1 << 20
-AGAIN_MS = 500
-"""Until the next try after a full disk, or while the records are fetched from far behind the end."""
+MESSAGES_PER_STEP = 256
+"""Per loop turn: a few milliseconds of work."""
+BATCH_BYTES = 1 << 20
+RETRY_MS = 500
+"""Until the next try while the disk is full, or while the records are fetched from cold segments."""
 
 
 class PendingDeadLetters(NamedTuple):
-    """Messages first..end of a cursor, all with one history. `claim`: the lease that holds them until they are done."""
+    """Claimed messages first..end of a cursor, all with one history. `claim`: the internal lease that holds them."""
 
     cursor: QueueCursor
     first: int
@@ -43,59 +44,67 @@ class PendingDeadLetters(NamedTuple):
 
 
 class DeadLettering:
-    """Messages claimed and not yet durable as dead letters; `step()` works them off, a few at a time.
+    """Queue of claimed messages that are not yet durable as dead letters; `step()` appends a few.
 
     Args:
-        store: the log: create_topics, read, append, when_durable.
         dirty: cursors whose progress has to be written.
-        wake_list: told of cursors that have room again.
-        ownership: where dead letters may lie.
+        wake_list: gets cursors that have room again.
+        ownership: the queues that may hold this engine's dead letters.
+
+    Attributes:
+        requests: told of each dead-lettered record; None: nothing waits for replies.
     """
 
     def __init__(
-        self, store, lease_clock: LeaseClock, dirty: set[QueueCursor], counts: DeliveryCounts, wake_list: WakeList, ownership: QueueOwnership
+        self,
+        store: DeliveryLog,
+        lease_clock: LeaseClock,
+        dirty: set[QueueCursor],
+        counts: DeliveryCounts,
+        wake_list: WakeList,
+        ownership: QueueOwnership,
     ) -> None:
         self._store, self._lease_clock, self._ownership = store, lease_clock, ownership
         self._dirty, self._counts, self._wake_list = dirty, counts, wake_list
-        self.requests: Any = None  # told of each record that is given up, see engine/replies/requests.py
+        self.requests: RequestJudge | None = None
         self._queue: deque[PendingDeadLetters] = deque()
-        self._again_ms = 0
+        self._retry_at_ms = 0
 
     def __len__(self) -> int:
         return len(self._queue)
 
-    def add(self, cursor: QueueCursor, claimed: list[InFlightRange], claim: int, cause: str, reason: str) -> None:
-        """Bury what was claimed by the lease `claim`."""
-        for range_ in claimed:
+    def enqueue(self, cursor: QueueCursor, claimed: list[InFlightRange], claim: int, cause: str, reason: str) -> None:
+        """Dead-letter the ranges that the lease `claim` has claimed."""
+        for each in claimed:
             self._queue.append(
-                PendingDeadLetters(cursor, range_.first, range_.end, claim, range_.attempt, range_.first_lease, range_.lease, cause, reason)
+                PendingDeadLetters(
+                    cursor, each.first, each.end, claim, each.attempt, each.first_lease, each.lease, cause, reason
+                )
             )
 
     def step(self, now_ms: int) -> int | None:
-        """Bury some; returns when to call again, None when none are left."""
-        left = MESSAGES_A_STEP
-        while self._queue and left > 0 and now_ms >= self._again_ms:
+        """Dead-letter some; returns the time of the next call, None when none are left."""
+        left = MESSAGES_PER_STEP
+        while self._queue and left > 0 and now_ms >= self._retry_at_ms:
             pending = self._queue.popleft()
-            done = self._bury(pending, left)
+            done = self._move(pending, left)
             if done is None:
                 self._queue.append(pending)
-                self._again_ms = now_ms + AGAIN_MS
+                self._retry_at_ms = now_ms + RETRY_MS
                 break
             if done < pending.end:
                 self._queue.appendleft(pending._replace(first=done))
             left -= done - pending.first
-        return max(now_ms, self._again_ms) if self._queue else None
+        return max(now_ms, self._retry_at_ms) if self._queue else None
 
-    def _bury(self, pending: PendingDeadLetters, messages_max: int) -> int | None:
-        """Append dead letters for the first messages; returns the offset behind them, None when it cannot be done now."""
+    def _move(self, pending: PendingDeadLetters, messages_max: int) -> int | None:
+        """Append dead letters of the first messages; returns the offset after them, None when that is impossible now."""
         cursor = pending.cursor
         if pending.claim < cursor.floor:
-            return (
-                pending.end
-            )  # an operator has moved the group: it will be given these messages again, or passes them over
+            return pending.end  # an operator has reset the group: the reset decides about these messages
         try:
             count = min(pending.end - pending.first, messages_max)
-            pieces = self._store.read(cursor.topic_id, cursor.queue, pending.first, count, BYTES_A_BATCH)
+            pieces = self._store.read(cursor.topic_id, cursor.queue, pending.first, count, BATCH_BYTES)
             if not pieces:
                 return None
             records = [record for piece in pieces for record in whole_records(piece.records)]
@@ -107,38 +116,38 @@ class DeadLettering:
         except CorruptionError as damage:
             return self._give_up(pending, damage.next_offset or pending.end, damage)
         except EngineError as error:
-            log.warning("topic=%s queue=%d: dead letters wait: %s", cursor.topic_name, cursor.queue, error)
+            log.warning("topic=%s queue=%d: dead-lettering is delayed: %s", cursor.topic_name, cursor.queue, error)
             return None
 
     def _append(self, pending: PendingDeadLetters, end: int, records: list[bytes]) -> None:
         topic_name = dead_letter_topic(pending.cursor.group.name)
         queue = self._ownership.nearest(topic_name, 0, QUEUES_MAX)
         if queue is None:
-            raise EngineError("the configuration has not told yet which queues live here")
+            raise EngineError("the configuration has not been read yet: the owned queues are unknown")
         (topic,) = self._store.create_topics([(topic_name, queue + 1)])
-        letters = [
-            dead_letter.bury(record, topic_name, self._told(pending, pending.first + at, record))
+        records_out = [
+            dead_letter.wrap(record, topic_name, self._origin(pending, pending.first + at, record))
             for at, record in enumerate(map(dead_letter.parse, records))
         ]
-        batch = pack_batch(KIND_MESSAGES, topic.id, queue, letters)
+        batch = pack_batch(KIND_MESSAGES, topic.id, queue, records_out)
         ((code, _),) = self._store.append(batch, 1, self._lease_clock.wall_ms())
         if code:
-            raise EngineError(f"the log refused a batch of {len(batch)} bytes with code {code}")
+            raise EngineError(f"append of {len(batch)} bytes of dead letters: refused with code {code}")
         if self.requests is not None:
             for record in records:
                 self.requests.failed(pending.cursor.group.name, record)
         first = pending.first
         self._store.when_durable(self._store.end_position, lambda: self._settle(pending, first, end))
 
-    def _told(self, pending: PendingDeadLetters, offset: int, record: dead_letter.StoredMessage) -> dict[str, object]:
+    def _origin(self, pending: PendingDeadLetters, offset: int, record: dead_letter.StoredMessage) -> dict[str, object]:
         cursor = pending.cursor
         return {
             "group": cursor.group.name,
             "cause": pending.cause,
             "reason": pending.reason or None,
             "attempts": pending.attempts,
-            "first_ms": LeaseClock.born_ms(pending.first_lease) or None,
-            "last_ms": LeaseClock.born_ms(pending.last_lease) or None,
+            "first_ms": LeaseClock.created_ms(pending.first_lease) or None,
+            "last_ms": LeaseClock.created_ms(pending.last_lease) or None,
             "topic": cursor.topic_name,
             "queue": cursor.queue,
             "offset": offset,
@@ -153,12 +162,12 @@ class DeadLettering:
         if cursor.blocked:
             self._wake_list.wake(cursor)
 
-    def _give_up(self, pending: PendingDeadLetters, gone_until: int, why: EngineError) -> int:
-        """Retention or damage took the messages from everybody: nothing is left to be buried."""
+    def _give_up(self, pending: PendingDeadLetters, gone_until: int, cause: EngineError) -> int:
+        """Retention or damage has removed the messages: nothing is left to dead-letter."""
         end = min(max(gone_until, pending.first + 1), pending.end)
         log.error(
-            "topic=%s queue=%d offsets %d to %d: lost before they became dead letters of group %s: %s",
-            pending.cursor.topic_name, pending.cursor.queue, pending.first, end - 1, pending.cursor.group.name, why,
+            "topic=%s queue=%d offsets %d to %d: lost before dead-lettering for group %s: %s",
+            pending.cursor.topic_name, pending.cursor.queue, pending.first, end - 1, pending.cursor.group.name, cause,
         )  # fmt: skip
         pending.cursor.settle(pending.first, end, pending.claim, False)
         self._dirty.add(pending.cursor)

@@ -1,11 +1,12 @@
-"""Delivery: pulls in, messages out, acknowledgements in. The composition of the pure parts of this package.
+"""Delivery: answers pulls, applies acknowledgements, keeps progress. Composition of the pure parts of this package.
 
-Nothing here blocks or knows sockets; the server calls it from the loop and tells the time. Cost follows calls and ranges
-of messages, never single messages, and never the number of topics.
+Nothing here blocks or uses sockets; the server calls it from the loop and passes the time. Cost follows calls and ranges of messages,
+never single messages or the number of topics.
 """
 
 from collections.abc import Callable
 from random import random
+from time import monotonic_ns
 
 from common.dead_letters import ATTEMPTS
 from common.timer_heap import TimerHeap
@@ -16,6 +17,7 @@ from engine.delivery.group import Group
 from engine.delivery.leases import LeaseClock
 from engine.delivery.native import FORM, DeliveryForm
 from engine.delivery.policy import DEFAULTS, Policies
+from engine.delivery.ports import DeliveryLog, RequestJudge
 from engine.delivery.pull import Pull, PullRequest
 from engine.delivery.queue_cursor import QueueCursor
 from engine.delivery.queue_ownership import QueueOwnership
@@ -28,20 +30,21 @@ class Delivery:
     """All groups of one engine.
 
     Args:
-        store: the log (seam 6), or its twin in memory.
-        key: the receipt key, see `receipt_key()`.
-        wall_ms: the wall clock, of which lease numbers are made.
-        form: the hot parts, compiled or their twins; tests give both.
-        policies: what the configuration says of each group.
-        random: gives 0 to 1, for the jitter of back-offs.
-        ownership: which queues live at this engine.
+        store: the log, or its equivalent in memory.
+        key: secret of all receipts, see `receipt_key()`.
+        wall_ms: the wall clock, for lease numbers.
+        form: the hot parts, native or reference; tests use both.
+        policies: the configured policy of each group.
+        random: returns 0 to 1, for the jitter of back-offs.
+        ownership: the queues of this engine.
+        now_ns: monotonic clock that bounds the time of slow reads.
 
-    Every `now_ms` is a clock that never steps back.
+    Every `now_ms` is of a monotonic clock.
     """
 
     def __init__(
         self,
-        store,
+        store: DeliveryLog,
         key: bytes,
         wall_ms: Callable[[], int],
         settings: DeliverySettings | None = None,
@@ -49,41 +52,51 @@ class Delivery:
         policies: Policies = DEFAULTS,
         random: Callable[[], float] = random,
         ownership: QueueOwnership | None = None,
+        now_ns: Callable[[], int] = monotonic_ns,
     ) -> None:
         self.ownership = ownership or QueueOwnership()
         self.settings = settings or DeliverySettings()
         self.counts = DeliveryCounts()
         self.groups: dict[str, Group] = {}
         self.parked = 0
-        self._followed = -1  # the generation of the policies that all groups have seen
+        self._followed = -1  # generation of the policies that all groups have adopted
         self._store, self._key, self._form, self._policies = store, key, form, policies
         self._lease_clock = LeaseClock(wall_ms)
         self._dirty: set[QueueCursor] = set()
-        self._due_progress: list[QueueCursor] = []  # what was dirty when the writing began
-        self._dispatcher = form.Dispatcher(store, self.settings, self._lease_clock, self._dirty, self.counts)
+        self._due_progress: list[QueueCursor] = []  # cursors that were dirty when writing began
+        self._dispatcher = form.Dispatcher(store, self.settings, self._lease_clock, self._dirty, self.counts, now_ns)
         self._wake_list = form.WakeList()
-        self._dead_lettering = DeadLettering(store, self._lease_clock, self._dirty, self.counts, self._wake_list, self.ownership)
+        self._dead_lettering = DeadLettering(
+            store, self._lease_clock, self._dirty, self.counts, self._wake_list, self.ownership
+        )
         self._acknowledgements = form.Acknowledgements(
-            store, self.settings, self._lease_clock, self._dirty, self.counts, self._wake_list, self._dead_lettering, random
+            store,
+            self.settings,
+            self._lease_clock,
+            self._dirty,
+            self.counts,
+            self._wake_list,
+            self._dead_lettering,
+            random,
         )
         self._waits = TimerHeap()
         self._by_queue: dict[tuple[int, int], list[QueueCursor]] = {}
 
     @property
-    def requests(self):
-        """Who judges and remembers requests (engine/replies); None: every message is handed out as it is."""
+    def requests(self) -> RequestJudge | None:
+        """The judge of requests (engine/replies); None: every message is dispatched as it is."""
         return self._dispatcher.requests
 
     @requests.setter
-    def requests(self, requests) -> None:
+    def requests(self, requests: RequestJudge | None) -> None:
         self._dispatcher.requests = self._dead_lettering.requests = requests
 
-    # -- what consumers ask
+    # -- for consumers
 
     def pull(self, request: PullRequest, now_ms: int, answer: Callable[[Pull], None], context: object = None) -> Pull:
-        """Take the acknowledgements, then find messages or wait for them; `answer(pull)` is called once, perhaps at once.
+        """Apply the acknowledgements, then find messages or wait for them; `answer(pull)` is called once, perhaps at once.
 
-        Acknowledgements count from here on, also when the answer never arrives.
+        Acknowledgements count from here on, even if the answer never arrives.
         """
         self.counts.pulls += 1
         self._lease_clock.now_ms = now_ms
@@ -92,7 +105,7 @@ class Delivery:
         if request.topics:
             pull.subscription = group.subscription(request.topics_key, request.topics, request.start)
         if request.acks:
-            pull.ack_codes = self._acknowledgements.take(group, request.acks, now_ms)
+            pull.ack_codes = self._acknowledgements.apply(group, request.acks, now_ms)
             if self._dead_lettering:
                 self._dead_lettering.step(now_ms)
             self._serve_woken(now_ms)
@@ -104,8 +117,8 @@ class Delivery:
         if not pull.subscription.parked and not group.policy.paused:
             self._dispatcher.fill(pull, group, now_ms)
         wait_ms = min(request.wait_ms, self.settings.wait_ms_max)
-        if wait_ms <= 0 and not pull.piece_count and self._is_looking(pull.subscription):
-            # An empty answer says that there is nothing, and whoever drains a queue without waiting would stop there.
+        if wait_ms <= 0 and not pull.piece_count and self._may_find_more(pull.subscription):
+            # An empty answer means that the queues are empty; a consumer that drains them without waiting would stop.
             wait_ms = self.settings.fetch_wait_ms
         if pull.piece_count or wait_ms <= 0 or self.parked >= self.settings.parked_max:
             answer(pull)
@@ -114,19 +127,19 @@ class Delivery:
         return pull
 
     def cancel(self, pull: Pull) -> None:
-        """The asker has gone: a waiting pull is forgotten, and nothing will be leased to it."""
+        """Forget a waiting pull whose caller is gone; nothing will be leased to it."""
         if pull.tick:
             self._unpark(pull)
 
-    # -- what the server's loop tells
+    # -- for the server's loop
 
     def on_woken(self, woken: list[tuple[int, int]], now_ms: int) -> None:
-        """These queues got records: serve the pulls that wait for them."""
+        """Serve the pulls that wait for these queues, which have new records."""
         self._wake_list.wake_all(woken, self._by_queue)
         self._serve_woken(now_ms)
 
     def on_time(self, now_ms: int) -> int | None:
-        """Do what is due; returns when to call again at the latest, None when nothing is waiting for time to pass."""
+        """Do what is due; returns the latest time of the next call, None when nothing waits for a time."""
         self._lease_clock.now_ms = now_ms
         for cursor in self._lease_clock.expire(now_ms):
             self._claim_spent(cursor)
@@ -139,8 +152,8 @@ class Delivery:
             self._unpark(pull)
             pull.answer(pull)
         filtering_at = now_ms if self._dispatcher.later else None
-        moments = (self._lease_clock.next_at_ms(), self._waits.next_at_ms(), dead_lettering_at, filtering_at)
-        return min((at for at in moments if at is not None), default=None)
+        times = (self._lease_clock.next_at_ms(), self._waits.next_at_ms(), dead_lettering_at, filtering_at)
+        return min((at for at in times if at is not None), default=None)
 
     @property
     def has_progress(self) -> bool:
@@ -148,10 +161,10 @@ class Delivery:
         return bool(self._dirty or self._due_progress)
 
     def write_progress(self, cursors_max: int | None = None) -> bool:
-        """Put the progress of every cursor that has moved since into the log.
+        """Write the progress of all changed cursors into the log.
 
         Args:
-            cursors_max: stop after so many, so that the loop turns in between; call again until it returns True.
+            cursors_max: limit per call, so that the loop turns in between; call again until it returns True.
         """
         due = self._due_progress
         if not due:
@@ -162,15 +175,15 @@ class Delivery:
             self._dirty.clear()
         step = due if cursors_max is None else due[-cursors_max:]
         if step:
-            # Taken off when they are in the log: a full disk refuses, and the next call tries again.
+            # Removed once they are in the log: after a full disk the next call tries again.
             self._store.put_progress([(cursor.key, cursor.encoded_progress()) for cursor in step])
             del due[-len(step) :]
         return not due
 
-    # -- what operators ask
+    # -- for operators
 
     def group(self, name: str) -> Group:
-        """The group of that name; made when it is new."""
+        """Return the group of that name; creates it when it is new."""
         found = self.groups.get(name)
         if found is None:
             found = self.groups[name] = Group(
@@ -180,33 +193,33 @@ class Delivery:
         return found
 
     def move(self, group: Group, cursor: QueueCursor, offset: int, now_ms: int) -> None:
-        """Let the group go on at `offset`, within what can be read. All of its receipts of that queue become stale."""
+        """Reset the group to `offset`, within the readable range. All its receipts of that queue become stale."""
         first_offset, end_offset = self._store.bounds(cursor.topic_id, cursor.queue)
         cursor.move(min(max(offset, first_offset), end_offset), self._lease_clock.next_lease())
         self._dirty.add(cursor)
         self._wake_list.wake(cursor)
         self._serve_woken(now_ms)
 
-    # -- what is done with cursors elsewhere
+    # -- for the dead-letter store
 
     def next_lease(self) -> int:
-        """A lease of the engine's own, to keep messages from everybody."""
+        """Return a new non-expiring internal lease."""
         return self._lease_clock.next_lease()
 
     def wall_ms(self) -> int:
-        """The wall clock."""
+        """Return the wall clock."""
         return self._lease_clock.wall_ms()
 
     def on_moved(self, cursor: QueueCursor) -> None:
-        """The cursor has to be written down, and may have room again."""
+        """Note that the cursor has changed and may have room again."""
         self._dirty.add(cursor)
         if cursor.blocked:
             self._wake_list.wake(cursor)
 
-    # -- inside
+    # -- internal
 
     def _follow(self, group: Group) -> None:
-        """Let the group be as the configuration has it now."""
+        """Apply the configured policy to the group."""
         generation = self._policies.generation
         if group.generation != generation:
             before = group.filters
@@ -222,7 +235,7 @@ class Delivery:
             self._wake_list.wake(cursor)
 
     def _follow_all(self, now_ms: int) -> None:
-        """After a change of the configuration: answer who waits in a group that is paused now, serve who waits in one that is not."""
+        """After a change of the configuration, answer the waiting pulls of paused groups and serve those of the others."""
         generation = self._policies.generation
         if generation == self._followed:
             return
@@ -237,16 +250,16 @@ class Delivery:
                     pull.answer(pull)
 
     def _claim_spent(self, cursor: QueueCursor) -> None:
-        """Bury what has come back from its last attempt."""
+        """Dead-letter messages whose last attempt has expired."""
         self._follow(cursor.group)
         claim = self._lease_clock.next_lease()
         claimed = cursor.in_flight.claim_spent(cursor.attempts_max, claim)
         if claimed:
             self._dirty.add(cursor)
-            self._dead_lettering.add(cursor, claimed, claim, ATTEMPTS, "")
+            self._dead_lettering.enqueue(cursor, claimed, claim, ATTEMPTS, "")
 
     def _resumed(self, cursor: QueueCursor) -> None:
-        """What was out for the last time before a restart stays with whoever has it, as if it had been handed out now."""
+        """Give last attempts from before a restart a full lease time from now: their holders may still acknowledge."""
         due_ms = self._lease_clock.now_ms + cursor.group.policy.invisible_ms
         if cursor.in_flight.postpone_spent(cursor.attempts_max, due_ms):
             self._lease_clock.due(cursor, due_ms)
@@ -259,19 +272,19 @@ class Delivery:
         wanted = request.invisible_ms if request.invisible_ms > 0 else settings.invisible_ms_default
         pull.invisible_ms = min(wanted, settings.invisible_ms_max)
 
-    def _is_looking(self, subscription: Subscription) -> bool:
-        """Whether records that it may have are being fetched, or still have to go through a filter."""
+    def _may_find_more(self, subscription: Subscription) -> bool:
+        """Whether records of the subscription are being fetched or still wait for a filter."""
         if self._dispatcher.later and not self._dispatcher.later.keys().isdisjoint(subscription.cursors):
             return True
         return any(self._store.is_fetching(cursor.topic_id, cursor.queue) for cursor in subscription.cursors)
 
     def _park(self, pull: Pull, until_ms: int) -> None:
         pull.subscription.parked[pull] = None
-        pull.tick = self._waits.add(until_ms, pull)
+        pull.tick = self._waits.schedule(until_ms, pull)
         self.parked += 1
 
     def _unpark(self, pull: Pull) -> None:
-        self._waits.drop(pull.tick, pull)
+        self._waits.cancel(pull.tick, pull)
         pull.tick = 0
         pull.subscription.parked.pop(pull, None)
         self.parked -= 1
@@ -291,8 +304,8 @@ class Delivery:
                 pull.answer(pull)
 
 
-def receipt_key(store, random_bytes: Callable[[int], bytes]) -> bytes:
-    """The secret of all receipts: made once, then kept in the log, so that it survives restarts and fail-over."""
+def receipt_key(store: DeliveryLog, random_bytes: Callable[[int], bytes]) -> bytes:
+    """Return the secret of all receipts: made once and stored in the log, so that it survives restarts and fail-over."""
     for raw, value in store.progress(progress.RECEIPT_KEY):
         if raw == progress.RECEIPT_KEY and len(value) == KEY_SIZE:
             return value

@@ -40,6 +40,10 @@ class InFlightRange:
         """Whether it waits for another message of its key, and for no lease."""
         return not self.ready and not self.lease and self.due_ms == NEVER
 
+    def part(self, first: int, end: int) -> "InFlightRange":
+        """Return a copy for first..end."""
+        return InFlightRange(first, end, self.lease, self.attempt, self.due_ms, self.ready, self.first_lease)
+
     def __repr__(self) -> str:
         state = "ready" if self.ready else f"due {self.due_ms}"
         return f"InFlightRange({self.first}..{self.end} lease {self.lease} attempt {self.attempt} {state})"
@@ -128,7 +132,11 @@ class InFlightRanges:
     def make_ready(self, offset: int) -> None:
         """If the message waits, allow its dispatch."""
         at = max(bisect_right(self.firsts, offset) - 1, 0)
-        if at < len(self.ranges) and self.ranges[at].first <= offset < self.ranges[at].end and self.ranges[at].is_waiting:
+        if (
+            at < len(self.ranges)
+            and self.ranges[at].first <= offset < self.ranges[at].end
+            and self.ranges[at].is_waiting
+        ):
             self.ranges[self._split(at, offset, offset + 1)].ready = True
             heappush(self._ready_firsts, offset)
 
@@ -173,7 +181,9 @@ class InFlightRanges:
             at += 1
         return held
 
-    def claim(self, first: int, end: int, lease: int, foreign: bool, attempt_min: int, claimer: int) -> list[InFlightRange]:
+    def claim(
+        self, first: int, end: int, lease: int, foreign: bool, attempt_min: int, claimer: int
+    ) -> list[InFlightRange]:
         """Move what `lease` holds of first..end, with at least `attempt_min` attempts, to the non-expiring lease `claimer`.
 
         Returns copies of the claimed ranges as they were before.
@@ -303,7 +313,7 @@ class InFlightRanges:
 
     def _give_to(self, at: int, claimer: int) -> InFlightRange:
         range_ = self.ranges[at]
-        before = InFlightRange(range_.first, range_.end, range_.lease, range_.attempt, range_.due_ms, range_.ready, range_.first_lease)
+        before = range_.part(range_.first, range_.end)
         range_.lease, range_.due_ms, range_.ready = claimer, NEVER, False
         return before
 
@@ -311,11 +321,17 @@ class InFlightRanges:
         """Make first..end, a part of range `at`, a range of its own; returns its index."""
         range_ = self.ranges[at]
         if end < range_.end:
-            self._insert(at + 1, InFlightRange(end, range_.end, range_.lease, range_.attempt, range_.due_ms, range_.ready, range_.first_lease))
+            self._insert(
+                at + 1,
+                range_.part(end, range_.end),
+            )
             range_.end = end
         if range_.first < first:
             at += 1
-            self._insert(at, InFlightRange(first, range_.end, range_.lease, range_.attempt, range_.due_ms, range_.ready, range_.first_lease))
+            self._insert(
+                at,
+                range_.part(first, range_.end),
+            )
             range_.end = first
         return at
 

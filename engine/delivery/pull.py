@@ -1,11 +1,11 @@
-"""One pull: what was asked, what has been found for it."""
+"""One pull: its request, and the messages found for it."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 
 class Ack(NamedTuple):
-    """One range of acknowledgements, all with one verdict. `delay_ms`: -1 is unset."""
+    """Acknowledgement of one range, with one verdict. `delay_ms`: -1 is unset."""
 
     token: bytes
     first: int
@@ -16,7 +16,7 @@ class Ack(NamedTuple):
 
 
 class PullRequest(NamedTuple):
-    """A decoded PULL. `topics_key` is the topics as they came, by which their resolved form is remembered."""
+    """A decoded PULL. `topics_key`: the bytes of its topics, under which their resolved form is remembered."""
 
     group: str
     topics: Sequence[tuple[str, int]]
@@ -30,7 +30,7 @@ class PullRequest(NamedTuple):
 
 
 class Pull:
-    """A pull in work or waiting. `answer(pull)` is called once, unless it is cancelled first."""
+    """A pull in progress or waiting. `answer(pull)` is called once, unless the pull is cancelled first."""
 
     __slots__ = (
         "ack_codes", "answer", "bytes_left", "context", "group", "invisible_ms", "messages_left",
@@ -40,7 +40,7 @@ class Pull:
     def __init__(self, answer: Callable[["Pull"], None], context: object) -> None:
         self.answer, self.context = answer, context
         self.ack_codes: list[int] = []
-        self.pieces: list[bytes] = []  # piece headers and records in turn, ready for the link
+        self.pieces: list[bytes] = []  # piece headers and records alternating, ready for the link
         self.piece_count = 0
         self.messages_left = self.bytes_left = self.invisible_ms = self.tick = 0
         self.subscription: Any = None

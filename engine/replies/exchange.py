@@ -63,7 +63,7 @@ class Exchange:
             connection.send_frame(layout.REPLY, request_id, layout.UNAVAILABLE, [sentence])
             return False
         self._number = self._number % 0xFFFFFFFF + 1
-        tick = self._waits.add(now_ms + ANSWER_MS_MAX, self._number)
+        tick = self._waits.schedule(now_ms + ANSWER_MS_MAX, self._number)
         self._open[self._number] = _Open(connection, request_id, target, payload[:TOKEN_SIZE], tick)
         head = layout.FORWARD_HEAD.pack(self._number, layout.OK)
         target.send_frame(layout.FORWARD, layout.UNASKED, layout.OK, [head, payload])
@@ -94,7 +94,7 @@ class Exchange:
 
     def _answer(self, number: int, code: int) -> None:
         found = self._open.pop(number)
-        self._waits.drop(found.tick, number)
+        self._waits.cancel(found.tick, number)
         sentence = [b"the waiting proxy did not confirm the reply"] if code == layout.TIMEOUT else []
         found.replier.send_frame(layout.REPLY, found.request_id, code, sentence)
 

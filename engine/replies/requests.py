@@ -64,7 +64,7 @@ class Requests:
             if len(self._fates) >= REMEMBERED_MAX:
                 return
             fate = self._fates[data] = Fate()
-            fate.tick = self._ends.add(reply_by_ms + REMEMBERED_MS, data)
+            fate.tick = self._ends.schedule(reply_by_ms + REMEMBERED_MS, data)
         fate.taken.add(group)
         fate.failed.discard(group)
 
@@ -84,7 +84,7 @@ class Requests:
         """Its reply has arrived; nobody will ask for its fate."""
         fate = self._fates.pop(data, None)
         if fate is not None:
-            self._ends.drop(fate.tick, data)
+            self._ends.cancel(fate.tick, data)
 
     def outcome(self, data: bytes) -> int:
         """Why there was no reply: NO_CONSUMER, NO_REPLY or CONSUMER_FAILED."""

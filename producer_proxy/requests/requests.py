@@ -199,7 +199,7 @@ class Requests:
 
     def _after(self, wait_ms: int, act: Callable[[], None]) -> int:
         self._wake()
-        return self._timers.add(self._now_ms() + wait_ms, act)
+        return self._timers.schedule(self._now_ms() + wait_ms, act)
 
     def _over(self, number: int) -> None:
         passed = self._calls.pop(number)
@@ -305,7 +305,7 @@ class _Passing:
     def answered(self, code: int, sentence: bytes) -> None:
         """The broker's answer, or that there was none in time."""
         told, self._told = self._told, _nobody
-        self._timers.drop(self.tick, self.give_up)
+        self._timers.cancel(self.tick, self.give_up)
         told(code)
 
 

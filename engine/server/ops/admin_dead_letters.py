@@ -4,7 +4,7 @@ from typing import Any
 
 from common.dead_letters import dead_letter_topic, is_dead_letter_topic
 from engine.delivery.delivery import Delivery
-from engine.delivery.redrive import DeadLetterSelection, DeadLetterStore, DeadLetter, DeadLetterPage, ScatteredError
+from engine.delivery.redrive import DeadLetter, DeadLetterPage, DeadLetterSelection, DeadLetterStore, ScatteredError
 from engine.link.layout import OVERLOADED, UNKNOWN_TOPIC
 from engine.server.codec import checked_name
 from engine.server.errors import RequestError
@@ -74,7 +74,7 @@ def row(letter: DeadLetter) -> dict[str, Any]:
     numbers = {name: int(told.pop(name)) for name in tuple(told) if _is_number(name, told[name])}
     told.pop("group", None)
     key = letter.record.key.decode(errors="replace")
-    return {"offset": letter.offset, "died_ms": letter.died_ms, **told, **numbers, **({"key": key} if key else {})}
+    return {"offset": letter.offset, "died_ms": letter.stored_at_ms, **told, **numbers, **({"key": key} if key else {})}
 
 
 def _is_number(name: str, value: str) -> bool:

@@ -110,12 +110,12 @@ class Reader:
         for queue in waits:
             self._by_queue.setdefault(queue, OrderedDict())[reading] = None
             self._store.watch(*queue)
-        reading.tick = self._waits.add(now_ms + min(reading.wait_ms, WAIT_MS_MAX), reading)
+        reading.tick = self._waits.schedule(now_ms + min(reading.wait_ms, WAIT_MS_MAX), reading)
         return True
 
     def cancel(self, reading: Reading) -> None:
         """Forget a waiting reading."""
-        self._waits.drop(reading.tick, reading)
+        self._waits.cancel(reading.tick, reading)
         for position in reading.positions:
             waiting = self._by_queue.get((position.topic_id, position.queue))
             if waiting is not None:

@@ -134,7 +134,11 @@ class DeliveryModel(RuleBasedStateMachine):
         for cursor in self.world.delivery.group("g").load_all():
             for offset in range(cursor.contiguous):
                 assert (cursor.queue, offset) in self.done
-            open_messages = {(cursor.queue, offset) for range_ in cursor.in_flight.ranges for offset in range(range_.first, range_.end)}
+            open_messages = {
+                (cursor.queue, offset)
+                for range_ in cursor.in_flight.ranges
+                for offset in range(range_.first, range_.end)
+            }
             assert not open_messages & self.done
             assert cursor.in_flight.messages == len(open_messages)
 
