@@ -29,7 +29,7 @@ from engine.server.loop import NodeLoop
 from engine.server.metrics import EngineMetrics
 from engine.server.policy.config_follower import ConfigFollower
 from engine.server.policy.group_policies import ConfiguredPolicies
-from engine.server.policy.queue_ownership import ConfiguredOwnership
+from engine.server.policy.queue_ownership import ConfiguredQueueOwnership
 from engine.server.policy.topic_retention import ConfiguredRetention
 from engine.server.server import LinkServer
 
@@ -63,7 +63,7 @@ def serve(
     node = Node(
         store, config, host_of(env, loop, asked, lambda: server.facts()),
         policies=ConfiguredPolicies(follower, is_configured=bool(options.config)),
-        residence=ConfiguredOwnership(follower, options.broker_group, is_configured=bool(options.config)),
+        ownership=ConfiguredQueueOwnership(follower, options.broker_group, is_configured=bool(options.config)),
     )  # fmt: skip
     host, port = options.listen
     server = LinkServer(node, host, port, socket_file=options.socket_file)

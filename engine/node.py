@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from engine.delivery.delivery import Delivery, receipt_key
 from engine.delivery.policy import DEFAULTS, Policies
-from engine.delivery.queue_ownership import Residence
+from engine.delivery.queue_ownership import QueueOwnership
 from engine.delivery.settings import DeliverySettings
 from engine.env.native import Clock
 from engine.errors import EngineError, PartlyWrittenError
@@ -93,7 +93,7 @@ class Node:
     Args:
         store: the open log; the caller closes it after the node.
         policies: the configuration's policy of each group.
-        residence: which queues live at this engine.
+        ownership: which queues live at this engine.
         settings: limits of delivery.
 
     Attributes:
@@ -103,13 +103,13 @@ class Node:
 
     def __init__(
         self, store: Log, config: NodeConfig, host: NodeHost, *, policies: Policies = DEFAULTS,
-        residence: Residence | None = None, settings: DeliverySettings | None = None,
+        ownership: QueueOwnership | None = None, settings: DeliverySettings | None = None,
     ) -> None:  # fmt: skip
         self.store, self.clock, self._config, self._die = store, host.clock, config, host.die
         self.exchange = Exchange(host.clock.wall_ms)
         self.delivery = Delivery(
             store, receipt_key(store, host.random_bytes), host.clock.wall_ms, settings, policies=policies,
-            random=host.random_fraction, residence=residence, requests=self.exchange.requests, clock=host.clock,
+            random=host.random_fraction, ownership=ownership, requests=self.exchange.requests, now_ns=host.clock.monotonic_ns,
         )  # fmt: skip
         self.timers = Timers(store, host.clock.wall_ms)
         now_ms = host.clock.monotonic_ms()

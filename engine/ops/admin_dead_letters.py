@@ -4,7 +4,7 @@ from typing import Any
 
 from common.dead_letters import dead_letter_topic, is_dead_letter_topic
 from engine.delivery.delivery import Delivery
-from engine.delivery.redrive import Choice, DeadLetterStore, Letter, Scan, ScatteredError
+from engine.delivery.redrive import DeadLetter, DeadLetterPage, DeadLetterSelection, DeadLetterStore, ScatteredError
 from engine.link.layout import OVERLOADED, UNKNOWN_TOPIC
 from engine.log import Log
 from engine.ops.checks import checked_name, is_whole, shown
@@ -75,32 +75,32 @@ class _AnswersScattered:
             ) from None
 
 
-def row(letter: Letter) -> dict[str, Any]:
+def row(letter: DeadLetter) -> dict[str, Any]:
     """One dead letter as JSON; unknown fields are absent."""
     told = dict(letter.record.origin)
     told["message_offset"] = told.pop("offset", "")
     numbers = {name: int(told.pop(name)) for name in tuple(told) if _is_number(name, told[name])}
     told.pop("group", None)
     key = letter.record.key.decode(errors="replace")
-    return {"offset": letter.offset, "died_ms": letter.died_ms, **told, **numbers, **({"key": key} if key else {})}
+    return {"offset": letter.offset, "died_ms": letter.stored_at_ms, **told, **numbers, **({"key": key} if key else {})}
 
 
 def _is_number(name: str, value: str) -> bool:
     return name in ("attempts", "first_ms", "last_ms", "queue", "message_offset") and value.isdecimal()
 
 
-def _progress(scan: Scan) -> dict[str, int]:
+def _progress(scan: DeadLetterPage) -> dict[str, int]:
     return {"count": len(scan.letters), "next": scan.next_offset, "end": scan.end}
 
 
-def _choice(request: dict) -> Choice:
+def _choice(request: dict) -> DeadLetterSelection:
     texts = {name: request.get(name) for name in _TEXTS}
     times = {name: request.get(name) for name in _TIMES}
     if any(value is not None and not isinstance(value, str) for value in texts.values()):
         raise RequestError("cause, reason, topic: use text")
     if any(value is not None and type(value) is not int for value in times.values()):
         raise RequestError("since_ms, until_ms: use Unix time in milliseconds")
-    return Choice(**texts, **times)
+    return DeadLetterSelection(**texts, **times)
 
 
 def _after(request: dict) -> int:

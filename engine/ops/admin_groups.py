@@ -5,7 +5,7 @@ from typing import Any
 
 from engine.delivery import progress
 from engine.delivery.delivery import Delivery
-from engine.delivery.queue_cursor import Place
+from engine.delivery.queue_cursor import QueueCursor
 from engine.errors import CorruptionError, OffsetOutOfRangeError
 from engine.link.layout import UNKNOWN_TOPIC
 from engine.log import Log
@@ -41,7 +41,7 @@ class GroupVerbs:
         places = self._places(request)
         return {"group": request["group"], "queues": [self._row(place, detail) for place in places]}
 
-    def _row(self, place: Place, detail: bool) -> dict:
+    def _row(self, place: QueueCursor, detail: bool) -> dict:
         first, end = self._store.bounds(place.topic_id, place.queue)
         at = max(place.contiguous, first)
         lag = lag_of(place, first, end)
@@ -51,7 +51,7 @@ class GroupVerbs:
             "first": first,
             "end": end,
             "progress": at,
-            "in_flight": place.open.messages,
+            "in_flight": place.in_flight.messages,
             "lag": lag,
         }
         if detail:
@@ -59,7 +59,7 @@ class GroupVerbs:
             row["lag_s"] = self._age_s(place, at) if lag else 0.0
         return row
 
-    def _age_s(self, place: Place, offset: int) -> float:
+    def _age_s(self, place: QueueCursor, offset: int) -> float:
         """The age of the message at `offset`: a binary search for the last time whose offset by the index is not above it."""
         wall_ms = self._delivery.wall_ms()
         low, high = 0, wall_ms + 1
@@ -79,7 +79,7 @@ class GroupVerbs:
             raise RequestError(f"topic {shown(request['topic'])}: the engine has no such topic", UNKNOWN_TOPIC)
         group = self._delivery.group(checked_name(request.get("group"), "group"))
         moved = []
-        for place in _chosen(group.places(topic, 0), request):
+        for place in _chosen(group.cursors(topic, 0), request):
             first, end = self._store.bounds(place.topic_id, place.queue)
             target = min(max(target_of(place, first, end), first), end)
             moved.append({"queue": place.queue, "old": place.contiguous, "new": target})
@@ -88,7 +88,7 @@ class GroupVerbs:
         self._delivery.write_progress()
         return {"moved": moved}
 
-    def _target(self, to: object) -> Callable[[Place, int, int], int]:
+    def _target(self, to: object) -> Callable[[QueueCursor, int, int], int]:
         """A function of cursor, first and end offset that gives the group's new offset. Raises RequestError."""
         if to == "earliest":
             return lambda place, first, end: first
@@ -102,7 +102,7 @@ class GroupVerbs:
             return lambda place, first, end: self._store.offset_at_time(place.topic_id, place.queue, to["time_ms"])
         raise RequestError(TO_RULE)
 
-    def _places(self, request: dict) -> list[Place]:
+    def _places(self, request: dict) -> list[QueueCursor]:
         name = checked_name(request.get("group"), "group")
         kept = any(progress.split_key(raw) for raw, _ in self._store.progress(progress.group_prefix(name)))
         if name not in self._delivery.groups and not kept:
@@ -114,9 +114,9 @@ class GroupVerbs:
         return _chosen([place for place in places if topic in (None, place.topic_name)], request)
 
 
-def lag_of(place: Place, first: int, end: int) -> int:
+def lag_of(place: QueueCursor, first: int, end: int) -> int:
     """Messages of first..end that the group has not acknowledged."""
-    return max(0, end - max(place.next_offset, first)) + place.open.messages
+    return max(0, end - max(place.next_offset, first)) + place.in_flight.messages
 
 
 def newest_record_bytes(store: Log, topic_id: int, queue: int) -> int:
@@ -128,6 +128,6 @@ def newest_record_bytes(store: Log, topic_id: int, queue: int) -> int:
     return len(pieces[0].records) if pieces else 0
 
 
-def _chosen(places: list[Place], request: dict) -> list[Place]:
+def _chosen(places: list[QueueCursor], request: dict) -> list[QueueCursor]:
     queue = request.get("queue")
     return [place for place in places if queue in (None, place.queue)]

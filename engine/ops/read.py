@@ -5,7 +5,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
-from common.timer_heap import Wheel
+from common.timer_heap import TimerHeap
 from engine.env.native import Clock
 from engine.errors import CorruptionError, OffsetOutOfRangeError
 from engine.link.layout import INVALID, NO_TOKEN, OFFSET_OUT_OF_RANGE, OK, PIECE, READ, U32, UNAVAILABLE, UNKNOWN_TOPIC
@@ -99,7 +99,7 @@ class PositionReads:
 
     def __init__(self, store: Log, clock: Clock, waiting: WaitingRequests) -> None:
         self._store, self._clock, self._waiting = store, clock, waiting
-        self._waits = Wheel()
+        self._waits = TimerHeap()
         self._by_queue: dict[tuple[int, int], OrderedDict[PositionRead, None]] = {}
 
     @property
@@ -134,12 +134,12 @@ class PositionReads:
         for queue in waits:
             self._by_queue.setdefault(queue, OrderedDict())[read] = None
             self._store.watch(*queue)
-        read.tick = self._waits.add(now_ms + min(read.wait_ms, WAIT_MS_MAX), read)
+        read.tick = self._waits.schedule(now_ms + min(read.wait_ms, WAIT_MS_MAX), read)
         return True
 
     def cancel(self, read: PositionRead) -> None:
         """Forget a waiting read."""
-        self._waits.drop(read.tick, read)
+        self._waits.cancel(read.tick, read)
         for position in read.positions:
             waiting = self._by_queue.get((position.topic_id, position.queue))
             if waiting is not None:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 from common.reply_token import TOKEN_SIZE, instance_of
-from common.timer_heap import Wheel
+from common.timer_heap import TimerHeap
 from engine.link import layout
 from engine.replies.requests import Requests
 
@@ -49,7 +49,7 @@ class Exchange:
         self._instances: dict[ReplyLink, int] = {}
         self._open: dict[int, ForwardedReply] = {}
         self._number = 0
-        self._waits = Wheel(100)
+        self._waits = TimerHeap(100)
 
     def listen(self, link: ReplyLink, instance: int) -> None:
         """Replies to calls of this proxy instance go to this link from now on."""
@@ -73,7 +73,7 @@ class Exchange:
             link.send_frame(layout.REPLY, request_id, layout.UNAVAILABLE, [NO_LISTENER])
             return False
         self._number = self._number % 0xFFFFFFFF + 1
-        tick = self._waits.add(now_ms + CONFIRM_MS_MAX, self._number)
+        tick = self._waits.schedule(now_ms + CONFIRM_MS_MAX, self._number)
         self._open[self._number] = ForwardedReply(link, request_id, target, payload[:TOKEN_SIZE], tick)
         head = layout.FORWARD_HEAD.pack(self._number, layout.OK)
         target.send_frame(layout.FORWARD, layout.UNASKED, layout.OK, [head, payload])
@@ -96,7 +96,7 @@ class Exchange:
 
     def _answer(self, number: int, code: int) -> None:
         found = self._open.pop(number)
-        self._waits.drop(found.tick, number)
+        self._waits.cancel(found.tick, number)
         sentence = [NOT_CONFIRMED] if code == layout.TIMEOUT else []
         found.replier.send_frame(layout.REPLY, found.request_id, code, sentence)
 

@@ -7,7 +7,7 @@ that was answered. All others are forgotten some seconds after their deadlines.
 from collections.abc import Callable
 
 from common.reply_token import TOKEN_SIZE, reply_by_of
-from common.timer_heap import Wheel
+from common.timer_heap import TimerHeap
 from engine.link.layout import CONSUMER_FAILED, HAS_TRAILER, NO_CONSUMER, NO_REPLY
 
 REMEMBERED_MAX = 200_000
@@ -39,7 +39,7 @@ class Requests:
         self._wall_ms, self._on_failed = wall_ms, on_failed
         self.expired = 0
         self._given: dict[bytes, GivenRequest] = {}
-        self._ends = Wheel(TICK_MS)
+        self._ends = TimerHeap(TICK_MS)
         self._swept_tick = 0
 
     def __len__(self) -> int:
@@ -64,7 +64,7 @@ class Requests:
             if len(self._given) >= REMEMBERED_MAX:
                 return
             request = self._given[token] = GivenRequest()
-            request.tick = self._ends.add(reply_by_ms + REMEMBERED_MS, token)
+            request.tick = self._ends.schedule(reply_by_ms + REMEMBERED_MS, token)
         request.given_to.add(group)
         request.failed.discard(group)
 
@@ -84,7 +84,7 @@ class Requests:
         """The reply has arrived, so the outcome will not be asked for."""
         request = self._given.pop(token, None)
         if request is not None:
-            self._ends.drop(request.tick, token)
+            self._ends.cancel(request.tick, token)
 
     def outcome(self, token: bytes) -> int:
         """Why there was no reply: NO_CONSUMER, NO_REPLY or CONSUMER_FAILED."""

@@ -14,7 +14,7 @@ from typing import Protocol
 from common.clock import Clock
 from common.contract import Code
 from common.reply_token import TOKEN_SIZE, ReplyToken, ReplyTokens, read_token
-from common.timer_heap import Wheel
+from common.timer_heap import TimerHeap
 from engine.link import layout
 from engine.link.errors import LinkDown
 
@@ -154,7 +154,7 @@ class Requests:
         self._calls: dict[int, OpenRequest] = {}
         self._by_place: dict[Place, OpenRequest] = {}
         self._kept_bytes = 0
-        self._timers = Wheel(TICK_MS)
+        self._timers = TimerHeap(TICK_MS)
         self._links = 0
         self.asked = self.late = self.replies = 0
         rpc.attend(self._listen, self._on_forward)
@@ -199,7 +199,7 @@ class Requests:
 
     def _after(self, wait_ms: int, act: Callable[[], None]) -> int:
         self._wake()
-        return self._timers.add(self._now_ms() + wait_ms, act)
+        return self._timers.schedule(self._now_ms() + wait_ms, act)
 
     def _over(self, number: int) -> None:
         passed = self._calls.pop(number)
@@ -297,7 +297,7 @@ class _Passing:
 
     __slots__ = ("_timers", "_told", "give_up", "tick")
 
-    def __init__(self, timers: Wheel, told: Callable[[int], None]) -> None:
+    def __init__(self, timers: TimerHeap, told: Callable[[int], None]) -> None:
         self._timers, self._told = timers, told
         self.tick = 0
         self.give_up = partial(self.answered, Code.TIMEOUT, b"")
@@ -305,7 +305,7 @@ class _Passing:
     def answered(self, code: int, sentence: bytes) -> None:
         """The broker's answer, or that there was none in time."""
         told, self._told = self._told, _nobody
-        self._timers.drop(self.tick, self.give_up)
+        self._timers.cancel(self.tick, self.give_up)
         told(code)
 
 

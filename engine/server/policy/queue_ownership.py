@@ -1,11 +1,11 @@
 """Queue ownership, by the broker groups of the configuration that the engine follows."""
 
 from common.placement import Placement, topic_hash
-from engine.delivery.queue_ownership import Residence
+from engine.delivery.queue_ownership import QueueOwnership
 from engine.server.policy.config_follower import ConfigFollower
 
 
-class ConfiguredOwnership(Residence):
+class ConfiguredQueueOwnership(QueueOwnership):
     """All queues are owned here when the configuration names no group; none before it has been read, or when it names only other groups.
 
     Args:

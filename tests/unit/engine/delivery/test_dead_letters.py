@@ -32,7 +32,7 @@ def world(form):
     return made
 
 
-def dead_letters(world, **options) -> list[dead_letter.Record]:
+def dead_letters(world, **options) -> list[dead_letter.StoredMessage]:
     pieces = world.give(topics=DEAD, most=1_000, most_bytes=1 << 20, **options)
     return [dead_letter.parse(record) for piece in pieces for record in whole_records(piece.records)]
 
@@ -42,7 +42,7 @@ def origins(world, **options) -> list[dict[str, str]]:
 
 
 def fail(world, times: int, **options) -> None:
-    """Let every message be handed out so often, and its lease run out each time."""
+    """Let every message be handed out so often, and its lease range_ out each time."""
     for _ in range(times):
         assert world.give(invisible_ms=1_000, **options)
         world.turn(1_020)
@@ -145,12 +145,12 @@ def test_a_message_is_done_only_when_its_dead_letter_is_durable(world):
     world.store(world.orders, 1)
     world.log.is_durable_at_once = False
     world.pull(acks=[world.give()[0].ack(verdict=REJECT)], most=0)
-    (place,) = world.delivery.group("g").topics[world.orders]
-    assert place.contiguous == 0
+    (cursor,) = world.delivery.group("g").topics[world.orders]
+    assert cursor.contiguous == 0
     world.turn(60_000)
     assert world.give() == []
     world.log.make_durable()
-    assert place.contiguous == 1
+    assert cursor.contiguous == 1
 
 
 def test_a_crash_before_the_dead_letter_is_durable_loses_nothing_and_repeats_its_origin_at_most(world):

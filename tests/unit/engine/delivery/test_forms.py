@@ -93,11 +93,11 @@ class Pair:
         self.wake()
 
     def progress(self) -> list:
-        places = [delivery.group("g").places(self.topic, 0) for delivery in self.forms]
-        native, twin = [[place.progress() for place in side] for side in places]
+        cursors = [delivery.group("g").cursors(self.topic, 0) for delivery in self.forms]
+        native, twin = [[cursor.progress() for cursor in side] for side in cursors]
         assert native == twin
-        for side, values in zip(places, (native, twin), strict=True):
-            assert [place.encoded_progress() for place in side] == [encode(value) for value in values]
+        for side, values in zip(cursors, (native, twin), strict=True):
+            assert [cursor.encoded_progress() for cursor in side] == [encode(value) for value in values]
         return native
 
 

@@ -6,7 +6,7 @@ from common.config import ConfigView
 from common.config.memory_store import MemoryStore
 from common.dead_letters import queues_of
 from common.placement import Placement, topic_hash
-from engine.server.policy.queue_ownership import ConfiguredOwnership
+from engine.server.policy.queue_ownership import ConfiguredQueueOwnership
 
 NAMES = ["east", "north", "west"]
 
@@ -27,7 +27,7 @@ class Follower:
 
 @pytest.mark.parametrize("own", NAMES)
 def test_among_several_groups_a_queue_of_the_own_one_is_taken(own):
-    ownership = ConfiguredOwnership(Follower(*NAMES).read(), own, is_configured=True)
+    ownership = ConfiguredQueueOwnership(Follower(*NAMES).read(), own, is_configured=True)
     homes = Placement(NAMES).homes(topic_hash(b"orders"), 12)
     for queue in range(12):
         found = ownership.nearest("orders", queue, 12)
@@ -37,13 +37,13 @@ def test_among_several_groups_a_queue_of_the_own_one_is_taken(own):
 
 
 def test_where_the_configuration_names_no_group_everything_lives_here():
-    assert ConfiguredOwnership(Follower().read(), "main", is_configured=True).nearest("orders", 5, 12) == 5
-    assert ConfiguredOwnership(Follower(), "main", is_configured=False).nearest("orders", 5, 12) == 5
+    assert ConfiguredQueueOwnership(Follower().read(), "main", is_configured=True).nearest("orders", 5, 12) == 5
+    assert ConfiguredQueueOwnership(Follower(), "main", is_configured=False).nearest("orders", 5, 12) == 5
 
 
 def test_nothing_lives_here_until_the_configuration_was_read_and_names_the_own_group():
     follower = Follower("others")
-    ownership = ConfiguredOwnership(follower, "east", is_configured=True)
+    ownership = ConfiguredQueueOwnership(follower, "east", is_configured=True)
     assert ownership.nearest("orders", 5, 12) is None
     follower.read()
     assert ownership.nearest("orders", 5, 12) is None

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from common.filter.expression import read_filter
 from common.filter.native import Filter
 from engine.filter import native
-from engine.filter import sift as sift_pure
+from engine.filter import select as reference
 from engine.log.format import pack_record
 from tests.unit.common.filter.stored import stored
 
@@ -34,8 +34,8 @@ def records_of(kinds: str, sizes: list[int] | None = None) -> list[bytes]:
 def test_both_forms_decide_alike_and_runs_hold_what_passed(kinds, sizes, most, bytes_max, some):
     records = records_of(kinds, sizes)
     whole = b"head" + b"".join(records)
-    answer = sift_pure.sift(Filter(TAKES_A), whole, 4, most, bytes_max, some)
-    assert native.sift(Filter(TAKES_A), whole, 4, most, bytes_max, some) == answer
+    answer = reference.select(Filter(TAKES_A), whole, 4, most, bytes_max, some)
+    assert native.select(Filter(TAKES_A), whole, 4, most, bytes_max, some) == answer
     decided, runs = answer
     passed = [index for first, count, *_ in runs for index in range(first, first + count)]
     assert passed == [index for index, kind in enumerate(kinds[:decided]) if kind == "a"]
@@ -47,6 +47,6 @@ def test_both_forms_decide_alike_and_runs_hold_what_passed(kinds, sizes, most, b
         assert kinds[decided] == "a" and taken + len(records[decided]) > bytes_max
 
 
-@pytest.mark.parametrize("form", [native.FORM, native.TWIN], ids=lambda form: form.name)
+@pytest.mark.parametrize("form", [native.FORM, native.REFERENCE], ids=lambda form: form.name)
 def test_nothing_to_sift_is_nothing(form):
-    assert form.sift(Filter(TAKES_A), b"", 0, 1, 100, False) == (0, [])
+    assert form.select(Filter(TAKES_A), b"", 0, 1, 100, False) == (0, [])
