@@ -67,7 +67,9 @@ class Delivery:
         self._lease_clock = LeaseClock(wall_ms)
         self._dirty: set[QueueCursor] = set()
         self._due_progress: list[QueueCursor] = []  # cursors that were dirty when writing began
-        self._dispatcher = form.Dispatcher(store, self.settings, self._lease_clock, self._dirty, self.counts, requests, now_ns)
+        self._dispatcher = form.Dispatcher(
+            store, self.settings, self._lease_clock, self._dirty, self.counts, requests, now_ns
+        )
         self._wake_list = form.WakeList()
         self._dead_lettering = DeadLettering(
             store, self._lease_clock, self._dirty, self.counts, self._wake_list, self.ownership, requests
