@@ -14,7 +14,7 @@ from typing import Any
 from common.auth_throttle import Brake
 from common.clock import Clock
 from common.contract import Code, decode_call
-from common.timer_heap import Wheel
+from common.timer_heap import TimerHeap
 from common.wire import WireError
 from consumer_proxy.admission.admission import PullAdmission
 from consumer_proxy.admission.rate_limit import HoldFor, PullBudget, RateLimited, check_rate
@@ -57,7 +57,7 @@ class Pulls:
     ) -> None:  # fmt: skip
         self._admission, self._source, self._settings, self._later = admission, source, settings, later
         self._clock, self.stats = clock, stats
-        self._deadlines = Wheel(int(SWEEP_S * 1000))
+        self._deadlines = TimerHeap(int(SWEEP_S * 1000))
         self._waiting: set[OpenPull] = set()
         self._brake = Brake()
         self._stopping = False
