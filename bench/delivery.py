@@ -1,13 +1,15 @@
-"""What handing out and acknowledging cost inside the engine, without the link, the proxies and the appends.
+"""CPU of dispatch and acknowledgement inside the engine, without the link, the proxies and the appends.
 
-Question: how many µs of CPU takes a message from the wake-up by its append to its acknowledgement? Settings: a real
-log in page cache, 16 topics of 8 queues, messages of 128 bytes, one group. Pulls go through the engine's service as
-bytes, and each acknowledges what the one before brought. Workloads: `one_message_runs`: 16 queues get one new message
-each, and one waiting pull takes them all, as when single messages are consumed as they come; `batch32`: pulls of 32
-from stored batches of 50; `pull1000`: pulls of 1,000 from the same; `keys32`: pulls of 32 in order by key from one topic,
-10,000 keys that follow each other by chance, 16 pulls in flight, so that about 5 % of the messages have to wait for another.
-Excluded: appends, making requests and reading answers, all outside of the clock; progress records are inside it, every 200 ms.
-Run: `python -m bench.delivery [--seconds 2] [--profile] [--twin] [workload …]`; a line a workload.
+Question: how many µs of CPU does a message take from the wake-up by its append to its acknowledgement?
+Settings: a real log in page cache, 16 topics of 8 queues, messages of 128 bytes, one group. Pulls go through the
+engine's service as bytes, and each acknowledges what the one before brought.
+Workloads: `one_message_runs`: 16 queues get one new message each, and one waiting pull takes them all, as when single
+messages are consumed as they come; `batch32`: pulls of 32 from stored batches of 50; `pull1000`: pulls of 1,000 from the
+same; `keys32`: pulls of 32 in order by key from one topic, 10,000 keys at random, 16 pulls in flight, so that about 5 %
+of the messages have to wait for another.
+Excluded: appends, making requests and reading answers, all outside of the clock; progress records are inside it, every
+200 ms.
+Run: `python -m bench.delivery [--seconds 2] [--profile] [--twin] [workload …]`; one line per workload.
 """
 
 import argparse
@@ -56,8 +58,8 @@ class ByKey:
         return GroupPolicy(order=KEY)
 
 
-class Asker:
-    """A node on a log of its own, and one consumer whose bytes it gets without a socket."""
+class InProcessConsumer:
+    """An engine node on a log of its own, and one consumer that gets its answers' bytes without a socket."""
 
     def __init__(self, directory: str, most: int, policies: Policies = DEFAULTS) -> None:
         env = RealEnv()
@@ -137,8 +139,8 @@ def frame(batches: int, records: int, first: int) -> bytes:
     )
 
 
-def waiting_pull(asker: Asker, seconds: float) -> float:
-    """16 queues get a message each; the pull that waits takes them."""
+def waiting_pull(asker: InProcessConsumer, seconds: float) -> float:
+    """Store one message in each of 16 queues for the waiting pull."""
     frames = [frame(TOPICS, 1, first * TOPICS) for first in range(QUEUES)]
     request, used, until, turn = asker.next_request(), 0.0, time.perf_counter() + seconds, 0
     asker.ask(request)
@@ -151,7 +153,7 @@ def waiting_pull(asker: Asker, seconds: float) -> float:
     return used
 
 
-def stored_batches(asker: Asker, seconds: float) -> float:
+def stored_batches(asker: InProcessConsumer, seconds: float) -> float:
     """What was stored before in batches of 50 is pulled to its end, again and again."""
     whole = frame(PLACES, 50, 0)
     used, until = 0.0, time.perf_counter() + seconds
@@ -170,7 +172,7 @@ def stored_batches(asker: Asker, seconds: float) -> float:
     return used
 
 
-def keyed_batches(asker: Asker, seconds: float) -> float:
+def keyed_batches(asker: InProcessConsumer, seconds: float) -> float:
     """Messages with keys; each pull acknowledges what the one IN_FLIGHT before it brought."""
     chance = random.Random(7)
     used, until = 0.0, time.perf_counter() + seconds
@@ -217,13 +219,13 @@ def run(name: str, seconds: float, profile: bool) -> None:
     work, most = WORKLOADS[name]
     directory = tempfile.mkdtemp(prefix="penstock-bench-")
     try:
-        asker = Asker(directory, most, ByKey() if work is keyed_batches else DEFAULTS)
+        asker = InProcessConsumer(directory, most, ByKey() if work is keyed_batches else DEFAULTS)
         asker.profile = cProfile.Profile() if profile else None
         used = work(asker, seconds)
         assert not asker.refused, f"{asker.refused} refused"
         print(
             f"{name}: {used / asker.delivered * 1e6:.2f} µs CPU/message, {used / asker.pieces * 1e6:.2f} µs/piece, "
-            f"{asker.delivered / used / 1e3:,.0f} k messages a CPU second, {asker.delivered:,} messages"
+            f"{asker.delivered / used / 1e3:,.0f} k messages per CPU second, {asker.delivered:,} messages"
         )
         asker.log.close()
         if asker.profile is not None:

@@ -1,9 +1,10 @@
-"""What do the limits, and all checks together, cost a message on the producer proxy's hot path?
+"""CPU of rate limits, and of all checks, per message on the producer proxy's hot path.
 
-Workload: calls of 1 and of 50 messages through the gate, in a C loop: without any limit; with limits of the topic, the application and
-the proxy, messages and bytes each; and over them, so that every call is refused. Then all checks of a call together: credential,
-grants (the last of ten), destination, size, rules, limits, the queue's bound; each message of another one of 1,000 topics than the
-one before. Excluded: the walk, the append, the answer. The best of five runs counts.
+Workload: calls of 1 and of 50 messages through admission, in a C loop: without any limit; with limits of the topic, the
+application and the proxy, messages and bytes each; and over them, so that every call is refused. Then all checks of a
+call together: credential, grants (the last of ten), destination, size, rules, limits, the queue's bound; each message
+of another of 1,000 topics than the one before. Excluded: the walk, the append, the answer. The best of five runs
+counts.
 
     python -m bench.limits [--messages 2000000]
 """
@@ -62,16 +63,16 @@ def all_checks_best_ns(rate: float | None, messages: int, total: int) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--messages", type=int, default=2_000_000, help="messages a run")
+    parser.add_argument("--messages", type=int, default=2_000_000, help="messages per run")
     arguments = parser.parse_args()
     for name, rate in (("no limits", None), ("all limits, passing", WIDE), ("all limits, refusing", CLOSED)):
         for messages in (1, 50):
             ns = best_ns(rate, messages, arguments.messages)
-            print(f"limits: {name}, {messages} messages a call: {ns:.1f} ns a message")
+            print(f"limits: {name}, {messages} messages per call: {ns:.1f} ns per message")
     for name, rate in (("no limits", None), ("all limits", WIDE)):
         for messages in (1, 50):
             ns = all_checks_best_ns(rate, messages, arguments.messages)
-            print(f"all checks: {name}, {messages} messages a call: {ns:.1f} ns a message")
+            print(f"all checks: {name}, {messages} messages per call: {ns:.1f} ns per message")
 
 
 if __name__ == "__main__":

@@ -1,11 +1,13 @@
-"""What files of names cost, and how long a look-up by id and by key takes, with them and without.
+"""Cost of lookup indexes, and latency of a look-up by id and by key, with and without them.
 
-Question: how much processor time and disk a message does each family take, what does an append notice of it, and how many milliseconds
-takes a look-up in a log of one GiB with an open segment of 200 MiB behind it, and in one that is all one open segment?
-Settings: messages of 128 bytes with an id of 20 characters and one of 100,000 keys, 16 in a batch, 16 topics of 8 queues, segments of 256
-MiB, page cache warm, one process; files are made without pauses, so the seconds are those of the work, but at the default pace beside the
-appends, which come every half millisecond. Excluded: making the messages; the link; the log's syncs.
-Run: `python -m bench.lookup [GiB [open]]`; a line a workload; "open": only the open segment.
+Question: how much CPU and disk per message does each family take, how much does it delay appends, and how many
+milliseconds does a look-up take in a log of one GiB with an open segment of 200 MiB after it, and in a log of one open
+segment?
+Settings: messages of 128 bytes with an id of 20 characters and one of 100,000 keys, 16 in a batch, 16 topics of 8
+queues, segments of 256 MiB, page cache warm, one process; files are made without pauses, so the seconds are those of
+the work, but at the default pace beside the appends, which come every half millisecond. Excluded: making the messages;
+the link; the log's syncs.
+Run: `python -m bench.lookup [GiB [open]]`; one line per workload; "open": only the open segment.
 """
 
 import random
@@ -63,7 +65,7 @@ def make(log: Log) -> float:
 
 def beside(log: Log, what: str, maker: bool) -> None:
     """Append a message every half millisecond, while files are made or not, and print how long that takes."""
-    thread = PacedThread("making files of names", log.look_up.maker.steps()) if maker else None
+    thread = PacedThread("making lookup indexes", log.look_up.maker.steps()) if maker else None
     frame, spent = pack_batch(0, 1, 0, [pack_record(message(0))]), []
     for _ in range(APPENDS):
         time.sleep(0.0005)

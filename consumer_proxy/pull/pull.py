@@ -224,13 +224,13 @@ class Pulls:
 
     def _ask(self, pull: OpenPull, ask: Callable[..., Any], question: Any, then: Callable[..., None]) -> None:
         pull.handle = ask(question, partial(self._answered, pull, then))
-        pull.tick = self._deadlines.add(int(pull.deadline_s * 1000), pull)
+        pull.tick = self._deadlines.schedule(int(pull.deadline_s * 1000), pull)
         self._waiting.add(pull)
 
     def _answered(
         self, pull: OpenPull, then: Callable[..., None], answer: PullAnswer | ReadAnswer | Failure
     ) -> None:  # fmt: skip
-        self._deadlines.drop(pull.tick, pull)
+        self._deadlines.cancel(pull.tick, pull)
         self._waiting.discard(pull)
         try:
             if pull.connection is None:

@@ -1,11 +1,11 @@
-"""What runs while the power is cut: a fallback buffer on the doomed file system, filled by many and drained at once.
+"""Writer for power cuts: a fallback buffer on a file system that will be shut down, filled and drained concurrently.
 
-First it opens it and compares everything that was promised before; then it writes, and promises in lines on a pipe, as `power_writer` does:
+First it opens it and compares everything that was promised before; then it writes, and promises in lines on a pipe, as
+`power_writer` does:
 
-    checked RECORDS DAMAGE           all promises were looked at
-    lost WHAT                        one was not kept, or bytes came back that nobody wrote
-    ack ROUND NUMBER                 that entry was answered BUFFERED
-    gone ROUND NUMBER                it is about to be removed, as the engine has it: from here on it may be there or not
+    checked RECORDS DAMAGE           all promises were looked at lost WHAT                        one was not kept, or
+    bytes came back that nobody wrote ack ROUND NUMBER                 that entry was answered BUFFERED gone ROUND
+    NUMBER                it is about to be removed, as the engine has it: from here on it may be there or not
 """
 
 import os
@@ -50,7 +50,7 @@ class Promises:
 
 
 def entry(round_: int, number: int) -> Entry:
-    """Nobody else writes the same."""
+    """Return unique content."""
     body = b"%d.%d." % (round_, number) * (1 + number % 97)
     return Entry(f"promised.{number % TOPICS}", b"%d" % (number % KEYS), None, body, NOW_MS + number)
 
@@ -130,7 +130,7 @@ class BufferWriter:
         self._kind = kind
 
     def run(self, directory: str, out: int, round_: int, seed: str, promises: Promises, *, careless: bool) -> None:
-        """Open, compare, then write until the lights go out."""
+        """Open, compare, then write until the power is cut."""
 
         def say(line: str) -> None:
             os.write(out, line.encode() + b"\n")
@@ -143,7 +143,7 @@ class BufferWriter:
 
 
 def faults(entries: Iterable[Entry], promises: Promises) -> Iterable[str]:
-    """Promises that the buffer does not keep, bytes that nobody wrote, and keys whose order changed."""
+    """Promises that the buffer does not keep, bytes that were never written, and keys whose order changed."""
     found: set[tuple[int, int]] = set()
     last: dict[tuple[int, str, bytes | None], int] = {}
     for each in entries:
@@ -188,7 +188,7 @@ class Load:
                 self._promise(numbers)
             try:
                 self._store.put([entry(self._round, number) for number in numbers])
-            except BufferError_:  # the power is out; were it not, the driver would wait for promises in vain and say so
+            except BufferError_:  # the power is out; were it not, the driver would time out and report it
                 return
             if not self._early:
                 self._promise(numbers)

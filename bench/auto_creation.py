@@ -1,4 +1,4 @@
-"""Topics of a family come into being: the first message to each, against the clock."""
+"""Auto-creation of a family's topics by one message each, timed."""
 
 import time
 from collections.abc import Mapping
@@ -9,18 +9,18 @@ from typing import Any
 from bench.errors import RunError
 from bench.generator import OVERLOADED, STORED, Target, run_load
 from bench.servers import rss_bytes
-from bench.settings import Settings
+from bench.settings import LoadSettings
 
 BATCH = 100
 CONNECTIONS_MAX = 4  # enough to keep the proxy busy; more of them fill its bound on a busy machine, and are refused
-REFUSED_MAX = 0.1  # share of first messages; beyond it the run says nothing
+REFUSED_MAX = 0.1  # share of refused first messages; a run with more is invalid
 UNTIL_DONE_S = 3600.0  # it ends by count
 TIMEOUT_S = 60.0
 
 
 @dataclass(frozen=True)
-class Birth:
-    """What it took."""
+class AutoCreation:
+    """Time and memory of the auto-creation."""
 
     topics: int
     seconds: float
@@ -36,10 +36,10 @@ class Birth:
         return asdict(self)
 
 
-def give_birth(settings: Settings, target: Target, pids: Mapping[str, int]) -> Birth:
-    """Send one message to each topic, in calls of 100 over a few connections; those that exist already get one more.
+def auto_create(settings: LoadSettings, target: Target, pids: Mapping[str, int]) -> AutoCreation:
+    """Send one message to each topic, in calls of 100 over a few connections; existing topics get one more.
 
-    What the proxy refuses as OVERLOADED, as on a machine that is busy with something else, is counted and not sent again.
+    Messages refused as OVERLOADED, as on a busy machine, are counted and not sent again.
 
     Raises:
         RunError: a message was refused for another reason, or a tenth of them or more as OVERLOADED.
@@ -56,7 +56,7 @@ def give_birth(settings: Settings, target: Target, pids: Mapping[str, int]) -> B
     overloaded = refused.get(OVERLOADED, 0)
     if sum(refused.values()) > overloaded or overloaded >= settings.topics * REFUSED_MAX:
         raise RunError(f"first messages: {refused} (code: messages) after {seconds:.1f} s")
-    return Birth(settings.topics - overloaded, seconds, before, _memory(pids), overloaded)
+    return AutoCreation(settings.topics - overloaded, seconds, before, _memory(pids), overloaded)
 
 
 def _memory(pids: Mapping[str, int]) -> dict[str, int]:
