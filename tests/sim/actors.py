@@ -221,7 +221,7 @@ def lag(engine: Engine, group: str) -> int:
 
 
 class Consumer(Actor):
-    """One consumer of a group: pulls, works for a moment, acknowledges with its next pull; answers requests.
+    """One consumer of a group: pulls, works for up to half a second, acknowledges with its next pull; answers requests.
 
     A part of the messages is put off with RETRY, and a smaller part is never acknowledged, so that its lease expires.
     """

@@ -1,4 +1,4 @@
-"""What a simulation was promised and what it got: appended, delivered and acknowledged messages, timers, requests and replies."""
+"""Promises and deliveries of a simulation: appended, delivered and acknowledged messages, timers, requests and replies."""
 
 from collections import Counter
 
