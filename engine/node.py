@@ -114,8 +114,9 @@ class Node:
         self.timers = Timers(store, host.clock.wall_ms)
         now_ms = host.clock.monotonic_ms()
         self.delivery.on_time(now_ms)
-        self.peers: set[Peer] = set()
-        self._strangers: set[Peer] = set()
+        # Dicts keep the order of arrival, which sets of objects do not: a simulation has to repeat itself.
+        self.peers: dict[Peer, None] = {}
+        self._strangers: dict[Peer, None] = {}
         self.schedule = Schedule(host.wake_at)
         self._deadlines = self.schedule.add("deadlines", self._check_deadlines)
         self._firing = self.schedule.add("timers", self._fire_timers)
@@ -123,7 +124,7 @@ class Node:
         self._retention = self.schedule.add("retention", self._retain)
         self.waiting = WaitingRequests(self._watch_deadlines)
         self._handshake = Handshake(
-            config.cluster_key, store.log_id, config.broker_group, host.random_bytes, self._strangers.discard
+            config.cluster_key, store.log_id, config.broker_group, host.random_bytes, self._on_authenticated
         )
         self.append = Append(store, host.clock, self.turn_end)
         self.reads = PositionReads(store, host.clock, self.waiting)
@@ -162,15 +163,17 @@ class Node:
 
     def on_connected(self, peer: Peer) -> PeerState:
         """A connection was accepted; the caller keeps the state as `peer.peer_state`. The peer has to authenticate in time."""
-        self.peers.add(peer)
-        self._strangers.add(peer)
+        self.peers[peer] = self._strangers[peer] = None
         self._watch_deadlines()
         return PeerState(self.clock.monotonic_ms() + self._config.authenticate_ms)
 
+    def _on_authenticated(self, peer: Peer) -> None:
+        self._strangers.pop(peer, None)
+
     def on_closed(self, peer: Peer) -> None:
         """The connection is closed: withdraw its waiting requests, so that nothing is leased to it."""
-        self.peers.discard(peer)
-        self._strangers.discard(peer)
+        self.peers.pop(peer, None)
+        self._strangers.pop(peer, None)
         self.waiting.drop(peer)
         self.exchange.on_closed(peer)
 

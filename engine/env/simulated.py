@@ -1,9 +1,9 @@
-"""A machine in memory for tests: it forgets what was not synced, tears what was being written, and fails on demand.
+"""A machine in memory for tests: a power cut drops unsynced bytes and tears writes, and operations fail on demand.
 
     env = SimulatedEnv()
     env.power_cut_at = 17            # the 17th change from now on raises PowerCut
     env.fail("write", errno.ENOSPC)  # until env.heal()
-    env.crash(Random(7))             # what a power cut leaves, then open again
+    env.crash(Random(7))             # power cut and restart
 
 Every change (write, sync, allocate, truncate, rename, unlink, directory sync, store write and flush) counts as one
 operation.
@@ -23,7 +23,7 @@ SECTOR = 512
 
 
 class PowerCut(BaseException):
-    """The machine stops here. Nothing but the test may catch it."""
+    """The machine stops here. Only the test may catch it."""
 
 
 class ProcessEnded(BaseException):
@@ -31,7 +31,7 @@ class ProcessEnded(BaseException):
 
 
 class Content:
-    """A file's bytes: what a reader sees, what the disk has, and the changes in between."""
+    """A file's bytes as readers see them, as the disk has them, and the changes in between."""
 
     def __init__(self) -> None:
         self.seen = bytearray()
@@ -91,7 +91,7 @@ class SimulatedFile(File):
         try:
             self._env.step("write")
         except PowerCut:
-            # Cut in the middle of it: the bytes may or may not reach the disk.
+            # The power fails during the write: the bytes may or may not reach the disk.
             self.content.change("write", at, bytes(data[:taken]))
             raise
         self.content.change("write", at, bytes(data[:taken]))
@@ -169,7 +169,7 @@ class SimulatedClock(Clock):
 
 
 class SimulatedEnv(Env):
-    """The simulated machine. `write_bytes_max` makes longer writes short ones."""
+    """The simulated machine. Writes longer than `write_bytes_max` are cut short. All chance comes from `seed`."""
 
     def __init__(self, seed: int = 1) -> None:
         self.files: dict[str, Content] = {}
@@ -194,11 +194,11 @@ class SimulatedEnv(Env):
         self.failing[operation] = error
 
     def heal(self) -> None:
-        """Nothing fails any more."""
+        """Let all operations succeed again."""
         self.failing.clear()
 
     def step(self, operation: str) -> None:
-        """Count a change; raises when it is the one that fails."""
+        """Count a change. Raises PowerCut or OSError when it is the one that fails."""
         self.operations += 1
         if self.power_cut_at and self.operations >= self.power_cut_at:
             raise PowerCut(f"operation {self.operations}: {operation}")
@@ -206,9 +206,9 @@ class SimulatedEnv(Env):
             raise OSError(self.failing[operation], "simulated")
 
     def crash(self, random: Random | None = None) -> None:
-        """Cut the power and switch on again: only what was synced is left, with a `random` some of the rest, torn.
+        """Cut the power and switch on again: only synced bytes are left; with a `random`, also some of the others, torn.
 
-        Names come back as of their directory's last sync.
+        Names are those of their directory's last sync.
         """
         for content in {
             id(content): content for content in (*self.files.values(), *self._durable_names.values())
@@ -222,7 +222,7 @@ class SimulatedEnv(Env):
         self.end_process()
 
     def end_process(self) -> None:
-        """kill -9: everything written stays, in the page cache; the lock is free again."""
+        """kill -9: all writes stay in the page cache; locks are free."""
         self._open_stores.clear()
         self._locks.clear()
         self.power_cut_at = 0

@@ -24,7 +24,7 @@ POSITIONS_MAX = 10_000
 EARLIEST, END = -1, -2
 
 
-class ReadPosition:
+class ServedPosition:
     """One position of a READ, and its report."""
 
     __slots__ = ("end_offset", "offset", "queue", "report", "topic_id")
@@ -64,7 +64,7 @@ class PositionRead:
         self.messages = max(0, min(self.messages, MESSAGES_MAX))
         self.bytes = min(self.bytes, BYTES_MAX) if self.bytes > 0 else BYTES_DEFAULT
         self.answer = answer
-        self.positions: list[ReadPosition] = []
+        self.positions: list[ServedPosition] = []
         self.pieces: list[bytes] = []
         self.piece_count = 0
         self.tick = 0
@@ -164,8 +164,8 @@ class PositionReads:
             read.answer(read)
         return bool(self._by_queue)
 
-    def _locate(self, asked: dict) -> ReadPosition:
-        position = ReadPosition(asked)
+    def _locate(self, asked: dict) -> ServedPosition:
+        position = ServedPosition(asked)
         topic = self._store.topic(asked["topic"])
         if topic is None:
             position.fail(UNKNOWN_TOPIC, f"topic {shown(asked['topic'])}: the engine has no such topic")
@@ -187,7 +187,7 @@ class PositionReads:
             return first
         return end if at_ms == END else self._store.offset_at_time(topic_id, queue, at_ms)
 
-    def _can_grow(self, position: ReadPosition) -> bool:
+    def _can_grow(self, position: ServedPosition) -> bool:
         if position.offset is None or position.report["code"] != OK:
             return False
         return position.end_offset is None or position.offset < position.end_offset
@@ -204,7 +204,7 @@ class PositionReads:
             left_messages -= messages
             left_bytes -= size
 
-    def _read(self, read: PositionRead, position: ReadPosition, messages: int, bytes_max: int) -> tuple[int, int]:
+    def _read(self, read: PositionRead, position: ServedPosition, messages: int, bytes_max: int) -> tuple[int, int]:
         first, end = self._store.bounds(position.topic_id, position.queue)
         position.report.update(min_offset=first, end_offset=end)
         stop = end if position.end_offset is None else min(end, position.end_offset)

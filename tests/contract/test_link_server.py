@@ -1,4 +1,4 @@
-"""What the link answers, the same from the native form and from its twin, on a real log."""
+"""Answers of the link server, the same from the native form and from the reference, on a real log."""
 
 import errno
 import json
