@@ -159,32 +159,28 @@ def encode_answer(codes: Sequence[int], piece_count: int, pieces: Sequence[bytes
     Args:
         pieces: headers and records in turn, as engine.link.pieces lays them out.
     """
-    return [encode_codes(codes) + U32.pack(piece_count), *pieces]
+    return [struct.pack(f"<I{len(codes)}HI", len(codes), *codes, piece_count), *pieces]
 
 
 def decode_request(payload: bytes) -> PullRequest:
     """Decode a request. Raises PayloadError with one sentence."""
     try:
-        return _decode_request(payload)
+        topics_at = 4 + U16.unpack_from(payload, 0)[0]
+        group = _group(payload[2 : topics_at - 2])
+        at = topics_end(payload, topics_at, U16.unpack_from(payload, topics_at - 2)[0])
+        if at < 0:
+            raise PayloadError("PULL: topics run past the end")
+        raw = payload[topics_at:at]
+        max_messages, max_bytes, wait_ms, invisible_ms, start, ack_count = PULL_LIMITS.unpack_from(payload, at)
+        at += PULL_LIMITS.size
+        if ack_count * ACK_SIZE > len(payload) - at:
+            raise PayloadError("PULL: more acknowledgements than bytes")
+        acks = read_acks(payload, at, ack_count)
+        if acks is None:
+            raise PayloadError("PULL: acknowledgements do not end where the payload does")
+        return PullRequest(group, _topics(raw), raw, max_messages, max_bytes, wait_ms, invisible_ms, start, acks)
     except (IndexError, ValueError, struct.error) as error:
         raise PayloadError(f"PULL: the payload is cut off or damaged: {error}") from error
-
-
-def _decode_request(payload: bytes) -> PullRequest:
-    topics_at = 4 + U16.unpack_from(payload, 0)[0]
-    group = _group(payload[2 : topics_at - 2])
-    at = topics_end(payload, topics_at, U16.unpack_from(payload, topics_at - 2)[0])
-    if at < 0:
-        raise PayloadError("PULL: topics run past the end")
-    raw = payload[topics_at:at]
-    max_messages, max_bytes, wait_ms, invisible_ms, start, ack_count = PULL_LIMITS.unpack_from(payload, at)
-    at += PULL_LIMITS.size
-    if ack_count * ACK_SIZE > len(payload) - at:
-        raise PayloadError("PULL: more acknowledgements than bytes")
-    acks = read_acks(payload, at, ack_count)
-    if acks is None:
-        raise PayloadError("PULL: acknowledgements do not end where the payload does")
-    return PullRequest(group, _topics(raw), raw, max_messages, max_bytes, wait_ms, invisible_ms, start, acks)
 
 
 @lru_cache(maxsize=4096)
