@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from common.auth_throttle import Brake
+from common.auth_throttle import AuthThrottle
 from common.clock import Clock
 from common.contract import Code, decode_call
 from common.wire import WireError
@@ -50,7 +50,7 @@ class Pulls:
         self._clock, self.stats = clock, stats
         self.deadlines = Deadlines()
         self._waiting: set[Pending] = set()
-        self._brake = Brake()
+        self._brake = AuthThrottle()
         self._stopping = False
 
     @property

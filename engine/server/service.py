@@ -9,7 +9,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 
-from common.limits.lender import Lender
+from common.limits.lender import QuotaLender
 from engine.delivery.delivery import Delivery
 from engine.errors import EngineError
 from engine.link import layout
@@ -62,7 +62,7 @@ class Service:
             layout.OUTCOME: exchange.outcome,
         }
         self._admin_verbs = admin
-        self._lender = Lender(time.monotonic())
+        self._lender = QuotaLender(time.monotonic())
         self.depths = Depths(store, delivery)
 
     def serve(self, handlers: Mapping[int, Callable]) -> None:

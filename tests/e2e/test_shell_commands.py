@@ -176,7 +176,10 @@ def test_a_familys_topics_are_created_by_their_first_message_and_keep_it_from_be
     assert page.stdout.split()[3::2] == [b"metrics.b", b"2"]
     assert b"the next page: --after metrics.b" in page.stderr
     assert (
-        json.loads(run("topic", "list", "--auto-created", "--count", "--prefix", "metrics.", "-o", "json").stdout)["auto_created"] == 3
+        json.loads(run("topic", "list", "--auto-created", "--count", "--prefix", "metrics.", "-o", "json").stdout)[
+            "auto_created"
+        ]
+        == 3
     )
     assert b"3 topics would lose this definition; --force" in run("topic", "delete", "metrics.*", code=4).stderr
     run("topic", "delete", "metrics.*", "--force")

@@ -3,13 +3,13 @@
 import json
 import math
 
-from common.limits.lender import Lender
+from common.limits.lender import QuotaLender
 from engine.server.errors import RequestError
 
 LIMITS_A_REQUEST = 1000
 
 
-def lend(lender: Lender, payload: bytes, now_s: float) -> dict:
+def lend(lender: QuotaLender, payload: bytes, now_s: float) -> dict:
     """Renew what the request names. Raises RequestError, and then nothing was lent."""
     try:
         request = json.loads(payload)
