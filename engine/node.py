@@ -25,7 +25,7 @@ from engine.ops.lag import LagBreakers
 from engine.ops.lookup import LookUps
 from engine.ops.peer import Peer, PeerState
 from engine.ops.pull import PullMessages
-from engine.ops.quota import QuotaSlices
+from engine.ops.quota import QuotaLending
 from engine.ops.read import PositionReads
 from engine.ops.reply import ReplyOps
 from engine.ops.timer import TimerOps
@@ -155,7 +155,7 @@ class Node:
             layout.OUTCOME: replies.outcome,
             layout.LOOK_UP_ID: self.look_ups.by_id,
             layout.LOOK_UP_KEY: self.look_ups.by_key,
-            layout.LEASE: QuotaSlices(clock).handle,
+            layout.LEASE: QuotaLending(clock).handle,
             layout.DEPTH: self.lag_breakers.handle,
         }
 

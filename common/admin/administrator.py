@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from common.admin import audit
-from common.admin.errors import Refused
+from common.admin.errors import StateConflict
 from common.clock import Clock, SystemClock
 from common.config.definition import Definition
 from common.config.definitions import ApplicationDefinition
@@ -80,7 +80,7 @@ def set_settings(admin: Administrator, definition: type[D], name: str, settings:
 
     Raises:
         EntryNotFound, InvalidDefinition: with all faults; nothing was written.
-        Refused: a setting that can only grow would shrink.
+        StateConflict: a setting that can only grow would shrink.
     """
     definition.check_settings(name, settings.given())  # also where there is no definition yet to change
     return change(admin, definition, name, lambda old: _changed(old, settings.given()))
@@ -89,7 +89,9 @@ def set_settings(admin: Administrator, definition: type[D], name: str, settings:
 def _changed(old: D, given: dict[str, Any]) -> D:
     for each in table_of(type(old)).values():
         if each.change == GROWS and each.name in given and given[each.name] < (now := getattr(old, each.name)):
-            raise Refused(f"{thing(old.kind, old.name)}: {each.name} cannot shrink: it is {now:,}, use {now:,} or more")
+            raise StateConflict(
+                f"{thing(old.kind, old.name)}: {each.name} cannot shrink: it is {now:,}, use {now:,} or more"
+            )
     return type(old).from_value(old.name, {**old.to_value(), **given})
 
 

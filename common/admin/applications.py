@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from common.admin import administrator as verbs
 from common.admin.administrator import Administrator
-from common.admin.errors import Refused
+from common.admin.errors import StateConflict
 from common.config.definitions import LIVE_KEYS_MAX, ApplicationDefinition, Grant, Key
 from common.config.errors import EntryNotFound
 from common.config.setting import Changes
@@ -42,14 +42,14 @@ def rotate(admin: Administrator, name: str) -> NewKey:
     """Add a second key. Clients change over to it without a stop; then revoke the first one.
 
     Raises:
-        Refused: there are two keys already.
+        StateConflict: there are two keys already.
     """
     key = _new_key(admin)
 
     def new(old: ApplicationDefinition) -> ApplicationDefinition:
         if len(old.keys) >= LIVE_KEYS_MAX:
             ids = ", ".join(each.key_id for each in old.keys)
-            raise Refused(f"{thing(old.kind, name)}: {len(old.keys)} keys are in use ({ids}): revoke one first")
+            raise StateConflict(f"{thing(old.kind, name)}: {len(old.keys)} keys are in use ({ids}): revoke one first")
         return replace(old, keys=(*old.keys, key))
 
     verbs.change(admin, ApplicationDefinition, name, new)

@@ -1,7 +1,7 @@
 """Errors of administrative verbs.
 
 ConfigError
-├── Refused              the verb is valid, but the present state forbids it. The sentence says what would help
+├── StateConflict              the verb is valid, but the present state forbids it. The sentence says what would help
 └── VersionConflict
     └── AlreadyExist     some of the names are taken; nothing was created
 """
@@ -14,7 +14,7 @@ from common.quoting import quoted
 SHOWN_MAX = 5
 
 
-class Refused(ConfigError):
+class StateConflict(ConfigError):
     code = 100
 
 

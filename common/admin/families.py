@@ -5,7 +5,7 @@ from itertools import islice
 
 from common.admin import administrator as verbs
 from common.admin.administrator import Administrator
-from common.admin.errors import AlreadyExist, Refused
+from common.admin.errors import AlreadyExist, StateConflict
 from common.admin.topics import TopicSettings
 from common.config.definitions import FamilyDefinition
 from common.config.errors import VersionConflict
@@ -21,11 +21,13 @@ def create(admin: Administrator, names: Iterable[str], settings: TopicSettings) 
 
     Raises:
         InvalidDefinition: nothing was created. AlreadyExist: one of them exists; nothing was created.
-        Refused: there would be too many.
+        StateConflict: there would be too many.
     """
     made = [FamilyDefinition.from_value(name, settings.given()) for name in dict.fromkeys(names)]
     if admin.store.count("family") + len(made) > FAMILIES_MAX:
-        raise Refused(f"families: at most {FAMILIES_MAX:,} are allowed: use shorter prefixes, or define topics instead")
+        raise StateConflict(
+            f"families: at most {FAMILIES_MAX:,} are allowed: use shorter prefixes, or define topics instead"
+        )
     try:
         verbs.create(admin, made)
     except VersionConflict as conflict:
@@ -48,7 +50,7 @@ def defining(admin: Administrator, topic: str) -> FamilyDefinition | None:
 
 
 def set_family(admin: Administrator, name: str, settings: TopicSettings) -> FamilyDefinition:
-    """Change the settings of all its topics, existing ones included. Raises Refused for fewer queues."""
+    """Change the settings of all its topics, existing ones included. Raises StateConflict for fewer queues."""
     return verbs.set_settings(admin, FamilyDefinition, name, settings)
 
 
@@ -59,13 +61,15 @@ def delete(admin: Administrator, name: str, existing: Callable[[str], Iterable[s
         existing: yields names of the topics that the engine has, by prefix; read only as far as the count needs.
         force: delete it also when it has topics.
     Raises:
-        Refused: it has topics, and `force` was not given.
+        StateConflict: it has topics, and `force` was not given.
     """
     family, _ = show(admin, name)
     count = sum(1 for _ in islice(_members(admin, family, existing(family.prefix)), COUNTED_MAX))
     if count and not force:
         many = f"{count:,} topics or more" if count == COUNTED_MAX else f"{count:,} topics" if count > 1 else "1 topic"
-        raise Refused(f"{thing(family.kind, name)}: {many} would lose this definition: use --force to delete it anyway")
+        raise StateConflict(
+            f"{thing(family.kind, name)}: {many} would lose this definition: use --force to delete it anyway"
+        )
     verbs.delete(admin, FamilyDefinition, name)
     return count
 

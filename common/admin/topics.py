@@ -78,7 +78,7 @@ def set_topic(admin: Administrator, name: str, settings: TopicSettings) -> Topic
     """Change a topic's settings.
 
     Raises:
-        Refused: fewer queues; the messages of the others could not be pulled any more.
+        StateConflict: fewer queues; the messages of the others could not be pulled any more.
     """
     return verbs.set_settings(admin, TopicDefinition, name, settings)
 

@@ -9,7 +9,7 @@ from common.config.definition import Definition
 from common.config.definitions.common import GRADES, rate_bytes, rate_messages
 from common.config.errors import InvalidDefinition
 from common.config.setting import Option, setting
-from common.config.values import Choices, Whole
+from common.config.values import AnyOf, WholeNumber
 
 log = logging.getLogger("penstock.config")
 NAME = "gate"
@@ -35,14 +35,14 @@ class GateSettings(Definition):
     rate_bytes: int = rate_bytes("Accept", _EACH_PROXY, is_stored_always=True)
     queue_ms: int = setting(
         250,
-        Whole("ms", 10, 10_000),
+        WholeNumber("ms", 10, 10_000),
         "Let an append take this long before its queue counts as overloaded.",
         more="A longer time keeps a slow disk busier; a shorter one rejects earlier.",
         is_stored_always=True,
     )
     grades_off: tuple[str, ...] = setting(
         (),
-        Choices("", choices=GRADES),
+        AnyOf("", choices=GRADES),
         "Reject messages to topics of this grade, to relieve an overloaded engine.",
         unset="none: all grades are accepted",
         option=Option("grade-off", metavar="GRADE"),
@@ -50,7 +50,7 @@ class GateSettings(Definition):
     )
     features_off: tuple[str, ...] = setting(
         (),
-        Choices("", choices=FEATURES),
+        AnyOf("", choices=FEATURES),
         "Reject messages that use this feature.",
         unset="none: all features are accepted",
         option=Option("feature-off", metavar="FEATURE"),

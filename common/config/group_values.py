@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from common.config.checks import Checks
-from common.config.values import Choice, ValueType
+from common.config.values import OneOf, ValueType
 from common.filter.errors import FilterError
 from common.filter.expression import read_filter
 from common.names import NAME_RULE, is_name
 from common.quoting import quoted
 from common.retry import RULE as RETRY_RULE
-from common.retry import Delays, Retry, parse_retry
+from common.retry import DelayList, Retry, parse_retry
 
 TOPIC_FILTERS_MAX = 100
 
@@ -37,7 +37,7 @@ class Backoff(ValueType):
         return value.to_value()
 
     def shown(self, value: Retry) -> str:
-        if isinstance(value, Delays):
+        if isinstance(value, DelayList):
             return ",".join(map(str, value.delays_ms))
         return ",".join(f"{name}={part:g}" for name, part in value.to_value().items())
 
@@ -46,7 +46,7 @@ class Backoff(ValueType):
 
 
 @dataclass(frozen=True)
-class Start(Choice):
+class StartPlace(OneOf):
     """The place where a group begins on a new topic. The time of `time` is a setting of its own, start_at_ms."""
 
 

@@ -45,7 +45,7 @@ class ValueType:
 
 
 @dataclass(frozen=True)
-class Whole(ValueType):
+class WholeNumber(ValueType):
     """A whole number."""
 
     low: int = 0
@@ -63,7 +63,7 @@ class Whole(ValueType):
 
 
 @dataclass(frozen=True)
-class Choice(ValueType):
+class OneOf(ValueType):
     """One of a few words."""
 
     choices: tuple[str, ...] = ()
@@ -98,7 +98,7 @@ class Flag(ValueType):
 
 
 @dataclass(frozen=True)
-class ListOf(ValueType):
+class ListType(ValueType):
     """Base of lists, which a command line builds from repeated options."""
 
     count_max: int = 0
@@ -116,8 +116,8 @@ class ListOf(ValueType):
 
 
 @dataclass(frozen=True)
-class Names(ListOf):
-    """Names of topics or groups."""
+class NameList(ListType):
+    """NameList of topics or groups."""
 
     item: str = "name"
 
@@ -126,15 +126,15 @@ class Names(ListOf):
 
 
 @dataclass(frozen=True)
-class Texts(ListOf):
-    """Texts of 1 to 256 characters, without repetition."""
+class TextList(ListType):
+    """TextList of 1 to 256 characters, without repetition."""
 
     def check(self, checks: Checks, field: str, default: tuple[str, ...]) -> tuple[str, ...]:
         return checks.texts(field, self.count_max)
 
 
 @dataclass(frozen=True)
-class Networks(ListOf):
+class NetworkList(ListType):
     """IP networks or addresses."""
 
     item: str = "network"
@@ -144,7 +144,7 @@ class Networks(ListOf):
 
 
 @dataclass(frozen=True)
-class Choices(ListOf):
+class AnyOf(ListType):
     """Some of a few words, without repetition."""
 
     choices: tuple[str, ...] = ()

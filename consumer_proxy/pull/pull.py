@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from common.auth_throttle import Brake
+from common.auth_throttle import AuthThrottle
 from common.clock import Clock
 from common.contract import Code, decode_call
 from common.timer_heap import TimerHeap
@@ -59,7 +59,7 @@ class Pulls:
         self._clock, self.stats = clock, stats
         self._deadlines = TimerHeap(int(SWEEP_S * 1000))
         self._waiting: set[OpenPull] = set()
-        self._brake = Brake()
+        self._brake = AuthThrottle()
         self._stopping = False
 
     @property

@@ -3,7 +3,7 @@
 import json
 import math
 
-from common.limits.lender import Lender
+from common.limits.lender import QuotaLender
 from engine.env.native import Clock
 from engine.link import layout
 from engine.ops.checks import json_answer
@@ -13,12 +13,12 @@ from engine.ops.peer import Peer
 LIMITS_PER_REQUEST = 1000
 
 
-class QuotaSlices:
+class QuotaLending:
     """Serves LEASE."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._lender = Lender(self._now_s())
+        self._lender = QuotaLender(self._now_s())
 
     def handle(self, peer: Peer, request_id: int, payload: bytes) -> None:
         """Renew the slices that the request names."""
@@ -29,7 +29,7 @@ class QuotaSlices:
         return self._clock.monotonic_ns() / 1_000_000_000
 
 
-def lend(lender: Lender, payload: bytes, now_s: float) -> dict:
+def lend(lender: QuotaLender, payload: bytes, now_s: float) -> dict:
     """Renew what the request names. Raises RequestError, and then nothing was lent."""
     try:
         request = json.loads(payload)

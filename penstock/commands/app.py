@@ -9,7 +9,7 @@ from common.admin import applications
 from common.admin.applications import ApplicationSettings, Grants, NewKey
 from common.config.definitions import ApplicationDefinition
 from common.config.setting import table_of
-from penstock.commands.exits import Group
+from penstock.commands.exits import CommandGroup
 from penstock.commands.instance import Instance, administration, instance_options
 from penstock.commands.key_ages import last_used
 from penstock.commands.output import output_option, show_one, show_rows
@@ -44,7 +44,7 @@ def show_secret(key: NewKey, output: str) -> None:
         click.echo("The secret is not shown again: keep it in a file that only the application can read.", err=True)
 
 
-@click.group(cls=Group)
+@click.group(cls=CommandGroup)
 def app() -> None:
     """Manage applications: which topics they may send to and pull from. A PATTERN is a name, or a prefix followed by *.
 

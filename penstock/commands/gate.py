@@ -4,13 +4,13 @@ import click
 
 from common.admin import gate as verbs
 from common.admin.gate import GateChanges
-from penstock.commands.exits import Group
+from penstock.commands.exits import CommandGroup
 from penstock.commands.instance import Instance, administration, instance_options
 from penstock.commands.output import output_option, show_one
 from penstock.commands.setting_options import settings_options
 
 
-@click.group(cls=Group)
+@click.group(cls=CommandGroup)
 def gate() -> None:
     """Limit what each producer proxy accepts, and switch grades or features off by hand.
 

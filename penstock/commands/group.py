@@ -8,7 +8,7 @@ from common.admin import groups
 from common.admin.groups import GroupSettings
 from common.config.definitions import GroupDefinition
 from penstock.commands.dead_letters import dead_letters
-from penstock.commands.exits import USAGE, CommandError, Group
+from penstock.commands.exits import USAGE, CommandError, CommandGroup
 from penstock.commands.instance import Instance, administration, instance_options, note
 from penstock.commands.output import output_option, show_one, show_rows
 from penstock.commands.paging import page_options
@@ -23,7 +23,7 @@ def row(group: GroupDefinition) -> dict[str, Any]:
     return {"name": group.name, **group.to_value(), "paused": group.paused}
 
 
-@click.group(cls=Group)
+@click.group(cls=CommandGroup)
 def group() -> None:
     """Manage consumer groups: settings, lag, position, dead letters.
 

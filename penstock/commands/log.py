@@ -16,7 +16,7 @@ from engine.log.offline.finding import DAMAGE, Finding
 from engine.log.offline.repair import carry_out, plan
 from engine.log.offline.stats import LogStats, count
 from engine.log.offline.verify import Totals, verify
-from penstock.commands.exits import CONFLICT, FAILED, NOT_FOUND, CommandError, Group
+from penstock.commands.exits import CONFLICT, FAILED, NOT_FOUND, CommandError, CommandGroup
 from penstock.commands.output import output_option, table
 
 BATCH_COLUMNS = ("position", "kind", "topic", "queue", "offset", "records", "size", "stored_at")
@@ -28,7 +28,7 @@ directory_argument = click.argument(
 )
 
 
-@click.group("log", cls=Group)
+@click.group("log", cls=CommandGroup)
 def command() -> None:
     """Look at and repair the log in a data directory DIR while its engine is stopped.
 

@@ -10,7 +10,7 @@ from common.contract import Message, decode_struct
 from engine.client import lookup
 from engine.client.lookup import Stored
 from penstock.commands.engines import joined
-from penstock.commands.exits import NOT_FOUND, CommandError, Group
+from penstock.commands.exits import NOT_FOUND, CommandError, CommandGroup
 from penstock.commands.instance import Instance, instance_options
 from penstock.commands.output import output_option, show_rows
 from penstock.commands.pull import shown_body
@@ -25,7 +25,7 @@ topic_option = click.option("--topic", "-t", required=True)
 limit_option = click.option("--limit", type=click.IntRange(1, 10_000), default=20, show_default=True)
 
 
-@click.group(cls=Group)
+@click.group(cls=CommandGroup)
 def message() -> None:
     """Look at stored messages by id, key, time and offset. Nothing is leased and no group moves.
 

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 import click
 
 from common.config.definition import Definition
-from common.config.group_values import Backoff, FiltersByTopic, FilterText, Start
+from common.config.group_values import Backoff, FiltersByTopic, FilterText, StartPlace
 from common.config.setting import Changes, Setting, table_of
-from common.config.values import Choice, Choices, ListOf, ValueType, Whole
+from common.config.values import AnyOf, ListType, OneOf, ValueType, WholeNumber
 from common.filter.expression import read_filter
 from common.retry import parse_retry_text
 from penstock.commands.times import parse_time
@@ -52,7 +52,7 @@ class UnitType(click.ParamType):
     name = "number"
 
     def __init__(self, setting: Setting) -> None:
-        assert isinstance(setting.type, Whole) and setting.option
+        assert isinstance(setting.type, WholeNumber) and setting.option
         self._range, self._option = setting.type, setting.option
 
     @property
@@ -70,7 +70,7 @@ class UnitType(click.ParamType):
         return stored
 
 
-class Form(NamedTuple):
+class OptionForm(NamedTuple):
     """An option for one type of values.
 
     Attributes:
@@ -106,11 +106,11 @@ def settings_options(changes: type[Changes]) -> Callable:
 def help_of(setting: Setting) -> str:
     """The setting's sentence, with range, unit and default in brackets."""
     notes = []
-    if isinstance(setting.type, ListOf):
+    if isinstance(setting.type, ListType):
         notes.append(LIST_NOTE)
     elif isinstance(setting.type, FiltersByTopic):
         notes.append(FILTERS_NOTE)
-    elif isinstance(setting.type, Whole):
+    elif isinstance(setting.type, WholeNumber):
         notes.append(UnitType(setting).rule if has_own_unit(setting) else setting.type.rule)
     if setting.change:
         notes.append(setting.change)
@@ -133,7 +133,7 @@ def has_own_unit(setting: Setting) -> bool:
     return setting.option is not None and setting.option.unit != ""
 
 
-def form_of(value_type: ValueType) -> Form:
+def form_of(value_type: ValueType) -> OptionForm:
     """The form of the nearest base that has one."""
     return next(FORMS[base] for base in type(value_type).__mro__ if base in FORMS)
 
@@ -151,7 +151,7 @@ def _declared_number(setting: Setting) -> dict[str, Any]:
 
 
 def _declared_choices(setting: Setting) -> dict[str, Any]:
-    choices = setting.type.choices if isinstance(setting.type, Choice | Choices) else ()
+    choices = setting.type.choices if isinstance(setting.type, OneOf | AnyOf) else ()
     return {"type": click.Choice([*choices, ""]), "multiple": True, "metavar": "|".join(choices)}
 
 
@@ -180,15 +180,17 @@ def _read_value(setting: Setting, value: Any) -> dict[str, Any]:
     return {setting.name: value}
 
 
-FORMS: dict[type, Form] = {
-    Whole: Form(_declared_number, _read_value),
-    Start: Form(lambda setting: {"type": StartType(), "metavar": _metavar(setting)}, _read_start),
-    Choice: Form(lambda setting: {"type": click.Choice(setting.type.choices)}, _read_value),  # type: ignore[attr-defined]
-    Choices: Form(_declared_choices, _read_list),
-    ListOf: Form(lambda setting: {"multiple": True, "metavar": _metavar(setting) or "TEXT"}, _read_list),
-    Backoff: Form(lambda setting: {"type": BackoffType(), "metavar": _metavar(setting)}, _read_value),
-    FilterText: Form(lambda setting: {"metavar": _metavar(setting)}, _read_filter),
-    FiltersByTopic: Form(lambda setting: {"nargs": 2, "multiple": True, "metavar": _metavar(setting)}, _read_filters),
+FORMS: dict[type, OptionForm] = {
+    WholeNumber: OptionForm(_declared_number, _read_value),
+    StartPlace: OptionForm(lambda setting: {"type": StartType(), "metavar": _metavar(setting)}, _read_start),
+    OneOf: OptionForm(lambda setting: {"type": click.Choice(setting.type.choices)}, _read_value),  # type: ignore[attr-defined]
+    AnyOf: OptionForm(_declared_choices, _read_list),
+    ListType: OptionForm(lambda setting: {"multiple": True, "metavar": _metavar(setting) or "TEXT"}, _read_list),
+    Backoff: OptionForm(lambda setting: {"type": BackoffType(), "metavar": _metavar(setting)}, _read_value),
+    FilterText: OptionForm(lambda setting: {"metavar": _metavar(setting)}, _read_filter),
+    FiltersByTopic: OptionForm(
+        lambda setting: {"nargs": 2, "multiple": True, "metavar": _metavar(setting)}, _read_filters
+    ),
 }
 
 

@@ -13,7 +13,7 @@ from common.config.definitions import TopicDefinition
 from common.config.errors import EntryNotFound
 from penstock.commands import progress
 from penstock.commands.auto_created import auto_created, auto_created_if_reachable
-from penstock.commands.exits import Group
+from penstock.commands.exits import CommandGroup
 from penstock.commands.instance import Instance, administration, instance_options
 from penstock.commands.output import output_option, show_one, show_rows
 from penstock.commands.paging import page_options
@@ -27,7 +27,7 @@ def row(topic: TopicDefinition) -> dict[str, Any]:
     return {"name": topic.name, "kind": topic.kind, **shown(topic)}
 
 
-@click.group(cls=Group)
+@click.group(cls=CommandGroup)
 def topic() -> None:
     """Create, list, show, set and delete topics.
 

@@ -6,7 +6,7 @@ import time
 from common.config.definitions import GRADES, ApplicationDefinition, TopicDefinition
 from common.config.gate_settings import GateSettings
 from common.limits import Meter
-from common.limits.quota_slices import Leases
+from common.limits.quota_slices import QuotaSlices
 from common.wire.calls import HAS_DELAY, HAS_DELIVER_AT, HAS_REPLY_TO
 from producer_proxy.admission.lag import Depths
 from producer_proxy.admission.rate_limits import Passage
@@ -19,13 +19,13 @@ class Gate:
     """
     Args:
         view: the configuration.
-        ask: how the lender of cluster-wide limits is asked; see Leases.
+        ask: how the lender of cluster-wide limits is asked; see QuotaSlices.
         queues: called for the QueueLimits of the brokers' lanes as they are now. depths: which topics are backlogged.
     """
 
     def __init__(self, view, ask, queues, depths: Depths):
         self._view, self._queues, self.depths = view, queues, depths
-        self.leases = Leases("producer_proxy", os.urandom(8).hex(), ask, time.monotonic)
+        self.leases = QuotaSlices("producer_proxy", os.urandom(8).hex(), ask, time.monotonic)
         self.own: Meter | None = None
         self.settings = GateSettings()
         self.follow()

@@ -15,7 +15,7 @@ microseconds a queue."""
 class Depths:
     """
     Args:
-        ask: called as (payload, answer) with a DEPTH request; see Leases.
+        ask: called as (payload, answer) with a DEPTH request; see QuotaSlices.
         is_used: whether a topic of that name still has a destination. on_change: called with a name whose breaker has opened or closed.
 
     While the engine does not answer, its last word counts: what is behind cannot catch up meanwhile.

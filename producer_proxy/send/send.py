@@ -10,7 +10,7 @@ import gevent
 from gevent.event import AsyncResult
 
 from common import contract
-from common.auth_throttle import Brake
+from common.auth_throttle import AuthThrottle
 from common.contract import Code, SendResponse, SendResult
 from common.errors import AuthenticationError
 from common.ids import IdSource, show_id
@@ -65,7 +65,7 @@ class SendService:
         no_buffer = FallbackBuffer({}, lambda topic: None)
         self._aside = Aside(buffer or no_buffer, lanes, self._ids.next, now_ms, _refusal)
         self._delays = Delays(topics, brokers, now_ms, self._ids.next, _refusal)
-        self.brake = Brake()
+        self.brake = AuthThrottle()
         self.closing = False
         self.in_work = self.answered = 0
         self.codes: dict[int, int] = {}

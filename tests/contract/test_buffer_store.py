@@ -2,7 +2,7 @@
 
 import pytest
 
-from common.config.memory_store import MemoryStore as MemoryConfig
+from common.config.memory_store import MemoryConfigStore as MemoryConfig
 from producer_proxy.buffer.disk.store import DiskStore
 from producer_proxy.buffer.entry import Entry
 from producer_proxy.buffer.errors import BufferFull

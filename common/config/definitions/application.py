@@ -8,7 +8,7 @@ from common.config.checks import Checks
 from common.config.definition import Definition
 from common.config.definitions.common import rate_bytes, rate_messages
 from common.config.setting import Option, setting
-from common.config.values import Networks, Texts
+from common.config.values import NetworkList, TextList
 
 LIVE_KEYS_MAX = 2
 GRANTS_MAX = 200
@@ -45,14 +45,14 @@ class ApplicationDefinition(Definition):
     rate_bytes: int = rate_bytes("Accept from it")
     addresses: tuple[str, ...] = setting(
         (),
-        Networks("", ADDRESSES_MAX),
+        NetworkList("", ADDRESSES_MAX),
         "Allow calls from this network, as in 10.1.0.0/16.",
         unset="none: from anywhere",
         option=Option("address", metavar="NETWORK"),
     )
     certificates: tuple[str, ...] = setting(
         (),
-        Texts("", CERTIFICATES_MAX),
+        TextList("", CERTIFICATES_MAX),
         "Allow TLS connections whose client certificate has this name.",
         unset="none: no certificate is needed",
         option=Option("certificate", metavar="NAME"),

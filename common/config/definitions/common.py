@@ -3,7 +3,7 @@
 from typing import Any
 
 from common.config.setting import setting
-from common.config.values import Whole
+from common.config.values import WholeNumber
 
 RETENTION_MS_MAX = 10 * 366 * 86_400_000
 RATE_MESSAGES_MAX = 1_000_000_000
@@ -17,11 +17,11 @@ _EACH_CLUSTER = "through all proxies together"
 
 def rate_messages(verb: str, how: str = _EACH_CLUSTER, **rest: Any) -> int:
     """The setting that limits messages per second; `verb` says what is limited."""
-    type_ = Whole("messages/s", 0, RATE_MESSAGES_MAX)
+    type_ = WholeNumber("messages/s", 0, RATE_MESSAGES_MAX)
     return setting(0, type_, f"{verb} at most this many messages per second {how}.", unset=NO_LIMIT, **rest)
 
 
 def rate_bytes(verb: str, how: str = _EACH_CLUSTER, **rest: Any) -> int:
     """The setting that limits bytes of encoded messages per second."""
-    type_ = Whole("bytes/s", 0, RATE_BYTES_MAX)
+    type_ = WholeNumber("bytes/s", 0, RATE_BYTES_MAX)
     return setting(0, type_, f"{verb} at most this many bytes of messages per second {how}.", unset=NO_LIMIT, **rest)

@@ -7,9 +7,9 @@ from typing import Any, ClassVar
 from common.config.checks import Checks
 from common.config.definition import Definition
 from common.config.definitions.common import ORDERS, RETENTION_MS_MAX, rate_bytes, rate_messages
-from common.config.group_values import Backoff, FiltersByTopic, FilterText, Start
+from common.config.group_values import Backoff, FiltersByTopic, FilterText, StartPlace
 from common.config.setting import Option, setting
-from common.config.values import Choice, Flag, Names, Whole
+from common.config.values import Flag, NameList, OneOf, WholeNumber
 from common.retry import DEFAULT_RETRY, Retry
 
 ON_FAILURE = ("skip", "park", "stop")
@@ -26,7 +26,7 @@ class GroupDefinition(Definition):
 
     topics: tuple[str, ...] = setting(
         (),
-        Names("", TOPICS_MAX),
+        NameList("", TOPICS_MAX),
         "Read this topic in pulls that name no topic.",
         unset="none: every pull names its topics",
         option=Option("topic", metavar="TOPIC"),
@@ -34,14 +34,14 @@ class GroupDefinition(Definition):
     )
     invisible_ms: int = setting(
         30_000,
-        Whole("ms", 100, 12 * 3_600_000),
+        WholeNumber("ms", 100, 12 * 3_600_000),
         "Lease a delivered message to its consumer for this long.",
         more="A longer lease redelivers a crashed consumer's messages later; a shorter one redelivers to slow consumers.",
         is_stored_always=True,
     )
     start: str = setting(
         "earliest",
-        Start("", STARTS),
+        StartPlace("", STARTS),
         "Begin at this place on a topic that the group has not read before.",
         more="`time` begins with the first message stored at or after start_at_ms.",
         option=Option("start", metavar="earliest|latest|TIME"),
@@ -49,7 +49,7 @@ class GroupDefinition(Definition):
     )
     attempts_max: int = setting(
         16,
-        Whole("deliveries", 1, 1_000),
+        WholeNumber("deliveries", 1, 1_000),
         "Move a message to the dead-letter queue after this many failed deliveries.",
         is_stored_always=True,
     )
@@ -62,14 +62,14 @@ class GroupDefinition(Definition):
     )
     order: str = setting(
         "none",
-        Choice("", ORDERS),
+        OneOf("", ORDERS),
         "Deliver one after another the messages of a key, or of a queue.",
         more="`none` is fastest.",
         is_stored_always=True,
     )
     on_failure: str = setting(
         "skip",
-        Choice("", ON_FAILURE),
+        OneOf("", ON_FAILURE),
         "After the last attempt of a message, with an order: skip it to the dead-letter queue, park its key, or stop its queue.",
         more=(
             "`park` retries while the key's later messages wait and there is room for them. "
@@ -79,7 +79,7 @@ class GroupDefinition(Definition):
     )
     dead_letter_retention_ms: int = setting(
         0,
-        Whole("ms", 0, RETENTION_MS_MAX),
+        WholeNumber("ms", 0, RETENTION_MS_MAX),
         "Delete dead letters that are older than this.",
         unset="0: the engine's retention",
         more="The log segments that hold a dead letter stay as long, with everything in them.",
@@ -105,7 +105,7 @@ class GroupDefinition(Definition):
     )
     start_at_ms: int = setting(
         0,
-        Whole("Unix ms", 0, START_AT_MS_MAX),
+        WholeNumber("Unix ms", 0, START_AT_MS_MAX),
         "Begin at this time where `start` is `time`.",
         option=None,
     )

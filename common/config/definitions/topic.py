@@ -14,7 +14,7 @@ from common.config.definitions.common import (
     rate_messages,
 )
 from common.config.setting import GROWS, Option, setting
-from common.config.values import Choice, Names, Texts, Whole
+from common.config.values import NameList, OneOf, TextList, WholeNumber
 from common.dead_letters import PREFIX_RULE, is_dead_letter_topic
 from common.ids import ID_WINDOW_MS_MAX
 from common.limits.depth import Bounds
@@ -45,7 +45,7 @@ class TopicDefinition(Definition):
 
     queues: int = setting(
         8,
-        Whole("", 1, QUEUES_MAX),
+        WholeNumber("", 1, QUEUES_MAX),
         "Divide the topic into this many queues.",
         more="More queues let more consumers read in queue order at once, and cost a little memory each.",
         change=GROWS,
@@ -53,34 +53,34 @@ class TopicDefinition(Definition):
     )
     durability: str = setting(
         "replicated",
-        Choice("", DURABILITIES),
+        OneOf("", DURABILITIES),
         "Confirm a send that leaves the choice to the topic once the message is this durable.",
         is_stored_always=True,
     )
     body_bytes_max: int = setting(
         4 << 20,
-        Whole("bytes", 1, BODY_BYTES_MAX),
+        WholeNumber("bytes", 1, BODY_BYTES_MAX),
         "Reject messages with a larger body.",
         is_stored_always=True,
     )
     family: str | None = None
     retention_ms: int = setting(
         0,
-        Whole("ms", 0, RETENTION_MS_MAX),
+        WholeNumber("ms", 0, RETENTION_MS_MAX),
         "Delete messages that are older than this.",
         unset="0: the engine's retention, 72 hours unless it was started with another",
         option=Option("retention-hours", "hours", _HOUR_MS),
     )
     retention_bytes: int = setting(
         0,
-        Whole("bytes", 0, RETENTION_BYTES_MAX),
+        WholeNumber("bytes", 0, RETENTION_BYTES_MAX),
         "Keep at most this much of the topic, shared evenly by its queues, and delete the oldest messages beyond it.",
         unset="0: limited by age only",
         option=Option("retention-mib", "MiB", _MIB),
     )
     buffer: str = setting(
         "off",
-        Choice("", BUFFERS),
+        OneOf("", BUFFERS),
         "Keep messages durably in this store of the producer proxy while the engine does not accept them.",
         more="It takes effect at proxies that have this store.",
     )
@@ -88,24 +88,24 @@ class TopicDefinition(Definition):
     rate_bytes: int = rate_bytes("Accept")
     grade: str = setting(
         "normal",
-        Choice("", GRADES),
+        OneOf("", GRADES),
         "Set the topic's importance in overload: low is rejected first, then normal, then high.",
     )
     body_format: str = setting(
         "any",
-        Choice("", BODY_FORMATS),
+        OneOf("", BODY_FORMATS),
         "Reject bodies of another format; json means a JSON text.",
     )
     required_properties: tuple[str, ...] = setting(
         (),
-        Texts("", REQUIRED_MAX),
+        TextList("", REQUIRED_MAX),
         "Reject messages without this property.",
         unset="none: no property is required",
         option=Option("required-property", metavar="NAME"),
     )
     id_window_ms: int = setting(
         600_000,
-        Whole("ms", 0, ID_WINDOW_MS_MAX),
+        WholeNumber("ms", 0, ID_WINDOW_MS_MAX),
         "Answer DUPLICATE when a client-set id is repeated within this time.",
         unset="0: never",
         more="A longer window costs 43 bytes of the engine's memory per id in it.",
@@ -113,14 +113,14 @@ class TopicDefinition(Definition):
     )
     delay_ms_max: int = setting(
         DELAY_MS_MAX,
-        Whole("ms", 0, DELAY_MS_MAX),
+        WholeNumber("ms", 0, DELAY_MS_MAX),
         "Reject messages with a longer delay.",
         unset="0: as long as the topic's messages are kept",
         option=Option("delay-hours-max", "hours", _HOUR_MS),
     )
     required_groups: tuple[str, ...] = setting(
         (),
-        Names("", REQUIRED_GROUPS_MAX),
+        NameList("", REQUIRED_GROUPS_MAX),
         "Count this group's backlog for the bounds of the backlog.",
         unset="none: no group counts, so there can be no bound",
         more="A group that has never pulled counts as fully behind.",
@@ -128,14 +128,14 @@ class TopicDefinition(Definition):
     )
     backlog_messages: int = setting(
         0,
-        Whole("messages", 0, RATE_MESSAGES_MAX),
+        WholeNumber("messages", 0, RATE_MESSAGES_MAX),
         "Reject sends while a required group has more unacknowledged messages.",
         unset=_NO_BOUND,
         more="Sends are accepted again below 70 % of the bound.",
     )
     backlog_bytes: int = setting(
         0,
-        Whole("bytes", 0, RATE_BYTES_MAX),
+        WholeNumber("bytes", 0, RATE_BYTES_MAX),
         "Reject sends while a required group has more unacknowledged bytes.",
         unset=_NO_BOUND,
         more="Sends are accepted again below 70 % of the bound.",
@@ -143,7 +143,7 @@ class TopicDefinition(Definition):
     )
     backlog_age_ms: int = setting(
         0,
-        Whole("ms", 0, RETENTION_MS_MAX),
+        WholeNumber("ms", 0, RETENTION_MS_MAX),
         "Reject sends while a required group's oldest unacknowledged message is older.",
         unset=_NO_BOUND,
         more="Sends are accepted again below 70 % of the bound.",

@@ -7,19 +7,19 @@ import pytest
 from common.admin import applications, audit, bulk, families, groups, topics
 from common.admin.administrator import Administrator
 from common.admin.applications import Grants
-from common.admin.errors import AlreadyExist, Refused
+from common.admin.errors import AlreadyExist, StateConflict
 from common.admin.groups import GroupSettings
 from common.admin.topics import TopicSettings
 from common.clock import FakeClock
 from common.config.applying import laggards, wait_applied
 from common.config.definitions import Grant
 from common.config.errors import EntryNotFound, InvalidDefinition, VersionConflict
-from common.config.memory_store import MemoryStore
+from common.config.memory_store import MemoryConfigStore
 
 
 @pytest.fixture
 def admin():
-    return Administrator(MemoryStore(), "test:alice", FakeClock())
+    return Administrator(MemoryConfigStore(), "test:alice", FakeClock())
 
 
 def test_topics_are_created_listed_shown_set_and_deleted(admin):
@@ -109,7 +109,7 @@ def test_families_are_created_listed_shown_set_and_deleted(admin):
     families.create(admin, ["b.*", "a.*"], TopicSettings(queues=4))
     assert [family.name for family in families.list_families(admin)] == ["a.*", "b.*"]
     assert families.set_family(admin, "a.*", TopicSettings(queues=16)).queues == 16
-    with pytest.raises(Refused, match=r'family "a\.\*": queues cannot shrink: it is 16, use 16 or more'):
+    with pytest.raises(StateConflict, match=r'family "a\.\*": queues cannot shrink: it is 16, use 16 or more'):
         families.set_family(admin, "a.*", TopicSettings(queues=4))
     assert families.delete(admin, "a.*", lambda prefix: []) == 0
     with pytest.raises(EntryNotFound):
@@ -124,7 +124,7 @@ def test_a_family_with_topics_is_deleted_by_force_only(admin):
     existing = ["m.own", "m.x.1"]
     assert families.delete(admin, "m.*", lambda prefix: existing) == 0, "these are defined otherwise"
     families.create(admin, ["m.*"], TopicSettings())
-    with pytest.raises(Refused, match="1 topic would lose this definition: use --force"):
+    with pytest.raises(StateConflict, match="1 topic would lose this definition: use --force"):
         families.delete(admin, "m.*", lambda prefix: [*existing, "m.a"])
     assert families.delete(admin, "m.*", lambda prefix: [*existing, "m.a"], force=True) == 1
 
@@ -132,20 +132,20 @@ def test_a_family_with_topics_is_deleted_by_force_only(admin):
 def test_counting_a_familys_topics_ends_at_a_bound(admin):
     families.create(admin, ["m.*"], TopicSettings())
     endless = (f"m.{i}" for i in itertools.count())
-    with pytest.raises(Refused, match="10,000 topics or more"):
+    with pytest.raises(StateConflict, match="10,000 topics or more"):
         families.delete(admin, "m.*", lambda prefix: endless)
 
 
 def test_there_are_only_so_many_families(admin, monkeypatch):
     monkeypatch.setattr(families, "FAMILIES_MAX", 2)
     families.create(admin, ["a*", "b*"], TopicSettings())
-    with pytest.raises(Refused, match="at most 2"):
+    with pytest.raises(StateConflict, match="at most 2"):
         families.create(admin, ["c*"], TopicSettings())
 
 
 def test_queues_do_not_shrink(admin):
     topics.create(admin, ["a"], TopicSettings(queues=8))
-    with pytest.raises(Refused, match="it is 8"):
+    with pytest.raises(StateConflict, match="it is 8"):
         topics.set_topic(admin, "a", TopicSettings(queues=4))
 
 
@@ -167,7 +167,7 @@ def test_rotation_overlaps_two_keys_and_revoking_ends_the_old_one(admin):
     first = applications.create(admin, "shop")
     second = applications.rotate(admin, "shop")
     assert {key.key_id for key in applications.show(admin, "shop")[0].keys} == {first.key_id, second.key_id}
-    with pytest.raises(Refused, match="revoke one first"):
+    with pytest.raises(StateConflict, match="revoke one first"):
         applications.rotate(admin, "shop")
     assert [key.key_id for key in applications.revoke(admin, "shop", first.key_id).keys] == [second.key_id]
     with pytest.raises(EntryNotFound, match=r"key .* not found"):

@@ -7,7 +7,7 @@ import producer_proxy.proxy as proxy_module
 from common.clock import SystemClock
 from common.config import ConfigView
 from common.config.definitions import ApplicationDefinition, Grant, Key, TopicDefinition
-from common.config.memory_store import MemoryStore as MemoryConfig
+from common.config.memory_store import MemoryConfigStore as MemoryConfig
 from common.contract import Code, Message
 from common.net import listen
 from engine.client.brokers import Brokers

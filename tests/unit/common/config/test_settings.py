@@ -13,7 +13,7 @@ from common.config.definitions import ApplicationDefinition, GroupDefinition, To
 from common.config.errors import InvalidDefinition
 from common.config.gate_settings import GateSettings
 from common.config.setting import GROWS, Changes, Option, Setting, described, setting, table_of
-from common.config.values import Whole
+from common.config.values import WholeNumber
 from penstock.commands.setting_options import settings_options
 
 DEFINITIONS = (TopicDefinition, GroupDefinition, ApplicationDefinition, GateSettings)
@@ -27,7 +27,7 @@ class LaterTopic(TopicDefinition):
 
     patience_ms: int = setting(
         2_000,
-        Whole("ms", 0, 60_000),
+        WholeNumber("ms", 0, 60_000),
         "Wait this long for a thing.",
         unset="0: never",
         option=Option("patience-s", "seconds", 1000),

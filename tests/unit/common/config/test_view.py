@@ -9,13 +9,13 @@ import pytest
 from common.clock import FakeClock
 from common.config import kind_view
 from common.config.errors import StoreUnavailable
-from common.config.memory_store import MemoryStore
+from common.config.memory_store import MemoryConfigStore
 from common.config.view import ConfigView
 
 
 @pytest.fixture
 def store():
-    return MemoryStore()
+    return MemoryConfigStore()
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 import pytest
 
 from common.config import ConfigView
-from common.config.memory_store import MemoryStore
+from common.config.memory_store import MemoryConfigStore
 from common.dead_letters import queues_of
 from common.placement import Placement, topic_hash
 from engine.server.policy.queue_ownership import ConfiguredQueueOwnership
@@ -16,7 +16,7 @@ class Follower:
 
     def __init__(self, *names: str) -> None:
         self.view: ConfigView | None = None
-        self.store = MemoryStore()
+        self.store = MemoryConfigStore()
         for name in names:
             self.store.put("broker_group", name, {"address": "127.0.0.1:1"}, 0)
 
