@@ -146,7 +146,7 @@ class Retainer:
         assert segment is not None
         if self.timers is not None:
             try:
-                yield from self.timers.carry(base)
+                yield from self.timers.relocate(base)
             except DiskFullError as error:
                 logger.error("file=%s: stays, for delayed messages in it cannot be carried on: %s", segment.path, error)
                 return
