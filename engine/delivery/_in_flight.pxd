@@ -23,7 +23,7 @@ cdef class InFlightRanges:
     cdef Py_ssize_t capacity
     cdef readonly int64_t messages
     cdef readonly uint32_t attempt_top
-    cdef list ready_firsts       # heap, as the twin's; None while there was never a ready range_
+    cdef list ready_firsts       # heap; None before the first ready range
 
     cdef Py_ssize_t before(self, int64_t offset) noexcept
     cdef int open_gap(self, Py_ssize_t at) except -1

@@ -58,6 +58,11 @@ cdef enum:
     ASSIGNED_ID_SIZE = 16
     REPLY_TOKEN_SIZE = 40             # the trailer of a request
     REPLY_BY_AT = 16                  # in it
+    KIND_MESSAGES = 0                 # kinds of a batch
+    KIND_FIRED = 10
+    KIND_MAX = 15
+    SEGMENT_HEADER_SIZE = 64
+    KIND_TIMER = 8
     # PULL
     TOKEN_SIZE = 48
     TOKEN_VERSION = 1

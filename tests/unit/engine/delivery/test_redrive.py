@@ -179,7 +179,7 @@ def test_what_came_from_a_topic_that_is_gone_stays(world):
 
 
 def test_scattered_choices_are_bounded(world, monkeypatch):
-    monkeypatch.setattr(redrive, "SCANNED_MAX", 10_000)
+    monkeypatch.setattr(redrive, "READ_MAX", 10_000)
     bury(world, 2)
     with pytest.raises(ScatteredError):
         world.letters.purge("g", ALL, 0)

@@ -1,10 +1,9 @@
 # cython: language_level=3
-"""The head of a timer's record, for `cimport`. Described in engine/link/timer.py."""
+"""Head of a timer's record, for `cimport`. Layout: engine/link/timer.py."""
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
 cdef enum:
-    RECORD_HEAD = 5              # size and flags of the log's record around it
-    HEAD = 64
+    TIMER_HEAD_SIZE = 64         # after the head of the log's record around it
 
 
 cdef packed struct TimerHead:
