@@ -4,8 +4,9 @@ import json
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from common.reply_token import TOKEN_SIZE, ReplyToken, ReplyTokens
 from engine.client.codec import AckRange, Piece, decode_pull_answer, encode_pull
+
+from common.reply_token import TOKEN_SIZE, ReplyToken, ReplyTokens
 from engine.link import layout
 from engine.link.timer import ANY_QUEUE, Timer
 from engine.log.format import KIND_MESSAGES, pack_batch, pack_record

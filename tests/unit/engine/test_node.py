@@ -3,8 +3,8 @@
 import json
 
 import pytest
-
 from engine.client.codec import decode_pull_answer, encode_pull
+
 from engine.link import layout
 from engine.log.format import KIND_MESSAGES, pack_batch, pack_record
 from tests.sim.world import KEY, Link, World
