@@ -13,6 +13,7 @@ from common.limits import QueueLimit
 from common.placement import GROUPS_MAX, Placement
 from engine.client.append import AppendClient, Destination, Lanes
 from engine.client.dial import Hello
+from engine.client.durability import LANES
 from engine.client.rpc import RpcClient
 from engine.link.layout import U32
 
@@ -94,7 +95,7 @@ class Brokers:
         role: told to the brokers.
     Attributes:
         on_changed: called when homes or topic ids that were learnt do not hold any more.
-        lanes: MEMORY and FSYNC, over all groups.
+        lanes: over all groups, in the order of durability.LANES.
         only: the broker where there is one for good.
         placement: over the names of `listed`; None while no group is known, and where there is one for good.
     """
@@ -107,7 +108,7 @@ class Brokers:
         self._log_ids: dict[str, str] = {}
         self.only: Broker | None = None
         self.placement: Placement | None = None
-        self.lanes: tuple[Lanes, Lanes] = (Lanes(0), Lanes(1))
+        self.lanes: tuple[Lanes, ...] = tuple(Lanes(row.number) for row in LANES)
         self._looking = gevent.get_hub().loop.timer(LOOK_S, LOOK_S)
         self._looking.start(self._look)
 
@@ -115,8 +116,7 @@ class Brokers:
         """There is one broker and there will be no other: nothing is placed, and a message costs no question where it goes."""
         self.only = self._make(ONLY, 0, address, rpc)
         self._by_number = {0: self.only}
-        memory, fsync = self.only.append.lanes
-        self.lanes = (Lanes(0, memory), Lanes(1, fsync))
+        self.lanes = tuple(Lanes(lane.number, lane) for lane in self.only.append.lanes)
 
     def follow(self, groups: Sequence[tuple[str, Address]]) -> None:
         """Work by these groups from now on. What is on its way to one that has gone is answered as when its link breaks."""
