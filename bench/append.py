@@ -13,6 +13,7 @@ import time
 
 from bench._adding import add_rounds
 from engine.client.append import Destination, Destinations, Lane
+from engine.client.durability import LANES
 
 MESSAGE = b"x" * 160
 
@@ -23,7 +24,7 @@ def rss_bytes() -> int:
 
 
 def best_ns(destinations: list, a_round: int, messages: int, repeats: int = 5) -> float:
-    lane, best = Lane(0, 1), float("inf")
+    lane, best = Lane(LANES[0]), float("inf")
     for _ in range(repeats):
         started = time.process_time_ns()
         add_rounds(lane, destinations, MESSAGE, a_round, messages // a_round)

@@ -12,7 +12,7 @@ counts.
 import argparse
 import time
 
-from producer_proxy.hot._admission import HotGate
+from producer_proxy.hot._admission import HotAdmission
 from producer_proxy.hot._admitted import Admitted
 
 from bench._limiting import all_rounds, gate_rounds
@@ -33,7 +33,7 @@ def meter(rate: float) -> Meter:
 def best_ns(rate: float | None, messages: int, total: int) -> float:
     best = float("inf")
     for _ in range(5):
-        gate = HotGate()
+        gate = HotAdmission()
         topic, application, gate.own = (None if rate is None else meter(rate) for _ in range(3))
         started = time.process_time_ns()
         gate_rounds(gate, topic, application, messages, total // messages)
@@ -45,7 +45,7 @@ def all_checks_best_ns(rate: float | None, messages: int, total: int) -> float:
     names = [b"bench-%d" % number for number in range(1000)]
     best = float("inf")
     for _ in range(5):
-        gate = HotGate()
+        gate = HotAdmission()
         application, gate.own = (None if rate is None else meter(rate) for _ in range(2))
         patterns = [*(f"other-{number}*" for number in range(9)), "bench-*"]
         admitted = Admitted(b"c" * 80, 1e12, patterns, application, Origin())

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from common.twins import use_native
 from engine.delivery import acknowledge, dispatch, in_flight, key_order, queue_cursor, receipt, subscription
-from engine.log.native import NATIVE as LOG_IS_NATIVE
+from engine.log.write.native import NATIVE as LOG_IS_NATIVE
 
 
 class DeliveryForm(NamedTuple):

@@ -23,7 +23,7 @@ from producer_proxy.buffer.redis.address import parse_address
 from producer_proxy.buffer.redis.client import connect
 from producer_proxy.buffer.redis.store import RedisStore
 from producer_proxy.buffer.room import RoomLimits
-from producer_proxy.buffer.store import Store
+from producer_proxy.buffer.store import BufferStore
 from tests.services.redis_server import RedisServer
 
 SEGMENT_BYTES = 1 << 16
@@ -162,7 +162,9 @@ def faults(entries: Iterable[Entry], promises: Promises) -> Iterable[str]:
 class Load:
     """Puts from several greenlets, and removes from the head now and then."""
 
-    def __init__(self, store: Store, round_: int, chance: Random, say: Callable[[str], None], early: bool) -> None:
+    def __init__(
+        self, store: BufferStore, round_: int, chance: Random, say: Callable[[str], None], early: bool
+    ) -> None:
         self._store, self._round, self._chance, self._say, self._early = store, round_, chance, say, early
         self._number = 0
 

@@ -85,12 +85,12 @@ MAY_USE_GEVENT = (
     "engine.log.write.syncer",
     "engine.server",
     "engine.client.append",
-    "engine.client.batcher",
+    "engine.client.lane",
     "engine.client.brokers",
     "engine.client.router",
     "engine.client.rpc",
     "engine.client.transport",
-    "engine.client._batcher",
+    "engine.client._lane",
     "engine.client._transport",
     "bench.cold_reader",  # the log's syncs come back through the loop
     "producer_proxy",
@@ -106,7 +106,6 @@ BATCH_MAGIC_HOMES = ("engine/link/constants.pxd", "engine/log/format.py")
 LARGER_FILES = {
     "bench/_load.pyx": 520,
     "common/net/_reactor.pyx": 745,
-    "engine/client/_batcher.pyx": 500,
     "engine/log/write/_append.pyx": 500,
     "engine/log/log.py": 479,
     "producer_proxy/hot/_hot.pyx": 492,

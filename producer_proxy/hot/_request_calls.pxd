@@ -3,8 +3,9 @@ from libc.stdint cimport int32_t, int64_t, uint32_t
 
 from common.net._reactor cimport Connection
 from common.wire._walk cimport Message, SendCall
-from engine.client._batcher cimport Lane, Waiter
+from engine.client._append_request cimport Waiter
 from engine.client._destination cimport Destination
+from engine.client._lane cimport Lane
 
 
 cdef class RequestCalls:

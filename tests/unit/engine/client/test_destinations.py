@@ -4,9 +4,9 @@ import random
 
 import pytest
 
-from engine.client import batcher as batcher_pure
+from engine.client import destination as reference
 
-FORMS = [batcher_pure]
+FORMS = [reference]
 try:
     from engine.client import _destination
 

@@ -1,34 +1,30 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
 """Requests and replies on the hot path: one call each, told in loop callbacks, without a greenlet or a decoded message.
 
-Which requests are open and what becomes of them is requests.py's, for both paths; the reference for every answer is request_calls.py.
+requests/requests.py keeps the open requests of both paths; the reference for every answer is requests/calls.py.
 """
 
 from common.net._reactor cimport Connection, monotonic_s
 from common.wire._walk cimport HAS_DELAY, HAS_DELIVER_AT, HAS_ID, HAS_REPLY_TO, Message, SendCall
-from engine.client._batcher cimport Lane, Waiter
+from engine.client._append_request cimport Waiter
 from engine.client._destination cimport Destination
+from engine.client._lane cimport Lane
+from engine.link.constants cimport ASSIGNED_ID_SIZE, CODE_DUPLICATE, CODE_OK, CODE_OVERLOADED, CODE_TIMEOUT
 from producer_proxy.hot._answers cimport FIELD_HEAD, encode_result
 
 from common.wire.calls import BODY_BYTES_MAX
 from producer_proxy.requests import calls as request_calls
-
-cdef enum:
-    CODE_OK = 0
-    CODE_DUPLICATE = 2
-    CODE_TIMEOUT = 300
-    CODE_OVERLOADED = 201
 
 cdef int32_t WAIT_MS_MAX = request_calls.REPLY_WAIT_MS_MAX
 cdef uint32_t REPLY_BYTES_MAX = BODY_BYTES_MAX
 
 
 cdef class RequestCalls:
-    """What the hot connections of a proxy share for requests and replies.
+    """State of requests and replies that the hot connections of a proxy share.
 
     Args:
         requests: GroupedRequests.
-        codes: where answers are counted by their code. store_sentences: by code, of requests that were not stored.
+        codes: counts of answers by code. store_sentences: by code, of requests that were not stored.
     """
 
     def __init__(self, requests, dict codes, dict store_sentences, int retry_after_ms):
@@ -55,7 +51,7 @@ cdef class RequestCalls:
 
     cdef HotRequest ask(self, Connection connection, Lane lane, Destination destination, uint32_t queue, const unsigned char* frame,
                         const SendCall* call, const Message* message, const unsigned char* id16):
-        """Append a request that nothing is wrong with; it answers its connection later, or at once when too many are open.
+        """Append a request without a fault; it answers its connection later, or at once when too many are open.
 
         Args:
             id16: the assigned id; NULL when the message has one of its own.
@@ -68,7 +64,7 @@ cdef class RequestCalls:
         if id16 == NULL:
             asked.shown_id = frame[message.id_start:message.id_start + message.id_size]
         else:
-            asked.shown_id = (<bytes>id16[:16]).hex().encode()
+            asked.shown_id = (<bytes>id16[:ASSIGNED_ID_SIZE]).hex().encode()
         asked.opened = self.requests.open(asked, lane.group, wait_ms)
         if asked.opened is None:
             asked.refuse(CODE_OVERLOADED)
@@ -80,7 +76,10 @@ cdef class RequestCalls:
         return asked
 
     cdef int reply(self, Connection connection, const unsigned char* frame, const SendCall* call, const Message* message, double timeout_s) except -1:
-        """Pass on a plain reply; its connection is answered when it is known whether it arrived."""
+        """Pass on a plain reply; its connection is answered when its arrival is known.
+
+        The walker has checked the slices of the message. `cut` cannot wrap: the token's field head lies before the token.
+        """
         cdef HotReply replying = HotReply.__new__(HotReply)
         cdef uint32_t cut = message.reply_to_start - FIELD_HEAD
         cdef uint32_t rest = message.reply_to_start + message.reply_to_size
@@ -120,7 +119,7 @@ cdef class HotRequest(Waiter):
         return 0
 
     cdef int expire(self) except -1:
-        """Not stored, or nobody knows."""
+        """Not stored, or not known to be."""
         self.opened.end()
         return self.refuse(self.code)
 
@@ -142,7 +141,7 @@ cdef class HotReply:
     """One reply on its way."""
 
     def tell(self, int code):
-        """How it went."""
+        """Report the outcome."""
         if self.connection.is_closed:
             return
         self.calls.count(code)
