@@ -4,26 +4,15 @@ It loses what it holds with the process, checks no ids against earlier ones, and
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from common.config.definitions import GRADES, TopicDefinition
 from common.contract import Code
 from common.keyhash import queue_of
+from common.memory_broker import MemoryBroker
 from engine.client.durability import number_of
-from engine.link.layout import HAS_ID, U32
+from engine.link.record import encode_record
 from producer_proxy.targets.base import MessageSlice, OnOutcomes, Outcome, Target
-
-
-class MemoryBroker(Protocol):
-    """Topics, queues and stored records in memory: what this target uses of common.memory_broker."""
-
-    def create_topic(self, name: str, queues: int) -> None: ...
-
-    def queues(self, name: str) -> int | None: ...
-
-    def append(self, topic: str, queue: int, records: Sequence[bytes], stored_at_ms: int) -> int:
-        """Returns the offset of the first record."""
-        ...
 
 
 class MemoryDestination(NamedTuple):
@@ -68,7 +57,7 @@ class MemoryTarget(Target):
             by_queue.setdefault((destination.name.decode(), queue), []).append(index)
         outcomes: list[Outcome] = [(int(Code.OK), 0, -1)] * len(messages)
         for (topic, queue), indexes in by_queue.items():
-            records = [_record(messages[index]) for index in indexes]
+            records = [encode_record(messages[index].encoded, messages[index].assigned_id or b"") for index in indexes]
             base = self._broker.append(topic, queue, records, self._now_ms())
             for step, index in enumerate(indexes):
                 outcomes[index] = (int(Code.OK), queue, base + step)
@@ -84,10 +73,3 @@ class MemoryTarget(Target):
             queues = topic.queues
             self._broker.create_topic(topic.name, queues)
         return MemoryDestination(topic.name.encode(), queues, number_of(topic.durability), GRADES.index(topic.grade))
-
-
-def _record(message: MessageSlice) -> bytes:
-    """A stored record: u32 size ‖ u8 flags ‖ [16 bytes of assigned id] ‖ message."""
-    assigned = message.assigned_id
-    body = bytes([0 if assigned is None else HAS_ID]) + (assigned or b"") + message.encoded
-    return U32.pack(len(body)) + body

@@ -6,7 +6,7 @@ import producer_proxy.proxy as proxy_module
 from common.clock import SystemClock
 from common.config import ConfigView
 from common.config.definitions import ApplicationDefinition, Grant, Key, TopicDefinition
-from common.config.memory_store import MemoryStore
+from common.config.memory_store import MemoryConfigStore
 from common.contract import Code, Message, Operation
 from common.keyhash import queue_of
 from common.net import listen
@@ -49,7 +49,7 @@ class Desk:
         if not hot:
             monkeypatch.setattr(proxy_module, "Front", None)
         self.engine = FakeBroker() if with_engine else None
-        config = MemoryStore()
+        config = MemoryConfigStore()
         app = ApplicationDefinition("shop", (Key("k1", SECRET, 0),), (Grant("send", "*"),))
         config.put("application", "shop", app.to_value(), 0)
         for name, buffer in {"mem": "off", "mem.safe": "disk", "orders": "off"}.items():
