@@ -1,4 +1,4 @@
-"""What files of names cost, and how long a look-up by id and by key takes, with them and without.
+"""What lookup files cost, and how long a look-up by id and by key takes, with them and without.
 
 Question: how much processor time and disk a message does each family take, what does an append notice of it, and how many milliseconds
 takes a look-up in a log of one GiB with an open segment of 200 MiB behind it, and in one that is all one open segment?
@@ -63,7 +63,7 @@ def make(log: Log) -> float:
 
 def beside(log: Log, what: str, maker: bool) -> None:
     """Append a message every half millisecond, while files are made or not, and print how long that takes."""
-    thread = PacedThread("making files of names", log.look_up.maker.steps()) if maker else None
+    thread = PacedThread("making lookup files", log.look_up.maker.steps()) if maker else None
     frame, spent = pack_batch(0, 1, 0, [pack_record(message(0))]), []
     for _ in range(APPENDS):
         time.sleep(0.0005)

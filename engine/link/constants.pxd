@@ -57,6 +57,10 @@ cdef enum:
     RECORD_HAS_TRAILER = 2
     ASSIGNED_ID_SIZE = 16
     REPLY_TOKEN_SIZE = 40             # the trailer of a request
+    KIND_MESSAGES = 0                 # kinds of a batch
+    KIND_FIRED = 10
+    KIND_MAX = 15
+    SEGMENT_HEADER_SIZE = 64
     # PULL
     TOKEN_SIZE = 48
     TOKEN_VERSION = 1

@@ -75,8 +75,7 @@ LARGER_FILES = {
     "bench/_load.pyx": 520,
     "common/net/_reactor.pyx": 745,
     "engine/client/_batcher.pyx": 500,
-    "engine/log/write/_append.pyx": 500,
-    "engine/log/log.py": 470,
+    "engine/log/write/_append.pyx": 436,
     "producer_proxy/hot/_hot.pyx": 492,
 }
 

@@ -154,7 +154,8 @@ class Retainer:
         try:
             yield from self._relocator.relocate(segment)
         except DiskFullError as error:
-            # Deleting it frees the room that is missing. The view has all of it; only without the view would it be lost.
+            # Deleting it frees the room that is missing. The view has all of it; only without the view would it be
+            # lost.
             logger.error("file=%s: deleted although not all of it could be relocated: %s", segment.path, error)
 
     def _synced(self) -> None:
