@@ -159,6 +159,16 @@ class TimerRecords(Positions, Protocol):
         """Drop what is known of a segment that was deleted."""
 
 
+class PendingTimers(Protocol):
+    """Delayed messages, for retention: they outlive the segment that they were stored in."""
+
+    def relocate(self, base: int) -> Iterator[None]:
+        """Append again what is pending in the segment, in steps. Raises DiskFullError."""
+
+    def forget(self, base: int) -> None:
+        """Drop what is known of the segment: it was deleted."""
+
+
 class SpaceReport(Protocol):
     """Retention for metrics and operators: `Log.retention`."""
 
@@ -178,8 +188,11 @@ class SpaceReport(Protocol):
     def earliest_ms(self) -> int:
         """Creation time of the oldest segment."""
 
-    def step(self) -> int:
-        """Do the next piece of retention's work; returns in how many milliseconds to call again."""
+    def step(self, timers: PendingTimers | None = None) -> int:
+        """Do the next piece of retention's work; returns in how many milliseconds to call again.
+
+        An engine with timers passes them in every call.
+        """
 
 
 class PacedWork(Protocol):

@@ -1,5 +1,6 @@
 # cython: language_level=3
 """Batches from the disk: verifying, slicing, and scanning a whole segment. Reference: batch_reader.py."""
+cimport cython
 from libc.errno cimport EINTR, errno
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, realloc
@@ -85,6 +86,7 @@ cdef inline void take(ReadState* state, const Slice* found) noexcept nogil:
         state.bytes_left = 0
 
 
+@cython.final
 cdef class BatchReader:
     """Reads batches of one log. Used by one thread at a time."""
 

@@ -8,12 +8,12 @@ readers skip.
 
 import logging
 from collections.abc import Generator, Iterator
-from typing import Protocol
 
 from engine.config import LogConfig
 from engine.env.base import Env
 from engine.errors import DiskFullError
 from engine.log.disk import DiskLevel, DiskWatch
+from engine.log.port import PendingTimers
 from engine.log.read.start_offsets import StartOffsets
 from engine.log.segment.segment import Segment
 from engine.log.segment.segments import LogSegments
@@ -29,16 +29,6 @@ BUSY_MS = 5
 """Pause between two steps of one deletion."""
 
 CHECK_MS = 1000
-
-
-class PendingTimers(Protocol):
-    """Delayed messages, which outlive the segment that they were stored in."""
-
-    def relocate(self, base: int) -> Iterator[None]:
-        """Append again what is pending in the segment, in steps. Raises DiskFullError."""
-
-    def forget(self, base: int) -> None:
-        """Drop what is known of the segment: it was deleted."""
 
 
 class Retainer:
@@ -91,8 +81,15 @@ class Retainer:
             self._earliest = (base, segment.header.created_ms)
         return self._earliest[1]
 
-    def step(self) -> int:
-        """Check the disk and do the next piece of work; returns in how many milliseconds to call again."""
+    def step(self, timers: PendingTimers | None = None) -> int:
+        """Check the disk and do the next piece of work; returns in how many milliseconds to call again.
+
+        Args:
+            timers: relocates the delayed messages that are pending in a segment before it is deleted. An engine with
+                timers passes them in every call.
+        """
+        if timers is not None:
+            self.timers = timers
         now_ms = self._env.now_ms()
         if not 0 <= now_ms - self._checked_ms < CHECK_MS:
             self._checked_ms = now_ms

@@ -7,6 +7,7 @@
 Only the loop's thread may call it. `results` takes 16 bytes per batch: u16 code, 2 zero bytes, u32 queue of a DUPLICATE's
 first copy (else 0), u64 base offset. The caller's bytes are never changed and need to live only during the call.
 """
+cimport cython
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from posix.uio cimport iovec
 
@@ -16,6 +17,7 @@ from engine.log.write._queue_counts cimport QueueCounts
 from engine.log.write._watches cimport Watches
 
 
+@cython.final
 cdef class Appender:
     cdef readonly uint64_t end_position      # bytes below it are in the page cache; nothing at or above it can be read
     cdef readonly uint32_t epoch             # as patched into batches
