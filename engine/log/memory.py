@@ -1,4 +1,5 @@
-"""The log's twin in memory, for tests of delivery: the same methods and meanings as `DeliveryLog`, and nothing is stored.
+"""The log's twin in memory, for tests of delivery: the same methods and meanings as `DeliveryLog`, and nothing is
+stored.
 
 A record is whatever bytes the test appends; a batch is one `store()`.
 """

@@ -56,7 +56,7 @@ def with_files(request, tmp_path):
 
 
 def make_files(engine: Engine) -> None:
-    """Have files of names made of all sealed segments."""
+    """Have lookup files made of all sealed segments."""
     engine.log.checkpoint()
     next(pause_s for pause_s in engine.log.look_up.maker.steps() if pause_s == IDLE_S)
 
@@ -226,7 +226,7 @@ def test_a_search_that_fails_is_answered_and_hurts_nobody_else(with_files, monke
     with monkeypatch.context() as broken:
         broken.setattr(Search, "run", fail)
         code, sentence = engine.ask(layout.LOOK_UP_KEY, b'{"topic": "orders", "key": "k"}')
-    assert code == layout.UNAVAILABLE and b"log says why" in sentence
+    assert code == layout.UNAVAILABLE and b"internal error" in sentence
     assert look(engine, layout.LOOK_UP_KEY, key="k")[1] == [(0, 0)]
 
 

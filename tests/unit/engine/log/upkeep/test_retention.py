@@ -55,7 +55,7 @@ def fill_named(m: Machine, segments: int) -> None:
 
 
 def make_names(m: Machine) -> None:
-    """Let files of names and runs be made, until there is nothing to do."""
+    """Let lookup files and partial indexes be made, until there is nothing to do."""
     m.log.look_up.maker.partials.partial_bytes = 1000
     next(pause_s for pause_s in m.log.look_up.maker.steps() if pause_s == m.form.maker.IDLE_S)
 
