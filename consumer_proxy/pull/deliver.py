@@ -18,8 +18,8 @@ def build_reply(
 ) -> tuple[bytes, int, int]:
     """Build the whole REPLY message of one pull; returns how many of the answer's records it carries.
 
-    Records are added in order until the next one would make the message longer than `size_max`. The others are leased all the same:
-    the caller gives them back.
+    Records are added in order until the next one would make the message longer than `size_max`. The others are leased
+    all the same: the caller gives them back.
 
     Args:
         seqid: the call's, signed 32 bit. code: of the whole call.
