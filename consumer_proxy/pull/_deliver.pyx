@@ -236,9 +236,9 @@ cdef int measure(const unsigned char* p, const unsigned char* end, uint64_t room
                 given[0] += 1
             held[0] += 1
         if at != p:
-            raise PayloadError(f"piece {i} has bytes behind its {piece.count} records")
+            raise PayloadError(f"piece {i} has bytes after its {piece.count} records")
     if p != end:
-        raise PayloadError("bytes behind the last piece")
+        raise PayloadError("bytes after the last piece")
     return 0
 
 

@@ -93,7 +93,7 @@ def _records(piece: AnswerPiece, number: int) -> list[tuple[StoredRecord, bytes]
             raise PayloadError(f"record {index} of {piece.count} in piece {number} is damaged") from error
         records.append((record, message_id))
     if at != len(piece.records):
-        raise PayloadError(f"piece {number} has bytes behind its {piece.count} records")
+        raise PayloadError(f"piece {number} has bytes after its {piece.count} records")
     return records
 
 

@@ -1,7 +1,7 @@
 """Routes requests to the broker groups of a cluster: membership, the group of each queue, answers of several groups.
 
 Both proxies route through here. A group has one address. Several addresses with a leader hint and an epoch belong into
-`BrokerGroup`: who routes knows groups by name and number only, and an answer's epoch is in its frame.
+`BrokerGroup`: callers know groups by name and number only, and an answer's epoch is in its frame.
 """
 
 import logging

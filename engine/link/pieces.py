@@ -62,7 +62,7 @@ def read_pieces(payload: bytes, at: int) -> Iterator[AnswerPiece]:
         yield AnswerPiece(*fields, payload[at : at + size])  # type: ignore[call-arg]
         at += size
     if at != len(payload):
-        raise PayloadError("bytes behind the last piece")
+        raise PayloadError("bytes after the last piece")
 
 
 class JoinedPieces:
