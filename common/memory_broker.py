@@ -1,7 +1,7 @@
 """A broker in this process: topics, their queues and their stored records in memory. Nothing survives the process.
 
-The twin of an engine for both proxies: one appends to it, the other reads from it. Records are bytes as an engine stores them: u32 size,
-flags, [16 bytes of id], message. Everything runs in one thread.
+The twin of an engine for both proxies: one appends to it, the other reads from it. Records are bytes as an engine
+stores them: u32 size, flags, [16 bytes of id], message. Everything runs in one thread.
 """
 
 from bisect import bisect_left
@@ -58,7 +58,7 @@ class MemoryBroker:
         return base
 
     def read(self, topic: str, queue: int, offset: int, max_records: int) -> list[tuple[int, int, bytes]]:
-        """Up to `max_records` of (offset, stored_at_ms, record) from an offset on; none at the end of the queue or after it."""
+        """Up to `max_records` of (offset, stored_at_ms, record) from an offset on; none at or after the end."""
         found = self._topics[topic][queue]
         end = min(offset + max_records, len(found.records))
         return [(at, found.stored_at_ms[at], found.records[at]) for at in range(max(offset, 0), end)]

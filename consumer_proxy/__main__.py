@@ -29,7 +29,7 @@ from engine.client.rpc import RpcClient
 
 
 def listeners(options: argparse.Namespace) -> list[tuple[Any, Any]]:
-    """Bound sockets; nothing is accepted before the proxy serves them."""
+    """Bind the sockets; connections are accepted once the proxy serves them."""
     found: list[tuple[Any, Any]] = [(listen(*options.listen), None)]
     if options.tls_listen:
         found.append(
@@ -39,7 +39,7 @@ def listeners(options: argparse.Namespace) -> list[tuple[Any, Any]]:
 
 
 def make_source(options: argparse.Namespace, view: ConfigView) -> Source:
-    """The one engine of --engine, or the broker groups that the configuration names, now and after each change."""
+    """The engine of --engine, or the broker groups of the configuration, now and after each change."""
     key = Path(options.cluster_key).read_bytes()
     if options.engine:
         return EngineSource(RpcClient(options.engine, key, role="consumer_proxy"))
@@ -69,7 +69,7 @@ def run(options: argparse.Namespace) -> None:
     ops = start_ops(options.ops[0], options.ops[1], registry, proxy.health)
     settle(proxy.health, stop.asked)
     gc.collect()
-    gc.freeze()  # what start-up made is never garbage; without it each full collection walks all of it
+    gc.freeze()  # objects of start-up are never garbage; a full collection would visit them all
     ports = proxy.server.ports
     facts = {"host": host, "port": port, "ops_port": ops.port}
     announce_ready(options.ready_fd, facts | ({"tls_port": ports[1]} if len(ports) > 1 else {}))

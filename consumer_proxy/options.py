@@ -1,44 +1,47 @@
 """The command line of the consumer proxy."""
 
 import argparse
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from common.address import engine_address, host_and_port
 from common.net import Limits
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
-    """The options; says all that is wrong with them and exits with 2."""
-    parser = argparse.ArgumentParser(prog="penstock consumer-proxy", description="Serve `pull`, in front of an engine.")
-    add = parser.add_argument
-    add(
-        "--listen",
-        type=host_and_port,
-        required=True,
-        metavar="HOST:PORT",
-        help="for applications; port 0 takes a free one",
-    )
-    add("--tls-listen", type=host_and_port, metavar="HOST:PORT", help="the same with TLS")
-    add("--tls-cert", metavar="FILE", help="PEM chain for --tls-listen")
-    add("--tls-key", metavar="FILE", help="PEM private key for --tls-listen")
-    add("--tls-client-ca", metavar="FILE", help="PEM authority of the certificates that clients may show")
-    add("--ops", type=host_and_port, default=("127.0.0.1", 0), metavar="HOST:PORT", help="/metrics /healthz /readyz")
-    add(
-        "--engine",
-        type=engine_address,
-        metavar="HOST:PORT|unix:PATH",
-        help="the only broker; unset: the configuration's broker groups",
-    )
-    add("--cluster-key", required=True, metavar="FILE", help="what proves to the engine that we belong to it")
-    add("--config", required=True, metavar="URL", help="file:///dir or zookeeper://host,host/chroot")
-    add("--snapshot", metavar="FILE", help="where the last configuration is kept for a start without the store")
-    add("--connections-max", type=int, default=Limits.connections_max, metavar="N")
-    add("--frame-bytes-max", type=int, default=Limits.frame_bytes_max, metavar="BYTES", help="of a call")
-    add("--ready-fd", type=int, metavar="N", help="a JSON line is written here once the proxy serves")
+    """Parse the options. Names all faults at once and exits with 2."""
+    parser = argparse.ArgumentParser(prog="penstock consumer-proxy", description="Serve `pull` in front of engines.")
+    _add_listeners(parser.add_argument)
+    _add_stores(parser.add_argument)
     options = parser.parse_args(arguments)
     if found := faults(options):
         parser.error("; ".join(found))
     return options
+
+
+def _add_listeners(add: Callable[..., Any]) -> None:
+    applications = "Address for applications; port 0 selects a free port."
+    add("--listen", type=host_and_port, required=True, metavar="HOST:PORT", help=applications)
+    add("--tls-listen", type=host_and_port, metavar="HOST:PORT", help="Address for applications over TLS.")
+    add("--tls-cert", metavar="FILE", help="Certificate chain for --tls-listen, PEM.")
+    add("--tls-key", metavar="FILE", help="Private key for --tls-listen, PEM.")
+    add("--tls-client-ca", metavar="FILE", help="Authority of client certificates, PEM.")
+    ops = "Address of /metrics, /healthz and /readyz (default 127.0.0.1 and a free port)."
+    add("--ops", type=host_and_port, default=("127.0.0.1", 0), metavar="HOST:PORT", help=ops)
+    connections, frames = Limits.connections_max, Limits.frame_bytes_max
+    add("--connections-max", type=int, default=connections, metavar="N", help="Maximum number of open connections.")
+    add("--frame-bytes-max", type=int, default=frames, metavar="BYTES", help="Maximum size of a call.")
+    add("--ready-fd", type=int, metavar="N", help="File descriptor that gets one JSON line once the proxy serves.")
+
+
+def _add_stores(add: Callable[..., Any]) -> None:
+    engine = "The only broker (default: the broker groups of the configuration)."
+    add("--engine", type=engine_address, metavar="HOST:PORT|unix:PATH", help=engine)
+    add("--cluster-key", required=True, metavar="FILE", help="Secret shared with the engines.")
+    store = "Configuration store: file:///dir or zookeeper://host,host/chroot."
+    add("--config", required=True, metavar="URL", help=store)
+    add("--snapshot", metavar="FILE", help="Copy of the last configuration, for a start without the store.")
 
 
 def faults(options: argparse.Namespace) -> list[str]:
@@ -49,7 +52,7 @@ def faults(options: argparse.Namespace) -> list[str]:
     for name in ("cluster_key", "tls_cert", "tls_key", "tls_client_ca"):
         path = getattr(options, name)
         if path and not Path(path).is_file():
-            found.append(f"--{name.replace('_', '-')}: there is no file {path}")
+            found.append(f"--{name.replace('_', '-')}: no such file: {path}")
     return found
 
 

@@ -1,4 +1,4 @@
-"""The consumer proxy as one object: its parts wired, started and stopped."""
+"""The consumer proxy as one object: wires, starts and stops its parts."""
 
 import logging
 import os

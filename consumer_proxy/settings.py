@@ -1,4 +1,4 @@
-"""Settings of the consumer proxy, each with what more and what less of it costs."""
+"""Settings of the consumer proxy, each with the cost of a higher and a lower value."""
 
 from dataclasses import dataclass
 
@@ -17,28 +17,28 @@ _RANGES = {
 
 @dataclass(frozen=True)
 class Settings:
-    """Bounds of one pull and of what the proxy remembers."""
+    """Bounds of one pull and of the proxy's caches."""
 
     messages_max: int = 10_000
-    """Of one pull. With bytes_max it keeps every reply below Thrift's frame limit: a Delivery adds at most
-    layout.DELIVERY_OVERHEAD_MAX bytes to its message."""
+    """Messages of one pull. With bytes_max it keeps every reply below Thrift's frame limit: a Delivery adds at most
+    reply_format.DELIVERY_OVERHEAD_MAX bytes to its message."""
     bytes_max: int = 12 << 20
     """Stored bytes of one pull."""
     wait_ms_max: int = 30_000
-    """Of a long poll. Longer ones meet idle limits of load balancers."""
+    """Duration of a long poll. Longer ones meet idle limits of load balancers."""
     invisible_ms_min: int = 1_000
     invisible_ms_max: int = 12 * 3_600_000
     answer_grace_ms: int = 3_000
-    """Beyond a pull's own wait, until an engine that does not answer makes a TIMEOUT."""
+    """Time beyond a pull's own wait after which it is answered with TIMEOUT."""
     retry_after_ms: int = 200
-    """What a client is told to wait while the engine is away. Less finds it sooner and loads the proxy more."""
+    """Told to clients while the engine cannot be reached. Less finds it sooner and loads the proxy more."""
     verdicts_max: int = 20_000
-    """Credentials, and combinations of credential, group and topics, whose verdict is remembered; about 1 KiB each."""
+    """Remembered verdicts on credentials, and on combinations of credential, group and topics; about 1 KiB each."""
     stop_grace_ms: int = 3_000
-    """For answers that are on their way when the process is asked to stop."""
+    """For answers under way when the process is asked to stop."""
 
     def faults(self) -> list[str]:
-        """Every violated rule at once, each with its option and range; empty when all is well."""
+        """Every violated rule at once, each with its option and range; empty when there is none."""
         return [
             f"{name}: {low}..{high}" for name, (low, high) in _RANGES.items() if not low <= getattr(self, name) <= high
         ]

@@ -1,4 +1,4 @@
-"""What the proxy counts: plain numbers that the hot path adds to, shown to Prometheus when it asks."""
+"""Counters of the proxy: plain numbers that the hot path adds to, and their collector for Prometheus."""
 
 from bisect import bisect_left
 from collections import Counter
@@ -8,11 +8,11 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 
 from common.contract import Code
 
-LATENCY_S = (0.001, 0.005, 0.025, 0.1, 0.5, 2.5, 10.0)  # few: each is a series; beyond 0.5 s lie the long polls
+LATENCY_S = (0.001, 0.005, 0.025, 0.1, 0.5, 2.5, 10.0)  # few: each bound is a series; long polls are above 0.5 s
 
 
 class Stats:
-    """One for the process."""
+    """Counters of the process."""
 
     __slots__ = (
         "abandoned", "acks", "bytes_out", "codes", "deliveries", "given_back", "latencies", "latency_sum_s",
@@ -34,7 +34,7 @@ class Stats:
 
 
 class StatsCollector:
-    """Shows the counts. What to do about each is in its help text."""
+    """Exports the counters. Each help text says what to do about its value."""
 
     def __init__(
         self, stats: Stats, parked: Callable[[], int], connections: Callable[[], int], source_up: Callable[[], bool]
@@ -53,9 +53,9 @@ class StatsCollector:
     def _counters(self) -> Iterator[Metric]:
         stats = self._stats
         for name, text, value in (
-            ("pulls", "Pulls taken in.", stats.pulls),
-            ("deliveries", "Messages handed to clients.", stats.deliveries),
-            ("acks", "Acknowledgements taken in, whatever their verdict or answer.", stats.acks),
+            ("pulls", "Pulls received.", stats.pulls),
+            ("deliveries", "Messages delivered to clients.", stats.deliveries),
+            ("acks", "Acknowledgements received, whatever their verdict or answer.", stats.acks),
             ("reply_bytes", "Bytes of replies.", stats.bytes_out),
             ("not_calls", "Frames that are no pull. Growing: a client speaks another contract.", stats.not_calls),
             ("abandoned", "Pulls whose client left before the answer. Growing: client timeouts below wait_ms.", stats.abandoned),

@@ -1,7 +1,8 @@
 """The rate limit of a group, applied to a pull: its budget, or how long it waits.
 
-The number of messages of a pull is not known before its answer. So the pull is limited to what the meter has left, and the meter is
-charged afterwards. Pulls that are answered at the same time may overdraw the meter; later ones wait until that is paid.
+The number of messages of a pull is not known before its answer. So the pull is limited to what the meter has left, and
+the meter is charged afterwards. Pulls that are answered at the same time may overdraw the meter; later ones wait until
+that is paid.
 """
 
 import math

@@ -1,10 +1,10 @@
 """Builds the Thrift reply from an answer's pieces, in two passes over the bytes: measure, then write once.
 
-Reference: deliver.py, whose docstrings say what each function promises. No message is decoded: a stored record is copied between the
-fields of its Delivery, and only a message with an id of its own is stepped through to find it.
+Reference: deliver.py, whose docstrings say what each function promises. No message is decoded: a stored record is
+copied between the fields of its Delivery, and only a message with an id of its own is stepped through to find it.
 
-Bounds: every pointer is checked against the end of its piece or payload in `measure`, before anything is written; `put_piece` reads the
-same bytes again and writes into a buffer of the measured size.
+Bounds: every pointer is checked against the end of its piece or payload in `measure`, before anything is written;
+`put_piece` reads the same bytes again and writes into a buffer of the measured size.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
@@ -14,8 +14,8 @@ from libc.string cimport memcpy
 from consumer_proxy.pull._skip cimport be32, le16, le32, le64, put_be32, put_be64, skip_value
 
 from engine.link.constants cimport (
-    ASSIGNED_ID_SIZE, PIECE_SIZE, RECEIPT_SIZE, RECORD_HAS_ID, RECORD_HAS_TRAILER, RECORD_HEAD_SIZE, REPLY_BY_AT, REPLY_TOKEN_SIZE,
-    TOKEN_SIZE,
+    ASSIGNED_ID_SIZE, PIECE_SIZE, RECEIPT_SIZE, RECORD_HAS_ID, RECORD_HAS_TRAILER, RECORD_HEAD_SIZE, REPLY_BY_AT,
+    REPLY_TOKEN_SIZE, TOKEN_SIZE,
 )
 
 from consumer_proxy.pull.reply_format import ACK_SENTENCES, ACK_SENTENCES_MAX
@@ -130,7 +130,7 @@ cdef const unsigned char* read_record(const unsigned char* p, const unsigned cha
 
 
 cdef uint32_t fixed_fields(unsigned char* out, PieceView* piece) noexcept nogil:
-    """Receipt to stored_at_ms. Records of a piece differ in the receipt's delta and the offset only, which are patched."""
+    """Receipt to stored_at_ms. The receipt's delta and the offset differ per record and are patched."""
     cdef unsigned char* p = out
     cdef uint32_t receipt_size = RECEIPT_SIZE if memcmp(piece.token, no_receipt, TOKEN_SIZE) != 0 else 0
     p[0] = 11; p[1] = 0; p[2] = 1
@@ -236,9 +236,9 @@ cdef int measure(const unsigned char* p, const unsigned char* end, uint64_t room
                 given[0] += 1
             held[0] += 1
         if at != p:
-            raise PayloadError(f"piece {i} has bytes behind its {piece.count} records")
+            raise PayloadError(f"piece {i} has bytes after its {piece.count} records")
     if p != end:
-        raise PayloadError("bytes behind the last piece")
+        raise PayloadError("bytes after the last piece")
     return 0
 
 
@@ -299,8 +299,8 @@ cdef class Results:
         return p
 
 
-cdef unsigned char* put_results(unsigned char* p, uint32_t code, uint64_t count, uint64_t told, const unsigned char* text,
-                                uint32_t text_size) noexcept nogil:
+cdef unsigned char* put_results(unsigned char* p, uint32_t code, uint64_t count, uint64_t told,
+                                const unsigned char* text, uint32_t text_size) noexcept nogil:
     cdef uint64_t k
     for k in range(count):
         p[0] = 8; p[1] = 0; p[2] = 1
@@ -358,7 +358,8 @@ def build_reply(seqid, code, const unsigned char[::1] payload not None, Py_ssize
     return reply, given, held
 
 
-cdef unsigned char* put_pieces(unsigned char* p, const unsigned char* at, const unsigned char* end, uint32_t given) noexcept nogil:
+cdef unsigned char* put_pieces(unsigned char* p, const unsigned char* at, const unsigned char* end,
+                               uint32_t given) noexcept nogil:
     cdef uint32_t take
     cdef PieceView piece
     while given:

@@ -1,7 +1,7 @@
 """Decodes a frame into a Call and merges its acks into ranges, without one object per ack.
 
-Reference: read_call.py, whose docstrings say what each function promises. Bounds: `walk_pull` has checked that every span that it returns
-lies within the frame.
+Reference: read_call.py, whose docstrings say what each function promises. Bounds: `walk_pull` has checked that every
+span that it returns lies within the frame.
 """
 
 from cpython.bytes cimport PyBytes_FromStringAndSize
@@ -12,8 +12,8 @@ from libc.string cimport memcmp, memcpy
 from common.wire._walk cimport Ack, PullCall, Span, walk_pull
 from consumer_proxy.pull._skip cimport le16, le32
 from engine.link.constants cimport (
-    ACK_COUNT_AT, ACK_DELAY_AT, ACK_REASON_SIZE_AT, ACK_SIZE, ACK_VERDICT_AT, CODE_INVALID, CODE_STALE_RECEIPT, RECEIPT_SIZE,
-    TOKEN_SIZE, TOKEN_VERSION, VERDICT_DONE, VERDICT_EXTEND,
+    ACK_COUNT_AT, ACK_DELAY_AT, ACK_REASON_SIZE_AT, ACK_SIZE, ACK_VERDICT_AT, CODE_INVALID, CODE_STALE_RECEIPT,
+    RECEIPT_SIZE, TOKEN_SIZE, TOKEN_VERSION, VERDICT_DONE, VERDICT_EXTEND,
 )
 
 from common.wire.calls import ACKS_MAX
@@ -109,7 +109,9 @@ cdef class RangeBuilder:
             return False
         if memcmp(open_range, receipt, TOKEN_SIZE) != 0 or open_range[ACK_VERDICT_AT] != ack.verdict:
             return False
-        if <int32_t> le32(open_range + ACK_DELAY_AT) != ack.delay_ms or le16(open_range + ACK_REASON_SIZE_AT) != ack.reason_size:
+        if <int32_t> le32(open_range + ACK_DELAY_AT) != ack.delay_ms:
+            return False
+        if le16(open_range + ACK_REASON_SIZE_AT) != ack.reason_size:
             return False
         return memcmp(open_range + ACK_SIZE, reason, ack.reason_size) == 0
 
@@ -119,7 +121,10 @@ cdef class RangeBuilder:
         cdef unsigned char* p
         if ack.verdict == VERDICT_DONE:
             ack.delay_ms = -1
-        ack.reason_size = 0 if ack.verdict == VERDICT_DONE or ack.verdict == VERDICT_EXTEND else cut_text(reason, ack.reason_size)
+        if ack.verdict == VERDICT_DONE or ack.verdict == VERDICT_EXTEND:
+            ack.reason_size = 0
+        else:
+            ack.reason_size = cut_text(reason, ack.reason_size)
         if self.continues(receipt, ack, reason):
             self.count += 1
             memcpy(self.ranges.start + self.open_at + ACK_COUNT_AT, &self.count, 4)

@@ -1,4 +1,5 @@
-# Thrift-binary helpers inlined by both native modules. All take a pointer and the end of what may be read, and never read past it.
+# Thrift-binary helpers inlined by both native modules. Each takes a pointer and the end of what may be read; none
+# reads past that end.
 
 from libc.stdint cimport int32_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy
@@ -26,8 +27,9 @@ cdef extern from *:
         }
     }
 
-    /* Step over one value; NULL when it is not well formed or runs past the end. */
-    static const unsigned char* skip_value(const unsigned char* p, const unsigned char* end, unsigned char type, int depth) {
+    /* Step over one value; NULL when it is malformed or runs past the end. */
+    static const unsigned char* skip_value(const unsigned char* p, const unsigned char* end, unsigned char type,
+                                           int depth) {
         int fixed = fixed_size(type);
         uint32_t count, i;
         unsigned char inner, other;
@@ -79,4 +81,5 @@ cdef extern from *:
     uint32_t le32(const unsigned char* p) nogil
     uint16_t le16(const unsigned char* p) nogil
     uint64_t le64(const unsigned char* p) nogil
-    const unsigned char* skip_value(const unsigned char* p, const unsigned char* end, unsigned char type, int depth) nogil
+    const unsigned char* skip_value(const unsigned char* p, const unsigned char* end, unsigned char type,
+                                    int depth) nogil

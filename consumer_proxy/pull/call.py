@@ -27,7 +27,7 @@ class Call(NamedTuple):
     runs: bytes  # reply_format.RUN: what answers each ack
 
     def topic_names(self) -> list[str]:
-        """The topics' names. Verdicts on a call are remembered by `topics`, so this is decoded once per list of topics."""
+        """The topics' names. Verdicts are remembered by `topics`, so each list of topics is decoded once."""
         names, at = [], 0
         while at < len(self.topics):
             end = at + 4 + int.from_bytes(self.topics[at : at + 4])

@@ -18,8 +18,8 @@ def build_reply(
 ) -> tuple[bytes, int, int]:
     """Build the whole REPLY message of one pull; returns how many of the answer's records it carries.
 
-    Records are added in order until the next one would make the message longer than `size_max`. The others are leased all the same:
-    the caller gives them back.
+    Records are added in order until the next one would make the message longer than `size_max`. The others are leased
+    all the same: the caller gives them back.
 
     Args:
         seqid: the call's, signed 32 bit. code: of the whole call.
@@ -93,7 +93,7 @@ def _records(piece: AnswerPiece, number: int) -> list[tuple[StoredRecord, bytes]
             raise PayloadError(f"record {index} of {piece.count} in piece {number} is damaged") from error
         records.append((record, message_id))
     if at != len(piece.records):
-        raise PayloadError(f"piece {number} has bytes behind its {piece.count} records")
+        raise PayloadError(f"piece {number} has bytes after its {piece.count} records")
     return records
 
 

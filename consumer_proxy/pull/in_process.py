@@ -29,7 +29,10 @@ class InProcessConsumer:
         return PullQuestion(self._scope, max_messages, max_bytes, wait_ms, self._invisible_ms, self._start, acks)
 
     def pull(self, question: PullQuestion, on_answer: Callable[[PullAnswer | Failure], None]) -> Any:
-        """Lease messages or wait for some; `on_answer` is called once, in the loop. Returns a handle. Raises SourceDown."""
+        """Lease messages or wait for some. `on_answer` is called once, in the loop. Returns a handle.
+
+        Raises SourceDown.
+        """
         return self._source.pull(question, on_answer)
 
     def cancel(self, handle: Any) -> None:

@@ -54,7 +54,7 @@ class PositionRead:
         return ReadQuestion(self._asked, call.max_messages, max(1, call.max_bytes // self._divisor), call.wait_ms)
 
     def ask_for_less(self) -> bool:
-        """Halve the bytes of the next question, which has to be asked again; False when a single message is too large."""
+        """Halve the bytes of the next question; False when a single message is too large."""
         self._divisor *= 2
         return self._divisor <= _DIVISOR_MAX
 

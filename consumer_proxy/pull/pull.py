@@ -3,7 +3,8 @@
     on_call ─ read_call ─ check_request ─ admission ─→ source.pull ─────────────→ _answer ─ build_reply ─→ reply
                                               └ positions ─→ [acks first] ─→ source.read ─→ _was_read ─┘
 
-A call that parses gets exactly one response, whatever happens; docs/design/0006-consumer-proxy.md says what each failure means.
+A call that parses gets exactly one response, whatever happens; docs/design/0006-consumer-proxy.md says what each
+failure means.
 """
 
 import logging
@@ -111,13 +112,13 @@ class Pulls:
             self._refuse(pull, Code.TIMEOUT, "the engine did not answer in time; leases expire by themselves")
 
     def stop(self) -> None:
-        """Refuse new calls. Waiting pulls are cancelled, which answers them with the codes of their acknowledgements."""
+        """Refuse new calls and cancel waiting pulls, which answers them with the codes of their acknowledgements."""
         self._stopping = True
         for pull in self._waiting:
             self._source.cancel(pull.handle)
 
     def abandon(self) -> None:
-        """Answer SHUTTING_DOWN to pulls that still wait. Their acknowledgements may have been accepted; repeating them is harmless."""
+        """Answer SHUTTING_DOWN to pulls that still wait. Repeating their acknowledgements is harmless."""
         for pull in list(self._waiting):
             self._refuse(pull, Code.SHUTTING_DOWN, _STOPPING)
 
@@ -277,7 +278,7 @@ class Pulls:
         connection.reply(reply)
 
     def _watch(self, connection: Any, pull: OpenPull) -> None:
-        """Be told when the connection closes. Set once per connection: its context is this object's from the first call on."""
+        """Follow the connection's end. Set once per connection: from the first call on its context is an OpenPull."""
         if connection.context is None:
             connection.on_close = partial(self._closed, connection.on_close)
         connection.context = pull

@@ -13,8 +13,8 @@ from engine.link.receipt import TOKEN_SIZE, TOKEN_VERSION, count_of_token, split
 def read_call(frame: bytes) -> Call:
     """Scan one pull and merge its acks.
 
-    Neighbours that acknowledge consecutive messages of one lease with one verdict, delay and reason share a range. A malformed
-    receipt is answered here, as is a verdict or delay that the contract does not have.
+    Neighbours that acknowledge consecutive messages of one lease with one verdict, delay and reason share a range. A
+    malformed receipt is answered here, as is a verdict or delay that the contract does not have.
 
     Raises:
         WireError: the bytes are no pull.

@@ -1,9 +1,10 @@
-"""Parts of the Thrift reply that both forms of its builder agree on. Sizes in bytes; Thrift's integers are big-endian."""
+"""Parts of the Thrift reply on which both forms of its builder agree. Sizes in bytes; Thrift is big-endian."""
 
 import struct
 
-# number of neighbouring acks ‖ what answers them: the index of a range, or LOCAL | code when no range was made; little-endian
 RUN = struct.Struct("<II")
+"""Number of neighbouring acks ‖ their answer: the index of a range, or LOCAL | code when no range was made."""
+
 LOCAL = 0x8000_0000
 
 EXTEND_MS_MAX = 12 * 3600 * 1000
@@ -11,8 +12,8 @@ REASON_BYTES_MAX = 1024
 """Of a reason, which is kept with a dead letter; longer ones are cut at a character."""
 
 DELIVERY_OVERHEAD_MAX = 188
-"""Of a Delivery beside the stored record, with the longest id and a leased message's receipt. A request's token makes the record longer
-by more than its two fields take."""
+"""Of a Delivery beside the stored record, with the longest id and a receipt. A request's token makes the record longer by
+more than its two fields take."""
 
 ACK_RESULT_SIZE = 8
 """Without a sentence."""

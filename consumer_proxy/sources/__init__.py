@@ -1,1 +1,1 @@
-"""Where messages come from: one interface, one module a kind of store."""
+"""Stores of messages: one interface, one module per kind of store."""

@@ -1,6 +1,7 @@
 """The interface of a store of messages that the proxy serves from: values in, values out.
 
-Siblings: engine.py (one broker), groups.py (several broker groups), memory.py (this process). A Kafka cluster would be another one.
+Siblings: engine.py (one broker), groups.py (several broker groups), memory.py (this process). A Kafka cluster would be
+another one.
 """
 
 from abc import ABC, abstractmethod
@@ -33,8 +34,8 @@ class SourceDown(Exception):
 class Source(ABC):
     """A store of messages. Works on whole batches: no method handles a single message.
 
-    No method blocks. A question that was accepted is answered once: with a Failure when the store goes away meanwhile. The asking side
-    keeps the deadline.
+    No method blocks. A question that was accepted is answered once: with a Failure when the store goes away meanwhile.
+    The asking side keeps the deadline.
     """
 
     @property
@@ -52,7 +53,7 @@ class Source(ABC):
 
     @abstractmethod
     def cancel(self, handle: Any) -> None:
-        """End the waiting of a question: it is answered with what it has. An answer under way may still arrive. Never raises."""
+        """End the waiting of a question: it is answered with what it has. Never raises."""
 
     @abstractmethod
     def acknowledge(self, scope: PullScope, acks: AckRanges) -> None:

@@ -10,8 +10,9 @@ from engine.client.rpc import LinkDown, RpcClient
 
 
 class GroupLink(BrokerGroup):
-    """An answer is *due* when the broker has no reason to wait: the request does not wait for messages, or was withdrawn.
+    """A link whose breaker is told of late answers.
 
+    An answer is *due* when the broker has no reason to wait: the request does not wait for messages, or was withdrawn.
     Only due answers can be late.
 
     Args:

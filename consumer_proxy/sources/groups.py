@@ -1,4 +1,7 @@
-"""Several broker groups as one source: questions are split by placement, answers joined. docs/design/0009-placement-and-routing.md."""
+"""Several broker groups as one source: questions are split by placement, answers joined.
+
+docs/design/0009-placement-and-routing.md.
+"""
 
 import time
 from collections.abc import Callable, Sequence
@@ -50,7 +53,7 @@ class GroupsSource(Source):
         return any(not link.refusing for link in self.links)
 
     def follow(self, groups: Sequence[tuple[str, Address]]) -> None:
-        """Use these groups from now on. Waiting questions are answered with what they have, so that clients ask again."""
+        """Use these groups from now on. Waiting questions are answered with what they have: clients ask again."""
         changed = self._router.follow(groups)
         if changed is None:
             return
@@ -138,7 +141,7 @@ class GroupsSource(Source):
         return found
 
     def _gives_up(self, link: GroupLink) -> bool:
-        """Whether to do without the group. When all are isolated this machine is slow, not the groups: none is given up then."""
+        """Whether to do without the group. When all are isolated, this machine is slow: none is given up then."""
         return link.refusing or (link.isolated and any(not other.isolated for other in self.links))
 
     def _changed(self, link: GroupLink, is_back: bool) -> None:

@@ -1,7 +1,8 @@
 """One question asked of several broker groups, and their answers joined into one.
 
-All groups are asked at once for a share of what is wanted. The first group that has messages ends the waiting of the others. An isolated
-group is not waited for while others can be asked; what it leases too late is given back when its answer arrives.
+All groups are asked at once for a share of what is wanted. The first group that has messages ends the waiting of the
+others. An isolated group is not waited for while others can be asked; what it leases too late is given back when its
+answer arrives.
 """
 
 import logging
@@ -27,7 +28,7 @@ GivesUp = Callable[[GroupLink], bool]
 
 
 class Part:
-    """The share of the question that one group was asked. `items`: numbers of its acknowledgement ranges or positions."""
+    """One group's share of the question. `items`: numbers of its acknowledgement ranges or positions."""
 
     __slots__ = ("answered", "items", "link", "request_id", "waits")
 

@@ -1,8 +1,8 @@
-"""A source in this process: groups consume from a MemoryBroker with leases, acknowledgements, retries and waiting pulls.
+"""A source in this process: leases, acknowledgements, retries and waiting pulls over a MemoryBroker.
 
-The twin of the engine source, for tests and for consumers inside the process. What an engine does beyond it: filters, order by key,
-progress that survives, and properties on dead letters, which are kept here as they were stored. A group whose definition names a time
-begins at the earliest record.
+The twin of the engine source, for tests and for consumers inside the process. What an engine does beyond it: filters,
+order by key, progress that survives, and properties on dead letters, which are kept here as they were stored. A group
+whose definition names a time begins at the earliest record.
 """
 
 from collections.abc import Callable

@@ -1,7 +1,7 @@
-"""One group's deliveries from one queue of a MemoryBroker: what is next, what is leased, what has to be delivered again.
+"""One group's deliveries from one queue of a MemoryBroker: the next offset, leases, and messages to redeliver.
 
-Pure: told the time, it returns runs of messages. The leases' rules are those of an engine: a lease that expired may still be
-acknowledged until its messages are leased again.
+Pure: told the time, it returns runs of messages. The leases' rules are those of an engine: a lease that expired may
+still be acknowledged until its messages are leased again.
 """
 
 from collections.abc import Iterator

@@ -1,1 +1,1 @@
-"""The only door to the engine for other packages: dial, rpc, append batches."""
+"""The only door to the engine for other packages: links, requests, append batches, routing to broker groups."""

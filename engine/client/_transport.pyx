@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""Transport of one link in the reactor: requests leave together at the end of a loop turn, answers are passed on as they are read.
+"""Transport of one link in the reactor: requests leave at the end of a loop turn, answers are passed on at once.
 
 Reference: transport.py.
 """

@@ -41,7 +41,10 @@ class AdminClient:
         self._sock.close()
 
     def call(self, op: int, payload: bytes) -> tuple[int, bytes]:
-        """Send one request and wait for (code, payload). Raises OSError, also after `timeout_s`; LinkError for a malformed answer."""
+        """Send one request and wait for (code, payload).
+
+        Raises OSError, also after `timeout_s`; LinkError for a malformed answer.
+        """
         self._request_id += 1
         self._sock.sendall(frame(op, self._request_id, payload))
         size, _, _, code, request_id, _ = HEADER.unpack(self._receive(HEADER_SIZE))

@@ -1,4 +1,4 @@
-"""The broker groups of a cluster as a producer proxy sends to them: append lanes, breakers, and the group of each queue."""
+"""The broker groups of a cluster as a producer proxy uses them: append lanes, breakers, the group of each queue."""
 
 import math
 import time
@@ -19,9 +19,9 @@ from engine.link.integers import U32
 
 ONLY = "main"
 RESEND_S = 0.25
-"""Silence after which messages without a key that were sent are sent to another group too. If they were stored, copies result."""
+"""Silence after which sent messages without a key are sent to another group too. If they were stored, copies result."""
 
-# Nothing can be steered away from the only broker, and the lanes' QueueLimits, which know how slow it is, say when to refuse.
+# Nothing can be steered away from the only broker. The lanes' QueueLimits know how slow it is and refuse.
 ALONE = BreakerConfig(bound_s_min=1.0, patience_s=math.inf)
 
 
@@ -146,7 +146,10 @@ class Brokers:
         return [lane.limit for broker in self.listed for lane in broker.append.lanes]
 
     def homes(self, topic: int, queues: int) -> bytes:
-        """The number of the broker group of each queue; `topic` is the name's hash. Raises ValueError while no group is known."""
+        """The number of the broker group of each queue; `topic` is the name's hash.
+
+        Raises ValueError while no group is known.
+        """
         return self.router.homes(topic, queues)
 
     def place(self, destination: Destination, key: bytes | None, turn: int) -> tuple[Broker, int, int] | None:
@@ -183,7 +186,7 @@ class Brokers:
             lanes.put(number, None if broker is None else broker.append.lanes[lanes.number])
 
     def _greeted(self, broker: Broker, hello: Hello) -> None:
-        """With another log than before all topic ids of this broker are void, also those of messages on their way elsewhere."""
+        """Another log than before voids all topic ids of this broker, also those of messages on their way elsewhere."""
         before, self._log_ids[broker.name] = self._log_ids.get(broker.name), hello.log_id
         if before in (None, hello.log_id):
             return

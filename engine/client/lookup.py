@@ -1,7 +1,7 @@
 """Searches stored messages by offset, time, id and key: blocking, over one link. Nothing is leased and no group moves.
 
-For an offset or a time the engine's indexes give the start. Ids and keys are looked up by the engine when it keeps a lookup index of
-them. Otherwise messages are read over the link, a page at a time:
+For an offset or a time the engine's indexes give the start. Ids and keys are looked up by the engine when it keeps a
+lookup index of them. Otherwise messages are read over the link, a page at a time:
 
 - An id that Penstock assigned contains its time, so only messages stored around it are read.
 - A key has one queue, so only that one is read.
@@ -80,8 +80,8 @@ def by_key(
 ) -> list[Stored]:
     """Up to `limit` messages with the key, oldest first, stored at or after a time.
 
-    Without a lookup index of keys only the key's present queue is read; messages stored before the topic got more queues may be in
-    another one.
+    Without a lookup index of keys only the key's present queue is read; messages stored before the topic got more
+    queues may be in another one.
 
     Args:
         tell: called with a sentence when messages have to be read.
@@ -102,8 +102,8 @@ def by_id(
     """The messages with an id: one, or more when a client used it again after its window.
 
     Args:
-        from_ms: only messages stored at or after it. None: all; without a lookup index of ids, those around the time in an assigned id,
-            and all for any other id.
+        from_ms: only messages stored at or after it. None: all; without a lookup index of ids, those around the time in
+            an assigned id, and all for any other id.
         tell: called with a sentence when messages have to be read.
     """
     if _looks_up(link, "id"):
@@ -132,7 +132,7 @@ def _looks_up(link: Link, family: str) -> bool:
 
 
 def _look_up(link: Link, op: int, from_ms: int, limit: int, **wanted: str) -> Iterator[Stored]:
-    """All matches in the order of the log. Each request is one slice of the search; its answer says where the next one begins."""
+    """All matches in the order of the log. Each request is one slice of the search; its answer names the next one."""
     following = None
     while True:
         code, answer = link.call(op, encode_look_up(from_ms, min(limit, LOOK_UP_MESSAGES), following, **wanted))
@@ -147,7 +147,7 @@ def _look_up(link: Link, op: int, from_ms: int, limit: int, **wanted: str) -> It
 
 
 def _read(link: Link, position: ReadPosition, page: int = PAGE_MESSAGES) -> Iterator[Stored]:
-    """The queue's messages from a position to the end that the first page reports. Skips what is damaged or deleted meanwhile."""
+    """The queue's messages from a position to the end at the first page. Skips what is damaged or deleted meanwhile."""
     end, empty = None, 0
     while end is None or position.offset is None or position.offset < end:
         report, answer = _page(link, position, min(page, PAGE_MESSAGES))

@@ -1,7 +1,7 @@
-"""Routes requests to the broker groups of a cluster: which groups there are, which one holds a queue, which ones answer.
+"""Routes requests to the broker groups of a cluster: membership, the group of each queue, answers of several groups.
 
-Both proxies route through here. A group has one address. Several addresses with a leader hint and an epoch belong into `BrokerGroup`:
-who routes knows groups by name and number only, and an answer's epoch is in its frame.
+Both proxies route through here. A group has one address. Several addresses with a leader hint and an epoch belong into
+`BrokerGroup`: callers know groups by name and number only, and an answer's epoch is in its frame.
 """
 
 import logging
@@ -111,8 +111,8 @@ class Router(Generic[Group]):
     def follow(self, wanted: Sequence[tuple[str, Address]]) -> tuple[list[Group], list[Group]] | None:
         """Use these groups from now on.
 
-        Returns: (groups that were removed, groups that were added); None when nothing changed. The caller closes the removed ones when
-        the added ones are in use, which may take over their messages.
+        Returns: (groups that were removed, groups that were added); None when nothing changed. The caller closes the
+            removed ones when the added ones are in use, which may take over their messages.
         """
         addresses = dict(wanted[:GROUPS_MAX])
         if addresses == {group.name: group.address for group in self.groups}:
@@ -144,7 +144,7 @@ class Router(Generic[Group]):
         return self._by_number.get(number)
 
     def home(self, topic: int, queue: int) -> Group:
-        """The group that holds the queue; `topic` is the hash of its name. Raises ValueError while no group is known."""
+        """The group that holds the queue; `topic` is its name's hash. Raises ValueError while no group is known."""
         return self.groups[self._placed().home(topic, queue)]
 
     def homes(self, topic: int, queues: int) -> bytes:
@@ -169,7 +169,8 @@ class Router(Generic[Group]):
     ) -> dict[int, Answer]:
         """Ask each group for its payload, by number, and block this greenlet for the answers.
 
-        Waits up to `timeout_s` for the first answer, then up to `others_timeout_s` for the others: TIMEOUT where none came.
+        Waits up to `timeout_s` for the first answer, then up to `others_timeout_s` for the others: TIMEOUT where none
+        came.
         """
         calls = {
             number: gevent.spawn(group.rpc.call, op, payload, timeout_s)
@@ -206,7 +207,7 @@ class Router(Generic[Group]):
 
 
 def ask_all(payloads: Mapping[Group, bytes], op: int, on_answers: Callable[[dict[Group, Answer]], None]) -> None:
-    """Ask each group for its payload; `on_answers` is called once with all answers, inside this call when no link is up."""
+    """Send each group its payload; `on_answers` is called once with all answers, at once when no link is up."""
     answers: dict[Group, Answer] = {}
 
     def taking(group: Group) -> Callable[[int, bytes], None]:

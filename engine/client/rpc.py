@@ -84,7 +84,7 @@ class RpcClient:
             self._transport.post(op, UNASKED, payload)
 
     def attend(self, on_up: Callable[[], None], on_unasked: Callable[[bytes], None]) -> None:
-        """Call `on_up()` each time the link comes up, and `on_unasked(payload)` for frames that the broker sends by itself."""
+        """Call `on_up()` each time the link comes up, and `on_unasked(payload)` for frames that answer no request."""
         self._on_up, self._on_unasked = on_up, on_unasked
         if self.connected:
             on_up()
@@ -97,7 +97,8 @@ class RpcClient:
     def call(self, op: int, payload: bytes, timeout_s: float) -> tuple[int, bytes]:
         """Send and block this greenlet for (code, payload); with an error code the payload is a sentence.
 
-        Waits for the link to come up within the same time. UNAVAILABLE when it stays down, TIMEOUT when no answer arrives.
+        Waits for the link to come up within the same time. UNAVAILABLE when it stays down, TIMEOUT when no answer
+        arrives.
         """
         timer = gevent.Timeout(timeout_s)
         timer.start()

@@ -17,7 +17,7 @@ def cancel(admin: AdminClient, topic: str, shown_id: str) -> None:
 
 
 def listed(admin: AdminClient, topic: str | None, start: int, limit: int) -> tuple[list[dict[str, Any]], int]:
-    """(up to `limit` pending messages, unordered; `start` of the next page or -1 at the end). Raises AdminError, OSError."""
+    """(up to `limit` pending messages, unordered; `start` of the next page or -1). Raises AdminError, OSError."""
     return decode_listed(_checked(*admin.call(TIMER_LIST, encode_list(topic, start, limit))))
 
 

@@ -1,1 +1,1 @@
-"""The link's bytes, shared by both of its ends: `engine/server` answers, `engine/client` asks."""
+"""The codec of the link, shared by both ends: `engine/server` answers, `engine/client` asks."""

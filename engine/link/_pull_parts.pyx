@@ -1,5 +1,8 @@
 # cython: language_level=3
-"""The parts of a PULL request that repeat: topics, which are only measured, and acknowledgement ranges. Reference: pull_parts.py."""
+"""The parts of a PULL request that repeat: topics, which are only measured, and acknowledgement ranges.
+
+Reference: pull_parts.py.
+"""
 from libc.stdint cimport int32_t, uint8_t, uint16_t, uint32_t
 from libc.string cimport memcpy
 

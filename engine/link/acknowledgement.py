@@ -40,8 +40,8 @@ class AckRange(NamedTuple):
 class AckRanges:
     """The ranges of one pull, kept as the link carries them: a count, then the ranges.
 
-    A proxy merges acknowledgements in this form and an engine reads this form, so nothing is decoded on the way. A source that is no
-    engine iterates over the values.
+    A proxy merges acknowledgements in this form and an engine reads this form, so nothing is decoded on the way. A
+    source that is no engine iterates over the values.
     """
 
     __slots__ = ("encoded",)

@@ -4,7 +4,7 @@ import struct
 from collections.abc import Sequence
 
 BATCH_HEADER = struct.Struct("<IIHBBIIIIIQq")
-"""Checksum ‖ size ‖ magic ‖ kind ‖ flags ‖ epoch ‖ topic id ‖ queue ‖ record count ‖ id window ‖ base offset ‖ stored_at_ms.
+"""Checksum ‖ size ‖ magic ‖ kind ‖ flags ‖ epoch ‖ topic id ‖ queue ‖ count ‖ id window ‖ base offset ‖ stored_at_ms.
 
 A proxy leaves checksum, epoch, offset and time zero; the log fills them in.
 """
@@ -12,7 +12,7 @@ A proxy leaves checksum, epoch, offset and time zero; the log fills them in.
 BATCH_MAGIC = 0x5042
 BATCH_HEADER_SIZE = 48
 CHECK_IDS = BATCH_CHECK_IDS = 1
-"""Flag of a batch of one message: DUPLICATE if the topic has had its id within the window (ms) that the header names."""
+"""Flag of a batch of one message: DUPLICATE if the topic has had its id within the header's window, in ms."""
 
 _KIND_MESSAGES = 0
 

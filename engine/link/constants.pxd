@@ -1,5 +1,7 @@
 # cython: language_level=3
-"""Constants of the link and of stored batches, for native code. Sizes in bytes; docs/design/0001-seams.md and docs/format/log.md.
+"""Constants of the link and of stored batches, for native code. Sizes in bytes.
+
+Described in docs/design/0001-seams.md and docs/format/log.md.
 
 Each has the same value as its namesake in a module of engine/link (OP_ in operations.py, CODE_ in codes.py);
 tests/unit/engine/link/test_constants.py compares them.

@@ -1,4 +1,4 @@
-"""LOOK_UP_ID and LOOK_UP_KEY: one slice of a search per request. The answer is a report in JSON, then one piece per message."""
+"""LOOK_UP_ID and LOOK_UP_KEY: one slice of a search per request. The answer: a report in JSON, then pieces."""
 
 import json
 import struct

@@ -47,7 +47,7 @@ def encode_pieces(pieces: Iterable[AnswerPiece]) -> bytes:
 
 
 def read_pieces(payload: bytes, at: int) -> Iterator[AnswerPiece]:
-    """The pieces of an answer whose count is at `at`, one by one. Raises PayloadError where they do not fill the payload."""
+    """The pieces of an answer whose count is at `at`, one by one. Raises PayloadError unless they fill the payload."""
     if not 0 <= at <= len(payload) - 4:
         raise PayloadError("the answer ends before its piece count")
     (count,) = U32.unpack_from(payload, at)
@@ -62,7 +62,7 @@ def read_pieces(payload: bytes, at: int) -> Iterator[AnswerPiece]:
         yield AnswerPiece(*fields, payload[at : at + size])  # type: ignore[call-arg]
         at += size
     if at != len(payload):
-        raise PayloadError("bytes behind the last piece")
+        raise PayloadError("bytes after the last piece")
 
 
 class JoinedPieces:
@@ -78,7 +78,7 @@ class JoinedPieces:
         self._parts: list[bytes] = []
 
     def add(self, payload: bytes, at: int) -> int:
-        """Add the pieces whose count is at `at`; returns how many records they hold. Raises PayloadError, adding nothing."""
+        """Add the pieces from their count on; returns the number of records. Raises PayloadError and adds nothing."""
         if len(payload) - at < U32.size:
             raise PayloadError("the answer ends before its piece count")
         (count,) = U32.unpack_from(payload, at)

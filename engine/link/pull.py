@@ -1,8 +1,8 @@
 """PULL: acknowledges, then leases messages of a group or waits for some.
 
-Request: group, topics, limits, acknowledgement ranges. Answer: one code per range, then the pieces. `PullQuestion` and `PullAnswer`
-are the asking side's values; `PullRequest` is what an engine decodes. Counts are checked against the bytes that are left before
-anything is made.
+Request: group, topics, limits, acknowledgement ranges. Answer: one code per range, then the pieces. `PullQuestion` and
+`PullAnswer` are the asking side's values; `PullRequest` is what an engine decodes. Counts are checked against the
+bytes that are left before anything is made.
 """
 
 import struct
@@ -19,7 +19,7 @@ from engine.link.pieces import AnswerPiece, encode_pieces, read_pieces
 from engine.link.receipt import NO_TOKEN
 
 EARLIEST, LATEST, AT_TIME = 0, 1, 2
-"""Where a group that is new to a queue begins. The moment of AT_TIME is in the group's definition, which the engine has."""
+"""Where a group that is new to a queue begins. The time of AT_TIME is in the group's definition."""
 
 _LIMITS = struct.Struct("<iiiiB3x")  # max_messages ‖ max_bytes ‖ wait_ms ‖ invisible_ms ‖ start
 PULL_LIMITS = struct.Struct("<iiiiB3xI")
@@ -32,7 +32,8 @@ class PullScope:
     """A group and the topics of its pulls, encoded once for all of them.
 
     Attributes:
-        head: the beginning of each request. Equal topics in equal order give equal bytes, by which the engine knows them.
+        head: the beginning of each request. Equal topics in equal order give equal bytes, by which the engine knows
+            them.
     """
 
     __slots__ = ("group", "head")
@@ -116,8 +117,8 @@ class PullAnswer:
     def give_back(self, skip: int = 0) -> tuple[AckRanges, int]:
         """Ranges that make every leased record but the first `skip` ready at once, and their number.
 
-        RETRY with delay 0, which works however long the lease still runs. The next delivery counts as another attempt: the client may
-        have seen a part of the reply. Raises PayloadError.
+        RETRY with delay 0, which works however long the lease still runs. The next delivery counts as another attempt:
+        the client may have seen a part of the reply. Raises PayloadError.
         """
         ranges, count = [], 0
         for piece in self.pieces():

@@ -1,6 +1,7 @@
 """Receipts: a lease's token, then the number of one message within the lease.
 
-The token is signed by the engine (engine/delivery/receipt.py). Proxies read the queue out of it and compare tokens, no more.
+The token is signed by the engine (engine/delivery/receipt.py). Proxies read the queue out of it and compare tokens, no
+more.
 """
 
 import struct

@@ -25,7 +25,7 @@ __all__ = [
 
 
 class StoredRecord(NamedTuple):
-    """One record. `assigned_id` is empty when the message carries an id of its own; `reply_token` unless it is a request."""
+    """One record. `assigned_id` is empty when the message has its own id, `reply_token` unless it is a request."""
 
     assigned_id: bytes
     message: bytes

@@ -1,4 +1,4 @@
-"""REPLY, FORWARD, LISTEN, FORWARDED and OUTCOME: the fixed parts of their payloads (docs/design/0013-request-reply.md)."""
+"""REPLY, FORWARD, LISTEN, FORWARDED, OUTCOME: fixed parts of their payloads (docs/design/0013-request-reply.md)."""
 
 import struct
 

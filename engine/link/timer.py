@@ -1,5 +1,7 @@
-"""Delayed messages: the record that a proxy packs and the engine stores as it is (docs/format/log.md), and the payloads of
-TIMER_ADD, TIMER_CANCEL and TIMER_LIST."""
+"""TIMER_ADD, TIMER_CANCEL, TIMER_LIST, and the record of a delayed message.
+
+A proxy packs the record and the engine stores it as it is (docs/format/log.md).
+"""
 
 import json
 import struct
@@ -11,7 +13,7 @@ from engine.link.append import APPEND_HEAD, APPEND_RESULT
 from engine.link.codes import DUPLICATE
 
 HEAD = struct.Struct("<IqIIQqQIIIB3xI")
-"""CRC-32C of what follows ‖ due ‖ topic id ‖ queue ‖ previous ‖ until ‖ gap ‖ times ‖ growth ‖ address of the id ‖ its size ‖ id window."""
+"""CRC-32C of the rest ‖ due ‖ topic id ‖ queue ‖ previous ‖ until ‖ gap ‖ times ‖ growth ‖ id_at ‖ id size ‖ id window."""
 
 _RECORD = struct.Struct("<IBI")
 RECORD_HEAD = 5
@@ -27,14 +29,15 @@ class Timer(NamedTuple):
 
     Attributes:
         queue: of the topic; ANY_QUEUE for a message without a key, whose queue is chosen when it fires.
-        previous: position of the record that this one replaces: an earlier round of a loop, or the same one before relocation; 0: none.
+        previous: position of the record that this one replaces: an earlier round of a loop, or the same one before
+            relocation; 0: none.
         until_ms: latest due time of a loop's rounds; 0: unlimited.
         gap_ms: from this round's due time to the next one's; 0: no loop.
         times: rounds that follow this one.
         growth: factor by which the gap grows after each round.
         id_at, id_size: where in `record` the id is.
-        id_window_ms: the message is not stored if its topic has had the id within the window, and the id is then remembered for as long;
-            0: the id is not checked.
+        id_window_ms: the message is not stored if its topic has had the id within the window, and the id is then
+            remembered for as long; 0: the id is not checked.
         record: flags ‖ [16 bytes of assigned id] ‖ message, as its queue will store it.
     """
 
@@ -89,7 +92,7 @@ def encode_add(durability: int, timers: list[Timer]) -> bytes:
 
 
 def decode_added(payload: bytes) -> list[tuple[int, int | None, int | None]]:
-    """(code, queue, offset) per timer of a TIMER_ADD answer; queue and offset only of a DUPLICATE whose first copy is in its queue."""
+    """(code, queue, offset) per timer of a TIMER_ADD answer; the last two of a DUPLICATE whose first copy is in its queue."""
     return [
         (code, None, None) if code != DUPLICATE or queue == ANY_QUEUE else (code, queue, offset)
         for code, queue, offset in APPEND_RESULT.iter_unpack(payload)

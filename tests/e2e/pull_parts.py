@@ -21,6 +21,9 @@ from common.contract import Consumer, Credential, PullRequest
 from common.credential import mint
 from engine.client.dial import dial
 from engine.link import layout
+from engine.link.append import encode_append, read_results
+from engine.link.batch import encode_batch
+from engine.link.record import encode_record
 
 READY_S = 15.0
 KEY = b"k" * 32
@@ -160,12 +163,9 @@ class Link:
         if topic not in self._topics:
             asked = json.dumps({"topics": [{"name": topic, "queues": queues}]}).encode()
             self._topics[topic] = json.loads(self._ask(layout.TOPIC, asked))["topics"][0]["id"]
-        records = b"".join(_record(stored(topic, body, own_id), own_id) for body in bodies)
-        header = struct.pack(
-            "<IIHBBIIIIIQq", 0, 48 + len(records), 0x5042, 0, 0, 0, self._topics[topic], queue, len(bodies), 0, 0, 0
-        )
-        answer = self._ask(layout.APPEND, layout.APPEND_HEAD.pack(layout.MEMORY, 1) + header + records)
-        code, _, offset = layout.APPEND_RESULT.unpack(answer)
+        records = [encode_record(stored(topic, body, own_id), b"" if own_id else os.urandom(16)) for body in bodies]
+        batch = encode_batch(self._topics[topic], queue, records)
+        ((code, _, offset),) = read_results(self._ask(layout.APPEND, encode_append(layout.MEMORY, batch)))
         assert code == 0, code
         return offset
 
@@ -200,11 +200,6 @@ def stored(topic, body, own_id=None):
     if own_id is not None:
         parts += [struct.pack(">BHI", 11, 6, len(own_id)), own_id.encode()]
     return b"".join([*parts, b"\0"])
-
-
-def _record(message, own_id):
-    inner = b"\0" + message if own_id else b"\1" + os.urandom(16) + message
-    return struct.pack("<I", len(inner)) + inner
 
 
 def cut(client):

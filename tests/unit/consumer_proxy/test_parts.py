@@ -20,7 +20,7 @@ from consumer_proxy.settings import Settings
 from consumer_proxy.stats import Stats, StatsCollector
 from tests.unit.consumer_proxy import fakes
 from tests.unit.consumer_proxy.pieces import receipt
-from tests.unit.consumer_proxy.test_pulls import World
+from tests.unit.consumer_proxy.world import World
 
 
 def test_the_metrics_show_what_was_counted():
@@ -56,7 +56,7 @@ def test_the_command_line_names_every_fault_at_once(tmp_path, capsys):
         )
     said = capsys.readouterr().err
     assert ended.value.code == 2
-    assert all(text in said for text in ("--tls-listen needs", "there is no file", "connections_max"))
+    assert all(text in said for text in ("--tls-listen needs", "no such file", "connections_max"))
     key = tmp_path / "key"
     key.write_bytes(b"k")
     assert parse([*needed, "--cluster-key", str(key)]).engine == ("::1", 9)

@@ -6,7 +6,7 @@ import pytest
 
 from common.contract import Ack, Code
 from tests.unit.consumer_proxy.pieces import answer, message, piece, receipt, record
-from tests.unit.consumer_proxy.test_pulls import ID, World
+from tests.unit.consumer_proxy.world import ID, World
 
 
 @pytest.fixture
