@@ -133,7 +133,7 @@ def test_an_application_with_certificates_is_served_only_over_tls_that_shows_one
         assert code == Code.UNAUTHENTICATED
         assert (
             sentence
-            == "credential refused: application=vault may only be used over TLS with a client certificate of its own"
+            == "credential rejected: application vault needs TLS with one of its client certificates"
         )
 
 

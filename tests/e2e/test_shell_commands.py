@@ -145,7 +145,7 @@ def test_an_application_needs_key_and_grant_and_loses_both_at_once(run, topic, t
     run(*send)
     run(*send[:-2], PENSTOCK_SECRET=key["secret"])
     run("app", "revoke", "shop", key["key_id"])
-    assert b"credential refused" in run(*send, code=1).stderr
+    assert b"credential rejected" in run(*send, code=1).stderr
 
 
 def test_an_unknown_topic_is_exit_code_3_and_a_dead_proxy_5(run, topic):
