@@ -20,7 +20,7 @@ from producer_proxy.admission.admission import SendAdmission
 from producer_proxy.admission.engine_queries import EngineQueries
 from producer_proxy.admission.lag import TopicLags
 from producer_proxy.buffer.buffering import Buffering
-from producer_proxy.hot.native import Front
+from producer_proxy.hot.native import Front, HotConnection
 from producer_proxy.requests.grouped import GroupedRequests
 from producer_proxy.send.results import RETRY_AFTER_MS, SENTENCES
 from producer_proxy.send.send import DEFAULT_TIMEOUT_MS, SendService
@@ -94,7 +94,8 @@ class ProducerProxy:
         )  # fmt: skip
 
     def _hot_connection(self, sock: Any, peer: str, ssl_context: Any) -> Any:
-        return self.front.connection(sock.detach(), self._limits, peer, ssl_context, self._principals.prefix_verifies)
+        prefix_check = self._principals.prefix_verifies
+        return HotConnection(self.front, sock.detach(), self._limits, peer, ssl_context, prefix_check)
 
     def _learn(self, credential: bytes, principal: Principal) -> None:
         if self.front is None:
