@@ -24,7 +24,7 @@ from producer_proxy.hot.native import Front, HotConnection
 from producer_proxy.requests.grouped import GroupedRequests
 from producer_proxy.send.results import RETRY_AFTER_MS, SENTENCES
 from producer_proxy.send.send import DEFAULT_TIMEOUT_MS, SendService
-from producer_proxy.targets.base import Target
+from producer_proxy.targets.base import SendTarget
 from producer_proxy.targets.engine import EngineTarget
 from producer_proxy.targets.engine_topics import DESTINATIONS_MAX, EngineTopics
 from producer_proxy.targets.topics import Targets, Topics
@@ -45,7 +45,7 @@ class ProducerProxy:
 
     def __init__(
         self, listeners: list, view: Any, brokers: Brokers, limits: Limits | None = None,
-        buffering: Buffering | None = None, targets: Mapping[str, Target] | None = None,
+        buffering: Buffering | None = None, targets: Mapping[str, SendTarget] | None = None,
     ) -> None:  # fmt: skip
         self._limits, self._view, self.brokers = limits or Limits(), view, brokers
         self._clock = SystemClock()

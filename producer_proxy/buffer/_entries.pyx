@@ -5,7 +5,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
-from producer_proxy.buffer.entry import Entry
+from producer_proxy.buffer.entry import BufferEntry
 
 cdef extern from "crc32c.h" nogil:
     uint32_t crc32c_extend(uint32_t crc, const void* data, size_t size)
@@ -111,7 +111,7 @@ cdef object entry_of(const unsigned char* raw, uint64_t size):
         topic = raw[ENTRY_HEAD : ENTRY_HEAD + topic_size].decode("ascii")
     except UnicodeDecodeError:
         return None
-    return tuple.__new__(Entry, (
+    return tuple.__new__(BufferEntry, (
         topic,
         raw[record_at - key_size : record_at] if raw[1] & HAS_KEY else None,
         raw[record_at + 1 : message_at] if message_at > record_at + 1 else None,

@@ -19,7 +19,7 @@ SEGMENT_HEAD = struct.Struct("<8sQ")
 SEGMENT_MAGIC = b"PSTKBUF1"
 BLOCK_HEAD = struct.Struct("<IIHBBI")
 BLOCK_MAGIC = 0x4642
-ENTRY, BURIED = 1, 2
+ENTRY, DEAD = 1, 2
 BLOCK_BYTES_MAX = 32 << 20
 _U64 = struct.Struct("<Q")
 _DONE = struct.Struct("<II")
@@ -118,12 +118,12 @@ def done_offsets(data: bytes, base: int) -> set[int]:
     }
 
 
-def pack_buried(at_ms: int, reason: str, entry: bytes) -> bytes:
+def pack_dead(at_ms: int, reason: str, entry: bytes) -> bytes:
     text = reason.encode()[:1000]
     return struct.pack("<qH", at_ms, len(text)) + text + entry
 
 
-def unpack_buried(payload: bytes) -> tuple[int, str, bytes]:
+def unpack_dead(payload: bytes) -> tuple[int, str, bytes]:
     """(buried-at, reason, entry)."""
     at_ms, size = struct.unpack_from("<qH", payload)
     return at_ms, payload[10 : 10 + size].decode("utf-8", "replace"), payload[10 + size :]

@@ -12,8 +12,8 @@ from common.wire.names import find_names
 from engine.client.durability import FSYNC
 from producer_proxy.buffer.errors import BufferError_
 from producer_proxy.buffer.pace import Pace
-from producer_proxy.buffer.store import BufferStore, Entry, KeptEntry
-from producer_proxy.targets.base import MessageSlice, Outcome, ResolveError, Target
+from producer_proxy.buffer.store import BufferEntry, BufferStore, KeptEntry
+from producer_proxy.targets.base import MessageSlice, Outcome, ResolveError, SendTarget
 from producer_proxy.targets.topics import TopicRoute, Topics
 
 log = logging.getLogger("penstock.producer_proxy.buffer")
@@ -109,7 +109,7 @@ class Drainer:
         except ResolveError as error:
             self._note(str(error))
             return None
-        by_target: dict[Target, list[int]] = {}
+        by_target: dict[SendTarget, list[int]] = {}
         for index, kept in enumerate(batch):
             by_target.setdefault(routes[kept.entry.topic].target, []).append(index)
         codes = [int(Code.UNAVAILABLE)] * len(batch)
@@ -170,7 +170,7 @@ class Drainer:
         self.last_error = sentence
 
 
-def _slice(entry: Entry, route: TopicRoute) -> MessageSlice:
+def _slice(entry: BufferEntry, route: TopicRoute) -> MessageSlice:
     """The entry as it was first submitted: what ties it to a queue is as in TopicRoute.binding_of."""
     key = entry.key
     if key is None and entry.assigned_id is None and route.target.binds_ids(route.destination):

@@ -7,7 +7,7 @@ engine is suspected from a timeout or a broken link until a drain has succeeded:
 from collections.abc import Callable, Mapping, Sequence
 
 from common.contract import Code
-from producer_proxy.buffer.entry import Entry
+from producer_proxy.buffer.entry import BufferEntry
 from producer_proxy.buffer.errors import BufferError_, BufferUnavailable
 from producer_proxy.buffer.ordering_keys import OnTopic, no_change
 from producer_proxy.buffer.store import BufferStore
@@ -79,7 +79,7 @@ class FallbackBuffer:
             self._suspected = False
             self._on_suspicion(False)
 
-    def put(self, entries: Sequence[Entry]) -> list[int]:
+    def put(self, entries: Sequence[BufferEntry]) -> list[int]:
         """Store them durably, in order; a contract code for each: BUFFERED, or why not. Blocks the greenlet."""
         codes = [int(Code.BUFFERED)] * len(entries)
         for topics in self._by_chain(entries):
@@ -100,13 +100,13 @@ class FallbackBuffer:
         order = list(self.stores.values())
         return {topic for before in order[: order.index(store)] for topic in before.ordering_keys.topics()}
 
-    def _by_chain(self, entries: Sequence[Entry]) -> list[set[str]]:
+    def _by_chain(self, entries: Sequence[BufferEntry]) -> list[set[str]]:
         groups: dict[tuple[str, ...], set[str]] = {}
         for topic in {entry.topic for entry in entries}:
             groups.setdefault(tuple(store.name for store in self._chain_or_backlog(topic)), set()).add(topic)
         return list(groups.values())
 
-    def _put(self, entries: list[Entry]) -> None:
+    def _put(self, entries: list[BufferEntry]) -> None:
         """Store entries in the first store of the topics' chain that takes them, but never ahead of a later store's backlog."""
         chain = self._chain_or_backlog(entries[0].topic)
         if not chain:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from producer_proxy.buffer.entry import Entry
+from producer_proxy.buffer.entry import BufferEntry
 from producer_proxy.buffer.errors import BufferFull
 
 
@@ -38,7 +38,7 @@ class Room:
         self.entries = self.bytes = 0
         self._by_topic: dict[str, int] = {}
 
-    def check(self, entries: Iterable[Entry], oldest_at_ms: int | None) -> None:
+    def check(self, entries: Iterable[BufferEntry], oldest_at_ms: int | None) -> None:
         """Raises BufferFull when these do not fit as a whole."""
         limits = self._limits
         if oldest_at_ms is not None and self._now_ms() - oldest_at_ms > limits.age_ms_max:
@@ -56,17 +56,17 @@ class Room:
             if self._by_topic.get(topic, 0) + size > share:
                 raise BufferFull(f"buffer: topic={topic} has its share of {share} bytes; nothing was stored")
 
-    def enter(self, entries: Iterable[Entry]) -> None:
+    def enter(self, entries: Iterable[BufferEntry]) -> None:
         self._move(entries, 1)
 
-    def leave(self, entries: Iterable[Entry]) -> None:
+    def leave(self, entries: Iterable[BufferEntry]) -> None:
         self._move(entries, -1)
 
     def emptied(self) -> "Room":
         """Another one with the same limits, to count anew."""
         return Room(self._limits, self._now_ms)
 
-    def _move(self, entries: Iterable[Entry], sign: int) -> None:
+    def _move(self, entries: Iterable[BufferEntry], sign: int) -> None:
         for entry in entries:
             size = sign * entry.size_bytes
             if sign < 0 and self._by_topic.get(entry.topic, 0) < -size:  # everything was counted anew meanwhile

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from gevent.event import Event
 
-from producer_proxy.buffer.entry import Entry
+from producer_proxy.buffer.entry import BufferEntry
 from producer_proxy.buffer.ordering_keys import OrderingKeys
 from producer_proxy.buffer.room import Room, RoomLimits
 
@@ -15,7 +15,7 @@ class KeptEntry(NamedTuple):
     """An entry in a store; `handle` is what the store finds it by."""
 
     handle: Any
-    entry: Entry
+    entry: BufferEntry
 
 
 class BufferStats(NamedTuple):
@@ -55,7 +55,7 @@ class BufferStore(ABC):
         self.now_ms = now_ms
         self.filled = Event()
 
-    def put(self, entries: Sequence[Entry]) -> None:
+    def put(self, entries: Sequence[BufferEntry]) -> None:
         """Store all of them or none, durably on return. Blocks.
 
         Raises:
@@ -90,7 +90,7 @@ class BufferStore(ABC):
             self.room.entries, self.room.bytes, self.oldest_at_ms(), self.dead_count, self.damaged, self.fault(), self.warning()
         )  # fmt: skip
 
-    def found(self, entries: Sequence[Entry]) -> None:
+    def found(self, entries: Sequence[BufferEntry]) -> None:
         """For stores that open with a backlog."""
         self._enter(entries)
         if entries:
@@ -103,15 +103,15 @@ class BufferStore(ABC):
         if room.entries:
             self.filled.set()
 
-    def _enter(self, entries: Sequence[Entry]) -> None:
+    def _enter(self, entries: Sequence[BufferEntry]) -> None:
         self.ordering_keys.enter(entries)
         self.room.enter(entries)
 
-    def _leave(self, entries: Sequence[Entry]) -> None:
+    def _leave(self, entries: Sequence[BufferEntry]) -> None:
         self.ordering_keys.leave(entries)
         self.room.leave(entries)
 
-    def _leave_unwritten(self, entries: Sequence[Entry]) -> None:
+    def _leave_unwritten(self, entries: Sequence[BufferEntry]) -> None:
         """Stop counting entries that could not be written."""
         self._leave(entries)
 
@@ -140,7 +140,7 @@ class BufferStore(ABC):
         """Release files and connections; entries stay."""
 
     @abstractmethod
-    def _write(self, entries: Sequence[Entry]) -> None: ...
+    def _write(self, entries: Sequence[BufferEntry]) -> None: ...
 
     @abstractmethod
     def _delete(self, kept: Sequence[KeptEntry]) -> None: ...

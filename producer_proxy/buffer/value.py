@@ -4,18 +4,18 @@ import struct
 
 import google_crc32c
 
-from producer_proxy.buffer.entry import Entry, EntryError, decode
+from producer_proxy.buffer.entry import BufferEntry, EntryError, decode
 
 _HEAD = struct.Struct("<3sI")
 MAGIC = b"PB1"
 
 
-def pack_value(entry: Entry) -> bytes:
+def pack_value(entry: BufferEntry) -> bytes:
     data = entry.encode()
     return _HEAD.pack(MAGIC, google_crc32c.value(data)) + data
 
 
-def unpack_value(value: bytes) -> Entry:
+def unpack_value(value: bytes) -> BufferEntry:
     """Raises EntryError."""
     if len(value) < _HEAD.size:
         raise EntryError(f"a value of {len(value)} bytes")

@@ -22,7 +22,7 @@ cdef class Front:
     cdef HotAdmission admission
     cdef readonly RequestCalls request_calls
     cdef dict sentences
-    cdef dict credentials             # Admitted by the credential's bytes
+    cdef dict credentials             # AdmittedCredential by the credential's bytes
     cdef unsigned char process_bytes[6]
     cdef uint32_t id_counter
     cdef double timeout_s

@@ -10,7 +10,7 @@ from engine.client._destination cimport Destination, Destinations
 from engine.client._lanes cimport Lanes
 from engine.link.constants cimport DURABILITY_MAX
 from producer_proxy.hot._admission cimport HotAdmission
-from producer_proxy.hot._admitted cimport Admitted
+from producer_proxy.hot._admitted cimport AdmittedCredential
 from producer_proxy.hot._bytes cimport put_be32, put_be64
 from producer_proxy.hot._request_calls cimport RequestCalls
 
@@ -63,7 +63,7 @@ cdef class Front:
             return
         if len(self.credentials) >= CREDENTIALS_MAX:
             self.credentials.clear()
-        self.credentials[credential] = Admitted(credential, expires_at, patterns, meter, origin)
+        self.credentials[credential] = AdmittedCredential(credential, expires_at, patterns, meter, origin)
 
     def follow(self, generation, own, bint takes_replies):
         """The configuration changed: every credential is verified again, and every destination checked against its definition.
@@ -71,7 +71,7 @@ cdef class Front:
         Args:
             own: the Meter of the proxy's own limit; None: it has none. takes_replies: operators have not switched replies off.
         """
-        cdef Admitted admitted
+        cdef AdmittedCredential admitted
         self.generation = generation & 0xFFFFFFFF
         self.admission.own, self.request_calls.takes_replies = own, takes_replies
         for admitted in self.credentials.values():

@@ -19,7 +19,7 @@ from engine.client._lane cimport Lane
 from engine.client._lanes cimport NO_QUEUE, Lanes
 from engine.link.constants cimport ASSIGNED_ID_SIZE, CODE_OVERLOADED
 from producer_proxy.hot._admission cimport ADMIT, REFUSE
-from producer_proxy.hot._admitted cimport Admitted
+from producer_proxy.hot._admitted cimport AdmittedCredential
 from producer_proxy.hot._answers cimport encode_results
 from producer_proxy.hot._call_results cimport CallResults
 from producer_proxy.hot._front cimport MESSAGES_MAX, Front
@@ -100,7 +100,7 @@ cdef class HotConnection(Connection):
     cdef Front front
     cdef HotCall call
     cdef HotRequest request            # the last one
-    cdef Admitted last
+    cdef AdmittedCredential last
     cdef object prefix_check
 
     def __init__(self, Front front, int fd, limits, str peer, ssl_context, prefix_check):
@@ -145,7 +145,7 @@ cdef class HotConnection(Connection):
         cdef const unsigned char* topic = NULL
         cdef uint32_t topic_size = 0, i
         cdef Destination destination = None
-        cdef Admitted admitted
+        cdef AdmittedCredential admitted
         cdef CallTotals totals
         cdef void* lanes = NULL
         cdef void* serving
@@ -188,9 +188,9 @@ cdef class HotConnection(Connection):
         front.call_lanes = lanes
         return conclude(front, <Lanes>lanes, admitted, &totals)
 
-    cdef Admitted admitted(self, const unsigned char* credential, uint32_t size):
+    cdef AdmittedCredential admitted(self, const unsigned char* credential, uint32_t size):
         """The verified credential with these bytes; None: the rare path has to verify it, or to say what is wrong with the connection."""
-        cdef Admitted last = self.last
+        cdef AdmittedCredential last = self.last
         if last is None or len(last.credential) != size or memcmp(<const unsigned char*>last.credential, credential, size) != 0 \
                 or last.expires_at == 0:
             last = self.front.credentials.get(credential[:size])
@@ -297,7 +297,7 @@ cdef class HotConnection(Connection):
         return 0
 
 
-cdef inline Destination usable(Front front, Admitted admitted, const unsigned char* topic, uint32_t size):
+cdef inline Destination usable(Front front, AdmittedCredential admitted, const unsigned char* topic, uint32_t size):
     """The destination of a topic that the application may send to; None: not known, not granted, or not right any more."""
     cdef Destination destination = front.destinations.find(topic, size) if admitted.may_send(topic, size) else None
     if destination is None or (destination.checked_at != front.generation and not front.check(destination)):
@@ -323,7 +323,7 @@ cdef inline bint choose_queue(Front front, Lanes lanes, Destination destination,
     return True
 
 
-cdef inline int conclude(Front front, Lanes lanes, Admitted admitted, CallTotals* totals) except -1:
+cdef inline int conclude(Front front, Lanes lanes, AdmittedCredential admitted, CallTotals* totals) except -1:
     """A CallDecision about a call whose messages can all be taken: by room in the append, rate limits, and room in the queue for their grade."""
     cdef uint32_t count = front.call.message_count
     cdef int verdict

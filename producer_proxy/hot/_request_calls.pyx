@@ -97,7 +97,7 @@ cdef class RequestCalls:
 
 
 cdef class HotRequest(Waiter):
-    """One request in work. An Asker of requests.py."""
+    """One request in work. An RequestAsker of requests.py."""
 
     @property
     def is_gone(self):

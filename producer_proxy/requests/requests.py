@@ -26,7 +26,7 @@ StoredAt = tuple[bytes, bytes, int, int]
 """(topic, id, queue, offset) of a stored request. An engine with another log may give the same position to another request."""
 
 
-class Asker(Protocol):
+class RequestAsker(Protocol):
     """The sender of a request."""
 
     @property
@@ -59,7 +59,7 @@ class OpenRequest:
         "_asker", "_followers", "_requests", "code", "is_over", "is_stored", "kept_bytes", "links", "place", "reply", "token",
     )  # fmt: skip
 
-    def __init__(self, requests: "Requests", asker: Asker, token: bytes, links: int) -> None:
+    def __init__(self, requests: "OpenRequests", asker: RequestAsker, token: bytes, links: int) -> None:
         self._requests, self._asker, self.token, self.links = requests, asker, token, links
         self._followers: list[OpenRequest] = []
         self.code: int | None = None
@@ -143,7 +143,7 @@ class OpenRequest:
             self.reply = None
 
 
-class Requests:
+class OpenRequests:
     """The open requests of this process at one broker group, and the replies that it passes on to there.
 
     Args:
@@ -184,7 +184,7 @@ class Requests:
 
     # -- the asker's side
 
-    def open(self, asker: Asker, wait_ms: int) -> OpenRequest | None:
+    def open(self, asker: RequestAsker, wait_ms: int) -> OpenRequest | None:
         """Register a request that is about to be appended with this token as its trailer; None: too many are open."""
         if len(self._calls) >= OPEN_MAX:
             return None

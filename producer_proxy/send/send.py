@@ -27,7 +27,7 @@ from producer_proxy.buffer.fallback import FallbackBuffer
 from producer_proxy.requests.calls import PassedReply, ask, fault_of
 from producer_proxy.requests.grouped import GroupedRequests
 from producer_proxy.send.checks import MessageChecks
-from producer_proxy.send.delays import Delays
+from producer_proxy.send.delays import DelayStage
 from producer_proxy.send.diversion import Diversion, HotOutcome
 from producer_proxy.send.pending import PendingMessage, open_ones
 from producer_proxy.send.results import refusal
@@ -63,7 +63,7 @@ class SendService:
         self._ids = IdSource(now_ms)
         self._checks = MessageChecks(topics, admission)
         self._diversion = Diversion(buffer, topics.targets, self._ids.next, now_ms)
-        self._delays = Delays(topics, now_ms, self._ids.next)
+        self._delays = DelayStage(topics, now_ms, self._ids.next)
         self.brake = Brake()
         self.closing = False
         self.in_work = self.answered = 0

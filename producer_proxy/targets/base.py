@@ -69,7 +69,7 @@ DelayedOutcome = tuple[int, int | None, int | None]
 """(contract code, queue, offset) of one delayed message; None where it is not known yet."""
 
 
-class Target(ABC):
+class SendTarget(ABC):
     """
     Attributes:
         name: for sentences and health.

@@ -7,12 +7,12 @@ from common.limits import QueueLimit
 from engine.client.append import Destination, Lanes
 from engine.client.brokers import Brokers
 from engine.client.durability import LANES, lane_of
-from producer_proxy.targets.base import DelayedMessage, DelayedOutcome, MessageSlice, OnOutcomes, Target
+from producer_proxy.targets.base import DelayedMessage, DelayedOutcome, MessageSlice, OnOutcomes, SendTarget
 from producer_proxy.targets.engine_timers import EngineTimers
 from producer_proxy.targets.engine_topics import EngineTopics, binds_ids
 
 
-class EngineTarget(Target):
+class EngineTarget(SendTarget):
     """
     Args:
         brokers: owned from now on.

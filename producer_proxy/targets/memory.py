@@ -11,10 +11,10 @@ from common.contract import Code
 from common.keyhash import queue_of
 from engine.client.durability import number_of
 from engine.link.layout import HAS_ID, U32
-from producer_proxy.targets.base import MessageSlice, OnOutcomes, Outcome, Target
+from producer_proxy.targets.base import MessageSlice, OnOutcomes, Outcome, SendTarget
 
 
-class MemoryBroker(Protocol):
+class BrokerInMemory(Protocol):
     """Topics, queues and stored records in memory: what this target uses of common.memory_broker."""
 
     def create_topic(self, name: str, queues: int) -> None: ...
@@ -27,7 +27,7 @@ class MemoryBroker(Protocol):
 
 
 class MemoryDestination(NamedTuple):
-    """A topic as a MemoryBroker knows it."""
+    """A topic as a BrokerInMemory knows it."""
 
     name: bytes
     queues: int
@@ -35,7 +35,7 @@ class MemoryDestination(NamedTuple):
     grade: int
 
 
-class MemoryTarget(Target):
+class MemoryTarget(SendTarget):
     """Messages without a key go to one queue of their topic per submission, and to the next queue with the next submission.
 
     Args:
@@ -45,7 +45,7 @@ class MemoryTarget(Target):
 
     name = "memory"
 
-    def __init__(self, broker: MemoryBroker, now_ms: Callable[[], int]) -> None:
+    def __init__(self, broker: BrokerInMemory, now_ms: Callable[[], int]) -> None:
         self._broker, self._now_ms = broker, now_ms
         self._turn = 0
 

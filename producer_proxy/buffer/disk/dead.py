@@ -7,16 +7,16 @@ from typing import NamedTuple
 
 from producer_proxy.buffer import blocks
 from producer_proxy.buffer.blocks import Block
-from producer_proxy.buffer.entry import Entry, decode
+from producer_proxy.buffer.entry import BufferEntry, decode
 
 NAME = "dead.buf"
 BYTES_MAX = 256 << 20
 
 
-class Buried(NamedTuple):
+class DeadEntry(NamedTuple):
     at_ms: int
     reason: str
-    entry: Entry
+    entry: BufferEntry
 
 
 class DeadList:
@@ -26,7 +26,7 @@ class DeadList:
         self._path = directory / NAME
         self.count = sum(1 for _ in read(directory)) if self._path.exists() else 0
 
-    def append(self, buried: list[Buried]) -> None:
+    def append(self, buried: list[DeadEntry]) -> None:
         """Durable on return; blocks the thread. Raises OSError, also when the list is full."""
         file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
@@ -34,8 +34,8 @@ class DeadList:
             data = b"" if size else blocks.SEGMENT_HEAD.pack(blocks.SEGMENT_MAGIC, 0)
             start = blocks.padded(size)  # a torn end stays behind as a gap
             for each in buried:
-                payload = blocks.pack_buried(each.at_ms, each.reason, each.entry.encode())
-                data += blocks.pack_block(blocks.BURIED, start + len(data), payload)
+                payload = blocks.pack_dead(each.at_ms, each.reason, each.entry.encode())
+                data += blocks.pack_block(blocks.DEAD, start + len(data), payload)
             if start + len(data) > BYTES_MAX:
                 raise OSError(28, f"{self._path}: the dead-letter list is full; export and remove it")
             if os.pwrite(file, data, start) != len(data):
@@ -46,13 +46,13 @@ class DeadList:
         self.count += len(buried)
 
 
-def read(directory: Path) -> Iterator[Buried]:
+def read(directory: Path) -> Iterator[DeadEntry]:
     """All that can be read of a directory's list."""
     try:
         data = (directory / NAME).read_bytes()
     except FileNotFoundError:
         return
     for block in blocks.blocks(data, 0):
-        if isinstance(block, Block) and block.kind == blocks.BURIED:
-            at_ms, reason, entry = blocks.unpack_buried(block.payload)
-            yield Buried(at_ms, reason, decode(entry))
+        if isinstance(block, Block) and block.kind == blocks.DEAD:
+            at_ms, reason, entry = blocks.unpack_dead(block.payload)
+            yield DeadEntry(at_ms, reason, decode(entry))

@@ -9,7 +9,7 @@ from producer_proxy.buffer.blocks import Block, Gap
 from producer_proxy.buffer.native import marks_of
 
 
-class Segment:
+class BufferSegment:
     """
     Attributes:
         base: position of its first byte.

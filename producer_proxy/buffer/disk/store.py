@@ -22,10 +22,10 @@ import gevent
 from producer_proxy.buffer import blocks
 from producer_proxy.buffer.blocks import Block
 from producer_proxy.buffer.disk.commit import GroupCommit
-from producer_proxy.buffer.disk.dead import Buried, DeadList
-from producer_proxy.buffer.disk.segment import Segment, bases, remove_orphans
-from producer_proxy.buffer.disk.threads import Errands
-from producer_proxy.buffer.entry import Entry, EntryError, decode
+from producer_proxy.buffer.disk.dead import DeadEntry, DeadList
+from producer_proxy.buffer.disk.segment import BufferSegment, bases, remove_orphans
+from producer_proxy.buffer.disk.threads import FileWork
+from producer_proxy.buffer.entry import BufferEntry, EntryError, decode
 from producer_proxy.buffer.errors import BufferFull, BufferInUse, BufferUnavailable, BufferUncertain
 from producer_proxy.buffer.native import entries_at
 from producer_proxy.buffer.room import RoomLimits
@@ -57,26 +57,26 @@ class DiskStore(BufferStore):
         self._directory, self._segment_bytes = directory, segment_bytes
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._lock = hold(directory)
-        self._segments: list[Segment] = []
-        self._active: Segment | None = None
+        self._segments: list[BufferSegment] = []
+        self._active: BufferSegment | None = None
         self._end = 0
         self._waiting: dict[str, deque[int]] = {}
         self._removed_ahead: dict[str, set[int]] = {}  # per topic: removed, but not yet from its deque
-        self._chunk: tuple[Segment | None, int, bytes] = (None, 0, b"")
+        self._chunk: tuple[BufferSegment | None, int, bytes] = (None, 0, b"")
         self._commit = GroupCommit(self._sync)
-        self._errands = Errands()
+        self._file_work = FileWork()
         self._fault: str | None = None
         self._dead = DeadList(directory)
         self.dead_count = self._dead.count
         remove_orphans(directory)
         for base in bases(directory):
-            self._open(Segment(directory, base))
+            self._open(BufferSegment(directory, base))
 
     def take(self, skip: Collection[str], count_max: int, bytes_max: int) -> list[KeptEntry]:
         ready = (self._standing(topic) for topic in self._waiting if topic not in skip)
         numbers = list(islice(heapq.merge(*ready), count_max))
         positions = [number >> _TIME_BITS for number in numbers]
-        taken: list[Entry] = []
+        taken: list[BufferEntry] = []
         left = bytes_max
         while len(taken) < len(numbers) and left > 0:
             found, used = self._read(positions[len(taken) :], left)
@@ -98,12 +98,12 @@ class DiskStore(BufferStore):
     def close(self) -> None:
         while not self._commit.idle:
             gevent.sleep(0.001)
-        self._errands.wait()
+        self._file_work.wait()
         for segment in self._segments:
             segment.close()
         os.close(self._lock)
 
-    def _write(self, entries: Sequence[Entry]) -> None:
+    def _write(self, entries: Sequence[BufferEntry]) -> None:
         if self._fault:
             raise BufferUnavailable(self._fault)
         try:
@@ -119,10 +119,10 @@ class DiskStore(BufferStore):
             log.error("%s", self._fault)
             raise BufferUncertain(self._fault) from error
 
-    def _append(self, entries: Sequence[Entry]) -> tuple[Segment, list[int]]:
+    def _append(self, entries: Sequence[BufferEntry]) -> tuple[BufferSegment, list[int]]:
         segment = self._active
         if segment is None or segment.size >= self._segment_bytes:
-            segment = Segment(self._directory, self._end)
+            segment = BufferSegment(self._directory, self._end)
             segment.create()
             self._segments.append(segment)
             self._active = segment
@@ -135,11 +135,11 @@ class DiskStore(BufferStore):
         self._end = segment.base + segment.size
         return segment, numbers
 
-    def _make_visible(self, entries: Sequence[Entry], numbers: Sequence[int]) -> None:
+    def _make_visible(self, entries: Sequence[BufferEntry], numbers: Sequence[int]) -> None:
         for entry, number in zip(entries, numbers, strict=True):
             self._waiting.setdefault(entry.topic, deque()).append(number)
 
-    def _sync(self, segments: Collection[Segment]) -> None:
+    def _sync(self, segments: Collection[BufferSegment]) -> None:
         """In a thread."""
         for segment in segments:
             segment.sync()
@@ -155,7 +155,7 @@ class DiskStore(BufferStore):
     def _delete(self, kept: Sequence[KeptEntry]) -> None:
         try:
             for segment, positions in self._by_segment(sorted(each.handle >> _TIME_BITS for each in kept)):
-                self._errands.run(segment.mark_done, [position - segment.base for position in positions])
+                self._file_work.run(segment.mark_done, [position - segment.base for position in positions])
                 segment.live -= len(positions)
                 self._delete_if_drained(segment)
         except OSError as error:
@@ -167,12 +167,12 @@ class DiskStore(BufferStore):
         for topic, numbers in by_topic.items():
             self._take_out(topic, numbers)
 
-    def _delete_if_drained(self, segment: Segment) -> None:
+    def _delete_if_drained(self, segment: BufferSegment) -> None:
         if segment.live == 0:
             self._segments.remove(segment)
             self._active = None if segment is self._active else self._active
             self._chunk = (None, 0, b"")
-            self._errands.run(segment.delete)
+            self._file_work.run(segment.delete)
 
     def _take_out(self, topic: str, numbers: set[int]) -> None:
         """From the head of the topic's queue; what is not at the head is passed over later."""
@@ -193,16 +193,16 @@ class DiskStore(BufferStore):
         return waiting if ahead is None else (number for number in waiting if number not in ahead)
 
     def _dead_letter(self, kept: Sequence[KeptEntry], reason: str) -> None:
-        buried = [Buried(self.now_ms(), reason, each.entry) for each in kept]
+        buried = [DeadEntry(self.now_ms(), reason, each.entry) for each in kept]
         try:
-            self._errands.run(self._dead.append, buried)
+            self._file_work.run(self._dead.append, buried)
         except OSError as error:
             raise BufferFull(f"buffer={self._directory}: the dead-letter list cannot be written: {error}") from error
 
-    def _segment_of(self, position: int) -> Segment:
+    def _segment_of(self, position: int) -> BufferSegment:
         return self._segments[bisect_right(self._segments, position, key=lambda segment: segment.base) - 1]
 
-    def _by_segment(self, positions: list[int]) -> list[tuple[Segment, list[int]]]:
+    def _by_segment(self, positions: list[int]) -> list[tuple[BufferSegment, list[int]]]:
         """Ascending positions, those of each segment together."""
         groups, at = [], 0
         while at < len(positions):
@@ -212,7 +212,7 @@ class DiskStore(BufferStore):
             at = end
         return groups
 
-    def _read(self, positions: list[int], bytes_max: int) -> tuple[list[Entry], int]:
+    def _read(self, positions: list[int], bytes_max: int) -> tuple[list[BufferEntry], int]:
         """The entries at the first of these positions, as many as one look into a file gives, and their bytes; none: the first one's
         bytes are not what was written. Reads ahead, because a drain goes on behind it."""
         segment = self._segment_of(positions[0])
@@ -221,7 +221,7 @@ class DiskStore(BufferStore):
         for size in (READ_BYTES, blocks.BLOCK_BYTES_MAX):
             if found:
                 break
-            data = self._errands.run(segment.read, size, positions[0] - segment.base)
+            data = self._file_work.run(segment.read, size, positions[0] - segment.base)
             self._chunk = (segment, positions[0], data)
             found, used = entries_at(data, positions[0], positions, bytes_max)
         return found, used
@@ -247,7 +247,7 @@ class DiskStore(BufferStore):
         segment.live -= 1
         self._delete_if_drained(segment)
 
-    def _open(self, segment: Segment) -> None:
+    def _open(self, segment: BufferSegment) -> None:
         entries, numbers = [], []
         for found in segment.scan():
             if not isinstance(found, Block):
@@ -271,7 +271,7 @@ class DiskStore(BufferStore):
         self._make_visible(entries, numbers)
         self.found(entries)
 
-    def _report_gap(self, segment: Segment, gap: blocks.Gap) -> None:
+    def _report_gap(self, segment: BufferSegment, gap: blocks.Gap) -> None:
         if gap.torn:
             log.warning(
                 "buffer file=%s: a tail of %d bytes at %d is torn, as a crash leaves it",

@@ -22,7 +22,7 @@ def in_thread(work: Callable, *arguments) -> Any:
     return result
 
 
-class Errands:
+class FileWork:
     """File work for one greenlet at a time. If that one is killed the work ends all the same, and `wait()` waits for it: its descriptors
     must not be closed under it."""
 

@@ -28,7 +28,7 @@ class NoSlot(Exception):
     """All are claimed: there are more than SLOTS proxies."""
 
 
-class Slots:
+class BufferSlots:
     """
     Args:
         make: a shard's layout by its key.

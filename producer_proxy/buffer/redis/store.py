@@ -19,14 +19,14 @@ from redis.exceptions import OutOfMemoryError, RedisError, ResponseError
 from common.config.errors import StoreUnavailable
 from common.config.store import ConfigStore
 from common.keyhash import murmur2
-from producer_proxy.buffer.blocks import pack_buried
-from producer_proxy.buffer.entry import Entry
+from producer_proxy.buffer.blocks import pack_dead
+from producer_proxy.buffer.entry import BufferEntry
 from producer_proxy.buffer.errors import BufferError_, BufferFull, BufferUnavailable, BufferUncertain
 from producer_proxy.buffer.native import entries_of
 from producer_proxy.buffer.ordering_keys import OrderingKeys
 from producer_proxy.buffer.redis import guard
 from producer_proxy.buffer.redis.layouts import LAYOUTS, HeadChanged, Layout
-from producer_proxy.buffer.redis.slots import PREFIX, NoSlot, Slots
+from producer_proxy.buffer.redis.slots import PREFIX, BufferSlots, NoSlot
 from producer_proxy.buffer.room import RoomLimits
 from producer_proxy.buffer.store import BufferStore, KeptEntry
 from producer_proxy.buffer.value import pack_value
@@ -57,10 +57,10 @@ class RedisStore(BufferStore):
         super().__init__(limits, now_ms)
         self._connect, self._accepted = connect, accepted
         self._client: Any = None
-        self._slots = Slots(config, prefix, lambda key: LAYOUTS[layout](self._client, key))
+        self._slots = BufferSlots(config, prefix, lambda key: LAYOUTS[layout](self._client, key))
         self._lengths: dict[str, int] = {}  # by key
         self._oldest: dict[str, int] = {}
-        self._queue: list[tuple[Sequence[Entry], AsyncResult]] = []
+        self._queue: list[tuple[Sequence[BufferEntry], AsyncResult]] = []
         self._flushing = self._stale = self._broken = False
         self._mutex = RLock()
         self._fault: str | None = "Redis has not answered yet"
@@ -118,7 +118,7 @@ class RedisStore(BufferStore):
             taken.append(KeptEntry((shard, handle), entry))
         return taken
 
-    def _entries(self, shard: Layout, values: list[tuple[Any, bytes]]) -> list[tuple[Any, Entry]]:
+    def _entries(self, shard: Layout, values: list[tuple[Any, bytes]]) -> list[tuple[Any, BufferEntry]]:
         """Those that are ours and whole; the others are set aside on the dead-letter list as they are."""
         entries = entries_of([value for _, value in values])
         found = [(handle, entry) for (handle, _), entry in zip(values, entries, strict=True) if entry is not None]
@@ -134,7 +134,7 @@ class RedisStore(BufferStore):
             self._lengths[shard.key] -= len(odd)
         return found
 
-    def _write(self, entries: Sequence[Entry]) -> None:
+    def _write(self, entries: Sequence[BufferEntry]) -> None:
         if self._fault:
             self._leave(entries)
             raise BufferUnavailable(f"buffer=redis: {self._fault}")
@@ -145,7 +145,7 @@ class RedisStore(BufferStore):
             gevent.spawn(self._flush)
         result.get()
 
-    def _leave_unwritten(self, entries: Sequence[Entry]) -> None:
+    def _leave_unwritten(self, entries: Sequence[BufferEntry]) -> None:
         """`_write` or the flush did it, in the moment in which that was known. By now everything may have been counted anew."""
 
     def _flush(self) -> None:
@@ -160,7 +160,7 @@ class RedisStore(BufferStore):
         finally:
             self._flushing = False
 
-    def _answer(self, entries: Sequence[Entry], result: AsyncResult, errors: dict[str, BufferError_]) -> None:
+    def _answer(self, entries: Sequence[BufferEntry], result: AsyncResult, errors: dict[str, BufferError_]) -> None:
         topics = {entry.topic for entry in entries}
         failed = [errors[topic] for topic in topics if topic in errors]
         if not failed:
@@ -170,7 +170,7 @@ class RedisStore(BufferStore):
         self._stale = self._stale or len(failed) < len(topics)  # a part of them is there all the same
         result.set_exception(failed[0])
 
-    def _next_puts(self) -> list[tuple[Sequence[Entry], AsyncResult]]:
+    def _next_puts(self) -> list[tuple[Sequence[BufferEntry], AsyncResult]]:
         count = size = 0
         for entries, _ in self._queue:
             size += sum(entry.size_bytes for entry in entries)
@@ -180,13 +180,13 @@ class RedisStore(BufferStore):
         puts, self._queue = self._queue[:count], self._queue[count:]
         return puts
 
-    def _push(self, entries: list[Entry]) -> dict[str, BufferError_]:
+    def _push(self, entries: list[BufferEntry]) -> dict[str, BufferError_]:
         """Append to the own slot; by topic, what went wrong."""
         if not self._slots.writable():
             return dict.fromkeys(
                 (entry.topic for entry in entries), BufferUnavailable("buffer=redis: its slot was lost")
             )
-        by_shard: dict[Layout, list[Entry]] = {}
+        by_shard: dict[Layout, list[BufferEntry]] = {}
         for entry in entries:
             by_shard.setdefault(self._shard_of(entry.topic), []).append(entry)
         try:
@@ -207,7 +207,7 @@ class RedisStore(BufferStore):
                 self._count(shard, own, step[-1])
         return errors
 
-    def _count(self, shard: Layout, own: list[Entry], length: int) -> None:
+    def _count(self, shard: Layout, own: list[BufferEntry], length: int) -> None:
         expected = self._lengths.get(shard.key, 0) + len(own)
         if length < expected:
             self._report_missing(shard, expected - length)
@@ -239,7 +239,7 @@ class RedisStore(BufferStore):
                     self._oldest.pop(shard.key, None)
 
     def _dead_letter(self, kept: Sequence[KeptEntry], reason: str) -> None:
-        values = [pack_buried(self.now_ms(), reason, each.entry.encode()) for each in kept]
+        values = [pack_dead(self.now_ms(), reason, each.entry.encode()) for each in kept]
         with self._asking():
             self._client.rpush(self._slots.dead_key(), *values)
 
