@@ -38,8 +38,8 @@ class ProducerProxy:
     Args:
         listeners: (socket, ssl_context or None) pairs from common.net.listen.
         view: the configuration.
-        brokers: the engine's. Without an only one they are those that the configuration names, followed from here on. With none at all the
-            engine's topics are UNAVAILABLE, and topics with another target are served.
+        brokers: the engine's. Without an only one they are those that the configuration names, followed from here on.
+            With none at all the engine's topics are UNAVAILABLE, and topics with another target are served.
         targets: of topics that are not the engine's, by topic; owned from now on.
     """
 
@@ -150,7 +150,10 @@ class ProducerProxy:
         }
 
     def stop(self) -> None:
-        """Stop accepting, answer SHUTTING_DOWN to further calls, wait for those in work, close. Blocks up to DRAIN_S."""
+        """Stop accepting, answer SHUTTING_DOWN to further calls, wait for those in work, close.
+
+        Blocks up to DRAIN_S.
+        """
         self.server.stop_accepting()
         self.service.closing = True
         if self.front is not None:

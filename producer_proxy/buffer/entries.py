@@ -10,7 +10,8 @@ from producer_proxy.buffer.value import unpack_value
 def entries_at(data: bytes, start: int, positions: Iterable[int], bytes_max: int) -> tuple[list[BufferEntry], int]:
     """The entries of a disk buffer's blocks at these ascending positions, and their size in bytes.
 
-    It ends before the first block that is not whole in `data`, is damaged, or would exceed `bytes_max`. The first entry may exceed it.
+    It ends before the first block that is not whole in `data`, is damaged, or would exceed `bytes_max`. The first entry
+    may exceed it.
 
     Args:
         data: bytes of one segment, from the log's position `start` on.

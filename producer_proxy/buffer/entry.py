@@ -16,7 +16,7 @@ ID_SIZE = 16
 
 
 class EntryError(ValueError):
-    """The bytes are no entry of this version."""
+    """The bytes are not an entry of this version."""
 
 
 class BufferEntry(NamedTuple):
@@ -62,7 +62,7 @@ def decode(data: bytes) -> BufferEntry:
     try:
         topic = data[_HEAD.size : _HEAD.size + topic_size].decode("ascii")
     except UnicodeDecodeError:
-        raise EntryError("the entry's topic is no name") from None
+        raise EntryError("the entry's topic is not ASCII") from None
     return BufferEntry(
         topic,
         data[record_at - key_size : record_at] if flags & _HAS_KEY else None,

@@ -1,7 +1,8 @@
 """Ordering keys with a backlog in the buffer: later messages of such a key are diverted too, so that none overtakes.
 
-Keys are counted by their hash in 1,024 slots per topic; messages without a key have one slot. Keys that share a slot divert together. That
-is stricter than needed, and bounds memory at 1,025 counters per topic however many keys there are.
+Keys are counted by their hash in 1,024 slots per topic; messages without a key have one slot. Keys that share a slot
+divert together. That is stricter than needed, and bounds memory at 1,025 counters per topic however many keys there
+are.
 """
 
 from collections.abc import Callable, Iterable

@@ -1,4 +1,4 @@
-"""How much a store may hold. What does not fit is refused; nothing is ever dropped to make room."""
+"""Capacity of a store. Entries that do not fit are refused; no entry is ever dropped to make room."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -12,7 +12,8 @@ class RoomLimits:
     """
     Attributes:
         bytes_max: of entries. More rides out a longer outage and takes longer to drain.
-        age_ms_max: while the oldest entry is older, nothing more is taken: an engine that is away for so long needs a person.
+        age_ms_max: nothing more is stored while the oldest entry is older: an engine that is away for so long needs an
+            operator.
         topic_percent_max: of bytes_max for one topic, so that one stuck topic leaves room for the others.
     """
 
@@ -31,7 +32,7 @@ class RoomLimits:
 
 
 class Room:
-    """What is in a store, by topic, held against the limits."""
+    """The contents of a store by topic, checked against the limits."""
 
     def __init__(self, limits: RoomLimits, now_ms: Callable[[], int]) -> None:
         self._limits, self._now_ms = limits, now_ms
@@ -50,11 +51,11 @@ class Room:
             total += entry.size_bytes
             by_topic[entry.topic] = by_topic.get(entry.topic, 0) + entry.size_bytes
         if self.bytes + total > limits.bytes_max:
-            raise BufferFull(f"buffer: full, {limits.bytes_max} bytes; nothing was stored")
+            raise BufferFull(f"buffer: full at {limits.bytes_max} bytes; nothing was stored")
         share = limits.bytes_max * limits.topic_percent_max // 100
         for topic, size in by_topic.items():
             if self._by_topic.get(topic, 0) + size > share:
-                raise BufferFull(f"buffer: topic={topic} has its share of {share} bytes; nothing was stored")
+                raise BufferFull(f"buffer: topic={topic} has filled its share of {share} bytes; nothing was stored")
 
     def enter(self, entries: Iterable[BufferEntry]) -> None:
         self._move(entries, 1)
@@ -63,13 +64,13 @@ class Room:
         self._move(entries, -1)
 
     def emptied(self) -> "Room":
-        """Another one with the same limits, to count anew."""
+        """An empty room with the same limits, for a new count."""
         return Room(self._limits, self._now_ms)
 
     def _move(self, entries: Iterable[BufferEntry], sign: int) -> None:
         for entry in entries:
             size = sign * entry.size_bytes
-            if sign < 0 and self._by_topic.get(entry.topic, 0) < -size:  # everything was counted anew meanwhile
+            if sign < 0 and self._by_topic.get(entry.topic, 0) < -size:  # a new count has replaced this one meanwhile
                 continue
             self.entries += sign
             self.bytes += size

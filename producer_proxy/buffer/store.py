@@ -37,11 +37,13 @@ class BufferStats(NamedTuple):
 
 
 class BufferStore(ABC):
-    """Entries that wait for the engine, oldest first. All methods are for the loop's thread; those that say so block their greenlet.
+    """Entries that wait for the engine, oldest first. All methods are for the loop's thread; those that say so block
+    their greenlet.
 
     Attributes:
         name: for metrics and messages.
-        ordering_keys: keys with entries here. A key enters before its first entry is written and leaves when its last is removed.
+        ordering_keys: keys with entries here. A key enters before its first entry is written and leaves when its last
+            is removed.
         filled: set when there may be something to take.
     """
 
@@ -71,7 +73,8 @@ class BufferStore(ABC):
         self.filled.set()
 
     def remove(self, kept: Sequence[KeptEntry]) -> None:
-        """The engine has them: delete. May block. After a crash before the deletion is durable, `take` returns them again.
+        """The engine has them: delete. May block. After a crash before the deletion is durable, `take` returns them
+        again.
 
         Raises:
             BufferUnavailable: they stay, and `take` returns them again.
@@ -80,7 +83,10 @@ class BufferStore(ABC):
         self._leave([each.entry for each in kept])
 
     def dead_letter(self, kept: Sequence[KeptEntry], reason: str) -> None:
-        """The engine will never take them: move them to the dead-letter list, durably. Blocks. Raises BufferFull, BufferUnavailable."""
+        """The engine will never take them: move them to the dead-letter list, durably.
+
+        Blocks. Raises BufferFull, BufferUnavailable.
+        """
         self._dead_letter(kept, reason)
         self.dead_count += len(kept)
         self.remove(kept)
@@ -97,7 +103,7 @@ class BufferStore(ABC):
             self.filled.set()
 
     def recounted(self, ordering_keys: OrderingKeys, room: Room) -> None:
-        """For stores that have counted anew what they hold."""
+        """For stores that have counted their entries again."""
         self.ordering_keys.become(ordering_keys)
         self.room = room
         if room.entries:
@@ -117,10 +123,11 @@ class BufferStore(ABC):
 
     @abstractmethod
     def take(self, skip: Collection[str], count_max: int, bytes_max: int) -> list[KeptEntry]:
-        """The oldest entries, each topic's in order, without those of the topics in `skip`. The first is returned whatever its size.
+        """The oldest entries, each topic's in order, without those of the topics in `skip`. The first is returned
+        whatever its size.
 
-        They stay in the store. May block. Raises BufferUnavailable. A store whose topics share a sequence may return only the entries
-        before the first that is skipped.
+        They stay in the store. May block. Raises BufferUnavailable. A store whose topics share a sequence may return
+        only the entries before the first that is skipped.
         """
 
     @abstractmethod

@@ -1,4 +1,7 @@
-"""A value in Redis: "PB1" ‖ u32 crc32c of the entry, little-endian ‖ the entry. Somebody else's bytes are told from ours."""
+"""A value in Redis: "PB1" ‖ u32 crc32c of the entry, little-endian ‖ the entry.
+
+The head tells foreign bytes from entries.
+"""
 
 import struct
 
@@ -22,7 +25,7 @@ def unpack_value(value: bytes) -> BufferEntry:
     magic, checksum = _HEAD.unpack_from(value)
     data = value[_HEAD.size :]
     if magic != MAGIC:
-        raise EntryError("not a value of ours")
+        raise EntryError("not a buffer value: it does not begin with PB1")
     if google_crc32c.value(data) != checksum:
         raise EntryError("the value's checksum does not fit")
     return decode(data)

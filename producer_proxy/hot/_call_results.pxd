@@ -6,7 +6,8 @@ from producer_proxy.hot._answers cimport Result
 
 
 cdef class CallResults(Waiter):
-    # Invariants: results[0..count) are filled by set_id(), count <= results_cap; a result's id lies in ids[0..ids_used), ids_used <= ids_cap.
+    # Invariants: results[0..count) are filled by set_id(), count <= results_cap; a result's id lies in
+    # ids[0..ids_used), ids_used <= ids_cap.
     cdef int32_t seqid
     cdef uint32_t count               # messages
     cdef uint32_t results_cap

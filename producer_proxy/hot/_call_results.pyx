@@ -30,7 +30,10 @@ cdef class CallResults(Waiter):
         return 0
 
     cdef int set_id(self, uint32_t index, const unsigned char* id, uint32_t size, bint assigned) except -1:
-        """Set the shown id of message `index`: the client's bytes, or an assigned id in hex. Until it is answered its code is TIMEOUT."""
+        """Set the shown id of message `index`: the client's bytes, or an assigned id in hex.
+
+        Until it is answered its code is TIMEOUT.
+        """
         cdef uint32_t shown = size * 2 if assigned else size
         cdef unsigned char* out
         cdef uint32_t i

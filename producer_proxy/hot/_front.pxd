@@ -27,8 +27,9 @@ cdef class Front:
     cdef uint32_t id_counter
     cdef double timeout_s
     cdef int32_t retry_after_ms
-    # The call in hand: filled by examine(), used by the method that it chose, void with the next call. Entries 0 to call.message_count - 1
-    # of the arrays are filled; the walker gives at most MESSAGES_MAX. `chosen` borrows from `destinations`: nothing is evicted meanwhile.
+    # The call in hand: filled by examine(), used by the method that it chose, void with the next call. Entries 0 to
+    # call.message_count - 1 of the arrays are filled; the walker gives at most MESSAGES_MAX. `chosen` borrows from
+    # `destinations`: nothing is evicted meanwhile.
     cdef _walk.SendCall call
     cdef _walk.Message* messages
     cdef void** chosen                # the Destination of each message

@@ -1,5 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""State of the hot path that all connections of a producer proxy share: lanes, destinations, credentials, and the call in hand."""
+"""State of the hot path that all connections of a producer proxy share: lanes, destinations, credentials, and the call
+in hand.
+"""
 
 from libc.stdint cimport uint64_t
 from libc.stdlib cimport free, malloc
@@ -24,11 +26,13 @@ cdef class Front:
     Args:
         lanes_by_class: the Lanes that serve each durability class, by its number; None at 0.
         destinations: of the engine's topics in use; filled by the rare path.
-        is_right: asked about a destination at its first use after a change of the configuration. generation: of the configuration.
+        is_right: asked about a destination at its first use after a change of the configuration. generation: of the
+            configuration.
         slow: called as (connection, frame bytes) in a loop callback for every call that is not common.
         sentences: contract code -> its sentence, as bytes.
         process_bytes: 6 random bytes, the middle of every id assigned here; see common/ids.py for the layout.
-        rescue: called as (connection, frame bytes, [(code, queue, offset, id)]) for a call to buffered topics that the engine failed.
+        rescue: called as (connection, frame bytes, [(code, queue, offset, id)]) for a call to buffered topics that the
+            engine failed.
         requests: GroupedRequests, the open requests.
     """
 
@@ -57,8 +61,9 @@ cdef class Front:
         free(self.chosen)
 
     def admit(self, bytes credential, double expires_at, patterns, meter, origin):
-        """The rare path has verified these credential bytes. Their application may send to topics that match `patterns`, within the meter's
-        limit, until `expires_at` in monotonic seconds."""
+        """The rare path has verified these credential bytes. Their application may send to topics that match
+        `patterns`, within the meter's limit, until `expires_at` in monotonic seconds.
+        """
         if credential in self.credentials:
             return
         if len(self.credentials) >= CREDENTIALS_MAX:
@@ -66,10 +71,12 @@ cdef class Front:
         self.credentials[credential] = AdmittedCredential(credential, expires_at, patterns, meter, origin)
 
     def follow(self, generation, own, bint takes_replies):
-        """The configuration changed: every credential is verified again, and every destination checked against its definition.
+        """The configuration changed: every credential is verified again, and every destination checked against its
+        definition.
 
         Args:
-            own: the Meter of the proxy's own limit; None: it has none. takes_replies: operators have not switched replies off.
+            own: the Meter of the proxy's own limit; None: it has none. takes_replies: operators have not switched
+                replies off.
         """
         cdef AdmittedCredential admitted
         self.generation = generation & 0xFFFFFFFF

@@ -1,12 +1,14 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""The hot path of send: from the socket's bytes to the broker's batch and back, in loop callbacks, without a Python object per message.
+"""The hot path of send: from the socket's bytes to the broker's batch and back, in loop callbacks, without a Python
+object per message.
 
-It takes only what is common: a credential that verified before, topics at the engine that are known and granted, no fault, no delay. A
-request, and a call of one reply, go on in _request_calls.pyx. Everything else goes, whole calls at a time, to `slow(connection, frame)`,
-which is producer_proxy/send/send.py and the reference for every answer.
+It takes only what is common: a credential that verified before, topics at the engine that are known and granted, no
+fault, no delay. A request, and a call of one reply, go on in _request_calls.pyx. Everything else goes, whole calls at a
+time, to `slow(connection, frame)`, which is producer_proxy/send/send.py and the reference for every answer.
 
-A call in work lives in two places. The front holds what examine() found out, until the next call: see "the call in hand". A HotCall holds
-what is needed until the answer. Offsets into the frame come from the walker, which has checked them against the frame's size.
+A call in work lives in two places. The front holds what examine() found out, until the next call: see "the call in
+hand". A HotCall holds what is needed until the answer. Offsets into the frame come from the walker, which has checked
+them against the frame's size.
 """
 
 from libc.stdint cimport uint32_t, uint64_t
@@ -50,7 +52,9 @@ cdef struct CallTotals:               # over the messages of the call in hand
 
 
 cdef class HotCall(CallResults):
-    """One call in work. A connection reuses its own until a deadline passes: then it answers, and late results are dropped."""
+    """One call in work. A connection reuses its own until a deadline passes: then it answers, and late results are
+    dropped.
+    """
 
     cdef HotConnection connection     # None: answered, or its client has gone
     cdef Front front
@@ -172,7 +176,8 @@ cdef class HotConnection(Connection):
                 return GO_SLOW
             if destination.meter is not None:
                 front.admission.weigh(destination.meter, m.size, i)
-            # The walker faults a call whose durability is not 0 to DURABILITY_MAX; a destination's is checked when it is made.
+            # The walker faults a call whose durability is not 0 to DURABILITY_MAX; a destination's is checked when it
+            # is made.
             serving = front.lanes_by_class[call.durability if call.durability else destination.durability]
             if lanes == NULL:
                 lanes = serving
@@ -189,7 +194,9 @@ cdef class HotConnection(Connection):
         return conclude(front, <Lanes>lanes, admitted, &totals)
 
     cdef AdmittedCredential admitted(self, const unsigned char* credential, uint32_t size):
-        """The verified credential with these bytes; None: the rare path has to verify it, or to say what is wrong with the connection."""
+        """The verified credential with these bytes; None: the rare path has to verify it, or to say what is wrong with
+        the connection.
+        """
         cdef AdmittedCredential last = self.last
         if last is None or len(last.credential) != size or memcmp(<const unsigned char*>last.credential, credential, size) != 0 \
                 or last.expires_at == 0:
@@ -298,7 +305,8 @@ cdef class HotConnection(Connection):
 
 
 cdef inline Destination usable(Front front, AdmittedCredential admitted, const unsigned char* topic, uint32_t size):
-    """The destination of a topic that the application may send to; None: not known, not granted, or not right any more."""
+    """The destination of a topic that the application may send to; None: not known, not granted, or not right any more.
+    """
     cdef Destination destination = front.destinations.find(topic, size) if admitted.may_send(topic, size) else None
     if destination is None or (destination.checked_at != front.generation and not front.check(destination)):
         return None
@@ -324,7 +332,9 @@ cdef inline bint choose_queue(Front front, Lanes lanes, Destination destination,
 
 
 cdef inline int conclude(Front front, Lanes lanes, AdmittedCredential admitted, CallTotals* totals) except -1:
-    """A CallDecision about a call whose messages can all be taken: by room in the append, rate limits, and room in the queue for their grade."""
+    """A CallDecision about a call whose messages can all be taken: by room in the append, rate limits, and room in the
+    queue for their grade.
+    """
     cdef uint32_t count = front.call.message_count
     cdef int verdict
     if not lanes.take_all(totals.bytes + RECORD_MORE * count):

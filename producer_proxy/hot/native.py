@@ -1,4 +1,7 @@
-"""Selects the hot path, which is native code only, over native lanes. Without it `Front` is None and the rare path takes every call."""
+"""Selects the hot path, which is native code only, over native lanes.
+
+Without it `Front` is None and the rare path takes every call.
+"""
 
 from typing import Any
 

@@ -1,4 +1,7 @@
-"""The rare path of requests and replies, in greenlets, and the sentences of both paths. The hot one is hot/_request_calls.pyx."""
+"""The rare path of requests and replies, in greenlets, and the sentences of both paths.
+
+The hot one is hot/_request_calls.pyx.
+"""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,6 +1,8 @@
-"""Requests and replies over all broker groups. A request waits at the group that holds its queue; its token leads the reply there.
+"""Requests and replies over all broker groups. A request waits at the group that holds its queue; its token leads the
+reply there.
 
-The token's instance number begins with three bytes of a hash of the group's name, so every proxy that gets the reply knows the group.
+The token's instance number begins with three bytes of a hash of the group's name, so every proxy that gets the reply
+knows the group.
 """
 
 import os

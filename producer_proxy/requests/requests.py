@@ -1,7 +1,8 @@
-"""Requests and replies at one broker group. Steps, tokens and codes: docs/design/0013-request-reply.md. The reference of `_requests`.
+"""Requests and replies at one broker group. Steps, tokens and codes: docs/design/0013-request-reply.md. The reference
+of `_requests`.
 
-Nothing here blocks: askers and repliers are told in a loop callback. All state belongs to calls that are open, or were until their
-deadline, so it may end with this process.
+Nothing here blocks: askers and repliers are told in a loop callback. All state belongs to calls that are open, or were
+until their deadline, so it may end with this process.
 """
 
 import os
@@ -23,7 +24,10 @@ KEPT_BYTES_MAX = 16 << 20
 TICK_MS = 5
 
 StoredAt = tuple[bytes, bytes, int, int]
-"""(topic, id, queue, offset) of a stored request. An engine with another log may give the same position to another request."""
+"""(topic, id, queue, offset) of a stored request.
+
+An engine with another log may give the same position to another request.
+"""
 
 
 class RequestAsker(Protocol):
@@ -283,7 +287,8 @@ class OpenRequests:
     # -- the replier's side
 
     def pass_on(self, data: bytes, reply: bytes, told: Callable[[int], None], timeout_ms: int) -> int | None:
-        """Send a reply to the waiting client's proxy. Returns the code if it is known at once; else `told(code)` is called once.
+        """Send a reply to the waiting client's proxy. Returns the code if it is known at once; else `told(code)` is
+        called once.
 
         Args:
             data: the token as it came. reply: a Message without reply_to, encoded.

@@ -1,4 +1,6 @@
-"""Checks of one message before anything is asked of its target: form, permission, topic, size, switches, features, rules."""
+"""Checks of one message before anything is asked of its target: form, permission, topic, size, switches, features,
+rules.
+"""
 
 from common.contract import Code
 from common.credential import Principal

@@ -1,7 +1,8 @@
 """One send call, start to end, in a greenlet: the rare path, and the reference of the hot one.
 
-authenticate → check each message → limits → delays → diversion → resolve → admission to the queue → append → answer. Each message is one
-PendingMessage, which the stages take and give a result. The answer has one result per message, in order.
+authenticate → check each message → limits → delays → diversion → resolve → admission to the queue → append → answer.
+Each message is one PendingMessage, which the stages take and give a result. The answer has one result per message, in
+order.
 """
 
 import logging
@@ -186,7 +187,10 @@ class SendService:
     def _resolved(
         self, call: SendCall, principal: Principal, pending: Sequence[PendingMessage]
     ) -> Sequence[PendingMessage]:
-        """Give each message its route; blocks for topics that are not known yet. Returns those that have one: all or none."""
+        """Give each message its route; blocks for topics that are not known yet.
+
+        Returns those that have one: all or none.
+        """
         if not pending:
             return []
         try:

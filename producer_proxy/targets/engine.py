@@ -1,4 +1,7 @@
-"""The engine as a target: its brokers' lanes, its topics, its timers. The hot path uses the same lanes and topics without this object."""
+"""The engine as a target: its brokers' lanes, its topics, its timers.
+
+The hot path uses the same lanes and topics without this object.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 

@@ -1,6 +1,7 @@
 """Messages kept in this process: a target over a broker in memory, for tests and for proxies that need no engine.
 
-It loses what it holds with the process, checks no ids against earlier ones, and takes no delayed messages and no requests.
+It loses what it holds with the process, checks no ids against earlier ones, and takes no delayed messages and no
+requests.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -36,7 +37,8 @@ class MemoryDestination(NamedTuple):
 
 
 class MemoryTarget(SendTarget):
-    """Messages without a key go to one queue of their topic per submission, and to the next queue with the next submission.
+    """Messages without a key go to one queue of their topic per submission, and to the next queue with the next
+    submission.
 
     Args:
         broker: where the messages are kept; a topic that it does not know is created with the queues of its definition.

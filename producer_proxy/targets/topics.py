@@ -64,7 +64,8 @@ class Topics:
         return self._view.topic(name)
 
     def find(self, names: list[str]) -> dict[str, TopicRoute]:
-        """Routes of defined topics; blocks the greenlet while a target is asked for destinations that are not known yet.
+        """Routes of defined topics; blocks the greenlet while a target is asked for destinations that are not known
+        yet.
 
         Raises:
             ResolveError: a target did not answer, or a topic is not defined any more.

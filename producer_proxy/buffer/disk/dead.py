@@ -1,4 +1,7 @@
-"""The dead-letter list of a disk buffer: entries that the engine will never take, each with the reason. For `penstock buffer export`."""
+"""The dead-letter list of a disk buffer: entries that the engine will never take, each with the reason.
+
+For `penstock buffer export`.
+"""
 
 import os
 from collections.abc import Iterator
@@ -20,7 +23,7 @@ class DeadEntry(NamedTuple):
 
 
 class DeadList:
-    """Appends to DIR/dead.buf. What is in it goes when a person removes the file."""
+    """Appends to DIR/dead.buf. Its entries stay until an operator removes the file."""
 
     def __init__(self, directory: Path) -> None:
         self._path = directory / NAME
@@ -32,12 +35,12 @@ class DeadList:
         try:
             size = os.fstat(file).st_size
             data = b"" if size else blocks.SEGMENT_HEAD.pack(blocks.SEGMENT_MAGIC, 0)
-            start = blocks.padded(size)  # a torn end stays behind as a gap
+            start = blocks.padded(size)  # a torn end stays in the file as a gap
             for each in buried:
                 payload = blocks.pack_dead(each.at_ms, each.reason, each.entry.encode())
                 data += blocks.pack_block(blocks.DEAD, start + len(data), payload)
             if start + len(data) > BYTES_MAX:
-                raise OSError(28, f"{self._path}: the dead-letter list is full; export and remove it")
+                raise OSError(28, f"{self._path}: the dead-letter list is full: export it, then remove the file")
             if os.pwrite(file, data, start) != len(data):
                 raise OSError(28, f"{self._path}: no space")
             os.fsync(file)
@@ -47,7 +50,7 @@ class DeadList:
 
 
 def read(directory: Path) -> Iterator[DeadEntry]:
-    """All that can be read of a directory's list."""
+    """All readable entries of a directory's list."""
     try:
         data = (directory / NAME).read_bytes()
     except FileNotFoundError:

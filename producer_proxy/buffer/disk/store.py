@@ -3,7 +3,8 @@
 Invariants:
 1. An entry can be taken only once it is synced, and in the order in which it was written.
 2. A segment is deleted only when each of its entries is marked as drained, or was found damaged and reported.
-3. After a failed sync nothing more is taken in: the kernel has dropped the bytes, and a second sync would lie.
+3. After a failed sync nothing more is stored: the kernel has dropped the bytes, and a second sync would report a false
+   success.
 """
 
 import errno
@@ -42,7 +43,7 @@ _TIME_MASK = (1 << _TIME_BITS) - 1
 
 
 class DiskStore(BufferStore):
-    """Opens the directory, with whatever a process before left in it.
+    """Opens the directory, with the entries that an earlier process left in it.
 
     Raises:
         BufferInUse: another process holds it. OSError: it cannot be made or read.
@@ -73,7 +74,7 @@ class DiskStore(BufferStore):
             self._open(BufferSegment(directory, base))
 
     def take(self, skip: Collection[str], count_max: int, bytes_max: int) -> list[KeptEntry]:
-        ready = (self._standing(topic) for topic in self._waiting if topic not in skip)
+        ready = (self._waiting_of(topic) for topic in self._waiting if topic not in skip)
         numbers = list(islice(heapq.merge(*ready), count_max))
         positions = [number >> _TIME_BITS for number in numbers]
         taken: list[BufferEntry] = []
@@ -159,7 +160,7 @@ class DiskStore(BufferStore):
                 segment.live -= len(positions)
                 self._delete_if_drained(segment)
         except OSError as error:
-            # Rather twice under one id than stuck: they go from the queue all the same.
+            # Drained again under the same id is better than stuck: they leave the queue all the same.
             log.error("buffer=%s: marks of drained entries cannot be written: %s", self._directory, error)
         by_topic: dict[str, set[int]] = {}
         for each in kept:
@@ -175,7 +176,7 @@ class DiskStore(BufferStore):
             self._file_work.run(segment.delete)
 
     def _take_out(self, topic: str, numbers: set[int]) -> None:
-        """From the head of the topic's queue; what is not at the head is passed over later."""
+        """Remove numbers from the head of the topic's queue; those not at the head are skipped later."""
         waiting = self._waiting[topic]
         ahead = self._removed_ahead.get(topic, set()) | numbers
         while waiting and waiting[0] in ahead:
@@ -187,7 +188,7 @@ class DiskStore(BufferStore):
         if not waiting:
             del self._waiting[topic]
 
-    def _standing(self, topic: str) -> Iterable[int]:
+    def _waiting_of(self, topic: str) -> Iterable[int]:
         ahead = self._removed_ahead.get(topic)
         waiting = self._waiting[topic]
         return waiting if ahead is None else (number for number in waiting if number not in ahead)
@@ -213,8 +214,10 @@ class DiskStore(BufferStore):
         return groups
 
     def _read(self, positions: list[int], bytes_max: int) -> tuple[list[BufferEntry], int]:
-        """The entries at the first of these positions, as many as one look into a file gives, and their bytes; none: the first one's
-        bytes are not what was written. Reads ahead, because a drain goes on behind it."""
+        """Entries at the first of these positions, as many as one read of a file gives, and their size in bytes.
+
+        None at all: the bytes of the first have changed. Reads ahead, because a drain continues after it.
+        """
         segment = self._segment_of(positions[0])
         held, start, data = self._chunk
         found, used = entries_at(data, start, positions, bytes_max) if held is segment else ([], 0)
@@ -227,9 +230,9 @@ class DiskStore(BufferStore):
         return found, used
 
     def _report_unreadable(self, position: int) -> None:
-        """An entry whose bytes are no longer what was written. It cannot be sent; its segment is kept aside for a person.
+        """Report an entry whose bytes have changed. It cannot be sent; its segment is renamed to *.damaged and kept.
 
-        Its key cannot be told any more, so its unit stays behind the buffer until the next start.
+        Its key is unknown now, so its ordering key stays diverted until the next start.
         """
         topic, number = next(
             (topic, number)
@@ -238,7 +241,7 @@ class DiskStore(BufferStore):
             if number >> _TIME_BITS == position
         )
         log.error(
-            "buffer=%s topic=%s: the entry at %d is damaged, it cannot be drained", self._directory, topic, position
+            "buffer=%s topic=%s: the entry at %d is damaged and cannot be drained", self._directory, topic, position
         )
         self.damaged += 1
         self._take_out(topic, {number})
@@ -274,7 +277,7 @@ class DiskStore(BufferStore):
     def _report_gap(self, segment: BufferSegment, gap: blocks.Gap) -> None:
         if gap.torn:
             log.warning(
-                "buffer file=%s: a tail of %d bytes at %d is torn, as a crash leaves it",
+                "buffer file=%s: a tail of %d bytes at %d is torn by a crash",
                 segment.path.name,
                 gap.size,
                 gap.offset,
@@ -291,5 +294,5 @@ def hold(directory: Path) -> int:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(file)
-        raise BufferInUse(f"buffer={directory}: another process holds it") from None
+        raise BufferInUse(f"buffer={directory}: another process holds it: stop that one") from None
     return file

@@ -1,4 +1,4 @@
-"""A disk buffer's directory, read without its lock: for people, while its proxy runs or not."""
+"""A disk buffer's directory, read without its lock: for tools, whether its proxy runs or not."""
 
 import fcntl
 from collections.abc import Iterator
@@ -27,7 +27,10 @@ class BufferDamage(NamedTuple):
 
 
 def survey(directory: Path) -> Iterator[Waiting | BufferDamage]:
-    """All entries that wait, oldest first, and all bytes that are none. What a running proxy drains meanwhile may be missing."""
+    """All entries that wait, oldest first, and all damaged bytes.
+
+    Entries that a running proxy drains meanwhile may be missing.
+    """
     for base in bases(directory):
         segment = BufferSegment(directory, base)
         try:
@@ -46,7 +49,7 @@ def buried(directory: Path) -> Iterator[Waiting]:
 
 
 def is_held(directory: Path) -> bool:
-    """Whether a process works on it now."""
+    """Whether a process holds the directory now."""
     try:
         with open(directory / "lock", "rb") as lock:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
