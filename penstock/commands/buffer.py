@@ -18,7 +18,7 @@ from penstock.commands.exits import CONFLICT, FAILED, UNAVAILABLE, USAGE, Comman
 from penstock.commands.instance import Instance, instance_options
 from penstock.commands.output import output_option, show_one, show_rows
 from producer_proxy.buffer.disk import survey
-from producer_proxy.buffer.disk.survey import Damage, Waiting
+from producer_proxy.buffer.disk.survey import BufferDamage, Waiting
 from producer_proxy.buffer.errors import BufferError_, BufferInUse
 from producer_proxy.buffer.pace import PER_S
 
@@ -100,11 +100,11 @@ def age_s(at_ms: int | None) -> float | None:
 def of_directory(directory: Path) -> tuple[dict[str, Any], bool]:
     """What to show, and whether all is well."""
     topics: dict[str, int] = {}
-    damage: list[Damage] = []
+    damage: list[BufferDamage] = []
     size = torn = 0
     oldest_ms: int | None = None
     for found in read(directory, False):
-        if isinstance(found, Damage):
+        if isinstance(found, BufferDamage):
             torn += found.size_bytes if found.torn else 0
             damage += [] if found.torn else [found]
             continue
@@ -178,7 +178,7 @@ def drain(instance: Instance, directory: Path, per_s: int, timeout_s: float) -> 
     click.echo(f"{drained} entries are in the engine, {buried} on the dead-letter list")
 
 
-def read(directory: Path, dead: bool) -> Iterator[Waiting | Damage]:
+def read(directory: Path, dead: bool) -> Iterator[Waiting | BufferDamage]:
     try:
         yield from survey.buried(directory) if dead else survey.survey(directory)
     except OSError as error:

@@ -4,7 +4,7 @@ import pytest
 
 from common.config.memory_store import MemoryConfigStore as MemoryConfig
 from producer_proxy.buffer.disk.store import DiskStore
-from producer_proxy.buffer.entry import Entry
+from producer_proxy.buffer.entry import BufferEntry
 from producer_proxy.buffer.errors import BufferFull
 from producer_proxy.buffer.memory_store import BufferMemoryStore
 from producer_proxy.buffer.redis.address import parse_address
@@ -54,7 +54,7 @@ def store(request, tmp_path, clock):
 
 
 def test_entries_come_back_whole_in_the_order_in_which_they_were_put_and_stay_until_they_are_removed(store):
-    odd = Entry("orders", None, None, bytes(range(256)) * 20, NOW_MS)
+    odd = BufferEntry("orders", None, None, bytes(range(256)) * 20, NOW_MS)
     store.put([entry(1), entry(2, "pay")])
     store.put([odd])
     store.put([entry(3)])

@@ -3,10 +3,9 @@
 import json
 
 import pytest
-from engine.link.pull import decode_answer
-from engine.link.pull import encode_pull
 
 from engine.link import layout
+from engine.link.pull import decode_answer, encode_pull
 from engine.log.format import KIND_MESSAGES, pack_batch, pack_record
 from tests.sim.world import KEY, Link, World
 
