@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from engine.errors import ConfigError
+from engine.errors import EngineConfigError
 
 _MIB = 1 << 20
 
@@ -127,8 +127,8 @@ class LogConfig:
         return found
 
     def checked(self) -> "LogConfig":
-        """Return itself. Raises ConfigError with all faults."""
+        """Return itself. Raises EngineConfigError with all faults."""
         found = self.faults()
         if found:
-            raise ConfigError(found)
+            raise EngineConfigError(found)
         return self

@@ -47,7 +47,7 @@ class TopicLog(Protocol):
     def create_topics(self, wanted: Iterable[tuple[str, int]]) -> list[Topic]:
         """Find or create each (name, queues), in order; a topic with fewer queues grows.
 
-        Raises ConfigError, DiskFullError.
+        Raises EngineConfigError, DiskFullError.
         """
 
 

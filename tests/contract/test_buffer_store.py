@@ -17,13 +17,13 @@ from tests.unit.producer_proxy.buffer.entries import NOW_MS, entry, numbers
 LIMITS = RoomLimits(bytes_max=1 << 20, age_ms_max=60_000, topic_percent_max=50)
 
 
-class Clock:
+class NodeClock:
     at_ms = NOW_MS
 
 
 @pytest.fixture
 def clock():
-    return Clock()
+    return NodeClock()
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ from engine.env.base import Env
 from engine.log.disk import DiskLevel, DiskWatch
 from engine.log.lookup_index.lookup_file import FAMILIES
 from engine.log.lookup_index.maker import LookupFileMaker
-from engine.log.lookup_index.search import LookupCursor, LookupQuery, Search, SearchRange
+from engine.log.lookup_index.search import LookupCursor, LookupQuery, LookupSearch, SearchRange
 from engine.log.segment.segments import LogSegments
 from engine.log.write.native import Appender
 
@@ -34,16 +34,16 @@ class LookUp:
         self.maker = LookupFileMaker(
             env, directory, log_id, lambda: segments.sealed.bases, [FAMILIES[name] for name in config.look_up],
             config.look_up_bytes_a_second, has_room=lambda: disk.level < DiskLevel.DELETE, open_segment=self._open_segment,
-            side=segments.sealed.side,
+            side=segments.sealed.side, clock=lambda: env.clock.monotonic_ns() / 1e9,
         )  # fmt: skip
         self._background = env.background()
         self._closed = False
 
-    def search(self, wanted: LookupQuery, cursor: LookupCursor) -> Search:
+    def search(self, wanted: LookupQuery, cursor: LookupCursor) -> LookupSearch:
         """A search over the log as it is now, to run once: by `start`, or by the caller where it may block."""
-        return Search(self._env, self._directory, self._log_id, self.maker, self._places(), wanted, cursor)
+        return LookupSearch(self._env, self._directory, self._log_id, self.maker, self._places(), wanted, cursor)
 
-    def start(self, search: Search, done: Callable[[], None]) -> None:
+    def start(self, search: LookupSearch, done: Callable[[], None]) -> None:
         """Run a slice in the thread, then call `done()` there; it has to be safe there."""
 
         def work() -> None:

@@ -6,7 +6,6 @@ reading it. A missing or damaged file is rebuilt from the segment. Partial index
 
 import logging
 import math
-import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import suppress
@@ -54,7 +53,7 @@ class LookupFileMaker:
 
     def __init__(
         self, env: Env, directory: str, log_id: bytes, sealed: Callable[[], set[int]], families: Iterable[Family],
-        bytes_per_s: int, has_room: Callable[[], bool] = lambda: True, clock: Callable[[], float] = time.monotonic,
+        bytes_per_s: int, clock: Callable[[], float], has_room: Callable[[], bool] = lambda: True,
         open_segment: Callable[[], tuple[int, int] | None] = lambda: None, side: SideFiles | None = None,
     ) -> None:  # fmt: skip
         self._env, self._directory, self._log_id, self._sealed = env, directory, log_id, sealed

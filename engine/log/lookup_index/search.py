@@ -65,7 +65,7 @@ class _SliceEnds(Exception):
     """Enough was found, or the slice has reached its limits. `cursor` is set."""
 
 
-class Search:
+class LookupSearch:
     """Searches from a cursor on until enough is found.
 
     After `run`, `found` has the records in the order of the log, and `cursor` says where to continue: None at the end.
@@ -102,7 +102,7 @@ class Search:
         return self._wanted.topic_id
 
     def run(self) -> None:
-        """Search for one slice. Blocks."""
+        """Search one slice. Blocks."""
         if self.is_cancelled:
             return
         self._until_ms = self._env.now_ms() + SLICE_MS

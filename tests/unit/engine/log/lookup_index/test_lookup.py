@@ -469,7 +469,7 @@ def test_floors_of_a_topic_do_not_change_what_the_log_holds(machine):
         def of(self, topic: str) -> Retention:
             return Retention(age_ms=50)
 
-    m.log.floors.policy = Short()
+    m.log.start_offsets.policy = Short()
     m.env.clock_ms = NOW + 100
     assert m.log.bounds(1, 0)[0] > 0
     assert look_up(m, "id", b"id-0") == [(0, 0)]
