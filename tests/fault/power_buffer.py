@@ -50,7 +50,7 @@ class Promises:
 
 
 def entry(round_: int, number: int) -> Entry:
-    """Return unique content."""
+    """Nobody else writes the same."""
     body = b"%d.%d." % (round_, number) * (1 + number % 97)
     return Entry(f"promised.{number % TOPICS}", b"%d" % (number % KEYS), None, body, NOW_MS + number)
 
@@ -143,7 +143,7 @@ class BufferWriter:
 
 
 def faults(entries: Iterable[Entry], promises: Promises) -> Iterable[str]:
-    """Promises that the buffer does not keep, bytes that were never written, and keys whose order changed."""
+    """Promises that the buffer does not keep, bytes that nobody wrote, and keys whose order changed."""
     found: set[tuple[int, int]] = set()
     last: dict[tuple[int, str, bytes | None], int] = {}
     for each in entries:
