@@ -1,4 +1,4 @@
-"""What an engine passes to the log when it opens it, and in each step of retention."""
+"""Arguments that an engine passes to the log when it opens it, and in each step of retention."""
 
 from machine import NOW
 
