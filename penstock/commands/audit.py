@@ -33,8 +33,8 @@ NAMES_SHOWN = 3
 def command(instance: Instance, kind: str | None, name: str | None, who: str | None, limit: int, output: str) -> None:
     """Show administrative changes, newest first: author, action, old and new value. Secrets are never shown.
 
-    A record is on disk when its command ends. Records are ordered by their authors' clocks; `version` orders the changes of one
-    entry, whatever the clocks were.
+    A record is on disk when its command ends. Records are ordered by their authors' clocks; `version` orders the
+    changes of one entry, whatever the clocks were.
     """
     with open_config(instance) as store:
         records = journal.latest(store, limit, kind=kind, name=name, who=who)

@@ -35,8 +35,8 @@ dead_option = click.option("--dead", is_flag=True, help="Show the dead-letter li
 def command() -> None:
     """Show, export or drain the disk buffer in DIR (a producer proxy's --buffer).
 
-    Reading is safe while the proxy runs. A proxy that starts on DIR drains it by itself. A proxy with a Redis buffer also drains
-    the entries that stopped proxies left there.
+    Reading is safe while the proxy runs. A proxy that starts on DIR drains it by itself. A proxy with a Redis buffer
+    also drains the entries that stopped proxies left there.
 
     \b
     penstock buffer status .penstock/buffer/producer_proxy
@@ -59,8 +59,8 @@ def command() -> None:
 def status(place: str, password_file: Path | None, output: str) -> None:
     """Show number and age of the waiting entries, the dead-letter list, and damage.
 
-    Give a directory, or the URL of a Redis as in --buffer-redis of the proxies. Exit code 1 when there is damage, or when the
-    Redis may lose entries.
+    Give a directory, or the URL of a Redis as in --buffer-redis of the proxies. Exit code 1 when there is damage, or
+    when the Redis may lose entries.
     """
     if "://" in place:
         show, well = of_redis(place, password_file)

@@ -66,7 +66,10 @@ class JoinedLink:
         return self._engines[home].call(op, payload)
 
     def ask(self, verb: str, **options: Any) -> dict[str, Any]:
-        """`topics` by prefix: each from the engine with most of its queues. `status`: the lookup indexes that all engines have."""
+        """`topics` by prefix: each from the engine with most of its queues.
+
+        `status`: the lookup indexes that all engines have.
+        """
         answers = [engine.ask(verb, **options) for engine in self._engines]
         if verb == "status":
             return {"look_up": list(set.intersection(*(set(answer.get("look_up", [])) for answer in answers)))}
@@ -97,7 +100,10 @@ class JoinedLink:
 
 
 def ask_all(instance: Instance, verb: str, **options: Any) -> dict[str, dict[str, Any]]:
-    """Answers by broker group. A broker group that does not know the topic or consumer group is left out, unless none does."""
+    """Answers by broker group.
+
+    A broker group that does not know the topic or consumer group is left out, unless none does.
+    """
     answers, unknown = {}, None
     with connected(instance) as engines:
         for name, engine in engines.items():

@@ -1,6 +1,7 @@
 """Exit codes, and errors as one line on stderr; an error of a filter has two more lines, which show the place.
 
-0 done · 1 failed · 2 wrong usage or value · 3 not found · 4 conflict with the present state · 5 unavailable, try again later
+0 done · 1 failed · 2 wrong usage or value · 3 not found · 4 conflict with the present state · 5 unavailable, try again
+later
 """
 
 import os

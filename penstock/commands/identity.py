@@ -83,7 +83,10 @@ def _secret(secret_file: Path | None) -> str:
 
 
 def _operator(instance: Instance) -> NewKey:
-    """The key in DIR/operator.key (0600), created on demand. It is checked against the configuration, which may have been reset."""
+    """The key in DIR/operator.key (0600), created on demand.
+
+    It is checked against the configuration, which may have been reset.
+    """
     path = instance.data / "operator.key"
     held = _read_key(path)
     with administration(instance) as admin:

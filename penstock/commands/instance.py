@@ -93,7 +93,10 @@ def open_config(instance: Instance) -> Iterator[ConfigStore]:
 
 @contextmanager
 def administration(instance: Instance, *, changes: bool = False) -> Iterator[Administrator]:
-    """The verbs' context. With `changes` it ends when every running process has applied them, or warns after APPLIED_S_MAX."""
+    """The verbs' context.
+
+    With `changes` it ends when every running process has applied them, or warns after APPLIED_S_MAX.
+    """
     with open_config(instance) as store:
         yield Administrator(store, f"cli:{_user()}@{socket.gethostname()}")
         if changes:
@@ -105,7 +108,10 @@ def administration(instance: Instance, *, changes: bool = False) -> Iterator[Adm
 def note(
     instance: Instance, action: str, kind: str, name: str, old: dict[str, Any] | None, new: dict[str, Any]
 ) -> None:
-    """Record an operator's request to the engine in the audit journal, after it. Only warns when the journal cannot be reached."""
+    """Record an operator's request to the engine in the audit journal, after it.
+
+    Only warns when the journal cannot be reached.
+    """
     try:
         with administration(instance) as admin:
             audit.record(admin.store, admin.clock, admin.who, action, kind, [name], old, new)

@@ -65,8 +65,8 @@ def held(path: Path) -> Iterator[Directory]:
 def verify_command(directory: Path, output: str) -> None:
     """Read every byte and report damage, one line each: file, position, lost bytes and records.
 
-    Exit code 0 without damage, 1 with damage. A torn tail after a crash is reported but is not damage: its records were never
-    confirmed, and the next start cuts it.
+    Exit code 0 without damage, 1 with damage. A torn tail after a crash is reported but is not damage: its records were
+    never confirmed, and the next start cuts it.
     """
     found: list[Finding] = []
 
@@ -186,7 +186,8 @@ def mean(total: int, count_: int) -> float:
 def repair_command(directory: Path, yes: bool, output: str) -> None:
     """Rebuild damaged indexes and the view, and cut a torn tail. Without --yes only the steps are shown.
 
-    Bytes that do not verify stay, with all good records after them; consumers skip them. Exit code 1 when such damage is left.
+    Bytes that do not verify stay, with all good records after them; consumers skip them. Exit code 1 when such damage
+    is left.
     """
     with errors_as_sentences():
         wanted = plan(directory)

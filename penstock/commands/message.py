@@ -55,9 +55,9 @@ def message() -> None:
 def show(instance: Instance, shown: str, topic: str, from_ms: int | None, output: str) -> None:
     """Show the message with this id.
 
-    An engine with `--look-up none` has no index and reads messages; the command reports that. For an assigned id it reads
-    messages stored within 10 minutes of the time in the id; use --from for messages that were in a fallback buffer for longer.
-    For a client-set id it reads the whole topic, or messages stored since --from.
+    An engine with `--look-up none` has no index and reads messages; the command reports that. For an assigned id it
+    reads messages stored within 10 minutes of the time in the id; use --from for messages that were in a fallback
+    buffer for longer. For a client-set id it reads the whole topic, or messages stored since --from.
     """
     with joined(instance, ASK_TIMEOUT_S) as link:
         found = lookup.by_id(link, topic, shown, from_ms, tell)

@@ -37,8 +37,8 @@ class ProxyLink:
         """Send one request and return the response struct.
 
         Args:
-            empty: a request with the same credential that does nothing. It is sent before a request that is too large for a
-                new connection.
+            empty: a request with the same credential that does nothing. It is sent before a request that is too large
+                for a new connection.
         Raises:
             CommandError: no answer, or a TApplicationException.
         """

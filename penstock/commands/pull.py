@@ -84,7 +84,10 @@ def pull(
 
 
 class Puller:
-    """Pulls and prints. Printed and flushed messages are acknowledged with the next pull; a last, empty pull does the rest."""
+    """Pulls and prints.
+
+    Printed and flushed messages are acknowledged with the next pull; a last, empty pull does the rest.
+    """
 
     def __init__(self, link: ProxyLink, identity: Identity, group: str, topics: list[str] | None, ack: bool):
         self._link = link

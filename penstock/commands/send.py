@@ -146,7 +146,10 @@ def _batches(pieces: Iterable[list[bytes]]) -> Iterator[list[bytes]]:
 def _send_until(
     link: ProxyLink, identity: Identity, batch: list[Message], durability: str | None, timeout_s: float
 ) -> list[SendResult]:
-    """A result per message. Messages that may be accepted later (broker unavailable, over a limit) are retried until the timeout."""
+    """A result per message.
+
+    Messages that may be accepted later (broker unavailable, over a limit) are retried until the timeout.
+    """
     end = time.monotonic() + timeout_s
     results = _send(link, identity, batch, durability, timeout_s)
     while again := [index for index, result in enumerate(results) if result.code in FOR_NOW]:

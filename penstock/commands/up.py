@@ -91,8 +91,8 @@ def command(
 
     With --groups several engines share the topics' queues. Their number is fixed when the data directory is created.
 
-    A process that ends is restarted on the same port. Ctrl-C stops all of them, the proxies first. A second `up` on the same
-    data directory fails with exit code 4.
+    A process that ends is restarted on the same port. Ctrl-C stops all of them, the proxies first. A second `up` on the
+    same data directory fails with exit code 4.
     """
     wanted = None if demo is None else demo_arguments(demo, demo_producer, demo_consumer, demo_lines)
     ready = ready_file.absolute() if ready_file else None

@@ -14,7 +14,8 @@ def settle(data: Path, asked: int | None) -> int:
     """Return the number of groups to run and create their directories, by which the next start knows it.
 
     Raises:
-        UpError: the directory holds messages of another number of groups, whose queues would be looked up in other groups.
+        UpError: the directory holds messages of another number of groups, whose queues would be looked up in other
+            groups.
     """
     present = max([number for number in range(1, GROUPS_MAX + 1) if is_used(data, number)], default=0)
     if asked is not None and present and asked != present:

@@ -40,7 +40,10 @@ def module_command(module: str) -> list[str]:
 
 
 def group_name(number: int) -> str:
-    """The name of broker group `number`, from 1 on. The placement depends on it: it must not change while there are messages."""
+    """The name of broker group `number`, from 1 on.
+
+    The placement depends on it: it must not change while there are messages.
+    """
     return f"group-{number}"
 
 
@@ -48,7 +51,10 @@ def make_plan(
     data: Path, host: str, config: str | None, key: Path, ports: Ports, ready_file: Path | None, groups: int = 1,
     engine_options: Sequence[str] = (),
 ) -> UpPlan:  # fmt: skip
-    """The processes of one machine: one engine per broker group, and two proxies. The proxies stop first and answer their calls."""
+    """The processes of one machine: one engine per broker group, and two proxies.
+
+    The proxies stop first and answer their calls.
+    """
     url = config or (data / "config").as_uri()
 
     def address(name: str) -> str:

@@ -1,4 +1,5 @@
-"""The supervisor: keeps the planned processes running until a stop signal. One thread, one poll; nothing blocks for long.
+"""The supervisor: keeps the planned processes running until a stop signal. One thread, one poll; nothing blocks for
+long.
 
 It is small and not patched by gevent, because it stays in memory as long as the other processes.
 """
