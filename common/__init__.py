@@ -1,1 +1,3 @@
-"""Shared modules without dependencies on the processes: contract, wire, network, configuration, credentials, operations."""
+"""Shared modules without dependencies on the processes: contract, wire, network, configuration, credentials,
+operations.
+"""

@@ -3,12 +3,13 @@
     closed ── link lost, or an answer overdue ──→ open ── link is back, or it answers ──→ half open ──→ closed
                                                    ↑──────────── link lost, or overdue ────────┘
 
-There are two kinds of requests. A request that another broker could take too is routed away at the first sign, because a
-wrong guess costs nothing; such requests return gradually, by `share`. A request that only this broker can take is sent until
-the broker has been silent for `patience_s` or its link is down: a disk stall of 100 ms must not reject calls.
+There are two kinds of requests. A request that another broker could take too is routed away at the first sign, because
+a wrong guess costs nothing; such requests return gradually, by `share`. A request that only this broker can take is
+sent until the broker has been silent for `patience_s` or its link is down: a disk stall of 100 ms must not reject
+calls.
 
-The bound adapts to the broker like the retransmission timer of TCP: smoothed time plus four times its smoothed deviation
-(Jacobson, "Congestion avoidance and control", 1988; RFC 6298).
+The bound adapts to the broker like the retransmission timer of TCP: smoothed time plus four times its smoothed
+deviation (Jacobson, "Congestion avoidance and control", 1988; RFC 6298).
 """
 
 from dataclasses import dataclass
@@ -30,7 +31,8 @@ class BreakerConfig:
         bound_s_min: an answer is never late before this time. More isolates later; less trips on a busy machine.
         bound_s_max: an answer is always late after this time.
         patience_s: silence after which requests that only this broker can take are rejected too.
-        step_s: duration of each step of the return, with shares 1/16, 1/8, 1/4, 1/2. Longer spares a broker with cold caches.
+        step_s: duration of each step of the return, with shares 1/16, 1/8, 1/4, 1/2. Longer spares a broker with cold
+            caches.
     """
 
     bound_s_min: float = 0.030
@@ -113,7 +115,10 @@ class Breaker:
             self.reason = ""
 
     def _learn(self, slowest_s: float) -> None:
-        """Adapt the bound. The gains are below TCP's: up to 200 calls per second, and one late answer must not raise it for long."""
+        """Adapt the bound.
+
+        The gains are below TCP's: up to 200 calls per second, and one late answer must not raise it for long.
+        """
         sample_s = min(slowest_s, 2 * self.bound_s)
         self._deviation_s += (abs(sample_s - self._smoothed_s) - self._deviation_s) / 32
         self._smoothed_s += (sample_s - self._smoothed_s) / 64

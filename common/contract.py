@@ -1,7 +1,7 @@
 """The contract of thrift/*.thrift as Python objects, and the encoding of calls and replies.
 
-It is loaded once, at import, before any thread. The modules' names are fixed so that the objects can be pickled. A frame is
-one strict binary message without the length of the framing.
+It is loaded once, at import, before any thread. The modules' names are fixed so that the objects can be pickled. A
+frame is one strict binary message without the length of the framing.
 """
 
 from importlib import resources
@@ -67,8 +67,9 @@ _RESULTS = {"send": Producer.send_result, "pull": Consumer.pull_result}
 class _OneFrame:
     """A transport that serves one frame and then raises.
 
-    thriftpy2 allocates as many bytes as a length claims and, over its memory buffer, returns old heap for missing bytes. Over
-    this transport it stops at the frame's end. It copies each frame that it reads, so a long frame is served in chunks.
+    thriftpy2 allocates as many bytes as a length claims and, over its memory buffer, returns old heap for missing
+    bytes. Over this transport it stops at the frame's end. It copies each frame that it reads, so a long frame is
+    served in chunks.
     """
 
     def __init__(self, frame: bytes):
@@ -101,8 +102,9 @@ def _encode(name: str, kind: int, seqid: int, struct: Any) -> bytes:
 def decode_call(frame: bytes) -> tuple[str, int, object]:
     """(method, seqid, arguments) of a call, whose `arguments.request` is the request struct.
 
-    Only for a frame that passed `common.wire.walk_send` or `walk_pull` without a WireError: a forged count would block this
-    decoder for seconds. Fields of elements with a fault may be missing (None) or, where a text is not UTF-8, bytes.
+    Only for a frame that passed `common.wire.walk_send` or `walk_pull` without a WireError: a forged count would block
+    this decoder for seconds. Fields of elements with a fault may be missing (None) or, where a text is not UTF-8,
+    bytes.
     """
     protocol = _reader(frame)
     name, _kind, seqid = protocol.read_message_begin()

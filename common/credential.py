@@ -1,7 +1,8 @@
 """Credentials: minted by an application, verified by a proxy; and the permissions of their bearer.
 
-signature = HMAC-SHA256(secret, "penstock/1\\n" + app + "\\n" + key_id + "\\n" + decimal(issued_at_ms)), where the secret is the text
-that `penstock app create` showed, as ASCII bytes. It is a bearer token: it does not cover the body of a call.
+signature = HMAC-SHA256(secret, "penstock/1\\n" + app + "\\n" + key_id + "\\n" + decimal(issued_at_ms)), where the
+secret is the text that `penstock app create` showed, as ASCII bytes. It is a bearer token: it does not cover the body
+of a call.
 """
 
 import hashlib

@@ -1,7 +1,7 @@
 """Dead-letter topics: their names, and the properties that a dead letter adds to its message.
 
-They are ordinary topics without a definition, and clients cannot send to them. An application that may pull as the group may
-pull them. An engine keeps its dead letters in one queue: the first one that its broker group holds.
+They are ordinary topics without a definition, and clients cannot send to them. An application that may pull as the
+group may pull them. An engine keeps its dead letters in one queue: the first one that its broker group holds.
 """
 
 from collections.abc import Sequence
@@ -14,8 +14,8 @@ PREFIX = "_dlq."
 PREFIX_RULE = f"names that begin with {PREFIX} are reserved for dead letters: use another one"
 QUEUES_MAX = 10_000
 PROPERTY = "dead_letter_"
-"""Prefix of the properties that a dead letter adds to those of its message: group, cause, reason, attempts, first_ms, last_ms,
-topic, queue, offset, id."""
+"""Prefix of the properties that a dead letter adds to those of its message: group, cause, reason, attempts, first_ms,
+last_ms, topic, queue, offset, id."""
 
 REJECTED, ATTEMPTS = "rejected", "attempts"
 CAUSES = (REJECTED, ATTEMPTS)
@@ -24,7 +24,10 @@ _DIGEST_CHARS = 32
 
 
 def dead_letter_topic(group: str) -> str:
-    """The topic of a group's dead letters. A name too long for the prefix is cut and ends in a digest of the group's name."""
+    """The topic of a group's dead letters.
+
+    A name too long for the prefix is cut and ends in a digest of the group's name.
+    """
     if len(group) <= NAME_CHARS_MAX - len(PREFIX):
         return PREFIX + group
     digest = blake2b(group.encode(), digest_size=_DIGEST_CHARS // 2).hexdigest()

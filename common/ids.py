@@ -1,9 +1,11 @@
 """Message ids that Penstock assigns: 16 bytes, unique without coordination, growing with time in each process.
 
-    0 u48 Unix milliseconds ‖ 6 u48 random, drawn once per process ‖ 12 u32 counter        (big-endian, so that ids sort by time)
+    0 u48 Unix milliseconds ‖ 6 u48 random, drawn once per process ‖ 12 u32 counter        (big-endian, so that ids sort
+    by time)
 
-The counter continues across milliseconds, so a clock that steps back repeats no id before 2^32 more ids. Ids are not secret:
-a reader of one can guess the next. Records and indexes hold the 16 bytes; people and clients see 32 lower-case hex characters.
+The counter continues across milliseconds, so a clock that steps back repeats no id before 2^32 more ids. Ids are not
+secret: a reader of one can guess the next. Records and indexes hold the 16 bytes; people and clients see 32 lower-case
+hex characters.
 """
 
 import os

@@ -1,7 +1,8 @@
 """Last use of each key, for an operator who wants to revoke the old one of two.
 
-A use is noted when a credential is verified: once per credential, and again after changes of the configuration. A credential
-is valid for 300 s around its issue, so a key in use was noted within the last ten minutes, and messages cost nothing.
+A use is noted when a credential is verified: once per credential, and again after changes of the configuration. A
+credential is valid for 300 s around its issue, so a key in use was noted within the last ten minutes, and messages cost
+nothing.
 """
 
 from collections.abc import Iterator

@@ -1,8 +1,9 @@
-"""Placement of queues on broker groups: rendezvous hashing, so that every process computes it from the groups' names alone.
+"""Placement of queues on broker groups: rendezvous hashing, so that every process computes it from the groups' names
+alone.
 
-Each group has a score for each queue, and the highest score wins. An added group takes its share from all others, a removed
-group leaves its queues to all others, and no other queue moves (Thaler and Ravishankar, "A name-based mapping scheme for
-rendezvous", 1996).
+Each group has a score for each queue, and the highest score wins. An added group takes its share from all others, a
+removed group leaves its queues to all others, and no other queue moves (Thaler and Ravishankar, "A name-based mapping
+scheme for rendezvous", 1996).
 """
 
 from collections.abc import Sequence
@@ -20,7 +21,10 @@ def topic_hash(name: bytes) -> int:
 
 
 class Placement:
-    """The placement over these groups. A home is the group's index in `names`; the order of `names` does not change the winners."""
+    """The placement over these groups.
+
+    A home is the group's index in `names`; the order of `names` does not change the winners.
+    """
 
     def __init__(self, names: Sequence[str]):
         if not 1 <= len(names) <= GROUPS_MAX or len(set(names)) != len(names):

@@ -41,7 +41,9 @@ class Principals:
         return found
 
     def prefix_verifies(self, connection: Any, prefix: bytes) -> bool:
-        """Whether a long call of an unverified connection starts with a valid credential: the `prefix_check` of common.net.serve."""
+        """Whether a long call of an unverified connection starts with a valid credential: the `prefix_check` of
+        common.net.serve.
+        """
         encoded = credential_at_start(prefix)
         if encoded is None:
             return False

@@ -74,7 +74,8 @@ def parse_retry(value: Any) -> Retry | None:
 
 
 def parse_retry_text(text: str) -> Any:
-    """Parse a command line's text into a configuration's value: `1000,5000,60000` or `first_ms=1000,factor=2,max_ms=60000,jitter=0.2`.
+    """Parse a command line's text into a configuration's value: `1000,5000,60000` or
+    `first_ms=1000,factor=2,max_ms=60000,jitter=0.2`.
 
     Raises ValueError with the rule.
     """

@@ -1,4 +1,7 @@
-"""Blocking disk work. In a process patched by gevent it runs in the hub's thread pool, so that only the caller waits."""
+"""Blocking disk work.
+
+In a process patched by gevent it runs in the hub's thread pool, so that only the caller waits.
+"""
 
 import sys
 from collections.abc import Callable

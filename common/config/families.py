@@ -15,8 +15,8 @@ class Families:
     """All families at one time. Made for hundreds: every change of one parses all of them again.
 
     Args:
-        entries: (name, value) of each, the name with its `*`. The topics of an invalid family have no definition: a shorter
-            prefix was not meant for them, and could promise less.
+        entries: (name, value) of each, the name with its `*`. The topics of an invalid family have no definition: a
+            shorter prefix was not meant for them, and could promise less.
     """
 
     def __init__(self, entries: Iterable[tuple[str, Mapping[str, Any]]] = ()):

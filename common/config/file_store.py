@@ -6,8 +6,8 @@
     DIR/applied/<process>.PID see reports.py
     DIR/claims/<name>         locked by the flock of the process that claimed the name
 
-Files are 0600 and directories 0700, because they hold the applications' secrets. DIR must be on a local file system (flock,
-atomic rename).
+Files are 0600 and directories 0700, because they hold the applications' secrets. DIR must be on a local file system
+(flock, atomic rename).
 """
 
 import fcntl
@@ -153,7 +153,9 @@ class FileStore(BucketedStore):
         return (stat.st_mtime_ns, stat.st_ino, stat.st_size)
 
     def _fresh(self, stat: tuple | None) -> bool:
-        """Whether the file is so young that two commits can have equal stats (a reused inode within one tick): it is always read."""
+        """Whether the file is so young that two commits can have equal stats (a reused inode within one tick): it is
+        always read.
+        """
         return stat is not None and self._clock.now_ms() * 1_000_000 - stat[0] < FRESH_NS
 
     def _revisions(self, kind: str) -> tuple[int, ...] | None:

@@ -13,8 +13,9 @@ ABSENT_WEIGHT = 10  # an unknown name counts for so many: it is a typing error, 
 class KindView:
     """Buckets stay packed until the first look-up in them, entries unparsed until their own.
 
-    Parsed entries are in two generations. A full recent generation becomes the older one, whose entries are dropped unless
-    they are looked up again meanwhile. So a million names looked up once stay within the bound, and entries in use stay.
+    Parsed entries are in two generations. A full recent generation becomes the older one, whose entries are dropped
+    unless they are looked up again meanwhile. So a million names looked up once stay within the bound, and entries in
+    use stay.
     """
 
     def __init__(self, buckets: Buckets):

@@ -1,8 +1,9 @@
 """Snapshots: the last configuration that a process saw, for a start while the store is unavailable.
 
 Line 1: JSON {"format":1,"saved_at_ms","sha256" of the file with these 64 characters left out,
-"kinds":{kind:{"revisions":[…],"sizes":[…]}}}. Then all kinds' buckets in that order, as in the store. Mode 0600, because it
-holds the applications' secrets. Its modification time is the last time when the process knew it to be current.
+"kinds":{kind:{"revisions":[…],"sizes":[…]}}}. Then all kinds' buckets in that order, as in the store. Mode 0600,
+because it holds the applications' secrets. Its modification time is the last time when the process knew it to be
+current.
 """
 
 import hashlib

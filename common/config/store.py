@@ -14,8 +14,9 @@ class EntryKind:
     """Layout of the entries of one kind.
 
     Attributes:
-        buckets: number of buckets that entries are hashed into. With more a change rewrites less; with fewer a full load is
-            faster. Fixed when a store's first entry of the kind is written; a later change here does not affect old stores.
+        buckets: number of buckets that entries are hashed into. With more a change rewrites less; with fewer a full
+            load is faster. Fixed when a store's first entry of the kind is written; a later change here does not affect
+            old stores.
         followed: proxies keep the kind in memory and watch it.
         bucket_entries_max: a full bucket drops its first names; for journals, whose names begin with the time.
     """
@@ -90,9 +91,9 @@ class ConfigStore(ABC):
     def put_many(self, kind: str, changes: Iterable[Change]) -> list[int]:
         """Make all changes and return their new versions in order (for a deletion: its version).
 
-        Versions are checked before the first write: after a VersionConflict or InvalidEntry nothing was written. A set that
-        fits one transaction is atomic (file store: any set; ZooKeeper: about 1 MB of buckets, some 30,000 topics). A larger
-        set is not: a conflict or outage in its middle leaves the first part written.
+        Versions are checked before the first write: after a VersionConflict or InvalidEntry nothing was written. A set
+        that fits one transaction is atomic (file store: any set; ZooKeeper: about 1 MB of buckets, some 30,000 topics).
+        A larger set is not: a conflict or outage in its middle leaves the first part written.
 
         Raises:
             VersionConflict, InvalidEntry, BucketFull, UncertainWrite
@@ -120,10 +121,11 @@ class ConfigStore(ABC):
 
     @abstractmethod
     def watch(self, callback: Callable[[str], None]) -> None:
-        """Call `callback(kind)` within a second of a change by any process, and for every kind when contact to the store returns.
+        """Call `callback(kind)` within a second of a change by any process, and for every kind when contact to the
+        store returns.
 
-        Several changes may cause one call. The callback runs in the store's own thread or greenlet, never inside the call
-        that made the change (except in the memory store), and may use the store.
+        Several changes may cause one call. The callback runs in the store's own thread or greenlet, never inside the
+        call that made the change (except in the memory store), and may use the store.
         """
 
     @property
@@ -141,9 +143,11 @@ class ConfigStore(ABC):
 
     @abstractmethod
     def claim(self, name: str) -> bool:
-        """Claim a name among all processes of the store, until `release` or the process's end; False: another process has it.
+        """Claim a name among all processes of the store, until `release` or the process's end; False: another process
+        has it.
 
-        The claim may be lost earlier, with the store's session: ask `holds` before each use. May raise StoreUnavailable.
+        The claim may be lost earlier, with the store's session: ask `holds` before each use. May raise
+        StoreUnavailable.
         """
 
     @abstractmethod

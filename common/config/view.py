@@ -1,4 +1,6 @@
-"""A process's view of the configuration: in memory, updated with every change, saved on disk for a start without the store."""
+"""A process's view of the configuration: in memory, updated with every change, saved on disk for a start without the
+store.
+"""
 
 import logging
 import threading
@@ -35,7 +37,8 @@ class ConfigView:
         process: str | None = None,
         clock: Clock | None = None,
     ):
-        """Load everything from the store, or from the snapshot while the store is unavailable, and follow changes from then on.
+        """Load everything from the store, or from the snapshot while the store is unavailable, and follow changes from
+        then on.
 
         Args:
             snapshot_path: file for the last state; None: none is kept.
@@ -185,7 +188,10 @@ class ConfigView:
         self._kinds[kind] = view
 
     def _fetch(self, kind: str, old: Buckets) -> Buckets:
-        """The kind's current buckets. A bucket may be newer than the index read here; its change will be reported later."""
+        """The kind's current buckets.
+
+        A bucket may be newer than the index read here; its change will be reported later.
+        """
         revisions = tuple(self._store.index(kind))
         same_layout = len(revisions) == len(old.payloads)
         payloads = list(old.payloads) if same_layout else [b""] * len(revisions)

@@ -7,7 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 SLICE_S = 1.0
-"""How long a slice is valid. More bridges longer absences of the lender; less frees the slice of an ended process sooner."""
+"""How long a slice is valid.
+
+More bridges longer absences of the lender; less frees the slice of an ended process sooner.
+"""
 LIVE_S = 3.0
 """How long a process counts as alive after its last request."""
 IDLE_SHARE = 0.01  # of a limit, divided among all processes, so that one can start before its demand is known
@@ -44,7 +47,8 @@ class QuotaLender:
 
         Args:
             demand: the rate that it would use without a limit; above its slice when it had to reject calls.
-        Invariant: the valid slices of a key add up to at most `total`. When `total` was lowered below what others hold, this
+        Invariant: the valid slices of a key add up to at most `total`. When `total` was lowered below what others hold,
+        this
             slice is 0 until they have renewed theirs.
         """
         slices = self._slices.setdefault(key, {})
@@ -70,7 +74,9 @@ class QuotaLender:
 
 
 def divide(total: float, demands: Mapping[str, float]) -> dict[str, float]:
-    """Max-min fair shares that add up to `total`: none exceeds its demand while another is short; the rest is spread evenly."""
+    """Max-min fair shares that add up to `total`: none exceeds its demand while another is short; the rest is spread
+    evenly.
+    """
     floor = IDLE_SHARE * total / len(demands)
     shares = {}
     left, unserved = total, len(demands)

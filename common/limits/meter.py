@@ -46,9 +46,9 @@ class _Bucket:
 class Meter:
     """Two buckets; a message must pass both.
 
-    A message larger than a bucket passes when the bucket is full and is paid for afterwards. So the average holds, and no
-    message is rejected for ever. A caller that delays a call takes its tokens at once: they fall below zero, and later calls
-    wait after it.
+    A message larger than a bucket passes when the bucket is full and is paid for afterwards. So the average holds, and
+    no message is rejected for ever. A caller that delays a call takes its tokens at once: they fall below zero, and
+    later calls wait after it.
 
     Invariant: over any time t, at most rate · t + burst + one message (or one call that passed as a whole) pass.
     """
@@ -62,7 +62,10 @@ class Meter:
         self.short = [False, False]
 
     def set_rates(self, messages: float | None, bytes: float | None, now: float) -> None:
-        """Continue at these rates per second; None: not limited. A newly limited bucket starts full; others keep their tokens."""
+        """Continue at these rates per second; None: not limited.
+
+        A newly limited bucket starts full; others keep their tokens.
+        """
         self._refill(now)
         self._messages.set_rate(messages)
         self._bytes.set_rate(bytes)

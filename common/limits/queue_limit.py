@@ -2,17 +2,20 @@
 
 It works like the gradient limiters of Netflix' concurrency-limits. The time of an append, from its first message to its
 answer, is checked against a bound derived from appends with a short queue. Above the bound, fewer messages may wait, in
-proportion. Below it, and with the limit in use, more may wait. Samples taken with a short queue tell a broker that is slow
-for every append from one that has a queue.
+proportion. Below it, and with the limit in use, more may wait. Samples taken with a short queue tell a broker that is
+slow for every append from one that has a queue.
 
-While this process itself stalls (garbage collection, no processor) the broker's answer may lie unread, so such time is not
-counted. Time is passed in, in seconds of a clock that never steps back.
+While this process itself stalls (garbage collection, no processor) the broker's answer may lie unread, so such time is
+not counted. Time is passed in, in seconds of a clock that never steps back.
 """
 
 import math
 
 QUEUE_S = 0.25
-"""Minimum time of an append above which its queue counts as too long. More keeps a busy disk busier; less rejects earlier."""
+"""Minimum time of an append above which its queue counts as too long.
+
+More keeps a busy disk busier; less rejects earlier.
+"""
 QUEUE_S_MAX = 2.0
 """Maximum of that time, however slow the broker is: below the contract's usual deadline of 3 s."""
 TOLERANCE = 4.0  # times the time of an append with a short queue
@@ -20,7 +23,9 @@ LIMIT_FIRST = 20_000.0
 LIMIT_MIN = 32.0
 LIMIT_MAX = 1_000_000.0
 SHARES = (2.0, 1.0, 0.6)
-"""Share of the limit by grade (high, normal, low) up to which a message of that grade is admitted; see docs/design/0014."""
+"""Share of the limit by grade (high, normal, low) up to which a message of that grade is admitted; see
+docs/design/0014.
+"""
 CUT = 0.7  # the strongest cut, once per set of appends that were in flight together
 EASY = 0.5  # of the bound; below it the limit grows fast
 STALL = 2.0  # times the bound; an append without an answer for longer counts as a stall
@@ -29,13 +34,17 @@ DRIFT = 0.3
 LOOK_S = 0.02
 """How often `look` is called."""
 STANDSTILL_S = 0.1
-"""Delay of `look` above which this process has stalled. More blames the broker for own pauses; less counts a busy loop as a pause."""
+"""Delay of `look` above which this process has stalled.
+
+More blames the broker for own pauses; less counts a busy loop as a pause.
+"""
 
 
 class QueueLimit:
     """The bound of one target.
 
-    Invariant: LIMIT_MIN ≤ limit ≤ LIMIT_MAX; with an empty queue a message is always admitted, whatever the size of its call.
+    Invariant: LIMIT_MIN ≤ limit ≤ LIMIT_MAX; with an empty queue a message is always admitted, whatever the size of its
+    call.
     """
 
     __slots__ = ("_base_s", "_cut_at", "_looked_at", "_stood_until", "is_stalled", "limit", "queue_s")

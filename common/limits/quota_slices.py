@@ -1,7 +1,7 @@
 """Quota slices of a process: its shares of cluster-wide limits, borrowed from a lender, and the fallback without one.
 
-A process without an answer from its lender falls back to a static share: the total divided by the number of processes of
-its role that were alive at the lender's last answer.
+A process without an answer from its lender falls back to a static share: the total divided by the number of processes
+of its role that were alive at the lender's last answer.
 """
 
 import json
@@ -56,8 +56,8 @@ class QuotaSlices:
     """
     Args:
         role, process: the borrower; processes of one role share a limit.
-        ask: called as (payload, answer) to ask the lender; it calls `answer(code, payload)` once, now or later, with a code
-            other than 0 when the lender cannot be reached.
+        ask: called as (payload, answer) to ask the lender; it calls `answer(code, payload)` once, now or later, with a
+            code other than 0 when the lender cannot be reached.
         now: seconds of a clock that never steps back.
     """
 
@@ -71,7 +71,8 @@ class QuotaSlices:
         self.lent = 0  # limits with a valid slice; the others use their static share
 
     def meter(self, key: str, messages: int, bytes: int) -> Meter | None:
-        """The meter of a limit by its key, such as `topic:orders`, at these totals per second from now on; None when both are 0.
+        """The meter of a limit by its key, such as `topic:orders`, at these totals per second from now on; None when
+        both are 0.
 
         One key has one meter for as long as a caller keeps it, or it was used within IDLE_S.
         """
