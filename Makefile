@@ -1,5 +1,5 @@
 # `make run` and `make test` do all set-up by themselves; the second time they start at once.
-# Stamps say what is done: in the virtual environment what was installed, in build/ which system packages were looked at.
+# Stamp files record finished steps: installed packages in the virtual environment, checked system packages in build/.
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -11,41 +11,41 @@ ARGS ?=
 help:
 	@sed -n 's/^## //p' Makefile
 
-## make run               everything on this machine, with a demo: a real file through the whole path (ARGS="--data DIR …")
+## make run               start everything on this machine, with a demo: a real file through the whole path (ARGS="--data DIR …")
 run: $(VENV)/.installed
 	@exec $(BIN)/penstock up --demo $(ARGS)
 
-## make test              all tests but the slow ones (ARGS="tests/unit -k name")
+## make test              run all tests but the slow ones (ARGS="tests/unit -k name")
 test: $(VENV)/.installed-dev clients
 	$(BIN)/python -m pytest -m "not slow" $(ARGS)
 
-## make lint              format, lint, types
+## make lint              check format, lint and types
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy common engine producer_proxy consumer_proxy penstock bench
 
-## make native            build the native modules in place again
+## make native            rebuild the native modules in place
 native: $(VENV)/.dev-packages
 	$(BIN)/python setup.py --quiet build_ext --inplace
 
-## make clients           contract code and programs of the clients whose tool chains are here
+## make clients           build contract code and programs of the clients whose tool chains are present
 clients:
 	@scripts/build-clients
 
-## make bench             the named workloads, each against a Penstock of its own (ARGS="single_fsync …")
+## make bench             run the named workloads, each against a Penstock of its own (ARGS="single_fsync …")
 bench: $(VENV)/.installed
 	$(BIN)/python -m bench $(ARGS)
 
-## make peers             the same calls at Kafka, RocketMQ and NATS JetStream, in one run (needs a JDK, Maven and Go; 40 minutes)
+## make peers             run the same calls against Kafka, RocketMQ and NATS JetStream (needs a JDK, Maven and Go; 40 minutes)
 peers: $(VENV)/.installed
 	$(BIN)/python -m bench.peers $(ARGS)
 
-## make bench-alone       million topics, flatness, restarts with 10 GiB, cold readers, the disk (ARGS="million fsync"; 20 minutes, 12 GiB in TMPDIR)
+## make bench-alone       measure the engine alone: million topics, flatness, restarts with 10 GiB, cold readers, the disk (ARGS="million fsync"; 20 minutes, 12 GiB in TMPDIR)
 bench-alone: $(VENV)/.installed
 	$(BIN)/python -m bench.alone $(or $(ARGS),million flat restart cold fsync)
 
-## make fuzz              mutate frames at both walkers (ARGS="--runs 100000 --seed 1")
+## make fuzz              run mutated frames through both walkers (ARGS="--runs 100000 --seed 1")
 fuzz: $(VENV)/.installed-dev
 	$(BIN)/python -m tests.fuzz.fuzz_walk $(or $(ARGS),--runs 100000 --seed $(shell date +%s))
 
@@ -57,11 +57,11 @@ powercut: $(VENV)/.installed-dev
 outage: $(VENV)/.installed-dev
 	$(BIN)/python -m bench.fallback --seconds $(or $(SECONDS),600) --buffer $(or $(BUFFER),disk) $(ARGS)
 
-## make flips             flip a bit a time in every kind of file of a data directory (FLIPS=5000)
+## make flips             flip one bit at a time in every kind of file of a data directory (FLIPS=5000)
 flips: $(VENV)/.installed-dev
 	PENSTOCK_FLIPS=$(or $(FLIPS),5000) $(BIN)/python -m pytest -s tests/fault/test_flipped_bits.py $(ARGS)
 
-## make bufferfaults      the fallback buffer under every fault, the slow ones too: fail-overs, 50 kills each while it buffers and drains (KILLS=50)
+## make bufferfaults      test the fallback buffer under every fault, also the slow ones: fail-overs, 50 kills each while it buffers and drains (KILLS=50)
 bufferfaults: $(VENV)/.installed-dev
 	PENSTOCK_BUFFER_KILLS=$(or $(KILLS),50) $(BIN)/python -m pytest -s tests/fault/test_buffer.py tests/fault/test_buffer_faults.py tests/fault/test_redis_store.py tests/fault/test_redis_failover.py $(ARGS)
 
@@ -69,20 +69,20 @@ bufferfaults: $(VENV)/.installed-dev
 without-compiler: $(VENV)/.installed-dev
 	scripts/check-without-compiler
 
-## make wheel             a wheel in dist/
+## make wheel             build a wheel in dist/
 wheel: $(VENV)/.installed-dev
 	$(PIP) wheel . --no-deps --no-build-isolation --wheel-dir dist
 
-## make lock              resolve requirements/*.in to versions and hashes again
+## make lock              resolve requirements/*.in to versions and hashes
 lock: $(VENV)/.dev-packages
 	scripts/lock-requirements
 
-## make clean             all that was built; data and the virtual environment stay
+## make clean             remove all build output; data and the virtual environment stay
 clean:
 	rm -rf build dist *.egg-info
 	find common engine producer_proxy consumer_proxy bench \( -name '*.so' -o -name '_*.c' \) -delete
 
-# Not bin/python: pip comes last, so that an environment that broke off half-way is made again.
+# Not bin/python: pip is installed last, so an interrupted environment is made again.
 $(VENV)/bin/pip:
 	@scripts/system-packages run
 	@echo "Creating $(VENV)"
@@ -93,7 +93,7 @@ $(VENV)/.core-packages: requirements/core.txt requirements/build.txt | $(VENV)/b
 	@$(PIP) install --require-hashes -r requirements/build.txt -r requirements/core.txt
 	@touch $@
 
-# Not a dependency of .installed on itself alone: `make test` brings compilers first, so that the one build is native.
+# .installed-dev depends on .dev-packages first: `make test` installs compilers before the one build, so it is native.
 $(VENV)/.installed: $(VENV)/.core-packages setup.py setup.cfg pyproject.toml $(SOURCES)
 	@echo "Building Penstock"
 	@$(PIP) install --no-deps --no-build-isolation --editable .

@@ -20,7 +20,23 @@ ROOT = Path(__file__).parent
 def sources() -> list[Path]:
     wanted = os.environ.get("PENSTOCK_EXT", "")
     found = [path.relative_to(ROOT) for package in PACKAGES for path in sorted((ROOT / package).rglob("*.pyx"))]
-    return [path for path in found if wanted in ".".join(path.with_suffix("").parts)]
+    found += [
+        path.relative_to(ROOT)
+        for package in PACKAGES
+        for path in sorted((ROOT / package).rglob("*.py"))
+        if is_single(path)
+    ]
+    return [path for path in found if wanted in native_name(path)]
+
+
+def is_single(path: Path) -> bool:
+    """Whether a reference is the source of its native form, too."""
+    return path.with_name(f"_{path.stem}.pxd").exists() and path.read_text().startswith("# cython: ")
+
+
+def native_name(path: Path) -> str:
+    """`x.py` and `_x.pyx` both become module `_x`."""
+    return ".".join((*path.parts[:-1], "_" + path.stem.removeprefix("_")))
 
 
 def extensions() -> list[Extension]:
@@ -33,7 +49,7 @@ def extensions() -> list[Extension]:
     headers = [str(path) for path in sorted((ROOT / "common" / "native").glob("*.h"))]
     modules = [
         Extension(
-            ".".join(path.with_suffix("").parts),
+            native_name(path),
             [str(path)],
             extra_compile_args=["-O3"],
             include_dirs=["common/native"],

@@ -1,6 +1,6 @@
-"""`python -m bench [WORKLOAD …] [-o table|json]`: the named workloads against the bars; what `make bench` runs.
+"""Named workloads against their bars: `python -m bench [WORKLOAD …] [-o table|json]`, run by `make bench`.
 
-Ends with 0 also when a bar is missed: figures depend on the machine, and a missed one is shown in the table.
+The exit code is 0 also when a bar is missed: figures depend on the machine, and the table shows a missed bar.
 """
 
 import argparse

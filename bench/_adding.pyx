@@ -3,8 +3,9 @@
 
 from libc.stdint cimport uint32_t
 
-from engine.client._batcher cimport Lane, Waiter
+from engine.client._append_request cimport Waiter
 from engine.client._destination cimport Destination
+from engine.client._lane cimport Lane
 
 
 def add_rounds(Lane lane, list destinations, bytes message, uint32_t a_round, uint32_t rounds):

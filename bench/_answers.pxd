@@ -1,4 +1,4 @@
-"""What the generator takes from an answer, for cimport by the load loop."""
+"""Fields that the generator reads from an answer, for cimport by the load loop."""
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
@@ -28,10 +28,10 @@ cdef struct PullTally:
     int32_t last_code
 
 cdef struct PullNotes:
-    Buffer* acks                       # receives one encoded Ack a delivery; NULL: do not acknowledge
+    Buffer* acks                       # receives one encoded Ack per delivery; NULL: do not acknowledge
     uint32_t ack_count
     int64_t body_size                  # -1: any
-    uint64_t mark                      # bodies that begin with it carry their send time behind it; 0: none do
+    uint64_t mark                      # bodies that begin with it carry their send time after it; 0: none do
     int64_t now_ns
     int64_t since_ns                   # messages sent earlier are not of the measured window
     Counts* end_to_end

@@ -22,7 +22,7 @@ cdef struct Cursor:
 
 
 cdef inline int reserve(Buffer* buffer, size_t more) noexcept nogil:
-    """Make room for `more` bytes behind the written ones. -1 when memory is out, and then nothing has changed."""
+    """Make room for `more` bytes after the written ones. -1 when out of memory; then nothing has changed."""
     cdef size_t wanted = buffer.size + more
     cdef void* grown
     if wanted <= buffer.capacity:

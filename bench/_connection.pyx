@@ -66,7 +66,7 @@ cdef int watch_writes(Connection* connection, int epoll, int index, bint wanted)
 cdef Received receive(Connection* connection) noexcept nogil:
     """Read once; WHOLE when `connection.frame` holds exactly one answer.
 
-    Bytes behind the answer cannot be: only one call is in flight. They show as TOO_LARGE, a broken stream.
+    Bytes after the answer are an error, since only one call is in flight: TOO_LARGE, a broken stream.
     """
     cdef Buffer* frame = &connection.frame
     cdef size_t wanted = READ_SIZE

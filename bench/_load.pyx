@@ -77,7 +77,7 @@ cdef class Load:
         send, pull: writers of the frames; None when there are no such connections.
         mint: returns a fresh encoded Credential; called before the start and every 60 s.
         on_window: called with True as the window opens and False as it closes, in this thread, outside the window.
-        batch: messages a call. rate: messages a second, 0 for a closed loop.
+        batch: messages per call. rate: messages per second, 0 for a closed loop.
         messages_max: send that many and end (0: no limit). deliveries_max: pull that many and end.
         drain: a consumer ends with its first empty answer; without, it pulls until the window closes.
         acknowledge: consumers acknowledge each delivery on their next pull.
@@ -259,7 +259,7 @@ cdef class Load:
             self.fault_index, self.fault_kind = index, kind
 
     cdef void _free(self, int index, int64_t now) noexcept nogil:
-        """Put a producer connection behind the other free ones, so that all of them take turns."""
+        """Put a producer connection after the other free ones, so that all of them take turns."""
         self.idle[(self.idle_first + self.idle_count) % self.producer_count] = index
         self.idle_count += 1
         self.connections[index].freed_ns = now
@@ -326,7 +326,7 @@ cdef class Load:
         return self.phase == WINDOW or (self.schedule.interval_ns != 0 and connection.counted_from_ns < self.window_to)
 
     cdef void _sent(self, int index) noexcept nogil:
-        """Count the answer to a send and go on."""
+        """Count the answer to a send and continue."""
         cdef Connection* connection = &self.connections[index]
         cdef bint counts = self._counts(connection)
         cdef SendTally* tally = &self.sends if counts else &self.ignored_sends
@@ -350,7 +350,7 @@ cdef class Load:
             connection.finished = True
 
     cdef void _pulled(self, int index) noexcept nogil:
-        """Count the answer to a pull, keep its receipts and go on."""
+        """Count the answer to a pull, keep its receipts and continue."""
         cdef Connection* connection = &self.connections[index]
         cdef bint counts = self._counts(connection)
         cdef PullTally* tally = &self.pulls if counts else &self.ignored_pulls

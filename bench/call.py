@@ -1,4 +1,4 @@
-"""Single calls from Python, where a load would be too much."""
+"""Single calls from Python, for set-up and checks."""
 
 import socket
 import time
@@ -10,7 +10,7 @@ from common.credential import mint
 
 
 class CallError(BenchError):
-    """A proxy closed the connection, or answered what is no answer to that."""
+    """A proxy closed the connection, or the answer does not match the call."""
 
 
 class Line:
@@ -48,12 +48,12 @@ class Line:
 
 
 def credential(target: Target) -> Credential:
-    """Good for a few minutes."""
+    """Mint a credential that is valid for a few minutes."""
     return Credential(*mint(target.app, target.key_id, target.secret, time.time_ns() // 1_000_000))
 
 
 def send_one(line: Line, proof: Credential, topic: str) -> bool:
-    """Send one small message; whether the engine has stored it."""
+    """Send one small message and return whether the engine has stored it."""
     line.post(encode_call("send", 1, SendRequest(credential=proof, messages=[Message(topic=topic, body=b"first")])))
     (result,) = decode_reply(line.take()).results  # type: ignore[attr-defined]
     return result.code == Code.OK

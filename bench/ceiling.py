@@ -1,9 +1,10 @@
-"""What the generator itself costs: `python -m bench.ceiling` runs it against a server that does nothing.
+"""Cost of the generator itself: `python -m bench.ceiling` runs it against a server that does no work.
 
-Question: how many calls a second could the generator drive from one core, and what does one call cost it?
-Settings: 16 connections, 128-byte bodies, 16 topics, closed loop; calls of 1 and of 50; pulls of 1,000 with acknowledgements.
-Excluded: everything of Penstock's servers. The server is a forked process that answers each call with the same prepared bytes: what it
-takes is the least that any server can on this machine, whatever it does with a call.
+Question: how many calls per second can the generator drive from one core, and what does one call cost it?
+Settings: 16 connections, 128-byte bodies, 16 topics, closed loop; calls of 1 and of 50; pulls of 1,000 with
+    acknowledgements.
+Excluded: everything of Penstock's servers. The server is a forked process that answers each call with the same prepared
+bytes. Its CPU is the minimum of any server on this machine.
 """
 
 import os
@@ -22,7 +23,7 @@ WARMUP_S = 0.3
 
 @dataclass(frozen=True)
 class Cost:
-    """What one run against the stub showed; `server_s` is the stub's CPU, all other is the generator's alone."""
+    """Figures of one run against the stub; `server_s` is the stub's CPU, all others are the generator's."""
 
     name: str
     calls: int
@@ -40,13 +41,13 @@ class Cost:
         user_us = self.user_s / self.calls * 1e6
         return (
             f"{self.name}: {self.calls / self.window_s:,.0f} calls/s, {self.messages / self.window_s:,.0f} messages/s, "
-            f"generator CPU {self.call_us:.2f} µs a call (own code {user_us:.2f}, kernel {self.call_us - user_us:.2f}), "
-            f"{1e6 / self.call_us:,.0f} calls/s a core; the server's {self.server_s / self.calls * 1e6:.2f} µs a call"
+            f"generator CPU {self.call_us:.2f} µs per call (own code {user_us:.2f}, kernel {self.call_us - user_us:.2f}), "
+            f"{1e6 / self.call_us:,.0f} calls/s per core; the server's {self.server_s / self.calls * 1e6:.2f} µs per call"
         )
 
 
 def send_answer(messages: int) -> bytes:
-    """A SendResponse of OKs with id, queue and offset, as the proxy would give."""
+    """Encode a SendResponse of OKs with id, queue and offset, as the proxy would."""
     result = (
         b"\x08\0\1"
         + bytes(4)
@@ -62,7 +63,7 @@ def send_answer(messages: int) -> bytes:
 
 
 def pull_answer(deliveries: int, body_size: int) -> bytes:
-    """A PullResponse with that many deliveries and as many OKs for acknowledgements."""
+    """Encode a PullResponse with that many deliveries and as many OKs for acknowledgements."""
     message = b"\x0b\0\1\0\0\0\x08bench-00" + b"\x0b\0\2" + struct.pack(">I", body_size) + bytes(body_size) + b"\0"
     delivery = (
         b"\x0b\0\1\0\0\0\x34" + bytes(52) + b"\x08\0\2" + bytes(4) + b"\x0a\0\3" + bytes(8) + b"\x08\0\4\0\0\0\1"
@@ -81,7 +82,7 @@ def _reply(name: bytes, fields: bytes) -> bytes:
 
 
 def connected_pairs(count: int) -> tuple[list[socket.socket], list[socket.socket]]:
-    """Client and server ends of loopback TCP connections."""
+    """Connect client and server ends of loopback TCP."""
     with socket.create_server(("127.0.0.1", 0), backlog=count) as listener:
         clients = [socket.create_connection(listener.getsockname()) for _ in range(count)]
         servers = [listener.accept()[0] for _ in range(count)]
@@ -94,7 +95,7 @@ def connected_pairs(count: int) -> tuple[list[socket.socket], list[socket.socket
 def measure(
     name: str, *, batch: int = 1, pull: int = 0, connections: int = 16, seconds: float = 2.0, size: int = 128
 ) -> Cost:
-    """One closed-loop run against a forked stub; `pull` above 0 pulls that many a call instead of sending."""
+    """Run one closed loop against a forked stub; `pull` above 0 pulls that many per call instead of sending."""
     clients, servers = connected_pairs(connections)
     child = os.fork()
     if child == 0:

@@ -1,10 +1,11 @@
-"""What a reader far behind the end costs those who write, while retention deletes.
+"""Effect of a cold reader on appends, while retention deletes.
 
-Question: p50, p99, p99.9 and the longest of appends (16 batches of one 128-byte message, a call each 2 ms, on one thread with the reader,
-as in the engine), alone; with one reader that drains the log's oldest segments at the same time as retention deletes others; and the same
-with cold reads switched off (`cold_distance_bytes=0`), as before them. Settings: 64 MiB segments, 1 GiB of messages dropped from
-the page cache before (also those near the end, which an engine would have there), 16 topics of 8 queues, no sync. Excluded: network, pull.
-On a busy machine only the longest read in the loop can be compared. Run: `python -m bench.cold_reader [MIB]`; a line a case.
+Question: p50, p99, p99.9 and the longest of appends (16 batches of one 128-byte message, one call per 2 ms, on one
+thread with the reader, as in the engine), alone; with one reader that drains the log's oldest segments at the same time
+as retention deletes others; and the same with cold reads switched off (`cold_distance_bytes=0`). Settings: 64 MiB
+segments, 1 GiB of messages dropped from the page cache before (also those near the end, which an engine would have
+there), 16 topics of 8 queues, no sync. Excluded: network, pull. On a busy machine only the longest read in the loop can
+be compared. Run: `python -m bench.cold_reader [MIB]`; one line per case.
 """
 
 import os
@@ -30,7 +31,7 @@ READ_BYTES = 256 << 10
 
 
 def fill(log: Log, size: int) -> None:
-    """Write so many bytes, in batches of 50."""
+    """Write `size` bytes, in batches of 50."""
     frames = [frame(16, 50, i * 16) for i in range(64)]
     calls = 0
     while log.end_position < size:
@@ -39,7 +40,7 @@ def fill(log: Log, size: int) -> None:
 
 
 def drop_cache(directory: str) -> None:
-    """Let the page cache forget all segments, synced ones only: the log has been closed."""
+    """Drop all segments from the page cache. The log is closed, so they are synced."""
     for entry in os.scandir(f"{directory}/log"):
         fd = os.open(entry.path, os.O_RDONLY)
         os.fsync(fd)
@@ -48,7 +49,7 @@ def drop_cache(directory: str) -> None:
 
 
 def drain(log: Log) -> Iterator[int]:
-    """Read all queues from the first record on, round robin; yields the bytes of each read."""
+    """Read all queues from the first record on, round robin; yield the bytes of each read."""
     queues = [(topic, queue) for topic in range(1, TOPICS + 1) for queue in range(QUEUES)]
     at = {key: log.bounds(*key)[0] for key in queues}
     while True:
@@ -78,12 +79,12 @@ def run(name: str, directory: str, config: LogConfig, *, reads: bool, deletes: b
                 held_s = max(held_s, time.perf_counter() - now)
                 read_bytes += size
                 if size:
-                    gevent.sleep(0)  # a pull is a turn of the loop, which lets other threads have the interpreter
+                    gevent.sleep(0)  # a pull is a turn of the loop, which releases the GIL
                     continue
             gevent.sleep(0.0002)
         gevent.sleep(0)
         log.append(one, 16, time.time_ns() // 1_000_000)
-        # From when it was due: what held up the loop counts.
+        # From its due time: delays of the loop count.
         took.append(time.perf_counter() - due)
         due += EVERY_S
     took.sort()
@@ -99,7 +100,7 @@ def run(name: str, directory: str, config: LogConfig, *, reads: bool, deletes: b
 
 
 def main() -> None:
-    """All cases, each on a log of its own."""
+    """Run all cases, each on a log of its own."""
     size = int(sys.argv[1]) * MIB if len(sys.argv) > 1 else 1024 * MIB
     cases: tuple[tuple[str, dict[str, Any], bool, bool], ...] = (
         ("alone", {}, False, False),

@@ -1,7 +1,7 @@
-"""How many messages and acks a second does the consumer proxy's byte work take?
+"""CPU of the consumer proxy's work on bytes, per message and per ack.
 
-Question: the cost of building pull replies and of reading calls and their acks alone, native and pure. One core, no sockets, no engine; the
-answer and the call are made before the clock starts. Excluded: credentials, the link.
+Question: how long does building pull replies take, and reading calls with their acks, native and pure? One core, no
+sockets, no engine; the answer and the call are made before the clock starts. Excluded: credentials, the link.
 Run: python -m bench.deliver [--seconds 1]
 """
 
@@ -24,7 +24,7 @@ TOKEN = TOKEN_BODY.pack(1, 3, 1 << 20, 5, 1000, 7) + b"m" * 16
 
 
 def answer(messages: int, body: int, own_id: bool, piece_records: int = 50) -> bytes:
-    """A PULL answer of `messages` records in pieces of one stored batch each."""
+    """Encode a PULL answer of `messages` records in pieces of one stored batch each."""
     fields = struct.pack(">BHI6sBHI", 11, 1, 6, b"orders", 11, 2, body) + bytes(body)
     if own_id:
         record = encode_record(fields + struct.pack(">BHI32s", 11, 6, 32, b"i" * 32) + b"\0")
@@ -38,7 +38,7 @@ def answer(messages: int, body: int, own_id: bool, piece_records: int = 50) -> b
 
 
 def call(acks: int) -> bytes:
-    """A pull that acknowledges one lease, message by message."""
+    """Encode a pull that acknowledges one lease, message by message."""
     listed = [struct.pack(">BHI48s", 11, 1, 52, TOKEN) + struct.pack("<I", i) + b"\0" for i in range(acks)]
     credential = struct.pack(">BHI1sBHI1sBHqBHI32s", 11, 1, 1, b"a", 11, 2, 1, b"k", 10, 3, 1, 11, 4, 32, b"s" * 32)
     head = struct.pack(">HHI4siBHBH", 0x8001, 1, 4, b"pull", 1, 12, 1, 12, 1) + credential + b"\0"
@@ -47,7 +47,7 @@ def call(acks: int) -> bytes:
 
 
 def per_second(work: Callable[[], object], items: int, seconds: float) -> float:
-    """Items a second over at least `seconds`, best of three, for the machine may be shared."""
+    """Return items per second over at least `seconds`, best of three because the machine may be shared."""
     best = 0.0
     for _ in range(3):
         rounds, start = 0, time.perf_counter()
@@ -70,7 +70,7 @@ def main() -> None:
             payload = answer(messages, body, own_id, min(messages, 50))
             rate = per_second(partial(build, 1, 0, payload, 4, 4, b"", b"", REPLY_BYTES_MAX), messages, seconds)
             name = f"deliver {messages} x {body} B, {'own' if own_id else 'assigned'} id"
-            print(f"{kind:7} {name:36} {rate / 1e6:8.2f} M messages/s {1e9 / rate:9.1f} ns a message")
+            print(f"{kind:7} {name:36} {rate / 1e6:8.2f} M messages/s {1e9 / rate:9.1f} ns per message")
         for acks in (0, 32, 10_000):
             frame = call(acks)
             rate = per_second(partial(read, frame), max(acks, 1), seconds)

@@ -1,13 +1,15 @@
-"""What handing out and acknowledging cost inside the engine, without the link, the proxies and the appends.
+"""CPU of dispatch and acknowledgement inside the engine, without the link, the proxies and the appends.
 
-Question: how many µs of CPU takes a message from the wake-up by its append to its acknowledgement? Settings: a real
-log in page cache, 16 topics of 8 queues, messages of 128 bytes, one group. Pulls go through the engine's service as
-bytes, and each acknowledges what the one before brought. Workloads: `one_message_runs`: 16 queues get one new message
-each, and one waiting pull takes them all, as when single messages are consumed as they come; `batch32`: pulls of 32
-from stored batches of 50; `pull1000`: pulls of 1,000 from the same; `keys32`: pulls of 32 in order by key from one topic,
-10,000 keys that follow each other by chance, 16 pulls in flight, so that about 5 % of the messages have to wait for another.
-Excluded: appends, making requests and reading answers, all outside of the clock; progress records are inside it, every 200 ms.
-Run: `python -m bench.delivery [--seconds 2] [--profile] [--twin] [workload …]`; a line a workload.
+Question: how many µs of CPU does a message take from the wake-up by its append to its acknowledgement?
+Settings: a real log in page cache, 16 topics of 8 queues, messages of 128 bytes, one group. Pulls go through the
+engine's service as bytes, and each acknowledges what the one before brought.
+Workloads: `one_message_runs`: 16 queues get one new message each, and one waiting pull takes them all, as when single
+messages are consumed as they come; `batch32`: pulls of 32 from stored batches of 50; `pull1000`: pulls of 1,000 from the
+same; `keys32`: pulls of 32 in order by key from one topic, 10,000 keys at random, 16 pulls in flight, so that about 5 %
+of the messages have to wait for another.
+Excluded: appends, making requests and reading answers, all outside of the clock; progress records are inside it, every
+200 ms.
+Run: `python -m bench.delivery [--seconds 2] [--profile] [--twin] [workload …]`; one line per workload.
 """
 
 import argparse
@@ -21,13 +23,11 @@ import sys
 import tempfile
 import time
 from collections import deque
-from types import SimpleNamespace
 
 if "--twin" in sys.argv:
     os.environ["PENSTOCK_PURE"] = "1"
 
 from engine.config import LogConfig
-from engine.delivery.delivery import Delivery, receipt_key
 from engine.delivery.policy import DEFAULTS, KEY, GroupPolicy, Policies
 from engine.env.real import RealEnv
 from engine.link.acknowledgement import AckRange, AckRanges
@@ -36,10 +36,8 @@ from engine.link.operations import PULL
 from engine.link.pull import EARLIEST, PullAnswer, PullQuestion, PullScope
 from engine.log import Log, open_log
 from engine.log.format import KIND_MESSAGES, pack_batch, pack_record
-from engine.log.native import NATIVE
-from engine.replies.exchange import Exchange
-from engine.replies.requests import Requests
-from engine.server.service import Service, monotonic_ms
+from engine.log.write.native import NATIVE
+from engine.node import Node, NodeConfig, NodeHost
 
 TOPICS, QUEUES, BODY = 16, 8, 128
 PLACES = TOPICS * QUEUES
@@ -60,31 +58,43 @@ class ByKey:
         return GroupPolicy(order=KEY)
 
 
-class Asker:
-    """The engine's service on a log of its own, and one consumer whose bytes it gets without a socket."""
+class InProcessConsumer:
+    """An engine node on a log of its own, and one consumer that gets its answers' bytes without a socket."""
 
     def __init__(self, directory: str, most: int, policies: Policies = DEFAULTS) -> None:
         env = RealEnv()
         self.log: Log = open_log(env, directory, LogConfig())
         self.log.create_topics((f"t-{i}", QUEUES) for i in range(TOPICS))
-        self.delivery = Delivery(self.log, receipt_key(self.log, env.random_bytes), env.now_ms, policies=policies)
-        self.delivery.requests = Requests(env.now_ms)
-        exchange = Exchange(self.delivery.requests)
-        self.service = Service(self.log, self.delivery, None, None, exchange, lambda: None)  # type: ignore[arg-type]
-        self.peer_state = SimpleNamespace(authenticated=True, waiting={}, name="bench")
+        host = NodeHost(
+            env.clock, env.random_bytes, env.random_fraction, in_loop=lambda call: call(), wake_at=lambda due_ms: None,
+            die=env.die, stop=lambda: None, facts=dict,
+        )  # fmt: skip
+        self.node = Node(self.log, NodeConfig(b"k" * 32), host, policies=policies)
+        self.delivery, self.clock = self.node.delivery, env.clock
+        self.peer_state = self.node.on_connected(self)
+        self.peer_state.authenticated = True
         self.most, self.answer = most, b""
         self.delivered = self.pieces = self.refused = 0
         self.profile: cProfile.Profile | None = None
         self._progress_at = time.perf_counter()
 
     def send_frame(self, op: int, request_id: int, code: int, parts: list) -> None:
-        """What the service calls on its connection; the join stands for the copy into the output."""
+        """Called by the node; the join stands for the copy into the output."""
         self.refused += code != OK
         self.answer = b"".join(parts)
 
+    def trust(self) -> None:
+        """Part of a peer."""
+
+    def close(self, reason: str) -> None:
+        """Part of a peer."""
+
+    def close_when_sent(self) -> None:
+        """Part of a peer."""
+
     def ask(self, payload: bytes) -> None:
         self.answer = b""
-        self.service.on_request(self, PULL, 1, payload)
+        self.node.on_request(self, PULL, 1, payload)
 
     def clocked(self, *works) -> float:
         """CPU seconds of a few steps and of the progress that has become due."""
@@ -96,7 +106,7 @@ class Asker:
         if time.perf_counter() - self._progress_at >= PROGRESS_S:
             self._progress_at = time.perf_counter()
             self.delivery.write_progress()
-            self.delivery.on_time(monotonic_ms())
+            self.delivery.on_time(self.clock.monotonic_ms())
         if self.profile is not None:
             self.profile.disable()
         return time.process_time() - started
@@ -129,28 +139,28 @@ def frame(batches: int, records: int, first: int) -> bytes:
     )
 
 
-def waiting_pull(asker: Asker, seconds: float) -> float:
-    """16 queues get a message each; the pull that waits takes them."""
+def waiting_pull(asker: InProcessConsumer, seconds: float) -> float:
+    """Store one message in each of 16 queues for the waiting pull."""
     frames = [frame(TOPICS, 1, first * TOPICS) for first in range(QUEUES)]
     request, used, until, turn = asker.next_request(), 0.0, time.perf_counter() + seconds, 0
     asker.ask(request)
     while time.perf_counter() < until:
-        asker.log.append(frames[turn % QUEUES], TOPICS, asker.service.store.epoch + turn)
+        asker.log.append(frames[turn % QUEUES], TOPICS, asker.log.epoch + turn)
         turn += 1
-        used += asker.clocked(asker.service.on_woken)
+        used += asker.clocked(asker.node.turn_end)
         request = asker.next_request()
         used += asker.clocked(lambda request=request: asker.ask(request))
     return used
 
 
-def stored_batches(asker: Asker, seconds: float) -> float:
+def stored_batches(asker: InProcessConsumer, seconds: float) -> float:
     """What was stored before in batches of 50 is pulled to its end, again and again."""
     whole = frame(PLACES, 50, 0)
     used, until = 0.0, time.perf_counter() + seconds
     while time.perf_counter() < until:
         for turn in range(20):
             asker.log.append(whole, PLACES, 1 + turn)
-        asker.service.store.take_woken()
+        asker.log.take_woken()
         target = asker.delivered + 20 * PLACES * 50
         request = asker.next_request()
         asker.delivery.on_woken([(topic, queue) for topic in range(1, TOPICS + 1) for queue in range(QUEUES)], 0)
@@ -162,7 +172,7 @@ def stored_batches(asker: Asker, seconds: float) -> float:
     return used
 
 
-def keyed_batches(asker: Asker, seconds: float) -> float:
+def keyed_batches(asker: InProcessConsumer, seconds: float) -> float:
     """Messages with keys; each pull acknowledges what the one IN_FLIGHT before it brought."""
     chance = random.Random(7)
     used, until = 0.0, time.perf_counter() + seconds
@@ -172,7 +182,7 @@ def keyed_batches(asker: Asker, seconds: float) -> float:
         while stored - asker.delivered < 20_000:
             asker.log.append(keyed_frame(chance), QUEUES, 1)
             stored += QUEUES * 50
-        asker.service.on_woken()
+        asker.node.turn_end()
         acks = flying.popleft() if len(flying) >= IN_FLIGHT else []
         request = asker.request(acks, ONE_TOPIC)
         used += asker.clocked(lambda request=request: asker.ask(request))
@@ -209,13 +219,13 @@ def run(name: str, seconds: float, profile: bool) -> None:
     work, most = WORKLOADS[name]
     directory = tempfile.mkdtemp(prefix="penstock-bench-")
     try:
-        asker = Asker(directory, most, ByKey() if work is keyed_batches else DEFAULTS)
+        asker = InProcessConsumer(directory, most, ByKey() if work is keyed_batches else DEFAULTS)
         asker.profile = cProfile.Profile() if profile else None
         used = work(asker, seconds)
         assert not asker.refused, f"{asker.refused} refused"
         print(
             f"{name}: {used / asker.delivered * 1e6:.2f} µs CPU/message, {used / asker.pieces * 1e6:.2f} µs/piece, "
-            f"{asker.delivered / used / 1e3:,.0f} k messages a CPU second, {asker.delivered:,} messages"
+            f"{asker.delivered / used / 1e3:,.0f} k messages per CPU second, {asker.delivered:,} messages"
         )
         asker.log.close()
         if asker.profile is not None:

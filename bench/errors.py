@@ -1,14 +1,14 @@
-"""What can stop a benchmark.
+"""Errors that stop a benchmark.
 
 BenchError
 ├── NativeMissingError   the generator is not built
-├── InstanceError        no server to measure: did not start, is not running, refused a command
-└── RunError             the run broke off: a connection, an answer or a code that must not be
+├── InstanceError        no server to measure: it did not start, is not running, or refused a command
+└── RunError             the run failed: a connection, an answer or a result code
 """
 
 
 class BenchError(Exception):
-    """One sentence for the person at the terminal."""
+    """Base of benchmark errors; the text is one sentence for the terminal."""
 
 
 class NativeMissingError(BenchError):

@@ -1,13 +1,14 @@
-"""What does it cost that many groups take different parts of one topic, by how many groups there are?
+"""CPU of many groups that take different parts of one topic, by the number of groups.
 
-Workload: a real log in page cache; one queue with messages as bench.filters makes them, in batches of 50; N groups, each with the filter
-`messageType == 'type-i' && amount >= 100`. As messages come, 500 at a time, every group pulls until nothing is left for it. Two ways:
+Workload: a real log in page cache; one queue with messages as bench.filters makes them, in batches of 50; N groups,
+each with the filter `messageType == 'type-i' && amount >= 100`. After each 500 messages every group pulls until nothing
+is left for it. Two ways:
 
-    shared  the first group to get there asks the index for all (engine/delivery/shared_filters.py)
+    shared  the first group to read a stretch asks the index for all (engine/delivery/shared_filters.py)
     alone   every group reads and sifts everything
 
-The figure is CPU time of all pulls a message of the topic. Excluded: appends, acknowledgements, the link; the clock that limits filtering
-a tick is turned between pulls, so nobody waits.
+The figure is CPU time of all pulls per message of the topic. Excluded: appends, acknowledgements, the link; the clock
+of the filter budget is advanced between pulls, so no pull waits.
 
     python -m bench.filtered_groups [--groups 1,10,100,1000] [--messages 4000]
 """
@@ -41,7 +42,7 @@ class Filtered:
 
 
 def run(groups: int, messages: int, *, shared: bool) -> tuple[float, int]:
-    """Microseconds of CPU a message, and how many messages were handed out."""
+    """Microseconds of CPU per message, and how many messages were dispatched."""
     seed, env = random.Random(groups), RealEnv()
     records = [pack_record(message(groups, seed), seed.randbytes(16)) for _ in range(messages)]
     with tempfile.TemporaryDirectory() as directory:
@@ -78,14 +79,14 @@ def main() -> None:
     parser.add_argument("--groups", default="1,10,100,1000", metavar="N,N,…")
     parser.add_argument("--messages", type=int, default=4_000)
     arguments = parser.parse_args()
-    print("µs of CPU a message of the topic, all groups together")
+    print("µs of CPU per message of the topic, all groups together")
     print(f"{'groups':>8} {'shared':>10} {'alone':>10} {'gain':>7}")
     for groups in map(int, arguments.groups.split(",")):
         (shared_us, given), (alone_us, same) = (
             run(groups, arguments.messages, shared=shared) for shared in (True, False)
         )
         if given != same:
-            raise AssertionError(f"{given} messages handed out together, {same} alone")
+            raise AssertionError(f"{given} messages dispatched together, {same} alone")
         print(f"{groups:8} {shared_us:10.2f} {alone_us:10.2f} {alone_us / shared_us:6.1f}x", flush=True)
 
 

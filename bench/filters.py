@@ -1,16 +1,17 @@
-"""What does finding the subscribers of a message cost, by how many subscriptions a topic has?
+"""CPU of finding the subscribers of a message, by the number of subscriptions.
 
-Workload: N filters `messageType == 'type-i' && amount >= 100`, each messageType once; messages of six properties, a tag, a key and a
-128-byte body, whose messageType is one of the N, so each message comes to one filter and half of them pass it. Three ways, in one run:
+Workload: N filters `messageType == 'type-i' && amount >= 100`, each messageType once; messages of six properties, a
+tag, a key and a 128-byte body, whose messageType is one of the N, so each message comes to one filter and half of them
+pass it. Three ways, in one run:
 
-    index   engine.filter.FilterIndex, one call a message
+    index   engine.filter.FilterIndex, one call per message
     shared  the message is walked once, then every filter's tests are run: the best that evaluating each can do
-    each    every filter by itself, as N groups that know nothing of one another
+    each    every filter by itself, as N independent groups
 
-The figure is CPU time a message from a hot process, with the call from Python; best of several runs. Excluded: reading filters and filing
-them (timed apart), the log, the link. `--plot FILE` writes the picture of docs/; it needs the extra `plots`.
+The figure is CPU time per message in a warm process, with the call from Python; best of several runs. Excluded: parsing
+and filing filters (timed separately), the log, the link. `--plot FILE` draws the figures; it needs the extra `plots`.
 
-    python -m bench.filters [--subscriptions 1,10,100,1000,10000] [--plot docs/filters.svg]
+    python -m bench.filters [--subscriptions 1,10,100,1000,10000] [--plot docs/runs/filters.svg]
 """
 
 import argparse
@@ -46,7 +47,7 @@ def message(subscriptions: int, seed: random.Random) -> bytes:
 
 
 def best_us(run: Callable[[bytes], object], messages: list[bytes]) -> float:
-    """CPU time a message. As few messages as give a steady figure when each takes long."""
+    """Measure CPU time per message, with fewer messages where each takes long."""
     began = time.process_time()
     run(messages[0])
     count = max(20, min(len(messages), int(0.1 / max(time.process_time() - began, 1e-7))))
@@ -60,7 +61,7 @@ def best_us(run: Callable[[bytes], object], messages: list[bytes]) -> float:
 
 
 def measure(subscriptions: int) -> dict[str, float]:
-    """Microseconds a message by way; `change`: a subscription taken in and out again."""
+    """Microseconds per message by way; `change`: a subscription taken in and out again."""
     seed = random.Random(subscriptions)
     messages = [message(subscriptions, seed) for _ in range(MESSAGES)]
     formulas = [read_filter(f"messageType == 'type-{at}' && amount >= 100").formula for at in range(subscriptions)]
@@ -85,7 +86,7 @@ def measure(subscriptions: int) -> dict[str, float]:
 
 
 def draw(figures: dict[int, dict[str, float]], path: Path) -> None:
-    """CPU a message by subscriptions, a line each way; both axes logarithmic."""
+    """CPU per message by subscriptions, a line each way; both axes logarithmic."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -104,7 +105,7 @@ def draw(figures: dict[int, dict[str, float]], path: Path) -> None:
         text = f"{values[-1]:,.0f} µs" if values[-1] > 10 else f"{values[-1]:.2f} µs"
         axis.annotate(text, (max(figures), values[-1]), (6, -3), textcoords="offset points", color=colour)
     axis.set(xscale="log", yscale="log", xlabel="subscriptions of the topic")
-    axis.set_title("CPU a message, µs", fontsize=10)
+    axis.set_title("CPU per message, µs", fontsize=10)
     axis.xaxis.set_major_formatter("{x:,.0f}")
     axis.yaxis.set_major_formatter("{x:,g}")
     axis.margins(x=0.12)
@@ -122,7 +123,7 @@ def main() -> None:
     arguments = parser.parse_args()
     counts = [int(count) for count in arguments.subscriptions.split(",")]
     figures = {}
-    print(f"form={FORM.name}; µs of CPU a message")
+    print(f"form={FORM.name}; µs of CPU per message")
     print(f"{'subscriptions':>13} {'index':>8} {'shared':>10} {'each':>10} {'gain':>8} {'change':>8}")
     for count in counts:
         found = figures[count] = measure(count)

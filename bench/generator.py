@@ -1,4 +1,4 @@
-"""From settings to a native run: connections, frames, credential."""
+"""Set-up of a native run from its settings: connections, frames, credential."""
 
 import socket
 import time
@@ -9,7 +9,7 @@ from types import ModuleType
 from typing import Any
 
 from bench.errors import NativeMissingError, RunError
-from bench.settings import DURABILITIES, Settings
+from bench.settings import DURABILITIES, LoadSettings
 from common.credential import CredentialFields, mint
 
 native: ModuleType | None
@@ -68,7 +68,7 @@ def encode_credential(fields: CredentialFields) -> bytes:
 
 
 def run_load(
-    settings: Settings,
+    settings: LoadSettings,
     target: Target,
     on_window: Callable[[bool], None] = lambda opens: None,
     *,
@@ -102,7 +102,7 @@ def run_load(
     return Loaded(counts, load.latency, load.lag, load.pull_latency, load.end_to_end)
 
 
-def _send_frames(settings: Settings) -> Any:
+def _send_frames(settings: LoadSettings) -> Any:
     topics = [name.encode() for name in settings.topic_names()]
     return _requests.SendFrames(
         topics, settings.size, key_count=settings.keys, durability=DURABILITIES[settings.durability],
@@ -110,7 +110,7 @@ def _send_frames(settings: Settings) -> Any:
     )  # fmt: skip
 
 
-def _pull_frames(settings: Settings) -> Any:
+def _pull_frames(settings: LoadSettings) -> Any:
     topics = [name.encode() for name in settings.topic_names()]
     # Room for as many of our messages as were asked for: the default of 1 MiB would cut a pull of 1,000 short.
     room = min(settings.max_messages * (settings.size + 256) + 65_536, 15_000_000)

@@ -1,15 +1,17 @@
-"""What does a hanging broker among three cost those who send to the others?
+"""Effect of one hanging broker among three on the senders to the others.
 
-Workload: `penstock up --groups 3`; one topic of 12 queues, in memory; callers with one connection and one call of one message of 128 B at a
-time, in three streams: messages without a key (12 callers), with keys of the two other groups (8), and with keys of the group that hangs
-(2, which give up after 0.2 s). Each caller calls every 25 ms, or as soon as its last call has ended. After a while the second group's
-engine is stopped (SIGSTOP: its connections stay open, nothing else of it works), later it goes on (SIGCONT).
+Workload: `penstock up --groups 3`; one topic of 12 queues, in memory; callers with one connection and one call of one
+message of 128 B at a time, in three streams: messages without a key (12 callers), with keys of the two other groups
+(8), and with keys of the group that hangs (2, which give up after 0.2 s). Each caller calls every 25 ms, or as soon as
+its last call has ended. Then the second group's engine is stopped (SIGSTOP: its connections stay open, nothing else of
+it works), and later continued (SIGCONT).
 
-The figures are what a call took, in three spans: before, from SIGSTOP to SIGCONT, and from then on; and when the producer proxy's breaker
-opened and closed, by its log. Nothing is excluded: calls that were on their way to the broker when it was stopped are in. A caller that
-waits calls nobody meanwhile. `--plot FILE` draws every call; it needs the extra `plots`.
+The figures are the latency of calls in three spans: before, from SIGSTOP to SIGCONT, and after; and the times at which
+the producer proxy's breaker opened and closed, by its log. Nothing is excluded: calls that were in flight to the broker
+when it was stopped count. A waiting caller makes no other call meanwhile. `--plot FILE` draws every call; it needs the
+extra `plots`.
 
-    python -m bench.hanging_broker [--seconds 5] [--plot docs/hanging-broker.svg]
+    python -m bench.hanging_broker [--seconds 5] [--plot docs/runs/hanging-broker.svg]
 """
 
 import argparse
@@ -30,9 +32,9 @@ from typing import Any
 from bench import instance
 from bench.errors import BenchError
 from bench.generator import Target
-from bench.instance import Instance
+from bench.instance import BenchInstance
 from bench.report import machine
-from bench.settings import Settings
+from bench.settings import LoadSettings
 from bench.work_consumer import client, credential
 from common.contract import Code, Durability, Message, Producer, SendRequest
 from common.keyhash import queue_of
@@ -63,7 +65,7 @@ class Stream:
 
 
 @dataclass
-class Course:
+class HangingRun:
     """A run; moments in seconds since its beginning."""
 
     streams: list[Stream]
@@ -86,13 +88,13 @@ class Course:
         return next(each for each in self.streams if each.name == name)
 
 
-def measure(running: Instance, target: Target, seconds: float) -> Course:
+def measure(running: BenchInstance, target: Target, seconds: float) -> HangingRun:
     """So long before the broker is stopped, so long without it, and as long again once its breaker has closed.
 
     Raises:
         BenchError: the breaker has not opened, or not closed.
     """
-    course = Course([Stream(name) for name in STREAMS])
+    course = HangingRun([Stream(name) for name in STREAMS])
     began_s, wall_s, done = time.monotonic(), time.time(), threading.Event()
     callers = [
         threading.Thread(
@@ -170,7 +172,7 @@ def _told(log: Path, what: str, since: float) -> float:
     raise BenchError(f"the breaker of {HANGING} has not {what}")
 
 
-def lines(course: Course) -> list[str]:
+def lines(course: HangingRun) -> list[str]:
     """The figures, a line a stream and span."""
     told = [
         f"isolated {course.isolation_s * 1000:.0f} ms after SIGSTOP; "
@@ -190,7 +192,7 @@ def lines(course: Course) -> list[str]:
     return told
 
 
-def draw(course: Course, path: Path) -> None:
+def draw(course: HangingRun, path: Path) -> None:
     """Every call as a dot, the p99 of each quarter of a second as a line."""
     import matplotlib
 
@@ -234,7 +236,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=5.0)
     parser.add_argument("--plot", type=Path, help="where to write the picture")
     arguments = parser.parse_args()
-    settings = Settings(topics=1, topic_pattern=TOPIC, queues=QUEUES)
+    settings = LoadSettings(topics=1, topic_pattern=TOPIC, queues=QUEUES)
     try:
         with instance.own("--groups", str(GROUPS)) as own, own.prepared(settings) as target:
             course = measure(own, target, arguments.seconds)

@@ -1,16 +1,17 @@
-"""What does one hung consumer of three hold up, where the engine hands messages out and where each consumer owns queues?
+"""Messages delayed by one hung consumer of three: with leases, and with consumers that own queues.
 
-Workload: `penstock up`; one topic of 12 queues gets 1,000 messages a second; three consumer processes take up to 32 at a time and work 5 ms
-on them. After 5 s one of the three is stopped (SIGSTOP: its connections stay open, nothing else of it works). Two runs:
+Workload: `penstock up`; one topic of 12 queues gets 1,000 messages/s; three consumer processes take up to 32 at a time
+and work 5 ms on them. After 5 s one of the three is stopped (SIGSTOP: its connections stay open, nothing else of it
+works). Two runs:
 
     pop     the consumers are one group; a delivery is leased for 5 s
-    owners  each consumer reads four queues that are its own, as systems do that assign queues; a hung consumer is no dead one, so nobody
-            takes its queues away
+    owners  each consumer reads four queues of its own, as in systems that assign queues; a hung consumer is not a
+            failed one, so its queues are not reassigned
 
-The figures are how late each message was done by anybody, and what was never done. Nothing is excluded. `--plot FILE` draws, for every
-moment of both runs, how old the oldest message is that is not done; it needs the extra `plots`.
+The figures are the lateness of each message, and the number that was never processed. Nothing is excluded. `--plot
+FILE` draws the age of the oldest unprocessed message over both runs; it needs the extra `plots`.
 
-    python -m bench.hung_consumer [--seconds 20] [--plot docs/hung-consumer.svg]
+    python -m bench.hung_consumer [--seconds 20] [--plot docs/runs/hung-consumer.svg]
 """
 
 import argparse
@@ -29,7 +30,7 @@ from bench import instance
 from bench.errors import BenchError
 from bench.generator import Target
 from bench.report import machine
-from bench.settings import Settings
+from bench.settings import LoadSettings
 from bench.work_consumer import Work, client, credential
 from common.contract import Code, Message, Producer, SendRequest
 
@@ -39,7 +40,7 @@ GRID_S = 0.05
 
 
 @dataclass
-class Course:
+class HungRun:
     """One run, in seconds since its first message. `done_s` has only what was done."""
 
     model: str
@@ -74,9 +75,9 @@ class Course:
 
 def run(
     target: Target, topic: str, model: str, *, seconds: float, hang_s: float, lease_s: float, rate: int = 1_000
-) -> Course:
+) -> HungRun:
     """Messages for `seconds`; a consumer hangs at `hang_s`; then as long again as its lease to get done."""
-    course = Course(model, lease_s, hang_s)
+    course = HungRun(model, lease_s, hang_s)
     with tempfile.TemporaryDirectory(prefix="penstock-bench-") as folder, ExitStack() as ending:
         files = [Path(folder) / f"consumer-{number}" for number in range(CONSUMERS)]
         consumers = [_start(target, topic, model, lease_s, number, file) for number, file in enumerate(files)]
@@ -134,18 +135,18 @@ def _send(sender, who, messages: list) -> None:
         raise BenchError(f"a send was refused: {results[0]}")
 
 
-def both(seconds: float, hang_s: float, lease_s: float) -> list[Course]:
+def both(seconds: float, hang_s: float, lease_s: float) -> list[HungRun]:
     """The two runs, on an instance of their own."""
     courses = []
     with instance.own() as own:
         for model in ("pop", "owners"):
             topic = f"hung-{model}"
-            with own.prepared(Settings(topics=1, topic_pattern=topic, queues=QUEUES)) as target:
+            with own.prepared(LoadSettings(topics=1, topic_pattern=topic, queues=QUEUES)) as target:
                 courses.append(run(target, topic, model, seconds=seconds, hang_s=hang_s, lease_s=lease_s))
     return courses
 
 
-def line(course: Course) -> str:
+def line(course: HungRun) -> str:
     delays = course.delays_s()
     return (
         f"{course.model:7} {len(course.sent_s):,} messages, {course.undone:,} not done in the end; "
@@ -154,7 +155,7 @@ def line(course: Course) -> str:
     )
 
 
-def draw(courses: list[Course], path: Path) -> None:
+def draw(courses: list[HungRun], path: Path) -> None:
     """How old the oldest message is that is not done, over both runs."""
     import matplotlib
 

@@ -1,10 +1,11 @@
-"""What checking clients' ids costs the log: the append of a message with an id, beside the same one unchecked, and the start behind it.
+"""Cost of checking clients' ids in the log: the append of a message with an id, checked and unchecked, and the start
+with a full window.
 
-Question: how many nanoseconds does the check add to a message, with a window that is empty, filling and full, and how
-long does an engine take to start with that window? Settings: messages of 128 bytes with an id of 20 characters, one a
-batch, frames of 16 batches, page cache only, 16 topics of 8 queues, default segments and window memory, one process, one
-thread. Excluded: making the frames, done before the clock a round at a time; start-up of Python; sealing, which runs in
-a thread. Run: `python -m bench.ids [messages]`; a line a workload.
+Question: how many nanoseconds per message does the check add, with a window that is empty, filling and full, and how
+long does an engine take to start with that window? Settings: messages of 128 bytes with an id of 20 characters, one per
+batch, frames of 16 batches, page cache only, 16 topics of 8 queues, default segments and window memory, one process,
+one thread. Excluded: making the frames, done before the clock starts, round by round; start-up of Python; sealing,
+which runs in a thread. Run: `python -m bench.ids [messages]`; one line per workload.
 """
 
 import shutil
@@ -41,7 +42,7 @@ def frames(first: int, count: int, checked: bool) -> list[bytes]:
 
 
 def append(log: Log, first: int, total: int, checked: bool) -> float:
-    """Nanoseconds of processor time of this thread a message."""
+    """Nanoseconds of processor time of this thread per message."""
     used = 0.0
     for start in range(first, first + total, ROUND):
         made = frames(start, ROUND, checked)

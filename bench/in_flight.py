@@ -1,13 +1,14 @@
-"""What memory does a message take that was handed out and is not acknowledged?
+"""Memory per message that was dispatched and is not acknowledged.
 
-Workload: a real log with 1,000,000 messages of 128 bytes in 128 queues; one group pulls them all and acknowledges none, in a process of its
-own for each way:
+Workload: a real log with 1,000,000 messages of 128 bytes in 128 queues; one group pulls them all and acknowledges none,
+in a process of its own for each way:
 
-    leases of 32    as consumers pull that take 32 at a time
-    single leases   each message in a lease of its own, the most that there can be
+    leases of 32    consumers that pull 32 at a time
+    single leases   each message in a lease of its own, the maximum
     keys            in order by key, 32 at a time, each message with a key of its own
 
-The figure is what the process has grown by from the first pull to the last, a message and in all. Excluded: the log, the proxies.
+The figure is the growth of the process from the first pull to the last, per message and in all. Excluded: the log, the
+proxies.
 
     python -m bench.in_flight [--messages 1000000]
 """
@@ -84,7 +85,7 @@ def main() -> None:
         with multiprocessing.get_context("spawn").Pool(1) as pool:
             grown = pool.apply(growth_bytes, (way, messages))
         print(
-            f"{way:14} {grown / messages:6.1f} B a message, {grown / 1e6:6.1f} MB for {messages:,} (bar {BAR_MB} MB)",
+            f"{way:14} {grown / messages:6.1f} B per message, {grown / 1e6:6.1f} MB for {messages:,} (bar {BAR_MB} MB)",
             flush=True,
         )
 

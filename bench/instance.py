@@ -1,4 +1,4 @@
-"""The Penstock to measure: one that runs already, or one of our own in a temporary directory."""
+"""The Penstock to measure: a running one, or a new one in a temporary directory."""
 
 import json
 import os
@@ -15,7 +15,7 @@ from typing import Any
 
 from bench.errors import InstanceError
 from bench.generator import Target
-from bench.settings import Settings
+from bench.settings import LoadSettings
 from common.admin import applications, families, groups, topics
 from common.admin.administrator import Administrator
 from common.config.applying import wait_applied
@@ -31,7 +31,7 @@ STOP_TIMEOUT_S = 20.0
 
 
 @dataclass(frozen=True)
-class Instance:
+class BenchInstance:
     """A running `penstock up`; `facts` is its ready file."""
 
     facts: dict[str, Any]
@@ -55,7 +55,7 @@ class Instance:
         """What the log takes on disk; what is only allocated ahead counts as well."""
         return sum(path.stat().st_blocks * 512 for path in self.log_folder.iterdir())
 
-    def now(self) -> "Instance":
+    def now(self) -> "BenchInstance":
         """The same with the processes of this moment: one that died has a new id.
 
         Raises:
@@ -71,10 +71,12 @@ class Instance:
                 topics.set_topic(admin, name, topics.TopicSettings(retention_ms=retention_ms))
 
     @contextmanager
-    def prepared(self, settings: Settings) -> Iterator[Target]:
-        """Topics, an application that may use them, and the group when it has an order; what was made here is deleted afterwards.
+    def prepared(self, settings: LoadSettings) -> Iterator[Target]:
+        """Topics, an application that may use them, and the group when it has an order; what was made here is deleted
+        afterwards.
 
-        By the functions behind `penstock topic create` and `app create`: a process for each of 10,000 topics would take an hour.
+        By the functions behind `penstock topic create` and `app create`: a process for each of 10,000 topics would take
+        an hour.
 
         Raises:
             InstanceError: the configuration could not be read or written.
@@ -87,7 +89,11 @@ class Instance:
             try:
                 names = _missing(admin, settings, prefix)
                 if names:
-                    kind.create(admin, names, topics.TopicSettings(settings.queues, _stored_durability(settings)))
+                    kind.create(
+                        admin,
+                        names,
+                        topics.TopicSettings(queues=settings.queues, durability=_stored_durability(settings)),
+                    )
                 if settings.order != "none":
                     groups.create(admin, settings.group, groups.GroupSettings(order=settings.order))
                 key = applications.create(admin, f"bench-{secrets.token_hex(4)}", may)
@@ -125,7 +131,7 @@ def _store(url: str) -> Iterator[ConfigStore]:
         yield store
 
 
-def _missing(admin: Administrator, settings: Settings, prefix: str) -> list[str]:
+def _missing(admin: Administrator, settings: LoadSettings, prefix: str) -> list[str]:
     """What has to be created: topics, or their family."""
     kind, names = ("family", [f"{prefix}*"]) if settings.family else ("topic", settings.topic_names())
     taken = set(admin.store.taken(kind, names))
@@ -139,12 +145,12 @@ def _delete(admin: Administrator, name: str) -> None:
         topics.delete(admin, name)
 
 
-def _stored_durability(settings: Settings) -> str | None:
+def _stored_durability(settings: LoadSettings) -> str | None:
     """What the topics get; the calls ask for it by name as well, so this only matters for `default`."""
     return None if settings.durability == "default" else settings.durability
 
 
-def running(data: Path) -> Instance:
+def running(data: Path) -> BenchInstance:
     """The instance that serves `data` now."""
     try:
         facts = json.loads((data / "up.json").read_text())
@@ -153,11 +159,11 @@ def running(data: Path) -> Instance:
         raise InstanceError(
             f"no penstock up is serving {data}; start one, or leave --data out to have one started"
         ) from fault
-    return Instance(facts)
+    return BenchInstance(facts)
 
 
 @contextmanager
-def own(*more: str) -> Iterator[Instance]:
+def own(*more: str) -> Iterator[BenchInstance]:
     """Start `penstock up` with these options in a temporary directory (TMPDIR chooses the disk); end it and its data afterwards."""
     with tempfile.TemporaryDirectory(prefix="penstock-bench-") as folder:
         data, ready, log = Path(folder) / "data", Path(folder) / "ready.json", Path(folder) / "up.log"
@@ -165,7 +171,7 @@ def own(*more: str) -> Iterator[Instance]:
         with log.open("wb") as out:
             process = subprocess.Popen(line, stdout=out, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
         try:
-            yield Instance(_wait_ready(process, ready, log), temporary=True)
+            yield BenchInstance(_wait_ready(process, ready, log), temporary=True)
         finally:
             _stop(process)
 

@@ -1,9 +1,9 @@
-"""What the commit log alone costs: append, read and recovery, without network, proxies or delivery.
+"""CPU of the commit log alone: append, read and recovery, without network, proxies or delivery.
 
-Question: how many nanoseconds a message take the append and the read of the engine's log, and how many MB/s does
-recovery scan? Settings: messages of 128 bytes, page cache only (no sync), 16 topics of 8 queues, default segments,
-one process, one thread. Excluded: making the frames, which is done before the clock; the disk's write-back, which
-runs behind; start-up of Python. Run: `python -m bench.log [--twin]`; a line a workload.
+Question: how many nanoseconds per message do append and read of the engine's log take, and how many MB/s does recovery
+scan? Settings: messages of 128 bytes, page cache only (no sync), 16 topics of 8 queues, default segments, one process,
+one thread. Excluded: making the frames, which is done before the clock starts; the disk's write-back, which runs later;
+start-up of Python. Run: `python -m bench.log [--twin]`; one line per workload.
 """
 
 import os
@@ -19,7 +19,7 @@ from engine.config import LogConfig
 from engine.env.real import RealEnv
 from engine.log import Log, open_log
 from engine.log.format import KIND_MESSAGES, pack_batch, pack_record
-from engine.log.native import NATIVE
+from engine.log.write.native import NATIVE
 
 TOPICS, QUEUES, BODY = 16, 8, 128
 SCALE = 1 if NATIVE else 20

@@ -1,11 +1,13 @@
-"""What files of names cost, and how long a look-up by id and by key takes, with them and without.
+"""Cost of lookup indexes, and latency of a look-up by id and by key, with and without them.
 
-Question: how much processor time and disk a message does each family take, what does an append notice of it, and how many milliseconds
-takes a look-up in a log of one GiB with an open segment of 200 MiB behind it, and in one that is all one open segment?
-Settings: messages of 128 bytes with an id of 20 characters and one of 100,000 keys, 16 in a batch, 16 topics of 8 queues, segments of 256
-MiB, page cache warm, one process; files are made without pauses, so the seconds are those of the work, but at the default pace beside the
-appends, which come every half millisecond. Excluded: making the messages; the link; the log's syncs.
-Run: `python -m bench.lookup [GiB [open]]`; a line a workload; "open": only the open segment.
+Question: how much CPU and disk per message does each family take, how much does it delay appends, and how many
+milliseconds does a look-up take in a log of one GiB with an open segment of 200 MiB after it, and in a log of one open
+segment?
+Settings: messages of 128 bytes with an id of 20 characters and one of 100,000 keys, 16 in a batch, 16 topics of 8
+queues, segments of 256 MiB, page cache warm, one process; files are made without pauses, so the seconds are those of
+the work, but at the default pace beside the appends, which come every half millisecond. Excluded: making the messages;
+the link; the log's syncs.
+Run: `python -m bench.lookup [GiB [open]]`; one line per workload; "open": only the open segment.
 """
 
 import random
@@ -24,7 +26,7 @@ from engine.log import Log, open_log
 from engine.log.format import pack_batch, pack_record
 from engine.log.lookup_index.lookup_file import FAMILIES
 from engine.log.lookup_index.maker import IDLE_S
-from engine.log.lookup_index.search import Cursor, Wanted
+from engine.log.lookup_index.search import LookupCursor, LookupQuery
 
 TOPICS, QUEUES, BODY, RECORDS, BATCHES, KEYS, LOOKS, APPENDS = 16, 8, 76, 16, 64, 100_000, 200, 20_000
 NOW_MS, TIME_MAX = 1_700_000_000_000, 1 << 62
@@ -63,7 +65,7 @@ def make(log: Log) -> float:
 
 def beside(log: Log, what: str, maker: bool) -> None:
     """Append a message every half millisecond, while files are made or not, and print how long that takes."""
-    thread = PacedThread("making files of names", log.look_up.maker.steps()) if maker else None
+    thread = PacedThread("making lookup indexes", log.look_up.maker.steps()) if maker else None
     frame, spent = pack_batch(0, 1, 0, [pack_record(message(0))]), []
     for _ in range(APPENDS):
         time.sleep(0.0005)
@@ -89,10 +91,10 @@ def names_of(family: str, total: int) -> Iterator[tuple[int, bytes]]:
 
 def look(log: Log, family: str, topic_id: int, name: bytes, places: Callable[[list], list]) -> tuple[float, int]:
     """(milliseconds, messages found) of one look-up over some of the segments, to the end."""
-    cursor: Cursor | None = Cursor(0, 0)
+    cursor: LookupCursor | None = LookupCursor(0, 0)
     began, found = time.perf_counter(), 0
     while cursor is not None:
-        search = log.look_up.search(Wanted(FAMILIES[family], topic_id, name, 0, TIME_MAX, 1000, 4 << 20), cursor)
+        search = log.look_up.search(LookupQuery(FAMILIES[family], topic_id, name, 0, TIME_MAX, 1000, 4 << 20), cursor)
         search._places = places(search._places)
         search.run()
         found += len(search.found)
@@ -129,7 +131,7 @@ def open_segment(directory: str, size: int) -> None:
         f"{counts.written_bytes / total:.1f} bytes/msg written, peak of memory from {before:.0f} to {peak_mib():.0f} MiB"
     )
     for family in FAMILIES:
-        there = len(log.look_up.maker.runs.of(log.appender.segment_base, FAMILIES[family]))
+        there = len(log.look_up.maker.partials.of(log.appender.segment_base, FAMILIES[family]))
         measure(log, f"{family} {what}, {there} runs", family, total, LOOKS * 5, lambda places: places)
     fill(log, size + 65 * MEBIBYTE)
     log.checkpoint()

@@ -1,4 +1,4 @@
-"""The steps of one benchmark against a running instance."""
+"""Steps of one benchmark against a running instance."""
 
 import contextlib
 import os
@@ -6,13 +6,13 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from bench.birth import give_birth
+from bench.auto_creation import auto_create
 from bench.errors import RunError
 from bench.generator import OVERLOADED, STORED, Target, run_load
-from bench.instance import Instance
+from bench.instance import BenchInstance
 from bench.outcome import Outcome, commit
 from bench.servers import Sampler
-from bench.settings import Settings
+from bench.settings import LoadSettings
 
 SETTLE_TIMEOUT_S = 15.0
 FILL_BATCH = 200
@@ -20,7 +20,7 @@ FILL_PASSES_MAX = 20
 UNTIL_DONE_S = 3600.0  # a fill ends by count
 
 
-def measure(name: str, settings: Settings, instance: Instance, say: Callable[[str], None]) -> Outcome:
+def measure(name: str, settings: LoadSettings, instance: BenchInstance, say: Callable[[str], None]) -> Outcome:
     """Prepare topics and application, settle, fill if need be, run, and read what the servers used.
 
     Raises:
@@ -29,7 +29,7 @@ def measure(name: str, settings: Settings, instance: Instance, say: Callable[[st
     say(f"{name}: {'one family, and' if settings.family else 'creating'} {settings.topics:,} topics")
     with instance.prepared(settings) as target:
         there = settle(replace(settings, topics=1) if settings.family else settings, target)
-        birth = give_birth(settings, target, instance.pids) if settings.family else None
+        birth = auto_create(settings, target, instance.pids) if settings.family else None
         there += birth.topics if birth else 0
         if settings.mode == "pull":
             say(f"{name}: filling them with {settings.fill:,} messages")
@@ -55,10 +55,11 @@ def on_one_core() -> Iterator[None]:
         os.sched_setaffinity(0, allowed)
 
 
-def settle(settings: Settings, target: Target) -> int:
+def settle(settings: LoadSettings, target: Target) -> int:
     """Send one message to each topic until every proxy knows them all; returns how many were stored.
 
-    A definition reaches the proxies a moment after the command that made it returns; refusals of that moment are not the run's.
+    A definition reaches the proxies a moment after the command that made it returns; refusals of that moment are not
+    the run's.
     """
     once = replace(
         settings,
@@ -83,13 +84,13 @@ def settle(settings: Settings, target: Target) -> int:
         time.sleep(0.05)
 
 
-def fill(settings: Settings, target: Target) -> int:
+def fill(settings: LoadSettings, target: Target) -> int:
     """Put `settings.fill` messages into the topics, as fast as it goes; returns how many were stored.
 
     What the proxy refuses as OVERLOADED is sent again: how much it takes at once is not the question here.
 
     Raises:
-        RunError: a message was refused for another reason, or less and less of them are taken.
+        RunError: a message was refused for another reason, or ever fewer messages are accepted.
     """
     much = replace(
         settings, mode="send", batch=min(FILL_BATCH, settings.fill), rate=0.0, warmup_s=0.0, seconds=UNTIL_DONE_S

@@ -1,6 +1,7 @@
-"""Calls of one message at a fixed rate, whatever the answers take: an open loop in a process of its own.
+"""Open loop in a process of its own: calls of one message at a fixed rate, independent of the answers' latency.
 
-A call begins at its planned moment on a free connection, of which there are as many as it needs, and its time counts from then.
+A call begins at its planned time on a free connection; connections are added as needed. Its latency counts from the
+planned time.
 """
 
 import multiprocessing
@@ -35,7 +36,7 @@ class Offered:
     """Offers messages to a topic from now on; `result()` blocks until all are answered.
 
     Args:
-        rate: messages a second; 0: a closed loop over `connections`.
+        rate: messages per second; 0: a closed loop over `connections`.
         slot_s: the slots' length; slot 0 begins at `began_s`, of the monotonic clock.
     """
 

@@ -1,14 +1,14 @@
-"""The figures of one run."""
+"""Figures of one run."""
 
 import subprocess
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bench.birth import Birth
+from bench.auto_creation import AutoCreation
 from bench.generator import STORED, Loaded
 from bench.servers import ServerUse
-from bench.settings import Settings
+from bench.settings import LoadSettings
 
 PERCENTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p99_9": 0.999, "p99_99": 0.9999}
 
@@ -45,12 +45,12 @@ class Outcome:
     """One run: what was asked, what was counted, what the servers used."""
 
     name: str
-    settings: Settings
+    settings: LoadSettings
     commit: str
     loaded: Loaded
     servers: list[ServerUse] = field(default_factory=list)
     generator: ServerUse | None = None
-    birth: Birth | None = None
+    birth: AutoCreation | None = None
 
     @property
     def counts(self) -> dict[str, Any]:
@@ -74,7 +74,7 @@ class Outcome:
         return self.counts["messages" if self.settings.sends else "deliveries"]
 
     def cpu_us_per_message(self, *names: str) -> float:
-        """CPU of these processes (all when none is named) a message; the same number is seconds per million messages."""
+        """Return CPU per message of these processes (all when none is named); the same number is seconds per million messages."""
         used = sum(use.cpu_s for use in self.servers if not names or use.name in names)
         return used / self.moved * 1e6 if self.moved else 0.0
 

@@ -1,14 +1,16 @@
-"""What is left of a broker's capacity, and for whom, when three times as much is offered?
+"""Goodput of a broker by grade, when three times its capacity is offered.
 
-Question: messages stored a second and the latency of each grade while high, normal and low grades together offer three times what the
-broker takes, and the proxy's and the engine's memory. Settings: a real `penstock up` and a producer proxy whose link to the engine carries
-LINK_BYTES_PER_S (bench/slow_link.py), so that the broker is what is short and not these two cores; messages of 2 KiB, MEMORY, calls of
-one. Capacity: what a closed loop over the same link gets, measured first. Offered, in an open loop by a process a grade: high 0.3, normal
-1.0 and low 1.7 of that; latency from the planned moment. Excluded: the first seconds (SETTLE_S), in which the bound is found.
+Question: how many messages per second are stored, and with which latency, by grade, while high, normal and low grades
+together offer three times the broker's capacity, and how much memory do proxy and engine take? Settings: a real
+`penstock up` and a producer proxy whose link to the engine carries LINK_BYTES_PER_S (bench/slow_link.py), so that the
+broker is the bottleneck and not the two cores; messages of 2 KiB, MEMORY, calls of one. Capacity: the rate of a closed
+loop over the same link, measured first. Offered, in an open loop by one process per grade: high 0.3, normal 1.0 and low
+1.7 of that; latency from the planned moment. Excluded: the first seconds (SETTLE_S), in which the bound is found.
 
-    python -m bench.overload [--seconds 60] [--plot docs/overload.svg]
+    python -m bench.overload [--seconds 60] [--plot docs/runs/overload.svg]
 
-One line; exit code 1 when goodput is below 90 % of the capacity, a high message was refused or late, or memory grew.
+It prints one line; the exit code is 1 when goodput is below 90 % of the capacity, a high message was refused or late,
+or memory grew.
 """
 
 import argparse
@@ -20,11 +22,11 @@ from pathlib import Path
 from typing import Any
 
 from bench.generator import Target
-from bench.instance import Instance, own
+from bench.instance import BenchInstance, own
 from bench.offered import Offered, Slot, Slots
 from bench.outcome import commit
 from bench.own_proxy import own_proxy
-from bench.settings import Settings
+from bench.settings import LoadSettings
 from bench.slow_link import SlowLink
 from common.admin import topics
 from common.admin.administrator import Administrator
@@ -48,7 +50,7 @@ GROWTH_BYTES_MAX = 8 << 20
 
 
 @dataclass
-class Run:
+class OverloadRun:
     """`slots`: by grade, those of the measured time only; `rss`: (seconds since, bytes) by process."""
 
     capacity: float
@@ -58,7 +60,7 @@ class Run:
 
     @property
     def goodput(self) -> float:
-        """Messages stored a second, of all grades."""
+        """Messages stored per second, of all grades."""
         return sum(self.total(grade).codes[Code.OK] for grade in SHARES) / self.seconds
 
     def total(self, grade: str) -> Slot:
@@ -88,7 +90,7 @@ class Run:
         high = self.total("high").codes
         found = []
         if self.late_s > LATE_S_MAX:
-            found.append(f"not to be believed: calls began up to {self.late_s:.3f} s late")
+            found.append(f"invalid: calls began up to {self.late_s:.3f} s late")
         if self.goodput < GOODPUT_LEAST * self.capacity:
             found.append(f"goodput {self.goodput:.0f}/s is below {GOODPUT_LEAST:.0%} of {self.capacity:.0f}/s")
         if set(high) != {Code.OK}:
@@ -125,9 +127,13 @@ def percentile(values: list[float], share: float) -> float:
     return ranked[min(len(ranked) - 1, int(share * len(ranked)))] if ranked else 0.0
 
 
-def measure(instance: Instance, seconds: float, *, capacity_s: float = 5.0, settle_s: float = SETTLE_S) -> Run:
+def measure(
+    instance: BenchInstance, seconds: float, *, capacity_s: float = 5.0, settle_s: float = SETTLE_S
+) -> OverloadRun:
     """Find the capacity, then offer three times as much for `settle_s` and `seconds`."""
-    settings = Settings(topics=len(GRADES), queues=4, topic_pattern="overload-%d", durability="memory", size=BODY_BYTES)
+    settings = LoadSettings(
+        topics=len(GRADES), queues=4, topic_pattern="overload-%d", durability="memory", size=BODY_BYTES
+    )
     names = dict(zip(GRADES, settings.topic_names(), strict=True))
     engine = instance.facts["engine"]["host"], instance.facts["engine"]["port"]
     with instance.prepared(settings) as target, SlowLink(engine, LINK_BYTES_PER_S) as link:
@@ -147,10 +153,10 @@ def measure(instance: Instance, seconds: float, *, capacity_s: float = 5.0, sett
             slots = {grade: each.result() for grade, each in offered.items()}
     last = int(seconds / SLOT_S)
     measured = {grade: {n: slot for n, slot in each.items() if 0 <= n < last} for grade, each in slots.items()}
-    return Run(capacity, seconds, measured, rss)
+    return OverloadRun(capacity, seconds, measured, rss)
 
 
-def _set_grades(instance: Instance, names: dict[str, str]) -> None:
+def _set_grades(instance: BenchInstance, names: dict[str, str]) -> None:
     store = open_store(instance.facts["config"])
     try:
         for grade, name in names.items():
@@ -161,7 +167,7 @@ def _set_grades(instance: Instance, names: dict[str, str]) -> None:
 
 
 def _capacity(target: Target, topic: str, seconds: float) -> float:
-    """Messages a second of a closed loop, behind its first second."""
+    """Return the messages per second of a closed loop, after its first second."""
     closed = Offered(
         target, topic, 0.0, seconds + 1.0, body_bytes=BODY_BYTES, slot_s=seconds, began_s=time.monotonic() + 1.0, connections=32
     )  # fmt: skip
@@ -180,7 +186,7 @@ def _watch(pids: dict[str, int], seconds: float) -> dict[str, list[tuple[float, 
     return sizes
 
 
-def draw(run: Run, path: Path) -> None:
+def draw(run: OverloadRun, path: Path) -> None:
     """Stored and refused by grade, latency by grade, memory, over time. Needs the extra `plots`."""
     import matplotlib
 
@@ -202,7 +208,7 @@ def draw(run: Run, path: Path) -> None:
     ]
     rates.plot([number * SLOT_S for number in numbers], stored, color="#333333", label="all")
     rates.axhline(run.capacity, color="#9aa5b1", linestyle="--", label="capacity")
-    rates.set_ylabel("stored a second")
+    rates.set_ylabel("stored per second")
     latency.set_ylabel("p99 of stored, ms")
     for name, sizes in run.rss.items():
         memory.plot([at for at, _ in sizes], [size / (1 << 20) for _, size in sizes], label=name)

@@ -1,4 +1,4 @@
-"""Another producer proxy of an instance, by its own command line."""
+"""Additional producer proxy of an instance, with its own command line."""
 
 import json
 import os
@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from bench.errors import InstanceError
-from bench.instance import Instance
+from bench.instance import BenchInstance
 
 READY_S_MAX = 15.0
 
@@ -21,7 +21,7 @@ class OwnProxy(NamedTuple):
 
 
 @contextmanager
-def own_proxy(instance: Instance, engine: tuple[str, int | str] | None = None) -> Iterator[OwnProxy]:
+def own_proxy(instance: BenchInstance, engine: tuple[str, int | str] | None = None) -> Iterator[OwnProxy]:
     """Started here and ended afterwards.
 
     Args:

@@ -1,4 +1,4 @@
-"""Figures for people: one line a run, tables for a screen."""
+"""Printed figures: one line per run, and tables."""
 
 import os
 import platform
@@ -8,12 +8,12 @@ from typing import Any
 
 from rich.table import Table
 
-from bench.birth import Birth
+from bench.auto_creation import AutoCreation
 from bench.outcome import Latency, Outcome
 
 
 def line(outcome: Outcome) -> str:
-    """The run in one line: commit, durability, throughput, percentiles, CPU."""
+    """Format the run as one line: commit, durability, throughput, percentiles, CPU."""
     settings = outcome.settings
     parts = [f"{outcome.name} commit={outcome.commit} durability={settings.durability}"]
     if settings.sends:
@@ -33,7 +33,7 @@ def line(outcome: Outcome) -> str:
 
 
 def table(outcome: Outcome) -> Table:
-    """Everything of one run."""
+    """Make the table of one run."""
     made = Table(
         title=f"{outcome.name} · {outcome.commit} · {outcome.settings.durability}", show_header=False, min_width=60
     )
@@ -42,7 +42,7 @@ def table(outcome: Outcome) -> Table:
     for name, value in _rows(outcome):
         made.add_row(name, value)
     for complaint in outcome.complaints:
-        made.add_row("[red]not as it should be[/red]", f"[red]{complaint}[/red]")
+        made.add_row("[red]invalid[/red]", f"[red]{complaint}[/red]")
     return made
 
 
@@ -50,15 +50,15 @@ def _rows(outcome: Outcome) -> Iterable[tuple[str, str]]:
     counts, loaded = outcome.counts, outcome.loaded
     yield "measured", f"{counts['window_s']:.2f} s"
     if outcome.birth:
-        yield from _birth_rows(outcome.birth)
+        yield from _creation_rows(outcome.birth)
     if outcome.settings.sends:
-        yield "calls a second", f"{outcome.calls_per_s:,.0f}"
-        yield "messages a second", f"{outcome.messages_per_s:,.0f}"
+        yield "calls per second", f"{outcome.calls_per_s:,.0f}"
+        yield "messages per second", f"{outcome.messages_per_s:,.0f}"
         yield from _latency_rows("send", loaded.latency)
         if len(loaded.lag):
-            yield "of it the generator's own, p99.9", f"{loaded.lag.percentile(0.999) / 1e6:.3f} ms"
+            yield "of it by the generator, p99.9", f"{loaded.lag.percentile(0.999) / 1e6:.3f} ms"
     if outcome.settings.pulls:
-        yield "deliveries a second", f"{outcome.deliveries_per_s:,.0f}"
+        yield "deliveries per second", f"{outcome.deliveries_per_s:,.0f}"
         yield "pulls, of which empty", f"{counts['pulls']:,}, {counts['empty_pulls']:,}"
         yield "delivered again", f"{counts['redelivered']:,}"
         yield from _latency_rows("pull", loaded.pull_latency)
@@ -67,15 +67,18 @@ def _rows(outcome: Outcome) -> Iterable[tuple[str, str]]:
     for use in outcome.servers:
         yield (
             f"CPU of {use.name}",
-            f"{outcome.cpu_us_per_message(use.name):.2f} s a million messages, {use.rss_bytes / 2**20:,.0f} MiB",
+            f"{outcome.cpu_us_per_message(use.name):.2f} s per million messages, {use.rss_bytes / 2**20:,.0f} MiB",
         )
     if outcome.generator:
         share = outcome.generator.cpu_s / counts["window_s"] if counts["window_s"] > 0 else 0.0
         yield "CPU of the generator", f"{share:.0%} of a core"
 
 
-def _birth_rows(birth: Birth) -> Iterable[tuple[str, str]]:
-    yield "topics born", f"{birth.topics:,} in {birth.seconds:.1f} s, {birth.topics / birth.seconds:,.0f} a second"
+def _creation_rows(birth: AutoCreation) -> Iterable[tuple[str, str]]:
+    yield (
+        "topics auto-created",
+        f"{birth.topics:,} in {birth.seconds:.1f} s, {birth.topics / birth.seconds:,.0f} per second",
+    )
     for name, after in birth.rss_after.items():
         yield f"memory of {name} by it", f"{birth.rss_before[name] / 2**20:,.0f} → {after / 2**20:,.0f} MiB"
 
@@ -100,12 +103,12 @@ def _dotted(name: str) -> str:
 
 
 def _share(share: float) -> str:
-    """Rounded down: 99.9996 % must not read as all of them."""
+    """Format a share, rounded down: 99.9996 % must not read as all of them."""
     return f"{int(share * 1e5) / 1e3:.3f}%"
 
 
 def machine() -> str:
-    """The machine in one line, for the head of a page of figures."""
+    """Describe the machine in one line, for the head of a page of figures."""
     try:
         names = [
             row.partition(":")[2].strip()

@@ -1,11 +1,12 @@
-"""How long does a request take through two producer proxies, from its planned moment to its reply?
+"""Latency of a request through two producer proxies, from its planned time to its reply.
 
-Question: p50, p99, p99.9 and the longest of requests of 128 bytes at a fixed rate (open loop: a late request's clock starts when it was
-due), and how many of them were no reply. The asker is at one producer proxy, three replying processes at a second one, all consumers
-at one consumer proxy, all of them linked by the engine's socket file as `penstock up` does it; engine, proxies, askers and repliers
-share this machine. One topic of 8 queues, the durability given; a replier takes one request at a time. Asker and repliers fill in
-bytes that were encoded before the clock and find what they need in the answers by its field, so that they take little of the machine.
-Excluded: the first second. With the latencies the CPU that each process has taken a request. Run:
+Question: p50, p99, p99.9 and maximum of requests of 128 bytes at a fixed rate (open loop: latency counts from the due
+time), and how many of them got no reply. The asker is at one producer proxy, three replying processes at a second one,
+all consumers at one consumer proxy, all of them linked by the engine's socket file as `penstock up` does it; engine,
+proxies, askers and repliers share this machine. One topic of 8 queues, the durability given; a replier takes one
+request at a time. Asker and repliers patch bytes that were encoded before the clock starts and find fields in the
+answers without decoding, so that they take little CPU.
+Excluded: the first second. Printed with the latencies: CPU of each process per request. Run:
 `python -m bench.requests [--rate 1000] [--seconds 10] [--durability memory]`; one line.
 """
 
@@ -23,11 +24,11 @@ from bench._histogram import Histogram
 from bench.call import Line, credential
 from bench.errors import BenchError
 from bench.generator import Target
-from bench.instance import Instance, own
+from bench.instance import BenchInstance, own
 from bench.outcome import commit
 from bench.own_proxy import own_proxy
 from bench.servers import Sampler
-from bench.settings import Settings
+from bench.settings import LoadSettings
 from common.contract import Ack, Message, PullRequest, SendRequest, encode_call
 
 BODY = b"q" * 128
@@ -65,7 +66,7 @@ def reply_for_ever(target: Target, producer: tuple[str, int], group: str, topic:
 
 
 def ask(target: Target, topic: str, rate: float, seconds: float) -> tuple[Histogram, int]:
-    """Latencies of `seconds` behind the warm-up, and how many requests got no reply."""
+    """Return the latencies of `seconds` after the warm-up, and the number of requests without a reply."""
     request = SendRequest(
         credential=credential(target), messages=[Message(topic=topic, body=BODY)], reply_wait_ms=WAIT_MS
     )
@@ -95,7 +96,7 @@ def ask(target: Target, topic: str, rate: float, seconds: float) -> tuple[Histog
     return latencies, failed
 
 
-def _socket_file(instance: Instance) -> tuple[str, str]:
+def _socket_file(instance: BenchInstance) -> tuple[str, str]:
     return "unix", f"{instance.facts['data']}/engine.sock"
 
 
@@ -105,7 +106,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=10.0)
     parser.add_argument("--durability", choices=["memory", "fsync"], default="memory")
     options = parser.parse_args()
-    settings = Settings(topics=1, queues=8, durability=options.durability)
+    settings = LoadSettings(topics=1, queues=8, durability=options.durability)
     topic = settings.topic_names()[0]
     with (
         own() as instance,

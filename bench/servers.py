@@ -1,4 +1,4 @@
-"""What the server processes used: CPU seconds and memory, read from /proc."""
+"""CPU seconds and memory of the server processes, read from /proc."""
 
 import os
 import resource
@@ -23,7 +23,7 @@ class ServerUse:
 class Sampler:
     """Reads all processes as the window opens and closes. Hand `on_window` to the run.
 
-    A process that is gone counts as 0 from then on: the run itself will have ended with the reason.
+    An ended process counts as 0 from then on: the run reports the reason.
     """
 
     pids: dict[str, int]
@@ -47,7 +47,7 @@ class Sampler:
 
 
 def cpu_seconds(process: Path) -> float:
-    """User and system time of a process so far; 0 when it is gone."""
+    """Return user and system time of a process so far; 0 when it has ended."""
     try:
         # The name before the last ")" may hold spaces and brackets; utime and stime are fields 14 and 15 of the line.
         fields = (process / "stat").read_text().rpartition(")")[2].split()
@@ -57,7 +57,7 @@ def cpu_seconds(process: Path) -> float:
 
 
 def rss_bytes(process: Path) -> int:
-    """Resident memory of a process; 0 when it is gone."""
+    """Return the resident memory of a process; 0 when it has ended."""
     try:
         lines = (process / "status").read_text().splitlines()
     except OSError:

@@ -1,4 +1,4 @@
-"""What one benchmark does."""
+"""Settings of one benchmark."""
 
 from dataclasses import dataclass, fields
 
@@ -11,12 +11,12 @@ ORDERS = ("none", "key", "queue")
 
 
 @dataclass(frozen=True)
-class Settings:
+class LoadSettings:
     """One run. `both` sends and pulls at the same time; `pull` first fills the topics, then drains them."""
 
     mode: str = "send"
     connections: int = 16  # producers' connections, one call in flight on each
-    batch: int = 1  # messages a call
+    batch: int = 1  # messages per call
     size: int = 128  # bytes of a body
     topics: int = 16
     topic_pattern: str = "bench-%d"
@@ -26,17 +26,17 @@ class Settings:
     durability: str = "memory"
     seconds: float = 10.0  # of the measured window
     warmup_s: float = 2.0
-    rate: float = 0.0  # messages a second, planned ahead (open loop); 0: closed loop
+    rate: float = 0.0  # messages per second, planned ahead (open loop); 0: closed loop
     spacing: str = "poisson"  # of planned times
-    sequential: bool = False  # topics in their order, in place of at random
+    sequential: bool = False  # topics in order, instead of at random
     consumers: int = 1  # pull connections, in the modes that pull
     group: str = "bench-readers"
     order: str = "none"  # of the group, which is made for the run when it has one
     max_messages: int = 1000  # a pull
     wait_ms: int = 100
     acknowledge: bool = True
-    fill: int = 3_000_000  # messages that `pull` puts there before the clock starts
-    timeout_s: float = 10.0  # a call without an answer for so long ends the run
+    fill: int = 3_000_000  # messages that `pull` stores before the clock starts
+    timeout_s: float = 10.0  # a call without an answer for this time ends the run
     seed: int = 1
 
     def __post_init__(self) -> None:

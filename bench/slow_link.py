@@ -1,7 +1,6 @@
-"""A relay in front of a server that makes it slow: so many bytes a second toward it, or a delay, on each connection by itself.
+"""Relay before a server that makes it slow: a limit of bytes per second toward it, or a delay, per connection.
 
-What the server answers comes back at once. Used where a broker of a known, small capacity is wanted that is otherwise the real one: bytes
-wait in the relay, not in its sleep.
+Answers return at once. It makes a real broker one of a known, small capacity: bytes wait in the relay.
 """
 
 import socket
@@ -10,13 +9,14 @@ import time
 from typing import Self
 
 CHUNK_BYTES = 4096
-CATCH_UP_S = 0.05  # a thread that woke up late may make up for so much
+CATCH_UP_S = 0.05  # a thread that woke late may catch up by this much
 
 
 class SlowLink:
     """
     Args:
-        target: where to. bytes_per_s: 0 for as fast as it goes. delay_s: before each chunk is passed on, whatever follows it meanwhile.
+        target: where to. bytes_per_s: 0 for as fast as it goes. delay_s: before each chunk is passed on, independent of
+            later chunks.
     """
 
     def __init__(self, target: tuple[str, int], bytes_per_s: float = 0.0, delay_s: float = 0.0) -> None:

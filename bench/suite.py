@@ -1,4 +1,4 @@
-"""All named workloads in one go, each against a fresh instance, and one table of figures against bars."""
+"""All named workloads in one run, each against a fresh instance, and one table of figures against bars."""
 
 from collections.abc import Callable, Iterable
 
@@ -13,10 +13,11 @@ from bench.workloads import Workload, load
 
 
 def run_suite(names: Iterable[str], say: Callable[[str], None]) -> list[tuple[Workload, Outcome]]:
-    """Run the workloads one after the other. A fresh instance each, or the log of one would be the next one's page cache.
+    """Run the workloads one after the other, each on a fresh instance: one workload's log would fill the next one's
+    page cache.
 
     Raises:
-        BenchError: the first run that broke off.
+        BenchError: of the first run that failed.
     """
     require_native()
     done = []

@@ -1,11 +1,13 @@
-"""Delayed messages in an engine of their own, over its link: memory and restart with many pending, and how late a given rate fires.
+"""Delayed messages in an engine of their own, over its link: memory and restart with many pending, and lateness at a
+given rate.
 
-Question: `pending` how much the engine's memory grows by N pending messages, what an add costs, and how long the engine takes to
-start with them after kill -9; `firing` how many a second are handed to a waiting consumer, and how late (p50, p99, p99.9, longest): as
-stored in their queue, to the millisecond, and as received. Settings: bodies of 128 bytes without keys, one topic of 8 queues, adds of 1,000
-with durability MEMORY; due times of `firing` evenly spread over the seconds given; one consumer on the same machine that acknowledges
-everything. Excluded: making the requests; the proxies. Run: `python -m bench.timers [pending] [firing] [--count 10000000] [--rate 10000]
-[--seconds 10]`; a line a workload.
+Question: `pending`: how much does the engine's memory grow by N pending messages, what does an add cost, and how long
+does a start with them take after kill -9? `firing`: how many per second reach a waiting consumer, and how late (p50,
+p99, p99.9, maximum): as stored in their queue, to the millisecond, and as received. Settings: bodies of 128 bytes
+without keys, one topic of 8 queues, adds of 1,000 with durability MEMORY; due times of `firing` evenly spread over the
+seconds given; one consumer on the same machine that acknowledges everything. Excluded: making the requests; the
+proxies. Run: `python -m bench.timers [pending] [firing] [--count 10000000] [--rate 10000] [--seconds 10]`; one line per
+workload.
 """
 
 import argparse
@@ -72,7 +74,7 @@ class Engine:
         return seconds
 
     def ask(self, op: int, payload: bytes) -> bytes:
-        """One request that has to succeed."""
+        """Send one request that must succeed."""
         code, answer = self.link.call(op, payload)
         if code != layout.OK:
             sys.exit(f"the engine refused operation {op}: {code} {answer.decode(errors='replace')}")
@@ -80,12 +82,12 @@ class Engine:
 
     @property
     def proc(self) -> Path:
-        """Where the kernel tells about it."""
+        """Return the process's directory in /proc."""
         assert self._process is not None
         return Path(f"/proc/{self._process.pid}")
 
     def kill(self) -> None:
-        """As a crash would end it."""
+        """Kill it with SIGKILL."""
         assert self._process is not None
         self.link.close()
         self._process.kill()
@@ -105,7 +107,7 @@ def engine() -> Iterator[Engine]:
 
 
 def topic_id(engine: Engine) -> int:
-    """Of the one topic, which is born by this."""
+    """Create the one topic and return its id."""
     return json.loads(engine.ask(layout.TOPIC, encode_topics([(TOPIC, QUEUES)])))["topics"][0]["id"]
 
 
@@ -121,11 +123,13 @@ def add(engine: Engine, topic: int, dues: list[int], first: int) -> None:
 
 
 def pending(count: int) -> None:
-    """Fill, weigh, kill and start again."""
+    """Fill, measure memory, kill and start again."""
     chance = random.Random(1)
     with engine() as running:
         topic = topic_id(running)
-        add(running, topic, [now_ms() + DAY_MS] * ADD_COUNT, 1 << 60)  # whatever a first add takes is not the timers'
+        add(
+            running, topic, [now_ms() + DAY_MS] * ADD_COUNT, 1 << 60
+        )  # a first add allocates memory that is not the timers'
         before, cpu_s = rss_bytes(running.proc), cpu_seconds(running.proc)
         for first in range(0, count, ADD_COUNT):
             start = now_ms() + DAY_MS
@@ -148,7 +152,7 @@ def firing(rate: int, seconds: float) -> None:
     stored, received = Histogram(), Histogram()
     with engine() as running:
         topic = topic_id(running)
-        start = now_ms() + 3000 + count // 10  # adding them takes 20 us each, and more on a busy machine
+        start = now_ms() + 3000 + count // 10  # adding takes 20 us each, and more on a busy machine
         for first in range(0, count, ADD_COUNT):
             dues = [start + int(number / rate * 1000) for number in range(first, min(first + ADD_COUNT, count))]
             add(running, topic, dues, first)
@@ -178,7 +182,7 @@ def firing(rate: int, seconds: float) -> None:
 
 
 def shown(histogram: Histogram) -> str:
-    """The shares of a histogram and its longest, in milliseconds."""
+    """Format percentiles and maximum of a histogram, in milliseconds."""
     shares = " ".join(f"{name}={histogram.percentile(share) / 1e6:.1f}" for name, share in SHARES)
     return f"{shares} max={histogram.max_ns / 1e6:.1f}"
 

@@ -1,9 +1,10 @@
-"""How long does finding the messages in a send take, a message?
+"""CPU of finding the messages in a send, per message.
 
-Workload: one frame, walked again and again from warm cache: 1 and 50 messages of a 128-byte body, each with topic, key and id, under
-one credential. Native: in a C loop, as the producer proxy calls it. Native from Python and pure: with the objects of calls.py.
-Excluded: sockets, decoding, everything behind the walker. The frame is made before the clock; the best of five runs counts, since
-anything slower is another process's doing.
+Workload: one frame, walked again and again from warm cache: 1 and 50 messages of a 128-byte body, each with topic, key
+and id, under one credential. Native: in a C loop, as the producer proxy calls it. Native from Python and pure: with the
+objects of calls.py.
+Excluded: sockets, decoding, everything after the walker. The frame is made before the clock starts. The best of five
+runs counts, since other processes cause the rest.
 
     python -m bench.walk [--messages 200000]
 """
@@ -54,14 +55,14 @@ def ways() -> dict:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--messages", type=int, default=200_000, help="messages a run")
+    parser.add_argument("--messages", type=int, default=200_000, help="messages per run")
     arguments = parser.parse_args()
     for count in (1, 50):
         frame = make_frame(count)
         for name, (run, slower) in ways().items():
             rounds = max(1, arguments.messages // count // slower)
             ns = best_ns(lambda rounds, run=run, frame=frame: run(frame, rounds), rounds, count)
-            print(f"walk_send {name}: {count} messages a call, {len(frame)} B: {ns:.1f} ns a message")
+            print(f"walk_send {name}: {count} messages per call, {len(frame)} B: {ns:.1f} ns per message")
 
 
 if __name__ == "__main__":

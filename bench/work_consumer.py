@@ -1,7 +1,8 @@
-"""A consumer in a process of its own, which bench.hung_consumer stops: `python -m bench.work_consumer JSON`.
+"""Consumer process that bench.hung_consumer stops: `python -m bench.work_consumer JSON`.
 
-As `pop` it pulls as one of a group; as `owner` it reads the queues that are its own, which nobody else reads. Of each message that it has
-worked on it writes "number" and the moment, in seconds of the machine's monotonic clock, to its file; only then it acknowledges.
+As `pop` it pulls as one of a group; as `owner` it reads its own queues, which no other consumer reads. For each
+processed message it writes the number and the time, in seconds of the machine's monotonic clock, to its file, and then
+acknowledges.
 """
 
 import json
@@ -23,7 +24,7 @@ POLL_S = 0.01
 
 
 class Work(NamedTuple):
-    """What a consumer is told. `queues`: its own ones, for `owner`."""
+    """Arguments of a consumer. `queues`: its own ones, for `owner`."""
 
     address: tuple[str, int]
     app: str
@@ -39,7 +40,7 @@ class Work(NamedTuple):
 
 
 def client(service: Any, address: tuple[str, int]) -> Any:
-    """A stock client: one blocking socket."""
+    """Connect a stock client: one blocking socket."""
     transport = TCyFramedTransport(TSocket(*address))
     transport.open()
     return TClient(service, TCyBinaryProtocol(transport))

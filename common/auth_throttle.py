@@ -8,7 +8,7 @@ PAUSE_S_FIRST, PAUSE_S_MAX = 0.1, 2.0
 CONNECTIONS_MAX = 10_000
 
 
-class Brake:
+class AuthThrottle:
     """Failed attempts by connection, as its peer's address and port tell it; the oldest are forgotten at a bound."""
 
     def __init__(self) -> None:

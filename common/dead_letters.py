@@ -11,7 +11,7 @@ from common.names import NAME_CHARS_MAX
 from common.placement import Placement, topic_hash
 
 PREFIX = "_dlq."
-PREFIX_RULE = f"names that begin with {PREFIX} are kept for dead letters"
+PREFIX_RULE = f"names that begin with {PREFIX} are reserved for dead letters: use another one"
 QUEUES_MAX = 10_000
 PROPERTY = "dead_letter_"
 """What the properties that a dead letter adds to its message's own begin with: group, cause, reason, attempts, first_ms, last_ms,

@@ -14,7 +14,7 @@ RULE = (
 
 
 @dataclass(frozen=True)
-class Delays:
+class DelayList:
     """The delay before each attempt; the last one stands for all further attempts."""
 
     delays_ms: tuple[int, ...]
@@ -52,7 +52,7 @@ class Exponential:
         return dict(vars(self))
 
 
-Retry = Delays | Exponential
+Retry = DelayList | Exponential
 DEFAULT_RETRY: Retry = Exponential()
 
 
@@ -60,7 +60,7 @@ def parse_retry(value: Any) -> Retry | None:
     """The policy that a configuration's value stands for; None when it breaks RULE."""
     if isinstance(value, list | tuple):
         listed = 1 <= len(value) <= DELAYS_MAX and all(_is_delay(each) for each in value)
-        return Delays(tuple(value)) if listed else None
+        return DelayList(tuple(value)) if listed else None
     if not isinstance(value, dict) or not value.keys() <= vars(Exponential()).keys():
         return None
     made = Exponential(**value)

@@ -1,22 +1,22 @@
 """Timers that mostly never fire: leases get acknowledged and waiting pulls get messages long before their deadlines.
 
-So adding and dropping cost one dict operation each, nothing of a dropped timer is kept, and only ticks are ordered.
+So scheduling and cancelling cost one dict operation each, nothing of a cancelled timer is kept, and only ticks are ordered.
 """
 
 from collections.abc import Hashable
 from heapq import heappop, heappush
 
 
-class Wheel:
+class TimerHeap:
     """Items by due tick. Fires never early and up to `tick_ms` late."""
 
     def __init__(self, tick_ms: int = 20) -> None:
         self._tick_ms = tick_ms
-        self._items: dict[int, dict[Hashable, None]] = {}  # dicts, for they keep the order in which items came
+        self._items: dict[int, dict[Hashable, None]] = {}  # dicts, because they keep the order of arrival
         self._ticks: list[int] = []  # heap; each tick with items is in it once
 
-    def add(self, at_ms: int, item: Hashable) -> int:
-        """Let `item` fire at `at_ms`; returns the tick by which it can be dropped."""
+    def schedule(self, at_ms: int, item: Hashable) -> int:
+        """Make `item` due at `at_ms`; returns the tick that cancel() needs."""
         tick = -(-at_ms // self._tick_ms)
         found = self._items.get(tick)
         if found is None:
@@ -26,8 +26,8 @@ class Wheel:
             found[item] = None
         return tick
 
-    def drop(self, tick: int, item: Hashable) -> None:
-        """Forget an item; its tick stays in the heap until its time, one integer for all of the tick's items."""
+    def cancel(self, tick: int, item: Hashable) -> None:
+        """Remove an item; its tick stays in the heap until its time, one integer for all of the tick's items."""
         found = self._items.get(tick)
         if found is not None:
             found.pop(item, None)
@@ -40,7 +40,7 @@ class Wheel:
         return due
 
     def next_at_ms(self) -> int | None:
-        """When to call pop_due() again; None when nothing is waiting."""
+        """The next time at which pop_due() has work; None when nothing is scheduled."""
         while self._ticks and not self._items[self._ticks[0]]:
             del self._items[heappop(self._ticks)]
         return self._ticks[0] * self._tick_ms if self._ticks else None

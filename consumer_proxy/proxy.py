@@ -9,7 +9,7 @@ import gevent
 
 from common.clock import SystemClock
 from common.config import ConfigView
-from common.limits.quota_slices import TICK_S, Leases
+from common.limits.quota_slices import TICK_S, QuotaSlices
 from common.net import Limits, serve
 from consumer_proxy.admission.admission import PullAdmission
 from consumer_proxy.pull.native import NATIVE
@@ -38,7 +38,7 @@ class ConsumerProxy:
         self._stopping = False
         clock = SystemClock()
         stats = Stats()
-        leases = Leases("consumer_proxy", os.urandom(8).hex(), source.lend, clock.monotonic_s)
+        leases = QuotaSlices("consumer_proxy", os.urandom(8).hex(), source.lend, clock.monotonic_s)
         admission = PullAdmission(view, clock, self._settings.verdicts_max, leases)
         self.pulls = Pulls(admission, source, self._settings, clock, stats, gevent.spawn_later)
         self._lending = gevent.get_hub().loop.timer(0, TICK_S)

@@ -1,29 +1,27 @@
-"""What can go wrong in the engine.
+"""Errors of the engine.
 
 EngineError
-├── ConfigError            every fault of the configuration at once
+├── ConfigError            all faults of the configuration at once
 └── LogError               the commit log
     ├── LockedError        another engine holds the directory
     ├── VersionError       the directory was written by a newer Penstock
     ├── CorruptionError    bytes do not verify; names file, position and bytes lost
-    │   └── StoreDamagedError   the view in the folder state; removing it builds it again
-    ├── BehindCheckpointError   the log ends before what its own checkpoint saw: an older copy was put back
-    ├── DiskFullError      nothing was written; works again when there is room
-    ├── PartlyWrittenError the same after a part was written: the outcome is unknown
-    ├── UnknownTopicError  no such topic, or a queue that it does not have
+    │   └── StoreDamagedError   the view in the folder `state`; the log rebuilds it
+    ├── BehindCheckpointError   the log ends before its own checkpoint: an older copy was put back
+    ├── DiskFullError      nothing was written; the same request works when there is room
+    ├── PartlyWrittenError a part was written before the disk was full: the outcome is unknown
+    ├── UnknownTopicError  no such topic, or the topic has no such queue
     ├── OffsetOutOfRangeError   below the first or above the end offset
-    └── ClosedError        the log was closed
+    └── ClosedError        the log is closed
 
-`code` is the contract's code for a request that met the error, `retriable` says whether the same request may succeed
-later. A failed fsync is no exception: the process ends (see env.Env.die), because a second fsync would lie.
+`code` is the contract's code for a request that met the error. A failed fsync is no exception: the process ends (see `Env.die`),
+because a second fsync could succeed without the lost bytes.
 """
 
 
 class EngineError(Exception):
     """Base of all errors of the engine."""
 
-    retriable = False
-    closes_connection = False
     code = 203
 
 
@@ -46,7 +44,7 @@ class LockedError(LogError):
 
 
 class VersionError(LogError):
-    """The directory holds a format that this version does not know. Nothing was changed."""
+    """The directory has a format that this version does not know. Nothing was changed."""
 
 
 class CorruptionError(LogError):
@@ -54,10 +52,9 @@ class CorruptionError(LogError):
 
     Args:
         file: path of the damaged file.
-        position: log position of the first bad byte (in an index file: its byte address).
-        bytes_lost: how many bytes cannot be used.
-        next_offset: where a reader of that queue may go on; None when nothing readable follows, or the damage is in
-        no queue.
+        position: log position of the first bad byte; in an index file, its byte address.
+        bytes_lost: number of bytes that cannot be used.
+        next_offset: where a reader of that queue may continue. None: nothing readable follows, or the damage is in no queue.
     """
 
     def __init__(self, file: str, position: int, bytes_lost: int, reason: str, next_offset: int | None = None) -> None:
@@ -69,29 +66,23 @@ class CorruptionError(LogError):
 
 
 class StoreDamagedError(CorruptionError):
-    """The view of topics, progress and segments cannot be read. The log builds a new one when the folder is moved away."""
+    """The view of topics, progress and segments cannot be read. The log builds a new one once the folder is moved away."""
 
 
 class BehindCheckpointError(LogError):
     """The log ends before its checkpoint, so an older copy of a file was put back. Nothing was changed.
 
-    The newer file belongs back in its place. Removing the folder `state` instead accepts the loss.
+    Put the newer file back in its place. Removing the folder `state` instead accepts the loss.
     """
 
 
 class DiskFullError(LogError):
     """The disk has no room. Nothing of the request was written; the same request works when there is room."""
 
-    retriable = True
-
 
 class PartlyWrittenError(LogError):
-    """The disk ran full between two writes of one request, so some of its batches are stored.
+    """The disk was full between two writes of one request, so some of its batches are stored. Retry with the same ids."""
 
-    Retry with the same ids.
-    """
-
-    retriable = True
     code = 300
 
 
@@ -102,7 +93,7 @@ class UnknownTopicError(LogError):
 
 
 class OffsetOutOfRangeError(LogError):
-    """The offset lies below the queue's first readable offset or above its end."""
+    """The offset is below the queue's first readable offset or above its end."""
 
     code = 107
 
@@ -113,7 +104,6 @@ class OffsetOutOfRangeError(LogError):
 
 
 class ClosedError(LogError):
-    """The log was closed, so nothing can be read or appended through it any more."""
+    """The log is closed, so nothing can be read or appended."""
 
-    retriable = True
     code = 400

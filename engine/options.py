@@ -1,4 +1,4 @@
-"""The command line of the engine."""
+"""Command line of the engine."""
 
 import argparse
 from pathlib import Path
@@ -7,23 +7,44 @@ from common.address import host_and_port
 from engine.config import LogConfig
 
 MIB = 1 << 20
+KEY_BYTES_MIN = 16
+HELP = {
+    "data": "Data directory of the log. One engine uses it at a time.",
+    "listen": "Address for proxies; port 0 takes a free one.",
+    "socket-file": "Unix socket that serves processes of this machine at less cost than TCP.",
+    "ops": "Address of /metrics, /healthz and /readyz (default 127.0.0.1:0, a free port).",
+    "cluster-key": f"File with the secret of the cluster, at least {KEY_BYTES_MIN} bytes. Peers prove that they know it.",
+    "config": "Configuration store to follow. The engine starts and serves while the store is unreachable.",
+    "broker-group": "Name of this engine's broker group in the configuration (default main).",
+    "segment-mib": "Size of a log file; recovery scans one (default 256).",
+    "retention-hours": "Retention of topics that define none; 0 keeps messages for ever (default 72).",
+    "log-gib-max": "Delete the oldest segments when the log is larger, whatever their age; 0 sets no limit (default 0).",
+    "disk-percents": "Disk usage at which to warn, to delete early, and to refuse appends (default 85,90,95).",
+    "disk-reserve-mib": "Refuse appends when less disk space is free (default 512).",
+    "id-window-mib": "Memory for the ids that sends are checked against (default 256).",
+    "look-up": "Look-up files to build: id, key, both with a comma, or none (default id,key).",
+    "cold-mib-s": "Disk bandwidth for readers far behind the end (default 100).",
+    "scrub-mib-s": "Pace at which old data is read again and verified; 0 turns it off (default 8).",
+    "progress-ms": "Minimum time between two progress records of a queue (default 200).",
+    "ready-fd": "File descriptor that gets one JSON line once the engine serves.",
+}
 
 
 def percents(text: str) -> tuple[int, ...]:
-    """Three whole numbers with commas."""
+    """Three percentages, separated by commas."""
     parts = text.split(",")
     if len(parts) != 3 or not all(part.isdigit() for part in parts):
-        raise argparse.ArgumentTypeError(f"{text!r} is not three percentages, as 85,90,95")
+        raise argparse.ArgumentTypeError(f"{text!r}: use three percentages, as 85,90,95")
     return tuple(map(int, parts))
 
 
 def look_up(text: str) -> tuple[str, ...]:
-    """Names with commas, or none."""
+    """Names separated by commas; `none` is empty."""
     return () if text == "none" else tuple(text.split(","))
 
 
 def log_config(options: argparse.Namespace) -> LogConfig:
-    """The log's part of the options. Raises ConfigError with all faults."""
+    """The log's settings from the options. Raises ConfigError with all faults."""
     warn, delete, refuse = options.disk_percents
     return LogConfig(
         segment_bytes=options.segment_mib * MIB,
@@ -38,39 +59,30 @@ def log_config(options: argparse.Namespace) -> LogConfig:
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
-    """The options; says all that is wrong with them and exits with 2."""
-    parser = argparse.ArgumentParser(prog="penstock engine", description="Store messages and hand them out.")
-    add = parser.add_argument
-    add("--data", required=True, metavar="DIR", help="the log's directory; one engine at a time")
-    add("--listen", type=host_and_port, required=True, metavar="HOST:PORT", help="for proxies; port 0 takes a free one")
-    add("--socket-file", metavar="PATH", help="the same for processes of this machine, without TCP")
-    add("--ops", type=host_and_port, default=("127.0.0.1", 0), metavar="HOST:PORT", help="/metrics /healthz /readyz")
-    add("--cluster-key", required=True, metavar="FILE", help="what proxies must know to be answered")
-    add("--config", metavar="URL", help="followed, and the applied version reported; the engine serves without it")
-    add("--broker-group", default="main", metavar="NAME", help="as the configuration names it")
-    add("--segment-mib", type=int, default=256, metavar="N", help="size of a log file; recovery scans one")
-    add("--retention-hours", type=float, default=72, metavar="N", help="for topics without their own; 0: for ever")
-    add(
-        "--log-gib-max",
-        type=float,
-        default=0,
-        metavar="N",
-        help="of segments and what lies beside them; older ones go; 0: no limit",
-    )
-    add(
-        "--disk-percents",
-        type=percents,
-        default=(85, 90, 95),
-        metavar="W,D,R",
-        help="warn, delete early, refuse appends",
-    )
-    add("--disk-reserve-mib", type=int, default=512, metavar="N", help="refuse appends when less is free")
-    add("--id-window-mib", type=int, default=256, metavar="N", help="memory for ids that sends are checked against")
-    add("--look-up", type=look_up, default=LogConfig.look_up, metavar="id,key|none", help="files to find messages by")
-    add("--cold-mib-s", type=int, default=100, metavar="N", help="what readers far behind may take from the disk")
-    add("--scrub-mib-s", type=int, default=8, metavar="N", help="pace of reading old data again; 0: never")
-    add("--progress-ms", type=int, default=200, metavar="N", help="least time between two progress records of a queue")
-    add("--ready-fd", type=int, metavar="N", help="a JSON line is written here once the engine serves")
+    """The options. Prints all faults and exits with 2 when they cannot be used."""
+    parser = argparse.ArgumentParser(prog="penstock engine", description="Store messages and deliver them to groups.")
+
+    def add(name: str, metavar: str, **settings: object) -> None:
+        parser.add_argument(f"--{name}", metavar=metavar, help=HELP[name], **settings)  # type: ignore[arg-type]
+
+    add("data", "DIR", required=True)
+    add("listen", "HOST:PORT", type=host_and_port, required=True)
+    add("socket-file", "PATH")
+    add("ops", "HOST:PORT", type=host_and_port, default=("127.0.0.1", 0))
+    add("cluster-key", "FILE", required=True)
+    add("config", "URL")
+    add("broker-group", "NAME", default="main")
+    add("segment-mib", "N", type=int, default=256)
+    add("retention-hours", "N", type=float, default=72)
+    add("log-gib-max", "N", type=float, default=0)
+    add("disk-percents", "W,D,R", type=percents, default=(85, 90, 95))
+    add("disk-reserve-mib", "N", type=int, default=512)
+    add("id-window-mib", "N", type=int, default=256)
+    add("look-up", "id,key|none", type=look_up, default=LogConfig.look_up)
+    add("cold-mib-s", "N", type=int, default=100)
+    add("scrub-mib-s", "N", type=int, default=8)
+    add("progress-ms", "N", type=int, default=200)
+    add("ready-fd", "N", type=int)
     options = parser.parse_args(arguments)
     if found := faults(options):
         parser.error("; ".join(found))
@@ -80,15 +92,13 @@ def parse(arguments: list[str]) -> argparse.Namespace:
 def faults(options: argparse.Namespace) -> list[str]:
     """Every violated rule at once."""
     found = []
-    if not 1 <= options.segment_mib <= 2048:
-        found.append("--segment-mib: 1..2048")
-    if not 0 <= options.scrub_mib_s <= 4096:
-        found.append("--scrub-mib-s: 0..4096")
-    if not 10 <= options.progress_ms <= 60_000:
-        found.append("--progress-ms: 10..60000")
+    for name, minimum, maximum in (("segment-mib", 1, 2048), ("scrub-mib-s", 0, 4096), ("progress-ms", 10, 60_000)):
+        value = getattr(options, name.replace("-", "_"))
+        if not minimum <= value <= maximum:
+            found.append(f"--{name} {value}: use {minimum}..{maximum}")
     key = Path(options.cluster_key)
     if not key.is_file():
-        found.append(f"--cluster-key: there is no file {key}")
-    elif key.stat().st_size < 16:
-        found.append("--cluster-key: at least 16 bytes")
+        found.append(f"--cluster-key {key}: no such file")
+    elif key.stat().st_size < KEY_BYTES_MIN:
+        found.append(f"--cluster-key {key}: {key.stat().st_size} bytes: use at least {KEY_BYTES_MIN}")
     return found

@@ -27,47 +27,46 @@ from producer_proxy.proxy import ProducerProxy
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="penstock producer-proxy", description="Serve `send`, in front of an engine.")
-    parser.add_argument(
-        "--listen",
-        type=host_and_port,
-        required=True,
-        metavar="HOST:PORT",
-        help="for applications; port 0 takes a free one",
-    )
-    parser.add_argument("--tls-listen", type=host_and_port, metavar="HOST:PORT", help="the same with TLS")
-    parser.add_argument("--tls-cert", metavar="FILE", help="PEM chain for --tls-listen")
-    parser.add_argument("--tls-key", metavar="FILE", help="PEM private key for --tls-listen")
-    parser.add_argument(
-        "--tls-client-ca", metavar="FILE", help="PEM authority of the certificates that clients may show"
-    )
-    parser.add_argument(
-        "--ops", type=host_and_port, default=("127.0.0.1", 0), metavar="HOST:PORT", help="/metrics /healthz /readyz"
-    )
-    parser.add_argument(
-        "--engine",
-        type=engine_address,
-        metavar="HOST:PORT|unix:PATH",
-        help="the only broker; unset: the configuration's broker groups",
-    )
-    parser.add_argument(
-        "--cluster-key", required=True, metavar="FILE", help="what proves to the engine that we belong to it"
-    )
-    parser.add_argument("--config", required=True, metavar="URL", help="file:///dir or zookeeper://host,host/chroot")
-    parser.add_argument(
-        "--snapshot", metavar="FILE", help="where the last configuration is kept for a start without the store"
-    )
-    parser.add_argument("--connections-max", type=int, default=Limits.connections_max)
-    parser.add_argument("--frame-bytes-max", type=int, default=Limits.frame_bytes_max)
+    parser = argparse.ArgumentParser(prog="penstock producer-proxy", description="Serve `send` in front of an engine.")
+    _add_addresses(parser)
+    _add_settings(parser)
     options_of_buffer(parser)
-    parser.add_argument("--ready-fd", type=int, help="a JSON line is written here once the proxy serves")
     options = parser.parse_args(arguments)
     if options.tls_listen and not (options.tls_cert and options.tls_key):
-        parser.error("--tls-listen needs --tls-cert and --tls-key")
+        parser.error("--tls-listen: set --tls-cert and --tls-key too")
     return options
 
 
-def listeners(options) -> list:
+def _add_addresses(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--listen", type=host_and_port, required=True, metavar="HOST:PORT",
+        help="Address for applications; port 0 takes a free port.")  # fmt: skip
+    add("--tls-listen", type=host_and_port, metavar="HOST:PORT",
+        help="Address for applications over TLS; unset: no TLS.")  # fmt: skip
+    add("--tls-cert", metavar="FILE", help="PEM certificate chain for --tls-listen.")
+    add("--tls-key", metavar="FILE", help="PEM private key for --tls-listen.")
+    add("--tls-client-ca", metavar="FILE", help="PEM authority of client certificates; unset: none are asked for.")
+    add("--ops", type=host_and_port, default=("127.0.0.1", 0), metavar="HOST:PORT",
+        help="Address for /metrics, /healthz and /readyz (default: a free port on 127.0.0.1).")  # fmt: skip
+    add("--engine", type=engine_address, metavar="HOST:PORT|unix:PATH",
+        help="The only broker; unset: the broker groups of the configuration.")  # fmt: skip
+
+
+def _add_settings(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--cluster-key", required=True, metavar="FILE", help="Key that authenticates this process to the engine.")
+    add("--config", required=True, metavar="URL",
+        help="Configuration store: file:///dir or zookeeper://host,host/chroot.")  # fmt: skip
+    add("--snapshot", metavar="FILE",
+        help="File for the last configuration, for a start without the store; unset: none.")  # fmt: skip
+    add("--connections-max", type=int, default=Limits.connections_max, metavar="COUNT",
+        help="Maximum number of client connections (default %(default)s).")  # fmt: skip
+    add("--frame-bytes-max", type=int, default=Limits.frame_bytes_max, metavar="BYTES",
+        help="Maximum size of one call (default %(default)s).")  # fmt: skip
+    add("--ready-fd", type=int, metavar="FD", help="File descriptor for one JSON line, written once the proxy serves.")
+
+
+def listeners(options: argparse.Namespace) -> list:
     found: list = [(listen(*options.listen), None)]
     if options.tls_listen:
         found.append(
@@ -76,7 +75,7 @@ def listeners(options) -> list:
     return found
 
 
-def run(options) -> None:
+def run(options: argparse.Namespace) -> None:
     stop = catch_stop()
     limits = Limits(connections_max=options.connections_max, frame_bytes_max=options.frame_bytes_max)
     if faults := limits.faults():
@@ -93,12 +92,12 @@ def run(options) -> None:
     registry = CollectorRegistry()
     registry.register(BufferMetrics(buffering))
     registry.register(proxy.key_uses)
-    registry.register(SendMetrics(proxy.server, proxy.service, brokers, proxy.front, proxy.gate))
+    registry.register(SendMetrics(proxy.server, proxy.service, brokers, proxy.front, proxy.admission))
     registry.register(BreakerMetrics(lambda: [(broker.name, broker.breaker) for broker in brokers.listed]))
     ops = start_ops(options.ops[0], options.ops[1], registry, proxy.health)
     settle(proxy.health, stop.asked)
     gc.collect()
-    gc.freeze()  # what start-up made is never garbage; without it each full collection walks all of it
+    gc.freeze()  # objects of start-up live on; without this each full collection walks them all
     ports = proxy.server.ports
     facts = {"host": options.listen[0], "port": ports[0], "ops_port": ops.port}
     announce_ready(options.ready_fd, facts | ({"tls_port": ports[1]} if len(ports) > 1 else {}))

@@ -1,35 +1,34 @@
 """The producer proxy as one object: its parts wired, started and stopped."""
 
-import logging
 import os
 import time
+from collections.abc import Mapping
+from typing import Any
 
 import gevent
 
 from common.clock import SystemClock
+from common.credential import Principal
 from common.key_uses import KeyUses
 from common.limits.quota_slices import TICK_S
 from common.net import Limits, serve
 from common.principals import Principals
-from engine.client.append import FSYNC, Destinations
-from engine.client.append import NATIVE as NATIVE_LANES
+from engine.client.append import Destinations
 from engine.client.brokers import Brokers
-from producer_proxy.admission.admission import Gate
-from producer_proxy.admission.engine_queries import Asking
-from producer_proxy.admission.lag import Depths
+from engine.client.durability import CLASSES
+from producer_proxy.admission.admission import SendAdmission
+from producer_proxy.admission.engine_queries import EngineQueries
+from producer_proxy.admission.lag import TopicLags
 from producer_proxy.buffer.buffering import Buffering
+from producer_proxy.hot.native import Front
 from producer_proxy.requests.grouped import GroupedRequests
-from producer_proxy.send.send import DEFAULT_TIMEOUT_MS, RETRY_AFTER_MS, SENTENCES, SendService
-from producer_proxy.send.topics import DESTINATIONS_MAX, Topics
+from producer_proxy.send.results import RETRY_AFTER_MS, SENTENCES
+from producer_proxy.send.send import DEFAULT_TIMEOUT_MS, SendService
+from producer_proxy.targets.base import Target
+from producer_proxy.targets.engine import EngineTarget
+from producer_proxy.targets.engine_topics import DESTINATIONS_MAX, EngineTopics
+from producer_proxy.targets.topics import Targets, Topics
 
-try:
-    if not NATIVE_LANES:
-        raise ImportError("the hot path needs native lanes")
-    from producer_proxy.hot._hot import Front
-except ImportError:
-    Front = None
-
-log = logging.getLogger("penstock.producer_proxy")
 DRAIN_S = 5.0
 
 
@@ -39,72 +38,69 @@ class ProducerProxy:
     Args:
         listeners: (socket, ssl_context or None) pairs from common.net.listen.
         view: the configuration.
-        brokers: where messages go. Without an only one they are those that the configuration names, followed from here on.
+        brokers: the engine's. Without an only one they are those that the configuration names, followed from here on. With none at all the
+            engine's topics are UNAVAILABLE, and topics with another target are served.
+        targets: of topics that are not the engine's, by topic; owned from now on.
     """
 
     def __init__(
-        self, listeners, view, brokers: Brokers, limits: Limits | None = None, buffering: Buffering | None = None
-    ):
-        self._limits = limits or Limits()
+        self, listeners: list, view: Any, brokers: Brokers, limits: Limits | None = None,
+        buffering: Buffering | None = None, targets: Mapping[str, Target] | None = None,
+    ) -> None:  # fmt: skip
+        self._limits, self._view, self.brokers = limits or Limits(), view, brokers
         self._clock = SystemClock()
-        self._view = view
+        self.front: Any = None
+        self._known = Destinations(DESTINATIONS_MAX)
+        brokers.on_changed = self._known.clear
         self.buffering = buffering or Buffering({})
-        self.buffer = self.buffering.over(view)
-        self.brokers = brokers
-        known = Destinations(DESTINATIONS_MAX)
-        asking = Asking(brokers, known)
-        depths = Depths(asking.depths, lambda topic: known.get(topic.encode()) is not None, self._on_depth)
-        self.gate = Gate(view, asking.lender, lambda: brokers.queue_limits, depths)
-        self.topics = Topics(view, brokers, known, buffer=self.buffer, fit=self.gate.fit)
-        brokers.on_changed = known.clear
+        self.buffer = self.buffering.over(view, self._on_backlog, self._on_suspicion)
+        self.admission = self._make_admission()
+        engine_topics = EngineTopics(view, brokers, self._known, self.buffer, self.admission.fit)
+        self.targets = Targets(EngineTarget(brokers, engine_topics), targets)
+        self.topics = Topics(view, self.targets)
         self._follow_groups()
         self._principals = Principals(view, self._clock)
         self.requests = GroupedRequests(brokers, self._clock)
         self.service = SendService(
-            self._principals,
-            self.topics,
-            brokers.lanes,
-            self.gate,
-            self.requests,
-            self._clock.now_ms,
-            self._learn,
-            self.buffer,
-            brokers,
+            self._principals, self.topics, self.admission, self.requests, self.buffer, self._clock.now_ms, self._learn
         )
-        self.front = self._make_front()
-        self.buffering.start(self.topics, brokers.lanes[FSYNC], self.front)
+        self.front = self._make_front(engine_topics)
+        self.buffering.start(self.topics)
         self._on_change()
         view.on_change(self._on_change)
         self._ticking = gevent.get_hub().loop.timer(0, TICK_S)
-        self._ticking.start(self.gate.tick)
-        make = self._hot_connection if self.front is not None else None
+        self._ticking.start(self.admission.tick)
         self.server = serve(
             listeners,
             self._limits,
             self.service.handle,
             prefix_check=self._principals.prefix_verifies,
-            make_connection=make,
+            make_connection=None if self.front is None else self._hot_connection,
         )
 
-    def _make_front(self):
+    def _make_admission(self) -> SendAdmission:
+        queries = EngineQueries(self.brokers, self._known)
+        lags = TopicLags(queries.lags, lambda topic: self._known.get(topic.encode()) is not None, self._on_lag)
+        return SendAdmission(self._view, queries.lend, lambda: self.brokers.queue_limits, lags)
+
+    def _make_front(self, topics: EngineTopics) -> Any:
         if Front is None:
             return None
         sentences = {int(code): sentence.encode() for code, sentence in SENTENCES.items()}
-        topics = self.topics
+        lanes_by_class = (None, *(self.brokers.lanes[each.lane] for each in CLASSES))
         return Front(
-            *self.brokers.lanes, topics.known, topics.is_right, self._view.generation, self.service.handle, sentences,
-            os.urandom(6), DEFAULT_TIMEOUT_MS, RETRY_AFTER_MS, self.service.rescue,
-            self.requests,
+            lanes_by_class, topics.known, topics.is_right, self._view.generation, self.service.handle, sentences,
+            os.urandom(6), DEFAULT_TIMEOUT_MS, RETRY_AFTER_MS, self.service.rescue, self.requests,
         )  # fmt: skip
 
-    def _hot_connection(self, sock, peer, ssl_context):
+    def _hot_connection(self, sock: Any, peer: str, ssl_context: Any) -> Any:
         return self.front.connection(sock.detach(), self._limits, peer, ssl_context, self._principals.prefix_verifies)
 
-    def _learn(self, credential: bytes, principal) -> None:
+    def _learn(self, credential: bytes, principal: Principal) -> None:
         if self.front is None:
             return
         lasts_s = (principal.expires_at_ms - self._clock.now_ms()) / 1000
-        meter = self.gate.application(principal.app)
+        meter = self.admission.application(principal.app)
         self.front.admit(credential, time.monotonic() + lasts_s, principal.send_patterns, meter, principal.origin)
 
     def _follow_groups(self) -> None:
@@ -113,48 +109,59 @@ class ProducerProxy:
 
     def _on_change(self) -> None:
         self._follow_groups()
-        self.gate.follow()
+        self.admission.follow()
         if self.front is not None:
-            self.front.gate.own = self.gate.own
-            self.front.request_calls.takes_replies = "reply" not in self.gate.settings.features_off
-            self.front.forget(self._view.generation)
+            takes_replies = "reply" not in self.admission.settings.features_off
+            self.front.follow(self._view.generation, self.admission.own, takes_replies)
 
-    def _on_depth(self, topic: str) -> None:
-        destination, definition = self.topics.known.get(topic.encode()), self._view.topic(topic)
+    def _on_lag(self, topic: str) -> None:
+        """The topic's lag breaker has opened or closed."""
+        destination, definition = self._known.get(topic.encode()), self._view.topic(topic)
         if destination is not None and definition is not None:
-            self.gate.fit(destination, definition)
+            self.admission.fit(destination, definition)
+
+    def _on_backlog(self, topic: str, diverted: bool) -> None:
+        """The topic has got its first entry in the buffer, or lost its last."""
+        destination = self._known.get(topic.encode())
+        if destination is not None:
+            destination.diverted = diverted
+
+    def _on_suspicion(self, is_suspected: bool) -> None:
+        if self.front is not None:
+            self.front.divert(is_suspected)
 
     @property
     def key_uses(self) -> KeyUses:
-        """When each key was used last, as a metric."""
+        """The last use of each key, as a metric."""
         return self._principals.uses
 
     @property
     def _is_idle(self) -> bool:
-        """Nothing is taken that has no answer."""
-        return not self.service.in_work and self.brokers.idle and self.requests.is_idle
+        """Whether every call that was taken has its answer."""
+        return not self.service.in_work and all(each.idle for each in self.targets.all) and self.requests.is_idle
 
     def health(self) -> dict:
-        """What /readyz shows."""
+        """For /readyz."""
         return {
-            "engine": self.brokers.health(),
+            **{each.name: each.health() for each in self.targets.all},
             "serving": not self.service.closing or "stopping",
             **self.buffering.health(),
         }
 
     def stop(self) -> None:
-        """Stop accepting, answer SHUTTING_DOWN to what still comes, wait for what was taken, close. Blocks up to DRAIN_S."""
+        """Stop accepting, answer SHUTTING_DOWN to further calls, wait for those in work, close. Blocks up to DRAIN_S."""
         self.server.stop_accepting()
         self.service.closing = True
         if self.front is not None:
-            self.front.closing = True
+            self.front.stop()
         deadline = time.monotonic() + DRAIN_S
         while not self._is_idle and time.monotonic() < deadline:
             gevent.sleep(0.005)
         self.requests.release()
-        gevent.sleep(0.05)  # the last answers leave; clients that call once more are told SHUTTING_DOWN
+        gevent.sleep(0.05)  # the last answers leave; clients that call once more get SHUTTING_DOWN
         self._ticking.stop()
         self.requests.close()
         self.server.close()
         self.buffering.stop()
-        self.brokers.close()
+        for each in self.targets.all:
+            each.close()

@@ -1,1 +1,1 @@
-"""Figures of the engine behind its proxies, without peers. `python -m bench.alone CASE …`, a file a case."""
+"""Benchmarks of the engine behind its proxies, without peers: `python -m bench.alone CASE …`, one file per case."""

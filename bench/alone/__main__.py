@@ -1,7 +1,9 @@
-"""`python -m bench.alone CASE … [--scale F] [--seconds S]`: cases million, flat, restart, cold, fsync; a table each, with what is asked.
+"""Cases million, flat, restart, cold, fsync: `python -m bench.alone CASE … [--scale F] [--seconds S]`; one table each,
+with its bars.
 
-Each case starts a Penstock of its own in TMPDIR, as `make bench` does, and goes through its proxies. `--scale 0.01` is a try: it shrinks
-the topics of `million` and the bytes of `restart` and `cold`, and its figures say nothing. Ends with 0 also when a figure misses its bound.
+Each case starts a Penstock of its own in TMPDIR, as `make bench` does, and goes through its proxies. `--scale 0.01` is
+a trial: it shrinks the topics of `million` and the bytes of `restart` and `cold`, and its figures are meaningless. The
+exit code is 0 also when a figure misses its bar.
 """
 
 import argparse

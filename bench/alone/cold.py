@@ -1,9 +1,10 @@
-"""What do callers wait for while a reader drains 5 GiB of old data and retention deletes segments?
+"""Latency of sends while a reader drains 5 GiB of old data and retention deletes segments.
 
-Settings: 2 GiB that is to be deleted, twice, then 5 GiB in 16 topics of their own (times --scale), messages of 2 KiB; the page cache
-forgets them. Then single-message calls of 128 B, MEMORY, 16 topics × 8 queues, an open loop of 2,000/s and one of 10,000/s, six times
---seconds each. During both, a process with 4 pull connections drains the 5 GiB, again by another group when it is through, and the topics
-of one of the 2 GiB get a retention of a second. Latency counts from the planned time. Excluded: the first two seconds.
+Settings: 2 GiB to be deleted, twice, then 5 GiB in 16 topics of their own (times --scale), messages of 2 KiB; all are
+dropped from the page cache. Then single-message calls of 128 B, MEMORY, 16 topics × 8 queues, an open loop of 2,000/s
+and one of 10,000/s, six times --seconds each. During both, a process with 4 pull connections drains the 5 GiB,
+repeatedly by new groups, and the topics of one of the 2 GiB get a retention of a second. Latency counts from the
+planned time. Excluded: the first two seconds.
 """
 
 import multiprocessing
@@ -21,7 +22,7 @@ from bench.alone.figures import Figure
 from bench.generator import Target, run_load
 from bench.measure import fill, on_one_core, settle
 from bench.outcome import Latency
-from bench.settings import Settings
+from bench.settings import LoadSettings
 
 RATES = (2_000, 10_000)
 SIZE = 2048
@@ -34,7 +35,7 @@ REST_S = 15.0
 
 
 def run(scale: float, seconds: float, say: Callable[[str], None]) -> list[Figure]:
-    live = Settings(seconds=seconds * WINDOWS, warmup_s=WARMUP_S)
+    live = LoadSettings(seconds=seconds * WINDOWS, warmup_s=WARMUP_S)
     old = _filled("cold", DRAINED_BYTES, scale)
     doomed = {rate: _filled(f"gone{rate}", DELETED_BYTES, scale) for rate in RATES}
     found: list[Figure] = []
@@ -44,7 +45,7 @@ def run(scale: float, seconds: float, say: Callable[[str], None]) -> list[Figure
             with own.prepared(settings) as filler:
                 settle(settings, filler)
                 fill(settings, filler)
-        settle(live, target)  # behind them: a segment goes when all in it may go
+        settle(live, target)  # after them: a segment is deleted when all of it may be
         forget(own.log_folder)
         time.sleep(REST_S)
         for rate, settings in doomed.items():
@@ -64,13 +65,13 @@ def run(scale: float, seconds: float, say: Callable[[str], None]) -> list[Figure
     return found
 
 
-def _filled(name: str, size: int, scale: float) -> Settings:
+def _filled(name: str, size: int, scale: float) -> LoadSettings:
     messages = max(1000, int(size * scale) // SIZE)
-    return Settings(mode="pull", size=SIZE, topic_pattern=f"{name}-%d", group="cold-0", fill=messages, consumers=4)
+    return LoadSettings(mode="pull", size=SIZE, topic_pattern=f"{name}-%d", group="cold-0", fill=messages, consumers=4)
 
 
 def forget(folder: Path) -> None:
-    """Have the page cache let go of all segments; what is dirty is synced before."""
+    """Sync all segments and drop them from the page cache."""
     for path in folder.glob("*.seg"):
         fd = os.open(path, os.O_RDONLY)
         try:
@@ -81,8 +82,8 @@ def forget(folder: Path) -> None:
 
 
 @contextmanager
-def draining(settings: Settings, target: Target) -> "Iterator[Synchronized[int]]":
-    """A process that drains the topics for as long as the block; yields how many messages it has had, to the second."""
+def draining(settings: LoadSettings, target: Target) -> "Iterator[Synchronized[int]]":
+    """Run a process that drains the topics during the block; yield its number of messages, updated per second."""
     context = multiprocessing.get_context("spawn")
     drained = context.Value("q", 0)
     process = context.Process(target=drain, args=(settings, target, drained), daemon=True)
@@ -94,8 +95,8 @@ def draining(settings: Settings, target: Target) -> "Iterator[Synchronized[int]]
         process.join()
 
 
-def drain(settings: Settings, target: Target, drained: "Synchronized[int]") -> None:
-    """Until this process is ended: a second after the other by one group, from the first message to the last, then by a new one."""
+def drain(settings: LoadSettings, target: Target, drained: "Synchronized[int]") -> None:
+    """Drain the topics repeatedly, each time by a new group, until this process is ended."""
     for number in count():
         step = replace(settings, group=f"{settings.group}-{number}", seconds=1.0, warmup_s=0.0)
         while got := run_load(step, target).counts["deliveries"]:

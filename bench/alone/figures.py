@@ -1,4 +1,4 @@
-"""What a case measured, beside what the project promises."""
+"""Figures of a case, with the bars that the project promises."""
 
 from dataclasses import dataclass
 

@@ -1,7 +1,7 @@
-"""How many single-message calls a second are on disk before their answers, from 16 and from 64 connections?
+"""Single-message calls per second that are on disk before their answers, from 16 and from 64 connections.
 
-Settings: 128 B, 16 topics × 8 queues, FSYNC (group commit), a fresh instance each. The data directory is in TMPDIR: a memory file system
-makes the figures worthless. Excluded: creating topics, connecting, consumers, TLS.
+Settings: 128 B, 16 topics × 8 queues, FSYNC (group commit), a fresh instance each. The data directory is in TMPDIR: a
+memory file system makes the figures worthless. Excluded: creating topics, connecting, consumers, TLS.
 """
 
 from collections.abc import Callable
@@ -9,7 +9,7 @@ from collections.abc import Callable
 from bench import instance
 from bench.alone.figures import Figure
 from bench.measure import measure
-from bench.settings import Settings
+from bench.settings import LoadSettings
 
 LEAST = {16: 40_000, 64: 80_000}
 
@@ -17,7 +17,7 @@ LEAST = {16: 40_000, 64: 80_000}
 def run(scale: float, seconds: float, say: Callable[[str], None]) -> list[Figure]:
     found = []
     for connections, least in LEAST.items():
-        settings = Settings(durability="fsync", connections=connections, seconds=seconds)
+        settings = LoadSettings(durability="fsync", connections=connections, seconds=seconds)
         with instance.own() as own:
             outcome = measure(f"fsync, {connections} connections", settings, own, say)
         name = f"{connections} connections"
@@ -25,5 +25,5 @@ def run(scale: float, seconds: float, say: Callable[[str], None]) -> list[Figure
         found.append(Figure(f"{name}: calls on disk", outcome.calls_per_s, "calls/s", least=least))
         found.append(Figure(f"{name}: p99.9", tail, "ms", most=3))
         cpu = outcome.cpu_us_per_message("producer_proxy", "engine")
-        found.append(Figure(f"{name}: CPU of producer proxy and engine", cpu, "µs a message"))
+        found.append(Figure(f"{name}: CPU of producer proxy and engine", cpu, "µs per message"))
     return found

@@ -1,8 +1,9 @@
-"""How long does a start take with a log of 10 GiB, after `kill -9` and after a clean stop?
+"""Start time with a log of 10 GiB, after `kill -9` and after a clean stop.
 
-Settings: messages of 2 KiB over 16 topics × 8 queues in calls of 200, MEMORY, until the log has 10 GiB (times --scale). Then three kills
-and three clean stops; the longest of each counts, from the start of the engine's process to the first message that is stored through the
-producer proxy. Excluded: the supervisor's back-off. The page cache stays warm, as after a crash of the process alone.
+Settings: messages of 2 KiB over 16 topics × 8 queues in calls of 200, MEMORY, until the log has 10 GiB (times --scale).
+Then three kills and three clean stops; the longest of each counts, from the start of the engine's process to the first
+message that is stored through the producer proxy. Excluded: the supervisor's back-off. The page cache stays warm, as
+after a crash of the process alone.
 """
 
 import signal
@@ -13,7 +14,7 @@ from bench import instance
 from bench.alone.figures import Figure
 from bench.alone.restarting import seconds_to_first_send
 from bench.measure import fill, settle
-from bench.settings import Settings
+from bench.settings import LoadSettings
 
 LOG_BYTES = 10 << 30
 SIZE = 2048
@@ -22,7 +23,7 @@ ON_DISK = SIZE + 60  # a message with its share of headers
 
 
 def run(scale: float, seconds: float, say: Callable[[str], None]) -> list[Figure]:
-    settings = Settings(size=SIZE, fill=max(1, int(LOG_BYTES * scale) // ON_DISK))
+    settings = LoadSettings(size=SIZE, fill=max(1, int(LOG_BYTES * scale) // ON_DISK))
     with instance.own() as own, own.prepared(settings) as target:
         settle(replace(settings, size=128), target)
         say(f"restart: {settings.fill:,} messages of {SIZE} B")

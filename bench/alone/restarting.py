@@ -1,4 +1,4 @@
-"""The engine of a running Penstock is ended and started again, by its supervisor; how long until a message is stored?"""
+"""Time from the restart of a running Penstock's engine, by its supervisor, to the first stored message."""
 
 import contextlib
 import os
@@ -15,10 +15,11 @@ TIMEOUT_S = 120.0
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
-def seconds_to_first_send(running: instance.Instance, target: Target, topic: str, number: signal.Signals) -> float:
-    """End the engine by `number`, and return the seconds from the start of its next process to the first message that is stored.
+def seconds_to_first_send(running: instance.BenchInstance, target: Target, topic: str, number: signal.Signals) -> float:
+    """End the engine by `number`, and return the seconds from the start of its next process to the first message that
+    is stored.
 
-    What the supervisor waits before it starts it again is not part of it; what the proxy needs to find the engine again is.
+    The supervisor's back-off is not included; the proxy's reconnect to the engine is.
 
     Raises:
         RunError: no message was stored within TIMEOUT_S.

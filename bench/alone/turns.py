@@ -1,4 +1,4 @@
-"""Loads that are to be compared run in turns, so that what else the machine does falls on all of them alike."""
+"""Interleaved loads: the machine's other work affects all compared loads alike."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from bench.errors import RunError
 from bench.generator import STORED, Target, run_load
 from bench.measure import on_one_core
-from bench.settings import Settings
+from bench.settings import LoadSettings
 
 ROUNDS = 4
 WARMUP_S = 0.5
@@ -14,7 +14,7 @@ WARMUP_S = 0.5
 
 @dataclass
 class Total:
-    """Of all rounds of one load."""
+    """The sums of all rounds of one load."""
 
     calls: int = 0
     seconds: float = 0.0
@@ -24,8 +24,8 @@ class Total:
         return self.calls / self.seconds
 
 
-def in_turns(loads: Sequence[tuple[Settings, Target]]) -> list[Total]:
-    """Each load for a part of its seconds, ROUNDS times.
+def in_turns(loads: Sequence[tuple[LoadSettings, Target]]) -> list[Total]:
+    """Run each load for a part of its seconds, ROUNDS times.
 
     Raises:
         RunError: a message was refused.

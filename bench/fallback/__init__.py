@@ -1,1 +1,1 @@
-"""An engine that is away, seen by the callers of a topic with a fallback buffer. See `__main__`."""
+"""A stopped engine, as callers of a topic with a fallback buffer see it. See `__main__`."""

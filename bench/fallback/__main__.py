@@ -1,16 +1,18 @@
-"""An engine that is away, seen by callers of a topic with a fallback buffer.
+"""A stopped engine, as callers of a topic with a fallback buffer see it.
 
-Question: with the engine stopped (SIGSTOP) for SECONDS at RATE messages a second, how many sends fail, is anything lost or out of order in
-the log, how large the backlog gets, how long it takes to drain, and what calls take before, meanwhile, by the drain and after.
+Question: with the engine stopped (SIGSTOP) for SECONDS at RATE messages/s, how many sends fail, is any message lost or
+out of order in the log, how large is the backlog, how long does it drain, and how long do calls take before, meanwhile,
+during the drain and after?
 
-Settings: a Penstock of its own, a producer proxy with the buffer asked for, and a Redis of its own where it takes one. One message of 128
-bytes a call, stock clients in 16 Python threads with 4 keys each, open loop (latency counts from the planned moment), durability FSYNC.
-Beside them a topic without a buffer at LIVE_RATE, which rests while the engine is stopped: live traffic that goes to the engine while the
-backlog drains. Its p99 by the drain is held against the one of before. The generator shares the machine, and its threads one interpreter:
-absolute figures are its own as well. Each run has a Penstock, a proxy, directories and a Redis of its own, so several may run side by side.
+Settings: a Penstock of its own, a producer proxy with the buffer given, and a Redis of its own where it needs one. One
+message of 128 bytes per call, stock clients in 16 Python threads with 4 keys each, open loop (latency counts from the
+planned moment), durability FSYNC. Beside them a topic without a buffer at LIVE_RATE, paused while the engine is
+stopped: live traffic that goes to the engine while the backlog drains. Its p99 during the drain is compared with the
+one before. The generator shares the machine, and its threads one interpreter: absolute figures are its own as well.
+Each run has a Penstock, a proxy, directories and a Redis of its own, so several may run side by side.
 
-Run: `python -m bench.fallback --seconds 600 --buffer disk --out run.json`; then `python -m bench.fallback.page run.json …` draws.
-One line of JSON; exit code 1 when a promise was broken.
+Run: `python -m bench.fallback --seconds 600 --buffer disk --out run.json`; then `python -m bench.fallback.page run.json
+…` draws. It prints one line of JSON; the exit code is 1 when a promise was broken.
 """
 
 import argparse
@@ -29,11 +31,11 @@ from typing import Any
 
 from bench.errors import BenchError
 from bench.fallback.audit import Audit, audit
-from bench.fallback.load import STORED, Call, Load
+from bench.fallback.load import STORED, PacedLoad, TimedCall
 from bench.fallback.parts import Backlog, proxy, redis_server
-from bench.fallback.seconds import Marks, by_second, count_in, p99_ms
+from bench.fallback.seconds import OutageMarks, by_second, count_in, p99_ms
 from bench.generator import Target
-from bench.instance import Instance, own
+from bench.instance import BenchInstance, own
 from bench.outcome import commit
 from bench.report import machine
 from common.admin import applications, topics
@@ -66,19 +68,22 @@ def main() -> int:
 
 def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(prog="python -m bench.fallback", description=(__doc__ or "").splitlines()[0])
-    made.add_argument("--seconds", type=float, default=30.0, help="for how long the engine is stopped")
-    made.add_argument("--rate", type=int, default=1000, help="messages a second")
-    made.add_argument(
-        "--live-rate", type=int, default=500, help="messages a second beside them to the topic without a buffer"
-    )
+    made.add_argument("--seconds", type=float, default=30.0, help="How long the engine is stopped, in seconds.")
+    made.add_argument("--rate", type=int, default=1000, help="Messages per second to the buffered topic.")
+    made.add_argument("--live-rate", type=int, default=500, help="Messages per second to the topic without a buffer.")
     made.add_argument("--buffer", choices=("disk", "redis", "redis+disk"), default="disk")
-    made.add_argument("--redis-mib-max", type=int, default=0, help="maxmemory of that Redis (default: none)")
-    made.add_argument("--out", type=Path, metavar="FILE", help="the figures and each second's, for bench.fallback.page")
+    made.add_argument("--redis-mib-max", type=int, default=0, help="maxmemory of that Redis, in MiB (default: none).")
+    made.add_argument(
+        "--out",
+        type=Path,
+        metavar="FILE",
+        help="File for the figures, per run and per second, for bench.fallback.page.",
+    )
     return made
 
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
-    """The run: its figures, and what happened in each second."""
+    """Run, and return the figures and the events of each second."""
     running = commit()
     with ExitStack() as stack:
         instance = stack.enter_context(own())
@@ -93,8 +98,8 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         everybody, live = threading.Event(), threading.Event()
         everybody.set()
         live.set()
-        load = Load(target, BUFFERED_TOPIC, options.rate, THREADS, everybody)
-        plain = Load(target, PLAIN_TOPIC, options.live_rate, PLAIN_THREADS, live)
+        load = PacedLoad(target, BUFFERED_TOPIC, options.rate, THREADS, everybody)
+        plain = PacedLoad(target, PLAIN_TOPIC, options.live_rate, PLAIN_THREADS, live)
         backlog = Backlog(ready["ops_port"])
         marks = outage(instance.pids["engine"], options.seconds, live, backlog)
         load.stop()
@@ -112,8 +117,8 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def outage(engine: int, seconds: float, live: threading.Event, backlog: Backlog) -> Marks:
-    """Run as it is, stop the engine, let it go on, wait for the drain, run as it is."""
+def outage(engine: int, seconds: float, live: threading.Event, backlog: Backlog) -> OutageMarks:
+    """Run undisturbed, stop the engine, continue it, wait for the drain, run undisturbed."""
     began = time.monotonic()
     time.sleep(AROUND_S)
     live.clear()
@@ -128,15 +133,15 @@ def outage(engine: int, seconds: float, live: threading.Event, backlog: Backlog)
     live.set()
     drained = backlog.wait_empty(2 * DRAIN_S_MAX)
     time.sleep(AROUND_S)
-    return Marks(began, stopped, resumed, drained, time.monotonic())
+    return OutageMarks(began, stopped, resumed, drained, time.monotonic())
 
 
-def target_of(instance: Instance, ready: dict[str, Any], buffer: str) -> Target:
-    """Both topics, and an application that may send to and read them."""
+def target_of(instance: BenchInstance, ready: dict[str, Any], buffer: str) -> Target:
+    """Create both topics, and an application that may send to and read them."""
     store = open_store(instance.facts["config"])
     admin = Administrator(store, "bench")
-    topics.create(admin, [BUFFERED_TOPIC], topics.TopicSettings(QUEUES, durability="fsync", buffer=buffer))
-    topics.create(admin, [PLAIN_TOPIC], topics.TopicSettings(QUEUES, durability="fsync"))
+    topics.create(admin, [BUFFERED_TOPIC], topics.TopicSettings(queues=QUEUES, durability="fsync", buffer=buffer))
+    topics.create(admin, [PLAIN_TOPIC], topics.TopicSettings(queues=QUEUES, durability="fsync"))
     may = applications.Grants(send=(BUFFERED_TOPIC, PLAIN_TOPIC), pull=(BUFFERED_TOPIC, "audit"))
     key = applications.create(admin, "bench", may)
     late = wait_applied(store, store.version(), WARM_S)
@@ -148,7 +153,7 @@ def target_of(instance: Instance, ready: dict[str, Any], buffer: str) -> Target:
 
 
 def figures(
-    options: argparse.Namespace, load: Load, plain: Load, backlog: Backlog, marks: Marks, checked: Audit
+    options: argparse.Namespace, load: PacedLoad, plain: PacedLoad, backlog: Backlog, marks: OutageMarks, checked: Audit
 ) -> dict[str, Any]:
     codes = [call.code for call in load.calls]
     windows = marks.windows(WARM_S)
@@ -166,14 +171,14 @@ def figures(
     }  # fmt: skip
 
 
-def drained_in(calls: Iterable[Call], marks: Marks) -> int:
-    """Messages that went through the buffer in the outage and by the drain."""
+def drained_in(calls: Iterable[TimedCall], marks: OutageMarks) -> int:
+    """Count the messages that went through the buffer in the outage and during the drain."""
     return sum(call.code == Code.BUFFERED and marks.stopped <= call.planned_s < marks.drained for call in calls)
 
 
-def live_figures(calls: Sequence[Call], marks: Marks) -> dict[str, Any]:
-    """Of the topic without a buffer: it may fail with UNAVAILABLE or OVERLOADED until the proxy has found the engine again. What fails does
-    so at once, so it is left out of what calls take."""
+def live_figures(calls: Sequence[TimedCall], marks: OutageMarks) -> dict[str, Any]:
+    """Of the topic without a buffer: it may fail with UNAVAILABLE or OVERLOADED until the proxy has found the engine
+    again. What fails does so at once, so it is left out of what calls take."""
     windows = {name: window for name, window in marks.windows(WARM_S).items() if name != "outage"}
     stored = [call for call in calls if call.code in STORED]
     failed = [call for call in calls if call.code not in STORED]
@@ -190,7 +195,7 @@ def live_figures(calls: Sequence[Call], marks: Marks) -> dict[str, Any]:
 
 
 def broken_promises(found: dict[str, Any]) -> list[str]:
-    """By name; the latency is left to whoever reads the figures: on a machine with other work it says little."""
+    """Return the names of broken promises. Latency is not judged: on a machine with other work it says little."""
     zero = ("failed", "lost", "swapped", "other_ids")
     return [name for name in zero if found[name]] + ["drained_s"] * (found["drained_s"] > DRAIN_S_MAX)
 

@@ -1,4 +1,4 @@
-"""What callers were told against what is in the log."""
+"""Comparison of the callers' answers with the log."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
@@ -11,9 +11,9 @@ from common.contract import Consumer, Position, PullRequest
 class Audit(NamedTuple):
     """
     Attributes:
-        lost: messages that were answered as stored and are not there.
-        swapped: messages whose first copy lies behind a later one of their key.
-        other_ids: copies that have another id than the first.
+        lost: messages that were answered as stored and are not in the log.
+        swapped: messages whose first copy lies after a later one of their key.
+        other_ids: copies whose id differs from the first copy's.
     """
 
     lost: int
@@ -23,7 +23,7 @@ class Audit(NamedTuple):
 
 
 def audit(target: Target, topic: str, queues: int, stored: Iterable[tuple[int, int]]) -> Audit:
-    """Read the whole topic; `stored`: (thread, number) of what must be there."""
+    """Read the whole topic; `stored`: (thread, number) of the messages that must be in it."""
     ids: dict[tuple[int, int], int] = {}
     last: dict[str, int] = {}
     swapped = copies = other_ids = 0
@@ -41,7 +41,7 @@ def audit(target: Target, topic: str, queues: int, stored: Iterable[tuple[int, i
 
 
 def read_all(target: Target, topic: str, queues: int) -> Iterator[tuple[str, bytes]]:
-    """(id, body), queue by queue in order."""
+    """Yield (id, body), queue by queue in order."""
     client: Any = connect(Consumer, target.consumer)
     who = credential(target)
     for queue in range(queues):

@@ -1,4 +1,4 @@
-"""Callers at a fixed rate, whatever the answers take; all that they were told, kept in a few bytes a call."""
+"""Callers at a fixed rate, independent of the answers' latency; each answer is recorded in a few bytes."""
 
 import threading
 import time
@@ -23,7 +23,7 @@ LOST = -1
 STORED = (int(Code.OK), int(Code.BUFFERED), int(Code.DUPLICATE))
 
 
-class Call(NamedTuple):
+class TimedCall(NamedTuple):
     """`took_s` counts from the planned moment. `code` LOST: the connection broke."""
 
     planned_s: float
@@ -31,8 +31,8 @@ class Call(NamedTuple):
     code: int
 
 
-class Load:
-    """`rate` sends a second over the threads until `stop()`, each thread with keys of its own and one call at a time.
+class PacedLoad:
+    """`rate` sends per second over the threads until `stop()`, each thread with keys of its own and one call at a time.
 
     Args:
         active: while it is clear nothing is sent, and nothing counts as planned.
@@ -47,18 +47,18 @@ class Load:
             thread.start()
 
     def stop(self) -> None:
-        """Returns when every call has its answer."""
+        """Stop sending and return when every call has its answer."""
         self._stopping.set()
         for thread in self._threads:
             thread.join(2 * SOCKET_MS / 1000)
 
     @property
-    def calls(self) -> Iterator[Call]:
-        return (Call(*each) for columns in self._calls for each in zip(*columns, strict=False))
+    def calls(self) -> Iterator[TimedCall]:
+        return (TimedCall(*each) for columns in self._calls for each in zip(*columns, strict=False))
 
     @property
     def stored(self) -> Iterator[tuple[int, int]]:
-        """(thread, number) of each message that was answered as stored."""
+        """Yield (thread, number) of each message that was answered as stored."""
         for thread, (_, _, codes) in enumerate(self._calls):
             yield from ((thread, number) for number, code in enumerate(codes) if code in STORED)
 
@@ -92,12 +92,12 @@ class Load:
 
 
 def credential(target: Target) -> Any:
-    """A freshly minted one."""
+    """Mint a credential."""
     return Credential(**mint(target.app, target.key_id, target.secret, time.time_ns() // 1_000_000)._asdict())
 
 
 def connect(service: Any, address: tuple[str, int]) -> Any:
-    """A stock client."""
+    """Connect a stock client."""
     transport = TCyFramedTransport(TSocket(*address, socket_timeout=SOCKET_MS))
     transport.open()
     return TClient(service, TCyBinaryProtocol(transport))

@@ -1,5 +1,6 @@
-"""Runs with a stopped engine as a page: `python -m bench.fallback.page [--dir DIR] RUN.json …` writes `fallback-runs.md` and a plot a run,
-from what `python -m bench.fallback --out` has kept. Needs the extra `plots`.
+"""The page of runs with a stopped engine: `python -m bench.fallback.page [--dir DIR] RUN.json …`.
+
+Writes `fallback.md` and one plot per run, from the files of `python -m bench.fallback --out`. Needs the extra `plots`.
 """
 
 import argparse
@@ -20,21 +21,23 @@ WINDOWS = ("before", "outage", "drain", "after")
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
-        prog="python -m bench.fallback.page", description="draw runs with a stopped engine"
+        prog="python -m bench.fallback.page", description="Draw runs with a stopped engine."
     )
     parser.add_argument("runs", nargs="+", type=Path, metavar="RUN.json")
-    parser.add_argument("--note", default="", help="what else a reader has to know of the machine")
-    parser.add_argument("--dir", type=Path, default=Path("docs"), help="where to write (docs)")
+    parser.add_argument("--note", default="", help="A paragraph about the machine, placed before the tables.")
+    parser.add_argument(
+        "--dir", type=Path, default=Path("docs/runs"), help="Directory to write to (default docs/runs)."
+    )
     options = parser.parse_args(arguments)
     runs = [json.loads(path.read_text()) for path in options.runs]
     for run in runs:
         draw(run, options.dir / f"{name_of(run)}.svg")
-    (options.dir / "fallback-runs.md").write_text(page(runs, options.note))
+    (options.dir / "fallback.md").write_text(page(runs, options.note))
     return 0
 
 
 def name_of(run: dict[str, Any]) -> str:
-    """Of its plot."""
+    """Return the name of the run's plot, without its suffix."""
     found = run["figures"]
     full = f"-{found['redis_mib_max']}mib" if found["redis_mib_max"] else ""
     return f"fallback-{found['buffer'].replace('+', '-')}{full}-{found['outage_s']:g}s"
@@ -51,13 +54,14 @@ def page(runs: Sequence[dict[str, Any]], note: str = "") -> str:
     lines = [
         "# The fallback buffer while the engine is stopped", "",
         f"Runs of `python -m bench.fallback`: {runs[0]['machine']}, commits {', '.join(dict.fromkeys(run['commit'] for run in runs))}.",
-        f"{runs[0]['figures']['rate']:,} messages a second. The engine gets SIGSTOP, and SIGCONT after the time given. How it is measured:",
-        "[bench/fallback/\\_\\_main\\_\\_.py](../bench/fallback/__main__.py). Made by `python -m bench.fallback.page`.", "",
+        f"{runs[0]['figures']['rate']:,} messages/s. The engine gets SIGSTOP, and SIGCONT after the time given. Method:",
+        "[bench/fallback/\\_\\_main\\_\\_.py](../../bench/fallback/__main__.py). Made by",
+        "`python -m bench.fallback.page`. Terms: [glossary](../glossary.md).", "",
         "| buffer, outage | sends | " + " | ".join(title for title, _ in COLUMNS) + " |",
         "|---|" + "---:|" * (len(COLUMNS) + 1),
     ]  # fmt: skip
     if note:
-        lines[5:5] = ["", note]
+        lines[6:6] = ["", note]
     for run in runs:
         found = run["figures"]
         values = [f"{found[key]:,}" for _, key in COLUMNS]
@@ -66,8 +70,8 @@ def page(runs: Sequence[dict[str, Any]], note: str = "") -> str:
                 f"{name} up to {count:,}" for name, count in found["in_store_max"].items()
             )
         lines.append(f"| {title_of(run)} | {found['sends']:,} | " + " | ".join(values) + " |")
-    lines += ["", f"p99 of a call in ms; live: {runs[0]['figures']['live_rate']:,} messages a second to a topic without a buffer",
-              "beside it, which rests during the outage. What fails of it does so right after, until the link to the engine is up:", "",
+    lines += ["", f"p99 of a call in ms. Live: {runs[0]['figures']['live_rate']:,} messages/s to a topic without a buffer, paused during",
+              "the outage. Its failed sends come right after the outage, until the link to the engine is up:", "",
               "| buffer, outage | before | outage | drain | after | live: before | live: drain | live: after | drain : before | of calls |",
               "|---|" + "---:|" * 9]  # fmt: skip
     for run in runs:
@@ -101,7 +105,7 @@ def draw(run: dict[str, Any], path: Path) -> None:
     upper.set_ylabel("messages in the buffer")
     upper.set_title(title_of(run), fontsize=10)
     lower.semilogy(*columns(run["buffered_p99_ms"]), color=BUFFERED, label="topic with the buffer")
-    lower.semilogy(*columns(with_gaps(run["live_p99_ms"])), color=LIVE, label="topic without, resting in the outage")
+    lower.semilogy(*columns(with_gaps(run["live_p99_ms"])), color=LIVE, label="topic without, paused in the outage")
     lower.set_ylabel("p99 of a call, ms")
     lower.set_xlabel("s")
     lower.legend(fontsize=8, frameon=False)
@@ -114,12 +118,12 @@ def draw(run: dict[str, Any], path: Path) -> None:
 
 
 def columns(points: Sequence[Sequence[float | None]]) -> tuple[list[float | None], list[float | None]]:
-    """The abscissas, and the ordinates."""
+    """Return the x values and the y values."""
     return [point[0] for point in points], [point[1] for point in points]
 
 
 def with_gaps(points: Sequence[Sequence[float]]) -> list[Sequence[float | None]]:
-    """With a point of no height where seconds are missing, so that no line is drawn over them."""
+    """Insert an empty point where seconds are missing, so that no line is drawn over them."""
     found: list[Sequence[float | None]] = []
     for point in points:
         if found and point[0] > (found[-1][0] or 0) + 1:

@@ -1,4 +1,4 @@
-"""What the run needs beside a Penstock: a proxy with a buffer, a Redis, and an eye on the backlog."""
+"""Parts of a run beside a Penstock: a proxy with a buffer, a Redis, and the observer of the backlog."""
 
 import json
 import os
@@ -17,7 +17,7 @@ from contextlib import closing, contextmanager
 from typing import Any
 
 from bench.errors import InstanceError
-from bench.instance import Instance
+from bench.instance import BenchInstance
 
 READY_S = 20.0
 POLL_S = 0.1  # all through the run: asking costs the proxy's loop a page, and is not to cost it more while it drains
@@ -25,7 +25,7 @@ ENTRIES = re.compile(r'penstock_buffer_entries\{store="(\w+)"\} (\S+)')
 
 
 @contextmanager
-def proxy(instance: Instance, options: list[str]) -> Iterator[dict[str, Any]]:
+def proxy(instance: BenchInstance, options: list[str]) -> Iterator[dict[str, Any]]:
     """A producer proxy with these options, in front of the instance's engine; its ready line."""
     facts = instance.facts
     reading, writing = os.pipe()

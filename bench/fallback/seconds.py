@@ -1,12 +1,12 @@
-"""A run's time: its five marks, the windows between them, and each second's figures."""
+"""Time of a run: its five marks, the windows between them, and the figures of each second."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from bench.fallback.load import Call
+from bench.fallback.load import TimedCall
 
 
-class Marks(NamedTuple):
+class OutageMarks(NamedTuple):
     """On the monotonic clock."""
 
     began: float
@@ -27,17 +27,17 @@ class Marks(NamedTuple):
         }  # fmt: skip
 
 
-def p99_ms(calls: Iterable[Call], start_s: float, end_s: float) -> float | None:
+def p99_ms(calls: Iterable[TimedCall], start_s: float, end_s: float) -> float | None:
     """Of the calls that were planned in this window; None: there were none."""
     return _p99_ms([call.took_s for call in calls if start_s <= call.planned_s < end_s])
 
 
-def count_in(calls: Iterable[Call], start_s: float, end_s: float) -> int:
+def count_in(calls: Iterable[TimedCall], start_s: float, end_s: float) -> int:
     """Of calls that were planned in this window."""
     return sum(start_s <= call.planned_s < end_s for call in calls)
 
 
-def by_second(calls: Iterable[Call], marks: Marks) -> list[tuple[int, float | None]]:
+def by_second(calls: Iterable[TimedCall], marks: OutageMarks) -> list[tuple[int, float | None]]:
     """(second of the run, p99 in ms) of each second in which calls were planned."""
     took: dict[int, list[float]] = {}
     for call in calls:

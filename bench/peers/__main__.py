@@ -1,6 +1,7 @@
-"""`python -m bench.peers [--only NAMES] [--seconds S] [--warmup W] [-o table|json]`: ours and the peers in one run on this machine.
+"""Penstock and the peers in one run on this machine: `python -m bench.peers [--only NAMES] [--seconds S] [--warmup W]
+[-o table|json]`.
 
-Ends with 1 when a system could not be measured or its figures should not be believed; a missed ratio is shown in the table.
+The exit code is 1 when a system could not be measured or its figures are invalid; the table shows a missed ratio.
 """
 
 import argparse
@@ -19,7 +20,7 @@ from bench.peers.bars import as_dicts
 from bench.peers.figures import Figures
 from bench.peers.report import figures_table, line, ratios_table
 from bench.peers.systems import SYSTEMS, Start
-from bench.peers.workloads import WORKLOADS, Terms, Workload
+from bench.peers.workloads import WORKLOADS, PeerWorkload, Terms
 from bench.report import machine
 
 
@@ -47,7 +48,7 @@ def main(arguments: list[str] | None = None) -> int:
     return int(bool(faults))
 
 
-def run_system(start: Start, workloads: list[Workload], terms: Terms) -> Iterator[Figures]:
+def run_system(start: Start, workloads: list[PeerWorkload], terms: Terms) -> Iterator[Figures]:
     """All workloads against one start of a system, so that it is warmer with each.
 
     Raises:
@@ -93,7 +94,7 @@ def _parser() -> argparse.ArgumentParser:
     add(
         "--clients",
         type=int,
-        help="objects of a peer's client library that 16 threads share (default 1; 16: a connection a thread)",
+        help="objects of a peer's client library that 16 threads share (default 1; 16: a connection per thread)",
     )
     add("-o", "--output", choices=("table", "json"), default="table")
     return parser

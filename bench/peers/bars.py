@@ -1,4 +1,4 @@
-"""What the project promises against each peer, as ratios of two systems' figures in the same run."""
+"""Bars against each peer: ratios of two systems' figures in the same run."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from bench.peers.workloads import BATCHED, BATCHED_256, CONSUMED, OPEN, PULLED, 
 
 
 @dataclass(frozen=True)
-class Bar:
+class RatioBar:
     """Our figure by the peer's, at least or at most so much."""
 
     workload: str
@@ -43,30 +43,30 @@ def tail(figures: Figures) -> float:
 
 
 BARS = (
-    Bar(SINGLE.name, NATIVE, "rocketmq", "messages/s", rate, least=6),
-    Bar(SINGLE.name, JAVA, "rocketmq", "messages/s", rate, least=2),
-    Bar(SINGLE.name, NATIVE, "rocketmq", "CPU a message", cpu, most=1 / 5),
-    Bar(SINGLE.name, NATIVE, "kafka", "messages/s", rate, least=4),
-    Bar(SINGLE.name, JAVA, "kafka", "messages/s", rate, least=2),
-    Bar(SINGLE.name, NATIVE, "kafka", "CPU a message", cpu, most=1 / 3),
-    Bar(SINGLE.name, NATIVE, "nats", "messages/s", rate, least=2),
-    Bar(SINGLE.name, NATIVE, "nats", "CPU a message", cpu, most=1 / 2),
-    Bar(SINGLE.name, NATIVE, "rocketmq-proxy", "CPU a message", cpu, most=1 / 40),
-    Bar(CONSUMED.name, NATIVE, "rocketmq", "messages/s", rate, least=4),
-    Bar(CONSUMED.name, NATIVE, "rocketmq", "CPU a message", cpu, most=1 / 4),
-    Bar(SINGLE_256.name, NATIVE, NATIVE, "messages/s by single's", rate, least=0.95, peer_workload=SINGLE.name),
-    Bar(PULLED.name, NATIVE, "rocketmq", "CPU a message", cpu, most=1 / 2),
-    Bar(OPEN.name, NATIVE, "rocketmq", "p99.9", tail, most=1),
-    Bar(OPEN.name, NATIVE, "kafka", "p99.9", tail, most=1),
-    Bar(OPEN.name, NATIVE, "nats", "p99.9", tail, most=1),
-    Bar(BATCHED.name, NATIVE, "rocketmq", "messages/s", rate, least=3),
-    Bar(BATCHED.name, NATIVE, "kafka", "messages/s", rate, least=1),
-    Bar(BATCHED.name, NATIVE, "nats", "messages/s", rate, least=1),
-    Bar(BATCHED_256.name, NATIVE, "kafka", "messages/s", rate, least=1),
+    RatioBar(SINGLE.name, NATIVE, "rocketmq", "messages/s", rate, least=6),
+    RatioBar(SINGLE.name, JAVA, "rocketmq", "messages/s", rate, least=2),
+    RatioBar(SINGLE.name, NATIVE, "rocketmq", "CPU per message", cpu, most=1 / 5),
+    RatioBar(SINGLE.name, NATIVE, "kafka", "messages/s", rate, least=4),
+    RatioBar(SINGLE.name, JAVA, "kafka", "messages/s", rate, least=2),
+    RatioBar(SINGLE.name, NATIVE, "kafka", "CPU per message", cpu, most=1 / 3),
+    RatioBar(SINGLE.name, NATIVE, "nats", "messages/s", rate, least=2),
+    RatioBar(SINGLE.name, NATIVE, "nats", "CPU per message", cpu, most=1 / 2),
+    RatioBar(SINGLE.name, NATIVE, "rocketmq-proxy", "CPU per message", cpu, most=1 / 40),
+    RatioBar(CONSUMED.name, NATIVE, "rocketmq", "messages/s", rate, least=4),
+    RatioBar(CONSUMED.name, NATIVE, "rocketmq", "CPU per message", cpu, most=1 / 4),
+    RatioBar(SINGLE_256.name, NATIVE, NATIVE, "messages/s by single's", rate, least=0.95, peer_workload=SINGLE.name),
+    RatioBar(PULLED.name, NATIVE, "rocketmq", "CPU per message", cpu, most=1 / 2),
+    RatioBar(OPEN.name, NATIVE, "rocketmq", "p99.9", tail, most=1),
+    RatioBar(OPEN.name, NATIVE, "kafka", "p99.9", tail, most=1),
+    RatioBar(OPEN.name, NATIVE, "nats", "p99.9", tail, most=1),
+    RatioBar(BATCHED.name, NATIVE, "rocketmq", "messages/s", rate, least=3),
+    RatioBar(BATCHED.name, NATIVE, "kafka", "messages/s", rate, least=1),
+    RatioBar(BATCHED.name, NATIVE, "nats", "messages/s", rate, least=1),
+    RatioBar(BATCHED_256.name, NATIVE, "kafka", "messages/s", rate, least=1),
 )
 
 
-def ratios(runs: list[Figures]) -> Iterator[tuple[Bar, float]]:
+def ratios(runs: list[Figures]) -> Iterator[tuple[RatioBar, float]]:
     """Every promise whose two systems both ran; RocketMQ is compared in its stock form."""
     by_key = {(run.workload, run.system): run for run in runs}
     for bar in BARS:

@@ -1,7 +1,7 @@
-"""What the peers and the drivers are built from, fetched by Maven and Go into a cache outside the tree.
+"""Builds of peers and drivers, fetched by Maven and Go into a cache outside the tree.
 
-Each thing gets a folder named by a digest of all that it is made of, so a changed pin or source makes a new one. It is made
-aside and renamed when it is complete: a build that was broken off leaves nothing that looks finished.
+Each build gets a folder named by a digest of its inputs, so a changed pin or source makes a new one. It is made
+under another name and renamed when it is complete: an interrupted build is never taken for a finished one.
 """
 
 import hashlib

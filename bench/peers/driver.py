@@ -12,7 +12,7 @@ from bench.errors import RunError
 from bench.peers.build import JAVA_DRIVER, go_program, java_driver_classpath
 from bench.peers.figures import DRIVER, Figures, from_driver
 from bench.peers.processes import last_lines, spawn, stop
-from bench.peers.workloads import QUEUES, SIZE, Shape, Terms, Workload
+from bench.peers.workloads import QUEUES, SIZE, PeerWorkload, Shape, Terms
 from bench.servers import Sampler
 
 OVERTIME_S = 90.0  # for topics, connections, the settling before an open loop, and its rest; then the driver is ended
@@ -30,11 +30,11 @@ class Driven:
     shapes: Mapping[str, Shape]  # by workload
     env: Mapping[str, str] = field(default_factory=dict)
 
-    def answers(self, workload: Workload) -> bool:
+    def answers(self, workload: PeerWorkload) -> bool:
         """Whether this system can be asked that at all."""
         return workload.name in self.shapes
 
-    def run(self, workload: Workload, terms: Terms) -> Figures:
+    def run(self, workload: PeerWorkload, terms: Terms) -> Figures:
         """One workload: warm-up at full load, then the window.
 
         Raises:
@@ -71,7 +71,7 @@ def follow(lines: Iterator[str], sampler: Sampler) -> str:
     return last
 
 
-def arguments(driven: Driven, workload: Workload, terms: Terms) -> list[str]:
+def arguments(driven: Driven, workload: PeerWorkload, terms: Terms) -> list[str]:
     shape = driven.shapes[workload.name]
     clients = terms.clients if terms.clients and shape.loop == "sync" else shape.clients
     given = {

@@ -1,4 +1,4 @@
-"""The figures of one system under one workload, whoever drove it."""
+"""Figures of one system under one workload, by any driver."""
 
 import json
 from collections.abc import Iterable
@@ -94,7 +94,7 @@ def from_driver(system: str, workload: str, line: str, uses: Iterable[ServerUse]
 
 
 def from_outcome(system: str, workload: str, outcome: Outcome) -> Figures:
-    """A run of our own generator in the same form."""
+    """Convert a run of our own generator to the same form."""
     counts, loaded = outcome.counts, outcome.loaded
     calls, of_calls = ("calls", loaded.latency) if outcome.settings.sends else ("pulls", loaded.pull_latency)
     latency, lag = Latency.of(of_calls).as_dict(), Latency.of(loaded.lag).as_dict()
@@ -106,7 +106,7 @@ def from_outcome(system: str, workload: str, outcome: Outcome) -> Figures:
 
 
 def _complaints(errors: dict[str, int], unsent: int, calls: int, dry: bool) -> Iterable[str]:
-    """Why the figures should not be believed."""
+    """Return the reasons why the figures are invalid."""
     for text, count in errors.items():
         yield f"{count:,} calls failed: {text}"
     if unsent:

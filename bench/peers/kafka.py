@@ -15,7 +15,7 @@ from bench.peers.workloads import BATCHED, BATCHED_256, CONSUMED, OPEN, SINGLE, 
 
 HEAP = "1g"  # the scripts' own
 PAUSES = ("-XX:MaxGCPauseMillis=20", "-XX:InitiatingHeapOccupancyPercent=35", "-XX:+ExplicitGCInvokesConcurrent")
-# The pipeline is the library's: batches of 16 KiB a partition, 5 ms of lingering, 32 MiB of memory.
+# The pipeline is the library's: batches of 16 KiB per partition, 5 ms of lingering, 32 MiB of memory.
 PIPELINE = Shape(loop="pipelined", threads=1, clients=1)
 SHAPES = {
     SINGLE.name: Shape(),

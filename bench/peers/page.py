@@ -1,6 +1,6 @@
-"""A run with peers as a page: `python -m bench.peers.page RUN.json [DIR]` writes `peers.md` and its plots from what `-o json` printed.
+"""The page of a run with peers: `python -m bench.peers.page RUN.json [DIR]` writes `peers.md` and its plots.
 
-Needs the extra `plots`.
+RUN.json is the output of `python -m bench.peers -o json`. DIR is `docs/runs` by default. Needs the extra `plots`.
 """
 
 import json
@@ -20,7 +20,7 @@ def main(arguments: list[str]) -> int:
         print((__doc__ or "").splitlines()[0], file=sys.stderr)
         return 2
     run = json.loads(Path(arguments[0]).read_text())
-    folder = Path(arguments[1] if len(arguments) == 2 else "docs")
+    folder = Path(arguments[1] if len(arguments) == 2 else "docs/runs")
     names = [each.name for each in WORKLOADS if any(row["workload"] == each.name for row in run["runs"])]
     for name in names:
         draw(run["runs"], name, folder / f"peers-{name}.svg")
@@ -34,9 +34,9 @@ def page(run: dict[str, Any], names: Iterable[str]) -> str:
         "# Penstock beside Kafka, RocketMQ and NATS JetStream",
         "",
         f"One run of `make peers`: {run['machine']}, commit {run['commit']}.",
-        f"{run['warmup_s']:g} s of warm-up at full load and {run['seconds']:g} s of window each.",
-        "How it is measured and how each system is set: [bench/peers/README.md](../bench/peers/README.md).",
-        "Made by `python -m bench.peers.page`.",
+        f"{run['warmup_s']:g} s of warm-up at full load and a window of {run['seconds']:g} s each.",
+        "Method and settings of each system: [bench/peers/README.md](../../bench/peers/README.md).",
+        "Made by `python -m bench.peers.page`. Terms: [glossary](../glossary.md).",
     ]
     questions = {each.name: each.question for each in WORKLOADS}
     for name in names:
@@ -57,7 +57,7 @@ def page(run: dict[str, Any], names: Iterable[str]) -> str:
         "|---|---|---|---|---:|---:|---|",
     ]
     lines += [ratio_row(row) for row in run["ratios"]]
-    lines += [f"\nNot to be believed: {fault}." for fault in run["faults"]]
+    lines += [f"\nInvalid: {fault}." for fault in run["faults"]]
     return "\n".join(lines) + "\n"
 
 
@@ -76,7 +76,7 @@ def ratio_row(row: dict[str, Any]) -> str:
 
 
 def draw(runs: list[dict[str, Any]], workload: str, path: Path) -> None:
-    """Messages a second, server CPU a message and p99.9 beside one another; the last two on logarithmic axes."""
+    """Draw messages per second, server CPU per message and p99.9 side by side; the last two on logarithmic axes."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -85,8 +85,13 @@ def draw(runs: list[dict[str, Any]], workload: str, path: Path) -> None:
 
     rows = [row for row in runs if row["workload"] == workload][::-1]
     panels = (
-        ("messages a second", [row["messages_per_s"] for row in rows], "{:,.0f}", False),
-        ("server CPU, µs a message", [sum(row["cpu_s_per_million_messages"].values()) for row in rows], "{:.2f}", True),
+        ("messages per second", [row["messages_per_s"] for row in rows], "{:,.0f}", False),
+        (
+            "server CPU, µs per message",
+            [sum(row["cpu_s_per_million_messages"].values()) for row in rows],
+            "{:.2f}",
+            True,
+        ),
         ("p99.9 of a call, ms", [row["latency"]["p99_9"] for row in rows], "{:.2f}", True),
     )
     colours = [OURS if row["system"].startswith("penstock") else PEERS for row in rows]

@@ -1,4 +1,4 @@
-"""Ours through the producer proxy: by the native generator, and by the same Java driver as the peers."""
+"""Penstock through its producer proxy: by the native generator, and by the same Java driver as the peers."""
 
 import tempfile
 from collections.abc import Iterator
@@ -11,8 +11,8 @@ from bench.generator import require_native
 from bench.measure import measure, settle
 from bench.peers.driver import Driven, java_driver
 from bench.peers.figures import Figures, from_outcome
-from bench.peers.workloads import BATCHED, OPEN, QUEUES, SINGLE, SIZE, THREADS, Shape, Terms, Workload
-from bench.settings import Settings
+from bench.peers.workloads import BATCHED, OPEN, QUEUES, SINGLE, SIZE, THREADS, PeerWorkload, Shape, Terms
+from bench.settings import LoadSettings
 
 NATIVE = "penstock"
 JAVA = "penstock-java"
@@ -20,7 +20,7 @@ BATCH = 100
 SERVERS = (
     "producer_proxy",
     "engine",
-)  # what a message passes; the supervisor is idle, and so is the consumer proxy without consumers
+)  # on a message's path; supervisor, and consumer proxy without consumers, are idle
 READERS, READ_MOST = 4, 1000  # beside senders; a drain has 16 consumers of 32, as is asked of all
 DRAINERS, DRAIN_MOST, FILL = 16, 32, 10_000_000
 DRAIN_WARMUP_S = 1.0  # the generator needs none, and the topics should not run dry before the window is over
@@ -31,13 +31,13 @@ SHAPES = {SINGLE.name: Shape(), OPEN.name: Shape(), BATCHED.name: Shape(batch=BA
 class Native:
     """An instance of ours, loaded by the generator of `penstock bench`."""
 
-    instance: instance.Instance
+    instance: instance.BenchInstance
     name: str = NATIVE
 
-    def answers(self, workload: Workload) -> bool:
+    def answers(self, workload: PeerWorkload) -> bool:
         return True
 
-    def run(self, workload: Workload, terms: Terms) -> Figures:
+    def run(self, workload: PeerWorkload, terms: Terms) -> Figures:
         settings = settings_of(workload, terms)
         outcome = measure(f"{self.name}, {workload.name}", settings, self.instance, lambda text: None)
         figures = from_outcome(self.name, workload.name, outcome)
@@ -66,8 +66,8 @@ def java() -> Iterator[Driven]:
             yield Driven(JAVA, pids, java_driver(Path(folder)), "penstock", place, SHAPES, env)
 
 
-def settings_of(workload: Workload, terms: Terms) -> Settings:
-    settings = Settings(
+def settings_of(workload: PeerWorkload, terms: Terms) -> LoadSettings:
+    settings = LoadSettings(
         connections=THREADS, batch=BATCH if workload.batched else 1, size=SIZE, topics=workload.topics, queues=QUEUES,
         topic_pattern=f"{workload.prefix}%d", rate=workload.rate, seconds=terms.seconds, warmup_s=terms.warmup_s,
     )  # fmt: skip

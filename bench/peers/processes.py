@@ -1,4 +1,4 @@
-"""Processes of the peers: started, waited for, and ended by their own process id whatever happens."""
+"""Processes of the peers: started, awaited, and always ended by their own process id."""
 
 import shutil
 import socket
@@ -58,7 +58,7 @@ def started(name: str, line: list[str], folder: Path, env: Mapping[str, str] | N
 
 
 def spawn(line: list[str], **options) -> subprocess.Popen:
-    """A child that the kernel ends when we are killed outright: a broker left behind would disturb every later figure."""
+    """Start a child that the kernel ends when this process is killed: a leftover broker would disturb every later figure."""
     guard = ["setpriv", "--pdeathsig", "KILL"] if shutil.which("setpriv") else []
     try:
         return subprocess.Popen([*guard, *line], stdin=subprocess.DEVNULL, **options)
@@ -76,7 +76,7 @@ def stop(process: subprocess.Popen) -> None:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports of 127.0.0.1 that nobody listens on now; held open together, so that they differ."""
+    """Find free ports of 127.0.0.1; all are held open together, so that they differ."""
     held = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
     try:
         return [end.getsockname()[1] for end in held]

@@ -1,4 +1,4 @@
-"""The tables of a run with peers."""
+"""Tables of a run with peers."""
 
 from rich.table import Table
 
@@ -29,7 +29,9 @@ def figures_table(runs: list[Figures], terms: Terms) -> Table:
 
 
 def ratios_table(runs: list[Figures]) -> Table:
-    made = Table(title="ours by the peer's", caption="server CPU and RSS are of all processes that a message passes")
+    made = Table(
+        title="ours divided by the peer's", caption="server CPU and RSS are of all processes on the path of a message"
+    )
     for name in ("workload", "ours", "peer", "figure"):
         made.add_column(name)
     for name in ("ratio", "wanted", ""):

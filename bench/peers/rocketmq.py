@@ -1,7 +1,8 @@
-"""RocketMQ: name server and one master with ASYNC_FLUSH, driven by the remoting client without a proxy between, or by gRPC through its own.
+"""RocketMQ: name server and one master with ASYNC_FLUSH, driven by the remoting client without a proxy between, or by
+gRPC through its own.
 
-Stock is the documented file. Stock brokers refuse sends that waited for 200 ms in their queue and store a pop's state as messages,
-so there is a tuned one beside it.
+Stock is the documented file. Stock brokers refuse sends that waited for 200 ms in their queue and store a pop's state
+as messages, so there is a tuned one beside it.
 """
 
 import json
@@ -22,7 +23,7 @@ BROKER_HEAP = "2g"  # the scripts' 8 GiB are for a machine of its own
 NAME_SERVER_HEAP = "256m"
 UP = "boot success"
 TUNED = "waitTimeMillsInSendQueue=1000\nsendMessageThreadPoolNums=4\nenablePopBufferMerge=true\n"
-POPPED = 32  # messages a pop at most; a client may not ask for more
+POPPED = 32  # messages per pop at most; a client may not ask for more
 SHAPES = {
     SINGLE.name: Shape(),
     OPEN.name: Shape(),

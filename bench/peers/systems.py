@@ -1,4 +1,4 @@
-"""All systems by the names that `--only` takes. Two of them come in two forms. Each answers some of the workloads."""
+"""All systems, by their names for `--only`. Two of them have two forms. Each supports some of the workloads."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -7,18 +7,18 @@ from typing import Protocol
 
 from bench.peers import kafka, nats, penstock, rocketmq
 from bench.peers.figures import Figures
-from bench.peers.workloads import Terms, Workload
+from bench.peers.workloads import PeerWorkload, Terms
 
 
-class Running(Protocol):
+class RunningSystem(Protocol):
     """A system that is up."""
 
-    def answers(self, workload: Workload) -> bool: ...
+    def answers(self, workload: PeerWorkload) -> bool: ...
 
-    def run(self, workload: Workload, terms: Terms) -> Figures: ...
+    def run(self, workload: PeerWorkload, terms: Terms) -> Figures: ...
 
 
-Start = Callable[[], AbstractContextManager[Running]]
+Start = Callable[[], AbstractContextManager[RunningSystem]]
 
 SYSTEMS: dict[str, dict[str, Start]] = {
     "penstock": {penstock.NATIVE: penstock.native, penstock.JAVA: penstock.java},

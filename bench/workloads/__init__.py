@@ -1,11 +1,11 @@
-"""Named workloads: each module's head gives the question, the settings and what is excluded."""
+"""Named workloads; each module's docstring gives question, settings and exclusions."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
 
 from bench.outcome import Outcome
-from bench.settings import Settings
+from bench.settings import LoadSettings
 
 SUITE = (
     "single_memory",
@@ -22,7 +22,7 @@ NAMES = (*SUITE, "million_topics")
 
 @dataclass(frozen=True)
 class Bar:
-    """A figure that the project promises, and how to read it from an outcome."""
+    """A figure that the project promises, and its function of an outcome."""
 
     text: str
     figure: Callable[[Outcome], float]
@@ -39,17 +39,17 @@ class Bar:
 
 
 def _plain(value: float | None) -> str:
-    """Without an exponent, which `g` would give a million."""
+    """Format without the exponent that `g` would use for a million."""
     return f"{value:,.6f}".rstrip("0").rstrip(".") if value is not None else ""
 
 
 @dataclass(frozen=True)
 class Workload:
     name: str
-    settings: Settings
+    settings: LoadSettings
     bars: tuple[Bar, ...] = ()
 
 
 def load(name: str) -> Workload:
-    """The workload of that name."""
+    """Load the workload of that name."""
     return import_module(f"bench.workloads.{name}").WORKLOAD

@@ -1,14 +1,16 @@
-"""How many messages a second do 16 consumers of one group take in order by key, when 10,000 keys follow each other by chance?
+"""Pulls of 32 in order by key.
 
-Settings: as pop32, with 2,000,000 messages and a group of order "key": no message is given before the earlier ones of its key are done.
-Excluded: as there.
+Question: how many messages per second do 16 consumers of one group take in order by key, with 10,000 keys at random?
+Settings: as pop32, with 2,000,000 messages and a group of order "key": no message is dispatched before the earlier ones
+    of its key are settled.
+Excluded: as pop32.
 """
 
-from bench.settings import Settings
+from bench.settings import LoadSettings
 from bench.workloads import Bar, Workload
 
 WORKLOAD = Workload(
     "key_order32",
-    Settings(mode="pull", consumers=16, max_messages=32, keys=10_000, order="key", fill=2_000_000, warmup_s=0.5),
-    (Bar("deliveries a second", lambda outcome: outcome.deliveries_per_s, least=150_000),),
+    LoadSettings(mode="pull", consumers=16, max_messages=32, keys=10_000, order="key", fill=2_000_000, warmup_s=0.5),
+    (Bar("deliveries per second", lambda outcome: outcome.deliveries_per_s, least=150_000),),
 )

@@ -6,7 +6,7 @@ import (
 	contract "penstock.io/client/gen/penstock"
 )
 
-// Code is a result code of the contract. Its hundreds digit says what to do, so codes newer than this client work too.
+// Code is a result code of the contract. Its hundreds digit gives the action, so codes newer than this client work too.
 type Code int
 
 // Codes that this client itself reports or that callers often ask for; thrift/message.thrift has them all.
@@ -17,7 +17,7 @@ const (
 	StaleReceipt  = Code(contract.Code_STALE_RECEIPT)
 	Unavailable   = Code(contract.Code_UNAVAILABLE)
 	Timeout       = Code(contract.Code_TIMEOUT)
-	Unimplemented = Code(-1) // never on the wire: the other end does not speak this contract
+	Unimplemented = Code(-1) // never on the wire: the other end does not implement this contract
 )
 
 // Action is what a caller should do about a code.
@@ -25,14 +25,14 @@ type Action int
 
 const (
 	Done      Action = iota // stored
-	Refused                 // the request is wrong: the same again will not help
-	Later                   // not stored: again after a pause
-	Unknown                 // may be stored: again with the same id
-	Elsewhere               // not stored: again at once, at another proxy
-	NoReply                 // stored, but the reply that was waited for did not come
+	Refused                 // the request is wrong: do not retry it unchanged
+	Later                   // not stored: retry after a pause
+	Unknown                 // may be stored: retry with the same id
+	Elsewhere               // not stored: retry at once, at another proxy
+	NoReply                 // stored, but the reply did not come
 )
 
-// Action reads the hundreds digit; one that nobody has defined yet is Unknown, the careful reading.
+// Action reads the hundreds digit; an undefined one is Unknown, the safe choice.
 func (c Code) Action() Action {
 	if c < 0 {
 		return Refused

@@ -12,20 +12,20 @@ import (
 )
 
 const (
-	ackBytes   = 120 // about what one acknowledgement takes in a request
+	ackBytes   = 120 // estimated size of one acknowledgement in a request
 	pullMargin = 2 * time.Second
 )
 
-// Verdict is a handler's word on a delivery.
+// Verdict is a handler's verdict on a delivery.
 type Verdict int
 
 const (
 	VerdictDone   = Verdict(contract.Verdict_DONE)
-	VerdictRetry  = Verdict(contract.Verdict_RETRY)  // again after a while
-	VerdictReject = Verdict(contract.Verdict_REJECT) // to the dead-letter queue now
+	VerdictRetry  = Verdict(contract.Verdict_RETRY)  // redeliver after a back-off
+	VerdictReject = Verdict(contract.Verdict_REJECT) // to the dead-letter topic now
 )
 
-// Delivery is a message handed out under a lease.
+// Delivery is a message under a lease.
 type Delivery struct {
 	Message    *Message
 	ID         string
@@ -33,8 +33,8 @@ type Delivery struct {
 	Offset     int64
 	Attempt    int // 1 for the first delivery
 	StoredAt   time.Time
-	ReplyToken []byte    // set: the sender waits for a message with this as ReplyTo
-	ReplyBy    time.Time // after this moment nobody waits any more
+	ReplyToken []byte    // set: the sender waits for a reply: a message with this as ReplyTo
+	ReplyBy    time.Time // the sender stops waiting at this time
 	receipt    []byte
 }
 
@@ -42,14 +42,14 @@ type Delivery struct {
 type ConsumerConfig struct {
 	Config
 	Group     string
-	Topics    []string      // nil: all that the group's definition subscribes to
-	Invisible time.Duration // how long deliveries are leased; zero: the subscription's setting
+	Topics    []string      // nil: all topics of the group's definition
+	Invisible time.Duration // how long deliveries are leased; zero: the group's setting
 }
 
-// Consumer is one member of a group. Any number of them, anywhere, share the group's messages; there is nothing to assign.
+// Consumer is one member of a group. Any number of members share the group's messages, without assignment.
 //
-// Acknowledgements wait here and ride on the next Pull; Close delivers the last ones. What is pulled and never acknowledged comes
-// again, with Attempt one higher, after its invisible time.
+// Acknowledgements wait here and ride on the next Pull; Close delivers the last ones. What is pulled and not
+// acknowledged is redelivered, with Attempt one higher, after its invisible time.
 type Consumer struct {
 	config  ConsumerConfig
 	pool    *pool
@@ -71,8 +71,8 @@ func NewConsumer(config ConsumerConfig) (*Consumer, error) {
 	return &Consumer{config: config, pool: pool, mint: newMint(config.Config)}, nil
 }
 
-// Pull returns the next deliveries; none when none came within wait (30 s at most). It retries at other proxies until the
-// deadline. Errors: an *Error, ErrClosed or the context's.
+// Pull returns the next deliveries; none when none came within wait (30 s at most). It retries at other proxies until
+// the deadline. Errors: an *Error, ErrClosed or the context's.
 func (c *Consumer) Pull(ctx context.Context, maxMessages int, wait time.Duration) ([]*Delivery, error) {
 	c.pulling.Lock()
 	defer c.pulling.Unlock()
@@ -121,17 +121,17 @@ func (c *Consumer) Pull(ctx context.Context, maxMessages int, wait time.Duration
 // Done acknowledges. Like all verdicts it travels with the next Pull, Flush or Close.
 func (c *Consumer) Done(d *Delivery) { c.acknowledge(d, contract.Verdict_DONE, 0, "") }
 
-// Retry has it delivered again, after delay or (zero) the subscription's back-off.
+// Retry requests redelivery after delay or (zero) the group's back-off.
 func (c *Consumer) Retry(d *Delivery, delay time.Duration, reason string) {
 	c.acknowledge(d, contract.Verdict_RETRY, delay, reason)
 }
 
-// Reject moves it to the dead-letter queue now; the reason is kept with it.
+// Reject sends it to the dead-letter topic now; the reason is stored with it.
 func (c *Consumer) Reject(d *Delivery, reason string) {
 	c.acknowledge(d, contract.Verdict_REJECT, 0, reason)
 }
 
-// Extend holds it for that much longer.
+// Extend extends its lease.
 func (c *Consumer) Extend(d *Delivery, delay time.Duration) {
 	c.acknowledge(d, contract.Verdict_EXTEND, delay, "")
 }
@@ -148,8 +148,8 @@ func (c *Consumer) Flush(ctx context.Context) error {
 	return err
 }
 
-// Run pulls and handles until ctx ends, then delivers the last acknowledgements and returns nil. An error from handle means
-// VerdictRetry with that error as reason; the verdict beside it is then ignored.
+// Run pulls and handles until ctx ends, then delivers the last acknowledgements and returns nil. An error from handle
+// means VerdictRetry with that error as reason; the verdict beside it is then ignored.
 func (c *Consumer) Run(
 	ctx context.Context, maxMessages int, handle func(context.Context, *Delivery) (Verdict, error),
 ) error {
@@ -172,7 +172,7 @@ func (c *Consumer) Run(
 	return c.Flush(last)
 }
 
-// AcksRefused counts acknowledgements that came too late or were not valid: those messages will be, or were, given out again.
+// AcksRefused counts acknowledgements that were late or invalid: their messages are redelivered.
 func (c *Consumer) AcksRefused() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -232,7 +232,7 @@ func (c *Consumer) attempt(
 	return sent, answer, at, err
 }
 
-// settle forgets what was taken; what the proxy could not take now goes with the next pull.
+// settle drops settled acknowledgements; the others go with the next pull.
 func (c *Consumer) settle(sent []*contract.Ack, results []*contract.AckResult_) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

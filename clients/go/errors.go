@@ -26,7 +26,7 @@ func (e *Error) MaybeStored() bool { return e.Code.Action() == Unknown }
 // ErrClosed is returned by calls on a closed Producer or Consumer.
 var ErrClosed = errors.New("penstock: closed")
 
-// callFailed: one call at one endpoint brought no answer. Unless sent, not a byte of it left this machine.
+// callFailed: one call at one endpoint brought no answer. Unless sent, no byte of it left this machine.
 type callFailed struct {
 	cause error
 	at    string

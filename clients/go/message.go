@@ -8,17 +8,17 @@ import (
 	contract "penstock.io/client/gen/penstock"
 )
 
-// Message is what is sent and what a Delivery brings. Empty fields are unset.
+// Message is a message to send, or of a Delivery. Empty fields are unset.
 type Message struct {
 	Topic      string
 	Body       []byte
-	Key        string // same key, same queue; the unit of order
+	Key        string // same key, same queue; order is kept per key
 	Tag        string
 	Properties map[string]string
 	ID         string        // assigned (and set here) by Send when empty, so that a retry makes no duplicate
 	DeliverAt  time.Time     // not before; zero: now
 	Delay      time.Duration // like DeliverAt, counted from the proxy's receipt; set at most one
-	Cancel     bool          // withdraw the delayed message with this topic and ID
+	Cancel     bool          // cancel the delayed message with this topic and ID
 	ReplyTo    []byte        // in a reply: the request's Delivery.ReplyToken
 }
 
@@ -64,7 +64,7 @@ func fromContract(m *contract.Message) *Message {
 	return made
 }
 
-// size is about what the message takes in a request.
+// size estimates the message's size in a request.
 func (m *Message) size() int {
 	size := 200 + len(m.Topic) + len(m.Body) + len(m.Key)
 	for name, value := range m.Properties {

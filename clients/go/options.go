@@ -1,7 +1,7 @@
 // Package penstock is a thin client of the Penstock message gateway, on Apache Thrift's stock Go library.
 //
-// A Producer sends and retries by result code; a Consumer pulls and acknowledges on the next pull. Both spread over several
-// proxies and are safe for use by many goroutines.
+// A Producer sends and retries by result code; a Consumer pulls and acknowledges on the next pull. Both spread over
+// several proxies and are safe for use by many goroutines.
 package penstock
 
 import (
@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-// Config says where the proxies are and who is calling. Zero values of the settings below Secret mean the defaults given.
+// Config holds the proxies' addresses and the caller's credential. Zero values of the settings below Secret mean the
+// defaults given.
 type Config struct {
 	Endpoints []string // "host:port" each
 	App       string

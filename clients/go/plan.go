@@ -6,10 +6,10 @@ import (
 	contract "penstock.io/client/gen/penstock"
 )
 
-// plan decides which messages of a batch go out next, and when: the retry rules without any I/O.
+// plan is the retry plan of a batch: the messages to send next, and when. No I/O.
 //
-// Invariant: a message whose fate was once unknown is reported as unknown (Timeout) unless a later answer settles it. A later
-// "not stored" speaks only of that later attempt.
+// Invariant: a message whose outcome was once unknown is reported as unknown (Timeout) unless a later answer settles
+// it. A later "not stored" applies only to that later attempt.
 type plan struct {
 	entries []entry
 	open    int

@@ -10,8 +10,8 @@ import (
 	"github.com/apache/thrift/lib/go/thrift"
 )
 
-// Until a connection has shown a valid credential, proxies take frames of 64 KiB at most. A larger first call is preceded by a
-// small one.
+// Until a connection has shown a valid credential, proxies take frames of 64 KiB at most. A larger first call is
+// preceded by a small one.
 const untrustedCallBytesMax = 48 << 10
 
 type endpoint struct {
@@ -21,7 +21,8 @@ type endpoint struct {
 	asideUntil time.Time
 }
 
-// pool keeps connections to several proxies. One that fails is set aside for a growing pause; the others are used in turn.
+// pool keeps connections to several proxies. One that fails is set aside for a growing pause; the others are used in
+// turn.
 type pool struct {
 	config Config
 
@@ -33,7 +34,7 @@ type pool struct {
 
 func newPool(c Config) (*pool, error) {
 	if len(c.Endpoints) == 0 {
-		return nil, errors.New("penstock: at least one endpoint is needed, as host:port")
+		return nil, errors.New("penstock: no endpoints: give at least one host:port")
 	}
 	p := &pool{config: c, turn: rand.Intn(len(c.Endpoints))}
 	for _, address := range c.Endpoints {
@@ -42,7 +43,7 @@ func newPool(c Config) (*pool, error) {
 	return p, nil
 }
 
-// usableAt is when the first proxy is worth a try again; in the past when one is now.
+// usableAt is when the first proxy may be tried again; in the past when one is now.
 func (p *pool) usableAt() time.Time {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -55,16 +56,16 @@ func (p *pool) usableAt() time.Time {
 	return first
 }
 
-// request is one attempt: what to call, about how many bytes it takes, and an empty call with the same credential that goes
-// ahead when that is too much for a new connection.
+// request is one attempt: what to call, about how many bytes it takes, and an empty call with the same credential that
+// goes ahead when that is too much for a new connection.
 type request struct {
 	call, hello func(thrift.TClient) error
 	size        int
 	timeout     time.Duration
 }
 
-// do makes one attempt at the next usable proxy. Errors are *callFailed (the proxy has been set aside), *Error (it does not
-// speak this contract), ErrClosed, or the context's.
+// do makes one attempt at the next usable proxy. Errors are *callFailed (the proxy has been set aside), *Error (it does
+// not speak this contract), ErrClosed, or the context's.
 func (p *pool) do(ctx context.Context, r request) (*endpoint, error) {
 	e, c, err := p.take()
 	if err != nil {
@@ -111,7 +112,7 @@ func (p *pool) setAside(e *endpoint) {
 	}
 }
 
-// praise: it answered and works, so forget its failures.
+// praise resets the failures of a proxy that answered.
 func (p *pool) praise(e *endpoint) {
 	p.mu.Lock()
 	e.failures, e.asideUntil = 0, time.Time{}

@@ -29,7 +29,8 @@ const (
 	ReplicatedFsync = Durability(contract.Durability_REPLICATED_FSYNC)
 )
 
-// Result is the outcome of one message after all retries. Queue and Offset are -1 where the answer has none, as for Buffered.
+// Result is the outcome of one message after all retries. Queue and Offset are -1 where the answer has none, as for
+// Buffered.
 type Result struct {
 	Code     Code
 	ID       string
@@ -57,7 +58,8 @@ type How struct {
 	ReplyWait  time.Duration // wait for a consumer's reply; one message only
 }
 
-// Producer sends through any of several producer proxies and retries what needs it, each message by its own result code.
+// Producer sends through any of several producer proxies and retries what needs it, each message by its own result
+// code.
 type Producer struct {
 	config  Config
 	pool    *pool
@@ -84,8 +86,8 @@ func (p *Producer) Send(ctx context.Context, message *Message) (Result, error) {
 	return results[0], results[0].Err()
 }
 
-// Request sends one message and returns what a consumer replies. Nobody is handed the message once wait is over. Without a reply the
-// *Error's code has the Action NoReply, and its Reason says which of the three it is.
+// Request sends one message and returns what a consumer replies. The message is not dispatched after wait. Without a
+// reply the *Error's code has the Action NoReply, and its Reason says which of the three it is.
 func (p *Producer) Request(ctx context.Context, message *Message, wait time.Duration) (*Message, error) {
 	results, err := p.SendAll(ctx, []*Message{message}, How{ReplyWait: wait})
 	if err != nil {
@@ -100,14 +102,14 @@ func (p *Producer) Request(ctx context.Context, message *Message, wait time.Dura
 	return results[0].Reply, nil
 }
 
-// Reply answers a delivery that has a ReplyToken and returns once whoever waits for it has the reply; with an *Error of the code
-// StaleReceipt when nobody waits any more.
+// Reply answers a delivery that has a ReplyToken and returns once the waiting caller has the reply; with an *Error of
+// the code StaleReceipt when the caller no longer waits.
 func (p *Producer) Reply(ctx context.Context, delivery *Delivery, body []byte) (Result, error) {
 	return p.Send(ctx, &Message{Topic: delivery.Message.Topic, Body: body, ReplyTo: delivery.ReplyToken})
 }
 
-// SendAll sends many messages, of any topics, and returns one result each, in order. The error is about the call as a whole (the
-// client is closed, or the other end does not speak the contract); a message's failure is in its Result.
+// SendAll sends many messages, of any topics, and returns one result each, in order. The error is about the call as a
+// whole (the client is closed, or the other end does not speak the contract); a message's failure is in its Result.
 //
 // Messages of one key keep their order within the queue as long as none of them needs a retry.
 func (p *Producer) SendAll(ctx context.Context, messages []*Message, how How) ([]Result, error) {
@@ -143,7 +145,7 @@ func (p *Producer) SendAll(ctx context.Context, messages []*Message, how How) ([
 	return results, nil
 }
 
-// Retried counts the messages that were sent once more, over all calls.
+// Retried counts the resent messages, over all calls.
 func (p *Producer) Retried() int64 { return p.retried.Load() }
 
 // Close closes idle connections; calls in flight end first.
@@ -208,7 +210,7 @@ func (p *Producer) send(
 		call: func(client thrift.TClient) (err error) {
 			answer, err = contract.NewProducerClient(client).Send(ctx, ask)
 			if err == nil && len(answer.Results) != len(ask.Messages) {
-				err = errors.New("the answer has another number of results than the request has messages")
+				err = errors.New("the answer has a different number of results than the request has messages")
 			}
 			return err
 		},
@@ -222,7 +224,8 @@ func (p *Producer) send(
 	return answer, at, err
 }
 
-// oneCall takes as many of the due messages as fit into one call, at least one, and says about how many bytes they take.
+// oneCall takes as many of the due messages as fit into one call, at least one, and says about how many bytes they
+// take.
 func oneCall(messages []*Message, due []int) ([]int, int) {
 	size := 0
 	for count, i := range due {

@@ -1,24 +1,20 @@
-"""Who changes what: the context of a verb, and the read-modify-write that all verbs are made of."""
+"""The context of all verbs, and the read-modify-write that they are made of."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from common.admin import audit
+from common.admin.errors import StateConflict
 from common.clock import Clock, SystemClock
-from common.config.definitions import ApplicationDefinition, FamilyDefinition, GroupDefinition, TopicDefinition
+from common.config.definition import Definition
+from common.config.definitions import ApplicationDefinition
 from common.config.errors import EntryNotFound, VersionConflict
-from common.config.gate_settings import GateSettings
+from common.config.setting import GROWS, Changes, table_of
 from common.config.store import Change, ConfigStore
+from common.quoting import thing
 
-D = TypeVar("D", TopicDefinition, FamilyDefinition, GroupDefinition, ApplicationDefinition, GateSettings)
-KIND = {
-    TopicDefinition: "topic",
-    FamilyDefinition: "family",
-    GroupDefinition: "group",
-    ApplicationDefinition: "application",
-    GateSettings: "setting",
-}
+D = TypeVar("D", bound=Definition)
 RACES_MAX = 5
 
 
@@ -26,7 +22,7 @@ RACES_MAX = 5
 class Administrator:
     """
     Attributes:
-        who: stands in the audit journal, such as `cli:alice@host`.
+        who: the author in the audit journal, such as `cli:alice@host`.
     """
 
     store: ConfigStore
@@ -36,42 +32,33 @@ class Administrator:
 
 def get(admin: Administrator, definition: type[D], name: str) -> tuple[D, int]:
     """The definition and its version. Raises EntryNotFound."""
-    kind = KIND[definition]
-    found = admin.store.get(kind, name)
+    found = admin.store.get(definition.kind, name)
     if found is None:
-        raise EntryNotFound(f"{kind}={name}: there is none")
+        raise EntryNotFound(f"{thing(definition.kind, name)}: not found")
     return definition.from_value(name, found.value), found.version
 
 
 def page(admin: Administrator, definition: type[D], prefix: str, after: str, limit: int) -> list[tuple[D, int]]:
-    entries = admin.store.entries(KIND[definition], prefix, after, limit)
+    entries = admin.store.entries(definition.kind, prefix, after, limit)
     return [(definition.from_value(name, found.value), found.version) for name, found in entries]
 
 
 def create(admin: Administrator, definitions: list[D]) -> None:
     """Write new definitions of one kind, all or (within one transaction) none. Raises VersionConflict where one exists."""
-    kind = KIND[type(definitions[0])]
+    kind = definitions[0].kind
     versions = admin.store.put_many(kind, [Change(each.name, each.to_value(), 0) for each in definitions])
-    audit.record(
-        admin.store,
-        admin.clock,
-        admin.who,
-        "create",
-        kind,
-        [each.name for each in definitions],
-        None,
-        _shown(definitions[0]),
-        versions[0],
-    )
+    names = [each.name for each in definitions]
+    shown = _shown(definitions[0])
+    audit.record(admin.store, admin.clock, admin.who, "create", kind, names, None, shown, versions[0])
 
 
 def change(admin: Administrator, definition: type[D], name: str, new: Callable[[D], D]) -> D:
-    """Replace a definition by `new(old)`; repeated when somebody else writes in between, so `new` only computes.
+    """Replace a definition by `new(old)`. `new` only computes: it is called again when another writer was faster.
 
     Raises:
         EntryNotFound, InvalidDefinition: from the new definition; and whatever `new` raises.
     """
-    kind = KIND[definition]
+    kind = definition.kind
     for race in range(RACES_MAX):
         old, version = get(admin, definition, name)
         made = definition.from_value(name, new(old).to_value())
@@ -88,14 +75,32 @@ def change(admin: Administrator, definition: type[D], name: str, new: Callable[[
     raise AssertionError("the loop returns or raises")
 
 
+def set_settings(admin: Administrator, definition: type[D], name: str, settings: Changes) -> D:
+    """Change some settings of a definition.
+
+    Raises:
+        EntryNotFound, InvalidDefinition: with all faults; nothing was written.
+        StateConflict: a setting that can only grow would shrink.
+    """
+    definition.check_settings(name, settings.given())  # also where there is no definition yet to change
+    return change(admin, definition, name, lambda old: _changed(old, settings.given()))
+
+
+def _changed(old: D, given: dict[str, Any]) -> D:
+    for each in table_of(type(old)).values():
+        if each.change == GROWS and each.name in given and given[each.name] < (now := getattr(old, each.name)):
+            raise StateConflict(
+                f"{thing(old.kind, old.name)}: {each.name} cannot shrink: it is {now:,}, use {now:,} or more"
+            )
+    return type(old).from_value(old.name, {**old.to_value(), **given})
+
+
 def delete(admin: Administrator, definition: type[D], name: str) -> None:
-    kind = KIND[definition]
     old, version = get(admin, definition, name)
-    admin.store.delete(kind, name, version)
-    audit.record(admin.store, admin.clock, admin.who, "delete", kind, [name], _shown(old), None)
+    admin.store.delete(definition.kind, name, version)
+    audit.record(admin.store, admin.clock, admin.who, "delete", definition.kind, [name], _shown(old), None)
 
 
-def _shown(definition: TopicDefinition | GroupDefinition | ApplicationDefinition | GateSettings) -> dict[str, Any]:
-    if isinstance(definition, ApplicationDefinition):
-        return definition.without_secrets()
-    return definition.to_value()
+def _shown(definition: Definition) -> dict[str, Any]:
+    """What the audit journal may keep."""
+    return definition.without_secrets() if isinstance(definition, ApplicationDefinition) else definition.to_value()

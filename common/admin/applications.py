@@ -1,14 +1,15 @@
-"""Applications: keys and grants. A secret leaves this module once, as the answer of create or rotate."""
+"""Applications: keys, grants and settings. A secret leaves this module once, as the answer of create or rotate."""
 
 import secrets
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from common.admin import administrator as verbs
 from common.admin.administrator import Administrator
-from common.admin.errors import Refused
+from common.admin.errors import StateConflict
 from common.config.definitions import LIVE_KEYS_MAX, ApplicationDefinition, Grant, Key
 from common.config.errors import EntryNotFound
+from common.config.setting import Changes
+from common.quoting import quoted, thing
 
 
 @dataclass(frozen=True)
@@ -20,7 +21,7 @@ class NewKey:
 
 @dataclass(frozen=True)
 class Grants:
-    """Patterns: names, or prefixes with `*` behind them. Pull patterns hold for topics and for groups."""
+    """Patterns: names, or prefixes followed by `*`. Pull patterns hold for topics and for groups."""
 
     send: tuple[str, ...] = ()
     pull: tuple[str, ...] = ()
@@ -30,7 +31,7 @@ class Grants:
 
 
 def create(admin: Administrator, name: str, grants: Grants = Grants()) -> NewKey:
-    """A new application with its first key; without grants it may do nothing."""
+    """Create an application with its first key. Without grants it may do nothing."""
     key = _new_key(admin)
     app = ApplicationDefinition(name, (key,), tuple(dict.fromkeys(grants.all())))
     verbs.create(admin, [ApplicationDefinition.from_value(name, app.to_value())])
@@ -38,17 +39,17 @@ def create(admin: Administrator, name: str, grants: Grants = Grants()) -> NewKey
 
 
 def rotate(admin: Administrator, name: str) -> NewKey:
-    """Add a second key beside the first, so that nothing stops while clients change over; then revoke the old one.
+    """Add a second key. Clients change over to it without a stop; then revoke the first one.
 
     Raises:
-        Refused: two keys live already.
+        StateConflict: there are two keys already.
     """
     key = _new_key(admin)
 
     def new(old: ApplicationDefinition) -> ApplicationDefinition:
         if len(old.keys) >= LIVE_KEYS_MAX:
             ids = ", ".join(each.key_id for each in old.keys)
-            raise Refused(f"application={name}: {len(old.keys)} keys live already ({ids}); revoke one first")
+            raise StateConflict(f"{thing(old.kind, name)}: {len(old.keys)} keys are in use ({ids}): revoke one first")
         return replace(old, keys=(*old.keys, key))
 
     verbs.change(admin, ApplicationDefinition, name, new)
@@ -56,18 +57,18 @@ def rotate(admin: Administrator, name: str) -> NewKey:
 
 
 def revoke(admin: Administrator, name: str, key_id: str) -> ApplicationDefinition:
-    """Refuse the key from now on, within a second at every proxy. Raises EntryNotFound."""
+    """Reject the key from now on, within a second at every proxy. Raises EntryNotFound."""
 
     def new(old: ApplicationDefinition) -> ApplicationDefinition:
         if old.key(key_id) is None:
-            raise EntryNotFound(f"application={name}: it has no key {key_id}")
+            raise EntryNotFound(f"{thing(old.kind, name)}: key {quoted(key_id)} not found")
         return replace(old, keys=tuple(key for key in old.keys if key.key_id != key_id))
 
     return verbs.change(admin, ApplicationDefinition, name, new)
 
 
 def grant(admin: Administrator, name: str, grants: Grants) -> ApplicationDefinition:
-    """Allow more; what is granted already stays as it is."""
+    """Add grants; existing ones stay."""
 
     def new(old: ApplicationDefinition) -> ApplicationDefinition:
         return replace(old, grants=tuple(dict.fromkeys([*old.grants, *grants.all()])))
@@ -76,33 +77,29 @@ def grant(admin: Administrator, name: str, grants: Grants) -> ApplicationDefinit
 
 
 def ungrant(admin: Administrator, name: str, grants: Grants) -> ApplicationDefinition:
-    """Take grants back, by the patterns that they were given with. Raises EntryNotFound for one that it does not have."""
+    """Remove grants, by the patterns that they were given with. Raises EntryNotFound for a missing one."""
 
     def new(old: ApplicationDefinition) -> ApplicationDefinition:
         unknown = [each for each in grants.all() if each not in old.grants]
         if unknown:
-            raise EntryNotFound(f"application={name}: it has no grant to {unknown[0].action} {unknown[0].pattern}")
+            missing = unknown[0]
+            raise EntryNotFound(
+                f"{thing(old.kind, name)}: grant to {missing.action} {quoted(missing.pattern)} not found"
+            )
         return replace(old, grants=tuple(each for each in old.grants if each not in set(grants.all())))
 
     return verbs.change(admin, ApplicationDefinition, name, new)
 
 
-@dataclass(frozen=True)
-class ApplicationSettings:
-    """What a caller may choose beside keys and grants; None leaves what was there."""
+class ApplicationSettings(Changes):
+    """Settings of an application beside its keys and grants."""
 
-    rate_messages: int | None = None
-    rate_bytes: int | None = None
-    addresses: tuple[str, ...] | None = None
-    certificates: tuple[str, ...] | None = None
-
-    def given(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if value is not None}
+    definition = ApplicationDefinition
 
 
 def set_application(admin: Administrator, name: str, settings: ApplicationSettings) -> ApplicationDefinition:
-    """Change limits and where it may call from; in force within a second at every proxy."""
-    return verbs.change(admin, ApplicationDefinition, name, lambda old: replace(old, **settings.given()))
+    """Change limits and allowed origins; in force within a second at every proxy."""
+    return verbs.set_settings(admin, ApplicationDefinition, name, settings)
 
 
 def list_applications(
@@ -120,9 +117,9 @@ def delete(admin: Administrator, name: str) -> None:
 
 
 def ensure_operator(admin: Administrator, name: str, held: NewKey | None) -> NewKey:
-    """The machine's own application, which may do everything: return `held` if it still works, else a key that does.
+    """Return a working key of the machine's own application, which may do everything: `held` if it is valid, else a new one.
 
-    Needs no more than the right to change the configuration, which whoever calls this has anyway.
+    Needs only the right to change the configuration, which every caller has anyway.
     """
     everything = Grants(send=("*",), pull=("*",))
     found = admin.store.get("application", name)

@@ -1,8 +1,8 @@
-"""The journal of changes: who did what, old and new, without secrets. Kept in the store; the oldest go when it is full.
+"""The audit journal: author, action, old and new value of every change, without secrets. A full journal drops the oldest records.
 
-A record is written behind its change, so a crash in between can lose the record but never show a change that was not made. It is durable
-when the verb returns. Records are in the order of their writers' clocks; `version` orders the changes of one entry, since
-each was a compare-and-set on the one before.
+A record is written after its change. A crash in between can lose the record, but a record never shows a change that was
+not made. It is durable when the verb returns. Records are in the order of their writers' clocks; `version` orders the
+changes of one entry, because each was a compare-and-set on the one before.
 """
 
 import secrets
@@ -25,10 +25,10 @@ def record(
     new: dict[str, Any] | None,
     version: int | None = None,
 ) -> None:
-    """Append one record, durably. A bulk change is one: the count, the first names, and one definition for all.
+    """Append one record, durably. A bulk change is one record: the count, the first names, and one definition for all.
 
     Args:
-        version: of the (first) entry after its change; None: what was changed has none.
+        version: of the (first) entry after its change; None: the changed thing has no version.
     """
     now_ms = clock.now_ms()
     value = {
@@ -46,7 +46,7 @@ def record(
 
 
 def _bounded(value: dict[str, Any] | None) -> dict[str, Any] | None:
-    """A group may name 10,000 topics; its record need not."""
+    """The value with large fields left out: a group may name 10,000 topics."""
     if value is None or len(str(value)) < 20_000:
         return value
     return {name: field if len(str(field)) < 1_000 else f"({len(field)} items)" for name, field in value.items()}
@@ -55,7 +55,7 @@ def _bounded(value: dict[str, Any] | None) -> dict[str, Any] | None:
 def latest(
     store: ConfigStore, limit: int = 100, *, kind: str | None = None, name: str | None = None, who: str | None = None
 ) -> list[dict[str, Any]]:
-    """The newest records of a kind, of something with a name, by somebody; newest first, by the clocks of those who wrote them."""
+    """The newest records, newest first by their writers' clocks, with this kind, name and author."""
     found: list[dict[str, Any]] = []
     for record_name in reversed(store.names("audit", limit=1 << 30)):
         entry = store.get("audit", record_name)

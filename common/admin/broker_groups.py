@@ -1,4 +1,4 @@
-"""Broker groups: whose addresses they are is the supervisor's to say, so these verbs have no place in the audit journal."""
+"""Broker groups: list, put. The supervisor writes the addresses, so these verbs leave no record in the audit journal."""
 
 from collections.abc import Mapping
 
@@ -8,13 +8,13 @@ from common.placement import GROUPS_MAX
 
 
 def list_groups(store: ConfigStore) -> list[BrokerGroupDefinition]:
-    """By name. Raises InvalidDefinition."""
+    """All broker groups by name. Raises InvalidDefinition."""
     entries = store.entries(BrokerGroupDefinition.kind, limit=GROUPS_MAX)
     return [BrokerGroupDefinition.from_value(name, found.value) for name, found in entries]
 
 
 def put(store: ConfigStore, addresses: Mapping[str, str]) -> None:
-    """Write these groups' addresses, all or none; what is there already stays as it is. Raises InvalidDefinition."""
+    """Write these groups' addresses, all or none; an address that is stored already is left alone. Raises InvalidDefinition."""
     changes = []
     for name, address in addresses.items():
         wanted = BrokerGroupDefinition.from_value(name, {"address": address})

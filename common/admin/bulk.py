@@ -1,18 +1,20 @@
-"""Topics from a file: one name a line, or `name,queues,durability`; blank lines and lines that begin with # do not count."""
+"""Topics from a file: one name per line, or `name,queues,durability`. Blank lines and lines that begin with # are skipped."""
 
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 from common.admin.topics import TopicSettings
-from common.config.definitions import DURABILITIES, QUEUES_MAX
+from common.config.definitions import TopicDefinition
 from common.config.errors import InvalidDefinition
-from common.names import NAME_RULE, is_name
+from common.quoting import quoted
 
 FAULTS_MAX = 10
-COLUMNS_RULE = "name, or name,queues, or name,queues,durability; an empty column means the default"
+DIGITS_MAX = 19  # of a number; longer ones are out of every range
+COLUMNS_RULE = "use name, name,queues or name,queues,durability; an empty column means the default"
 
 
 def parse(lines: Iterable[str]) -> dict[str, TopicSettings]:
-    """What each line wants.
+    """Names and settings of all lines.
 
     Raises:
         InvalidDefinition: with the first faults, each with its line's number, and their count.
@@ -23,7 +25,7 @@ def parse(lines: Iterable[str]) -> dict[str, TopicSettings]:
     for number, line in _content(lines):
         name, settings, rules = _parse_line(line)
         if name in wanted and not rules:
-            rules = [f"{name!r} stands in line {first[name]} already"]
+            rules = [f"{quoted(name)} is also in line {first[name]}: name each topic once"]
         faults += [f"line {number}: {rule}" for rule in rules]
         wanted[name], first[name] = settings, number
     if faults:
@@ -34,7 +36,7 @@ def parse(lines: Iterable[str]) -> dict[str, TopicSettings]:
 
 def _content(lines: Iterable[str]) -> Iterator[tuple[int, str]]:
     for number, raw in enumerate(lines, 1):
-        line = raw.strip().removeprefix("\ufeff")  # a byte order mark is no part of the first name
+        line = raw.strip().removeprefix("\ufeff")  # a byte order mark is not part of the first name
         if line and not line.startswith("#"):
             yield number, line
 
@@ -42,13 +44,12 @@ def _content(lines: Iterable[str]) -> Iterator[tuple[int, str]]:
 def _parse_line(line: str) -> tuple[str, TopicSettings, list[str]]:
     columns = [column.strip() for column in line.split(",")]
     name, queues, durability = (*columns, "", "")[:3]
-    rules = [] if len(columns) <= 3 else [COLUMNS_RULE]
-    if not is_name(name):
-        rules.append(f"{name[:64]!r} is not a name: {NAME_RULE}")
-    if queues and not (queues.isascii() and queues.isdigit() and 1 <= int(queues[:9]) <= QUEUES_MAX):
-        rules.append(f"queues must be a whole number from 1 to {QUEUES_MAX}, not {queues[:20]!r}")
-    if durability and durability not in DURABILITIES:
-        rules.append(f"durability must be one of {', '.join(DURABILITIES)}, not {durability[:20]!r}")
-    if rules:
-        return name, TopicSettings(), rules
-    return name, TopicSettings(int(queues) if queues else None, durability or None), rules
+    given: dict[str, Any] = {"durability": durability} if durability else {}
+    if queues:
+        given["queues"] = int(queues) if queues.isascii() and queues.isdigit() and len(queues) < DIGITS_MAX else queues
+    faults = [] if len(columns) <= 3 else [f"{len(columns)} columns are too many: {COLUMNS_RULE}"]
+    try:
+        TopicDefinition.from_value(name, given)
+    except InvalidDefinition as fault:
+        faults += fault.faults
+    return name, TopicSettings(**given), [f"{quoted(name)}: {each}" for each in faults]

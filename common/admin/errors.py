@@ -1,7 +1,7 @@
-"""What verbs refuse.
+"""Errors of administrative verbs.
 
 ConfigError
-├── Refused              the verb is understood, but the present state forbids it. The sentence says what would help
+├── StateConflict              the verb is valid, but the present state forbids it. The sentence says what would help
 └── VersionConflict
     └── AlreadyExist     some of the names are taken; nothing was created
 """
@@ -9,19 +9,20 @@ ConfigError
 from collections.abc import Sequence
 
 from common.config.errors import ConfigError, VersionConflict
+from common.quoting import quoted
 
 SHOWN_MAX = 5
 
 
-class Refused(ConfigError):
+class StateConflict(ConfigError):
     code = 100
 
 
 class AlreadyExist(VersionConflict):
     """Carries all taken names; its sentence shows the first few."""
 
-    def __init__(self, kind: str, names: Sequence[str], asked: int):
-        text = ", ".join(names[:SHOWN_MAX]) + (", …" if len(names) > SHOWN_MAX else "")
-        some = f"{len(names):,} of {asked:,} exist" if asked > 1 else "exists"
-        ConfigError.__init__(self, f"{kind}={text}: {some} already; nothing was created")
+    def __init__(self, kind: str, names: Sequence[str], count: int):
+        text = ", ".join(map(quoted, names[:SHOWN_MAX])) + (", …" if len(names) > SHOWN_MAX else "")
+        some = f"{len(names):,} of {count:,} exist" if count > 1 else "exists"
+        ConfigError.__init__(self, f"{kind} {text}: {some} already: nothing was created")
         self.kind, self.names = kind, tuple(names)

@@ -1,31 +1,33 @@
-"""Families: create, list, show, set, delete. One definition for all topics with a prefix that have none of their own."""
+"""Families: create, list, show, set, delete. A family defines all topics with a prefix that have no entry of their own."""
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
 from itertools import islice
 
 from common.admin import administrator as verbs
 from common.admin.administrator import Administrator
-from common.admin.errors import AlreadyExist, Refused
-from common.admin.topics import TopicSettings, grown
+from common.admin.errors import AlreadyExist, StateConflict
+from common.admin.topics import TopicSettings
 from common.config.definitions import FamilyDefinition
 from common.config.errors import VersionConflict
 from common.config.families import Families
+from common.quoting import thing
 
-FAMILIES_MAX = 1000  # every process parses all of them again when one changes
+FAMILIES_MAX = 1000  # when one changes, every process parses all of them again
 COUNTED_MAX = 10_000
 
 
 def create(admin: Administrator, names: Iterable[str], settings: TopicSettings) -> list[FamilyDefinition]:
-    """Create families of one make; `names` are prefixes with `*` behind them.
+    """Create families with the same settings; `names` are prefixes followed by `*`.
 
     Raises:
         InvalidDefinition: nothing was created. AlreadyExist: one of them exists; nothing was created.
-        Refused: there would be too many.
+        StateConflict: there would be too many.
     """
     made = [FamilyDefinition.from_value(name, settings.given()) for name in dict.fromkeys(names)]
     if admin.store.count("family") + len(made) > FAMILIES_MAX:
-        raise Refused(f"families: at most {FAMILIES_MAX}; use shorter prefixes, or topics of their own")
+        raise StateConflict(
+            f"families: at most {FAMILIES_MAX:,} are allowed: use shorter prefixes, or define topics instead"
+        )
     try:
         verbs.create(admin, made)
     except VersionConflict as conflict:
@@ -43,35 +45,37 @@ def show(admin: Administrator, name: str) -> tuple[FamilyDefinition, int]:
 
 
 def defining(admin: Administrator, topic: str) -> FamilyDefinition | None:
-    """The family that defines a topic which has no entry of its own."""
+    """The family that defines a topic without an entry of its own."""
     return _all(admin).matching(topic)
 
 
 def set_family(admin: Administrator, name: str, settings: TopicSettings) -> FamilyDefinition:
-    """Change the settings of all its topics, those that exist too. Raises Refused for fewer queues."""
-    return verbs.change(admin, FamilyDefinition, name, lambda old: replace(old, **grown(old, settings)))
+    """Change the settings of all its topics, existing ones included. Raises StateConflict for fewer queues."""
+    return verbs.set_settings(admin, FamilyDefinition, name, settings)
 
 
-def delete(admin: Administrator, name: str, born: Callable[[str], Iterable[str]], force: bool = False) -> int:
-    """Delete a family; its topics are then defined by a shorter prefix, or unknown. Returns how many of them exist.
+def delete(admin: Administrator, name: str, existing: Callable[[str], Iterable[str]], force: bool = False) -> int:
+    """Delete a family and return the number of its existing topics. A shorter prefix then defines them, or they are unknown.
 
     Args:
-        born: names of the topics that the engine has, by prefix; asked for no more than the count needs.
-        force: also when there are such topics.
+        existing: yields names of the topics that the engine has, by prefix; read only as far as the count needs.
+        force: delete it also when it has topics.
     Raises:
-        Refused: there are, and `force` was not given.
+        StateConflict: it has topics, and `force` was not given.
     """
     family, _ = show(admin, name)
-    count = sum(1 for _ in islice(_members(admin, family, born(family.prefix)), COUNTED_MAX))
+    count = sum(1 for _ in islice(_members(admin, family, existing(family.prefix)), COUNTED_MAX))
     if count and not force:
         many = f"{count:,} topics or more" if count == COUNTED_MAX else f"{count:,} topics" if count > 1 else "1 topic"
-        raise Refused(f"family={name}: {many} would lose this definition; --force deletes it all the same")
+        raise StateConflict(
+            f"{thing(family.kind, name)}: {many} would lose this definition: use --force to delete it anyway"
+        )
     verbs.delete(admin, FamilyDefinition, name)
     return count
 
 
 def _members(admin: Administrator, family: FamilyDefinition, topics: Iterable[str]) -> Iterator[str]:
-    """Those of `topics` that this family defines: no entry of their own, no longer prefix."""
+    """Names of `topics` that this family defines: without an entry of their own, and without a longer prefix."""
     families = _all(admin)
     own = set(admin.store.names("topic", family.prefix, limit=1 << 30))
     for topic in topics:

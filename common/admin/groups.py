@@ -1,40 +1,19 @@
-"""Consumer groups: create, list, show, set, delete. Lag and reset are the engine's: see engine/client/admin.py."""
-
-from dataclasses import dataclass
-from typing import Any
+"""Consumer groups: create, list, show, set, delete. Lag and reset are verbs of the engine: see engine/client/admin.py."""
 
 from common.admin import administrator as verbs
 from common.admin.administrator import Administrator
 from common.config.definitions import GroupDefinition
+from common.config.setting import Changes
 
 
-@dataclass(frozen=True)
-class GroupSettings:
-    """What a caller may choose; None leaves the default, or what was there."""
+class GroupSettings(Changes):
+    """Settings of a group, in their stored form."""
 
-    topics: tuple[str, ...] | None = None
-    invisible_ms: int | None = None
-    start: str | None = None
-    start_at_ms: int | None = None
-    attempts_max: int | None = None
-    retry: Any = None
-    """As stored: a list of delays, or the parts of an exponential one."""
-    dead_letter_retention_ms: int | None = None
-    rate_messages: int | None = None
-    rate_bytes: int | None = None
-    filter: str | None = None
-    """Empty: none any more."""
-    topic_filters: dict[str, str] | None = None
-    """In place of all that were there."""
-    order: str | None = None
-    on_failure: str | None = None
-
-    def given(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if value is not None}
+    definition = GroupDefinition
 
 
 def create(admin: Administrator, name: str, settings: GroupSettings) -> GroupDefinition:
-    """A group needs a definition only for settings that differ from the defaults, or to be pulled without naming topics."""
+    """Define a group. It needs a definition only for settings that differ from the defaults, or for pulls that name no topic."""
     made = GroupDefinition.from_value(name, settings.given())
     verbs.create(admin, [made])
     return made
@@ -49,22 +28,17 @@ def show(admin: Administrator, name: str) -> tuple[GroupDefinition, int]:
 
 
 def set_group(admin: Administrator, name: str, settings: GroupSettings) -> GroupDefinition:
-    return verbs.change(admin, GroupDefinition, name, lambda old: _changed(old, settings))
+    """Change a group's settings. `topics` and `topic_filters` replace the whole list."""
+    return verbs.set_settings(admin, GroupDefinition, name, settings)
 
 
 def set_paused(admin: Administrator, name: str, paused: bool) -> GroupDefinition:
-    """Hand out nothing to the group, or again. A group without a definition gets one."""
+    """Pause or resume deliveries to the group. A group without a definition gets one."""
     if not admin.store.taken("group", [name]):
         create(admin, name, GroupSettings())
-    return verbs.change(
-        admin, GroupDefinition, name, lambda old: GroupDefinition.from_value(name, {**old.to_value(), "paused": paused})
-    )
-
-
-def _changed(old: GroupDefinition, settings: GroupSettings) -> GroupDefinition:
-    return GroupDefinition.from_value(old.name, {**old.to_value(), **settings.given()})
+    return set_group(admin, name, GroupSettings(paused=paused))
 
 
 def delete(admin: Administrator, name: str) -> None:
-    """Removes the settings; the group's progress stays with the engine."""
+    """Delete the settings; the group's position stays with the engine."""
     verbs.delete(admin, GroupDefinition, name)

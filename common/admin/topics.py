@@ -1,40 +1,22 @@
 """Topics: create, list, show, set, delete."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
-from typing import Any
 
 from common.admin import administrator as verbs
 from common.admin.administrator import Administrator
-from common.admin.errors import AlreadyExist, Refused
+from common.admin.errors import AlreadyExist
 from common.config.definitions import TopicDefinition
 from common.config.errors import InvalidDefinition, VersionConflict
+from common.config.setting import Changes
+from common.quoting import quoted
+
+FAULTS_MAX = 10  # shown of a bulk creation
 
 
-@dataclass(frozen=True)
-class TopicSettings:
-    """What a caller may choose; None leaves the default, or what was there."""
+class TopicSettings(Changes):
+    """Settings of a topic or a family."""
 
-    queues: int | None = None
-    durability: str | None = None
-    body_bytes_max: int | None = None
-    retention_ms: int | None = None
-    retention_bytes: int | None = None
-    buffer: str | None = None
-    rate_messages: int | None = None
-    rate_bytes: int | None = None
-    grade: str | None = None
-    body_format: str | None = None
-    required_properties: tuple[str, ...] | None = None
-    id_window_ms: int | None = None
-    delay_ms_max: int | None = None
-    required_groups: tuple[str, ...] | None = None
-    backlog_messages: int | None = None
-    backlog_bytes: int | None = None
-    backlog_age_ms: int | None = None
-
-    def given(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if value is not None}
+    definition = TopicDefinition
 
 
 def create(
@@ -43,11 +25,11 @@ def create(
     settings: TopicSettings,
     skip_existing: bool = False,
 ) -> list[TopicDefinition]:
-    """Create topics, 100,000 at once if need be, and return those that were created.
+    """Create topics, up to some 100,000 at once, and return the created ones.
 
     Args:
-        names: with a mapping, what it says of a name goes before `settings`.
-        skip_existing: leave those that exist as they are.
+        names: with a mapping, the settings of a name override `settings`.
+        skip_existing: leave existing topics as they are.
     Raises:
         InvalidDefinition: with the faults of all names; nothing was created.
         AlreadyExist: some of them exist; nothing was created.
@@ -67,14 +49,18 @@ def create(
 
 def _definitions(names: Iterable[str] | Mapping[str, TopicSettings], settings: TopicSettings) -> list[TopicDefinition]:
     special = names if isinstance(names, Mapping) else {}
+    names = dict.fromkeys(names)
     made: list[TopicDefinition] = []
     faults: list[str] = []
-    for name in dict.fromkeys(names):
+    for name in names:
         value = {**settings.given(), **special[name].given()} if name in special else settings.given()
         try:
             made.append(TopicDefinition.from_value(name, value))
         except InvalidDefinition as fault:
-            faults += [text if len(faults) < 10 else "…" for text in (f"{name[:64]!r} {each}" for each in fault.faults)]
+            if len(names) == 1:
+                raise
+            texts = (f"{quoted(name)}: {each}" for each in fault.faults)
+            faults += [text if len(faults) < FAULTS_MAX else "…" for text in texts]
     if faults:
         raise InvalidDefinition("topics", list(dict.fromkeys(faults)))
     return made
@@ -92,19 +78,11 @@ def set_topic(admin: Administrator, name: str, settings: TopicSettings) -> Topic
     """Change a topic's settings.
 
     Raises:
-        Refused: fewer queues; what lies in the others could not be pulled any more.
+        StateConflict: fewer queues; the messages of the others could not be pulled any more.
     """
-
-    return verbs.change(admin, TopicDefinition, name, lambda old: replace(old, **grown(old, settings)))
-
-
-def grown(old: TopicDefinition, settings: TopicSettings) -> dict[str, Any]:
-    """What to change of a topic or a family. Raises Refused for fewer queues."""
-    if settings.queues is not None and 1 <= settings.queues < old.queues:
-        raise Refused(f"{old.kind}={old.name}: queues can grow but not shrink; it has {old.queues}")
-    return settings.given()
+    return verbs.set_settings(admin, TopicDefinition, name, settings)
 
 
 def delete(admin: Administrator, name: str) -> None:
-    """Sends and pulls are refused from then on; what is stored stays until retention takes it."""
+    """Delete the definition: sends and pulls are rejected from then on. Stored messages stay until retention deletes them."""
     verbs.delete(admin, TopicDefinition, name)

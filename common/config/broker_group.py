@@ -1,33 +1,28 @@
-"""What the configuration says of a broker group."""
+"""Broker groups: their addresses."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, ClassVar, Self
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from common.config.checks import Checks
+from common.config.definition import Definition
 
 
 @dataclass(frozen=True)
-class BrokerGroupDefinition:
-    """A broker group that holds its share of all queues. Which, follows from the names of all groups: see common/placement.py.
+class BrokerGroupDefinition(Definition):
+    """A broker group, which holds its share of all queues. The names of all groups decide which: see common/placement.py.
 
     Attributes:
-        name: part of the placement, so it stays when the broker moves.
+        name: takes part in the placement, so it stays when the broker moves.
         address: HOST:PORT of its broker's link.
     """
 
     kind: ClassVar[str] = "broker_group"
 
-    name: str
     address: str
-    extra: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
-    def from_value(cls, name: str, value: Mapping[str, Any]) -> Self:
-        checks = Checks(cls.kind, name, value)
-        made = cls(name=checks.own_name(), address=checks.address("address"), extra=checks.rest())
-        checks.raise_faults()
-        return made
+    def checked_parts(cls, checks: Checks) -> dict[str, Any]:
+        return {"address": checks.address("address")}
 
     def to_value(self) -> dict[str, Any]:
         return {**self.extra, "address": self.address}

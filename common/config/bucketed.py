@@ -26,7 +26,7 @@ class Index(NamedTuple):
     token: Any  # what the store compares at the commit
 
 
-class Plan(NamedTuple):
+class BucketPlan(NamedTuple):
     """The new state of one bucket."""
 
     number: int
@@ -128,7 +128,7 @@ class BucketedStore(ConfigStore):
                     versions[name] = plan.revision
                     del left[name]
 
-    def _plan(self, kind: str, left: dict[str, Change], index: Index) -> list[Plan]:
+    def _plan(self, kind: str, left: dict[str, Change], index: Index) -> list[BucketPlan]:
         """New payloads of all buckets concerned; every expectation is checked here, before the first commit."""
         by_bucket: dict[int, list[Change]] = {}
         for change in left.values():
@@ -139,8 +139,8 @@ class BucketedStore(ConfigStore):
             for (number, changes), payload in zip(by_bucket.items(), payloads, strict=True)
         ]
 
-    def _groups(self, plans: list[Plan]) -> Iterator[list[Plan]]:
-        group: list[Plan] = []
+    def _groups(self, plans: list[BucketPlan]) -> Iterator[list[BucketPlan]]:
+        group: list[BucketPlan] = []
         size = 0
         for plan in plans:
             if group and self.transaction_bytes_max and size + len(plan.payload) > self.transaction_bytes_max:
@@ -163,7 +163,7 @@ class BucketedStore(ConfigStore):
         return layout.unpack(self._cached(kind, [number], index)[0], f"{kind} bucket {number}")
 
 
-def _rewrite(kind: str, number: int, payload: bytes, changes: list[Change]) -> Plan:
+def _rewrite(kind: str, number: int, payload: bytes, changes: list[Change]) -> BucketPlan:
     subject = f"{kind} bucket {number}"
     lines = layout.lines_of(layout.unpack(payload, subject))
     revision = layout.revision_of(payload) + 1
@@ -179,4 +179,4 @@ def _rewrite(kind: str, number: int, payload: bytes, changes: list[Change]) -> P
     if entries_max is not None:
         for name in sorted(lines)[:-entries_max]:
             del lines[name]
-    return Plan(number, layout.pack(lines, revision, subject), revision, tuple(change.name for change in changes))
+    return BucketPlan(number, layout.pack(lines, revision, subject), revision, tuple(change.name for change in changes))

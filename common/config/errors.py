@@ -1,20 +1,21 @@
-"""What can go wrong with the configuration.
+"""Errors of the configuration.
 
 PenstockError
 └── ConfigError
-    ├── InvalidEntry         the caller's input: a name or a value that no store takes
-    │   └── InvalidDefinition    all faults of a definition at once, each with its field and range
+    ├── InvalidEntry         a name or a value from the caller that no store accepts
+    │   └── InvalidDefinition    all faults of a definition at once, each with its field, value and rule
     ├── EntryNotFound
-    ├── VersionConflict      somebody else was quicker, or the entry exists already: read it again
-    ├── BucketFull           the store's limit on one bucket: fewer or smaller definitions, or a family
+    ├── VersionConflict      another writer changed or created the entry: read it again
+    ├── BucketFull           the store's limit on one bucket: use fewer or smaller definitions, or a family
     ├── StoreDamaged         a file or node of the store does not verify; nothing was changed
-    └── StoreUnavailable     retriable
-        └── UncertainWrite   the connection broke in mid-write: it may have happened, read before retrying
+    └── StoreUnavailable     try again later
+        └── UncertainWrite   the connection broke during a write that may have happened: read before trying again
 """
 
 from collections.abc import Sequence
 
 from common.errors import PenstockError
+from common.quoting import thing
 
 
 class ConfigError(PenstockError):
@@ -39,18 +40,18 @@ class EntryNotFound(ConfigError):
 
 
 class VersionConflict(ConfigError):
-    """Nothing of the refused change was written."""
+    """Nothing of the rejected change was written."""
 
     code = 100
 
     def __init__(self, kind: str, name: str, expected: int, found: int):
         if expected == 0:
-            text = f"{kind}={name}: exists already (version {found})"
+            problem = f"exists already (version {found})"
         elif found == 0:
-            text = f"{kind}={name}: expected version {expected}, but it does not exist"
+            problem = f"expected version {expected}, but it does not exist"
         else:
-            text = f"{kind}={name}: expected version {expected}, found {found}: somebody changed it meanwhile"
-        super().__init__(text)
+            problem = f"expected version {expected}, found {found}: it was changed meanwhile, read it again"
+        super().__init__(f"{thing(kind, name)}: {problem}")
         self.kind, self.name, self.expected, self.found = kind, name, expected, found
 
 
@@ -63,7 +64,7 @@ class StoreDamaged(ConfigError):
 
 
 class StoreUnavailable(ConfigError):
-    retriable = True
+    pass
 
 
 class UncertainWrite(StoreUnavailable):

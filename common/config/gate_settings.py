@@ -1,64 +1,79 @@
-"""The setting `gate`: what an operator sets for every producer proxy at once."""
+"""The setting `gate`: limits and switches that every producer proxy follows."""
 
 import logging
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, ClassVar, Protocol, Self
 
 from common.config.checks import Checks
-from common.config.definitions import GRADES, RATE_BYTES_MAX, RATE_MESSAGES_MAX
+from common.config.definition import Definition
+from common.config.definitions.common import GRADES, rate_bytes, rate_messages
 from common.config.errors import InvalidDefinition
+from common.config.setting import Option, setting
+from common.config.values import AnyOf, WholeNumber
 
 log = logging.getLogger("penstock.config")
 NAME = "gate"
 FEATURES = ("delay", "reply", "cancel")
 
+_EACH_PROXY = "through each producer proxy"
+
+
+class SettingView(Protocol):
+    """The part of ConfigView that is needed here."""
+
+    def setting(self, name: str) -> dict[str, Any] | None: ...
+
 
 @dataclass(frozen=True)
-class GateSettings:
-    """
-    Attributes:
-        rate_messages, rate_bytes: what each proxy takes a second, by itself; 0: no limit.
-        queue_ms: what an append may take, at least, before its queue counts as too long. More keeps a slow disk busier, less
-            refuses earlier.
-        grades_off, features_off: switched off by hand, to take load off an engine in trouble.
-    """
+class GateSettings(Definition):
+    """The settings of the gate; there is one entry of this kind."""
+
+    kind: ClassVar[str] = "setting"
 
     name: str = NAME
-    rate_messages: int = 0
-    rate_bytes: int = 0
-    queue_ms: int = 250
-    grades_off: tuple[str, ...] = ()
-    features_off: tuple[str, ...] = ()
+    rate_messages: int = rate_messages("Accept", _EACH_PROXY, is_stored_always=True)
+    rate_bytes: int = rate_bytes("Accept", _EACH_PROXY, is_stored_always=True)
+    queue_ms: int = setting(
+        250,
+        WholeNumber("ms", 10, 10_000),
+        "Let an append take this long before its queue counts as overloaded.",
+        more="A longer time keeps a slow disk busier; a shorter one rejects earlier.",
+        is_stored_always=True,
+    )
+    grades_off: tuple[str, ...] = setting(
+        (),
+        AnyOf("", choices=GRADES),
+        "Reject messages to topics of this grade, to relieve an overloaded engine.",
+        unset="none: all grades are accepted",
+        option=Option("grade-off", metavar="GRADE"),
+        is_stored_always=True,
+    )
+    features_off: tuple[str, ...] = setting(
+        (),
+        AnyOf("", choices=FEATURES),
+        "Reject messages that use this feature.",
+        unset="none: all features are accepted",
+        option=Option("feature-off", metavar="FEATURE"),
+        is_stored_always=True,
+    )
 
     @classmethod
-    def from_value(cls, name: str, value: Mapping[str, Any]) -> Self:
-        """Raises InvalidDefinition with all faults."""
-        checks = Checks("setting", name, value)
-        made = cls(
-            name=name,
-            rate_messages=checks.integer("rate_messages", 0, 0, RATE_MESSAGES_MAX),
-            rate_bytes=checks.integer("rate_bytes", 0, 0, RATE_BYTES_MAX),
-            queue_ms=checks.integer("queue_ms", cls.queue_ms, 10, 10_000),
-            grades_off=checks.choices("grades_off", GRADES),
-            features_off=checks.choices("features_off", FEATURES),
-        )
-        for unknown in checks.rest():
-            checks.fault(unknown, "there is no such setting")
-        checks.raise_faults()
-        return made
+    def checked_name(cls, checks: Checks) -> str:
+        return NAME
 
     @classmethod
-    def of(cls, view: Any) -> Self:
-        """As the configuration says now; the defaults where it is silent or wrong."""
+    def unknown(cls, checks: Checks) -> dict[str, Any]:
+        """There are none: a proxy that ignored a limit would not protect the engine."""
+        for field in checks.rest():
+            checks.fault(field, "is unknown: use a setting of `penstock gate set --help`")
+        return {}
+
+    @classmethod
+    def of(cls, view: SettingView) -> Self:
+        """The current settings; the defaults where there are none, or wrong ones."""
         value = view.setting(NAME)
         try:
             return cls.from_value(NAME, value or {})
         except InvalidDefinition as fault:
-            log.warning("%s; the defaults are used", fault)
+            log.warning("setting=%s: invalid, the defaults are used: %s", NAME, fault)
             return cls()
-
-    def to_value(self) -> dict[str, Any]:
-        value = {name: list(each) if isinstance(each, tuple) else each for name, each in vars(self).items()}
-        del value["name"]
-        return value

@@ -24,7 +24,7 @@ class Shared:
     pids: int = 0
 
 
-class MemoryStore(BucketedStore):
+class MemoryConfigStore(BucketedStore):
     """Watchers are called in the thread that made the change, before its put returns: tests need not wait."""
 
     def __init__(self, shared: Shared | None = None):
@@ -36,9 +36,9 @@ class MemoryStore(BucketedStore):
         self._reports: set[str] = set()
         self._away_since_ms: int | None = None
 
-    def peer(self) -> "MemoryStore":
+    def peer(self) -> "MemoryConfigStore":
         """Another process's store with the same content."""
-        return MemoryStore(self._shared)
+        return MemoryConfigStore(self._shared)
 
     def set_available(self, available: bool, now_ms: int | None = None) -> None:
         """Cut this store off its content, or give it back, as an outage would."""

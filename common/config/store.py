@@ -10,7 +10,7 @@ ConfigVersion = dict[str, int]  # kind -> number that grows with every change of
 
 
 @dataclass(frozen=True)
-class Kind:
+class EntryKind:
     """How entries of one kind are laid out.
 
     Attributes:
@@ -25,14 +25,14 @@ class Kind:
     bucket_entries_max: int | None = None
 
 
-KINDS: Mapping[str, Kind] = {
-    "topic": Kind(256),
-    "family": Kind(16),
-    "group": Kind(64),
-    "application": Kind(64),
-    "setting": Kind(16),
-    "broker_group": Kind(1),  # one bucket, so that whoever reads sees all groups as of one moment
-    "audit": Kind(64, followed=False, bucket_entries_max=500),
+KINDS: Mapping[str, EntryKind] = {
+    "topic": EntryKind(256),
+    "family": EntryKind(16),
+    "group": EntryKind(64),
+    "application": EntryKind(64),
+    "setting": EntryKind(16),
+    "broker_group": EntryKind(1),  # one bucket, so that whoever reads sees all groups as of one moment
+    "audit": EntryKind(64, followed=False, bucket_entries_max=500),
 }
 FOLLOWED = tuple(name for name, kind in KINDS.items() if kind.followed)
 

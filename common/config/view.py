@@ -11,12 +11,8 @@ from common.config import buckets as layout
 from common.config import snapshot
 from common.config.blocking import run_blocking
 from common.config.broker_group import BrokerGroupDefinition
-from common.config.definitions import (
-    ApplicationDefinition,
-    Definition,
-    GroupDefinition,
-    TopicDefinition,
-)
+from common.config.definition import Definition
+from common.config.definitions import ApplicationDefinition, GroupDefinition, TopicDefinition
 from common.config.errors import InvalidDefinition, StoreDamaged, StoreUnavailable
 from common.config.families import Families
 from common.config.kind_view import KindView

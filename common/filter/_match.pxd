@@ -61,7 +61,7 @@ cdef class Filter:
     cdef readonly object formula
 
     # Whether the message, in Thrift's binary encoding, is for this subscription.
-    cdef int takes(self, const uint8_t* message, uint32_t size) except -1
+    cdef int matches(self, const uint8_t* message, uint32_t size) except -1
 
 
 # Whether a present value is a number, which is read at most once a message.

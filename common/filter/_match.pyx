@@ -243,9 +243,9 @@ cdef class Filter:
 
     def passes(self, bytes message not None):
         """As the twin's."""
-        return bool(self.takes(<const uint8_t*><const char*>message, <uint32_t>len(message)))
+        return bool(self.matches(<const uint8_t*><const char*>message, <uint32_t>len(message)))
 
-    cdef int takes(self, const uint8_t* message, uint32_t size) except -1:
+    cdef int matches(self, const uint8_t* message, uint32_t size) except -1:
         if not self.table.read(message, size):
             return True
         return self.code.run(self.table)

@@ -1,16 +1,11 @@
-"""Which form of the evaluator is in use: compiled, or its twin. `PENSTOCK_PURE=1` forces the twin."""
+"""Selects the form of the evaluator: native, or its reference."""
 
-import os
+from common.twins import use_native
 
-try:
-    if os.environ.get("PENSTOCK_PURE"):
-        raise ImportError("the pure twin was asked for")
+NATIVE = use_native("common.filter", "_match")
+if NATIVE:
     from common.filter._match import Code, FieldTable, Filter
-
-    NATIVE = True
-except ImportError:
+else:
     from common.filter.match import Code, FieldTable, Filter  # type: ignore[assignment]
-
-    NATIVE = False
 
 __all__ = ["NATIVE", "Code", "FieldTable", "Filter"]

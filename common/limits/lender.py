@@ -7,7 +7,7 @@ predecessor have run out.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-LEASE_S = 1.0
+SLICE_S = 1.0
 """How long a share is good for. More bridges longer absences of the lender; less frees a dead process' share sooner."""
 LIVE_S = 3.0
 """How long a process counts as living after its last word."""
@@ -22,14 +22,14 @@ class _Lease:
     until: float
 
 
-class Lender:
+class QuotaLender:
     """
     Args:
         now: seconds of a clock that never steps back, as of the start.
     """
 
     def __init__(self, now: float) -> None:
-        self._trusts_itself_from = now + LEASE_S
+        self._trusts_itself_from = now + SLICE_S
         self._leases: dict[str, dict[str, _Lease]] = {}
         self._seen: dict[tuple[str, str], float] = {}
         self._swept_at = now
@@ -41,7 +41,7 @@ class Lender:
         return sum(1 for (each, _), at in self._seen.items() if each == role and now - at <= LIVE_S)
 
     def renew(self, key: str, total: float, process: str, demand: float, live: int, now: float) -> float:
-        """The process' share of the limit from now on, for LEASE_S, in place of what it had.
+        """The process' share of the limit from now on, for SLICE_S, in place of what it had.
 
         Args:
             demand: what it would use if it could; more than its share when it had to refuse.
@@ -54,11 +54,11 @@ class Lender:
         share = max(0.0, min(wanted, total - sum(lease.share for lease in others.values())))
         if now < self._trusts_itself_from:
             share = min(share, total / max(1, live))
-        leases[process] = _Lease(demand, share, now + LEASE_S)
+        leases[process] = _Lease(demand, share, now + SLICE_S)
         return share
 
     def _sweep(self, now: float) -> None:
-        if now - self._swept_at < LEASE_S:
+        if now - self._swept_at < SLICE_S:
             return
         self._swept_at = now
         for key, leases in list(self._leases.items()):

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from common.limits import Meter
-from common.limits.lender import LEASE_S
+from common.limits.lender import SLICE_S
 
 TICK_S = 0.2
 IDLE_S = 5.0
@@ -52,7 +52,7 @@ class _Limit:
     sides: dict[str, _Side] = field(default_factory=dict)
 
 
-class Leases:
+class QuotaSlices:
     """
     Args:
         role, process: who borrows; processes of one role share a limit.
@@ -148,5 +148,5 @@ class Leases:
             if limit is None or meter is None or (side := limit.sides[name]).total is None:
                 continue
             # From when it was asked for: it ends here before it ends at the lender, whatever the answer took.
-            side.share, side.lent_until = min(share, side.total), asked_at + LEASE_S
+            side.share, side.lent_until = min(share, side.total), asked_at + SLICE_S
             self._apply(limit, meter)

@@ -12,7 +12,7 @@ from common.dead_letters import group_of, is_dead_letter_topic
 from common.errors import AuthenticationError
 from common.key_uses import KeyUses
 from common.limits import Meter
-from common.limits.quota_slices import Leases
+from common.limits.quota_slices import QuotaSlices
 from common.principals import Principals
 from consumer_proxy.errors import Refused
 from consumer_proxy.pull.call import Call
@@ -46,7 +46,7 @@ class PullAdmission:
         leases: meters of the groups' rate limits.
     """
 
-    def __init__(self, view: Any, clock: Clock, verdicts_max: int, leases: Leases):
+    def __init__(self, view: Any, clock: Clock, verdicts_max: int, leases: QuotaSlices):
         self._view, self._clock, self._verdicts_max, self._leases = view, clock, verdicts_max, leases
         self._principals = Principals(view, clock, verdicts_max)
         self._generation = view.generation

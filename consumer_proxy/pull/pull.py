@@ -12,10 +12,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from common.auth_throttle import Brake
+from common.auth_throttle import AuthThrottle
 from common.clock import Clock
 from common.contract import Code, decode_call
-from common.timer_heap import Wheel
+from common.timer_heap import TimerHeap
 from common.wire import WireError
 from consumer_proxy.admission.admission import PullAdmission
 from consumer_proxy.admission.rate_limit import HoldFor, PullBudget, RateLimited, check_rate
@@ -58,9 +58,9 @@ class Pulls:
     ) -> None:  # fmt: skip
         self._admission, self._source, self._settings, self._later = admission, source, settings, later
         self._clock, self.stats = clock, stats
-        self._deadlines = Wheel(int(SWEEP_S * 1000))
+        self._deadlines = TimerHeap(int(SWEEP_S * 1000))
         self._waiting: set[OpenPull] = set()
-        self._brake = Brake()
+        self._brake = AuthThrottle()
         self._stopping = False
 
     @property
@@ -225,13 +225,13 @@ class Pulls:
 
     def _ask(self, pull: OpenPull, ask: Callable[..., Any], question: Any, then: Callable[..., None]) -> None:
         pull.handle = ask(question, partial(self._answered, pull, then))
-        pull.tick = self._deadlines.add(int(pull.deadline_s * 1000), pull)
+        pull.tick = self._deadlines.schedule(int(pull.deadline_s * 1000), pull)
         self._waiting.add(pull)
 
     def _answered(
         self, pull: OpenPull, then: Callable[..., None], answer: PullAnswer | ReadAnswer | Failure
     ) -> None:  # fmt: skip
-        self._deadlines.drop(pull.tick, pull)
+        self._deadlines.cancel(pull.tick, pull)
         self._waiting.discard(pull)
         try:
             if pull.connection is None:

@@ -2,6 +2,7 @@
 from libc.stdint cimport uint32_t
 
 from common.limits._meter cimport Meter
+from engine.client._durability cimport LANE_COUNT
 
 
 cdef class Destination:
@@ -9,20 +10,27 @@ cdef class Destination:
     cdef readonly uint32_t topic_id
     cdef readonly uint32_t queues
     cdef readonly uint32_t body_bytes_max
-    cdef readonly unsigned char durability       # 1 MEMORY, 2 FSYNC: the topic's default
+    cdef readonly unsigned char durability       # number of the topic's durability class: 1 to DURABILITY_MAX
     cdef public bint buffered         # the topic has a fallback buffer
-    cdef public bint diverted         # and a backlog in it: messages need the slow path's look
+    cdef public bint diverted         # and a backlog in it: the rare path decides, message by message
     cdef readonly uint32_t id_window_ms          # how long clients' ids are checked for duplicates; 0: never
-    cdef readonly bytes homes         # the broker group of each queue, a byte each; None: there is only one
+    cdef readonly bytes homes         # the broker group of each queue, one byte each; None: there is only one
     cdef readonly bytes ids           # u32 topic id at each broker group, 0 where it is not known; None: there is only one
-    cdef bint used                    # found since the hand of the table came by last
+    cdef bint used                    # found since the table's hand passed it
     cdef public Meter meter           # of the topic's rate limit; None: it has none
     cdef public unsigned char grade   # 0 high, 1 normal, 2 low
-    cdef public bint is_special       # its messages need more than the hot path does
-    cdef public uint32_t checked_at   # generation of the configuration that it was last found right in; its user's business
-    cdef uint32_t sticky_append[2]
-    cdef uint32_t sticky_queue[2]
+    cdef public bint is_special       # its messages need more than the hot path does: rules, or a refusal
+    cdef public uint32_t checked_at   # generation of the configuration in which it was last checked; kept by its user
+    cdef uint32_t sticky_append[LANE_COUNT]      # by lane: the append that sticky_queue holds for
+    cdef uint32_t sticky_queue[LANE_COUNT]       # by lane: the queue of messages without a key
     cdef uint32_t next_queue
+
+
+cdef inline uint32_t topic_id_at(Destination destination, int group) except? 0:
+    """The topic's id at a broker group; 0: not known. `group` is a home of the destination, so it lies within `ids`: see __init__."""
+    if destination.ids is not None:
+        return (<const uint32_t*><const char*>destination.ids)[group]
+    return destination.topic_id
 
 
 cdef class Destinations:

@@ -1,20 +1,22 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""Where the messages of a topic go, and the bounded table of all topics in use."""
+"""Destinations of topics at the engine, and the bounded table of those in use. The reference is destination.py."""
 
 cimport cython
 from libc.stdint cimport uint32_t
 
 from cpython.dict cimport PyDict_DelItem, PyDict_GetItem, PyDict_Next
 from cpython.object cimport PyObject
+from engine.link.constants cimport DURABILITY_MAX
 
 
-@cython.no_gc                          # it can be in no cycle, and walking a million of them stood the proxy still for half a second
+@cython.no_gc                          # in no cycle; garbage collection over a million of them paused the proxy for 0.5 s
 cdef class Destination:
     """A topic as its brokers know it. Made when the first message for it comes; void when a broker's log_id changes.
 
     Args:
-        topic_id: the only broker's; with several they are in `ids`.
-        homes, ids: where there are several broker groups, each queue's and each group's topic id; see _batcher.pxd.
+        topic_id: the only broker's; with several broker groups they are in `ids`.
+        durability: number of the topic's durability class.
+        homes, ids: with several broker groups, the home of each queue and the topic id at each group; see _destination.pxd.
     """
 
     def __init__(self, bytes name, uint32_t topic_id, uint32_t queues, unsigned char durability, uint32_t body_bytes_max,
@@ -22,16 +24,19 @@ cdef class Destination:
         self.name, self.topic_id, self.queues = name, topic_id, queues
         self.durability, self.body_bytes_max = durability, body_bytes_max
         self.id_window_ms = id_window_ms
+        if not 1 <= durability <= DURABILITY_MAX:
+            raise ValueError(f"durability class {durability}: use 1 to {DURABILITY_MAX}")
+        # Native code reads homes[0..queues) and ids[home] without a check of its own.
         if homes is not None and (len(homes) != <Py_ssize_t>queues or len(ids) % 4 or max(homes) >= len(ids) // 4):
-            raise ValueError("a home for each queue, an id for each home")
+            raise ValueError("homes and ids: one home per queue, one topic id per home")
         self.homes, self.ids = homes, ids
 
 
 cdef class Destinations:
-    """Destinations by name, at most `count_max`. When it is full, one that was not asked for lately makes room (the clock algorithm).
+    """Destinations by name, at most `count_max`. A full table evicts one that was not used lately (the clock algorithm).
 
-    A hand goes round the dict and spares whoever was found since it came by last. A destination costs about 200 bytes with a name of
-    20 characters, which is its key too.
+    A hand goes round the dict and spares each destination that was found since the hand passed it. A destination costs about 200 bytes
+    with a name of 20 characters, which is its key too.
     """
 
     def __init__(self, Py_ssize_t count_max):
@@ -45,14 +50,14 @@ cdef class Destinations:
         return self.find(name, len(name))
 
     def put(self, Destination destination):
-        """Keep it, in place of the one of the same name."""
+        """Keep the destination, in place of the one with the same name."""
         if destination.name not in self.by_name and len(self.by_name) >= self.count_max:
             self.make_room()
         self.by_name.pop(destination.name, None)        # or the key would be the old one's bytes
         self.by_name[destination.name] = destination
 
     def discard(self, bytes name):
-        """Forget it, if it is there."""
+        """Forget the destination, if it is there."""
         self.by_name.pop(name, None)
 
     def clear(self):
@@ -66,7 +71,7 @@ cdef class Destinations:
         return <Destination>found
 
     cdef int make_room(self) except -1:
-        """Positions shift when the dict is laid out anew, so a turn of the hand may pass some twice and some not: they only live longer."""
+        """Evict one. Positions shift when the dict is resized, so the hand may pass some twice and some not: those only stay longer."""
         cdef PyObject* key
         cdef PyObject* value
         while True:

@@ -2,15 +2,15 @@
 from libc.stdint cimport uint32_t
 
 from common.wire._walk cimport Message
-from engine.client._batcher cimport Append, Lane, Waiter
 from engine.client._destination cimport Destination
+from engine.client._lane cimport Lane
 
 cdef enum:
     NO_QUEUE = 0xFFFFFFFF
 
 
 cdef class Lanes:
-    cdef readonly int number          # 0 MEMORY, 1 FSYNC
+    cdef readonly int number          # row of durability.LANES
     cdef readonly Lane only           # the one broker's; None: as many as broker groups
     cdef readonly list lanes          # by the broker group's number; None: no such group any more
     cdef uint32_t choose(self, Destination destination, const unsigned char* key, Py_ssize_t key_size) except? 0

@@ -1,23 +1,20 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""The lanes of one class of durability to all broker groups: which one takes a message, and where it goes when that one fails.
+"""Lanes of the same durability to all broker groups: choice of the lane that takes a message, and of another when that one fails.
 
-A message with a key has one queue, which has one home. One without a key takes the next queue whose home takes it, so a group that
-fails, or has enough waiting, only changes the order in which queues are taken. The twin is lanes_pure.py.
+A message with a key has one queue, which has one home. One without a key takes the next queue whose home takes it. A group that fails,
+or has enough waiting, only changes the order in which queues are taken. The reference is lanes.py.
 """
 
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from common.wire._walk cimport HAS_ID, HAS_KEY, Message, murmur2
-from engine.client._batcher cimport MOVED, Append, Item, Lane, Run, Waiter
-from engine.client._destination cimport Destination
-
-from engine.link import layout
+from engine.client._append_request cimport MOVED, AppendItem, AppendRequest, AppendRun, Waiter
+from engine.client._destination cimport Destination, topic_id_at
+from engine.client._lane cimport Lane
+from engine.link.constants cimport CODE_OVERLOADED, CODE_UNAVAILABLE
 
 cdef enum:
     RECORD_MORE = 96                  # beside its message, at most
-
-cdef int UNAVAILABLE = layout.UNAVAILABLE
-cdef int OVERLOADED = layout.OVERLOADED
 
 
 cdef class CallbackWaiter(Waiter):
@@ -29,7 +26,7 @@ cdef class CallbackWaiter(Waiter):
     def __init__(self, int count, callback):
         self.results = [None] * count
         self.callback = callback
-        self.deadline = 1e18                # whoever waits has a timeout of its own
+        self.deadline = 1e18                # the caller has a timeout of its own
 
     cdef int result(self, uint32_t index, int code, uint32_t queue, int64_t offset) except -1:
         self.results[index] = (code, queue, offset)
@@ -43,8 +40,8 @@ cdef class CallbackWaiter(Waiter):
 cdef class Lanes:
     """
     Args:
-        number: 0 MEMORY, 1 FSYNC.
-        only: the lane of the one broker that there is; None: `put` says which there are, and destinations have homes.
+        number: row of durability.LANES.
+        only: the lane of the only broker; None: `put` says which there are, and destinations have homes.
     """
 
     def __init__(self, int number, Lane only=None):
@@ -78,11 +75,11 @@ cdef class Lanes:
         return sum([lane.messages for lane in self.lanes if lane is not None])
 
     def lets_in(self, Destination destination, key, uint64_t taken, uint64_t asked):
-        """Whether so many messages of a topic, behind `taken` others of their call, may join what waits.
+        """Whether `asked` messages of a topic may join what waits, after `taken` others of their call.
 
         Args:
             key: ties them to a queue; None: any will do.
-        A broker that takes nothing at all is no bound: `submit` says what is wrong with it.
+        A broker that takes nothing at all is no bound: `submit` reports what is wrong with it.
         """
         cdef Lane lane
         cdef bint is_crowded = False
@@ -100,7 +97,7 @@ cdef class Lanes:
         return not is_crowded
 
     def submit(self, messages, callback):
-        """The rare path's way in: append (destination, key or None, id16 or None, encoded message) tuples.
+        """Append (destination, key or None, assigned id or None, encoded message) tuples; the rare path's entry.
 
         `callback([(code, queue, offset), …])` comes once: later in a loop callback, or at once when nothing was taken. UNAVAILABLE:
         no broker takes this message now; OVERLOADED: too much waits already. Neither is stored. Returns whether any was taken.
@@ -119,7 +116,7 @@ cdef class Lanes:
             else:
                 queue = self.choose(destination, <bytes>key, len(key))
             if queue == NO_QUEUE:
-                waiter.results[index] = (UNAVAILABLE, 0, -1)
+                waiter.results[index] = (CODE_UNAVAILABLE, 0, -1)
             else:
                 lane = self.home(destination, queue)
                 # What was taken of this call counts already, so this asks for more than needed: only near the bound.
@@ -128,7 +125,7 @@ cdef class Lanes:
                     lane.add(destination, queue, NULL if id16 is None else <const unsigned char*><bytes>id16, encoded,
                              <uint32_t>len(encoded), NULL, key is not None, index)
                 else:
-                    waiter.results[index] = (OVERLOADED, 0, -1)
+                    waiter.results[index] = (CODE_OVERLOADED, 0, -1)
             index += 1
         if waiter.waiting == 0:
             waiter.done()
@@ -136,7 +133,7 @@ cdef class Lanes:
         return True
 
     def ask(self, Destination destination, key, id16, bytes encoded, token_for, callback):
-        """As submit(), of one request: `token_for(group)` gives what goes behind the message, or None when too many wait already."""
+        """As submit(), of one request: `token_for(group)` gives the message's trailer, or None when too many wait already."""
         cdef CallbackWaiter waiter = CallbackWaiter(1, callback)
         cdef uint32_t queue
         cdef Lane lane
@@ -146,26 +143,29 @@ cdef class Lanes:
         else:
             queue = self.choose(destination, <bytes>key, len(key))
         if queue == NO_QUEUE:
-            waiter.results[0] = (UNAVAILABLE, 0, -1)
+            waiter.results[0] = (CODE_UNAVAILABLE, 0, -1)
             waiter.done()
             return
         lane = self.home(destination, queue)
         token = token_for(lane.group) if lane.has_room(len(encoded) + RECORD_MORE) else None
         if token is None:
-            waiter.results[0] = (OVERLOADED, 0, -1)
+            waiter.results[0] = (CODE_OVERLOADED, 0, -1)
             waiter.done()
             return
         lane.enter(waiter)
         lane.add(destination, queue, NULL if id16 is None else <const unsigned char*><bytes>id16, encoded,
                  <uint32_t>len(encoded), token, True, 0)
 
-    def rescue(self, Append append, int group):
-        """Move what has no key to queues of other broker groups than this. What none takes stays in the append."""
+    def rescue(self, AppendRequest append, int group):
+        """Move messages without a key to queues of other broker groups than this one. What none takes stays in the append.
+
+        The loops follow the append's links: see the invariants in _append_request.pxd.
+        """
         cdef Destination destination
         cdef Waiter waiter
         cdef Lane lane
-        cdef Item* item
-        cdef Run* run
+        cdef AppendItem* item
+        cdef AppendRun* run
         cdef uint32_t r, i, queue
         for r in range(append.run_count):
             run = &append.runs[r]
@@ -189,7 +189,7 @@ cdef class Lanes:
         append.forget_moved()
 
     cdef bint take_all(self, size_t bytes):
-        """Whether there is room for that much, wherever it goes."""
+        """Whether there is room for this many bytes at each lane that is up."""
         cdef Lane lane
         if self.only is not None:
             return self.only.is_up() and self.only.has_room(bytes)
@@ -229,7 +229,7 @@ cdef class Lanes:
         return queue
 
     cdef uint32_t choose_for(self, Destination destination, const unsigned char* frame, const Message* message) except? 0:
-        """choose() by the message's key, or by its own id where ids are checked: a copy of it is to meet the first one."""
+        """choose() by the message's key, or by its own id where ids are checked: a copy must reach the queue of the first one."""
         if message.flags & HAS_KEY:
             return self.choose(destination, frame + message.key_start, message.key_size)
         if message.flags & HAS_ID and destination.id_window_ms:
@@ -237,7 +237,7 @@ cdef class Lanes:
         return self.choose(destination, NULL, -1)
 
     cdef uint32_t next_of(self, Destination destination, bint any_share):
-        """The next queue whose lane takes a message that could go elsewhere; with `any_share` one that only takes what could not."""
+        """The next queue whose lane takes a message that could go elsewhere; with `any_share` also one that takes only what could not."""
         cdef uint32_t queue
         cdef Lane lane
         for _ in range(destination.queues):
@@ -251,4 +251,4 @@ cdef class Lanes:
 
 cdef bint takes(Lane lane, Destination destination):
     """Whether the lane takes a message of this topic that has nowhere else to go."""
-    return lane is not None and lane.is_up() and (<const uint32_t*><const char*>destination.ids)[lane.group] != 0
+    return lane is not None and lane.is_up() and topic_id_at(destination, lane.group) != 0

@@ -1,58 +1,58 @@
-"""The append side of a broker: two lanes that are kept connected."""
+"""The append side of one broker: a lane per row of the durability table, kept connected; and the native forms of lanes."""
 
 import logging
 import os
+import socket
 import time
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import gevent
 from gevent import socket as gevent_socket
 
 from common.address import Address
 from common.limits.queue_limit import LOOK_S
+from common.twins import use_native
 from engine.client.dial import Hello, dial
+from engine.client.durability import LANES
 from engine.link.errors import LinkError
 
-try:
-    if os.environ.get("PENSTOCK_PURE"):
-        raise ImportError("the pure twin was asked for")
-    from engine.client._batcher import Lane
+NATIVE = use_native("engine.client", "_destination", "_append_request", "_lane", "_lanes")
+if NATIVE and not TYPE_CHECKING:
     from engine.client._destination import Destination, Destinations
+    from engine.client._lane import Lane
     from engine.client._lanes import Lanes
-
-    NATIVE = True
-except ImportError:
-    from engine.client.batcher import Destination, Destinations, Lane
+else:
+    from engine.client.destination import Destination, Destinations
+    from engine.client.lane import Lane
     from engine.client.lanes import Lanes
-
-    NATIVE = False
 
 __all__ = ["NATIVE", "AppendClient", "Destination", "Destinations", "Lane", "Lanes"]
 
 log = logging.getLogger("penstock.engine.client")
-MEMORY, FSYNC = 0, 1
 BACKOFF_S_MAX = 1.0
 
 
 class AppendClient:
-    """Appends to one broker, by lane: `lanes[MEMORY]`, `lanes[FSYNC]`.
+    """Appends to one broker; `lanes` are in the order of durability.LANES.
 
-    While a lane is down nothing is taken; connecting goes on with back-off until `close()`.
+    While a lane is down it takes nothing. Connecting is retried with back-off until `close()`.
 
     Args:
         group: the broker group's number.
     Attributes:
         on_hello: called with the Hello of every new connection, before it is used: topic ids belong to its log_id.
-        on_up: called when a lane is connected. on_down: called with a sentence when one is not any more, or could not be.
+        on_up: called when a lane is connected. on_down: called with a sentence when a lane is lost or could not be connected.
     """
 
-    def __init__(self, address: tuple[str, int], cluster_key: bytes, role: str = "producer_proxy", group: int = 0):
+    def __init__(
+        self, address: tuple[str, int], cluster_key: bytes, role: str = "producer_proxy", group: int = 0
+    ) -> None:
         self._address, self._cluster_key, self._role = Address(*address), cluster_key, role
         self.on_hello: Callable[[Hello], None] = lambda hello: None
         self.on_up: Callable[[], None] = lambda: None
         self.on_down: Callable[[str], None] = lambda reason: None
-        # Two syncs overlap: while one is on the disk the next append is already at the broker, so the disk never waits for the network.
-        self.lanes = (Lane(MEMORY, 1, group), Lane(FSYNC, 2, group))
+        self.lanes = tuple(Lane(row, group) for row in LANES)
         self._closed = False
         self._expiry = gevent.get_hub().loop.timer(LOOK_S, LOOK_S)
         self._expiry.start(self._expire)
@@ -81,31 +81,31 @@ class AppendClient:
         for lane in self.lanes:
             lane.expire(now)
 
-    def _lost(self, lane) -> None:
+    def _lost(self, lane: Lane) -> None:
         if not self._closed:
             self.on_down("the connection broke")
         self._connect(lane)
 
-    def _connect(self, lane) -> None:
+    def _connect(self, lane: Lane) -> None:
         if not self._closed:
             gevent.spawn(self._connect_until_done, lane)
 
-    def _connect_until_done(self, lane) -> None:
-        pause_s, told = 0.01, False
+    def _connect_until_done(self, lane: Lane) -> None:
+        pause_s, logged = 0.01, False
         while not self._closed and lane.link is None:
             try:
                 sock, hello = dial(self._address, self._cluster_key, role=self._role, sockets=gevent_socket)
             except (OSError, LinkError) as error:
-                if not told:
+                if not logged:
                     log.warning("engine=%s: not connected: %s", self._address, error)
-                    told = True
+                    logged = True
                 self.on_down("no connection")
                 gevent.sleep(pause_s)
                 pause_s = min(BACKOFF_S_MAX, pause_s * 2)
                 continue
             self._take(lane, sock, hello)
 
-    def _take(self, lane, sock, hello: Hello) -> None:
+    def _take(self, lane: Lane, sock: socket.socket, hello: Hello) -> None:
         if self._closed:
             sock.close()
             return

@@ -12,6 +12,7 @@ from common.limits import QueueLimit
 from common.placement import Placement
 from engine.client.append import AppendClient, Destination, Lane, Lanes
 from engine.client.dial import Hello
+from engine.client.durability import LANES
 from engine.client.router import DROP_S, LOOK_S, Address, BrokerGroup, Router, log
 from engine.client.rpc import RpcClient
 from engine.link.integers import U32
@@ -78,7 +79,7 @@ class Brokers:
         role: told to the brokers.
     Attributes:
         on_changed: called when homes or topic ids that were learnt are void.
-        lanes: MEMORY and FSYNC, over all groups.
+        lanes: over all groups, in the order of durability.LANES.
         only: the broker when there is a single one for good.
         router: membership and placement of the groups.
     """
@@ -89,7 +90,7 @@ class Brokers:
         self.router: Router[Broker] = Router(self._make)
         self._log_ids: dict[str, str] = {}
         self.only: Broker | None = None
-        self.lanes: tuple[Lanes, Lanes] = (Lanes(0), Lanes(1))
+        self.lanes: tuple[Lanes, ...] = tuple(Lanes(row.number) for row in LANES)
         self._looking = gevent.get_hub().loop.timer(LOOK_S, LOOK_S)
         self._looking.start(self._look)
 
@@ -97,8 +98,7 @@ class Brokers:
         """Use one broker for good: nothing is placed, and a message costs no look-up of its group."""
         self.only = self._make(ONLY, 0, address, rpc)
         self.router.use_one(self.only)
-        memory, fsync = self.only.append.lanes
-        self.lanes = (Lanes(0, memory), Lanes(1, fsync))
+        self.lanes = tuple(Lanes(lane.number, lane) for lane in self.only.append.lanes)
 
     def follow(self, groups: Sequence[tuple[str, Address]]) -> None:
         """Use these groups from now on. Messages on their way to a removed one are answered as when its link breaks."""

@@ -1,16 +1,23 @@
-"""The pure-Python twin of `_lanes`: which broker group's lane takes a message, and where it goes when that one fails."""
+"""Lanes of the same durability to all broker groups: choice of the lane that takes a message. The reference of `_lanes`."""
+
+from collections.abc import Callable, Sequence
 
 from common.keyhash import queue_of
-from engine.client.batcher import Append, Destination, Lane, Waiter
+from engine.client.append_request import AppendRequest, Result, Waiter
+from engine.client.destination import Destination
+from engine.client.lane import Lane
 from engine.link import layout
 
 RECORD_MORE = 96  # beside its message, at most
+
+AppendMessage = tuple[Destination, bytes | None, bytes | None, bytes]
+"""(destination, key or None, assigned id or None, encoded message)."""
 
 
 class Lanes:
     """See `_lanes.Lanes`."""
 
-    def __init__(self, number: int, only: Lane | None = None):
+    def __init__(self, number: int, only: Lane | None = None) -> None:
         self.number, self.only = number, only
         self.lanes: list[Lane | None] = [] if only is None else [only]
 
@@ -46,7 +53,7 @@ class Lanes:
             return True
         return any(lane.limit.admits(lane.waiting + taken, asked, destination.grade) for lane in open_lanes)
 
-    def submit(self, messages, callback) -> bool:
+    def submit(self, messages: Sequence[AppendMessage], callback: Callable[[list[Result]], object]) -> bool:
         """See `_lanes.Lanes.submit`."""
         waiter = Waiter(len(messages), callback)
         total = sum(len(encoded) + RECORD_MORE for _, _, _, encoded in messages)
@@ -65,23 +72,27 @@ class Lanes:
             return False
         return True
 
-    def ask(self, destination: Destination, key, id16: bytes | None, encoded: bytes, token_for, callback) -> None:
+    def ask(
+        self, destination: Destination, key: bytes | None, id16: bytes | None, encoded: bytes,
+        token_for: Callable[[int], bytes | None], callback: Callable[[list[Result]], object],
+    ) -> None:  # fmt: skip
         """See `_lanes.Lanes.ask`."""
         waiter = Waiter(1, callback)
         queue = self._choose(destination, key)
         lane = None if queue is None else self._home(destination, queue)
         if lane is None or queue is None:
-            return callback([(layout.UNAVAILABLE, 0, -1)])
+            callback([(layout.UNAVAILABLE, 0, -1)])
+            return
         token = token_for(lane.group) if lane.has_room(len(encoded) + RECORD_MORE) else None
         if token is None:
-            return callback([(layout.OVERLOADED, 0, -1)])
+            callback([(layout.OVERLOADED, 0, -1)])
+            return
         flags = layout.HAS_TRAILER | (0 if id16 is None else layout.HAS_ID)
         body = bytes([flags]) + (id16 or b"") + encoded + token
         lane.add(destination, queue, layout.U32.pack(len(body)) + body, waiter, 0, True)
-        return None
 
-    def rescue(self, append: Append, group: int) -> None:
-        """Move what has no key to queues of other broker groups than this. What none takes stays in the append."""
+    def rescue(self, append: AppendRequest, group: int) -> None:
+        """Move messages without a key to queues of other broker groups than this one. What none takes stays in the append."""
         for run in append.runs:
             for item in run.items:
                 if item.bound or item.waiter is None:

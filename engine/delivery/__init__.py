@@ -1,1 +1,1 @@
-"""Delivery: who gets which messages, for how long, and what is done. Pure cores; clocks and the log are passed in."""
+"""Delivery: dispatch of messages to groups, leases, acknowledgements, dead letters. Pure; clocks and the log are passed in."""

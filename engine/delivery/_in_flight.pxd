@@ -2,7 +2,7 @@
 from libc.stdint cimport INT64_MAX, int64_t, uint32_t, uint64_t
 
 
-cdef struct RunData:
+cdef struct RangeData:
     int64_t first
     int64_t end
     uint64_t lease
@@ -12,24 +12,23 @@ cdef struct RunData:
     bint ready
 
 
-cdef inline bint is_waiting(const RunData* run) noexcept:
-    """As the twin's."""
-    return not run.ready and run.lease == 0 and run.due_ms == INT64_MAX
+cdef inline bint is_waiting(const RangeData* range_) noexcept:
+    return not range_.ready and range_.lease == 0 and range_.due_ms == INT64_MAX
 
 
-cdef class OpenRuns:
-    cdef RunData* room           # owned; the runs are room[start .. start + count]
+cdef class InFlightRanges:
+    cdef RangeData* slots           # owned; the ranges are room[start .. start + count]
     cdef Py_ssize_t start
     cdef Py_ssize_t count
     cdef Py_ssize_t capacity
     cdef readonly int64_t messages
     cdef readonly uint32_t attempt_top
-    cdef list ready_firsts       # heap, as the twin's; None while there was never a ready run
+    cdef list ready_firsts       # heap; None before the first ready range
 
     cdef Py_ssize_t before(self, int64_t offset) noexcept
     cdef int open_gap(self, Py_ssize_t at) except -1
     cdef void delete(self, Py_ssize_t start, Py_ssize_t stop) noexcept
-    cdef int insert(self, Py_ssize_t at, RunData run) except -1
+    cdef int insert(self, Py_ssize_t at, RangeData range_) except -1
     cdef bint is_held(self, Py_ssize_t at, int64_t first, uint64_t lease, bint foreign) noexcept
     cdef object give_to(self, Py_ssize_t at, uint64_t claimer)
     cdef int push_ready(self, int64_t first) except -1
@@ -37,7 +36,11 @@ cdef class OpenRuns:
     cdef int add(self, int64_t first, int64_t end, uint64_t lease, uint32_t attempt, int64_t due_ms, bint ready) except -1
     cdef int wait(self, int64_t offset) except -1
     cdef bint all_ready(self) noexcept
-    cdef Py_ssize_t first_spent(self, uint32_t attempts_max) noexcept
-    cdef bint find_ready(self, int64_t messages_max, int64_t* first, int64_t* end) except -1
+    cdef (int64_t, int64_t) next_spent(self, uint32_t attempts_max, int64_t messages_max) noexcept
+    cdef (int64_t, int64_t) next_ready(self, int64_t messages_max) except *
     cpdef bint settle(self, int64_t first, int64_t end, uint64_t lease, bint foreign) except -1
-    cpdef uint32_t release(self, int64_t first, int64_t end, uint64_t lease, int64_t due_ms) except? 0
+    cdef uint32_t lease_again(self, int64_t first, int64_t end, uint64_t lease, int64_t due_ms) except? 0
+    cdef bytes encoded_progress(self, uint64_t floor, int64_t next_offset)
+
+    cdef inline int64_t first_offset(self, int64_t otherwise) noexcept:
+        return self.slots[self.start].first if self.count else otherwise

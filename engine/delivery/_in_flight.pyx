@@ -1,87 +1,109 @@
 # cython: language_level=3
-"""Runs that are out, in one array of C structs. Twin: runs.py, which says what they mean.
+"""Messages in flight, in one array of C structs. Reference: in_flight.py, which documents them.
 
-The array has room at both ends: most acknowledgements take the oldest run away, and moving thousands of younger ones for each would
-cost more than all the rest of delivery.
+The array has free space at both ends: most acknowledgements remove the oldest range, and moving thousands of younger ones for each would
+cost more than the rest of delivery.
+
+Bounds: `slots` has `capacity` entries; the ranges are slots[start .. start + count], and `start + count <= capacity` after each method.
+Indices named `at` count from `start`. Only open_gap() and delete() change the array's size or position; a RangeData pointer is not used
+after either.
 """
 from heapq import heappop, heappush
 
 from libc.stdint cimport INT64_MAX, int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
-from libc.string cimport memcpy, memmove
+from libc.string cimport memmove
 
-from engine.delivery.in_flight import Run
+from cpython.bytes cimport PyBytes_FromStringAndSize
+
+from engine.delivery.in_flight import InFlightRange
+from engine.delivery.progress import VERSION as PROGRESS_VERSION
 
 cdef enum:
-    KEPT_WHEN_EMPTY = 8          # a queue that is read now and then keeps a small array, one that had thousands gives it back
+    KEPT_WHEN_EMPTY = 8          # queues that are read now and then keep a small array; one that had thousands is freed
+    VARINT_MAX = 10
+
+cdef uint64_t VERSION = PROGRESS_VERSION
 
 
-cdef class OpenRuns:
-    """As the twin's."""
+cdef inline bint is_last(const RangeData* ranges, Py_ssize_t at, Py_ssize_t count) noexcept:
+    """Whether stored progress ends a range here; else it is stored as one with the next."""
+    return at + 1 == count or ranges[at].end != ranges[at + 1].first or ranges[at].attempt != ranges[at + 1].attempt
+
+
+cdef inline unsigned char* put(unsigned char* out, uint64_t number) noexcept:
+    """Write a varint, at most VARINT_MAX bytes; returns the address after it."""
+    while number > 0x7f:
+        out[0] = <unsigned char>(number & 0x7f | 0x80)
+        number >>= 7
+        out += 1
+    out[0] = <unsigned char>number
+    return out + 1
+
+
+cdef class InFlightRanges:
+    """Native form of InFlightRanges; see the reference for each method."""
 
     def __dealloc__(self):
-        free(self.room)
+        free(self.slots)
 
     def __len__(self):
         return self.count
 
     @property
-    def runs(self):
-        """Copies of all runs, in order."""
+    def ranges(self):
+        """Copies of all ranges, in order."""
         return [
-            Run(run.first, run.end, run.lease, run.attempt, run.due_ms, run.ready, run.first_lease)
-            for run in self.room[self.start : self.start + self.count]
+            InFlightRange(range_.first, range_.end, range_.lease, range_.attempt, range_.due_ms, range_.ready, range_.first_lease)
+            for range_ in self.slots[self.start : self.start + self.count]
         ]
 
     cdef int add(self, int64_t first, int64_t end, uint64_t lease, uint32_t attempt, int64_t due_ms, bint ready) except -1:
-        cdef RunData run
-        run.first = first
-        run.end = end
-        run.lease = lease
-        run.first_lease = lease
-        run.attempt = attempt
-        run.due_ms = due_ms
-        run.ready = ready
-        self.insert(self.count, run)
+        cdef RangeData range_
+        range_.first = first
+        range_.end = end
+        range_.lease = lease
+        range_.first_lease = lease
+        range_.attempt = attempt
+        range_.due_ms = due_ms
+        range_.ready = ready
+        self.insert(self.count, range_)
         self.messages += end - first
         self.attempt_top = max(self.attempt_top, attempt)
         return 0
 
     cpdef bint settle(self, int64_t first, int64_t end, uint64_t lease, bint foreign) except -1:
-        """As the twin's."""
         cdef Py_ssize_t at = self.before(first)
-        cdef RunData* run
+        cdef RangeData* range_
         cdef bint whole = True
-        while at < self.count and self.room[self.start + at].first < end:
-            run = &self.room[self.start + at]
-            if run.end <= first:
+        while at < self.count and self.slots[self.start + at].first < end:
+            range_ = &self.slots[self.start + at]
+            if range_.end <= first:
                 at += 1
-            elif run.lease == lease or (foreign and run.lease == 0):
-                if run.first < first or run.end > end:
-                    at = self.split(at, max(first, run.first), min(end, run.end))
+            elif range_.lease == lease or (foreign and range_.lease == 0):
+                if range_.first < first or range_.end > end:
+                    at = self.split(at, max(first, range_.first), min(end, range_.end))
                 self.delete(at, at + 1)
             else:
                 whole = False
                 at += 1
         return whole
 
-    def take_out(self, int64_t first, int64_t end, uint64_t lease, bint foreign):
-        """As the twin's."""
+    def settle_and_list(self, int64_t first, int64_t end, uint64_t lease, bint foreign):
         cdef Py_ssize_t at = self.before(first)
-        cdef RunData* run
-        taken = []
-        while at < self.count and self.room[self.start + at].first < end:
-            run = &self.room[self.start + at]
+        cdef RangeData* range_
+        settled = []
+        while at < self.count and self.slots[self.start + at].first < end:
+            range_ = &self.slots[self.start + at]
             if self.is_held(at, first, lease, foreign):
-                taken.append((max(first, run.first), min(end, run.end)))
+                settled.append((max(first, range_.first), min(end, range_.end)))
             at += 1
-        return self.settle(first, end, lease, foreign), taken
+        return self.settle(first, end, lease, foreign), settled
 
     cdef int wait(self, int64_t offset) except -1:
-        """As the twin's."""
-        cdef RunData* last
+        cdef RangeData* last
         if self.count:
-            last = &self.room[self.start + self.count - 1]
+            last = &self.slots[self.start + self.count - 1]
             if last.end == offset and is_waiting(last):
                 last.end += 1
                 self.messages += 1
@@ -89,237 +111,247 @@ cdef class OpenRuns:
         return self.add(offset, offset + 1, 0, 0, INT64_MAX, False)
 
     def make_waiting(self, int64_t offset):
-        """As the twin's."""
         cdef Py_ssize_t at = self.split(self.before(offset), offset, offset + 1)
-        cdef RunData* run = &self.room[self.start + at]
-        run.lease = 0
-        run.due_ms = INT64_MAX
-        run.ready = False
+        cdef RangeData* range_ = &self.slots[self.start + at]
+        range_.lease = 0
+        range_.due_ms = INT64_MAX
+        range_.ready = False
 
     def make_ready(self, int64_t offset):
-        """As the twin's."""
         cdef Py_ssize_t at = self.before(offset)
-        cdef RunData* run = &self.room[self.start + at]
-        if at < self.count and run.first <= offset < run.end and is_waiting(run):
+        cdef RangeData* range_ = &self.slots[self.start + at]
+        if at < self.count and range_.first <= offset < range_.end and is_waiting(range_):
             at = self.split(at, offset, offset + 1)
-            self.room[self.start + at].ready = True
+            self.slots[self.start + at].ready = True
             self.push_ready(offset)
 
     def end_waiting(self):
-        """As the twin's."""
         cdef Py_ssize_t at
         for at in range(self.start, self.start + self.count):
-            if is_waiting(&self.room[at]):
-                self.room[at].ready = True
-                self.push_ready(self.room[at].first)
+            if is_waiting(&self.slots[at]):
+                self.slots[at].ready = True
+                self.push_ready(self.slots[at].first)
 
     cdef bint all_ready(self) noexcept:
-        """As the twin's."""
         cdef Py_ssize_t at
         for at in range(self.start, self.start + self.count):
-            if not self.room[at].ready:
+            if not self.slots[at].ready:
                 return False
         return True
 
-    cdef Py_ssize_t first_spent(self, uint32_t attempts_max) noexcept:
-        """Where the twin's lies, -1 when there is none."""
+    cdef (int64_t, int64_t) next_spent(self, uint32_t attempts_max, int64_t messages_max) noexcept:
         cdef Py_ssize_t at
         cdef uint32_t top = 0
+        cdef RangeData* each
         if self.attempt_top < attempts_max:
-            return -1
+            return -1, -1
         for at in range(self.count):
-            top = max(top, self.room[self.start + at].attempt)
-            if self.room[self.start + at].attempt >= attempts_max + (not self.room[self.start + at].ready):
-                return at
+            each = &self.slots[self.start + at]
+            top = max(top, each.attempt)
+            if each.attempt >= attempts_max + (not each.ready):
+                return each.first, min(each.end, each.first + messages_max) if each.ready else each.first
         self.attempt_top = top
-        return -1
+        return -1, -1
 
     def hold(self, int64_t first, int64_t end, uint64_t lease, bint foreign, int64_t due_ms, int64_t now_ms):
-        """As the twin's."""
         cdef Py_ssize_t at = self.before(first)
-        cdef RunData* run
+        cdef RangeData* range_
         cdef int64_t held = 0
-        while at < self.count and self.room[self.start + at].first < end:
-            run = &self.room[self.start + at]
-            if run.end > first and (run.lease == lease or (foreign and run.lease == 0)):
-                at = self.split(at, max(first, run.first), min(end, run.end))
-                run = &self.room[self.start + at]
-                run.lease = lease
-                run.due_ms = due_ms
-                run.ready = due_ms <= now_ms
-                held += run.end - run.first
-                if run.ready:
-                    self.push_ready(run.first)
+        while at < self.count and self.slots[self.start + at].first < end:
+            range_ = &self.slots[self.start + at]
+            if range_.end > first and (range_.lease == lease or (foreign and range_.lease == 0)):
+                at = self.split(at, max(first, range_.first), min(end, range_.end))
+                range_ = &self.slots[self.start + at]
+                range_.lease = lease
+                range_.due_ms = due_ms
+                range_.ready = due_ms <= now_ms
+                held += range_.end - range_.first
+                if range_.ready:
+                    self.push_ready(range_.first)
             at += 1
         return held
 
     def claim(self, int64_t first, int64_t end, uint64_t lease, bint foreign, uint32_t attempt_min, uint64_t claimer):
-        """As the twin's."""
         cdef Py_ssize_t at = self.before(first)
-        cdef RunData* run
+        cdef RangeData* range_
         claimed = []
         if self.attempt_top < attempt_min:
             return claimed
-        while at < self.count and self.room[self.start + at].first < end:
-            run = &self.room[self.start + at]
-            if self.is_held(at, first, lease, foreign) and run.attempt >= attempt_min:
-                at = self.split(at, max(first, run.first), min(end, run.end))
+        while at < self.count and self.slots[self.start + at].first < end:
+            range_ = &self.slots[self.start + at]
+            if self.is_held(at, first, lease, foreign) and range_.attempt >= attempt_min:
+                at = self.split(at, max(first, range_.first), min(end, range_.end))
                 claimed.append(self.give_to(at, claimer))
             at += 1
         return claimed
 
     def claim_ready(self, int64_t first, int64_t end, uint64_t claimer):
-        """As the twin's."""
         cdef Py_ssize_t at = self.before(first)
-        cdef RunData* run
+        cdef RangeData* range_
         claimed = []
-        while at < self.count and self.room[self.start + at].first < end:
-            run = &self.room[self.start + at]
-            if run.end > first and run.ready:
-                at = self.split(at, max(first, run.first), min(end, run.end))
+        while at < self.count and self.slots[self.start + at].first < end:
+            range_ = &self.slots[self.start + at]
+            if range_.end > first and range_.ready:
+                at = self.split(at, max(first, range_.first), min(end, range_.end))
                 claimed.append(self.give_to(at, claimer))
             at += 1
         return claimed
 
     def claim_spent(self, uint32_t attempts_max, uint64_t claimer):
-        """As the twin's."""
         cdef Py_ssize_t at
         cdef uint32_t top = 0
-        cdef RunData* run
+        cdef RangeData* range_
         claimed = []
         if self.attempt_top < attempts_max:
             return claimed
         for at in range(self.count):
-            run = &self.room[self.start + at]
-            top = max(top, run.attempt)
-            if run.ready and run.attempt >= attempts_max:
+            range_ = &self.slots[self.start + at]
+            top = max(top, range_.attempt)
+            if range_.ready and range_.attempt >= attempts_max:
                 claimed.append(self.give_to(at, claimer))
         self.attempt_top = top
         return claimed
 
     def postpone_spent(self, uint32_t attempts_max, int64_t due_ms):
-        """As the twin's."""
         cdef Py_ssize_t at
-        cdef RunData* run
+        cdef RangeData* range_
         cdef bint found = False
         for at in range(self.count):
-            run = &self.room[self.start + at]
-            if run.ready and run.attempt >= attempts_max:
-                run.ready = False
-                run.due_ms = due_ms
+            range_ = &self.slots[self.start + at]
+            if range_.ready and range_.attempt >= attempts_max:
+                range_.ready = False
+                range_.due_ms = due_ms
                 found = True
         return found
 
     def attempt_of(self, int64_t first, int64_t end, uint64_t lease, bint foreign):
-        """As the twin's."""
         cdef Py_ssize_t at = self.before(first)
-        while at < self.count and self.room[self.start + at].first < end:
+        while at < self.count and self.slots[self.start + at].first < end:
             if self.is_held(at, first, lease, foreign):
-                return self.room[self.start + at].attempt
+                return self.slots[self.start + at].attempt
             at += 1
         return 0
 
     def expire(self, int64_t now_ms):
-        """As the twin's."""
         cdef Py_ssize_t at
-        cdef RunData* run
+        cdef RangeData* range_
         cdef int64_t soonest = -1
         for at in range(self.start, self.start + self.count):
-            run = &self.room[at]
-            if run.ready:
+            range_ = &self.slots[at]
+            if range_.ready:
                 continue
-            if run.due_ms <= now_ms:
-                run.ready = True
-                self.push_ready(run.first)
-            elif run.due_ms != INT64_MAX and (soonest < 0 or run.due_ms < soonest):
-                soonest = run.due_ms
+            if range_.due_ms <= now_ms:
+                range_.ready = True
+                self.push_ready(range_.first)
+            elif range_.due_ms != INT64_MAX and (soonest < 0 or range_.due_ms < soonest):
+                soonest = range_.due_ms
         return None if soonest < 0 else soonest
 
-    cdef bint find_ready(self, int64_t messages_max, int64_t* first, int64_t* end) except -1:
-        """The twin's next_ready()."""
+    cdef (int64_t, int64_t) next_ready(self, int64_t messages_max) except *:
         cdef Py_ssize_t at
         cdef int64_t offset, stop
-        cdef RunData* run
+        cdef RangeData* range_
         while self.ready_firsts:
             offset = self.ready_firsts[0]
             at = self.before(offset)
-            run = &self.room[self.start + at]
-            if at < self.count and run.first == offset and run.ready:
-                stop = run.end
+            range_ = &self.slots[self.start + at]
+            if at < self.count and range_.first == offset and range_.ready:
+                stop = range_.end
                 while stop < offset + messages_max and at + 1 < self.count:
                     at += 1
-                    if (run[1].first != stop or not run[1].ready or run[1].attempt != run.attempt):
+                    if (range_[1].first != stop or not range_[1].ready or range_[1].attempt != range_.attempt):
                         break
-                    run += 1
-                    stop = run.end
-                first[0] = offset
-                end[0] = min(stop, offset + messages_max)
-                return True
+                    range_ += 1
+                    stop = range_.end
+                return offset, min(stop, offset + messages_max)
             heappop(self.ready_firsts)
-        return False
+        return 0, 0
 
-    cpdef uint32_t release(self, int64_t first, int64_t end, uint64_t lease, int64_t due_ms) except? 0:
-        """As the twin's."""
+    cdef uint32_t lease_again(self, int64_t first, int64_t end, uint64_t lease, int64_t due_ms) except? 0:
         cdef Py_ssize_t at = self.before(first)
         cdef Py_ssize_t stop = at
-        cdef RunData run
-        cdef uint32_t attempt = self.room[self.start + at].attempt + 1
-        cdef uint64_t first_lease = self.room[self.start + at].first_lease
-        while self.room[self.start + stop].end < end:
+        cdef RangeData range_
+        cdef uint32_t attempt = self.slots[self.start + at].attempt + 1
+        cdef uint64_t first_lease = self.slots[self.start + at].first_lease
+        while self.slots[self.start + stop].end < end:
             stop += 1
-        self.split(stop, self.room[self.start + stop].first, end)
+        self.split(stop, self.slots[self.start + stop].first, end)
         self.delete(at, stop + 1)
-        run.first = first
-        run.end = end
-        run.lease = lease
-        run.first_lease = first_lease if attempt > 1 else lease
-        run.attempt = attempt
-        run.due_ms = due_ms
-        run.ready = False
-        self.insert(at, run)
+        range_.first = first
+        range_.end = end
+        range_.lease = lease
+        range_.first_lease = first_lease if attempt > 1 else lease
+        range_.attempt = attempt
+        range_.due_ms = due_ms
+        range_.ready = False
+        self.insert(at, range_)
         self.messages += end - first
         self.attempt_top = max(self.attempt_top, attempt)
         return attempt
 
     def trim(self, int64_t offset):
-        """As the twin's."""
         cdef Py_ssize_t at = self.before(offset)
-        cdef RunData* run = &self.room[self.start + at]
-        if at < self.count and run.first < offset < run.end:
-            at = self.split(at, offset, run.end)
-        elif at < self.count and run.end <= offset:
+        cdef RangeData* range_ = &self.slots[self.start + at]
+        if at < self.count and range_.first < offset < range_.end:
+            at = self.split(at, offset, range_.end)
+        elif at < self.count and range_.end <= offset:
             at += 1
         self.delete(0, at)
 
     def clear(self):
-        """Forget all runs."""
+        """Forget all ranges."""
         self.delete(0, self.count)
         self.ready_firsts = None
 
+    cdef bytes encoded_progress(self, uint64_t floor, int64_t next_offset):
+        cdef const RangeData* ranges = self.slots + self.start
+        cdef int64_t at = self.first_offset(next_offset)
+        cdef int64_t first = at
+        cdef uint64_t merged = 0
+        cdef Py_ssize_t i
+        cdef unsigned char* start
+        cdef unsigned char* out
+        for i in range(self.count):
+            merged += is_last(ranges, i, self.count)
+        start = out = <unsigned char*>malloc(VARINT_MAX * (5 + 3 * merged))
+        if start == NULL:
+            raise MemoryError()
+        out = put(put(put(put(out, VERSION), floor), <uint64_t>at), merged)
+        for i in range(self.count):
+            if is_last(ranges, i, self.count):
+                out = put(put(put(out, <uint64_t>(first - at)), <uint64_t>(ranges[i].end - first)), ranges[i].attempt)
+                at = ranges[i].end
+                first = ranges[i + 1].first if i + 1 < self.count else at
+        out = put(out, <uint64_t>(next_offset - at))
+        try:
+            return PyBytes_FromStringAndSize(<char*>start, out - start)
+        finally:
+            free(start)
+
     cdef bint is_held(self, Py_ssize_t at, int64_t first, uint64_t lease, bint foreign) noexcept:
-        """Whether the run reaches beyond `first` and is in the lease's hands."""
-        cdef RunData* run = &self.room[self.start + at]
-        return run.end > first and (run.lease == lease or (foreign and run.lease == 0))
+        """Whether the range ends after `first` and belongs to the lease."""
+        cdef RangeData* range_ = &self.slots[self.start + at]
+        return range_.end > first and (range_.lease == lease or (foreign and range_.lease == 0))
 
     cdef object give_to(self, Py_ssize_t at, uint64_t claimer):
-        cdef RunData* run = &self.room[self.start + at]
-        before = Run(run.first, run.end, run.lease, run.attempt, run.due_ms, run.ready, run.first_lease)
-        run.lease = claimer
-        run.due_ms = INT64_MAX
-        run.ready = False
+        cdef RangeData* range_ = &self.slots[self.start + at]
+        before = InFlightRange(range_.first, range_.end, range_.lease, range_.attempt, range_.due_ms, range_.ready, range_.first_lease)
+        range_.lease = claimer
+        range_.due_ms = INT64_MAX
+        range_.ready = False
         return before
 
     # -- the array
 
     cdef Py_ssize_t before(self, int64_t offset) noexcept:
-        """Where the last run lies that begins at or below the offset; 0 when none does."""
-        cdef RunData* runs = self.room + self.start
+        """Index of the last range that begins at or below the offset; 0 when none does."""
+        cdef RangeData* ranges = self.slots + self.start
         cdef Py_ssize_t low = 0
         cdef Py_ssize_t high = self.count
         cdef Py_ssize_t middle
         while low < high:
             middle = (low + high) >> 1
-            if runs[middle].first <= offset:
+            if ranges[middle].first <= offset:
                 low = middle + 1
             else:
                 high = middle
@@ -332,67 +364,67 @@ cdef class OpenRuns:
         return 0
 
     cdef Py_ssize_t split(self, Py_ssize_t at, int64_t first, int64_t end) except -1:
-        """Make first..end, a part of run `at`, a run of its own; returns where it is."""
-        cdef RunData part = self.room[self.start + at]
+        """Make first..end, a part of range `at`, a range of its own; returns its index."""
+        cdef RangeData part = self.slots[self.start + at]
         if end < part.end:
             part.first = end
             self.insert(at + 1, part)
-            self.room[self.start + at].end = end
-        part = self.room[self.start + at]
+            self.slots[self.start + at].end = end
+        part = self.slots[self.start + at]
         if part.first < first:
             part.first = first
-            self.room[self.start + at].end = first
+            self.slots[self.start + at].end = first
             at += 1
             self.insert(at, part)
         return at
 
-    cdef int insert(self, Py_ssize_t at, RunData run) except -1:
+    cdef int insert(self, Py_ssize_t at, RangeData range_) except -1:
         self.open_gap(at)
-        self.room[self.start + at] = run
+        self.slots[self.start + at] = range_
         self.count += 1
-        if run.ready:
-            self.push_ready(run.first)
+        if range_.ready:
+            self.push_ready(range_.first)
         return 0
 
     cdef int open_gap(self, Py_ssize_t at) except -1:
-        """Make room for one run at `at`."""
-        cdef RunData* grown
+        """Free one slot at index `at`."""
+        cdef RangeData* grown
         cdef Py_ssize_t capacity
-        cdef RunData* runs
+        cdef RangeData* ranges
         if self.start + self.count == self.capacity:
-            # Half of it free at the front: moving everything there is paid for by the deletions that made the room.
+            # With half of the array free at the front, moving everything there is paid for by the deletions that freed it.
             capacity = self.capacity if self.start * 2 > self.capacity else max(2, self.capacity * 2)
-            grown = self.room
+            grown = self.slots
             if capacity != self.capacity:
-                grown = <RunData*>malloc(capacity * sizeof(RunData))
+                grown = <RangeData*>malloc(capacity * sizeof(RangeData))
                 if grown == NULL:
                     raise MemoryError()
             if self.count:
-                memmove(grown, self.room + self.start, self.count * sizeof(RunData))
-            if grown != self.room:
-                free(self.room)
-            self.room = grown
+                memmove(grown, self.slots + self.start, self.count * sizeof(RangeData))
+            if grown != self.slots:
+                free(self.slots)
+            self.slots = grown
             self.capacity = capacity
             self.start = 0
-        runs = self.room + self.start + at
-        memmove(runs + 1, runs, (self.count - at) * sizeof(RunData))
+        ranges = self.slots + self.start + at
+        memmove(ranges + 1, ranges, (self.count - at) * sizeof(RangeData))
         return 0
 
     cdef void delete(self, Py_ssize_t start, Py_ssize_t stop) noexcept:
-        cdef RunData* runs = self.room + self.start
+        cdef RangeData* ranges = self.slots + self.start
         cdef Py_ssize_t at
         for at in range(start, stop):
-            self.messages -= runs[at].end - runs[at].first
+            self.messages -= ranges[at].end - ranges[at].first
         if start <= self.count - stop:
             if start:
-                memmove(runs + (stop - start), runs, start * sizeof(RunData))
+                memmove(ranges + (stop - start), ranges, start * sizeof(RangeData))
             self.start += stop - start
         else:
-            memmove(runs + start, runs + stop, (self.count - stop) * sizeof(RunData))
+            memmove(ranges + start, ranges + stop, (self.count - stop) * sizeof(RangeData))
         self.count -= stop - start
         if self.count == 0:
             self.start = 0
             if self.capacity > KEPT_WHEN_EMPTY:
-                free(self.room)
-                self.room = NULL
+                free(self.slots)
+                self.slots = NULL
                 self.capacity = 0

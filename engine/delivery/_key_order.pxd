@@ -6,8 +6,8 @@ cdef uint64_t number_of(const unsigned char* record, uint32_t size) noexcept nog
 
 
 cdef class KeyOrder:
-    cdef dict numbers, heads, behind
+    cdef dict numbers, heads, waiters
     cdef readonly int64_t waiting
 
-    cpdef bint take(self, int64_t offset, uint64_t number) except -1
+    cpdef bint admit(self, int64_t offset, uint64_t number) except -1
     cpdef int64_t done(self, int64_t offset) except? -1

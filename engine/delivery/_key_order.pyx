@@ -1,5 +1,5 @@
 # cython: language_level=3
-"""One key's messages one after another. Twin: key_order.py, which says what the fields mean."""
+"""Order by key. Reference: key_order.py, which documents the fields."""
 from collections import deque
 
 from libc.stdint cimport int64_t, uint32_t, uint64_t
@@ -7,6 +7,7 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 
 from common.wire._cursor cimport T_STRING, Cursor, read_field, read_string, skip_value
+from engine.link.constants cimport ASSIGNED_ID_SIZE, RECORD_HAS_ID, RECORD_HEAD_SIZE
 
 cdef enum:
     KEY_FIELD = 3
@@ -14,7 +15,10 @@ cdef enum:
 
 
 cdef uint64_t number_of(const unsigned char* record, uint32_t size) noexcept nogil:
-    """The twin's key_number()."""
+    """Native form of key_number().
+
+    Bounds: the cursor checks each step against `size` before it reads, and read_string() returns a range within `size`.
+    """
     cdef Cursor cursor
     cdef uint64_t number = NO_KEY
     cdef uint32_t start, length, i
@@ -22,7 +26,7 @@ cdef uint64_t number_of(const unsigned char* record, uint32_t size) noexcept nog
     cdef int kind
     cursor.p = record
     cursor.n = size
-    cursor.at = 21 if record[4] & 1 else 5
+    cursor.at = RECORD_HEAD_SIZE + (ASSIGNED_ID_SIZE if record[RECORD_HEAD_SIZE - 1] & RECORD_HAS_ID else 0)
     cursor.fault = 0
     cursor.elements = 0
     if cursor.at > size:
@@ -46,18 +50,17 @@ cdef uint64_t number_of(const unsigned char* record, uint32_t size) noexcept nog
 
 
 def key_number(bytes record not None):
-    """As the twin's."""
+    """Hash of the key in a stored record; see the reference."""
     return number_of(<const unsigned char*>PyBytes_AS_STRING(record), <uint32_t>PyBytes_GET_SIZE(record))
 
 
 cdef class KeyOrder:
-    """As the twin's."""
+    """Native form of KeyOrder; see the reference."""
 
     def __init__(self):
-        self.numbers, self.heads, self.behind = {}, {}, {}
+        self.numbers, self.heads, self.waiters = {}, {}, {}
 
-    cpdef bint take(self, int64_t offset, uint64_t number) except -1:
-        """As the twin's."""
+    cpdef bint admit(self, int64_t offset, uint64_t number) except -1:
         cdef object at = offset
         cdef object key = number
         if number == NO_KEY:
@@ -65,34 +68,32 @@ cdef class KeyOrder:
         self.numbers[at] = key
         if self.heads.setdefault(key, at) is at:
             return True
-        behind = self.behind.get(key)
-        if behind is None:
-            behind = self.behind[key] = deque()
-        behind.append(at)
+        waiters = self.waiters.get(key)
+        if waiters is None:
+            waiters = self.waiters[key] = deque()
+        waiters.append(at)
         self.waiting += 1
         return False
 
     cpdef int64_t done(self, int64_t offset) except? -1:
-        """As the twin's."""
         cdef int64_t following = -1
         key = self.numbers.pop(offset, None)
         if key is None:
             return -1
-        behind = self.behind.get(key) if self.behind else None
+        waiters = self.waiters.get(key) if self.waiters else None
         if <int64_t>self.heads[key] != offset:
-            behind.remove(offset)
+            waiters.remove(offset)
             self.waiting -= 1
-        elif behind:
-            head = behind.popleft()
+        elif waiters:
+            head = waiters.popleft()
             self.heads[key] = head
             following = head
             self.waiting -= 1
         else:
             del self.heads[key]
-        if behind is not None and not behind:
-            del self.behind[key]
+        if waiters is not None and not waiters:
+            del self.waiters[key]
         return following
 
     def offsets(self):
-        """As the twin's."""
         return list(self.numbers)

@@ -9,8 +9,6 @@ cdef extern from "blake2b.h" nogil:
     void penstock_blake2b_finish(penstock_blake2b* state, void* digest, size_t digest_size)
 
 cdef enum:
-    TOKEN_SIZE = 48
-    BODY_SIZE = 32
     MAC_SIZE = 16
 
 

@@ -1,32 +1,34 @@
 # cython: language_level=3
-"""Tokens and their MAC, one compression each. Twin: receipt.py."""
+"""Receipt tokens and their MAC, one compression each. Reference: receipt.py."""
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 
-from engine.delivery.receipt import Token
+from engine.link.constants cimport TOKEN_SIZE, TOKEN_VERSION
+
+from engine.delivery.receipt import ReceiptToken
 
 cdef enum:
-    VERSION = 1
+    BODY_SIZE = TOKEN_SIZE - MAC_SIZE
 
 cdef object new_tuple = tuple.__new__
 
 
 cdef class Receipts:
-    """As the twin's."""
+    """Native form of Receipts; see the reference."""
 
     def __init__(self, bytes key not None, str group not None):
         cdef bytes name = group.encode() + b"\0"
         if not 1 <= len(key) <= 64:
-            raise ValueError("a BLAKE2b key has 1..64 bytes")
+            raise ValueError(f"receipt key of {len(key)} bytes: BLAKE2b takes 1 to 64")
         penstock_blake2b_start(&self.keyed, PyBytes_AS_STRING(key), len(key), MAC_SIZE)
         penstock_blake2b_update(&self.keyed, PyBytes_AS_STRING(name), len(name))
 
     cdef void write(self, TokenBytes* token, uint32_t queue, uint32_t count, uint64_t topic_hash, uint64_t base_offset,
                     uint64_t lease) noexcept:
         cdef penstock_blake2b mac = self.keyed
-        token.version = VERSION
+        token.version = TOKEN_VERSION
         token.zero = 0
         token.queue = <unsigned short>queue
         token.count = count
@@ -43,23 +45,21 @@ cdef class Receipts:
         cdef int i
         penstock_blake2b_update(&mac, token, BODY_SIZE)
         penstock_blake2b_finish(&mac, expected, MAC_SIZE)
-        # All of it, whatever differs: how long a wrong one takes tells nothing.
+        # All bytes are compared, so that the time of a check tells nothing about a wrong MAC.
         for i in range(MAC_SIZE):
             differing |= expected[i] ^ token.mac[i]
         return differing == 0
 
     def make(self, uint32_t queue, uint32_t count, uint64_t topic, uint64_t base_offset, uint64_t lease):
-        """As the twin's."""
         cdef TokenBytes token
         self.write(&token, queue, count, topic, base_offset, lease)
         return (<char*>&token)[:TOKEN_SIZE]
 
     def check(self, bytes token not None):
-        """As the twin's."""
         cdef TokenBytes found
         if PyBytes_GET_SIZE(token) != TOKEN_SIZE:
             return None
         memcpy(&found, PyBytes_AS_STRING(token), TOKEN_SIZE)
-        if not self.is_ours(&found) or found.version != VERSION:
+        if not self.is_ours(&found) or found.version != TOKEN_VERSION:
             return None
-        return new_tuple(Token, (found.queue, found.count, found.topic_hash, found.base_offset, found.lease))
+        return new_tuple(ReceiptToken, (found.queue, found.count, found.topic_hash, found.base_offset, found.lease))

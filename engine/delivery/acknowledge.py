@@ -1,46 +1,45 @@
-"""Taking acknowledgements: is the receipt ours, whose messages are they, what becomes of them."""
+"""Acknowledgements: checks each receipt and settles, extends, retries or dead-letters its messages."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from common.dead_letters import ATTEMPTS, REJECTED
-from engine.delivery.counts import Counts
-from engine.delivery.dead_lettering import Burials
-from engine.delivery.leases import Clockwork
+from engine.delivery.counts import DeliveryCounts
+from engine.delivery.dead_lettering import DeadLettering
+from engine.delivery.group_view import GroupView
+from engine.delivery.leases import LeaseClock
+from engine.delivery.ports import DeliveryLog
 from engine.delivery.pull import Ack
-from engine.delivery.queue_cursor import Place
+from engine.delivery.queue_cursor import QueueCursor
+from engine.delivery.receipt import ReceiptToken
 from engine.delivery.settings import DeliverySettings
-from engine.delivery.subscription import Hungry
+from engine.delivery.subscription import WakeList
 from engine.link.layout import DONE, EXTEND, INVALID, OK, REJECT, RETRY, STALE_RECEIPT
-
-if TYPE_CHECKING:
-    from engine.delivery.group import Group
 
 
 class Acknowledgements:
-    """Applies what consumers say of what they were given.
+    """Applies acknowledgements to the cursors of groups.
 
     Args:
-        store: the log; asked only about receipts from before a restart.
-        dirty: places whose progress has to be written.
-        hungry: told of places that have something to hand out again.
-        burials: gets what nobody is to be given again.
-        random: gives 0 to 1, for the jitter of back-offs.
+        store: asked only about receipts from before a restart.
+        dirty: cursors whose progress has to be written.
+        wake_list: gets cursors that may dispatch again.
+        dead_lettering: gets messages without a further attempt.
+        random: returns 0 to 1, for the jitter of back-offs.
     """
 
     def __init__(
-        self, store, settings: DeliverySettings, clockwork: Clockwork, dirty: set[Place], counts: Counts,
-        hungry: Hungry, burials: Burials, random: Callable[[], float],
+        self, store: DeliveryLog, settings: DeliverySettings, lease_clock: LeaseClock, dirty: set[QueueCursor], counts: DeliveryCounts,
+        wake_list: WakeList, dead_lettering: DeadLettering, random: Callable[[], float],
     ) -> None:  # fmt: skip
-        self._store, self._settings, self._clockwork = store, settings, clockwork
-        self._dirty, self._counts, self._hungry = dirty, counts, hungry
-        self._burials, self._random = burials, random
+        self._store, self._settings, self._lease_clock = store, settings, lease_clock
+        self._dirty, self._counts, self._wake_list = dirty, counts, wake_list
+        self._dead_lettering, self._random = dead_lettering, random
 
-    def take(self, group: "Group", acks: list[Ack], now_ms: int) -> list[int]:
-        """Apply each; returns their codes in order."""
-        return [self.take_one(group, ack, now_ms) for ack in acks]
+    def apply(self, group: GroupView, acks: list[Ack], now_ms: int) -> list[int]:
+        """Apply all; returns their codes in order."""
+        return [self.apply_one(group, ack, now_ms) for ack in acks]
 
-    def take_one(self, group: "Group", ack: Ack, now_ms: int) -> int:
+    def apply_one(self, group: GroupView, ack: Ack, now_ms: int) -> int:
         """Apply one; returns its code."""
         token = group.receipts.check(ack.token)
         if token is None or ack.count < 1 or ack.first + ack.count > token.count:
@@ -48,60 +47,65 @@ class Acknowledgements:
             return STALE_RECEIPT
         if not DONE <= ack.verdict <= EXTEND or ack.delay_ms < -1:
             return INVALID
-        place = group.find(token.topic_hash, token.queue)
-        if place is not None and place.is_dead_letters and ack.verdict == REJECT:
-            return INVALID  # there is nowhere to put it
-        if place is None or not self._apply(place, token, ack, now_ms):
+        cursor = group.find(token.topic_hash, token.queue)
+        if cursor is not None and cursor.is_dead_letters and ack.verdict == REJECT:
+            return INVALID  # a dead letter has no dead-letter topic
+        if cursor is None or not self._apply(cursor, token, ack, now_ms):
             self._counts.stale_receipts += 1
             return STALE_RECEIPT
         self._counts.acks += ack.count
         return OK
 
-    def _apply(self, place: Place, token, ack: Ack, now_ms: int) -> bool:
+    def _apply(self, cursor: QueueCursor, token: ReceiptToken, ack: Ack, now_ms: int) -> bool:
         first = token.base_offset + ack.first
         end = first + ack.count
-        foreign = self._clockwork.is_foreign(token.lease)
+        foreign = self._lease_clock.is_foreign(token.lease)
         if foreign:
-            moment = self._clockwork.stored_until_ms(token.lease)
-            if end > self._store.offset_at_time(place.topic_id, place.queue, moment):
+            stored_until_ms = self._lease_clock.stored_until_ms(token.lease)
+            if end > self._store.offset_at_time(cursor.topic_id, cursor.queue, stored_until_ms):
                 return False
-        self._dirty.add(place)
+        self._dirty.add(cursor)
         if ack.verdict == DONE:
-            counted = place.settle(first, end, token.lease, foreign)
+            counted = cursor.settle(first, end, token.lease, foreign)
         elif ack.verdict == EXTEND:
             counted = (
-                self._hold(place, first, end, token.lease, foreign, self._extension_ms(place, ack), now_ms) == ack.count
+                self._hold(cursor, first, end, token.lease, foreign, self._extension_ms(cursor, ack), now_ms)
+                == ack.count
             )
         else:
-            counted = self._refuse(place, first, end, token.lease, foreign, ack, now_ms) == ack.count
-        if place.blocked or ack.verdict == RETRY:
-            self._hungry.wake(place)
+            counted = self._refuse(cursor, first, end, token.lease, foreign, ack, now_ms) == ack.count
+        if cursor.blocked or ack.verdict == RETRY:
+            self._wake_list.wake(cursor)
         return counted
 
-    def _refuse(self, place: Place, first: int, end: int, lease: int, foreign: bool, ack: Ack, now_ms: int) -> int:
-        """RETRY and REJECT: bury what gets no further attempt, let the rest wait for its next one. Returns how many messages that are."""
-        attempt_min = 0 if ack.verdict == REJECT else place.attempts_max
-        claim = self._clockwork.next_lease()
-        claimed = place.claim(first, end, lease, foreign, attempt_min, claim)
+    def _refuse(
+        self, cursor: QueueCursor, first: int, end: int, lease: int, foreign: bool, ack: Ack, now_ms: int
+    ) -> int:
+        """Apply RETRY or REJECT: dead-letter messages without a further attempt, back off the others. Returns their number."""
+        attempt_min = 0 if ack.verdict == REJECT else cursor.attempts_max
+        claim = self._lease_clock.next_lease()
+        claimed = cursor.claim(first, end, lease, foreign, attempt_min, claim)
         if claimed:
             cause = REJECTED if ack.verdict == REJECT else ATTEMPTS
-            self._burials.add(place, claimed, claim, cause, ack.reason.decode(errors="replace"))
-        counted = sum(run.end - run.first for run in claimed)
+            self._dead_lettering.enqueue(cursor, claimed, claim, cause, ack.reason.decode(errors="replace"))
+        counted = sum(each.end - each.first for each in claimed)
         if ack.verdict == RETRY and counted < ack.count:
             delay_ms = ack.delay_ms
             if delay_ms < 0:
-                attempt = place.open.attempt_of(first, end, lease, foreign)
-                delay_ms = place.group.policy.retry.delay_ms(max(attempt, 1), self._random)
-            counted += self._hold(place, first, end, lease, foreign, delay_ms, now_ms)
+                attempt = cursor.in_flight.attempt_of(first, end, lease, foreign)
+                delay_ms = cursor.group.policy.retry.delay_ms(max(attempt, 1), self._random)
+            counted += self._hold(cursor, first, end, lease, foreign, delay_ms, now_ms)
         return counted
 
-    def _hold(self, place: Place, first: int, end: int, lease: int, foreign: bool, delay_ms: int, now_ms: int) -> int:
+    def _hold(
+        self, cursor: QueueCursor, first: int, end: int, lease: int, foreign: bool, delay_ms: int, now_ms: int
+    ) -> int:
         due_ms = now_ms + min(delay_ms, self._settings.invisible_ms_max)
-        held = place.hold(first, end, lease, foreign, due_ms, now_ms)
+        held = cursor.hold(first, end, lease, foreign, due_ms, now_ms)
         if held:
-            self._clockwork.due(place, due_ms)
+            self._lease_clock.due(cursor, due_ms)
         return held
 
     @staticmethod
-    def _extension_ms(place: Place, ack: Ack) -> int:
-        return ack.delay_ms if ack.delay_ms >= 0 else place.group.policy.invisible_ms
+    def _extension_ms(cursor: QueueCursor, ack: Ack) -> int:
+        return ack.delay_ms if ack.delay_ms >= 0 else cursor.group.policy.invisible_ms

@@ -1,7 +1,7 @@
-"""What delivery has done since the process started, as plain integers: the metrics page reads them when it is asked."""
+"""Totals of delivery since the process started, as plain integers, for the metrics page."""
 
 
-class Counts:
+class DeliveryCounts:
     """Totals since start."""
 
     __slots__ = (

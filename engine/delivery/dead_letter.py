@@ -1,7 +1,7 @@
-"""A dead letter's bytes: the stored message with the dead-letter topic as its topic and properties that say where it came from.
+"""Bytes of a dead letter: the stored message, with the dead-letter topic as its topic and its origin in properties.
 
-All other fields stay as they are, byte for byte, but for those that were orders to a proxy (7 to 10). Redriving takes the properties
-off again. What is no message becomes the body of one, so that nothing stored is ever lost for its form.
+All other fields stay, byte for byte, except the instructions to a proxy (fields 7 to 10). A redrive removes the properties. A record
+that is no message becomes the body of one, so that its form never causes a loss.
 """
 
 import struct
@@ -15,11 +15,11 @@ _RECORD = struct.Struct("<IB")
 _ID_SIZE = 16
 _FIELD, _SIZE, _MAP_HEAD = struct.Struct(">bh"), struct.Struct(">i"), struct.Struct(">bbi")
 _TOPIC, _BODY, _KEY, _PROPERTIES, _ID = 1, 2, 3, 5, 6
-_ORDERS = range(7, 11)
+_INSTRUCTIONS = range(7, 11)
 
 
-class Record(NamedTuple):
-    """A stored record taken apart. `fields`: the other fields as they came, `id`: as people write it."""
+class StoredMessage(NamedTuple):
+    """Parsed form of a stored record. `fields`: the bytes of all other fields; `id`: as clients see it."""
 
     assigned_id: bytes
     topic: str
@@ -30,24 +30,24 @@ class Record(NamedTuple):
 
     @property
     def origin(self) -> dict[str, str]:
-        """What a dead letter says of itself, names without their prefix; empty when it is none."""
+        """Origin of a dead letter, names without their prefix; empty for another message."""
         prefix = PROPERTY.encode()
-        mine = {name: value for name, value in self.properties.items() if name.startswith(prefix)}
-        return {name[len(prefix) :].decode(errors="replace"): mine[name].decode(errors="replace") for name in mine}
+        own = {name: value for name, value in self.properties.items() if name.startswith(prefix)}
+        return {name[len(prefix) :].decode(errors="replace"): own[name].decode(errors="replace") for name in own}
 
 
-def parse(record: bytes) -> Record:
-    """Take a stored record apart; what is no message is taken as the body of one without a topic."""
+def parse(record: bytes) -> StoredMessage:
+    """Parse a stored record; a record that is no message counts as the body of one without topic."""
     _, flags = _RECORD.unpack_from(record)
     start = _RECORD.size + (_ID_SIZE if flags & 1 else 0)
     assigned_id = record[_RECORD.size : start]
     try:
         return _parse(assigned_id, record[start:])
     except WireError:
-        return Record(assigned_id, "", b"", assigned_id.hex(), {}, _string(_BODY, record[start:]))
+        return StoredMessage(assigned_id, "", b"", assigned_id.hex(), {}, _string(_BODY, record[start:]))
 
 
-def _parse(assigned_id: bytes, message: bytes) -> Record:
+def _parse(assigned_id: bytes, message: bytes) -> StoredMessage:
     cursor, fields = Cursor(message), bytearray()
     found: dict[int, bytes] = {}
     properties: dict[bytes, bytes] = {}
@@ -63,27 +63,29 @@ def _parse(assigned_id: bytes, message: bytes) -> Record:
             found[field] = cursor.slice(*cursor.string())
         else:
             cursor.skip(kind, 1)
-        if field != _TOPIC and field not in _ORDERS:
+        if field != _TOPIC and field not in _INSTRUCTIONS:
             fields += message[at : cursor.at]
     topic, own_id = found.get(_TOPIC, b"").decode(errors="replace"), found.get(_ID, b"").decode(errors="replace")
-    return Record(assigned_id, topic, found.get(_KEY, b""), own_id or assigned_id.hex(), properties, bytes(fields))
+    return StoredMessage(
+        assigned_id, topic, found.get(_KEY, b""), own_id or assigned_id.hex(), properties, bytes(fields)
+    )
 
 
-def bury(record: Record, topic: str, told: dict[str, object]) -> bytes:
-    """The dead letter's record. `told` becomes properties, names with their prefix; None values are left out."""
-    added = {(PROPERTY + name).encode(): str(value).encode() for name, value in told.items() if value is not None}
+def wrap(record: StoredMessage, topic: str, origin: dict[str, object]) -> bytes:
+    """Return the dead letter of a record. `origin` becomes properties, names with their prefix, without None values."""
+    added = {(PROPERTY + name).encode(): str(value).encode() for name, value in origin.items() if value is not None}
     return _record(record, topic, {**record.properties, **added})
 
 
-def revive(record: Record, topic: str) -> bytes:
-    """The record that a dead letter was made of, for `topic`."""
+def unwrap(record: StoredMessage, topic: str) -> bytes:
+    """Return the record that the dead letter was made of, for `topic`."""
     prefix = PROPERTY.encode()
     return _record(
         record, topic, {name: value for name, value in record.properties.items() if not name.startswith(prefix)}
     )
 
 
-def _record(record: Record, topic: str, properties: dict[bytes, bytes]) -> bytes:
+def _record(record: StoredMessage, topic: str, properties: dict[bytes, bytes]) -> bytes:
     message = _string(_TOPIC, topic.encode()) + record.fields
     if properties:
         pairs = b"".join(_sized(name) + _sized(value) for name, value in properties.items())
@@ -93,11 +95,11 @@ def _record(record: Record, topic: str, properties: dict[bytes, bytes]) -> bytes
 
 
 def _properties(cursor: Cursor) -> dict[bytes, bytes]:
-    of_keys, of_values, count = cursor.map()
-    if count and (of_keys, of_values) != (STRING, STRING):
+    key_type, value_type, count = cursor.map()
+    if count and (key_type, value_type) != (STRING, STRING):
         for _ in range(count):
-            cursor.skip(of_keys, 2)
-            cursor.skip(of_values, 2)
+            cursor.skip(key_type, 2)
+            cursor.skip(value_type, 2)
         return {}
     return {cursor.slice(*cursor.string()): cursor.slice(*cursor.string()) for _ in range(count)}
 

@@ -1,37 +1,38 @@
-"""Moving messages that nobody will be given again to their group's dead letters.
+"""Dead-lettering: moves messages without a further attempt to the dead-letter topic of their group.
 
-A message is first claimed: it leaves its holder's hands for a lease of the engine's own, which no time ends. Then its dead letter is
-appended, and only when that is durable does the message count as done. A crash in between leaves the message open in the kept progress:
-it is buried again, so there may be two dead letters of one origin, but never none.
+A message is first claimed: it moves to a non-expiring internal lease. Then its dead letter is appended, and once that is durable the
+message counts as done. After a crash in between the message is still open in the stored progress and is dead-lettered again. So two dead
+letters of one message are possible, none is not.
 """
 
 import logging
 from collections import deque
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from common.dead_letters import QUEUES_MAX, dead_letter_topic
 from engine.delivery import dead_letter
-from engine.delivery.counts import Counts
-from engine.delivery.in_flight import Run
-from engine.delivery.leases import Clockwork
-from engine.delivery.queue_cursor import Place
-from engine.delivery.queue_ownership import Residence
-from engine.delivery.subscription import Hungry
+from engine.delivery.counts import DeliveryCounts
+from engine.delivery.in_flight import InFlightRange
+from engine.delivery.leases import LeaseClock
+from engine.delivery.ports import DeliveryLog, RequestJudge
+from engine.delivery.queue_cursor import QueueCursor
+from engine.delivery.queue_ownership import QueueOwnership
+from engine.delivery.subscription import WakeList
 from engine.errors import CorruptionError, EngineError, OffsetOutOfRangeError
 from engine.log.format import KIND_MESSAGES, pack_batch, whole_records
 
 log = logging.getLogger(__name__)
-MESSAGES_A_STEP = 256
-"""Buried before the loop turns: a few milliseconds."""
-BYTES_A_BATCH = 1 << 20
-AGAIN_MS = 500
-"""Until the next try after a full disk, or while the records are fetched from far behind the end."""
+MESSAGES_PER_STEP = 256
+"""Per loop turn: a few milliseconds of work."""
+BATCH_BYTES = 1 << 20
+RETRY_MS = 500
+"""Until the next try while the disk is full, or while the records are fetched from cold segments."""
 
 
-class Grave(NamedTuple):
-    """Messages first..end of a place, all with one history. `claim`: the lease that holds them until they are done."""
+class PendingDeadLetters(NamedTuple):
+    """Claimed messages first..end of a cursor, all with one history. `claim`: the internal lease that holds them."""
 
-    place: Place
+    cursor: QueueCursor
     first: int
     end: int
     claim: int
@@ -42,124 +43,131 @@ class Grave(NamedTuple):
     reason: str
 
 
-class Burials:
-    """Messages claimed and not yet durable as dead letters; `step()` works them off, a few at a time.
+class DeadLettering:
+    """Queue of claimed messages that are not yet durable as dead letters; `step()` appends a few.
 
     Args:
-        store: the log: create_topics, read, append, when_durable.
-        dirty: places whose progress has to be written.
-        hungry: told of places that have room again.
-        residence: where dead letters may lie.
+        dirty: cursors whose progress has to be written.
+        wake_list: gets cursors that have room again.
+        ownership: the queues that may hold this engine's dead letters.
+        requests: told of each dead-lettered record; None: nothing waits for replies.
     """
 
     def __init__(
-        self, store, clockwork: Clockwork, dirty: set[Place], counts: Counts, hungry: Hungry, residence: Residence
+        self,
+        store: DeliveryLog,
+        lease_clock: LeaseClock,
+        dirty: set[QueueCursor],
+        counts: DeliveryCounts,
+        wake_list: WakeList,
+        ownership: QueueOwnership,
+        requests: RequestJudge | None = None,
     ) -> None:
-        self._store, self._clockwork, self._residence = store, clockwork, residence
-        self._dirty, self._counts, self._hungry = dirty, counts, hungry
-        self.requests: Any = None  # told of each record that is given up, see engine/replies/requests.py
-        self._graves: deque[Grave] = deque()
-        self._again_ms = 0
+        self._store, self._lease_clock, self._ownership = store, lease_clock, ownership
+        self._dirty, self._counts, self._wake_list = dirty, counts, wake_list
+        self.requests = requests
+        self._queue: deque[PendingDeadLetters] = deque()
+        self._retry_at_ms = 0
 
     def __len__(self) -> int:
-        return len(self._graves)
+        return len(self._queue)
 
-    def add(self, place: Place, claimed: list[Run], claim: int, cause: str, reason: str) -> None:
-        """Bury what was claimed by the lease `claim`."""
-        for run in claimed:
-            self._graves.append(
-                Grave(place, run.first, run.end, claim, run.attempt, run.first_lease, run.lease, cause, reason)
+    def enqueue(self, cursor: QueueCursor, claimed: list[InFlightRange], claim: int, cause: str, reason: str) -> None:
+        """Dead-letter the ranges that the lease `claim` has claimed."""
+        for each in claimed:
+            self._queue.append(
+                PendingDeadLetters(
+                    cursor, each.first, each.end, claim, each.attempt, each.first_lease, each.lease, cause, reason
+                )
             )
 
     def step(self, now_ms: int) -> int | None:
-        """Bury some; returns when to call again, None when none are left."""
-        left = MESSAGES_A_STEP
-        while self._graves and left > 0 and now_ms >= self._again_ms:
-            grave = self._graves.popleft()
-            done = self._bury(grave, left)
+        """Dead-letter some; returns the time of the next call, None when none are left."""
+        left = MESSAGES_PER_STEP
+        while self._queue and left > 0 and now_ms >= self._retry_at_ms:
+            pending = self._queue.popleft()
+            done = self._move(pending, left)
             if done is None:
-                self._graves.append(grave)
-                self._again_ms = now_ms + AGAIN_MS
+                self._queue.append(pending)
+                self._retry_at_ms = now_ms + RETRY_MS
                 break
-            if done < grave.end:
-                self._graves.appendleft(grave._replace(first=done))
-            left -= done - grave.first
-        return max(now_ms, self._again_ms) if self._graves else None
+            if done < pending.end:
+                self._queue.appendleft(pending._replace(first=done))
+            left -= done - pending.first
+        return max(now_ms, self._retry_at_ms) if self._queue else None
 
-    def _bury(self, grave: Grave, messages_max: int) -> int | None:
-        """Append dead letters for the first messages; returns the offset behind them, None when it cannot be done now."""
-        place = grave.place
-        if grave.claim < place.floor:
-            return (
-                grave.end
-            )  # an operator has moved the group: it will be given these messages again, or passes them over
+    def _move(self, pending: PendingDeadLetters, messages_max: int) -> int | None:
+        """Append dead letters of the first messages; returns the offset after them, None when that is impossible now."""
+        cursor = pending.cursor
+        if pending.claim < cursor.floor:
+            return pending.end  # an operator has reset the group: the reset decides about these messages
         try:
-            count = min(grave.end - grave.first, messages_max)
-            pieces = self._store.read(place.topic_id, place.queue, grave.first, count, BYTES_A_BATCH)
+            count = min(pending.end - pending.first, messages_max)
+            pieces = self._store.read(cursor.topic_id, cursor.queue, pending.first, count, BATCH_BYTES)
             if not pieces:
                 return None
             records = [record for piece in pieces for record in whole_records(piece.records)]
-            end = grave.first + len(records)
-            self._append(grave, end, records)
+            end = pending.first + len(records)
+            self._append(pending, end, records)
             return end
         except OffsetOutOfRangeError as gone:
-            return self._give_up(grave, gone.first_offset, gone)
+            return self._give_up(pending, gone.first_offset, gone)
         except CorruptionError as damage:
-            return self._give_up(grave, damage.next_offset or grave.end, damage)
+            return self._give_up(pending, damage.next_offset or pending.end, damage)
         except EngineError as error:
-            log.warning("topic=%s queue=%d: dead letters wait: %s", place.topic_name, place.queue, error)
+            log.warning("topic=%s queue=%d: dead-lettering is delayed: %s", cursor.topic_name, cursor.queue, error)
             return None
 
-    def _append(self, grave: Grave, end: int, records: list[bytes]) -> None:
-        topic_name = dead_letter_topic(grave.place.group.name)
-        queue = self._residence.nearest(topic_name, 0, QUEUES_MAX)
+    def _append(self, pending: PendingDeadLetters, end: int, records: list[bytes]) -> None:
+        topic_name = dead_letter_topic(pending.cursor.group.name)
+        queue = self._ownership.nearest(topic_name, 0, QUEUES_MAX)
         if queue is None:
-            raise EngineError("the configuration has not told yet which queues live here")
+            raise EngineError("the configuration has not been read yet: the owned queues are unknown")
         (topic,) = self._store.create_topics([(topic_name, queue + 1)])
-        letters = [
-            dead_letter.bury(record, topic_name, self._told(grave, grave.first + at, record))
+        records_out = [
+            dead_letter.wrap(record, topic_name, self._origin(pending, pending.first + at, record))
             for at, record in enumerate(map(dead_letter.parse, records))
         ]
-        batch = pack_batch(KIND_MESSAGES, topic.id, queue, letters)
-        ((code, _),) = self._store.append(batch, 1, self._clockwork.wall_ms())
+        batch = pack_batch(KIND_MESSAGES, topic.id, queue, records_out)
+        ((code, _),) = self._store.append(batch, 1, self._lease_clock.wall_ms())
         if code:
-            raise EngineError(f"the log refused a batch of {len(batch)} bytes with code {code}")
+            raise EngineError(f"append of {len(batch)} bytes of dead letters: refused with code {code}")
         if self.requests is not None:
             for record in records:
-                self.requests.failed(grave.place.group.name, record)
-        first = grave.first
-        self._store.when_durable(self._store.end_position, lambda: self._settle(grave, first, end))
+                self.requests.failed(pending.cursor.group.name, record)
+        first = pending.first
+        self._store.when_durable(self._store.end_position, lambda: self._settle(pending, first, end))
 
-    def _told(self, grave: Grave, offset: int, record: dead_letter.Record) -> dict[str, object]:
-        place = grave.place
+    def _origin(self, pending: PendingDeadLetters, offset: int, record: dead_letter.StoredMessage) -> dict[str, object]:
+        cursor = pending.cursor
         return {
-            "group": place.group.name,
-            "cause": grave.cause,
-            "reason": grave.reason or None,
-            "attempts": grave.attempts,
-            "first_ms": Clockwork.born_ms(grave.first_lease) or None,
-            "last_ms": Clockwork.born_ms(grave.last_lease) or None,
-            "topic": place.topic_name,
-            "queue": place.queue,
+            "group": cursor.group.name,
+            "cause": pending.cause,
+            "reason": pending.reason or None,
+            "attempts": pending.attempts,
+            "first_ms": LeaseClock.created_ms(pending.first_lease) or None,
+            "last_ms": LeaseClock.created_ms(pending.last_lease) or None,
+            "topic": cursor.topic_name,
+            "queue": cursor.queue,
             "offset": offset,
             "id": record.id or None,
         }
 
-    def _settle(self, grave: Grave, first: int, end: int) -> None:
-        place = grave.place
-        place.settle(first, end, grave.claim, False)
+    def _settle(self, pending: PendingDeadLetters, first: int, end: int) -> None:
+        cursor = pending.cursor
+        cursor.settle(first, end, pending.claim, False)
         self._counts.dead_letters += end - first
-        self._dirty.add(place)
-        if place.blocked:
-            self._hungry.wake(place)
+        self._dirty.add(cursor)
+        if cursor.blocked:
+            self._wake_list.wake(cursor)
 
-    def _give_up(self, grave: Grave, gone_until: int, why: EngineError) -> int:
-        """Retention or damage took the messages from everybody: nothing is left to be buried."""
-        end = min(max(gone_until, grave.first + 1), grave.end)
+    def _give_up(self, pending: PendingDeadLetters, gone_until: int, cause: EngineError) -> int:
+        """Retention or damage has removed the messages: nothing is left to dead-letter."""
+        end = min(max(gone_until, pending.first + 1), pending.end)
         log.error(
-            "topic=%s queue=%d offsets %d to %d: lost before they became dead letters of group %s: %s",
-            grave.place.topic_name, grave.place.queue, grave.first, end - 1, grave.place.group.name, why,
+            "topic=%s queue=%d offsets %d to %d: lost before dead-lettering for group %s: %s",
+            pending.cursor.topic_name, pending.cursor.queue, pending.first, end - 1, pending.cursor.group.name, cause,
         )  # fmt: skip
-        grave.place.settle(grave.first, end, grave.claim, False)
-        self._dirty.add(grave.place)
+        pending.cursor.settle(pending.first, end, pending.claim, False)
+        self._dirty.add(pending.cursor)
         return end

@@ -1,24 +1,26 @@
-"""Delivery: pulls in, messages out, acknowledgements in. The composition of the pure parts of this package.
+"""Delivery: answers pulls, applies acknowledgements, keeps progress. Composition of the pure parts of this package.
 
-Nothing here blocks or knows sockets; the server calls it from the loop and tells the time. Cost follows calls and runs
-of messages, never single messages, and never the number of topics.
+Nothing here blocks or uses sockets; the server calls it from the loop and passes the time. Cost follows calls and ranges of messages,
+never single messages or the number of topics.
 """
 
 from collections.abc import Callable
 from random import random
+from time import monotonic_ns
 
 from common.dead_letters import ATTEMPTS
-from common.timer_heap import Wheel
+from common.timer_heap import TimerHeap
 from engine.delivery import progress
-from engine.delivery.counts import Counts
-from engine.delivery.dead_lettering import Burials
+from engine.delivery.counts import DeliveryCounts
+from engine.delivery.dead_lettering import DeadLettering
 from engine.delivery.group import Group
-from engine.delivery.leases import Clockwork
-from engine.delivery.native import FORM, Form
+from engine.delivery.leases import LeaseClock
+from engine.delivery.native import FORM, DeliveryForm
 from engine.delivery.policy import DEFAULTS, Policies
+from engine.delivery.ports import DeliveryLog, RequestJudge
 from engine.delivery.pull import Pull, PullRequest
-from engine.delivery.queue_cursor import Place
-from engine.delivery.queue_ownership import Residence
+from engine.delivery.queue_cursor import QueueCursor
+from engine.delivery.queue_ownership import QueueOwnership
 from engine.delivery.receipt import KEY_SIZE
 from engine.delivery.settings import DeliverySettings
 from engine.delivery.subscription import Subscription
@@ -28,84 +30,91 @@ class Delivery:
     """All groups of one engine.
 
     Args:
-        store: the log (seam 6), or its twin in memory.
-        key: the receipt key, see `receipt_key()`.
-        wall_ms: the wall clock, of which lease numbers are made.
-        form: the hot parts, compiled or their twins; tests give both.
-        policies: what the configuration says of each group.
-        random: gives 0 to 1, for the jitter of back-offs.
-        residence: which queues live at this engine.
+        store: the log, or its equivalent in memory.
+        key: secret of all receipts, see `receipt_key()`.
+        wall_ms: the wall clock, for lease numbers.
+        form: the hot parts, native or reference; tests use both.
+        policies: the configured policy of each group.
+        random: returns 0 to 1, for the jitter of back-offs.
+        ownership: the queues of this engine.
+        requests: the judge of requests (engine/replies); None: every message is dispatched as it is.
+        now_ns: monotonic clock that bounds the time of slow reads.
 
-    Every `now_ms` is a clock that never steps back.
+    Every `now_ms` is of a monotonic clock.
     """
 
     def __init__(
         self,
-        store,
+        store: DeliveryLog,
         key: bytes,
         wall_ms: Callable[[], int],
         settings: DeliverySettings | None = None,
-        form: Form = FORM,
+        form: DeliveryForm = FORM,
         policies: Policies = DEFAULTS,
         random: Callable[[], float] = random,
-        residence: Residence | None = None,
+        ownership: QueueOwnership | None = None,
+        requests: RequestJudge | None = None,
+        now_ns: Callable[[], int] = monotonic_ns,
     ) -> None:
-        self.residence = residence or Residence()
+        self.ownership = ownership or QueueOwnership()
         self.settings = settings or DeliverySettings()
-        self.counts = Counts()
+        self.counts = DeliveryCounts()
         self.groups: dict[str, Group] = {}
         self.parked = 0
-        self._followed = -1  # the generation of the policies that all groups have seen
+        self.requests = requests
+        self._followed = -1  # generation of the policies that all groups have adopted
         self._store, self._key, self._form, self._policies = store, key, form, policies
-        self._clockwork = Clockwork(wall_ms)
-        self._dirty: set[Place] = set()
-        self._due_progress: list[Place] = []  # what was dirty when the writing began
-        self._hand_out = form.HandOut(store, self.settings, self._clockwork, self._dirty, self.counts)
-        self._hungry = form.Hungry()
-        self._burials = Burials(store, self._clockwork, self._dirty, self.counts, self._hungry, self.residence)
-        self._acknowledgements = form.Acknowledgements(
-            store, self.settings, self._clockwork, self._dirty, self.counts, self._hungry, self._burials, random
+        self._lease_clock = LeaseClock(wall_ms)
+        self._dirty: set[QueueCursor] = set()
+        self._due_progress: list[QueueCursor] = []  # cursors that were dirty when writing began
+        self._dispatcher = form.Dispatcher(
+            store, self.settings, self._lease_clock, self._dirty, self.counts, requests, now_ns
         )
-        self._waits = Wheel()
-        self._by_queue: dict[tuple[int, int], list[Place]] = {}
+        self._wake_list = form.WakeList()
+        self._dead_lettering = DeadLettering(
+            store, self._lease_clock, self._dirty, self.counts, self._wake_list, self.ownership, requests
+        )
+        self._acknowledgements = form.Acknowledgements(
+            store,
+            self.settings,
+            self._lease_clock,
+            self._dirty,
+            self.counts,
+            self._wake_list,
+            self._dead_lettering,
+            random,
+        )
+        self._waits = TimerHeap()
+        self._by_queue: dict[tuple[int, int], list[QueueCursor]] = {}
 
-    @property
-    def requests(self):
-        """Who judges and remembers requests (engine/replies); None: every message is handed out as it is."""
-        return self._hand_out.requests
-
-    @requests.setter
-    def requests(self, requests) -> None:
-        self._hand_out.requests = self._burials.requests = requests
-
-    # -- what consumers ask
+    # -- for consumers
 
     def pull(self, request: PullRequest, now_ms: int, answer: Callable[[Pull], None], context: object = None) -> Pull:
-        """Take the acknowledgements, then find messages or wait for them; `answer(pull)` is called once, perhaps at once.
+        """Apply the acknowledgements, then find messages or wait for them; `answer(pull)` is called once, perhaps at once.
 
-        Acknowledgements count from here on, also when the answer never arrives.
+        Acknowledgements count from here on, even if the answer never arrives.
         """
         self.counts.pulls += 1
-        self._clockwork.now_ms = now_ms
+        self._lease_clock.now_ms = now_ms
         pull = Pull(answer, context)
         group = self.group(request.group)
         if request.topics:
             pull.subscription = group.subscription(request.topics_key, request.topics, request.start)
         if request.acks:
-            pull.ack_codes = self._acknowledgements.take(group, request.acks, now_ms)
-            if self._burials:
-                self._burials.step(now_ms)
-            self._serve_hungry(now_ms)
+            pull.ack_codes = self._acknowledgements.apply(group, request.acks, now_ms)
+            if self._dead_lettering:
+                self._dead_lettering.step(now_ms)
+            self._serve_woken(now_ms)
         if pull.subscription is None or request.max_messages <= 0:
             answer(pull)
             return pull
         self._bound(pull, request)
         pull.group = group
         if not pull.subscription.parked and not group.policy.paused:
-            self._hand_out.fill(pull, group, now_ms)
+            self._dispatcher.fill(pull, group, now_ms)
         wait_ms = min(request.wait_ms, self.settings.wait_ms_max)
-        if wait_ms <= 0 and not pull.piece_count and self._is_looking(pull.subscription):
-            # An empty answer says that there is nothing, and whoever drains a queue without waiting would stop there.
+        if wait_ms <= 0 and not pull.piece_count and self._may_find_more(pull.subscription):
+            # An empty answer means that the queues are empty; a consumer that drains them without waiting would stop.
             wait_ms = self.settings.fetch_wait_ms
         if pull.piece_count or wait_ms <= 0 or self.parked >= self.settings.parked_max:
             answer(pull)
@@ -114,63 +123,63 @@ class Delivery:
         return pull
 
     def cancel(self, pull: Pull) -> None:
-        """The asker has gone: a waiting pull is forgotten, and nothing will be leased to it."""
+        """Forget a waiting pull whose caller is gone; nothing will be leased to it."""
         if pull.tick:
             self._unpark(pull)
 
-    # -- what the server's loop tells
+    # -- for the server's loop
 
     def on_woken(self, woken: list[tuple[int, int]], now_ms: int) -> None:
-        """These queues got records: serve the pulls that wait for them."""
-        self._hungry.wake_all(woken, self._by_queue)
-        self._serve_hungry(now_ms)
+        """Serve the pulls that wait for these queues, which have new records."""
+        self._wake_list.wake_all(woken, self._by_queue)
+        self._serve_woken(now_ms)
 
     def on_time(self, now_ms: int) -> int | None:
-        """Do what is due; returns when to call again at the latest, None when nothing is waiting for time to pass."""
-        self._clockwork.now_ms = now_ms
-        for place in self._clockwork.expire(now_ms):
-            self._claim_spent(place)
-            self._hungry.wake(place)
-        burials_at = self._burials.step(now_ms)
+        """Do what is due; returns the latest time of the next call, None when nothing waits for a time."""
+        self._lease_clock.now_ms = now_ms
+        for cursor in self._lease_clock.expire(now_ms):
+            self._claim_spent(cursor)
+            self._wake_list.wake(cursor)
+        dead_lettering_at = self._dead_lettering.step(now_ms)
         self._follow_all(now_ms)
-        self._go_on_sifting()
-        self._serve_hungry(now_ms)
+        self._resume_filtering()
+        self._serve_woken(now_ms)
         for pull in self._waits.pop_due(now_ms):
             self._unpark(pull)
             pull.answer(pull)
-        sifting_at = now_ms if self._hand_out.later else None
-        moments = (self._clockwork.next_at_ms(), self._waits.next_at_ms(), burials_at, sifting_at)
-        return min((at for at in moments if at is not None), default=None)
+        filtering_at = now_ms if self._dispatcher.later else None
+        times = (self._lease_clock.next_at_ms(), self._waits.next_at_ms(), dead_lettering_at, filtering_at)
+        return min((at for at in times if at is not None), default=None)
 
     @property
     def has_progress(self) -> bool:
         """Whether write_progress() has anything to write."""
         return bool(self._dirty or self._due_progress)
 
-    def write_progress(self, places_max: int | None = None) -> bool:
-        """Put the progress of every place that has moved since into the log.
+    def write_progress(self, cursors_max: int | None = None) -> bool:
+        """Write the progress of all changed cursors into the log.
 
         Args:
-            places_max: stop after so many, so that the loop turns in between; call again until it returns True.
+            cursors_max: limit per call, so that the loop turns in between; call again until it returns True.
         """
         due = self._due_progress
         if not due:
             due.extend(self._dirty)
             self._dirty.clear()
-        elif places_max is None:
+        elif cursors_max is None:
             due.extend(self._dirty.difference(due))
             self._dirty.clear()
-        step = due if places_max is None else due[-places_max:]
+        step = due if cursors_max is None else due[-cursors_max:]
         if step:
-            # Taken off when they are in the log: a full disk refuses, and the next call tries again.
-            self._store.put_progress([(place.key, place.encoded_progress()) for place in step])
+            # Removed once they are in the log: after a full disk the next call tries again.
+            self._store.put_progress([(cursor.key, cursor.encoded_progress()) for cursor in step])
             del due[-len(step) :]
         return not due
 
-    # -- what operators ask
+    # -- for operators
 
     def group(self, name: str) -> Group:
-        """The group of that name; made when it is new."""
+        """Return the group of that name; creates it when it is new."""
         found = self.groups.get(name)
         if found is None:
             found = self.groups[name] = Group(
@@ -179,50 +188,50 @@ class Delivery:
         self._follow(found)
         return found
 
-    def move(self, group: Group, place: Place, offset: int, now_ms: int) -> None:
-        """Let the group go on at `offset`, within what can be read. All of its receipts of that queue become stale."""
-        first_offset, end_offset = self._store.bounds(place.topic_id, place.queue)
-        place.move(min(max(offset, first_offset), end_offset), self._clockwork.next_lease())
-        self._dirty.add(place)
-        self._hungry.wake(place)
-        self._serve_hungry(now_ms)
+    def move(self, group: Group, cursor: QueueCursor, offset: int, now_ms: int) -> None:
+        """Reset the group to `offset`, within the readable range. All its receipts of that queue become stale."""
+        first_offset, end_offset = self._store.bounds(cursor.topic_id, cursor.queue)
+        cursor.move(min(max(offset, first_offset), end_offset), self._lease_clock.next_lease())
+        self._dirty.add(cursor)
+        self._wake_list.wake(cursor)
+        self._serve_woken(now_ms)
 
-    # -- what is done with places elsewhere
+    # -- for the dead-letter store
 
     def next_lease(self) -> int:
-        """A lease of the engine's own, to keep messages from everybody."""
-        return self._clockwork.next_lease()
+        """Return a new non-expiring internal lease."""
+        return self._lease_clock.next_lease()
 
     def wall_ms(self) -> int:
-        """The wall clock."""
-        return self._clockwork.wall_ms()
+        """Return the wall clock."""
+        return self._lease_clock.wall_ms()
 
-    def on_moved(self, place: Place) -> None:
-        """The place has to be written down, and may have room again."""
-        self._dirty.add(place)
-        if place.blocked:
-            self._hungry.wake(place)
+    def on_moved(self, cursor: QueueCursor) -> None:
+        """Note that the cursor has changed and may have room again."""
+        self._dirty.add(cursor)
+        if cursor.blocked:
+            self._wake_list.wake(cursor)
 
-    # -- inside
+    # -- internal
 
     def _follow(self, group: Group) -> None:
-        """Let the group be as the configuration has it now."""
+        """Apply the configured policy to the group."""
         generation = self._policies.generation
         if group.generation != generation:
             before = group.filters
-            for place in group.follow(generation, self._policies.of(group.name)):
-                self._hungry.wake(place)
+            for cursor in group.follow(generation, self._policies.of(group.name)):
+                self._wake_list.wake(cursor)
             if group.filters is not before:
-                self._hand_out.shared.forget(group.name)
+                self._dispatcher.shared.forget(group.name)
 
-    def _go_on_sifting(self) -> None:
-        later = list(self._hand_out.later)
-        self._hand_out.later.clear()
-        for place in later:
-            self._hungry.wake(place)
+    def _resume_filtering(self) -> None:
+        later = list(self._dispatcher.later)
+        self._dispatcher.later.clear()
+        for cursor in later:
+            self._wake_list.wake(cursor)
 
     def _follow_all(self, now_ms: int) -> None:
-        """After a change of the configuration: answer who waits in a group that is paused now, serve who waits in one that is not."""
+        """After a change of the configuration, answer the waiting pulls of paused groups and serve those of the others."""
         generation = self._policies.generation
         if generation == self._followed:
             return
@@ -236,20 +245,20 @@ class Delivery:
                     self._unpark(pull)
                     pull.answer(pull)
 
-    def _claim_spent(self, place: Place) -> None:
-        """Bury what has come back from its last attempt."""
-        self._follow(place.group)
-        claim = self._clockwork.next_lease()
-        claimed = place.open.claim_spent(place.attempts_max, claim)
+    def _claim_spent(self, cursor: QueueCursor) -> None:
+        """Dead-letter messages whose last attempt has expired."""
+        self._follow(cursor.group)
+        claim = self._lease_clock.next_lease()
+        claimed = cursor.in_flight.claim_spent(cursor.attempts_max, claim)
         if claimed:
-            self._dirty.add(place)
-            self._burials.add(place, claimed, claim, ATTEMPTS, "")
+            self._dirty.add(cursor)
+            self._dead_lettering.enqueue(cursor, claimed, claim, ATTEMPTS, "")
 
-    def _resumed(self, place: Place) -> None:
-        """What was out for the last time before a restart stays with whoever has it, as if it had been handed out now."""
-        due_ms = self._clockwork.now_ms + place.group.policy.invisible_ms
-        if place.open.postpone_spent(place.attempts_max, due_ms):
-            self._clockwork.due(place, due_ms)
+    def _resumed(self, cursor: QueueCursor) -> None:
+        """Give last attempts from before a restart a full lease time from now: their holders may still acknowledge."""
+        due_ms = self._lease_clock.now_ms + cursor.group.policy.invisible_ms
+        if cursor.in_flight.postpone_spent(cursor.attempts_max, due_ms):
+            self._lease_clock.due(cursor, due_ms)
 
     def _bound(self, pull: Pull, request: PullRequest) -> None:
         settings = self.settings
@@ -259,25 +268,25 @@ class Delivery:
         wanted = request.invisible_ms if request.invisible_ms > 0 else settings.invisible_ms_default
         pull.invisible_ms = min(wanted, settings.invisible_ms_max)
 
-    def _is_looking(self, subscription: Subscription) -> bool:
-        """Whether records that it may have are being fetched, or still have to go through a filter."""
-        if self._hand_out.later and not self._hand_out.later.keys().isdisjoint(subscription.places):
+    def _may_find_more(self, subscription: Subscription) -> bool:
+        """Whether records of the subscription are being fetched or still wait for a filter."""
+        if self._dispatcher.later and not self._dispatcher.later.keys().isdisjoint(subscription.cursors):
             return True
-        return any(self._store.is_fetching(place.topic_id, place.queue) for place in subscription.places)
+        return any(self._store.is_fetching(cursor.topic_id, cursor.queue) for cursor in subscription.cursors)
 
     def _park(self, pull: Pull, until_ms: int) -> None:
         pull.subscription.parked[pull] = None
-        pull.tick = self._waits.add(until_ms, pull)
+        pull.tick = self._waits.schedule(until_ms, pull)
         self.parked += 1
 
     def _unpark(self, pull: Pull) -> None:
-        self._waits.drop(pull.tick, pull)
+        self._waits.cancel(pull.tick, pull)
         pull.tick = 0
         pull.subscription.parked.pop(pull, None)
         self.parked -= 1
 
-    def _serve_hungry(self, now_ms: int) -> None:
-        while (subscription := self._hungry.take()) is not None:
+    def _serve_woken(self, now_ms: int) -> None:
+        while (subscription := self._wake_list.pop()) is not None:
             self._serve(subscription, now_ms)
 
     def _serve(self, subscription: Subscription, now_ms: int) -> None:
@@ -285,14 +294,14 @@ class Delivery:
             pull = next(iter(subscription.parked))
             if pull.group.policy.paused:
                 return
-            self._hand_out.fill(pull, pull.group, now_ms)
+            self._dispatcher.fill(pull, pull.group, now_ms)
             if pull.piece_count:
                 self._unpark(pull)
                 pull.answer(pull)
 
 
-def receipt_key(store, random_bytes: Callable[[int], bytes]) -> bytes:
-    """The secret of all receipts: made once, then kept in the log, so that it survives restarts and fail-over."""
+def receipt_key(store: DeliveryLog, random_bytes: Callable[[int], bytes]) -> bytes:
+    """Return the secret of all receipts: made once and stored in the log, so that it survives restarts and fail-over."""
     for raw, value in store.progress(progress.RECEIPT_KEY):
         if raw == progress.RECEIPT_KEY and len(value) == KEY_SIZE:
             return value

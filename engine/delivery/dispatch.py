@@ -1,91 +1,93 @@
-"""Filling a pull: deficit round robin over the places that may have something, a lease for each run that is taken.
+"""Dispatch: fills a pull by deficit round robin over the cursors that may have messages, with a lease per range.
 
-Deficit round robin after Shreedhar and Varghese (1995): a place may give a quantum of bytes in its turn, and what it
-gives beyond that (a message is never cut) it owes in its next turns. So large messages take no more than their share.
+Deficit round robin after Shreedhar and Varghese (1995): a cursor may give a quantum of bytes in its turn. Bytes beyond it (a message is
+never cut) count against its next turns, so large messages take no more than their share.
 """
 
 import logging
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
 
-from engine.delivery.counts import Counts
-from engine.delivery.filter_budget import SIFT_MESSAGES, Allowance
-from engine.delivery.key_order import key_number, sort_open
-from engine.delivery.leases import Clockwork
+from engine.delivery.counts import DeliveryCounts
+from engine.delivery.filter_budget import FILTER_READ_MESSAGES, FilterBudget
+from engine.delivery.group_view import GroupView
+from engine.delivery.key_order import key_number
+from engine.delivery.key_recovery import sort_open
+from engine.delivery.leases import LeaseClock
+from engine.delivery.ports import DeliveryLog, RequestJudge
 from engine.delivery.pull import Pull
-from engine.delivery.queue_cursor import Place
+from engine.delivery.queue_cursor import QueueCursor
 from engine.delivery.settings import DeliverySettings
-from engine.delivery.shared_filters import SharedSifting
+from engine.delivery.shared_filters import SharedFilters
 from engine.errors import CorruptionError, OffsetOutOfRangeError
-from engine.filter.native import sift
+from engine.filter.native import select
 from engine.link.layout import HAS_TRAILER, PIECE
 from engine.log.format import whole_records
 from engine.log.types import Piece
 
-if TYPE_CHECKING:
-    from engine.delivery.group import Group
-
 log = logging.getLogger(__name__)
 
 
-class HandOut:
-    """Takes runs from places and gives them to pulls.
+class Dispatcher:
+    """Leases ranges of cursors to pulls.
 
     Args:
-        store: the log; only bounds, read and watch are used.
-        dirty: places whose progress has to be written.
+        dirty: cursors whose progress has to be written.
+        now_ns: monotonic clock, by which the native form bounds its reads of older segments.
 
-    `later`: places where a filter goes on when there is time again; they have left their rings.
+    Attributes:
+        requests: judges requests; None: every message is dispatched as it is.
+        later: cursors whose filter goes on in the next period; they have left their rings.
     """
 
     def __init__(
-        self, store, settings: DeliverySettings, clockwork: Clockwork, dirty: set[Place], counts: Counts
-    ) -> None:
-        self._store, self._settings, self._clockwork = store, settings, clockwork
+        self, store: DeliveryLog, settings: DeliverySettings, lease_clock: LeaseClock, dirty: set[QueueCursor],
+        counts: DeliveryCounts, requests: RequestJudge | None, now_ns: Callable[[], int],
+    ) -> None:  # fmt: skip
+        self._store, self._settings, self._lease_clock = store, settings, lease_clock
         self._dirty, self._counts = dirty, counts
-        self.requests: Any = None  # see engine/replies/requests.py
-        self.later: dict[Place, None] = {}
-        self.shared = SharedSifting(settings.shared_filters_min)
-        self._allowance = Allowance(settings.sift_tests)
+        self.requests = requests
+        self.later: dict[QueueCursor, None] = {}
+        self.shared = SharedFilters(settings.shared_filters_min)
+        self._budget = FilterBudget(settings.filter_tests_max)
 
-    def fill(self, pull: Pull, group: "Group", now_ms: int) -> None:
-        """Give the pull what its subscription has, until it is full or nothing is left. The first message always fits."""
+    def fill(self, pull: Pull, group: GroupView, now_ms: int) -> None:
+        """Fill the pull from its subscription until it is full or nothing is left. The first message always fits."""
         ring = pull.subscription.ring
         quantum = self._settings.quantum_bytes
         while ring and pull.messages_left > 0 and pull.bytes_left > 0:
-            place = next(iter(ring))
-            place.credit = min(place.credit + quantum, quantum)
-            if place.credit <= 0 or self._give(place, pull, group, now_ms):
-                ring.move_to_end(place)
+            cursor = next(iter(ring))
+            cursor.credit = min(cursor.credit + quantum, quantum)
+            if cursor.credit <= 0 or self._dispatch_queue(cursor, pull, group, now_ms):
+                ring.move_to_end(cursor)
             else:
-                del ring[place]
-                place.credit = 0
+                del ring[cursor]
+                cursor.credit = 0
 
-    def _give(self, place: Place, pull: Pull, group: "Group", now_ms: int) -> bool:
-        """Hand out of one place until its turn is over or the pull is full; False when the place has nothing left."""
-        if not place.is_sorted and not sort_open(place, self._store):
-            self._store.watch(place.topic_id, place.queue)
+    def _dispatch_queue(self, cursor: QueueCursor, pull: Pull, group: GroupView, now_ms: int) -> bool:
+        """Dispatch from one cursor until its turn is over or the pull is full; False when the cursor has nothing left."""
+        if not cursor.is_sorted and not sort_open(cursor, self._store):
+            self._store.watch(cursor.topic_id, cursor.queue)
             return False
-        if place.filter is not None:
-            return self._give_sifted(place, pull, group, now_ms)
+        if cursor.filter is not None:
+            return self._dispatch_filtered(cursor, pull, group, now_ms)
         seen = False
-        while pull.messages_left > 0 and pull.bytes_left > 0 and place.credit > 0:
-            plan = place.plan(pull.messages_left)
-            if plan is None and not seen:
-                # Looked up only when what was seen before is used up: it costs more than the rest of a small turn.
-                place.see(*self._store.bounds(place.topic_id, place.queue))
+        while pull.messages_left > 0 and pull.bytes_left > 0 and cursor.credit > 0:
+            first, end = cursor.plan(pull.messages_left)
+            if first == end and not seen:
+                # Only after everything seen before is used up: asking the log costs more than the rest of a small turn.
+                cursor.see(*self._store.bounds(cursor.topic_id, cursor.queue))
                 seen = True
                 continue
-            if plan is None:
-                self._rest(place)
+            if first == end:
+                self._rest(cursor)
                 return False
-            first, end, _ = plan
-            pieces = self._read(place, first, end, min(place.credit, pull.bytes_left))
+            pieces = self._read(cursor, first, end, min(cursor.credit, pull.bytes_left))
             if pieces and self.requests is not None:
-                pieces = self._waited_for(place, first, pieces)
+                pieces = self._drop_expired(cursor, first, pieces)
             if pieces is None:
                 continue
             if not pieces:
-                self._store.watch(place.topic_id, place.queue)
+                self._store.watch(cursor.topic_id, cursor.queue)
                 return False
             size = 0
             for piece in pieces:
@@ -94,131 +96,136 @@ class HandOut:
                 pull.bytes_left = 0
                 break
             given_end = pieces[-1].first_offset + pieces[-1].count
-            size = self._lease_in_order(place, pull, group, first, given_end, pieces, now_ms)
+            size = self._lease_in_order(cursor, pull, group, first, given_end, pieces, now_ms)
             pull.bytes_left -= size
-            place.credit -= size
+            cursor.credit -= size
             self._counts.delivered_bytes += size
             if given_end < end:
-                break  # the turn's bytes end here; going on would make a lease for every single message
+                break  # the turn's bytes are used up; going on would make a lease per message
         return True
 
-    def _give_sifted(self, place: Place, pull: Pull, group: "Group", now_ms: int) -> bool:
-        """As _give(), of a group that takes a part only."""
+    def _dispatch_filtered(self, cursor: QueueCursor, pull: Pull, group: GroupView, now_ms: int) -> bool:
+        """As _dispatch_queue(), for a group with a filter."""
         seen = False
-        while pull.messages_left > 0 and pull.bytes_left > 0 and place.credit > 0:
-            if not self._allowance.is_left(now_ms):
-                self.later[place] = None
+        while pull.messages_left > 0 and pull.bytes_left > 0 and cursor.credit > 0:
+            if not self._budget.is_left(now_ms):
+                self.later[cursor] = None
                 return False
-            plan = place.plan(SIFT_MESSAGES)
-            if plan is None and not seen:
-                place.see(*self._store.bounds(place.topic_id, place.queue))
+            first, end = cursor.plan(FILTER_READ_MESSAGES)
+            if first == end and not seen:
+                cursor.see(*self._store.bounds(cursor.topic_id, cursor.queue))
                 seen = True
                 continue
-            if plan is None:
-                self._rest(place)
+            if first == end:
+                self._rest(cursor)
                 return False
-            first, end, _ = plan
-            fresh = first == place.next_offset
+            fresh = first == cursor.next_offset
             if fresh:
-                begin, end = self.shared.narrow(place, first, end)
-                self._leave_out(place, first, begin)
+                begin, end = self.shared.narrow(cursor, first, end)
+                self._leave_out(cursor, first, begin)
                 first = begin
-                self._allowance.take(1, 0)
+                self._budget.spend(1, 0)
                 if begin == end:
                     continue
-            pieces = self._read(place, first, end, place.credit)
+            pieces = self._read(cursor, first, end, cursor.credit)
             if pieces and self.requests is not None:
-                pieces = self._waited_for(place, first, pieces)
+                pieces = self._drop_expired(cursor, first, pieces)
             if pieces is None:
                 continue
             if not pieces:
-                self._store.watch(place.topic_id, place.queue)
+                self._store.watch(cursor.topic_id, cursor.queue)
                 return False
-            place.credit -= sum(len(piece.records) for piece in pieces)
+            cursor.credit -= sum(len(piece.records) for piece in pieces)
             for piece in pieces:
-                if fresh and self.shared.learn(place, piece.first_offset, piece.records, 0):
-                    self._allowance.take(piece.count, 0)
-                if not self._sift(place, pull, group, piece, now_ms):
+                if fresh and self.shared.learn(cursor, piece.first_offset, piece.records, 0):
+                    self._budget.spend(piece.count, 0)
+                if not self._select(cursor, pull, group, piece, now_ms):
                     return True
         return True
 
-    def _sift(self, place: Place, pull: Pull, group: "Group", piece: Piece, now_ms: int) -> bool:
-        """Lease what the filter lets through, run by run, pass over what lies between; False when the pull is full."""
+    def _select(self, cursor: QueueCursor, pull: Pull, group: GroupView, piece: Piece, now_ms: int) -> bool:
+        """Lease the messages that the filter selects, range by range; leave out the others. False when the pull is full."""
         at, count, stored_at_ms, records = piece
-        asked, passed = pull.messages_left, 0
-        decided, runs = sift(place.filter, records, 0, pull.messages_left, pull.bytes_left, bool(pull.piece_count))
+        asked, selected = pull.messages_left, 0
+        decided, ranges = select(cursor.filter, records, 0, pull.messages_left, pull.bytes_left, bool(pull.piece_count))
         done = at
-        for index, messages, start, end in runs:
+        for index, messages, start, end in ranges:
             first = at + index
-            self._leave_out(place, done, first)
+            self._leave_out(cursor, done, first)
             done = first + messages
-            run = Piece(first, messages, stored_at_ms, records[start:end])
-            size = self._lease_in_order(place, pull, group, first, done, [run], now_ms)
-            passed += messages
+            part = Piece(first, messages, stored_at_ms, records[start:end])
+            size = self._lease_in_order(cursor, pull, group, first, done, [part], now_ms)
+            selected += messages
             pull.bytes_left -= size
             self._counts.delivered_bytes += size
-        self._leave_out(place, done, at + decided)
-        self._allowance.take(decided, place.filter.cost)
-        if decided < count and passed < asked:
+        self._leave_out(cursor, done, at + decided)
+        self._budget.spend(decided, cursor.filter.cost)
+        if decided < count and selected < asked:
             pull.bytes_left = 0  # the next one does not fit
         return decided == count
 
-    def _leave_out(self, place: Place, first: int, end: int) -> None:
+    def _leave_out(self, cursor: QueueCursor, first: int, end: int) -> None:
         if end > first:
-            place.leave_out(first, end, self._clockwork.next_lease())
-            self._dirty.add(place)
+            cursor.leave_out(first, end, self._lease_clock.next_lease())
+            self._dirty.add(cursor)
             self._counts.passed_over += end - first
 
     def _lease_in_order(
-        self, place: Place, pull: Pull, group: "Group", first: int, end: int, pieces: list[Piece], now_ms: int
+        self, cursor: QueueCursor, pull: Pull, group: GroupView, first: int, end: int, pieces: list[Piece], now_ms: int
     ) -> int:
-        """Lease the pieces, or those of their messages whose turn it is; returns the leased bytes."""
-        if place.keys is not None and first == place.next_offset:
-            return self._lease_by_key(place, pull, group, pieces, now_ms)
-        self._lease(place, pull, group, first, end, pieces, now_ms)
+        """Lease the pieces, with order by key only the messages whose turn it is; returns the leased bytes."""
+        if cursor.keys is not None and first == cursor.next_offset:
+            return self._lease_by_key(cursor, pull, group, pieces, now_ms)
+        self._lease(cursor, pull, group, first, end, pieces, now_ms)
         return sum(len(piece.records) for piece in pieces)
 
-    def _lease_by_key(self, place: Place, pull: Pull, group: "Group", pieces: list[Piece], now_ms: int) -> int:
-        """Lease, of messages that were never handed out, those whose turn it is; the others wait. Returns the leased bytes."""
-        assert place.keys is not None
-        taken: list[Piece] = []  # of the run that is being gathered
+    def _lease_by_key(self, cursor: QueueCursor, pull: Pull, group: GroupView, pieces: list[Piece], now_ms: int) -> int:
+        """Lease those of the new messages that are first of their key; the others wait. Returns the leased bytes."""
+        assert cursor.keys is not None
+        taken: list[Piece] = []  # of the range that grows
         size = 0
         for at, _, stored_at_ms, records in pieces:
             start = end = 0
             first = offset = at
             for record in whole_records(records):
-                if place.keys.take(offset, key_number(record)):
+                if cursor.keys.admit(offset, key_number(record)):
                     end += len(record)
                 else:
                     _gather(taken, first, offset, stored_at_ms, records[start:end])
-                    size += self._lease_gathered(place, pull, group, taken, now_ms)
-                    place.wait(offset)
+                    size += self._lease_gathered(cursor, pull, group, taken, now_ms)
+                    cursor.wait(offset)
                     first, start, end = offset + 1, end + len(record), end + len(record)
                 offset += 1
             _gather(taken, first, offset, stored_at_ms, records[start:end])
-        self._dirty.add(place)
-        return size + self._lease_gathered(place, pull, group, taken, now_ms)
+        self._dirty.add(cursor)
+        return size + self._lease_gathered(cursor, pull, group, taken, now_ms)
 
-    def _lease_gathered(self, place: Place, pull: Pull, group: "Group", taken: list[Piece], now_ms: int) -> int:
+    def _lease_gathered(
+        self, cursor: QueueCursor, pull: Pull, group: GroupView, taken: list[Piece], now_ms: int
+    ) -> int:
         if not taken:
             return 0
         end = taken[-1].first_offset + taken[-1].count
-        self._lease(place, pull, group, taken[0].first_offset, end, taken, now_ms)
+        self._lease(cursor, pull, group, taken[0].first_offset, end, taken, now_ms)
         size = sum(len(piece.records) for piece in taken)
         taken.clear()
         return size
 
-    def _lease(self, place: Place, pull: Pull, group: "Group", first: int, end: int, pieces: list, now_ms: int) -> None:
-        lease = self._clockwork.next_lease()
+    def _lease(
+        self, cursor: QueueCursor, pull: Pull, group: GroupView, first: int, end: int, pieces: list, now_ms: int
+    ) -> None:
+        lease = self._lease_clock.next_lease()
         due_ms = now_ms + pull.invisible_ms
-        attempt = place.lease(first, end, lease, due_ms)
-        self._clockwork.due(place, due_ms)
-        self._dirty.add(place)
+        attempt = cursor.lease(first, end, lease, due_ms)
+        self._lease_clock.due(cursor, due_ms)
+        self._dirty.add(cursor)
         count = end - first
-        token = group.receipts.make(place.queue, count, place.topic_hash, first, lease)
+        token = group.receipts.make(cursor.queue, count, cursor.topic_hash, first, lease)
         out = pull.pieces
         for at, messages, stored_at_ms, records in pieces:
-            out.append(PIECE.pack(token, at, at - first, place.queue, messages, attempt, stored_at_ms, len(records), 0))
+            out.append(
+                PIECE.pack(token, at, at - first, cursor.queue, messages, attempt, stored_at_ms, len(records), 0)
+            )
             out.append(records)
             if self.requests is not None and records[4] & HAS_TRAILER:
                 self.requests.given(group.name, records)
@@ -228,52 +235,53 @@ class HandOut:
         if attempt > 1:
             self._counts.redeliveries += count
 
-    def _rest(self, place: Place) -> None:
-        """Nothing may be handed out: let new records wake the place, or the acknowledgement that makes room."""
-        if place.next_offset >= place.end_seen:
-            self._store.watch(place.topic_id, place.queue)
+    def _rest(self, cursor: QueueCursor) -> None:
+        """Nothing may be dispatched: new records wake the cursor, or an acknowledgement that makes room."""
+        if cursor.next_offset >= cursor.end_seen:
+            self._store.watch(cursor.topic_id, cursor.queue)
         else:
-            place.blocked = True
-        if place.order and place.open:
-            place.blocked = True  # what is out is in the way of the rest
+            cursor.blocked = True
+        if cursor.order and cursor.in_flight:
+            cursor.blocked = True  # messages in flight hold back the rest
 
-    def _read(self, place: Place, first: int, end: int, bytes_max: int) -> list | None:
-        """The pieces; None when damage was stepped over, so that the place has to be planned anew."""
+    def _read(self, cursor: QueueCursor, first: int, end: int, bytes_max: int) -> list | None:
+        """Return the pieces; None after damage was passed over, so that the cursor has to plan anew."""
         try:
-            return self._store.read(place.topic_id, place.queue, first, end - first, bytes_max)
+            return self._store.read(cursor.topic_id, cursor.queue, first, end - first, bytes_max)
         except OffsetOutOfRangeError as out:
-            place.see(out.first_offset, out.end_offset)
+            cursor.see(out.first_offset, out.end_offset)
             return None if out.first_offset > first else []
         except CorruptionError as damage:
             after = damage.next_offset
             log.error(
-                "topic=%s queue=%d offset=%d: cannot be delivered, going on at %s: %s",
-                place.topic_name, place.queue, first, after, damage,
+                "topic=%s queue=%d offset=%d: cannot be read, continuing at offset %s: %s",
+                cursor.topic_name, cursor.queue, first, after, damage,
             )  # fmt: skip
             if after is None or after <= first:
                 return []
-            # The bytes are gone for everybody; a queue that stops at them would lose the messages behind them, too.
-            self._pass_over(place, first, min(after, end))
+            # The messages are lost for every group; a queue that stops here would block the messages after them, too.
+            self._pass_over(cursor, first, min(after, end))
             return None
 
-    def _waited_for(self, place: Place, first: int, pieces: list) -> list | None:
-        """The pieces before the first request whose time is over; None when that is the first piece, which is passed over."""
+    def _drop_expired(self, cursor: QueueCursor, first: int, pieces: list) -> list | None:
+        """Return the pieces before the first expired request; None when that is the first piece, which is passed over."""
+        assert self.requests is not None
         for index, piece in enumerate(pieces):
             # A request is alone in its batch, and so in its piece.
             if piece.records[4] & HAS_TRAILER and self.requests.is_over(piece.records):
                 if index:
                     return pieces[:index]
-                self._pass_over(place, first, first + 1)
+                self._pass_over(cursor, first, first + 1)
                 self.requests.expired += 1
                 return None
         return pieces
 
-    def _pass_over(self, place: Place, first: int, end: int) -> None:
-        """Count as done what nobody can be given."""
-        lease = self._clockwork.next_lease()
-        place.lease(first, end, lease, 0)
-        place.settle(first, end, lease, False)
-        self._dirty.add(place)
+    def _pass_over(self, cursor: QueueCursor, first: int, end: int) -> None:
+        """Count as done messages that cannot be delivered."""
+        lease = self._lease_clock.next_lease()
+        cursor.lease(first, end, lease, 0)
+        cursor.settle(first, end, lease, False)
+        self._dirty.add(cursor)
 
 
 def _gather(taken: list[Piece], first: int, end: int, stored_at_ms: int, records: bytes) -> None:

@@ -1,24 +1,28 @@
-"""What a group has been given of one queue and not yet acknowledged: runs of offsets, one entry a lease.
+"""Messages in flight: the ranges of one queue that one group was given and has not acknowledged, one range per lease.
 
-Everything below the hand-out offset that is in no run is acknowledged, so the acknowledged ranges are the gaps between
-the runs and need no set of their own.
+Everything below the dispatch offset that is in no range is acknowledged, so the acknowledged ranges are the gaps and need no set of
+their own.
 
-Invariant: runs are disjoint, none is empty, and they are ordered by offset; `firsts[i] == runs[i].first`.
+Invariant: ranges are disjoint, none is empty, and they are ordered by offset; `firsts[i] == ranges[i].first`.
 """
 
 from bisect import bisect_right
 from heapq import heappop, heappush
 
+from engine.delivery.progress import Progress, encode
+
 NEVER = (1 << 63) - 1
-"""As the due moment: no time makes the run ready."""
+"""A due time that never comes."""
 
 
-class Run:
+class InFlightRange:
     """Consecutive messages in one state.
 
-    `lease` is who was given them last (0: somebody before a restart), `attempt` how often they were given out,
-    `first_lease` who was given them first (0: somebody before a restart).
-    `ready`: the time of the holder is over. They stay his, and his acknowledgement counts, until they are leased again.
+    Attributes:
+        lease: their last lease; 0: none since a restart.
+        attempt: number of deliveries so far.
+        first_lease: their first lease; 0: from before a restart.
+        ready: the lease has expired. The previous holder may still acknowledge until the range is leased again.
     """
 
     __slots__ = ("attempt", "due_ms", "end", "first", "first_lease", "lease", "ready")
@@ -33,277 +37,312 @@ class Run:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether it waits for another message, whoever comes."""
+        """Whether it waits for another message of its key, and for no lease."""
         return not self.ready and not self.lease and self.due_ms == NEVER
+
+    def part(self, first: int, end: int) -> "InFlightRange":
+        """Return a copy for first..end."""
+        return InFlightRange(first, end, self.lease, self.attempt, self.due_ms, self.ready, self.first_lease)
 
     def __repr__(self) -> str:
         state = "ready" if self.ready else f"due {self.due_ms}"
-        return f"Run({self.first}..{self.end} lease {self.lease} attempt {self.attempt} {state})"
+        return f"InFlightRange({self.first}..{self.end} lease {self.lease} attempt {self.attempt} {state})"
 
 
-class OpenRuns:
-    """The runs of one queue of one group. Cost of each call follows the runs that it touches."""
+class InFlightRanges:
+    """The ranges of one queue of one group. The cost of a call follows the ranges that it touches."""
 
-    __slots__ = ("_ready_firsts", "attempt_top", "firsts", "messages", "runs")
+    __slots__ = ("_ready_firsts", "attempt_top", "firsts", "messages", "ranges")
 
     def __init__(self) -> None:
-        self.attempt_top = 0  # no run has had more attempts; so what looks for spent ones mostly need not look
+        self.attempt_top = 0  # upper bound of all attempts: most searches for ranges without further attempts stop here
         self.firsts: list[int] = []
-        self.runs: list[Run] = []
+        self.ranges: list[InFlightRange] = []
         self.messages = 0
-        self._ready_firsts: list[int] = []  # heap; an entry whose run has gone or is not ready any more is skipped
+        self._ready_firsts: list[int] = []  # heap; entries without a ready range are skipped
 
     def __len__(self) -> int:
-        return len(self.runs)
+        return len(self.ranges)
 
-    def append(self, run: Run) -> None:
-        """Add a run behind all others."""
-        self.firsts.append(run.first)
-        self.runs.append(run)
-        self.messages += run.end - run.first
-        self.attempt_top = max(self.attempt_top, run.attempt)
-        if run.ready:
-            heappush(self._ready_firsts, run.first)
+    @property
+    def count(self) -> int:
+        """Number of ranges."""
+        return len(self.ranges)
+
+    def first_offset(self, otherwise: int) -> int:
+        """The lowest offset in flight; `otherwise` without any."""
+        return self.firsts[0] if self.firsts else otherwise
+
+    def add(self, first: int, end: int, lease: int, attempt: int, due_ms: int, ready: bool) -> None:
+        """Add a range after all others; its lease is its first one."""
+        self.firsts.append(first)
+        self.ranges.append(InFlightRange(first, end, lease, attempt, due_ms, ready, lease))
+        self.messages += end - first
+        self.attempt_top = max(self.attempt_top, attempt)
+        if ready:
+            heappush(self._ready_firsts, first)
 
     def settle(self, first: int, end: int, lease: int, foreign: bool) -> bool:
-        """Take what `lease` holds of first..end out, as acknowledged; False when somebody else holds a part of it.
+        """Remove what `lease` holds of first..end, as acknowledged; False when another lease holds a part of it.
 
         Args:
-            foreign: the lease was given before a restart, so it may also settle what nobody was given since.
+            foreign: the lease is from before a restart, so it may also settle what was not leased since.
         """
-        at = bisect_right(self.firsts, first) - 1
+        at = max(bisect_right(self.firsts, first) - 1, 0)
         whole = True
-        at = max(at, 0)
-        while at < len(self.runs) and self.firsts[at] < end:
-            run = self.runs[at]
-            if run.end <= first:
+        while at < len(self.ranges) and self.firsts[at] < end:
+            range_ = self.ranges[at]
+            if range_.end <= first:
                 at += 1
-            elif run.lease == lease or (foreign and not run.lease):
-                at = self._split(at, max(first, run.first), min(end, run.end))
+            elif range_.lease == lease or (foreign and not range_.lease):
+                at = self._split(at, max(first, range_.first), min(end, range_.end))
                 self._delete(at, at + 1)
             else:
                 whole = False
                 at += 1
         return whole
 
-    def take_out(self, first: int, end: int, lease: int, foreign: bool) -> tuple[bool, list[tuple[int, int]]]:
-        """settle(), and what it took out."""
+    def settle_and_list(self, first: int, end: int, lease: int, foreign: bool) -> tuple[bool, list[tuple[int, int]]]:
+        """As settle(); returns the removed ranges, too."""
         at = max(bisect_right(self.firsts, first) - 1, 0)
-        taken = []
-        while at < len(self.runs) and self.firsts[at] < end:
-            run = self.runs[at]
-            if run.end > first and (run.lease == lease or (foreign and not run.lease)):
-                taken.append((max(first, run.first), min(end, run.end)))
+        settled = []
+        while at < len(self.ranges) and self.firsts[at] < end:
+            range_ = self.ranges[at]
+            if range_.end > first and (range_.lease == lease or (foreign and not range_.lease)):
+                settled.append((max(first, range_.first), min(end, range_.end)))
             at += 1
-        return self.settle(first, end, lease, foreign), taken
+        return self.settle(first, end, lease, foreign), settled
 
     def wait(self, offset: int) -> None:
-        """Add the message behind all others as one that waits for another one and not for time."""
-        if self.runs:
-            last = self.runs[-1]
+        """Add the message after all others as one that waits for another message and not for a due time."""
+        if self.ranges:
+            last = self.ranges[-1]
             if last.end == offset and last.is_waiting:
                 last.end += 1
                 self.messages += 1
                 return
-        self.append(Run(offset, offset + 1, 0, 0, NEVER))
+        self.add(offset, offset + 1, 0, 0, NEVER, False)
 
     def make_waiting(self, offset: int) -> None:
-        """Let an open message wait."""
+        """Turn an open message into a waiting one."""
         at = self._split(bisect_right(self.firsts, offset) - 1, offset, offset + 1)
-        run = self.runs[at]
-        run.lease, run.due_ms, run.ready = 0, NEVER, False
+        range_ = self.ranges[at]
+        range_.lease, range_.due_ms, range_.ready = 0, NEVER, False
 
     def make_ready(self, offset: int) -> None:
-        """If the message waits, it may now be handed out."""
+        """If the message waits, allow its dispatch."""
         at = max(bisect_right(self.firsts, offset) - 1, 0)
-        if at < len(self.runs) and self.runs[at].first <= offset < self.runs[at].end and self.runs[at].is_waiting:
-            self.runs[self._split(at, offset, offset + 1)].ready = True
+        if (
+            at < len(self.ranges)
+            and self.ranges[at].first <= offset < self.ranges[at].end
+            and self.ranges[at].is_waiting
+        ):
+            self.ranges[self._split(at, offset, offset + 1)].ready = True
             heappush(self._ready_firsts, offset)
 
     def end_waiting(self) -> None:
-        """Let all messages that wait be handed out."""
-        for run in self.runs:
-            if run.is_waiting:
-                run.ready = True
-                heappush(self._ready_firsts, run.first)
+        """Allow the dispatch of all waiting messages."""
+        for range_ in self.ranges:
+            if range_.is_waiting:
+                range_.ready = True
+                heappush(self._ready_firsts, range_.first)
 
     def all_ready(self) -> bool:
-        """Whether nobody holds anything."""
-        return all(run.ready for run in self.runs)
+        """Whether no message is leased."""
+        return all(range_.ready for range_ in self.ranges)
 
-    def first_spent(self, attempts_max: int) -> Run | None:
-        """The first run whose attempt number `attempts_max`, or a later one, has failed."""
+    def next_spent(self, attempts_max: int, messages_max: int) -> tuple[int, int]:
+        """The first range whose attempt number `attempts_max`, or a later one, has failed: what of it may be dispatched.
+
+        Returns: (first, end), equal while it is leased; (-1, -1) without such a range.
+        """
         if self.attempt_top < attempts_max:
-            return None
-        self.attempt_top = max((run.attempt for run in self.runs), default=0)
-        return next((run for run in self.runs if run.attempt >= attempts_max + (not run.ready)), None)
+            return -1, -1
+        self.attempt_top = max((range_.attempt for range_ in self.ranges), default=0)
+        for range_ in self.ranges:
+            if range_.attempt >= attempts_max + (not range_.ready):
+                end = min(range_.end, range_.first + messages_max) if range_.ready else range_.first
+                return range_.first, end
+        return -1, -1
 
     def hold(self, first: int, end: int, lease: int, foreign: bool, due_ms: int, now_ms: int) -> int:
-        """Keep what `lease` holds of first..end from everybody until `due_ms`; returns how many messages that are."""
+        """Keep what `lease` holds of first..end leased until `due_ms`; returns its number of messages."""
         at = max(bisect_right(self.firsts, first) - 1, 0)
         held = 0
-        while at < len(self.runs) and self.firsts[at] < end:
-            run = self.runs[at]
-            if run.end > first and (run.lease == lease or (foreign and not run.lease)):
-                at = self._split(at, max(first, run.first), min(end, run.end))
-                run = self.runs[at]
-                run.lease, run.due_ms, run.ready = lease, due_ms, due_ms <= now_ms
-                held += run.end - run.first
-                if run.ready:
-                    heappush(self._ready_firsts, run.first)
+        while at < len(self.ranges) and self.firsts[at] < end:
+            range_ = self.ranges[at]
+            if range_.end > first and (range_.lease == lease or (foreign and not range_.lease)):
+                at = self._split(at, max(first, range_.first), min(end, range_.end))
+                range_ = self.ranges[at]
+                range_.lease, range_.due_ms, range_.ready = lease, due_ms, due_ms <= now_ms
+                held += range_.end - range_.first
+                if range_.ready:
+                    heappush(self._ready_firsts, range_.first)
             at += 1
         return held
 
-    def claim(self, first: int, end: int, lease: int, foreign: bool, attempt_min: int, claimer: int) -> list[Run]:
-        """Give what `lease` holds of first..end, and was given at least `attempt_min` times, to `claimer` for good.
+    def claim(
+        self, first: int, end: int, lease: int, foreign: bool, attempt_min: int, claimer: int
+    ) -> list[InFlightRange]:
+        """Move what `lease` holds of first..end, with at least `attempt_min` attempts, to the non-expiring lease `claimer`.
 
-        Returns copies of what was claimed, as it was before.
+        Returns copies of the claimed ranges as they were before.
         """
         if self.attempt_top < attempt_min:
             return []
         at = max(bisect_right(self.firsts, first) - 1, 0)
         claimed = []
-        while at < len(self.runs) and self.firsts[at] < end:
-            run = self.runs[at]
-            mine = run.lease == lease or (foreign and not run.lease)
-            if run.end > first and mine and run.attempt >= attempt_min:
-                at = self._split(at, max(first, run.first), min(end, run.end))
+        while at < len(self.ranges) and self.firsts[at] < end:
+            range_ = self.ranges[at]
+            mine = range_.lease == lease or (foreign and not range_.lease)
+            if range_.end > first and mine and range_.attempt >= attempt_min:
+                at = self._split(at, max(first, range_.first), min(end, range_.end))
                 claimed.append(self._give_to(at, claimer))
             at += 1
         return claimed
 
-    def claim_ready(self, first: int, end: int, claimer: int) -> list[Run]:
-        """The same with what nobody holds of first..end any more, or yet."""
+    def claim_ready(self, first: int, end: int, claimer: int) -> list[InFlightRange]:
+        """As claim(), for the ready part of first..end."""
         at = max(bisect_right(self.firsts, first) - 1, 0)
         claimed = []
-        while at < len(self.runs) and self.firsts[at] < end:
-            run = self.runs[at]
-            if run.end > first and run.ready:
-                at = self._split(at, max(first, run.first), min(end, run.end))
+        while at < len(self.ranges) and self.firsts[at] < end:
+            range_ = self.ranges[at]
+            if range_.end > first and range_.ready:
+                at = self._split(at, max(first, range_.first), min(end, range_.end))
                 claimed.append(self._give_to(at, claimer))
             at += 1
         return claimed
 
-    def claim_spent(self, attempts_max: int, claimer: int) -> list[Run]:
-        """The same with every run whose last attempt is over: ready, and given `attempts_max` times or more."""
+    def claim_spent(self, attempts_max: int, claimer: int) -> list[InFlightRange]:
+        """As claim(), for each range whose last attempt has failed: ready, with `attempts_max` attempts or more."""
         if self.attempt_top < attempts_max:
             return []
-        self.attempt_top = max((run.attempt for run in self.runs), default=0)
-        spent = [at for at, run in enumerate(self.runs) if run.ready and run.attempt >= attempts_max]
+        self.attempt_top = max((range_.attempt for range_ in self.ranges), default=0)
+        spent = [at for at, range_ in enumerate(self.ranges) if range_.ready and range_.attempt >= attempts_max]
         return [self._give_to(at, claimer) for at in spent]
 
     def postpone_spent(self, attempts_max: int, due_ms: int) -> bool:
-        """Let the holders of ready runs without another attempt have time until `due_ms`; False when there are none."""
-        spent = [run for run in self.runs if run.ready and run.attempt >= attempts_max]
-        for run in spent:
-            run.ready, run.due_ms = False, due_ms
+        """Give the holders of ready ranges without a further attempt time until `due_ms`; False when there are none."""
+        spent = [range_ for range_ in self.ranges if range_.ready and range_.attempt >= attempts_max]
+        for range_ in spent:
+            range_.ready, range_.due_ms = False, due_ms
         return bool(spent)
 
     def attempt_of(self, first: int, end: int, lease: int, foreign: bool) -> int:
-        """How often the first messages of first..end that `lease` holds were given out; 0 when it holds none."""
+        """Attempts of the first messages of first..end that `lease` holds; 0 when it holds none."""
         at = max(bisect_right(self.firsts, first) - 1, 0)
-        while at < len(self.runs) and self.firsts[at] < end:
-            run = self.runs[at]
-            if run.end > first and (run.lease == lease or (foreign and not run.lease)):
-                return run.attempt
+        while at < len(self.ranges) and self.firsts[at] < end:
+            range_ = self.ranges[at]
+            if range_.end > first and (range_.lease == lease or (foreign and not range_.lease)):
+                return range_.attempt
             at += 1
         return 0
 
     def expire(self, now_ms: int) -> int | None:
-        """Make ready what is due; returns when the next run is due, None when no run waits for a moment."""
+        """Make due ranges ready; returns the next due time, None without one."""
         soonest = None
-        for run in self.runs:
-            if run.ready:
+        for range_ in self.ranges:
+            if range_.ready:
                 continue
-            if run.due_ms <= now_ms:
-                run.ready = True
-                heappush(self._ready_firsts, run.first)
-            elif run.due_ms != NEVER and (soonest is None or run.due_ms < soonest):
-                soonest = run.due_ms
+            if range_.due_ms <= now_ms:
+                range_.ready = True
+                heappush(self._ready_firsts, range_.first)
+            elif range_.due_ms != NEVER and (soonest is None or range_.due_ms < soonest):
+                soonest = range_.due_ms
         return soonest
 
-    def next_ready(self, messages_max: int) -> tuple[int, int, int] | None:
-        """Return (first, end, attempt so far) of the first messages that may be handed out again, None without any.
+    def next_ready(self, messages_max: int) -> tuple[int, int]:
+        """Return (first, end) of the first messages that may be dispatched again; equal when there are none.
 
-        Neighbouring runs of one attempt are offered as one, so that single leases that ran out side by side do not
-        stay single for ever.
+        Adjacent ranges of one attempt are offered as one, so that single leases that expired side by side do not stay single
+        for ever.
         """
         while self._ready_firsts:
             first = self._ready_firsts[0]
             at = bisect_right(self.firsts, first) - 1
-            if at >= 0 and self.firsts[at] == first and self.runs[at].ready:
-                return first, self._ready_end(at, first + messages_max), self.runs[at].attempt
+            if at >= 0 and self.firsts[at] == first and self.ranges[at].ready:
+                return first, self._ready_end(at, first + messages_max)
             heappop(self._ready_firsts)
-        return None
+        return 0, 0
 
-    def release(self, first: int, end: int, lease: int, due_ms: int) -> int:
-        """Give ready messages first..end, which next_ready() offered, to `lease`; returns their new attempt."""
+    def lease_again(self, first: int, end: int, lease: int, due_ms: int) -> int:
+        """Lease ready messages first..end, which next_ready() offered; returns their new attempt."""
         at = bisect_right(self.firsts, first) - 1
-        attempt = self.runs[at].attempt + 1
-        first_lease = self.runs[at].first_lease if attempt > 1 else lease
+        attempt = self.ranges[at].attempt + 1
+        first_lease = self.ranges[at].first_lease if attempt > 1 else lease
         stop = at
-        while self.runs[stop].end < end:
+        while self.ranges[stop].end < end:
             stop += 1
         self._split(stop, self.firsts[stop], end)
         self._delete(at, stop + 1)
         self.firsts.insert(at, first)
-        self.runs.insert(at, Run(first, end, lease, attempt, due_ms, first_lease=first_lease))
+        self.ranges.insert(at, InFlightRange(first, end, lease, attempt, due_ms, first_lease=first_lease))
         self.messages += end - first
         self.attempt_top = max(self.attempt_top, attempt)
         return attempt
 
     def trim(self, offset: int) -> None:
-        """Forget everything below `offset`: retention has deleted it."""
+        """Forget everything below `offset`, which retention has deleted."""
         at = max(bisect_right(self.firsts, offset) - 1, 0)
-        if at < len(self.runs) and self.runs[at].first < offset < self.runs[at].end:
-            at = self._split(at, offset, self.runs[at].end)
-        elif at < len(self.runs) and self.runs[at].end <= offset:
+        if at < len(self.ranges) and self.ranges[at].first < offset < self.ranges[at].end:
+            at = self._split(at, offset, self.ranges[at].end)
+        elif at < len(self.ranges) and self.ranges[at].end <= offset:
             at += 1
         self._delete(0, at)
 
     def clear(self) -> None:
-        """Forget all runs."""
+        """Forget all ranges."""
         self.firsts.clear()
-        self.runs.clear()
+        self.ranges.clear()
         self._ready_firsts.clear()
         self.messages = 0
 
+    def encoded_progress(self, floor: int, next_offset: int) -> bytes:
+        """Return stored progress of a cursor without early acknowledgements; see progress.py."""
+        return encode(Progress(floor, next_offset, [(each.first, each.end, each.attempt) for each in self.ranges]))
+
     def _ready_end(self, at: int, end_max: int) -> int:
-        end, attempt = self.runs[at].end, self.runs[at].attempt
-        while end < end_max and at + 1 < len(self.runs):
+        end, attempt = self.ranges[at].end, self.ranges[at].attempt
+        while end < end_max and at + 1 < len(self.ranges):
             at += 1
-            run = self.runs[at]
-            if run.first != end or not run.ready or run.attempt != attempt:
+            range_ = self.ranges[at]
+            if range_.first != end or not range_.ready or range_.attempt != attempt:
                 break
-            end = run.end
+            end = range_.end
         return min(end, end_max)
 
-    def _give_to(self, at: int, claimer: int) -> Run:
-        run = self.runs[at]
-        before = Run(run.first, run.end, run.lease, run.attempt, run.due_ms, run.ready, run.first_lease)
-        run.lease, run.due_ms, run.ready = claimer, NEVER, False
+    def _give_to(self, at: int, claimer: int) -> InFlightRange:
+        range_ = self.ranges[at]
+        before = range_.part(range_.first, range_.end)
+        range_.lease, range_.due_ms, range_.ready = claimer, NEVER, False
         return before
 
     def _split(self, at: int, first: int, end: int) -> int:
-        """Make first..end, a part of run `at`, a run of its own; returns where it is."""
-        run = self.runs[at]
-        if end < run.end:
-            self._insert(at + 1, Run(end, run.end, run.lease, run.attempt, run.due_ms, run.ready, run.first_lease))
-            run.end = end
-        if run.first < first:
+        """Make first..end, a part of range `at`, a range of its own; returns its index."""
+        range_ = self.ranges[at]
+        if end < range_.end:
+            self._insert(
+                at + 1,
+                range_.part(end, range_.end),
+            )
+            range_.end = end
+        if range_.first < first:
             at += 1
-            self._insert(at, Run(first, run.end, run.lease, run.attempt, run.due_ms, run.ready, run.first_lease))
-            run.end = first
+            self._insert(
+                at,
+                range_.part(first, range_.end),
+            )
+            range_.end = first
         return at
 
-    def _insert(self, at: int, part: Run) -> None:
+    def _insert(self, at: int, part: InFlightRange) -> None:
         self.firsts.insert(at, part.first)
-        self.runs.insert(at, part)
+        self.ranges.insert(at, part)
         if part.ready:
             heappush(self._ready_firsts, part.first)
 
     def _delete(self, start: int, stop: int) -> None:
-        for run in self.runs[start:stop]:
-            self.messages -= run.end - run.first
+        for range_ in self.ranges[start:stop]:
+            self.messages -= range_.end - range_.first
         del self.firsts[start:stop]
-        del self.runs[start:stop]
+        del self.ranges[start:stop]

@@ -1,4 +1,4 @@
-"""A set of offsets as ranges, for acknowledgements that come before this process has handed the messages out."""
+"""Set of offsets as ranges, for messages that were acknowledged before this process dispatched them."""
 
 from bisect import bisect_left, bisect_right
 
@@ -19,7 +19,7 @@ class IntervalSet:
         return iter(zip(self.firsts, self.ends, strict=True))
 
     def add(self, first: int, end: int) -> None:
-        """Add a range; ranges that it meets become one with it."""
+        """Add a range and merge it with those that it meets."""
         low = bisect_left(self.ends, first)
         high = bisect_right(self.firsts, end)
         if low < high:
@@ -29,17 +29,17 @@ class IntervalSet:
         self.ends[low:high] = [end]
 
     def skip(self, offset: int) -> int:
-        """The first offset from `offset` on that is not in the set; ranges below it are dropped."""
+        """Return the first offset from `offset` on that is not in the set; drops the ranges below it."""
         while self.firsts and self.firsts[0] <= offset:
             offset = max(offset, self.ends.pop(0))
             del self.firsts[0]
         return offset
 
     def first(self) -> int | None:
-        """The lowest offset in the set."""
+        """Return the lowest offset in the set, None when it is empty."""
         return self.firsts[0] if self.firsts else None
 
     def clear(self) -> None:
-        """Make it empty."""
+        """Remove all ranges."""
         self.firsts.clear()
         self.ends.clear()

@@ -1,23 +1,19 @@
-"""One key's messages one after another: which of a queue's open messages may be out, and which wait for an earlier one of their key.
+"""Order by key: per key of a queue, one open message is in flight and the later ones wait.
 
-Keys are told apart by 64 bits of hash. Two keys of one hash are taken for one: that costs them parallelism, never their order.
+Keys are compared by a 64-bit hash. Two keys with one hash count as one key, which costs parallelism but never order.
 """
 
 from collections import deque
 
 from common.wire import WireError
 from common.wire.cursor import STRING, Cursor
-from engine.errors import CorruptionError, OffsetOutOfRangeError
-from engine.log.format import whole_records
 
 KEY_FIELD = 3
 NO_KEY = 0
-READ_MAX = 1_000
-READ_BYTES_MAX = 1 << 20
 
 
 def key_number(record: bytes) -> int:
-    """The hash of the key in a stored record (FNV-1a, 64 bits), NO_KEY when it has none or is no message."""
+    """Return the hash of the key in a stored record (FNV-1a, 64 bits); NO_KEY without a key, or when it is no message."""
     cursor = Cursor(record)
     cursor.at = 21 if record[4] & 1 else 5
     number = NO_KEY
@@ -42,80 +38,52 @@ def _fnv(key: bytes) -> int:
 
 
 class KeyOrder:
-    """The open messages of one place by key: the first of each key is its head, the others wait in their order.
+    """Open messages of one cursor by key: the first of each key is its head, the others wait in order.
 
-    Invariant: a message that waits has an open head before it; `waiting` counts them.
+    Invariant: a waiting message has an open head before it; `waiting` counts the waiting messages.
     """
 
-    __slots__ = ("_behind", "_heads", "_numbers", "waiting")
+    __slots__ = ("_heads", "_numbers", "_waiters", "waiting")
 
     def __init__(self) -> None:
         self._numbers: dict[int, int] = {}  # of every open message with a key, by offset
         self._heads: dict[int, int] = {}
-        self._behind: dict[int, deque[int]] = {}
+        self._waiters: dict[int, deque[int]] = {}
         self.waiting = 0
 
-    def take(self, offset: int, number: int) -> bool:
-        """A further open message, behind all that its key has; False when it has to wait."""
+    def admit(self, offset: int, number: int) -> bool:
+        """Add an open message after all others of its key; False when it has to wait."""
         if number == NO_KEY:
             return True
         self._numbers[offset] = number
         if self._heads.setdefault(number, offset) == offset:
             return True
-        self._behind.setdefault(number, deque()).append(offset)
+        self._waiters.setdefault(number, deque()).append(offset)
         self.waiting += 1
         return False
 
     def done(self, offset: int) -> int:
-        """The message is open no more; returns the one whose turn it is now, -1 without one."""
+        """Remove a message that is no longer open; returns the next head of its key, -1 without one."""
         number = self._numbers.pop(offset, NO_KEY)
         if number == NO_KEY:
             return -1
-        behind = self._behind.get(number)
+        waiters = self._waiters.get(number)
         if self._heads[number] != offset:
-            # Its receipt is from before a restart, or from before the order was asked for.
-            assert behind is not None
-            behind.remove(offset)
+            # Its receipt is from before a restart, or from before the group had this order.
+            assert waiters is not None
+            waiters.remove(offset)
             self.waiting -= 1
             following = -1
-        elif behind:
-            following = self._heads[number] = behind.popleft()
+        elif waiters:
+            following = self._heads[number] = waiters.popleft()
             self.waiting -= 1
         else:
             del self._heads[number]
             following = -1
-        if behind is not None and not behind:
-            del self._behind[number]
+        if waiters is not None and not waiters:
+            del self._waiters[number]
         return following
 
     def offsets(self) -> list[int]:
-        """Of all open messages with a key."""
+        """Return the offsets of all open messages with a key."""
         return list(self._numbers)
-
-
-def sort_open(place, store) -> bool:
-    """Bring what was open before there was an order into it; False while its records are being fetched.
-
-    What is out stays out: the order holds for what is handed out from now on.
-    """
-    for start, end, is_ready in [(run.first, run.end, run.ready) for run in place.open.runs]:
-        first = max(start, place.sorted_until)
-        while first < end:
-            try:
-                pieces = store.read(place.topic_id, place.queue, first, min(end - first, READ_MAX), READ_BYTES_MAX)
-            except OffsetOutOfRangeError as out:
-                place.see(out.first_offset, out.end_offset)
-                return sort_open(place, store)
-            except CorruptionError as damage:
-                # Nobody can be given it; handing out steps over it.
-                place.sorted_until = first = max(first + 1, damage.next_offset or 0)
-                continue
-            if not pieces:
-                return False
-            for record in [record for piece in pieces for record in whole_records(piece.records)]:
-                if not place.keys.take(first, key_number(record)) and is_ready:
-                    place.open.make_waiting(first)
-                first += 1
-            place.sorted_until = first
-    place.is_sorted = True
-    return True

@@ -1,47 +1,62 @@
-"""Which form of delivery's hot parts is in use: compiled modules, or their twins in pure Python.
+"""Selects the form of delivery's hot parts: native modules, or their references in pure Python.
 
-`PENSTOCK_PURE=1` forces the twins. The parts of a form belong together, so that tests can run both in one process.
+The classes of a form belong together: those of the native form use each other's C fields. `REFERENCE` is always there, so that tests
+run both forms in one process.
 """
 
-import os
 from typing import NamedTuple
 
-from engine.delivery import acknowledge, receipt, subscription
-from engine.delivery import dispatch as handout
-from engine.delivery import queue_cursor as place
+from common.twins import use_native
+from engine.delivery import acknowledge, dispatch, in_flight, key_order, queue_cursor, receipt, subscription
+from engine.log.write.native import NATIVE as LOG_IS_NATIVE
 
 
-class Form(NamedTuple):
+class DeliveryForm(NamedTuple):
     """The classes of one form."""
 
     name: str
-    Place: type
-    HandOut: type
+    QueueCursor: type
+    InFlightRanges: type
+    KeyOrder: type
+    Dispatcher: type
     Receipts: type
     Subscription: type
-    Hungry: type
+    WakeList: type
     Acknowledgements: type
 
 
-TWIN = Form(
-    "twin",
-    place.Place,
-    handout.HandOut,
+REFERENCE = DeliveryForm(
+    "reference",
+    queue_cursor.QueueCursor,
+    in_flight.InFlightRanges,
+    key_order.KeyOrder,
+    dispatch.Dispatcher,
     receipt.Receipts,
     subscription.Subscription,
-    subscription.Hungry,
+    subscription.WakeList,
     acknowledge.Acknowledgements,
 )
-FORM = TWIN
-if not os.environ.get("PENSTOCK_PURE"):
-    try:
-        from engine.delivery._acknowledge import Acknowledgements
-        from engine.delivery._dispatch import HandOut
-        from engine.delivery._queue_cursor import Place
-        from engine.delivery._receipt import Receipts
-        from engine.delivery._subscription import Hungry, Subscription
+FORM = REFERENCE
+NATIVE = use_native(
+    "engine.delivery",
+    "_acknowledge",
+    "_dispatch",
+    "_in_flight",
+    "_key_order",
+    "_queue_cursor",
+    "_receipt",
+    "_subscription",
+    requires=LOG_IS_NATIVE,
+)
+if NATIVE:
+    from engine.delivery._acknowledge import Acknowledgements
+    from engine.delivery._dispatch import Dispatcher
+    from engine.delivery._in_flight import InFlightRanges
+    from engine.delivery._key_order import KeyOrder
+    from engine.delivery._queue_cursor import QueueCursor
+    from engine.delivery._receipt import Receipts
+    from engine.delivery._subscription import Subscription, WakeList
 
-        FORM = Form("native", Place, HandOut, Receipts, Subscription, Hungry, Acknowledgements)
-    except ImportError:
-        pass
-NATIVE = FORM is not TWIN
+    FORM = DeliveryForm(
+        "native", QueueCursor, InFlightRanges, KeyOrder, Dispatcher, Receipts, Subscription, WakeList, Acknowledgements
+    )

@@ -1,4 +1,4 @@
-"""What a group's definition says of handing out again, and where the engine gets it."""
+"""Policy of a group: attempts, retry delays, order, filters; and the source of policies."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -7,10 +7,10 @@ from typing import Protocol
 from common.retry import DEFAULT_RETRY, Retry
 
 NONE, KEY, QUEUE = range(3)
-"""Order: none; one message of a key out at a time; one run of a queue out at a time."""
+"""Order: none; one message per key in flight; one range per queue in flight."""
 SKIP, PARK, STOP = range(3)
-"""After the last attempt: to the dead letters; go on trying, with the key's later messages behind it, as long as there is room for
-them; go on trying, with the whole queue behind it."""
+"""After the last attempt: dead-letter the message; retry it and hold back later messages of its key while there is room for them; retry it
+and hold back the whole queue."""
 ATTEMPTS_ENDLESS = (1 << 32) - 1
 
 
@@ -21,11 +21,11 @@ class GroupPolicy:
     attempts_max: int = 16
     retry: Retry = DEFAULT_RETRY
     invisible_ms: int = 30_000
-    """How long whoever got a message for the last time before a restart may still acknowledge it."""
+    """Time after a restart in which the holder of a last attempt may still acknowledge it."""
     filters: Mapping[str, str] | None = field(default_factory=dict)
-    """By topic, "" for all others. None: not known now, those that the log keeps hold."""
+    """By topic, "" for all others. None: not known now; the stored ones apply."""
     start_at_ms: int = 0
-    """Where the group begins on a topic that it has not read before, when its pulls say "time"."""
+    """Start of the group on a topic that is new to it, when its pulls start at "time"."""
     paused: bool = False
     order: int = NONE
     on_failure: int = SKIP
@@ -33,7 +33,7 @@ class GroupPolicy:
 
 DEFAULT = GroupPolicy()
 UNREAD = GroupPolicy(attempts_max=ATTEMPTS_ENDLESS, filters=None, order=QUEUE)
-"""While there is a configuration, but it has not been read yet: nothing is given up before its time, or out of whatever order."""
+"""While a configuration exists but has not been read yet: no message is given up too early or dispatched out of order."""
 
 
 class Policies(Protocol):
@@ -41,16 +41,16 @@ class Policies(Protocol):
 
     @property
     def generation(self) -> int:
-        """Rises with each change."""
+        """Grows with each change."""
         ...
 
     def of(self, group: str) -> GroupPolicy:
-        """The group's policy."""
+        """Return the group's policy."""
         ...
 
 
 class Defaults:
-    """Every group has the default policy: an engine without a configuration."""
+    """The default policy for every group, for an engine without a configuration."""
 
     generation = 0
 

@@ -1,8 +1,8 @@
-"""What is kept in the log of one queue of one group, so that a restart or a new master carries on from it.
+"""Stored progress of one group in one queue, from which a restart or a new master continues.
 
 Key: b"g" ‖ group ‖ 0x00 ‖ u32 topic id ‖ u32 queue, big-endian so that one topic's queues lie together.
-Value: varints: version 1 ‖ floor ‖ first open offset ‖ run count ‖ runs ‖ tail. A run is gap before it ‖ messages ‖
-attempts so far; the gaps are acknowledged, and so is the tail, which ends where handing out goes on.
+Value: varints: version 1 ‖ floor ‖ first open offset ‖ number of ranges ‖ ranges ‖ tail. A range is gap before it ‖ messages ‖
+attempts so far. The gaps are acknowledged, and so is the tail, which ends where dispatch continues.
 """
 
 import struct
@@ -11,41 +11,43 @@ from typing import NamedTuple
 
 VERSION = 1
 RECEIPT_KEY = b"\0receipt-key"
-_PLACE = struct.Struct(">II")
+_QUEUE = struct.Struct(">II")
 
 
 class Progress(NamedTuple):
-    """One queue's state as it is kept. `runs`: (first, end, attempts so far), ordered, below `next_offset`.
+    """State of a cursor as it is stored.
 
-    `floor`: leases below it were given before the group was moved, so that their receipts settle nothing.
+    Attributes:
+        floor: leases below it are older than a reset of the group, so their receipts settle nothing.
+        ranges: (first, end, attempts so far), ordered, below `next_offset`.
     """
 
     floor: int
     next_offset: int
-    runs: list[tuple[int, int, int]]
+    ranges: list[tuple[int, int, int]]
 
 
 def key(group: str, topic_id: int, queue: int) -> bytes:
-    """The progress key of one queue of one group."""
-    return group_prefix(group) + _PLACE.pack(topic_id, queue)
+    """Return the key of one queue of one group."""
+    return group_prefix(group) + _QUEUE.pack(topic_id, queue)
 
 
 def group_prefix(group: str) -> bytes:
-    """What all progress keys of one group begin with."""
+    """Return the common prefix of all keys of one group."""
     return b"g" + group.encode() + b"\0"
 
 
 def split_key(raw: bytes) -> tuple[str, int, int] | None:
-    """Return (group, topic id, queue), None for a key of another kind."""
-    if len(raw) < 2 + _PLACE.size or raw[:1] != b"g" or raw[-_PLACE.size - 1]:
+    """Return (group, topic id, queue); None for a key of another kind."""
+    if len(raw) < 2 + _QUEUE.size or raw[:1] != b"g" or raw[-_QUEUE.size - 1]:
         return None
-    return raw[1 : -_PLACE.size - 1].decode(), *_PLACE.unpack(raw[-_PLACE.size :])
+    return raw[1 : -_QUEUE.size - 1].decode(), *_QUEUE.unpack(raw[-_QUEUE.size :])
 
 
 def encode(progress: Progress) -> bytes:
-    """The value's bytes. Neighbouring runs of one attempt become one: who held them is not kept."""
+    """Return the value's bytes. Adjacent ranges of one attempt become one: leases are not stored."""
     out = bytearray()
-    merged = list(_merged(progress.runs))
+    merged = list(_merged(progress.ranges))
     at = merged[0][0] if merged else progress.next_offset
     for number in (VERSION, progress.floor, at, len(merged)):
         _put(out, number)
@@ -59,28 +61,28 @@ def encode(progress: Progress) -> bytes:
 
 
 def decode(value: bytes) -> Progress:
-    """Read a value back. Raises ValueError on bytes that encode() did not make."""
+    """Decode a value. Raises ValueError for bytes that encode() did not make."""
     numbers = list(_numbers(value))
     if len(numbers) < 5 or numbers[0] != VERSION or len(numbers) != 5 + 3 * numbers[3]:
-        raise ValueError("not a progress value of version 1")
+        raise ValueError(f"progress value of {len(value)} bytes: not of version {VERSION}")
     _, floor, at, count, *rest = numbers
-    runs = []
+    ranges = []
     for index in range(count):
         gap, messages, attempt = rest[3 * index : 3 * index + 3]
-        runs.append((at + gap, at + gap + messages, attempt))
+        ranges.append((at + gap, at + gap + messages, attempt))
         at += gap + messages
-    return Progress(floor, at + rest[-1], runs)
+    return Progress(floor, at + rest[-1], ranges)
 
 
-def _merged(runs: list[tuple[int, int, int]]) -> Iterator[tuple[int, int, int]]:
+def _merged(ranges: list[tuple[int, int, int]]) -> Iterator[tuple[int, int, int]]:
     before = None
-    for run in runs:
-        if before and before[1] == run[0] and before[2] == run[2]:
-            before = (before[0], run[1], run[2])
+    for each in ranges:
+        if before and before[1] == each[0] and before[2] == each[2]:
+            before = (before[0], each[1], each[2])
             continue
         if before:
             yield before
-        before = run
+        before = each
     if before:
         yield before
 
@@ -102,4 +104,4 @@ def _numbers(value: bytes) -> Iterator[int]:
         yield number
         number = shift = 0
     if shift:
-        raise ValueError("a progress value that ends within a number")
+        raise ValueError(f"progress value of {len(value)} bytes: ends within a number")

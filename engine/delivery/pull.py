@@ -1,4 +1,4 @@
-"""One pull: what was asked, what has been found for it."""
+"""One pull: its request, and the messages found for it."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,7 +10,7 @@ __all__ = ["Ack", "Pull", "PullRequest"]
 
 
 class Pull:
-    """A pull in work or waiting. `answer(pull)` is called once, unless it is cancelled first."""
+    """A pull in progress or waiting. `answer(pull)` is called once, unless the pull is cancelled first."""
 
     __slots__ = (
         "ack_codes", "answer", "bytes_left", "context", "group", "invisible_ms", "messages_left",
@@ -20,7 +20,7 @@ class Pull:
     def __init__(self, answer: Callable[["Pull"], None], context: object) -> None:
         self.answer, self.context = answer, context
         self.ack_codes: list[int] = []
-        self.pieces: list[bytes] = []  # piece headers and records in turn, ready for the link
+        self.pieces: list[bytes] = []  # piece headers and records alternating, ready for the link
         self.piece_count = 0
         self.messages_left = self.bytes_left = self.invisible_ms = self.tick = 0
         self.subscription: Any = None

@@ -1,13 +1,13 @@
-"""One queue as one group sees it: where handing out goes on, who holds what, what is done.
+# cython: annotation_typing=False
+"""Cursor of one group in one queue: where dispatch continues, which messages are in flight, which are done.
 
-Pure: offsets and moments in, decisions out. Moments are milliseconds of a clock that never steps back.
+Pure: offsets and times in, decisions out. Times are milliseconds of a monotonic clock.
 """
 
-from collections.abc import Iterable
 from typing import Any
 
 from common.dead_letters import is_dead_letter_topic
-from engine.delivery.in_flight import OpenRuns, Run
+from engine.delivery.in_flight import InFlightRanges
 from engine.delivery.intervals import IntervalSet
 from engine.delivery.key_order import KeyOrder
 from engine.delivery.policy import ATTEMPTS_ENDLESS, KEY, NONE, PARK, QUEUE, SKIP, STOP, GroupPolicy
@@ -15,110 +15,140 @@ from engine.delivery.progress import Progress, encode
 from engine.delivery.settings import DeliverySettings
 
 OFFSET_MAX = (1 << 63) - 1
+NO_DUE_MS = -1
 
 
-class Place:
+class QueueCursor:
     """State of (group, topic, queue).
 
-    Invariants: every run lies below `next_offset`; `early` lies above it; an offset below `next_offset` in no run is
-    acknowledged (or was deleted by retention).
+    Invariants: all ranges in flight lie below `next_offset`; `early` lies above it; an offset below `next_offset` in no range
+    is acknowledged (or was deleted by retention).
+
+    Args:
+        in_flight: an empty collection of this cursor's form.
+        new_key_order: makes a KeyOrder of this cursor's form.
     """
 
     __slots__ = (
-        "blocked", "credit", "due_ms", "early", "end_seen", "filter", "floor", "group", "is_dead_letters", "is_sorted", "key",
-        "keys", "next_offset", "open", "order", "queue", "settings", "sorted_until", "stop_at", "subscriptions", "tick",
-        "topic_hash", "topic_id", "topic_name",
+        "blocked", "by_key", "credit", "due_ms", "early", "early_firsts", "end_seen", "filter", "floor", "group", "in_flight",
+        "in_flight_max", "is_dead_letters", "is_sorted", "key", "keys", "new_key_order", "next_offset", "one_range", "order",
+        "queue", "ranges_max", "sorted_until", "stop_at", "subscriptions", "tick", "topic_hash", "topic_id", "topic_name",
+        "waiting_max",
     )  # fmt: skip
 
-    def __init__(self, topic_name: str, topic_id: int, topic_hash: int, queue: int, settings: DeliverySettings) -> None:
+    def __init__(
+        self,
+        topic_name: str,
+        topic_id: int,
+        topic_hash: int,
+        queue: int,
+        settings: DeliverySettings,
+        in_flight: InFlightRanges,
+        new_key_order: type[KeyOrder],
+    ) -> None:
         self.topic_name, self.topic_id, self.topic_hash, self.queue = topic_name, topic_id, topic_hash, queue
-        self.settings = settings
-        self.key = b""
-        self.group: Any = None  # whose place it is
-        self.filter: Any = None  # which messages the group takes; None: all
+        self.in_flight_max, self.ranges_max = settings.in_flight_max, settings.ranges_max
+        self.waiting_max = settings.waiting_max
+        self.key = b""  # of the stored progress
+        self.group: Any = None
+        self.filter: Any = None  # selects the group's messages; None: all
         self.is_dead_letters = is_dead_letter_topic(topic_name)
         self.order = NONE
-        self.keys: KeyOrder | None = None  # in order by key
-        self.is_sorted, self.sorted_until = True, 0  # whether `keys` knows all that is open, and up to where it does
-        self.stop_at = 0  # a message that was given out so often stops the queue; 0: none does
+        self.by_key = self.one_range = False  # which order it is
+        self.new_key_order = new_key_order
+        self.keys: KeyOrder | None = None  # with order by key
+        self.is_sorted, self.sorted_until = True, 0  # whether `keys` has all open messages, else those below an offset
+        self.stop_at = 0  # a message with so many failed attempts stops the queue; 0: none does
         self.next_offset = 0
-        self.end_seen = 0  # the log's end offset when it was looked at last; it only grows
-        self.floor = 0  # leases below it were given before an operator moved the group
-        self.open = OpenRuns()
+        self.end_seen = 0  # the log's end offset at the last look; it only grows
+        self.floor = 0  # leases below it are older than an operator's reset
+        self.in_flight = in_flight
         self.early = IntervalSet()
-        self.blocked = False  # there is more to hand out, but a bound forbids it
+        self.early_firsts = self.early.firsts
+        self.blocked = False  # there are more messages, but a bound forbids to dispatch them
         self.credit = 0  # bytes that this queue may still give in its turn
-        self.due_ms: int | None = None  # a lower bound of when a lease runs out
-        self.tick = 0
+        self.due_ms = NO_DUE_MS  # a lower bound of the next lease's end
+        self.tick: Any = 0
         self.subscriptions: list = []
 
     @property
     def contiguous(self) -> int:
         """Everything below is acknowledged."""
-        return self.open.firsts[0] if self.open.firsts else self.next_offset
+        return self.in_flight.first_offset(self.next_offset)
 
     def see(self, first_offset: int, end_offset: int) -> None:
-        """The log can read first_offset..end_offset now; what lies below is gone by retention."""
+        """Take in that the log can now read first_offset..end_offset; retention has deleted what lies below."""
         self.end_seen = end_offset
-        if first_offset > self.contiguous:
-            self._trim(first_offset)
+        if first_offset > self.in_flight.first_offset(self.next_offset):
+            self.in_flight.trim(first_offset)
+            if self.keys is not None:
+                for offset in self.keys.offsets():
+                    if offset < first_offset:
+                        self.finish(offset)
+            self.next_offset = self.early.skip(max(self.next_offset, first_offset))
 
-    def plan(self, messages_max: int) -> tuple[int, int, int] | None:
-        """What would be handed out next: (first, end at most, attempt so far); None when nothing seen may be."""
+    def plan(self, messages_max: int) -> tuple[int, int]:
+        """Return the range to dispatch next: its first offset, and the end that it may reach. Empty when there is none."""
         if self.stop_at:
-            stuck = self.open.first_spent(self.stop_at)
-            if stuck is not None:
-                return (stuck.first, min(stuck.end, stuck.first + messages_max), stuck.attempt) if stuck.ready else None
-        if self.order == QUEUE and not self.open.all_ready():
-            return None
-        again = self.open.next_ready(messages_max)
-        if again is not None:
-            return again
-        room = min(self.settings.in_flight_max - self.open.messages, messages_max)
+            planned = self.in_flight.next_spent(self.stop_at, messages_max)
+            if planned[0] >= 0:
+                return planned
+        if self.one_range and not self.in_flight.all_ready():
+            return 0, 0
+        planned = self.in_flight.next_ready(messages_max)
+        if planned[1] > planned[0]:
+            return planned
+        room = min(self.in_flight_max - self.in_flight.messages, messages_max)
         if self.keys is not None:
-            room = min(room, self.settings.waiting_max - self.keys.waiting)  # for all of them may have to wait
-        if room <= 0 or len(self.open) >= self.settings.runs_max:
-            return None
-        if self.early:
+            room = min(room, self.waiting_max - self.keys.waiting)  # for all of them may have to wait
+        if room <= 0 or self.in_flight.count >= self.ranges_max:
+            return 0, 0
+        end = min(self.end_seen, self.next_offset + room)
+        if self.early_firsts:
             self.next_offset = self.early.skip(self.next_offset)
-        end = min(self.end_seen, self.next_offset + room, self.early.first() or OFFSET_MAX)
-        return (self.next_offset, end, 0) if end > self.next_offset else None
+            end = min(self.end_seen, self.next_offset + room, self.first_early())
+        return self.next_offset, max(end, self.next_offset)
+
+    def first_early(self) -> int:
+        """The lowest offset that was acknowledged early, OFFSET_MAX without one."""
+        return self.early_firsts[0] if self.early_firsts else OFFSET_MAX
 
     def lease(self, first: int, end: int, lease: int, due_ms: int) -> int:
         """Give first..end, the start of what plan() returned, to a lease until `due_ms`; returns the attempt."""
         if first != self.next_offset:
-            return self.open.release(first, end, lease, due_ms)
-        self.open.append(Run(first, end, lease, 1, due_ms, first_lease=lease))
+            return self.in_flight.lease_again(first, end, lease, due_ms)
+        self.in_flight.add(first, end, lease, 1, due_ms, False)
         self.next_offset = end
         return 1
 
     def leave_out(self, first: int, end: int, lease: int) -> None:
-        """Count first..end, the start of what plan() returned, as done although nobody was given it."""
+        """Count first..end, the start of what plan() returned, as done without a delivery."""
         if first == self.next_offset:
             self.next_offset = end
         else:
-            self.open.release(first, end, lease, 0)
+            self.in_flight.lease_again(first, end, lease, 0)
             self.settle(first, end, lease, False)
 
     def wait(self, offset: int) -> None:
-        """Pass the next message over: it waits for an earlier one of its key."""
-        self.open.wait(offset)
+        """Pass over the next message: it waits for an earlier one of its key."""
+        self.in_flight.wait(offset)
         self.next_offset = offset + 1
 
     def settle(self, first: int, end: int, lease: int, foreign: bool) -> bool:
-        """Count first..end as done; False when a part of it is in other hands. What can count counts all the same.
+        """Count first..end as done, as far as the lease holds it; False when another lease holds a part of it.
 
         Args:
-            foreign: the lease was given before a restart, and its messages were stored by then.
+            foreign: the lease is from before a restart, and its messages were stored by then.
         """
         if lease < self.floor:
             return False
         if self.keys is None:
-            whole = self.open.settle(first, end, lease, foreign)
+            whole = self.in_flight.settle(first, end, lease, foreign)
         else:
-            whole, taken = self.open.take_out(first, end, lease, foreign)
-            for start, stop in taken:
-                self._done(range(start, stop))
+            whole, settled = self.in_flight.settle_and_list(first, end, lease, foreign)
+            for start, stop in settled:
+                for offset in range(start, stop):
+                    self.finish(offset)
         if end > self.next_offset:
             if not foreign:
                 return False
@@ -128,91 +158,85 @@ class Place:
         return whole
 
     def hold(self, first: int, end: int, lease: int, foreign: bool, due_ms: int, now_ms: int) -> int:
-        """Keep from everybody until `due_ms` what this lease holds of first..end, which serves both RETRY and EXTEND;
-        returns how many messages that are."""
+        """Keep the lease's part of first..end leased until `due_ms`, for RETRY and EXTEND; returns its number of messages."""
         if lease < self.floor:
             return 0
-        return self.open.hold(first, end, lease, foreign, due_ms, now_ms)
+        return self.in_flight.hold(first, end, lease, foreign, due_ms, now_ms)
 
-    def claim(self, first: int, end: int, lease: int, foreign: bool, attempt_min: int, claimer: int) -> list[Run]:
-        """See OpenRuns.claim()."""
+    def claim(self, first: int, end: int, lease: int, foreign: bool, attempt_min: int, claimer: int) -> list:
+        """See InFlightRanges.claim()."""
         if lease < self.floor:
             return []
-        return self.open.claim(first, end, lease, foreign, attempt_min, claimer)
+        return self.in_flight.claim(first, end, lease, foreign, attempt_min, claimer)
 
     def pass_over(self, end: int) -> None:
-        """Count everything below `end` that was never handed out as handed out and come back: who comes next gets it."""
+        """Count everything below `end` that was never dispatched as expired: the next pull may get it."""
         while self.next_offset < end:
-            if self.early:
+            if self.early_firsts:
                 self.next_offset = self.early.skip(self.next_offset)
-            stop = min(end, self.early.first() or OFFSET_MAX)
+            stop = min(end, self.first_early())
             if stop > self.next_offset:
-                self.open.append(Run(self.next_offset, stop, 0, 0, 0, ready=True))
+                self.in_flight.add(self.next_offset, stop, 0, 0, 0, True)
                 self.next_offset = stop
 
     @property
     def attempts_max(self) -> int:
-        """After how many deliveries a message is dead, as things are. Dead letters are not buried again."""
+        """Effective maximum number of attempts. Dead letters have none."""
         policy = self.group.policy
         if self.is_dead_letters:
             return ATTEMPTS_ENDLESS
-        is_full = self.keys is not None and self.keys.waiting >= self.settings.waiting_max
+        is_full = self.keys is not None and self.keys.waiting >= self.waiting_max
         if policy.on_failure == SKIP or (policy.on_failure == PARK and is_full):
             return policy.attempts_max
         return ATTEMPTS_ENDLESS
 
     def follow(self, policy: GroupPolicy) -> None:
-        """Hand out in the policy's order from now on. Dead letters have none."""
+        """Dispatch in the policy's order from now on. Dead letters have none."""
         order = NONE if self.is_dead_letters else policy.order
         self.stop_at = policy.attempts_max if order == KEY and policy.on_failure == STOP else 0
         if order == self.order:
             return
-        self.order = order
-        self.open.end_waiting()
-        self._forget_keys()
+        self.order, self.by_key, self.one_range = order, order == KEY, order == QUEUE
+        self.in_flight.end_waiting()
+        self.forget_keys()
 
-    def _forget_keys(self) -> None:
-        self.keys = KeyOrder() if self.order == KEY else None
-        self.is_sorted, self.sorted_until = self.keys is None or not self.open, 0
+    def forget_keys(self) -> None:
+        """Begin to learn anew which key each open message has."""
+        self.keys = self.new_key_order() if self.by_key else None
+        self.is_sorted, self.sorted_until = self.keys is None or self.in_flight.count == 0, 0
 
-    def _done(self, offsets: Iterable[int]) -> None:
-        """These messages are open no more: it is the turn of those that waited for them."""
-        assert self.keys is not None
-        for offset in offsets:
-            following = self.keys.done(offset)
-            if following >= 0:
-                self.open.make_ready(following)
-                self.blocked = True
+    def finish(self, offset: int) -> None:
+        """The message is no longer open: the next message of its key may be dispatched."""
+        following = self.keys.done(offset)  # type: ignore[union-attr]
+        if following >= 0:
+            self.in_flight.make_ready(following)
+            self.blocked = True
 
     def move(self, offset: int, floor: int) -> None:
-        """Go on handing out at `offset`, forgetting who holds what; receipts of leases below `floor` settle nothing."""
-        self.open.clear()
+        """Continue at `offset` and forget all leases; receipts of leases below `floor` settle nothing."""
+        self.in_flight.clear()
         self.early.clear()
-        self._forget_keys()
+        self.forget_keys()
         self.next_offset, self.floor = offset, floor
 
     def progress(self) -> Progress:
-        """What a restart needs."""
-        runs = [(run.first, run.end, run.attempt) for run in self.open.runs]
+        """Return what a restart needs."""
+        ranges = [(each.first, each.end, each.attempt) for each in self.in_flight.ranges]
         at = self.next_offset
         for first, end in self.early:
-            runs.append((at, first, 0))
+            ranges.append((at, first, 0))
             at = end
-        return Progress(self.floor, at, runs)
+        return Progress(self.floor, at, ranges)
 
     def encoded_progress(self) -> bytes:
-        """The same as it is kept."""
-        return encode(self.progress())
+        """Return the stored form of progress()."""
+        if self.early_firsts:
+            return encode(self.progress())
+        return self.in_flight.encoded_progress(self.floor, self.next_offset)
 
     def resume(self, progress: Progress) -> None:
-        """Take up what was kept: what was out is ready to be handed out again at once."""
+        """Take up stored progress: what was in flight is ready to be dispatched again at once."""
         self.floor, self.next_offset = progress.floor, progress.next_offset
-        for first, end, attempt in progress.runs:
-            self.open.append(Run(first, end, 0, attempt, 0, ready=True))
-        self._forget_keys()
-
-    def _trim(self, first_offset: int) -> None:
-        self.open.trim(first_offset)
-        if self.keys is not None:
-            self._done([offset for offset in self.keys.offsets() if offset < first_offset])
-        self.next_offset = self.early.skip(max(self.next_offset, first_offset))
+        for first, end, attempt in progress.ranges:
+            self.in_flight.add(first, end, 0, attempt, 0, True)
+        self.forget_keys()

@@ -1,9 +1,9 @@
-"""Which queues live at this engine: all of them, or its broker group's share. What an engine sends by itself has to stay there."""
+"""Ownership of queues: all queues, or the share of this engine's broker group. Messages that an engine writes itself stay in its share."""
 
 
-class Residence:
-    """The only engine's: everything is at home."""
+class QueueOwnership:
+    """Ownership of the only engine: every queue."""
 
     def nearest(self, topic: str, queue: int, queues: int) -> int | None:
-        """The first of a topic's queues, from `queue` on and round again, that lives here; None: none does, or it is not known yet."""
+        """The first owned queue of a topic, from `queue` on and round again; None: none is owned, or ownership is not known yet."""
         return queue

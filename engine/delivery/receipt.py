@@ -1,7 +1,7 @@
-"""Tokens: what a lease gives its holder, so that an acknowledgement proves itself at whatever proxy it arrives.
+"""Receipt tokens: they prove that an acknowledgement belongs to a lease, at whichever proxy it arrives.
 
-One MAC a lease, not a message: whoever holds a lease was given all of it. The MAC covers the group, so that one
-group's receipt says nothing to another.
+One MAC per lease, not per message: the holder of a lease got all of its messages. The MAC covers the group, so that a receipt of
+one group is invalid for another.
 """
 
 from hashlib import blake2b
@@ -14,8 +14,8 @@ KEY_SIZE = 32
 _BODY_SIZE = TOKEN_SIZE - MAC_SIZE
 
 
-class Token(NamedTuple):
-    """A token whose MAC was right."""
+class ReceiptToken(NamedTuple):
+    """Content of a token with a valid MAC."""
 
     queue: int
     count: int  # type: ignore[assignment]
@@ -25,7 +25,7 @@ class Token(NamedTuple):
 
 
 def topic_hash(name: str) -> int:
-    """What a token keeps of a topic's name: the first 8 bytes of its BLAKE2b."""
+    """Return the hash of a topic's name in tokens: the first 8 bytes of its BLAKE2b."""
     return int.from_bytes(blake2b(name.encode()).digest()[:8], "little")
 
 
@@ -34,7 +34,7 @@ class Receipts:
 
     Args:
         key: secret of the cluster's receipts, the same before and after a fail-over.
-        group: the name that is bound into every MAC.
+        group: name that every MAC covers.
     """
 
     def __init__(self, key: bytes, group: str) -> None:
@@ -42,18 +42,18 @@ class Receipts:
         self._keyed = blake2b(group.encode() + b"\0", digest_size=MAC_SIZE, key=key)
 
     def make(self, queue: int, count: int, topic: int, base_offset: int, lease: int) -> bytes:
-        """Return the 48 bytes that stand for `count` messages from `base_offset` on."""
+        """Return the 48-byte token for `count` messages from `base_offset` on."""
         body = TOKEN.pack(TOKEN_VERSION, queue, count, topic, base_offset, lease)
         mac = self._keyed.copy()
         mac.update(body)
         return body + mac.digest()
 
-    def check(self, token: bytes) -> Token | None:
-        """Return what the token says, or None when this key never made it for this group."""
+    def check(self, token: bytes) -> ReceiptToken | None:
+        """Return the token's content; None when it was not made with this key for this group."""
         body = token[:_BODY_SIZE]
         mac = self._keyed.copy()
         mac.update(body)
         if not compare_digest(mac.digest(), token[_BODY_SIZE:]):
             return None
         version, *fields = TOKEN.unpack(body)
-        return Token(*fields) if version == TOKEN_VERSION else None
+        return ReceiptToken(*fields) if version == TOKEN_VERSION else None

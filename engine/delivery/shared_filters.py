@@ -1,27 +1,32 @@
-"""What the filters of many groups find in a queue, found once: the first group to get there asks the index for all of them.
+"""Shared results of the filters of many groups on one queue: the first group at an offset asks the index for all of them.
 
-For each queue a window of offsets that were asked about, with those that each group's filter lets through. A group that comes later
-leaves out what is not for it without reading it. Windows only save work: what is read is always sifted by the group's own filter, and
-outside of a window, or with a few groups, nothing else happens.
+A queue has a window of offsets with known results: per group, the offsets that its filter selects. A group that comes later leaves out the
+others without reading them. Windows only save work: records that are read always pass the group's own filter, and outside of a window,
+or with few groups, nothing else happens.
 """
 
 from bisect import bisect_left
 from collections import OrderedDict
 from typing import Any
 
+from engine.delivery.queue_cursor import QueueCursor
 from engine.filter.index import FilterIndex
-from engine.filter.sift import messages
+from engine.filter.select import messages
 
 WINDOWS_MAX = 1_024
 OFFSETS_MAX = 8_192
-"""Of one window. A group that is farther behind the first one sifts for itself."""
+"""Per window. A group that is farther behind the first one filters by itself."""
 MATCHES_MAX = 65_536
-"""Of one window, all groups together: half a MiB."""
+"""Per window, all groups together: half a MiB."""
 
 
-class Window:
-    """`found`: by group, the offsets of first..end that its filter lets through, in order; of a group whose filter came later,
-    those from `since` on."""
+class MatchWindow:
+    """Results for the offsets first..end.
+
+    Attributes:
+        found: by group, the offsets that its filter selects, in order.
+        since: by group, the offset from which on its results are known, if its filter came later.
+    """
 
     __slots__ = ("end", "first", "found", "matches", "since")
 
@@ -32,14 +37,14 @@ class Window:
         self.matches = 0
 
     def add(self, groups: list[str]) -> None:
-        """The next offset is for these groups."""
+        """Note that the next offset is for these groups."""
         for group in groups:
             self.found.setdefault(group, []).append(self.end)
         self.matches += len(groups)
         self.end += 1
 
     def trim(self) -> None:
-        """Drop the older half, until the bounds hold."""
+        """Drop the older half until the bounds hold."""
         while self.end - self.first > OFFSETS_MAX or self.matches > MATCHES_MAX:
             self.first = (self.first + self.end + 1) // 2
             kept = {group: offsets[bisect_left(offsets, self.first) :] for group, offsets in self.found.items()}
@@ -47,16 +52,16 @@ class Window:
             self.matches = sum(map(len, self.found.values()))
 
     def forget(self, group: str) -> None:
-        """Nothing that is known so far is right for the group any more."""
+        """Drop the group's results: its filter has changed."""
         self.matches -= len(self.found.pop(group, ()))
         self.since[group] = self.end
 
     def knows(self, group: str, offset: int) -> bool:
-        """Whether the offset was asked about, for this group, too."""
+        """Whether the result for this group at the offset is known."""
         return max(self.first, self.since.get(group, 0)) <= offset < self.end
 
     def narrow(self, group: str, first: int, end: int) -> tuple[int, int]:
-        """The first stretch of first..end, as far as this window knows, that is for the group; empty at the end of what is known."""
+        """Return the first range of first..end that is for the group, as far as known; empty at the end of the known part."""
         offsets = self.found.get(group, [])
         end = min(end, self.end)
         at = bisect_left(offsets, first)
@@ -68,19 +73,19 @@ class Window:
         return begin, stop
 
 
-class _Topic:
-    """The filters of a topic's groups, and the windows by queue. Most topics have few, and then there is no index."""
+class TopicFilters:
+    """Filters of a topic's groups, and windows by queue. Most topics have few filters and no index."""
 
     __slots__ = ("_index", "filters", "windows")
 
     def __init__(self) -> None:
         self.filters: dict[str, Any] = {}
-        self.windows: dict[int, Window] = {}
+        self.windows: dict[int, MatchWindow] = {}
         self._index: FilterIndex | None = None
 
     @property
     def index(self) -> FilterIndex:
-        """Over all filters; made when it is asked for the first time."""
+        """Index of all filters, made at its first use."""
         if self._index is None:
             self._index = FilterIndex()
             for group, filter_ in self.filters.items():
@@ -88,7 +93,7 @@ class _Topic:
         return self._index
 
     def set(self, group: str, filter_: Any) -> None:
-        """The group's filter on this topic; None: it has none any more."""
+        """Set the group's filter on this topic; None removes it."""
         if filter_ is None:
             self.filters.pop(group, None)
         else:
@@ -101,40 +106,40 @@ class _Topic:
             window.forget(group)
 
 
-class SharedSifting:
-    """All windows of an engine.
+class SharedFilters:
+    """All windows of one engine.
 
     Args:
-        groups_min: so many groups with a filter on one topic, and the index is asked.
+        groups_min: groups with a filter on one topic from which on the index is used.
     """
 
     def __init__(self, groups_min: int) -> None:
         self._groups_min = groups_min
-        self._topics: dict[int, _Topic] = {}
+        self._topics: dict[int, TopicFilters] = {}
         self._oldest_first: OrderedDict[tuple[int, int], None] = OrderedDict()
 
-    def narrow(self, place, first: int, end: int) -> tuple[int, int]:
-        """Of first..end, which was never handed out, what has to be read: begin..stop; what lies before `begin` is not for the group."""
-        topic = self._topics.get(place.topic_id)
+    def narrow(self, cursor: QueueCursor, first: int, end: int) -> tuple[int, int]:
+        """Return the part of first..end to read, begin..stop; the messages before `begin` are not for the group."""
+        topic = self._topics.get(cursor.topic_id)
         if topic is None:
-            topic = self._topics[place.topic_id] = _Topic()
-        group = place.group.name
-        if topic.filters.get(group) is not place.filter:
-            topic.set(group, place.filter)
-        window = topic.windows.get(place.queue)
+            topic = self._topics[cursor.topic_id] = TopicFilters()
+        group = cursor.group.name
+        if topic.filters.get(group) is not cursor.filter:
+            topic.set(group, cursor.filter)
+        window = topic.windows.get(cursor.queue)
         if window is None or not window.knows(group, first):
             return first, end
         return window.narrow(group, first, end)
 
-    def learn(self, place, first: int, records: bytes, start: int) -> bool:
-        """A piece of the queue was read, its records from byte `start` on; whether the index was asked about it."""
-        topic = self._topics[place.topic_id]
+    def learn(self, cursor: QueueCursor, first: int, records: bytes, start: int) -> bool:
+        """Take in a piece that was read, its records from byte `start` on; returns whether the index was used."""
+        topic = self._topics[cursor.topic_id]
         if len(topic.filters) < self._groups_min:
             return False
-        window = topic.windows.get(place.queue)
+        window = topic.windows.get(cursor.queue)
         if window is None or first > window.end:
-            window = topic.windows[place.queue] = Window(first)
-            self._bound(place.topic_id, place.queue)
+            window = topic.windows[cursor.queue] = MatchWindow(first)
+            self._bound(cursor.topic_id, cursor.queue)
         if first != window.end:
             return False
         index = topic.index
@@ -144,13 +149,13 @@ class SharedSifting:
         return True
 
     def forget(self, group: str) -> None:
-        """The group has other filters now, or none."""
+        """Forget a group whose filters have changed."""
         for topic in self._topics.values():
             if group in topic.filters:
                 topic.set(group, None)
 
     def _bound(self, topic_id: int, queue: int) -> None:
-        """A window was begun: at most so many, and the one begun longest ago goes first."""
+        """Bound the number of windows: the oldest one is dropped."""
         self._oldest_first[topic_id, queue] = None
         self._oldest_first.move_to_end((topic_id, queue))
         if len(self._oldest_first) > WINDOWS_MAX:

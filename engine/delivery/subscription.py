@@ -1,36 +1,42 @@
-"""A group's interest in one set of topics: which of its queues may have something, and who waits for it."""
+# cython: annotation_typing=False
+"""Subscriptions: the queues of one set of topics that may have messages, and the pulls that wait for them."""
 
 from collections import OrderedDict, deque
 
 from engine.delivery.pull import Pull
-from engine.delivery.queue_cursor import Place
+from engine.delivery.queue_cursor import QueueCursor
 
 
 class Subscription:
-    """`ring`: places that may have something to hand out, in the order of their turns; a place is taken out when it
-    turns out to have nothing, and comes back when it is woken. `parked`: pulls that wait, longest first. `queued`: it
-    is among the hungry already.
+    """One set of topics of one group.
+
+    Attributes:
+        cursors: one per queue of the topics.
+        ring: cursors that may have something to dispatch, in the order of their turns. A cursor without messages leaves the
+            ring; a wake-up puts it back.
+        parked: pulls that wait, longest first.
+        queued: whether the wake list already has this subscription.
 
     Invariant between two calls of Delivery: pulls wait only while the ring is empty.
     """
 
-    __slots__ = ("parked", "places", "queued", "ring")
+    __slots__ = ("cursors", "parked", "queued", "ring")
 
-    def __init__(self, places: list[Place]) -> None:
-        self.places = places
+    def __init__(self, cursors: list) -> None:
+        self.cursors = cursors
         self.queued = False
-        self.ring: OrderedDict[Place, None] = OrderedDict.fromkeys(places)
+        self.ring: OrderedDict[QueueCursor, None] = OrderedDict.fromkeys(cursors)
         self.parked: OrderedDict[Pull, None] = OrderedDict()
-        for place in places:
-            place.subscriptions.append(self)
+        for cursor in cursors:
+            cursor.subscriptions.append(self)
 
     def leave(self) -> None:
-        """Forget the places, which then forget this subscription."""
-        for place in self.places:
-            place.subscriptions.remove(self)
+        """Remove this subscription from its cursors."""
+        for cursor in self.cursors:
+            cursor.subscriptions.remove(self)
 
 
-class Hungry:
+class WakeList:
     """Subscriptions whose parked pulls can perhaps be served, each once."""
 
     __slots__ = ("_queue",)
@@ -38,24 +44,29 @@ class Hungry:
     def __init__(self) -> None:
         self._queue: deque[Subscription] = deque()
 
-    def wake(self, place: Place) -> None:
-        """The place may have something again: give it a turn in all of its subscriptions."""
-        place.blocked = False
-        for subscription in place.subscriptions:
-            if place not in subscription.ring:
-                subscription.ring[place] = None
+    def wake(self, cursor: QueueCursor) -> None:
+        """Give the cursor a turn in all of its subscriptions: it may have messages again."""
+        cursor.blocked = False
+        for subscription in cursor.subscriptions:
+            if cursor not in subscription.ring:
+                subscription.ring[cursor] = None
                 if subscription.parked and not subscription.queued:
                     subscription.queued = True
                     self._queue.append(subscription)
 
-    def wake_all(self, woken: list[tuple[int, int]], by_queue: dict[tuple[int, int], list[Place]]) -> None:
-        """These queues, as (topic id, queue), have new records."""
-        for queue in woken:
-            for place in by_queue.get(queue, ()):
-                self.wake(place)
+    def wake_all(self, woken: list, by_queue: dict) -> None:
+        """Wake the cursors of queues with new records.
 
-    def take(self) -> Subscription | None:
-        """The next one, None when there is none."""
+        Args:
+            woken: (topic id, queue) pairs.
+            by_queue: cursors of all groups by (topic id, queue).
+        """
+        for queue in woken:
+            for cursor in by_queue.get(queue, ()):
+                self.wake(cursor)
+
+    def pop(self) -> "Subscription | None":
+        """Remove and return the next subscription; None when the list is empty."""
         if not self._queue:
             return None
         subscription = self._queue.popleft()

@@ -1,7 +1,7 @@
-"""One worker thread for tasks that block: preparing and sealing segments, bringing the view up to date.
+"""Worker threads for tasks that block: preparing and sealing segments, bringing the view up to date.
 
-A real thread even in a process whose threads gevent has replaced, because files block the loop; so nothing here may
-touch the loop.
+They are threads of the system even in a process whose threads gevent has replaced, because file operations would block the loop. So no
+task may touch the loop.
 """
 
 import logging
@@ -12,11 +12,11 @@ from collections.abc import Callable, Generator
 
 logger = logging.getLogger(__name__)
 LINGER_S = 1.0
-"""How long a thread waits for the next task before it ends: starting one costs the loop 0.1 ms, and an idle log has none."""
+"""How long a thread waits for the next task before it ends. Starting one costs the loop 0.1 ms; an idle log needs none."""
 
 
 def original(module: str, name: str) -> Callable:
-    """The function as it was before gevent patched it, or as it is."""
+    """The function as it was before gevent patched it; without gevent, the function itself."""
     try:
         from gevent.monkey import get_original
     except ImportError:
@@ -25,26 +25,23 @@ def original(module: str, name: str) -> Callable:
 
 
 class Background(ABC):
-    """Runs tasks one after the other, in the order given."""
+    """Runs tasks one at a time, in the order in which they were submitted."""
 
     @abstractmethod
     def submit(self, task: Callable[[], None]) -> None:
-        """Queue the task and return.
-
-        An exception in it ends the process, since nobody could answer for what it left behind.
-        """
+        """Queue the task and return. An exception in a task ends the process: the state that it leaves is unknown."""
 
     @abstractmethod
     def drain(self) -> None:
-        """Block until all tasks given so far have run."""
+        """Block until all tasks submitted so far have run."""
 
     @abstractmethod
     def stop(self) -> None:
-        """Run what is queued, then end the worker. Blocks."""
+        """Run the queued tasks, then end the worker. Blocks."""
 
 
 class ThreadBackground(Background):
-    """Tasks in a thread; `die(reason)` is called when one raises."""
+    """Runs tasks in a thread; `die(reason)` is called when one raises."""
 
     def __init__(self, die: Callable[[str], None]) -> None:
         self._die = die
@@ -83,7 +80,7 @@ class ThreadBackground(Background):
                 self._die("a background task failed\n" + traceback.format_exc())
 
     def _next(self) -> Callable[[], None] | None:
-        """The next task; None when there was none for a while, and the thread is to end."""
+        """The next task; None: none came for LINGER_S, so the thread ends."""
         with self._guard:
             if self._tasks:
                 return self._tasks.popleft()
@@ -91,14 +88,14 @@ class ThreadBackground(Background):
         self._news.acquire(timeout=LINGER_S)
         with self._guard:
             if not self._resting:
-                self._news.acquire(blocking=False)  # given between the end of the wait and now
+                self._news.acquire(blocking=False)  # submitted between the end of the wait and now
                 return self._tasks.popleft()
             self._running = self._resting = False
             return None
 
 
 class InlineBackground(Background):
-    """Runs each task at once in the caller; for simulations, where the order of everything is fixed."""
+    """Runs each task at once in the caller; for simulations, where the order of all steps is fixed."""
 
     def submit(self, task: Callable[[], None]) -> None:
         task()
@@ -111,15 +108,15 @@ class InlineBackground(Background):
 
 
 class PacedThread:
-    """Does work that never ends in small pieces off the loop, until `stop()`, which blocks for one piece at most.
+    """Runs endless work off the loop in small steps, until `stop()`, which blocks for one step at most.
 
     Args:
-        what: it is, for the log.
-        steps: does a piece and yields how many seconds to wait before the next.
+        name: of the work, for the log.
+        steps: does one step per item and yields the pause before the next, in seconds.
     """
 
-    def __init__(self, what: str, steps: Generator[float, None, None]) -> None:
-        self._what, self._steps = what, steps
+    def __init__(self, name: str, steps: Generator[float, None, None]) -> None:
+        self._name, self._steps = name, steps
         self._stop = original("_thread", "allocate_lock")()
         self._ended = original("_thread", "allocate_lock")()
         self._stop.acquire()
@@ -127,7 +124,7 @@ class PacedThread:
         original("_thread", "start_new_thread")(self._run, ())
 
     def stop(self) -> None:
-        """End it."""
+        """End the thread."""
         self._stop.release()
         self._ended.acquire()
 
@@ -137,8 +134,8 @@ class PacedThread:
                 if self._stop.acquire(timeout=pause_s):
                     return
         except Exception:
-            # Damage has been answered in the steps; what is left is a disk that fails, and the log's own reads will say so.
-            logger.exception("%s ends", self._what)
+            # The steps handle damaged files themselves. Other faults are those of a failing disk, which the log's reads report, too.
+            logger.exception("work=%s: ended by an error; a restart begins it again", self._name)
         finally:
             self._steps.close()
             self._ended.release()

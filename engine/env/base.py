@@ -1,7 +1,7 @@
-"""The interface to the operating system: files, syncs, locks, clock, randomness, threads, and the end of the process.
+"""The interface to the operating system: files, syncs, locks, clocks, randomness, threads, and the end of the process.
 
-`engine.env.real.RealEnv` is the machine; `engine.env.simulated.SimulatedEnv` keeps files in memory, drops what was not
-synced and fails on demand. Code that needs the system takes an Env as an argument, so that a test can pass another one.
+`engine.env.real.RealEnv` is the machine. `engine.env.simulated.SimulatedEnv` keeps files in memory, drops unsynced bytes and fails
+on demand. Code that needs the system takes an Env as an argument, so that a test can pass another one.
 """
 
 import mmap
@@ -9,6 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 
 from engine.env.background import Background
+from engine.env.native import Clock
 from engine.env.store import Store
 
 
@@ -19,11 +20,11 @@ class File(ABC):
 
     @abstractmethod
     def fileno(self) -> int:
-        """The descriptor that native code may use in place of this object, or -1 when there is none."""
+        """The descriptor that native code may use instead of this object; -1: there is none."""
 
     @abstractmethod
     def write_at(self, data: bytes | memoryview, at: int) -> int:
-        """Write and return how many bytes were taken, which may be fewer than given. Raises OSError when none were."""
+        """Write and return the number of bytes written, which may be fewer than given. Raises OSError when it is none."""
 
     @abstractmethod
     def read_at(self, size: int, at: int) -> bytes:
@@ -31,11 +32,11 @@ class File(ABC):
 
     @abstractmethod
     def fetch(self, size: int, at: int) -> None:
-        """Have these bytes, as far as the file has them, in the page cache. Blocks for the disk; copies nothing."""
+        """Bring these bytes, as far as the file has them, into the page cache. Blocks for the disk; copies nothing."""
 
     @abstractmethod
     def size(self) -> int:
-        """Length in bytes, allocated room included."""
+        """Length in bytes, including allocated space."""
 
     @abstractmethod
     def sync(self) -> None:
@@ -43,30 +44,27 @@ class File(ABC):
 
     @abstractmethod
     def allocate(self, size: int) -> None:
-        """Make the file `size` bytes long with room on the disk for all of them; new bytes are zero. Raises OSError."""
+        """Make the file `size` bytes long and reserve disk space for all of them; new bytes are zero. Raises OSError."""
 
     @abstractmethod
     def truncate(self, size: int) -> None:
-        """Cut the file. Not durable before sync()."""
+        """Set the length. Not durable before sync()."""
 
     @abstractmethod
     def next_data(self, at: int) -> int | None:
-        """The first offset at or after `at` that may hold other bytes than zero.
-
-        None when there is none up to the end.
-        """
+        """The first offset from `at` on that may hold other bytes than zero; None: there is none up to the end."""
 
     @abstractmethod
     def view(self) -> "mmap.mmap | bytes":
-        """All bytes as a read-only buffer; large ones are mapped. Later writes may or may not show in it."""
+        """All bytes as a read-only buffer, mapped when the file has any. Later writes may or may not be visible in it."""
 
     @abstractmethod
     def in_memory(self, size: int, at: int) -> bool:
-        """Whether these bytes, as far as the file has them, can be read without the disk just now."""
+        """Whether these bytes, as far as the file has them, are in the page cache now."""
 
     @abstractmethod
     def forget(self, at: int, size: int) -> None:
-        """Let the page cache drop these bytes. Dirty ones stay."""
+        """Let the page cache drop these bytes. Unwritten ones stay."""
 
     @abstractmethod
     def close(self) -> None:
@@ -74,27 +72,30 @@ class File(ABC):
 
 
 class Env(ABC):
-    """What the engine may ask of the machine."""
+    """The engine's only door to the machine."""
+
+    clock: Clock
+    """Wall time and monotonic time, for native callers too."""
 
     @abstractmethod
     def open(self, path: str, *, create: bool = False) -> File:
-        """Open for reading and writing. `create` makes a new, empty file (an old one of that name is emptied)."""
+        """Open for reading and writing. `create` makes an empty file; an existing one of that name is emptied."""
 
     @abstractmethod
     def exists(self, path: str) -> bool:
-        """Whether there is a file or directory of that name."""
+        """Whether a file or directory of that name exists."""
 
     @abstractmethod
     def size(self, path: str) -> int:
-        """Length of a file in bytes, 0 when there is none of that name."""
+        """Length of a file in bytes; 0: no such file."""
 
     @abstractmethod
     def list(self, directory: str) -> list[str]:
-        """Names in the directory, sorted; empty when there is no such directory."""
+        """Names in the directory, sorted; empty: no such directory."""
 
     @abstractmethod
     def make_directory(self, path: str) -> None:
-        """Create it and its parents where missing, durable on return."""
+        """Create the directory and its missing parents; durable on return."""
 
     @abstractmethod
     def rename(self, old: str, new: str) -> None:
@@ -102,7 +103,7 @@ class Env(ABC):
 
     @abstractmethod
     def unlink(self, path: str) -> None:
-        """Remove a file; a missing one is no error. Durable after sync_directory()."""
+        """Remove a file, if it exists. Durable after sync_directory()."""
 
     @abstractmethod
     def sync_directory(self, path: str) -> None:
@@ -110,30 +111,31 @@ class Env(ABC):
 
     @abstractmethod
     def disk(self, path: str) -> tuple[int, int]:
-        """(bytes used, bytes free for us) of the file system that holds `path`."""
+        """(bytes used, bytes free for this process) of the file system that holds `path`."""
 
     @abstractmethod
     def lock(self, path: str) -> Callable[[], None]:
-        """Take an exclusive lock that ends with the process; returns its release.
-
-        Raises LockedError when another has it.
-        """
+        """Take an exclusive lock that ends with the process; returns its release. Raises LockedError when it is taken."""
 
     @abstractmethod
     def now_ms(self) -> int:
-        """Wall clock."""
+        """Unix time in milliseconds; the same as `clock.wall_ms()`."""
 
     @abstractmethod
     def pause(self, ms: int) -> None:
-        """Block the calling thread, which may not be the loop's."""
+        """Block the calling thread. Not for the loop's thread."""
 
     @abstractmethod
     def random_bytes(self, count: int) -> bytes:
-        """Bytes fit for ids and keys."""
+        """Unpredictable bytes for ids and keys."""
+
+    @abstractmethod
+    def random_fraction(self) -> float:
+        """A number from 0 to 1, for jitter; not fit for keys."""
 
     @abstractmethod
     def die(self, reason: str) -> None:
-        """End the process at once: no buffers flushed, no handlers run. Does not return (a simulated one raises)."""
+        """End the process at once, without flushing buffers or running handlers. Does not return; a simulated one raises."""
 
     @abstractmethod
     def background(self) -> Background:
@@ -141,12 +143,12 @@ class Env(ABC):
 
     @abstractmethod
     def open_store(self, path: str, cache_bytes: int) -> Store:
-        """The sorted key-value store at `path`, created when missing."""
+        """The sorted key-value store at `path`; created when it is missing."""
 
     @abstractmethod
     def set_aside(self, path: str) -> str:
-        """Rename a directory out of the way and return its new name; an earlier one of that name is removed."""
+        """Rename a damaged directory and return its new name; an earlier one of that name is removed."""
 
     @abstractmethod
     def has_threads(self) -> bool:
-        """Whether syncs run in a thread of their own; a simulated machine does them at once, in the caller."""
+        """Whether syncs run in their own thread; a simulated machine syncs in the caller."""

@@ -6,13 +6,14 @@ import fcntl
 import logging
 import mmap
 import os
+import random
 import shutil
-import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from engine.env.background import Background, ThreadBackground, original
 from engine.env.base import Env, File
+from engine.env.native import Clock
 from engine.env.store import RocksStore, Store
 from engine.errors import LockedError
 
@@ -21,7 +22,7 @@ logger = logging.getLogger(__name__)
 EXIT_FATAL = 70
 
 PROBE_BYTES = 262_144
-"""The kernel reads ahead and drops in pieces of such sizes. Looking at every byte would be copying every byte."""
+"""The kernel reads ahead and drops pages in ranges of such sizes. Probing every byte would copy every byte."""
 
 CACHESTAT = 451
 """The system call's number, on every architecture; Linux 6.5 and newer have it."""
@@ -56,9 +57,8 @@ class RealFile(File):
     def fetch(self, size: int, at: int) -> None:
         os.posix_fadvise(self._fd, at, size, os.POSIX_FADV_WILLNEED)
         end = min(at + size, self.size())
-        while (
-            at < end
-        ):  # waits for each page and copies none, in one call: each one gives Python's lock away and has to get it back
+        # sendfile waits for each page and copies none. One call for all of them: each call releases the GIL and has to take it again.
+        while at < end:
             at += os.sendfile(_nowhere, self._fd, at, end - at) or end
 
     def size(self) -> int:
@@ -100,7 +100,8 @@ class RealFile(File):
             return True
         cached = cached_pages(self._fd, size, at)
         if cached is not None and cached < (at + size - 1) // mmap.PAGESIZE - at // mmap.PAGESIZE + 1:
-            return False  # without asking for them: a read that may not wait has the kernel fetch them all the same, for 2 ms
+            # No probe of a missing page: even a read that may not wait makes the kernel fetch it, for 2 ms.
+            return False
         byte = [bytearray(1)]
         try:
             return all(os.preadv(self._fd, byte, probe, os.RWF_NOWAIT) == 1 for probe in self._probes(size, at))
@@ -122,6 +123,8 @@ class RealFile(File):
 
 class RealEnv(Env):
     """The machine itself."""
+
+    clock = Clock()
 
     def open(self, path: str, *, create: bool = False) -> File:
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT | os.O_TRUNC if create else 0)
@@ -173,19 +176,24 @@ class RealEnv(Env):
         except BlockingIOError:
             holder = os.pread(fd, 32, 0).decode("ascii", "replace").strip() or "unknown"
             os.close(fd)
-            raise LockedError(f"{path} is held by another engine (process {holder})") from None
+            raise LockedError(
+                f"{path}: held by another engine (process {holder}): stop it or use another directory"
+            ) from None
         os.ftruncate(fd, 0)
         os.pwrite(fd, b"%d\n" % os.getpid(), 0)
         return lambda: os.close(fd)
 
     def now_ms(self) -> int:
-        return time.time_ns() // 1_000_000
+        return self.clock.wall_ms()
 
     def pause(self, ms: int) -> None:
         original("time", "sleep")(ms / 1000)
 
     def random_bytes(self, count: int) -> bytes:
         return os.urandom(count)
+
+    def random_fraction(self) -> float:
+        return random.random()
 
     def die(self, reason: str) -> None:
         logger.critical("the engine ends: %s", reason)

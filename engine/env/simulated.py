@@ -1,9 +1,9 @@
-"""A machine in memory for tests: it forgets what was not synced, tears what was being written, and fails on demand.
+"""A machine in memory for tests: a power cut drops unsynced bytes and tears writes, and operations fail on demand.
 
     env = SimulatedEnv()
     env.power_cut_at = 17            # the 17th change from now on raises PowerCut
     env.fail("write", errno.ENOSPC)  # until env.heal()
-    env.crash(Random(7))             # what a power cut leaves, then open again
+    env.crash(Random(7))             # power cut and restart
 
 Every change (write, sync, allocate, truncate, rename, unlink, directory sync, store write and flush) counts as one
 operation.
@@ -15,6 +15,7 @@ from random import Random
 
 from engine.env.background import Background, InlineBackground
 from engine.env.base import Env, File
+from engine.env.native import Clock
 from engine.env.store import MemoryStore, Store
 from engine.errors import LockedError
 
@@ -22,7 +23,7 @@ SECTOR = 512
 
 
 class PowerCut(BaseException):
-    """The machine stops here. Nothing but the test may catch it."""
+    """The machine stops here. Only the test may catch it."""
 
 
 class ProcessEnded(BaseException):
@@ -30,7 +31,7 @@ class ProcessEnded(BaseException):
 
 
 class Content:
-    """A file's bytes: what a reader sees, what the disk has, and the changes in between."""
+    """A file's bytes as readers see them, as the disk has them, and the changes in between."""
 
     def __init__(self) -> None:
         self.seen = bytearray()
@@ -62,11 +63,11 @@ class Content:
         """Go back to what is durable, or to it and any part of the changes since, torn at sectors."""
         for kind, at, data in self.changes if random else []:
             assert random is not None
-            fate = random.random()
-            if kind == "size" or fate < 0.4:
-                if fate < 0.7:
+            chance = random.random()
+            if kind == "size" or chance < 0.4:
+                if chance < 0.7:
                     self.apply(self.durable, kind, at, data)
-            elif fate < 0.8:
+            elif chance < 0.8:
                 for start in range(0, len(data), SECTOR):
                     if random.random() < 0.5:
                         self.apply(self.durable, kind, at + start, data[start : start + SECTOR])
@@ -90,7 +91,7 @@ class SimulatedFile(File):
         try:
             self._env.step("write")
         except PowerCut:
-            # Cut in the middle of it: the bytes may or may not reach the disk.
+            # The power fails during the write: the bytes may or may not reach the disk.
             self.content.change("write", at, bytes(data[:taken]))
             raise
         self.content.change("write", at, bytes(data[:taken]))
@@ -154,17 +155,31 @@ class SimulatedStore(MemoryStore):
         super().flush()
 
 
-class SimulatedEnv(Env):
-    """The simulated machine. `write_bytes_max` makes longer writes short ones."""
+class SimulatedClock(Clock):
+    """The clocks of a simulated machine: both follow `SimulatedEnv.clock_ms`, which tests set."""
 
-    def __init__(self) -> None:
+    def __init__(self, env: "SimulatedEnv") -> None:
+        self._env = env
+
+    def wall_ms(self) -> int:
+        return self._env.clock_ms
+
+    def monotonic_ns(self) -> int:
+        return self._env.clock_ms * 1_000_000
+
+
+class SimulatedEnv(Env):
+    """The simulated machine. Writes longer than `write_bytes_max` are cut short. All chance comes from `seed`."""
+
+    def __init__(self, seed: int = 1) -> None:
         self.files: dict[str, Content] = {}
         self._durable_names: dict[str, Content] = {}
         self.stores: dict[str, dict[bytes, bytes]] = {}
         self._open_stores: list[SimulatedStore] = []
         self._locks: set[str] = set()
         self.clock_ms = 1_700_000_000_000
-        self.random = Random(1)
+        self.clock = SimulatedClock(self)
+        self.random = Random(seed)
         self.failing: dict[str, int] = {}
         self.operations = 0
         self.power_cut_at = 0
@@ -179,11 +194,11 @@ class SimulatedEnv(Env):
         self.failing[operation] = error
 
     def heal(self) -> None:
-        """Nothing fails any more."""
+        """Let all operations succeed again."""
         self.failing.clear()
 
     def step(self, operation: str) -> None:
-        """Count a change; raises when it is the one that fails."""
+        """Count a change. Raises PowerCut or OSError when it is the one that fails."""
         self.operations += 1
         if self.power_cut_at and self.operations >= self.power_cut_at:
             raise PowerCut(f"operation {self.operations}: {operation}")
@@ -191,9 +206,9 @@ class SimulatedEnv(Env):
             raise OSError(self.failing[operation], "simulated")
 
     def crash(self, random: Random | None = None) -> None:
-        """Cut the power and switch on again: only what was synced is left, with a `random` some of the rest, torn.
+        """Cut the power and switch on again: only synced bytes are left; with a `random`, also some of the others, torn.
 
-        Names come back as of their directory's last sync.
+        Names are those of their directory's last sync.
         """
         for content in {
             id(content): content for content in (*self.files.values(), *self._durable_names.values())
@@ -207,7 +222,7 @@ class SimulatedEnv(Env):
         self.end_process()
 
     def end_process(self) -> None:
-        """kill -9: everything written stays, in the page cache; the lock is free again."""
+        """kill -9: all writes stay in the page cache; locks are free."""
         self._open_stores.clear()
         self._locks.clear()
         self.power_cut_at = 0
@@ -255,7 +270,7 @@ class SimulatedEnv(Env):
 
     def lock(self, path: str) -> Callable[[], None]:
         if path in self._locks:
-            raise LockedError(f"{path} is held by another engine")
+            raise LockedError(f"{path}: held by another engine")
         self._locks.add(path)
         return lambda: self._locks.discard(path)
 
@@ -267,6 +282,9 @@ class SimulatedEnv(Env):
 
     def random_bytes(self, count: int) -> bytes:
         return self.random.randbytes(count)
+
+    def random_fraction(self) -> float:
+        return self.random.random()
 
     def die(self, reason: str) -> None:
         self.death = reason

@@ -1,7 +1,7 @@
 """The sorted key-value store under the view of topics, progress and segment directories.
 
-It holds nothing that the log could not rebuild, so writes skip RocksDB's own log: what `flush()` has not confirmed
-may be gone after a crash, and some of it may be there all the same. Whoever writes makes sure that both are right.
+It holds nothing that the log could not rebuild, so writes skip RocksDB's own log. After a crash, writes since the last `flush()` may be
+lost, all or some of them. Writers have to be correct in each of these cases.
 """
 
 import errno
@@ -9,13 +9,14 @@ from abc import ABC, abstractmethod
 from bisect import bisect_left, insort
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from engine.env.manifest import check_manifest
 from engine.errors import StoreDamagedError
 
 
 class Store(ABC):
-    """Sorted bytes to bytes. Safe to use from two threads at once, one of which writes."""
+    """Sorted map of bytes to bytes. Safe for two threads, of which one writes."""
 
     @abstractmethod
     def get(self, key: bytes) -> bytes | None:
@@ -23,11 +24,11 @@ class Store(ABC):
 
     @abstractmethod
     def write(self, puts: list[tuple[bytes, bytes]], deletes: list[bytes] = ()) -> None:  # type: ignore[assignment]
-        """Apply all or, after a crash, none. Blocks for about 2 microseconds an entry."""
+        """Apply all entries or, after a crash, none. Blocks for about 2 microseconds per entry."""
 
     @abstractmethod
     def flush(self) -> None:
-        """Make everything written durable. Blocks."""
+        """Make all writes durable. Blocks."""
 
     @abstractmethod
     def last_at_or_before(self, key: bytes) -> tuple[bytes, bytes] | None:
@@ -39,16 +40,30 @@ class Store(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Release files and memory; what was not flushed may be lost."""
+        """Release files and memory; writes since the last flush may be lost."""
+
+
+def check_store(folder: str) -> None:
+    """Verify the MANIFEST that the file CURRENT of a RocksDB folder names. A missing file is left to RocksDB.
+
+    Raises:
+        StoreDamagedError: a record does not verify.
+    """
+    try:
+        path = Path(folder) / (Path(folder) / "CURRENT").read_text("ascii").strip()
+        data = path.read_bytes()
+    except (OSError, ValueError):
+        return
+    check_manifest(str(path), data)
 
 
 class RocksStore(Store):
-    """RocksDB with small buffers. Every method may raise StoreDamagedError, or OSError for a disk that is full or fails."""
+    """RocksDB with small buffers. Every method may raise StoreDamagedError, or OSError when the disk is full or fails."""
 
     def __init__(self, path: str, cache_bytes: int) -> None:
         import rocksdict  # 20 MB that simulations and offline tools do not need
 
-        check_manifest(path)
+        check_store(path)
         self._rocks = rocksdict
         self._path = path
         options = rocksdict.Options(raw_mode=True)
@@ -70,7 +85,7 @@ class RocksStore(Store):
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
-        """rocksdict raises plain Exceptions; the text is all that tells them apart."""
+        """Translates exceptions. rocksdict raises plain Exceptions, which only their text tells apart."""
         try:
             yield
         except OSError:
@@ -121,7 +136,7 @@ class RocksStore(Store):
 
 
 class MemoryStore(Store):
-    """The same in memory; `disk` outlives the object and holds what was flushed."""
+    """A store in memory. `disk` outlives the object and holds what was flushed."""
 
     def __init__(self, disk: dict[bytes, bytes]) -> None:
         self.disk = disk

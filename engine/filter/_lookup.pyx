@@ -1,19 +1,17 @@
 # cython: language_level=3
-"""What a message leads to in an index. Twin: lookup_pure.py, which says what the fields mean."""
+"""Look-up of a message in a filter index. Reference: lookup.py, which documents classes and fields."""
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdint cimport int32_t, uint8_t, uint32_t
 
 from common.filter._match cimport Code, Constant, FieldTable, StepData, Value, look_at, run_steps
 
 
-cdef class Entry:
-    """As the twin's."""
-
+cdef class IndexEntry:
     cdef readonly object subscription
     cdef readonly Code code
     cdef readonly frozenset constants
 
-    cdef const StepData* steps   # of `code`, NULL without: one step less through memory
+    cdef const StepData* steps   # of `code`, NULL without: saves one memory access
     cdef const Constant* operands
     cdef int32_t start
 
@@ -22,18 +20,16 @@ cdef class Entry:
         if code is not None:
             self.steps, self.operands, self.start = code.steps, code.constants, code.start
 
-    cdef inline int takes(self, FieldTable fields) except -1:
+    cdef inline int matches(self, FieldTable fields) except -1:
         return True if self.steps == NULL else run_steps(self.steps, self.operands, self.start, fields)
 
 
 cdef class Bucket:
-    """As the twin's."""
-
-    cdef Entry first             # most values are named by one formula only
+    cdef IndexEntry first             # most values are named by one formula only
     cdef list more               # None until there is a second one
     cdef public uint32_t mentions
 
-    cdef int add(self, Entry entry) except -1:
+    cdef int add(self, IndexEntry entry) except -1:
         if self.first is None:
             self.first = entry
         elif self.more is None:
@@ -53,8 +49,6 @@ cdef class Bucket:
 
 
 cdef class KeyTable:
-    """As the twin's."""
-
     cdef readonly uint32_t slot
     cdef readonly bint numeric
     cdef readonly dict buckets
@@ -64,8 +58,7 @@ cdef class KeyTable:
         self.slot, self.numeric = slot, numeric
         self.buckets, self.other, self.none = {}, [], []
 
-    def put(self, value, Entry entry):
-        """As the twin's."""
+    def put(self, value, IndexEntry entry):
         cdef Bucket bucket = self.buckets.get(value)
         if bucket is None:
             bucket = self.buckets[value] = Bucket()
@@ -73,8 +66,7 @@ cdef class KeyTable:
         if entry is not None:
             bucket.add(entry)
 
-    def take(self, value, subscription):
-        """As the twin's."""
+    def remove(self, value, subscription):
         cdef Bucket bucket = self.buckets[value]
         bucket.mentions -= 1
         bucket.drop(subscription)
@@ -82,13 +74,10 @@ cdef class KeyTable:
             del self.buckets[value]
 
     def is_empty(self):
-        """As the twin's."""
         return not self.buckets
 
 
 cdef class Lookup:
-    """As the twin's."""
-
     cdef FieldTable fields
     cdef readonly list tables, rest
 
@@ -97,10 +86,9 @@ cdef class Lookup:
         self.tables, self.rest = [], []
 
     def matches(self, bytes message not None):
-        """As the twin's."""
         cdef KeyTable table
         cdef Bucket bucket
-        cdef Entry entry
+        cdef IndexEntry entry
         cdef Value* value
         cdef list found = []
         if not self.fields.read(<const uint8_t*><const char*>message, <uint32_t>len(message)):
@@ -117,19 +105,19 @@ cdef class Lookup:
                 self.run(table.other, found)
                 continue
             if bucket.first is not None:
-                if bucket.first.takes(self.fields):
+                if bucket.first.matches(self.fields):
                     found.append(bucket.first.subscription)
                 if bucket.more is not None:
                     self.run(bucket.more, found)
             for entry in table.other:
-                if key not in entry.constants and entry.takes(self.fields):
+                if key not in entry.constants and entry.matches(self.fields):
                     found.append(entry.subscription)
         return found
 
     cdef int run(self, list entries, list found) except -1:
-        cdef Entry entry
+        cdef IndexEntry entry
         for entry in entries:
-            if entry.takes(self.fields):
+            if entry.matches(self.fields):
                 found.append(entry.subscription)
         return 0
 
@@ -141,9 +129,8 @@ cdef object key_of(Value* value, bint numeric):
 
 
 cpdef drop(list entries, subscription):
-    """As the twin's."""
     cdef Py_ssize_t at
     for at in range(len(entries)):
-        if (<Entry>entries[at]).subscription == subscription:
+        if (<IndexEntry>entries[at]).subscription == subscription:
             del entries[at]
             return

@@ -1,11 +1,11 @@
-"""All filters of a topic as one index: which subscriptions take this message, at the price of those that might.
+"""Index of all filters of a topic: the subscriptions that a message matches, at the cost of the few that it may match.
 
-Every formula is filed under one key, a field that it compares for equality: a message's value of that field then hashes to what is left
-of those formulas that name the value (the branch where it is equal), beside what is left of the others (the branch where it is
-not) unless that is FALSE, as it is where the comparison is necessary. A formula without an equality is evaluated for every message.
+Every formula is filed under one key, a field that it compares for equality. A message's value of that field then hashes to the rest of
+those formulas that name the value (the equal branch). The rest of the others (the unequal branch) is evaluated, too, unless it is FALSE,
+as it is where the comparison is necessary. A formula without an equality is evaluated for every message.
 
-The key is chosen by how few formulas one of its values leads to. That changes as subscriptions come and go, so everything is filed anew
-when as many changes have been made as there were subscriptions: a change costs its own formula twice, on average.
+The chosen key leads to the fewest formulas per value. That changes as subscriptions come and go, so after as many changes as there were
+subscriptions everything is filed anew: a change costs its own formula twice, on average.
 """
 
 from collections.abc import Hashable
@@ -14,18 +14,18 @@ from typing import Any
 from common.filter.formula import Formula
 from common.filter.program import compile_formula
 from engine.filter import partial
-from engine.filter.native import FORM, Form
-from engine.filter.partial import Key, Value
+from engine.filter.native import FORM, FilterForm
+from engine.filter.partial import IndexKey, Value
 
 CONSTANTS_MAX = 64
-"""A formula that compares a field with more constants than this is not filed under it: each makes a formula of its own."""
+"""A formula is not filed under a field that it compares with more constants: each constant makes a formula of its own."""
 CANDIDATES = 3
-"""Keys of a formula that are looked at closely."""
+"""Keys of a formula whose cost is computed."""
 REFILE_CHANGES_MIN = 32
 
 
 class Mentions:
-    """How often formulas name each value of one key."""
+    """Number of formulas per value of one key."""
 
     def __init__(self) -> None:
         self.by_value: dict[Value, int] = {}
@@ -45,16 +45,16 @@ class Mentions:
 
 
 class FilterIndex:
-    """Formulas by subscription. `matches` may be asked between any two changes.
+    """Formulas by subscription. `matches` may be called between any two changes.
 
     Args:
-        keyed: False evaluates every formula for every message, which is what the index is measured against.
+        keyed: False evaluates every formula for every message, as the baseline of measurements.
     """
 
-    def __init__(self, form: Form = FORM, *, keyed: bool = True) -> None:
+    def __init__(self, form: FilterForm = FORM, *, keyed: bool = True) -> None:
         self._form, self._keyed = form, keyed
         self._formulas: dict[Hashable, Formula] = {}
-        self._mentions: dict[Key, Mentions] = {}
+        self._mentions: dict[IndexKey, Mentions] = {}
         self._changes_left = REFILE_CHANGES_MIN
         self._begin()
 
@@ -62,7 +62,7 @@ class FilterIndex:
         return len(self._formulas)
 
     def add(self, subscription: Hashable, formula: Formula) -> None:
-        """Take a subscription in; one that is there already changes its formula."""
+        """Add a subscription, or change its formula."""
         self.remove(subscription)
         self._formulas[subscription] = formula
         for key, constants in partial.keys_of(formula).items():
@@ -71,7 +71,7 @@ class FilterIndex:
         self._changed()
 
     def remove(self, subscription: Hashable) -> None:
-        """Forget a subscription, if it is there."""
+        """Remove a subscription, if it is there."""
         formula = self._formulas.pop(subscription, None)
         if formula is None:
             return
@@ -84,12 +84,12 @@ class FilterIndex:
         self._changed()
 
     def matches(self, message: bytes) -> list[Hashable]:
-        """The subscriptions that take the message, in no order; all of them when it cannot be walked."""
+        """Return the subscriptions that the message matches, in no order; all of them for a malformed message."""
         found = self._lookup.matches(message)
         return list(self._formulas) if found is None else found
 
-    def key_of(self, subscription: Hashable) -> Key | None:
-        """Under which key a subscription is filed."""
+    def key_of(self, subscription: Hashable) -> IndexKey | None:
+        """Return the key of a subscription."""
         return self._filed[subscription][0]
 
     # -- filing
@@ -97,8 +97,8 @@ class FilterIndex:
     def _begin(self) -> None:
         self._fields = self._form.FieldTable()
         self._lookup = self._form.Lookup(self._fields)
-        self._tables: dict[Key, Any] = {}
-        self._filed: dict[Hashable, tuple[Key | None, set[Value]]] = {}
+        self._tables: dict[IndexKey, Any] = {}
+        self._filed: dict[Hashable, tuple[IndexKey | None, set[Value]]] = {}
 
     def _changed(self) -> None:
         self._changes_left -= 1
@@ -118,7 +118,7 @@ class FilterIndex:
             return
         table = self._table(key)
         for value in constants:
-            # An empty bucket is kept, too: it tells that the value is not another one for everybody.
+            # An empty bucket is kept, too: it excludes the value from `other`.
             left = partial.when_equal(formula, key, value)
             table.put(value, None if left is False else self._entry(subscription, left))
         left = partial.when_other(formula, key)
@@ -135,15 +135,15 @@ class FilterIndex:
             return
         table = self._tables[key]
         for value in constants:
-            table.take(value, subscription)
+            table.remove(value, subscription)
         self._form.drop(table.other, subscription)
         self._form.drop(table.none, subscription)
         if table.is_empty():
             del self._tables[key]
             self._lookup.tables.remove(table)
 
-    def _choose(self, formula: Formula) -> tuple[Key | None, set[Value]]:
-        """The key under which fewest formulas have to be run for a message, going by the constants that are known."""
+    def _choose(self, formula: Formula) -> tuple[IndexKey | None, set[Value]]:
+        """Return the key with the fewest formulas to run per message, by the constants that are known."""
         keys = {
             key: constants for key, constants in partial.keys_of(formula).items() if len(constants) <= CONSTANTS_MAX
         }
@@ -154,20 +154,20 @@ class FilterIndex:
         chosen = likeliest[min(costs)[1]]
         return chosen, keys[chosen]
 
-    def _bucket_size(self, key: Key) -> float:
-        """How many formulas name one value of the key, on average."""
+    def _bucket_size(self, key: IndexKey) -> float:
+        """Return the average number of formulas per value of the key."""
         mentioned = self._mentions[key]
         return mentioned.total / len(mentioned.by_value)
 
-    def _cost_of_others(self, formula: Formula, key: Key) -> int:
-        """A formula that other values can satisfy, too, has to be run for all messages: as bad as a bucket of all."""
+    def _cost_of_others(self, formula: Formula, key: IndexKey) -> int:
+        """A formula that other values can satisfy runs for all messages: as expensive as a bucket of all."""
         return 0 if partial.when_other(formula, key) is False else len(self._formulas)
 
     def _entry(self, subscription: Hashable, formula: Formula, constants: set[Value] | None = None):
         code = None if formula is True else self._form.Code(compile_formula(formula, self._fields.slot))
-        return self._form.Entry(subscription, code, frozenset(constants or ()))
+        return self._form.IndexEntry(subscription, code, frozenset(constants or ()))
 
-    def _table(self, key: Key):
+    def _table(self, key: IndexKey):
         table = self._tables.get(key)
         if table is None:
             table = self._tables[key] = self._form.KeyTable(self._fields.slot(key.field), key.numeric)

@@ -1,6 +1,6 @@
-"""What a message leads to in an index. The reference of _lookup.pyx.
+"""Look-up of a message in a filter index. The reference of _lookup.pyx.
 
-An entry is what is left of one subscription's formula; without code it holds for every message that comes to it.
+An entry is the rest of one subscription's formula; without code it holds for every message that reaches it.
 """
 
 from collections.abc import Hashable
@@ -10,8 +10,8 @@ from common.filter.numbers import parse_number
 from common.wire.faults import WireError
 
 
-class Entry:
-    """`constants`: of an entry for other values, those that it is not for."""
+class IndexEntry:
+    """Rest of one formula. `constants`: of an entry for other values, the values that it is not for."""
 
     __slots__ = ("code", "constants", "subscription")
 
@@ -20,33 +20,33 @@ class Entry:
 
 
 class Bucket:
-    """`mentions`: how many formulas name the value; those that it makes FALSE have no entry."""
+    """Entries of one value. `mentions`: number of formulas that name the value; those that it makes FALSE have no entry."""
 
     __slots__ = ("entries", "mentions")
 
     def __init__(self) -> None:
-        self.entries: list[Entry] = []
+        self.entries: list[IndexEntry] = []
         self.mentions = 0
 
 
 class KeyTable:
-    """What is filed under one key, by values; `other` for values without equality, `none` for messages without value."""
+    """Entries of one key by value; `other`: for values that no formula names, `none`: for messages without a value."""
 
     def __init__(self, slot: int, numeric: bool) -> None:
         self.slot, self.numeric = slot, numeric
         self.buckets: dict[object, Bucket] = {}
-        self.other: list[Entry] = []
-        self.none: list[Entry] = []
+        self.other: list[IndexEntry] = []
+        self.none: list[IndexEntry] = []
 
-    def put(self, value: object, entry: Entry | None) -> None:
-        """A formula names the value; `entry`: what is left of it, if anything."""
+    def put(self, value: object, entry: IndexEntry | None) -> None:
+        """Add a formula that names the value; `entry`: the rest of it, if any."""
         bucket = self.buckets.setdefault(value, Bucket())
         bucket.mentions += 1
         if entry is not None:
             bucket.entries.append(entry)
 
-    def take(self, value: object, subscription: Hashable) -> None:
-        """The formula of that subscription names the value no longer."""
+    def remove(self, value: object, subscription: Hashable) -> None:
+        """Remove the subscription's formula from the value."""
         bucket = self.buckets[value]
         bucket.mentions -= 1
         drop(bucket.entries, subscription)
@@ -54,20 +54,20 @@ class KeyTable:
             del self.buckets[value]
 
     def is_empty(self) -> bool:
-        """Whether nothing is filed here. A formula names at least one value."""
+        """Whether the table has no formula. Every formula names at least one value."""
         return not self.buckets
 
 
 class Lookup:
-    """`rest`: formulas without a key."""
+    """All tables of an index. `rest`: entries of formulas without a key."""
 
     def __init__(self, fields: FieldTable) -> None:
         self.fields = fields
         self.tables: list[KeyTable] = []
-        self.rest: list[Entry] = []
+        self.rest: list[IndexEntry] = []
 
     def matches(self, message: bytes) -> list[Hashable] | None:
-        """The subscriptions whose formulas hold; None when the message cannot be walked."""
+        """Return the subscriptions whose formulas hold; None when the message is malformed."""
         try:
             values = self.fields.read(message)
         except WireError:
@@ -90,14 +90,14 @@ class Lookup:
         return found
 
 
-def run(entries: list[Entry], values: Values, found: list[Hashable]) -> None:
+def run(entries: list[IndexEntry], values: Values, found: list[Hashable]) -> None:
     for entry in entries:
         if entry.code is None or entry.code.run(values):
             found.append(entry.subscription)
 
 
-def drop(entries: list[Entry], subscription: Hashable) -> None:
-    """Take out the subscription's entry, if there is one."""
+def drop(entries: list[IndexEntry], subscription: Hashable) -> None:
+    """Remove the subscription's entry, if there is one."""
     for at, entry in enumerate(entries):
         if entry.subscription == subscription:
             del entries[at]

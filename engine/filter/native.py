@@ -1,41 +1,38 @@
-"""Which form of the index's parts is in use: compiled, or their twins. `PENSTOCK_PURE=1` forces the twins."""
+"""Selects the form of the filter index and of filters over stored records: native modules, or their references."""
 
-import os
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from common.filter import match as match_pure
-from engine.filter import lookup as lookup_pure
-from engine.filter import sift as sift_pure
+from common.filter import match
+from common.filter.native import NATIVE as EVALUATOR_IS_NATIVE
+from common.twins import use_native
+from engine.filter import lookup
+from engine.filter import select as select_reference
 
 
-class Form(NamedTuple):
-    """The parts of one form belong together, so that tests can run both in one process."""
+class FilterForm(NamedTuple):
+    """The parts of one form. They belong together; tests run both forms in one process."""
 
     name: str
     FieldTable: Any
     Code: Any
-    Entry: Any
+    IndexEntry: Any
     KeyTable: Any
     Lookup: Any
     drop: Callable
-    sift: Callable
+    select: Callable
 
 
-TWIN = Form(
-    "twin", match_pure.FieldTable, match_pure.Code, lookup_pure.Entry, lookup_pure.KeyTable, lookup_pure.Lookup, lookup_pure.drop,
-    sift_pure.sift,
+REFERENCE = FilterForm(
+    "reference", match.FieldTable, match.Code, lookup.IndexEntry, lookup.KeyTable, lookup.Lookup, lookup.drop, select_reference.select,
 )  # fmt: skip
-FORM = TWIN
-if not os.environ.get("PENSTOCK_PURE"):
-    try:
-        from common.filter._match import Code, FieldTable
+FORM = REFERENCE
+NATIVE = use_native("engine.filter", "_lookup", "_select", requires=EVALUATOR_IS_NATIVE)
+if NATIVE:
+    from common.filter._match import Code, FieldTable
 
-        from engine.filter._lookup import Entry, KeyTable, Lookup, drop
-        from engine.filter._sift import sift as native_sift
+    from engine.filter._lookup import IndexEntry, KeyTable, Lookup, drop
+    from engine.filter._select import select as native_select
 
-        FORM = Form("native", FieldTable, Code, Entry, KeyTable, Lookup, drop, native_sift)
-    except ImportError:
-        pass
-NATIVE = FORM is not TWIN
-sift = FORM.sift
+    FORM = FilterForm("native", FieldTable, Code, IndexEntry, KeyTable, Lookup, drop, native_select)
+select = FORM.select

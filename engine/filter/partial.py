@@ -1,7 +1,7 @@
-"""Partial evaluation: what is left of a formula once something is known of one field.
+"""Partial evaluation: the rest of a formula once something is known of one field.
 
-A key is a field read as text or as number. Three things can be known of a message and a key: the value is one of the constants that the
-formula compares it with for equality; it is some other value; there is none. Each leaves a shorter formula, often just TRUE or FALSE.
+A key is a field read as text or as number. Three facts are possible about a message and a key: the value is one of the constants that the
+formula compares with it for equality; it is another value; there is none. Each leaves a shorter formula, often just TRUE or FALSE.
 """
 
 from collections.abc import Callable, Iterator
@@ -27,15 +27,15 @@ from common.filter.program import compile_formula
 Value = bytes | Number
 
 
-class Key(NamedTuple):
-    """What is looked up: a field's text, or the number in it."""
+class IndexKey(NamedTuple):
+    """A field's text, or the number in it."""
 
     field: Field
     numeric: bool
 
 
 def tests_of(formula: Formula) -> Iterator[Test]:
-    """All tests within, from left to right."""
+    """Yield all tests of a formula, from left to right."""
     if isinstance(formula, Test):
         yield formula
     elif isinstance(formula, All | Any):
@@ -43,9 +43,9 @@ def tests_of(formula: Formula) -> Iterator[Test]:
             yield from tests_of(part)
 
 
-def keys_of(formula: Formula) -> dict[Key, set[Value]]:
-    """The keys that it compares for equality, each with the constants."""
-    found: dict[Key, set[Value]] = {}
+def keys_of(formula: Formula) -> dict[IndexKey, set[Value]]:
+    """Return the keys that the formula compares for equality, each with its constants."""
+    found: dict[IndexKey, set[Value]] = {}
     for test in tests_of(formula):
         key, constants = _equality(test.predicate)
         if key is not None:
@@ -53,8 +53,8 @@ def keys_of(formula: Formula) -> dict[Key, set[Value]]:
     return found
 
 
-def when_equal(formula: Formula, key: Key, value: Value) -> Formula:
-    """What is left when the key's value is this constant."""
+def when_equal(formula: Formula, key: IndexKey, value: Value) -> Formula:
+    """Return the rest when the key's value is this constant."""
     text = value if isinstance(value, bytes) else repr(value).encode()
 
     def decide(predicate: Predicate) -> int | None:
@@ -67,8 +67,8 @@ def when_equal(formula: Formula, key: Key, value: Value) -> Formula:
     return _decided(formula, decide)
 
 
-def when_other(formula: Formula, key: Key) -> Formula:
-    """What is left when the key has a value that the formula does not name."""
+def when_other(formula: Formula, key: IndexKey) -> Formula:
+    """Return the rest when the key has a value that the formula does not name."""
 
     def decide(predicate: Predicate) -> int | None:
         if isinstance(predicate, CompareText | CompareNumber):
@@ -81,8 +81,8 @@ def when_other(formula: Formula, key: Key) -> Formula:
     return _decided(formula, decide)
 
 
-def when_none(formula: Formula, key: Key) -> Formula:
-    """What is left when the message does not have the field, or, of a numeric key, no number in it."""
+def when_none(formula: Formula, key: IndexKey) -> Formula:
+    """Return the rest when the message lacks the field, or a numeric key's field holds no number."""
 
     def decide(predicate: Predicate) -> int | None:
         if key.numeric:
@@ -99,7 +99,7 @@ def when_none(formula: Formula, key: Key) -> Formula:
 
 
 def _decided(formula: Formula, decide: Callable[[Predicate], int | None]) -> Formula:
-    """The formula with the outcomes that are known put in. What follows a decision is not looked at any more."""
+    """Return the formula with known outcomes put in. Parts after a decision are skipped."""
     if isinstance(formula, bool):
         return formula
     if isinstance(formula, Test):
@@ -115,16 +115,16 @@ def _decided(formula: Formula, decide: Callable[[Predicate], int | None]) -> For
     return any_of(parts) if ends else all_of(parts)
 
 
-def _equality(predicate: Predicate) -> tuple[Key | None, tuple[Value, ...]]:
+def _equality(predicate: Predicate) -> tuple[IndexKey | None, tuple[Value, ...]]:
     match predicate:
         case CompareText(field, Relation.EQUAL | Relation.NOT_EQUAL, text):
-            return Key(field, False), (text.encode(),)
+            return IndexKey(field, False), (text.encode(),)
         case InTexts(field, texts):
-            return Key(field, False), tuple(text.encode() for text in texts)
+            return IndexKey(field, False), tuple(text.encode() for text in texts)
         case CompareNumber(field, Relation.EQUAL | Relation.NOT_EQUAL, number):
-            return Key(field, True), (number,)
+            return IndexKey(field, True), (number,)
         case InNumbers(field, numbers):
-            return Key(field, True), numbers
+            return IndexKey(field, True), numbers
     return None, ()
 
 

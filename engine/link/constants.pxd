@@ -42,6 +42,7 @@ cdef enum:
     CODE_OVERLOADED = 201
     CODE_UNAVAILABLE = 203
     CODE_TIMEOUT = 300
+    CODE_NO_REPLY = 501
     # APPEND
     APPEND_HEAD_SIZE = 8
     APPEND_RESULT_SIZE = 16
@@ -60,6 +61,11 @@ cdef enum:
     ASSIGNED_ID_SIZE = 16
     REPLY_TOKEN_SIZE = 40             # the trailer of a request
     REPLY_BY_AT = 16                  # in it
+    KIND_MESSAGES = 0                 # kinds of a batch
+    KIND_FIRED = 10
+    KIND_MAX = 15
+    SEGMENT_HEADER_SIZE = 64
+    KIND_TIMER = 8
     # PULL
     TOKEN_SIZE = 48
     TOKEN_VERSION = 1

@@ -12,7 +12,7 @@ BACK_PERCENT = 1.0
 """A level is left only when the disk is so much emptier than where it began, so that the log does not flap."""
 
 
-class Level(IntEnum):
+class DiskLevel(IntEnum):
     """What to do about it; each includes those before."""
 
     FINE, WARN, DELETE, REFUSE = range(4)
@@ -25,7 +25,7 @@ class DiskWatch:
         self._env, self._directory = env, directory
         self._percents = (config.disk_warn_percent, config.disk_delete_percent, config.disk_refuse_percent)
         self._reserves = (0, 2 * config.disk_reserve_bytes, config.disk_reserve_bytes)
-        self.level = Level.FINE
+        self.level = DiskLevel.FINE
         self.used = self.free = 0
 
     @property
@@ -41,14 +41,17 @@ class DiskWatch:
         """How much of what we may use is used, as df counts."""
         return 100 * self.used / max(self.used + self.free, 1)
 
-    def check(self) -> Level:
+    def check(self) -> DiskLevel:
         """Look again, tell the log about a change of level, and return it. A disk that cannot be asked keeps its level."""
         try:
             self.used, self.free = self._env.disk(self._directory)
         except OSError as error:
             logger.warning("disk=%s: %s", self._directory, error)
             return self.level
-        before, self.level = self.level, max((level for level in Level if self._reached(level)), default=Level.FINE)
+        before, self.level = (
+            self.level,
+            max((level for level in DiskLevel if self._reached(level)), default=DiskLevel.FINE),
+        )
         if self.level != before:
             logger.log(
                 logging.WARNING if self.level > before else logging.INFO,
@@ -56,8 +59,8 @@ class DiskWatch:
             )  # fmt: skip
         return self.level
 
-    def _reached(self, level: Level) -> bool:
-        if level == Level.FINE:
+    def _reached(self, level: DiskLevel) -> bool:
+        if level == DiskLevel.FINE:
             return True
         stays = self.level >= level
         percent = self._percents[level - 1] - (BACK_PERCENT if stays else 0)

@@ -1,14 +1,22 @@
-"""The log's twin in memory, for tests of what is built on it. Same methods, same meanings; nothing is kept anywhere.
+"""The log's twin in memory, for tests of delivery: the same methods and meanings as `DeliveryLog`, and nothing is stored.
 
 A record is whatever bytes the test appends; a batch is one `store()`.
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from engine.errors import OffsetOutOfRangeError, UnknownTopicError
-from engine.log.format import BATCH_HEADER, BATCH_HEADER_SIZE, CODE_OK, padded, whole_records
-from engine.log.types import Piece, Topic
+from engine.errors import ConfigError, OffsetOutOfRangeError, UnknownTopicError
+from engine.log.format import (
+    BATCH_HEADER,
+    BATCH_HEADER_SIZE,
+    CODE_INVALID,
+    CODE_OK,
+    CODE_UNKNOWN_TOPIC,
+    padded,
+    whole_records,
+)
+from engine.log.types import RecordSlice, Topic
 
 
 class _Queue:
@@ -19,7 +27,7 @@ class _Queue:
 
 
 class MemoryLog:
-    """What delivery needs of `engine.log.Log`."""
+    """Implements `engine.log.port.DeliveryLog`."""
 
     def __init__(self) -> None:
         self._topics: dict[str, Topic] = {}
@@ -33,14 +41,18 @@ class MemoryLog:
         self.end_position = 0
 
     def append(self, batches: bytes, count: int, now_ms: int) -> list[tuple[int, int]]:
-        """As the log's, but everything is taken."""
+        """As the log's, but ids are not checked and there is always room."""
         results, at = [], 0
         for _ in range(count):
             _, size, _, _, _, _, topic_id, queue, _, _, _, _ = BATCH_HEADER.unpack_from(batches, at)
-            records = whole_records(batches[at + BATCH_HEADER_SIZE : at + size])
-            results.append((CODE_OK, self.store(topic_id, queue, list(records), now_ms)))
+            code = self._refusal(topic_id, queue)
+            base = 0
+            if code == CODE_OK:
+                records = whole_records(batches[at + BATCH_HEADER_SIZE : at + size])
+                base = self.store(topic_id, queue, list(records), now_ms)
+                self.end_position += padded(size)
+            results.append((code, base))
             at += padded(size)
-        self.end_position += at
         return results
 
     def when_durable(self, position: int, callback: Callable[[], None]) -> None:
@@ -50,7 +62,7 @@ class MemoryLog:
             self.make_durable()
 
     def make_durable(self) -> None:
-        """What was appended so far is on the disk, as it were."""
+        """Treat everything appended so far as synced."""
         while self._undurable:
             self._undurable.pop(0)()
 
@@ -67,17 +79,21 @@ class MemoryLog:
         return base
 
     def retain(self, topic_id: int, queue: int, first_offset: int) -> None:
-        """Make everything below unreadable, as retention does."""
+        """Make everything below the offset unreadable, as retention does."""
         self._queue(topic_id, queue).first_offset = first_offset
 
-    def create_topics(self, wanted: list[tuple[str, int]]) -> list[Topic]:
-        for name, queues in wanted:
+    def create_topics(self, wanted: Iterable[tuple[str, int]]) -> list[Topic]:
+        asked = list(wanted)
+        for name, queues in asked:
+            if queues < 1:
+                raise ConfigError([f"topic {name}: {queues} queues: use at least 1"])
+        for name, queues in asked:
             old = self._topics.get(name)
             topic = Topic(old.id if old else len(self._topics) + 1, name, max(queues, old.queues if old else 0))
             self._topics[name] = topic
             for queue in range(topic.queues):
                 self._queues.setdefault((topic.id, queue), _Queue())
-        return [self._topics[name] for name, _ in wanted]
+        return [self._topics[name] for name, _ in asked]
 
     def topic(self, name: str) -> Topic | None:
         return self._topics.get(name)
@@ -89,30 +105,32 @@ class MemoryLog:
         found = self._queue(topic_id, queue)
         return found.first_offset, found.end_offset
 
-    def read(self, topic_id: int, queue: int, offset: int, max_records: int, max_bytes: int) -> list[Piece]:
+    def read(
+        self, topic_id: int, queue: int, offset: int, max_records: int, max_bytes: int, *, whole: bool = False
+    ) -> list[RecordSlice]:
         found = self._queue(topic_id, queue)
         if not found.first_offset <= offset <= found.end_offset:
             raise OffsetOutOfRangeError(offset, found.first_offset, found.end_offset)
-        pieces: list[Piece] = []
-        while offset < found.end_offset and max_records > 0:
+        slices: list[RecordSlice] = []
+        while offset < found.end_offset and max_records > 0 and (max_bytes > 0 or not slices):
             at = bisect_right(found.bases, offset) - 1
             records, stored_at_ms = found.batches[at]
-            chosen = records[offset - found.bases[at] :][:max_records]
-            while len(chosen) > 1 and sum(map(len, chosen)) > max_bytes:
-                chosen.pop()
-            size = sum(map(len, chosen))
-            if pieces and size > max_bytes:
+            wanted = records[offset - found.bases[at] :][:max_records]
+            chosen = wanted if whole else _fitting(wanted, max_bytes, is_first=not slices)
+            if not chosen:
                 break
-            pieces.append(Piece(offset, len(chosen), stored_at_ms, b"".join(chosen)))
+            slices.append(RecordSlice(offset, len(chosen), stored_at_ms, b"".join(chosen)))
             offset += len(chosen)
             max_records -= len(chosen)
-            max_bytes -= size
-        return pieces
+            max_bytes -= sum(map(len, chosen))
+            if len(chosen) < len(wanted):
+                break
+        return slices
 
     def offset_at_time(self, topic_id: int, queue: int, at_ms: int) -> int:
         found = self._queue(topic_id, queue)
         at = bisect_left([stored for _, stored in found.batches], at_ms)
-        return found.bases[at] if at < len(found.bases) else found.end_offset
+        return max(found.bases[at] if at < len(found.bases) else found.end_offset, found.first_offset)
 
     def watch(self, topic_id: int, queue: int) -> None:
         self._watched.add((topic_id, queue))
@@ -127,13 +145,34 @@ class MemoryLog:
 
     def put_progress(self, entries: Sequence[tuple[bytes, bytes]]) -> None:
         self.progress_writes += len(entries)
-        self._progress.update(entries)
+        for key, value in entries:
+            if value:
+                self._progress[key] = value
+            else:
+                self._progress.pop(key, None)
 
-    def progress(self, prefix: bytes = b""):
+    def progress(self, prefix: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
         return iter(sorted((key, value) for key, value in self._progress.items() if key.startswith(prefix)))
+
+    def _refusal(self, topic_id: int, queue: int) -> int:
+        topic = self.topic_by_id(topic_id)
+        if topic is None:
+            return CODE_UNKNOWN_TOPIC
+        return CODE_OK if queue < topic.queues else CODE_INVALID
 
     def _queue(self, topic_id: int, queue: int) -> _Queue:
         found = self._queues.get((topic_id, queue))
         if found is None:
-            raise UnknownTopicError(f"topic id={topic_id} queue={queue}: unknown")
+            raise UnknownTopicError(f"topic={topic_id} queue={queue}: unknown")
         return found
+
+
+def _fitting(records: list[bytes], max_bytes: int, *, is_first: bool) -> list[bytes]:
+    """As many records as fit, but at least one when it is the first of an answer."""
+    chosen: list[bytes] = []
+    for record in records:
+        if len(record) > max_bytes and (chosen or not is_first):
+            break
+        chosen.append(record)
+        max_bytes -= len(record)
+    return chosen

@@ -1,24 +1,28 @@
-"""The values that the log hands out."""
+"""Values that the log returns: topics, and slices of records."""
 
 from typing import NamedTuple
 
 
 class Topic(NamedTuple):
-    """A topic as the log knows it. The id is never used again for another name; the number of queues only grows."""
+    """A topic as the log knows it. Its id is never used for another name; its number of queues only grows."""
 
     id: int
     name: str
     queues: int
 
 
-class Piece(NamedTuple):
-    """Consecutive records of one queue that were stored together, as they lie in the log.
+class RecordSlice(NamedTuple):
+    """Consecutive records of one queue that were stored in one batch, as they lie in the log.
 
     `records` are `count` records back to back, each u32 size (little-endian, of what follows), u8 flags, 16 bytes of
-    id when flags has bit 0, then the message in Thrift binary. Their batch's checksum has been verified.
+    id when flags has bit 0, then the message in Thrift binary. The checksum of their batch has been verified.
     """
 
     first_offset: int
-    count: int  # type: ignore[assignment]  # hides tuple.count, which nobody wants of a piece
+    count: int  # type: ignore[assignment]  # hides tuple.count, which has no use here
     stored_at_ms: int
     records: bytes
+
+
+Piece = RecordSlice
+"""The former name, for callers that have not changed yet."""

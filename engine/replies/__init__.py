@@ -1,1 +1,1 @@
-"""Request-reply in the engine: requests that were handed out, and the way of a reply to the proxy that waits for it."""
+"""Request-reply in the engine: requests that consumers hold, and the forwarding of replies to the proxies that wait."""

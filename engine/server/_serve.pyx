@@ -1,11 +1,11 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""The link server's hot half: APPENDs are staged in C as they come, written once at the end of the loop turn, then answered.
+"""The link server's hot half: APPEND frames are staged in C as they arrive, written once at the end of the loop turn, then answered.
 
-All other requests wait for the end of the turn too and run in Python behind the write: a pull that found its queue empty and armed
-the log's watch while an append was staged but not yet written would sleep through it.
+All other requests wait for the end of the turn, too, and run in Python after the write. A pull that found its queue empty and armed
+the log's watch while an append was staged, but not yet written, would not be woken by that append.
 """
 
-from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 
@@ -13,30 +13,27 @@ import logging
 from collections import deque
 
 from common.net._reactor cimport PROTOCOL_LINK, Connection, Reactor, TurnEnd, reactor_of
+from engine.env._clock cimport Clock
+from engine.link.constants cimport (
+    APPEND_HEAD_SIZE,
+    APPEND_RESULT_SIZE,
+    BATCH_HEADER_SIZE,
+    CODE_INVALID,
+    CODE_OK,
+    DURABILITY_MAX,
+    DURABILITY_MEMORY,
+    FRAME_HEADER_SIZE,
+    FRAME_REST_SIZE,
+    OP_APPEND,
+)
 from engine.log.write._append cimport Appender
 
 from engine.errors import EngineError
 from engine.link import layout
-
-cdef extern from "<time.h>" nogil:
-    cdef struct timespec:
-        long tv_sec
-        long tv_nsec
-    int clock_gettime(int clock, timespec* out)
-    int CLOCK_REALTIME
-    int CLOCK_MONOTONIC
+from engine.ops.append import COUNT_RULE, HEAD_RULE
 
 cdef enum:
-    HEADER_SIZE = 16
-    REST = 12                     # of the header, behind the size field
-    APPEND_HEAD = 8
-    RESULT_SIZE = 16
-    BATCH_HEADER = 48
-    OP_APPEND = 10
-    MEMORY = 1
-    DURABILITY_MAX = 4
-    CODE_INVALID = 100
-    REQUESTS_NS = 100_000         # of one turn
+    REQUESTS_NS = 100_000         # how long requests may run in one turn
 
 cdef size_t FRAME_BYTES_MAX = layout.FRAME_BYTES_MAX
 cdef size_t STRANGER_BYTES_MAX = layout.STRANGER_BYTES_MAX
@@ -48,18 +45,6 @@ cdef inline uint32_t get32(const unsigned char* p) noexcept nogil:
     cdef uint32_t value
     memcpy(&value, p, 4)
     return value
-
-
-cdef inline int64_t wall_ms() noexcept nogil:
-    cdef timespec t
-    clock_gettime(CLOCK_REALTIME, &t)
-    return <int64_t>t.tv_sec * 1000 + t.tv_nsec // 1000000
-
-
-cdef inline int64_t monotonic_ns() noexcept nogil:
-    cdef timespec t
-    clock_gettime(CLOCK_MONOTONIC, &t)
-    return <int64_t>t.tv_sec * 1000000000 + t.tv_nsec
 
 
 cdef class Staged:
@@ -75,19 +60,19 @@ cdef class Staged:
         free(self.results)
 
     cdef int answer(self) except -1:
-        cdef Py_ssize_t size = HEADER_SIZE + RESULT_SIZE * <Py_ssize_t>self.count
+        cdef Py_ssize_t size = FRAME_HEADER_SIZE + APPEND_RESULT_SIZE * <Py_ssize_t>self.count
         cdef unsigned char* out
         if self.connection.is_closed:
             return 0
         out = self.connection.out_reserve(size)
-        put_header(out, size, OP_APPEND, 0, self.request_id)
-        memcpy(out + HEADER_SIZE, self.results, RESULT_SIZE * <size_t>self.count)
+        put_header(out, size, OP_APPEND, CODE_OK, self.request_id)
+        memcpy(out + FRAME_HEADER_SIZE, self.results, APPEND_RESULT_SIZE * <size_t>self.count)
         return self.connection.out_commit(size)
 
 
 cdef inline void put_header(unsigned char* out, Py_ssize_t size, int op, int code, uint32_t request_id) noexcept nogil:
     cdef uint32_t rest = <uint32_t>(size - 4)
-    memset(out, 0, HEADER_SIZE)
+    memset(out, 0, FRAME_HEADER_SIZE)
     memcpy(out, &rest, 4)
     out[4] = op
     out[6] = code & 255
@@ -95,8 +80,8 @@ cdef inline void put_header(unsigned char* out, Py_ssize_t size, int op, int cod
     memcpy(out + 8, &request_id, 4)
 
 
-cdef class Durable:
-    """The answers that wait for one sync."""
+cdef class SyncedAnswers:
+    """The answers that wait for one sync; called when it is done."""
 
     cdef list staged
 
@@ -108,33 +93,35 @@ cdef class Durable:
 
 
 cdef class Turn(TurnEnd):
-    """What one loop turn has brought, for all connections of one server."""
+    """The APPENDs and requests of one loop turn, of all connections of one server."""
 
-    cdef object store, service
+    cdef object store, node
     cdef Appender appender
+    cdef Clock clock
     cdef list staged
     cdef object requests          # a deque
     cdef readonly uint64_t appends, batches, messages, bytes
 
-    def __init__(self, store, service):
-        self.store, self.service, self.appender = store, service, store.appender
+    def __init__(self, node):
+        self.node, self.store, self.appender, self.clock = node, node.store, node.store.appender, node.clock
         self.staged, self.requests = [], deque()
 
     cdef int stage(self, LinkConnection connection, uint32_t request_id, const unsigned char* payload, Py_ssize_t size) except -1:
         cdef Staged staged
         cdef uint32_t count
-        if size < APPEND_HEAD or not 1 <= payload[0] <= DURABILITY_MAX:
-            connection.refuse(OP_APPEND, request_id, CODE_INVALID, b"APPEND: durability 1..4, then the batches")
+        if size < APPEND_HEAD_SIZE or not DURABILITY_MEMORY <= payload[0] <= DURABILITY_MAX:
+            connection.refuse(OP_APPEND, request_id, CODE_INVALID, HEAD_RULE.encode())
             return 0
         count = get32(payload + 4)
-        if count == 0 or <uint64_t>count * BATCH_HEADER > <uint64_t>(size - APPEND_HEAD):
-            connection.refuse(OP_APPEND, request_id, CODE_INVALID, b"APPEND: no batches, or more than bytes")
+        # Bounds the allocation below: each batch that is announced takes at least its header.
+        if count == 0 or <uint64_t>count * BATCH_HEADER_SIZE > <uint64_t>(size - APPEND_HEAD_SIZE):
+            connection.refuse(OP_APPEND, request_id, CODE_INVALID, COUNT_RULE.encode())
             return 0
         staged = Staged.__new__(Staged)
         staged.connection, staged.request_id, staged.count = connection, request_id, count
-        # Answers to the APPENDs of one connection keep their order, so one behind a sync waits for the sync.
-        staged.durable = payload[0] != MEMORY or connection.unsynced > 0
-        staged.results = <unsigned char*>malloc(RESULT_SIZE * <size_t>count)
+        # Answers to the APPENDs of one connection keep their order, so an answer also waits for the sync of an earlier one.
+        staged.durable = payload[0] != DURABILITY_MEMORY or connection.unsynced > 0
+        staged.results = <unsigned char*>malloc(APPEND_RESULT_SIZE * <size_t>count)
         if staged.results == NULL:
             raise MemoryError()
         if staged.durable:
@@ -142,22 +129,25 @@ cdef class Turn(TurnEnd):
         self.staged.append(staged)
         reactor_of().at_turn_end(self)
         try:
-            self.appender.stage_frame(payload + APPEND_HEAD, size - APPEND_HEAD, count, wall_ms(), staged.results)
+            self.appender.stage_frame(
+                payload + APPEND_HEAD_SIZE, size - APPEND_HEAD_SIZE, count, self.clock.wall_ms(), staged.results
+            )
         except EngineError as error:
             self.refuse_all(error)
             return 0
-        self.count(payload + APPEND_HEAD, size - APPEND_HEAD, count, staged.results)
+        self.count(payload + APPEND_HEAD_SIZE, size - APPEND_HEAD_SIZE, count, staged.results)
         return 0
 
     cdef int count(self, const unsigned char* batches, Py_ssize_t left, uint32_t count, const unsigned char* results) except -1:
+        """Add to the totals what was stored. `results` has `count` entries; `left` bounds every read of `batches`."""
         cdef uint32_t i
         cdef Py_ssize_t size
         self.appends += 1
         for i in range(count):
-            size = get32(batches + 4) if left >= BATCH_HEADER else 0
-            if size < BATCH_HEADER or size > left:
-                break                 # nothing behind it was taken
-            if not (results[RESULT_SIZE * <size_t>i] or results[RESULT_SIZE * <size_t>i + 1]):
+            size = get32(batches + 4) if left >= BATCH_HEADER_SIZE else 0
+            if size < BATCH_HEADER_SIZE or size > left:
+                break                 # the appender stopped here, too
+            if not (results[APPEND_RESULT_SIZE * <size_t>i] or results[APPEND_RESULT_SIZE * <size_t>i + 1]):
                 self.batches += 1
                 self.messages += get32(batches + 24)
                 self.bytes += size
@@ -167,10 +157,10 @@ cdef class Turn(TurnEnd):
         return 0
 
     cdef int refuse_all(self, error) except -1:
-        """The write was refused, and with it everything of this turn."""
+        """The write was refused, and with it all APPENDs of this turn."""
         cdef Staged each
         sentence = str(error).encode()
-        log.warning("append refused: %s", error)
+        log.warning("APPEND refused: %s", error)
         staged, self.staged = self.staged, []
         for each in staged:
             if each.durable:
@@ -180,7 +170,7 @@ cdef class Turn(TurnEnd):
 
     cdef int turn_end(self) except -1:
         cdef Staged each
-        cdef Durable durable = None
+        cdef SyncedAnswers durable = None
         try:
             self.appender.commit()
         except EngineError as error:
@@ -189,73 +179,73 @@ cdef class Turn(TurnEnd):
         for each in staged:
             if each.durable:
                 if durable is None:
-                    durable = Durable.__new__(Durable)
+                    durable = SyncedAnswers.__new__(SyncedAnswers)
                     durable.staged = []
                 durable.staged.append(each)
         if durable is not None:
             self.store.when_durable(self.appender.end_position, durable)
         if staged:
-            # Outputs are written in this order: a message that was waited for leaves before the word that it is stored.
+            # Outputs are written in this order: a message that a pull waits for leaves before the answer to its producer.
             try:
-                self.service.on_appended(self.appender.take_woken())
+                self.node.on_appended(self.appender.take_woken())
             except Exception:
-                log.exception("serving those who waited for records failed")  # who has stored them is answered all the same
+                log.exception("waking pulls failed")  # the producers are answered all the same
         for each in staged:
             if not each.durable:
                 each.answer()
         if self.requests:
             self.run_requests()
-        self.service.on_appended(self.appender.take_woken())  # by a verb
+        self.node.on_appended(self.appender.take_woken())  # a request may have appended, too
         return 0
 
     cdef int run_requests(self) except -1:
-        """All but APPENDs, as many as there is time for: appends that come meanwhile go before the others."""
+        """Serve requests for a limited time. APPENDs that arrive meanwhile are written before the rest of them."""
         cdef Reactor reactor = reactor_of()
         cdef int64_t until
-        reactor.flush_dirty()  # who has appended does not wait for those who pull
-        until = monotonic_ns() + REQUESTS_NS
+        reactor.flush_dirty()  # answers of APPENDs do not wait for pulls
+        until = self.clock.monotonic_ns() + REQUESTS_NS
         while self.requests:
             connection, op, request_id, payload = self.requests.popleft()
             if not (<LinkConnection>connection).is_closed:
-                self.service.on_request(connection, op, request_id, payload)
-            if self.requests and monotonic_ns() > until:
+                self.node.on_request(connection, op, request_id, payload)
+            if self.requests and self.clock.monotonic_ns() > until:
                 return reactor.at_next_turn(self)
         return 0
 
 
 cdef class LinkConnection(Connection):
-    """One link. Owns the descriptor."""
+    """One link; a `Peer` of the node. Owns the descriptor."""
 
     cdef Turn turn
-    cdef object service
+    cdef object node
     cdef bint authenticated
     cdef uint32_t unsynced
     cdef public object peer_state
 
-    def __init__(self, int fd, limits, str peer, Turn turn, service):
-        self.turn, self.service = turn, service
+    def __init__(self, int fd, limits, str peer, Turn turn, node):
+        self.turn, self.node = turn, node
         Connection.__init__(self, fd, limits, peer, PROTOCOL_LINK)
         self.frame_max = STRANGER_BYTES_MAX
-        self.peer_state = service.new_peer(self)
+        self.peer_state = node.on_connected(self)
 
     cdef int on_frame(self, const unsigned char* frame, Py_ssize_t size) except -1:
         cdef uint32_t request_id
-        if size < REST:
+        if size < FRAME_REST_SIZE:
             return self.shut("not a link frame")
         request_id = get32(frame + 4)
         if not self.authenticated:
-            self.service.on_request(self, frame[0], request_id, frame[REST:size])
+            self.node.on_request(self, frame[0], request_id, frame[FRAME_REST_SIZE:size])
             return 0
         if frame[0] == OP_APPEND:
-            return self.turn.stage(self, request_id, frame + REST, size - REST)
-        self.turn.requests.append((self, frame[0], request_id, frame[REST:size]))
+            return self.turn.stage(self, request_id, frame + FRAME_REST_SIZE, size - FRAME_REST_SIZE)
+        self.turn.requests.append((self, frame[0], request_id, frame[FRAME_REST_SIZE:size]))
         return reactor_of().at_turn_end(self.turn)
 
     cdef bint owes(self) noexcept:
         return self.unsynced > 0
 
     cdef int on_closed(self) except -1:
-        self.service.on_closed(self)
+        self.node.on_closed(self)
         return Connection.on_closed(self)
 
     cdef int refuse(self, int op, uint32_t request_id, int code, bytes sentence) except -1:
@@ -263,13 +253,13 @@ cdef class LinkConnection(Connection):
         return 0
 
     def trust(self):
-        """The other end has proved itself: all operations, and frames of full size."""
+        """The peer has proved that it knows the cluster key: accept all operations, and frames of full size."""
         self.authenticated = True
         self.frame_max = FRAME_BYTES_MAX
 
     def send_frame(self, int op, uint32_t request_id, int code, list parts):
-        """Queue one frame whose payload is the parts, one behind the other; it leaves at the end of the loop turn."""
-        cdef Py_ssize_t size = HEADER_SIZE
+        """Queue one frame whose payload is the parts in order; it leaves at the end of the loop turn."""
+        cdef Py_ssize_t size = FRAME_HEADER_SIZE
         cdef bytes part
         cdef unsigned char* out
         if self.is_closed:
@@ -278,7 +268,7 @@ cdef class LinkConnection(Connection):
             size += len(part)
         out = self.out_reserve(size)
         put_header(out, size, op, code, request_id)
-        out += HEADER_SIZE
+        out += FRAME_HEADER_SIZE
         for part in parts:
             memcpy(out, <const unsigned char*>part, len(part))
             out += len(part)

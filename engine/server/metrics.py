@@ -1,4 +1,4 @@
-"""The engine's page of metrics. Everything is counted as plain integers where it happens and read here at scrape time.
+"""The engine's page of metrics. Counters are plain integers where they are counted; a scrape reads them here.
 
 name | type, unit | what to do about it
 penstock_engine_appends_total | requests | –
@@ -6,38 +6,38 @@ penstock_engine_appended_batches_total, _messages_total, _bytes_total | – | by
 penstock_engine_pulls_total | requests | many without deliveries: consumers poll without wait_ms
 penstock_engine_deliveries_total, _delivered_bytes_total | messages, bytes | –
 penstock_engine_acks_total | messages | well below deliveries: consumers do not finish
-penstock_engine_redeliveries_total | messages | rising: invisible time is too short, or consumers die
-penstock_engine_passed_over_total | messages | what groups' filters kept from them; far above deliveries: a topic of its own is cheaper
+penstock_engine_redeliveries_total | messages | rising: the invisible time is too short, or consumers crash
+penstock_engine_passed_over_total | messages | messages that groups' filters skipped; far above deliveries: a separate topic is cheaper
 penstock_engine_dead_letters_total | messages | rising: consumers cannot cope; `penstock group dead-letters list` says why
-penstock_engine_stale_receipts_total | ranges | rising: the same; one that jumps: somebody forges
-penstock_engine_backlogged_topics | now, of those that proxies ask about | above 0: required groups are too slow; the log names them
-penstock_engine_backlogs_total | times that a depth breaker opened | many: its bound is near what the group lags anyway
-penstock_engine_expired_requests_total | requests | many: consumers are slower than their askers wait
+penstock_engine_stale_receipts_total | ranges | rising: the same; a jump: a client forges receipts
+penstock_engine_backlogged_topics | now, of the topics that proxies ask about | above 0: required groups are too slow; the log names them
+penstock_engine_backlogs_total | openings of lag breakers | many: a bound is near the usual lag of a group
+penstock_engine_expired_requests_total | requests | many: consumers are slower than the callers' deadlines
 penstock_engine_forwarded_replies_total | replies | –
 penstock_engine_parked_pulls, _link_connections | now | –
-penstock_engine_cold_read_bytes_total | bytes | near --cold-mib-s: sleepers wait for the budget; more takes the disk from writes
+penstock_engine_cold_read_bytes_total | bytes | near --cold-mib-s: late readers wait for the budget; a larger one takes the disk from writes
 penstock_engine_log_segments, _log_bytes, _log_side_bytes | now, bytes | –
-penstock_engine_log_earliest_seconds | unix time | later than now less the retention: segments went before their time
+penstock_engine_log_earliest_seconds | unix time | later than now minus the retention: segments were deleted early
 penstock_engine_deleted_segments_total, _deleted_bytes_total | – | –
-penstock_engine_early_deleted_segments_total | – | rising: messages are lost before their time; give the disk room, or topics less retention
-penstock_engine_disk_free_bytes, _disk_level | bytes; 0 fine, 1 warning, 2 segments go early, 3 appends are refused | above 0: give it room
-penstock_engine_scrubbed_bytes_total | bytes | stands still for long: the scrub has ended, see the log
+penstock_engine_early_deleted_segments_total | – | rising: messages go before their retention ends; enlarge the disk, or shorten it
+penstock_engine_disk_free_bytes, _disk_level | bytes; 0 fine, 1 warning, 2 segments go early, 3 appends are refused | above 0: free space
+penstock_engine_scrubbed_bytes_total | bytes | does not rise for long: the scrub has ended, see the log
 penstock_engine_scrub_damage_total | places | above 0: a disk loses data; the log names them, `penstock log verify` says more
 penstock_engine_group_lag_messages{group} | messages, of the first 100 groups by name | grows: consumers are too slow, gone, or paused
 penstock_engine_duplicates_total | messages | rising: clients send again what was stored; look for their timeouts
-penstock_engine_ids, _id_bytes | now, bytes | near --id-window-mib: the window is about to shorten
+penstock_engine_ids, _id_bytes | now, bytes | near --id-window-mib: the window is about to become shorter
 penstock_engine_ids_forgotten_total | ids, at most | above 0: ids were forgotten before their window had passed; raise --id-window-mib
 penstock_engine_look_ups_total | requests by id or key | –
-penstock_engine_look_up_read_bytes_total | bytes of segments without files | grows with each: --look-up is off, or files are on their way
+penstock_engine_look_up_read_bytes_total | bytes of segments without files | rises with each: --look-up is off, or files are being made
 penstock_engine_name_files_made_total, _name_runs_made_total, _name_file_bytes_total | files, runs, bytes written to both | –
-penstock_engine_name_files_waiting | to be made | does not fall: more comes than the pace makes, or the disk is near its delete mark
-penstock_engine_name_file_damage_total | files | above 0: a disk loses data; they are made again by themselves
+penstock_engine_name_files_waiting | to be made | does not fall: segments fill faster, or the disk is near its delete mark
+penstock_engine_name_file_damage_total | files | above 0: a disk loses data; the files are rebuilt automatically
 penstock_engine_timers_pending | now | memory: 30 bytes each
-penstock_engine_timers_added_total, _fired_total, _cancelled_total, _carried_total | messages | carried: stored again, an old segment goes
-penstock_engine_timers_duplicates_total | messages | due, but another send had stored the id meanwhile; among the fired
+penstock_engine_timers_added_total, _fired_total, _cancelled_total, _carried_total | messages | carried: stored again to free an old segment
+penstock_engine_timers_duplicates_total | messages | due, but another send had stored the id meanwhile; counted as fired, too
 penstock_engine_timers_lost_total | messages | above 0: a disk has lost delayed messages; the log names them
 penstock_engine_timers_late_seconds_total, _late_seconds_max | seconds | total / fired above 0.02: the engine's core is full
-penstock_engine_log_end_position, _log_durable_position | bytes | apart for long: the disk is slow
+penstock_engine_log_end_position, _log_durable_position | bytes | far apart for long: the disk is slow
 """
 
 from collections.abc import Iterator
@@ -45,25 +45,26 @@ from collections.abc import Iterator
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from engine.log.upkeep.scrub import ScrubCounts
-from engine.server.ops.admin_groups import lag_of
+from engine.node import Node
+from engine.ops.admin_groups import lag_of
 from engine.server.server import LinkServer
 from engine.timers.timers import Timers
 
 _PREFIX = "penstock_engine_"
 LAG_GROUPS_MAX = 100
-LAG_PLACES_MAX = 10_000
-"""A scrape looks at so many queues of groups at most: a few milliseconds."""
+LAG_CURSORS_MAX = 10_000
+"""Maximum number of cursors that a scrape looks at: a few milliseconds."""
 
 
 class EngineMetrics:
-    """A Prometheus collector over one engine; the only label is the group of the lag, and bounded."""
+    """A Prometheus collector over one engine. Its only label is the group of the lag, and bounded."""
 
-    def __init__(self, server: LinkServer, scrub: ScrubCounts | None = None) -> None:
-        self._server = server
+    def __init__(self, node: Node, server: LinkServer, scrub: ScrubCounts | None = None) -> None:
+        self._node, self._server = node, server
         self._scrub = scrub or ScrubCounts()
 
     def collect(self) -> Iterator[Metric]:
-        timer_counters, timer_gauges = _of_timers(self._server.timers)
+        timer_counters, timer_gauges = _of_timers(self._node.timers)
         for name, (value, text) in (self._counters() | timer_counters).items():
             yield CounterMetricFamily(_PREFIX + name, text, value=value)
         for name, (value, text) in (self._gauges() | timer_gauges).items():
@@ -71,56 +72,71 @@ class EngineMetrics:
         yield self._lag()
 
     def _counters(self) -> dict[str, tuple[float, str]]:
-        turn, counts, store = self._server.turn, self._server.delivery.counts, self._server.store
-        retention, ids, exchange = store.retention, store.appender.ids, self._server.service.exchange
-        looking, made = self._server.looking, store.look_up.maker.counts
+        node, turn = self._node, self._server.turn
+        counts, store, exchange = node.delivery.counts, node.store, node.exchange
+        retention, ids, made = store.retention, store.appender.ids, store.look_up.maker.counts
         return {
             "scrubbed_bytes": (self._scrub.bytes, "Bytes of sealed segments read again and verified."),
-            "scrub_damage": (self._scrub.damage, "Places in segments and indexes that the scrub found damaged."),
+            "scrub_damage": (self._scrub.damage, "Damaged places that the scrub found in segments and indexes."),
             "cold_read_bytes": (store.cold.bytes_fetched, "Bytes fetched for readers far behind the end."),
             "deleted_segments": (retention.deleted_segments, "Segments deleted."),
             "deleted_bytes": (retention.deleted_bytes, "Size of deleted segments."),
-            "early_deleted_segments": (retention.early_segments, "Segments deleted for room, before their time."),
+            "early_deleted_segments": (
+                retention.early_segments,
+                "Segments deleted before their retention ended, for room.",
+            ),
             "duplicates": (ids.hits, "Messages not stored because their id was seen before."),
-            "ids_forgotten": (ids.forgotten, "Ids forgotten for room before their window had passed, at most."),
-            "look_ups": (looking.requests, "Requests for messages by id or key."),
-            "look_up_read_bytes": (looking.read_bytes, "Bytes of segments read for them, for want of files."),
-            "name_files_made": (made.files, "Files of names made."),
-            "name_runs_made": (made.runs, "Runs of names made, of stretches of a segment."),
-            "name_file_bytes": (made.written_bytes, "Bytes written to files and runs."),
-            "name_file_damage": (made.damage, "Files of names found missing or damaged."),
+            "ids_forgotten": (
+                ids.forgotten,
+                "Maximum number of ids forgotten before the end of their window, for lack of memory.",
+            ),
+            "look_ups": (node.look_ups.requests, "Requests for messages by id or key."),
+            "look_up_read_bytes": (
+                node.look_ups.read_bytes,
+                "Bytes of segments without look-up files that were read for look-ups.",
+            ),
+            "name_files_made": (made.files, "Look-up files made for sealed segments."),
+            "name_runs_made": (made.runs, "Partial look-up files made for the open segment."),
+            "name_file_bytes": (made.written_bytes, "Bytes written to look-up files, partial ones included."),
+            "name_file_damage": (made.damage, "Look-up files found missing or damaged."),
             "appends": (turn.appends, "APPEND requests."),
             "appended_batches": (turn.batches, "Batches stored."),
             "appended_messages": (turn.messages, "Messages stored."),
             "appended_bytes": (turn.bytes, "Bytes of stored batches."),
             "pulls": (counts.pulls, "PULL requests."),
-            "deliveries": (counts.deliveries, "Messages handed out, again ones included."),
-            "delivered_bytes": (counts.delivered_bytes, "Bytes of records handed out."),
-            "acks": (counts.acks, "Messages acknowledged, put off or extended."),
-            "redeliveries": (counts.redeliveries, "Messages handed out for the second time or more."),
-            "passed_over": (counts.passed_over, "Messages that a group's filter passed over, a group each."),
+            "deliveries": (counts.deliveries, "Messages delivered, redeliveries included."),
+            "delivered_bytes": (counts.delivered_bytes, "Bytes of records delivered."),
+            "acks": (counts.acks, "Messages acknowledged, delayed for a retry, or extended."),
+            "redeliveries": (counts.redeliveries, "Messages delivered for the second time or later."),
+            "passed_over": (counts.passed_over, "Messages that a group's filter skipped, counted per group."),
             "dead_letters": (counts.dead_letters, "Messages moved to their group's dead letters."),
             "stale_receipts": (counts.stale_receipts, "Acknowledgements refused as stale or forged."),
-            "backlogs": (self._server.service.depths.opened, "Times that a topic became backlogged."),
-            "expired_requests": (exchange.requests.expired, "Requests not handed out, since nobody waited any more."),
-            "forwarded_replies": (exchange.forwarded, "Replies forwarded to the proxies that wait for them."),
+            "backlogs": (node.lag_breakers.opened, "Times that a topic became backlogged."),
+            "expired_requests": (
+                exchange.requests.expired,
+                "Requests not delivered, because their deadline had passed.",
+            ),
+            "forwarded_replies": (exchange.forwarded, "Replies forwarded to the waiting proxies."),
         }
 
     def _gauges(self) -> dict[str, tuple[float, str]]:
-        store = self._server.store
+        store = self._node.store
         retention, ids = store.retention, store.appender.ids
         return {
             "log_segments": (retention.segments, "Segment files that hold messages."),
             "log_bytes": (retention.log_bytes, "Size of the segment files."),
-            "log_side_bytes": (retention.side_bytes, "Size of the files beside them: indexes, ids, names."),
-            "log_earliest_seconds": (retention.earliest_ms / 1000, "When the oldest segment was made."),
-            "disk_free_bytes": (retention.disk.free, "Room on the log's disk."),
-            "disk_level": (int(retention.disk.level), "How full the log's disk is, by the marks."),
+            "log_side_bytes": (retention.side_bytes, "Size of index, id and look-up files."),
+            "log_earliest_seconds": (retention.earliest_ms / 1000, "Creation time of the oldest segment."),
+            "disk_free_bytes": (retention.disk.free, "Free bytes on the log's disk."),
+            "disk_level": (
+                int(retention.disk.level),
+                "Fill level of the log's disk, from 0 to 3 (appends refused).",
+            ),
             "ids": (ids.count, "Ids that sends are checked against."),
-            "id_bytes": (ids.size_bytes, "Memory that they take."),
-            "backlogged_topics": (self._server.service.depths.open, "Topics whose required group is too far behind."),
-            "name_files_waiting": (store.look_up.maker.waiting, "Files of names that are to be made."),
-            "parked_pulls": (self._server.delivery.parked, "Pulls that wait for messages."),
+            "id_bytes": (ids.size_bytes, "Memory of these ids."),
+            "backlogged_topics": (self._node.lag_breakers.open, "Topics whose required group lags too far."),
+            "name_files_waiting": (store.look_up.maker.waiting, "Look-up files still to be made."),
+            "parked_pulls": (self._node.delivery.parked, "Pulls that wait for messages."),
             "link_connections": (len(self._server.connections), "Open link connections."),
             "log_end_position": (store.end_position, "Log bytes in the page cache."),
             "log_durable_position": (store.durable_position, "Log bytes on the disk."),
@@ -130,11 +146,11 @@ class EngineMetrics:
         family = GaugeMetricFamily(
             _PREFIX + "group_lag_messages", "Messages that a group has not acknowledged.", labels=["group"]
         )
-        store, places_left = self._server.store, LAG_PLACES_MAX
-        for name in sorted(self._server.delivery.groups)[:LAG_GROUPS_MAX]:
-            places = [place for each in self._server.delivery.groups[name].topics.values() for place in each]
-            places_left -= len(places)
-            if places_left < 0:
+        store, cursors_left = self._node.store, LAG_CURSORS_MAX
+        for name in sorted(self._node.delivery.groups)[:LAG_GROUPS_MAX]:
+            places = [place for each in self._node.delivery.groups[name].topics.values() for place in each]
+            cursors_left -= len(places)
+            if cursors_left < 0:
                 break
             family.add_metric(
                 [name], sum(lag_of(place, *store.bounds(place.topic_id, place.queue)) for place in places)
@@ -142,26 +158,27 @@ class EngineMetrics:
         return family
 
     def describe(self) -> list[Metric]:
-        """Registering reads nothing."""
+        """No metrics: registering the collector reads nothing."""
         return []
 
 
-def _of_timers(timers: Timers | None) -> tuple[dict[str, tuple[float, str]], dict[str, tuple[float, str]]]:
+def _of_timers(timers: Timers) -> tuple[dict[str, tuple[float, str]], dict[str, tuple[float, str]]]:
     """Counters and gauges of delayed messages."""
-    if timers is None:
-        return {}, {}
     counts = timers.counts
     counters: dict[str, tuple[float, str]] = {
-        "timers_added": (counts.added, "Delayed messages taken in."),
+        "timers_added": (counts.added, "Delayed messages accepted."),
         "timers_fired": (counts.fired, "Delayed messages delivered to their queues."),
-        "timers_duplicates": (counts.duplicates, "Delayed messages that were due and whose id the topic had had."),
-        "timers_cancelled": (counts.cancelled, "Delayed messages withdrawn."),
-        "timers_carried": (counts.carried, "Delayed messages stored again for an old segment to go."),
+        "timers_duplicates": (
+            counts.duplicates,
+            "Delayed messages not stored when due, because the topic had their id already.",
+        ),
+        "timers_cancelled": (counts.cancelled, "Delayed messages cancelled."),
+        "timers_carried": (counts.carried, "Delayed messages stored again, so that an old segment could be deleted."),
         "timers_lost": (counts.lost, "Delayed messages whose bytes did not verify."),
-        "timers_late_seconds": (counts.late_ms / 1000, "Time between due and delivered, in all."),
+        "timers_late_seconds": (counts.late_ms / 1000, "Total time between due and delivered."),
     }
     gauges: dict[str, tuple[float, str]] = {
         "timers_pending": (len(timers.table), "Delayed messages that are not due yet."),
-        "timers_late_seconds_max": (counts.late_ms_max / 1000, "The longest delay behind a due time."),
+        "timers_late_seconds_max": (counts.late_ms_max / 1000, "Longest time between due and delivered."),
     }
     return counters, gauges

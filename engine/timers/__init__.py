@@ -1,1 +1,1 @@
-"""Delayed messages: kept in the log until they are due. Tour in README.md."""
+"""Delayed messages: stored in the log until they are due. Tour in README.md."""

@@ -1,8 +1,11 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""Due timers as batches of their queues. Twin: gather_pure.py, which says what it means.
+"""Gathers due timers into batches of their queues. Reference: gather.py.
 
-The records are copied once, behind each other, as they are read; then the batches are laid out from there. Timers that were stored one
-after the other are often due one after the other: where a record follows the one before, much is read at once.
+The records are copied once, one after the other, as they are read; the batches are laid out from these copies. Timers that were stored
+in sequence are often due in sequence: when a record follows the one before, a large window is read at once.
+
+Bounds: `window` has `window_room` bytes, of which `window_size` were read from file address `window_at` on; has() checks each access
+against them. `copies` has `room` bytes, of which `copied` are used. `taken` and `groups` have one entry per timer of the step.
 """
 from libc.errno cimport EINTR, errno
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
@@ -12,7 +15,8 @@ from libc.string cimport memcpy, memset
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 
 from engine.log.segment._index cimport BatchHeader, crc32c_extend
-from engine.timers._record cimport HEAD, RECORD_HEAD, TimerHead
+from engine.link.constants cimport BATCH_CHECK_IDS, BATCH_HEADER_SIZE, BATCH_MAGIC, KIND_FIRED, RECORD_HEAD_SIZE
+from engine.timers._timer_head cimport TIMER_HEAD_SIZE, TimerHead
 
 from engine.link.timer import parse
 from engine.timers.gather import Gathered
@@ -21,12 +25,8 @@ cdef extern from "unistd.h" nogil:
     ssize_t pread(int fd, void* buffer, size_t size, int64_t at)
 
 cdef enum:
-    MAGIC = 0x5042
-    KIND_FIRED = 10
-    FLAG_CHECK_IDS = 1
-    BATCH_HEADER = 48
-    GUESS = 1024                 # read at first of a record whose size is not known yet
-    AHEAD = 65536                # where one record follows another
+    GUESS = 1024                 # first read of a record of unknown size
+    WINDOW = 65536               # read when one record follows another
     ROOM = 1 << 20
 
 cdef uint32_t ANY_QUEUE = 0xFFFFFFFF
@@ -39,13 +39,13 @@ cdef enum Found:
 
 
 cdef struct Taken:
-    size_t at                    # of its record among the copies, the size in front
+    size_t at                    # of its record in `copies`, where its size precedes it
     uint32_t size
     uint32_t number
     uint32_t group
 
 
-cdef struct Group:
+cdef struct QueueGroup:
     uint32_t topic_id
     uint32_t queue
     uint32_t window_ms
@@ -55,7 +55,7 @@ cdef struct Group:
 
 
 def gather(log, list entries, size_t bytes_max, uint64_t turn):
-    """See gather_pure.py."""
+    """Read due timers and lay out their batches; see the reference."""
     cdef Gathering work = Gathering(log, len(entries), turn)
     cdef size_t taken = len(entries)
     cdef uint32_t number = 0
@@ -66,7 +66,7 @@ def gather(log, list entries, size_t bytes_max, uint64_t turn):
         if found == READ and work.count and work.size + work.record_size > bytes_max:
             taken = number
             break
-        if found == READ and not work.take(number):
+        if found == READ and not work.copy_record(number):
             found = DAMAGED
         if found == DAMAGED:
             damaged.append(number)
@@ -77,18 +77,18 @@ def gather(log, list entries, size_t bytes_max, uint64_t turn):
 
 
 cdef class Gathering:
-    """One step's way from the segments to batches."""
+    """One step: from records in segments to batches."""
 
     cdef object log
     cdef uint64_t turn
     cdef Taken* taken
-    cdef Group* groups
+    cdef QueueGroup* groups
     cdef uint32_t count, group_count
     cdef dict numbers            # topic id << 32 | queue -> number of its group
     cdef dict looping
     cdef uint8_t* copies
     cdef size_t copied, room, size
-    # What was read last
+    # The last read
     cdef object file
     cdef uint64_t base
     cdef int fd
@@ -103,8 +103,8 @@ cdef class Gathering:
         self.numbers, self.looping = {}, {}
         self.base = 0xFFFFFFFFFFFFFFFF
         self.taken = <Taken*>malloc((count + 1) * sizeof(Taken))
-        self.groups = <Group*>malloc((count + 1) * sizeof(Group))
-        self.room, self.window_room = ROOM, AHEAD
+        self.groups = <QueueGroup*>malloc((count + 1) * sizeof(QueueGroup))
+        self.room, self.window_room = ROOM, WINDOW
         self.copies = <uint8_t*>malloc(self.room)
         self.window = <uint8_t*>malloc(self.window_room)
         if self.taken == NULL or self.groups == NULL or self.copies == NULL or self.window == NULL:
@@ -117,7 +117,7 @@ cdef class Gathering:
         free(self.window)
 
     cdef Found read(self, uint64_t base, uint64_t at) except *:
-        """Have a timer's record in the window, verified."""
+        """Read a timer's record into the window and verify it."""
         cdef uint64_t end
         cdef uint32_t whole
         cdef TimerHead* head
@@ -127,25 +127,25 @@ cdef class Gathering:
             self.fd = -1 if self.file is None else self.file.fileno()
         if self.file is None:
             return DAMAGED
-        if not self.has(at, 4) and not self.fill(at, AHEAD if at == self.record_end else GUESS):
+        if not self.has(at, 4) and not self.fill(at, WINDOW if at == self.record_end else GUESS):
             return UNREAD
         if not self.has(at, 4):
             return DAMAGED
         whole = (<const uint32_t*>(self.window + (at - self.window_at)))[0]
         end = at + 4 + <uint64_t>whole
-        if whole < RECORD_HEAD - 4 + HEAD + 2:
+        if whole < RECORD_HEAD_SIZE - 4 + TIMER_HEAD_SIZE + 2:
             return DAMAGED
         if not self.has(at, end - at) and not self.fill(at, end - at):
             return UNREAD
         if not self.has(at, end - at):
             return DAMAGED
         self.record = self.window + (at - self.window_at)
-        head = <TimerHead*>(self.record + RECORD_HEAD)
-        if crc32c_extend(0, <const char*>head + 4, whole - (RECORD_HEAD - 4) - 4) != head.crc:
+        head = <TimerHead*>(self.record + RECORD_HEAD_SIZE)
+        if crc32c_extend(0, <const char*>head + 4, whole - (RECORD_HEAD_SIZE - 4) - 4) != head.crc:
             return DAMAGED
-        self.record_size = whole - (RECORD_HEAD - 4) - HEAD
+        self.record_size = whole - (RECORD_HEAD_SIZE - 4) - TIMER_HEAD_SIZE
         self.record_end = end
-        if self.record[RECORD_HEAD + HEAD] > 1 or <uint64_t>head.id_at + head.id_size > self.record_size:
+        if self.record[RECORD_HEAD_SIZE + TIMER_HEAD_SIZE] > 1 or <uint64_t>head.id_at + head.id_size > self.record_size:
             return DAMAGED
         return READ
 
@@ -153,7 +153,7 @@ cdef class Gathering:
         return at >= self.window_at and at + size <= self.window_at + self.window_size
 
     cdef bint fill(self, uint64_t at, size_t size) except *:
-        """Read so much, or as much as there is; False when the disk refuses."""
+        """Read `size` bytes at `at` into the window, or up to the end of the file; False on an error of the disk."""
         cdef ssize_t got
         cdef uint8_t* grown
         if size > self.window_room:
@@ -178,15 +178,15 @@ cdef class Gathering:
             if errno != EINTR:
                 return False
 
-    cdef bint take(self, uint32_t number) except *:
-        """Copy what was read last; False when its topic is not known."""
-        cdef TimerHead* head = <TimerHead*>(self.record + RECORD_HEAD)
+    cdef bint copy_record(self, uint32_t number) except *:
+        """Copy the record that was read last; False when its topic is unknown."""
+        cdef TimerHead* head = <TimerHead*>(self.record + RECORD_HEAD_SIZE)
         cdef size_t needed = self.copied + 4 + self.record_size
         cdef uint64_t queues = self.log.queue_count(head.topic_id)
         cdef uint32_t queue = head.queue
         cdef uint8_t* grown
         cdef Taken* taken = &self.taken[self.count]
-        cdef Group* group
+        cdef QueueGroup* group
         if not queues:
             return False
         if queue == ANY_QUEUE:
@@ -198,7 +198,7 @@ cdef class Gathering:
             self.copies, self.room = grown, 2 * needed
         taken.at, taken.size, taken.number = self.copied, 4 + self.record_size, number
         (<uint32_t*>(self.copies + self.copied))[0] = self.record_size
-        memcpy(self.copies + self.copied + 4, self.record + RECORD_HEAD + HEAD, self.record_size)
+        memcpy(self.copies + self.copied + 4, self.record + RECORD_HEAD_SIZE + TIMER_HEAD_SIZE, self.record_size)
         self.copied = needed
         self.size += self.record_size
         taken.group = self.group_of(head.topic_id, queue, head.id_window_ms)
@@ -213,7 +213,7 @@ cdef class Gathering:
 
     cdef uint32_t group_of(self, uint32_t topic_id, uint32_t queue, uint32_t window_ms) except? 0xFFFFFFFF:
         cdef uint32_t number = self.group_count
-        cdef Group* group = &self.groups[number]
+        cdef QueueGroup* group = &self.groups[number]
         if not window_ms:
             key = <uint64_t>topic_id << 32 | queue
             found = self.numbers.get(key)
@@ -225,25 +225,25 @@ cdef class Gathering:
         return number
 
     cdef bytes batches(self):
-        """All groups, one behind the other."""
+        """Return the batches of all groups, one after the other."""
         cdef size_t at = 0
         cdef uint32_t i
-        cdef Group* group
+        cdef QueueGroup* group
         cdef Taken* taken
         cdef BatchHeader* header
         cdef bytes made
         cdef uint8_t* out
         for i in range(self.group_count):
-            self.groups[i].at = at + BATCH_HEADER
-            at += (BATCH_HEADER + self.groups[i].size + 7) & ~<size_t>7
+            self.groups[i].at = at + BATCH_HEADER_SIZE
+            at += (BATCH_HEADER_SIZE + self.groups[i].size + 7) & ~<size_t>7
         made = PyBytes_FromStringAndSize(NULL, at)
         out = <uint8_t*>PyBytes_AS_STRING(made)
         memset(out, 0, at)
         for i in range(self.group_count):
             group = &self.groups[i]
-            header = <BatchHeader*>(out + group.at - BATCH_HEADER)
-            header.size = <uint32_t>(BATCH_HEADER + group.size)
-            header.magic, header.kind, header.flags = MAGIC, KIND_FIRED, FLAG_CHECK_IDS if group.window_ms else 0
+            header = <BatchHeader*>(out + group.at - BATCH_HEADER_SIZE)
+            header.size = <uint32_t>(BATCH_HEADER_SIZE + group.size)
+            header.magic, header.kind, header.flags = BATCH_MAGIC, KIND_FIRED, BATCH_CHECK_IDS if group.window_ms else 0
             header.topic_id, header.queue, header.count, header.reserved = group.topic_id, group.queue, group.count, group.window_ms
         for i in range(self.count):
             taken = &self.taken[i]

@@ -1,29 +1,29 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""Filling the table at the start: a segment's TIMER batches, read where its index says that they are. Twin: in table_pure.py."""
+"""Loads a segment's TIMER batches into the table at start-up, by the segment's index. Reference: load() in table.py."""
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 
-from engine.log.segment._index cimport BatchHeader, Entry, EntrySource, crc32c_extend, key_of
-from engine.timers._record cimport HEAD, RECORD_HEAD, TimerHead
-from engine.timers._table cimport Table, mix
+from engine.log.segment._index cimport BatchHeader, IndexEntry, EntrySource, crc32c_extend, key_of
+from engine.link.constants cimport BATCH_HEADER_SIZE, BATCH_MAGIC, KIND_TIMER, RECORD_HEAD_SIZE
+from engine.timers._timer_head cimport TIMER_HEAD_SIZE, TimerHead
+from engine.timers._table cimport TimerTable, mix
 
 cdef enum:
-    BATCH_HEADER = 48
-    MAGIC = 0x5042
-    KIND_TIMER = 8
-    WINDOW = 1 << 20
+    WINDOW = 1 << 20             # bytes per read
 
 
-def load(Table table, EntrySource source, file, uint64_t base, bytes log_id, list dead):
-    """Take in a segment's timers but for the sorted addresses of dead ones. Blocks for as long as it takes to read them.
+def load(TimerTable table, EntrySource source, file, uint64_t base, bytes log_id, list ended):
+    """Add a segment's timers to the table, except those at the sorted addresses `ended`. Blocks while it reads them.
 
-    Returns: (hashes of those that follow another, how many there are with the dead, bytes that do not verify).
+    Returns: (hashes of timers that follow another, number of all timers, number of bytes that fail verification).
+
+    Bounds: entries of the index are not trusted. A batch counts only if it lies within `window` and its header's size and checksum match.
     """
     cdef uint32_t seed = crc32c_extend(0, <const char*>log_id, len(log_id))
     cdef uint32_t count = 0, i = 0, last
-    cdef const Entry* run = source.find_run(key_of(0, KIND_TIMER), &count)
-    cdef Loading loading = Loading(table, table.number_of(base) if count else 0, dead)
+    cdef const IndexEntry* run = source.find_run(key_of(0, KIND_TIMER), &count)
+    cdef SegmentLoad loading = SegmentLoad(table, table.number_of(base) if count else 0, ended)
     cdef uint64_t start, end
     cdef uint64_t lost = 0
     cdef bytes window
@@ -40,7 +40,7 @@ def load(Table table, EntrySource source, file, uint64_t base, bytes log_id, lis
         while i <= last:
             header = <BatchHeader*>(data + (run[i].at - start))
             position = base + run[i].at
-            if (run[i].at - start + run[i].size > <uint64_t>len(window) or header.size != run[i].size or header.magic != MAGIC
+            if (run[i].at - start + run[i].size > <uint64_t>len(window) or header.size != run[i].size or header.magic != BATCH_MAGIC
                     or crc32c_extend(crc32c_extend(seed, &position, 8), <uint8_t*>header + 4, header.size - 4) != header.crc):
                 lost += run[i].size
             else:
@@ -49,34 +49,37 @@ def load(Table table, EntrySource source, file, uint64_t base, bytes log_id, lis
     return loading.following, loading.total, lost
 
 
-cdef class Loading:
-    """One segment's way into the table."""
+cdef class SegmentLoad:
+    """Load of one segment."""
 
-    cdef Table table
+    cdef TimerTable table
     cdef uint32_t number
-    cdef list dead
-    cdef Py_ssize_t dead_at
+    cdef list ended
+    cdef Py_ssize_t ended_at
     cdef list following
     cdef size_t total
 
-    def __init__(self, Table table, uint32_t number, list dead):
-        self.table, self.number, self.dead, self.following = table, number, dead, []
+    def __init__(self, TimerTable table, uint32_t number, list ended):
+        self.table, self.number, self.ended, self.following = table, number, ended, []
 
     cdef uint64_t batch(self, const uint8_t* batch, uint32_t size, uint32_t address) except? 0xFFFFFFFFFFFFFFFF:
-        """Take in a batch that verifies; returns how many of its records make no sense."""
-        cdef const uint8_t* at = batch + BATCH_HEADER
+        """Add the timers of a verified batch; returns the number of malformed records.
+
+        Bounds: each record's size is checked against the end of the batch, and the id's place against the end of the record.
+        """
+        cdef const uint8_t* at = batch + BATCH_HEADER_SIZE
         cdef const uint8_t* record
         cdef TimerHead* head
         cdef uint32_t record_size, where, hashed
         cdef uint64_t bad = 0
-        while at + RECORD_HEAD + HEAD <= batch + size:
+        while at + RECORD_HEAD_SIZE + TIMER_HEAD_SIZE <= batch + size:
             record_size = (<const uint32_t*>at)[0]
             where = address + <uint32_t>(at - batch)
-            head = <TimerHead*>(at + RECORD_HEAD)
-            record = at + RECORD_HEAD + HEAD
+            head = <TimerHead*>(at + RECORD_HEAD_SIZE)
+            record = at + RECORD_HEAD_SIZE + TIMER_HEAD_SIZE
             at += 4 + record_size
             self.total += 1
-            if at > batch + size or record_size < RECORD_HEAD - 4 + HEAD + 2 or self.is_dead(where):
+            if at > batch + size or record_size < RECORD_HEAD_SIZE - 4 + TIMER_HEAD_SIZE + 2 or self.is_ended(where):
                 continue
             if record[0] > 1 or record + head.id_at + head.id_size > at:
                 bad += 1
@@ -87,17 +90,17 @@ cdef class Loading:
                 self.following.append(hashed)
         return bad
 
-    cdef bint is_dead(self, uint32_t address) except -1:
-        while self.dead_at < len(self.dead) and self.dead[self.dead_at] < address:
-            self.dead_at += 1
-        return self.dead_at < len(self.dead) and self.dead[self.dead_at] == address
+    cdef bint is_ended(self, uint32_t address) except -1:
+        while self.ended_at < len(self.ended) and self.ended[self.ended_at] < address:
+            self.ended_at += 1
+        return self.ended_at < len(self.ended) and self.ended[self.ended_at] == address
 
 
 cdef const char* HEX = b"0123456789abcdef"
 
 
 cdef Py_hash_t hash_of_id(const uint8_t* record, const TimerHead* head) except? -1:
-    """Of the id as clients see it."""
+    """Return the hash of the id as clients see it."""
     cdef char shown[32]
     cdef int i
     if not record[0] & 1:

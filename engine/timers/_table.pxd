@@ -1,5 +1,5 @@
 # cython: language_level=3
-"""The table of pending timers, for `cimport` by what fills it at the start."""
+"""Table of pending timers, for `cimport` by _load.pyx."""
 from libc.stdint cimport uint32_t, uint64_t
 
 cdef enum:
@@ -12,18 +12,18 @@ cdef inline uint32_t mix(uint32_t topic_id, Py_hash_t hashed) noexcept:
     return <uint32_t>(<uint64_t>hashed ^ <uint64_t>topic_id * <uint64_t>0x9E3779B1)
 
 
-cdef class Table:
+cdef class TimerTable:
     cdef uint64_t* due               # due time << 16 | segment number
-    cdef uint32_t* address           # 0: dead or free
+    cdef uint32_t* address           # 0: removed or free
     cdef uint32_t* hashes
     cdef uint32_t* following
     cdef size_t room, used           # cells that exist, and that were ever used
     cdef uint32_t free_cell
-    cdef size_t live, dead
+    cdef size_t live, removed
     cdef uint32_t* index             # open addressing: cell + 1, 0 is free
     cdef size_t index_mask
     cdef uint32_t heads[LEVELS][SLOTS]
-    cdef uint64_t marks[LEVELS][WORDS]
+    cdef uint64_t used_slots[LEVELS][WORDS]  # one bit per slot with cells
     cdef uint64_t cursor_ms
     cdef dict numbers                # base of a segment -> its number
     cdef list bases                  # number -> base

@@ -1,12 +1,16 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""What is pending: a hierarchical timing wheel and a hash of ids over one array of cells. Twin: table_pure.py.
+"""Table of pending timers: a hierarchical timing wheel and a hash of ids over one array of cells. Reference: table.py.
 
 A cell takes 20 bytes: due time (48 bits) and number of its segment (16), byte address in the segment's file, hash of topic and id, next
 cell of its list. Bodies stay in the log. With the hash table's 4-byte slots a timer costs 25 to 30 bytes.
 
-The wheel has four levels of 8,192 slots of 1 ms, 4 s, 4.7 h and 2.2 years. Half of a level covers one slot of the level above, so a slot
-is spread over the level below a little at a time while the one before it is passed: no moment has to move ten million cells at once.
-A cell that is removed stays in its list, dead, until its slot is reached or the dead are half of all.
+The wheel has four levels of 8,192 slots of 1 ms, 4 s, 4.7 h and 2.2 years. Half of a level covers one slot of the level above. So a slot
+is spread over the level below in small steps while the slot before it passes, and no single call has to move ten million cells.
+A removed cell stays in its list until its slot is reached or half of all cells are removed ones.
+
+Bounds: `due`, `address`, `hashes` and `following` have `room` entries; cells below `used` were initialised, and every list, the index and
+the free list hold only such cells. `index` has `index_mask + 1` entries, of which at most 85 % are used, so every probe ends. A slot number
+is masked by SLOTS - 1. A segment number is below SEGMENTS_MAX, the size of `counts`.
 """
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, realloc
@@ -16,21 +20,21 @@ cdef enum:
     BITS = 12
     MASK = 8191
     SEGMENTS_MAX = 65536
-    SPREAD = 4096                # cells moved ahead of time by one call
+    SPREAD = 4096                # cells moved early per call
 
 cdef uint32_t NIL = 0xFFFFFFFF
 
 
 def hash_id(uint32_t topic_id, bytes shown_id):
-    """32 bits; differs from process to process, so nobody can choose ids that collide."""
+    """Return 32 bits that differ between processes, so that clients cannot choose ids that collide."""
     return mix(topic_id, hash(shown_id))
 
 
-cdef class Table:
+cdef class TimerTable:
     """Pending timers by due time, by id and by segment.
 
     Args:
-        now_ms: where the wheel stands.
+        now_ms: the wheel's present.
     """
 
     def __cinit__(self, now_ms):
@@ -38,7 +42,7 @@ cdef class Table:
         self.cursor_ms = max(0, now_ms)
         for level in range(LEVELS):
             memset(self.heads[level], 0xFF, sizeof(self.heads[level]))
-        memset(self.marks, 0, sizeof(self.marks))
+        memset(self.used_slots, 0, sizeof(self.used_slots))
         self.free_cell = NIL
         self.index_mask = 255
         self.index = <uint32_t*>calloc(256, sizeof(uint32_t))
@@ -60,12 +64,12 @@ cdef class Table:
 
     @property
     def cursor(self):
-        """The moment up to which everything has been taken."""
+        """Time up to which all due timers have been removed."""
         return self.cursor_ms
 
     @property
     def memory_bytes(self):
-        """What the cells and the hash take."""
+        """Memory of cells and hash."""
         return 20 * self.used + 4 * (self.index_mask + 1) + sizeof(self.heads)
 
     # -- cells
@@ -80,7 +84,7 @@ cdef class Table:
                 found = len(self.bases)
                 self.bases.append(base)
             else:
-                raise OverflowError("timers lie in too many segments")
+                raise OverflowError(f"delayed messages lie in more than {SEGMENTS_MAX} segments")
             self.numbers[base] = found
         return found
 
@@ -95,7 +99,7 @@ cdef class Table:
         return <uint32_t>(self.used - 1)
 
     cdef int more_room(self) except -1:
-        # Doubled arrays are mapped, not touched: what is not used yet takes no memory.
+        # Doubled arrays are mapped but not touched, so unused entries take no memory.
         cdef size_t room = self.room * 2 if self.room else 1024
         cdef void* grown
         grown = realloc(self.due, room * 8)
@@ -118,7 +122,7 @@ cdef class Table:
         return 0
 
     cdef void place(self, uint32_t cell) noexcept:
-        """Put the cell into the list of its due time, or of the present when that is over."""
+        """Put the cell into the list of its due time, or of the present if that has passed."""
         cdef uint64_t due_ms = self.due[cell] >> 16
         cdef int level = 0
         cdef uint32_t slot
@@ -129,7 +133,7 @@ cdef class Table:
         slot = (due_ms >> (BITS * level)) & MASK
         self.following[cell] = self.heads[level][slot]
         self.heads[level][slot] = cell
-        self.marks[level][slot >> 6] |= <uint64_t>1 << (slot & 63)
+        self.used_slots[level][slot >> 6] |= <uint64_t>1 << (slot & 63)
 
     cdef void release(self, uint32_t cell) noexcept:
         self.following[cell] = self.free_cell
@@ -161,7 +165,7 @@ cdef class Table:
         return 0
 
     cdef void leave(self, uint32_t cell) noexcept:
-        """Take the cell out of the hash; later ones of its cluster move up, so that no tombstone stays."""
+        """Remove the cell from the hash; later cells of its cluster move up, so that no deletion mark is needed."""
         cdef size_t at = self.home(self.hashes[cell])
         cdef size_t hole, wanted
         while self.index[at] != cell + 1:
@@ -177,7 +181,7 @@ cdef class Table:
                 hole = at
         self.index[hole] = 0
 
-    # -- what the timers call
+    # -- the interface
 
     cdef int put(self, uint32_t number, uint32_t at, uint64_t due_ms, uint32_t hashed) except -1:
         cdef uint32_t cell
@@ -193,8 +197,8 @@ cdef class Table:
         self.live += 1
         return 0
 
-    def add(self, uint64_t base, uint32_t at, int64_t due_ms, uint32_t hashed):
-        """Take one in. `at` is not 0; due times from 0 to the year 9999."""
+    def insert(self, uint64_t base, uint32_t at, int64_t due_ms, uint32_t hashed):
+        """Add a timer. `at` is not 0; due times from 0 to the year 9999."""
         self.put(self.number_of(base), at, <uint64_t>due_ms, hashed)
 
     cdef uint32_t cell_of(self, uint64_t base, uint32_t at, uint32_t hashed) except? 0xFFFFFFFF:
@@ -211,7 +215,7 @@ cdef class Table:
         return NIL
 
     def remove(self, uint64_t base, uint32_t at, uint32_t hashed):
-        """Forget one; whether it was there."""
+        """Remove a timer; returns whether it was there."""
         cdef uint32_t cell = self.cell_of(base, at, hashed)
         if cell == NIL:
             return False
@@ -219,13 +223,13 @@ cdef class Table:
         self.address[cell] = 0
         self.counts[self.due[cell] & 0xFFFF] -= 1
         self.live -= 1
-        self.dead += 1
-        if self.dead > self.live + 65536:
+        self.removed += 1
+        if self.removed > self.live + 65536:
             self.rebuild()
         return True
 
     def find(self, uint32_t hashed):
-        """[(base, address, due time)] of those with that hash."""
+        """Return [(base, byte address, due time)] of the timers with that hash."""
         cdef size_t where = self.home(hashed)
         cdef uint32_t cell
         found = []
@@ -237,14 +241,14 @@ cdef class Table:
         return found
 
     cdef int rebuild(self) except -1:
-        """Sort everything into the wheel anew, without the dead. Tens of nanoseconds a cell."""
+        """Sort all cells into the wheel anew, without removed ones. Tens of nanoseconds per cell."""
         cdef size_t cell
         cdef int level
         for level in range(LEVELS):
             memset(self.heads[level], 0xFF, sizeof(self.heads[level]))
-        memset(self.marks, 0, sizeof(self.marks))
+        memset(self.used_slots, 0, sizeof(self.used_slots))
         self.free_cell = NIL
-        self.dead = 0
+        self.removed = 0
         for cell in range(self.used):
             if self.address[cell]:
                 self.place(<uint32_t>cell)
@@ -253,7 +257,7 @@ cdef class Table:
         return 0
 
     cdef bint spread(self, int level, uint64_t unit, size_t* budget) noexcept:
-        """Move a slot's cells to the levels below; whether it is empty now."""
+        """Move a slot's cells to the levels below; returns whether the slot is empty now."""
         cdef uint32_t slot = unit & MASK
         cdef uint32_t cell = self.heads[level][slot]
         cdef uint32_t next_cell
@@ -263,34 +267,34 @@ cdef class Table:
             next_cell = self.following[cell]
             if self.address[cell] == 0:
                 self.release(cell)
-                self.dead -= 1
+                self.removed -= 1
             else:
                 due_ms = max(self.due[cell] >> 16, self.cursor_ms)
                 lower = (due_ms >> (BITS * (level - 1))) & MASK
                 self.following[cell] = self.heads[level - 1][lower]
                 self.heads[level - 1][lower] = cell
-                self.marks[level - 1][lower >> 6] |= <uint64_t>1 << (lower & 63)
+                self.used_slots[level - 1][lower >> 6] |= <uint64_t>1 << (lower & 63)
             budget[0] -= 1
             cell = next_cell
         self.heads[level][slot] = cell
         if cell == NIL:
-            self.marks[level][slot >> 6] &= ~(<uint64_t>1 << (slot & 63))
+            self.used_slots[level][slot >> 6] &= ~(<uint64_t>1 << (slot & 63))
             return True
         return False
 
     cdef bint reach(self, size_t* budget) noexcept:
-        """Have everything of the cursor's own slots in the lowest level; False when the budget did not do."""
+        """Move all cells of the cursor's own slots to the lowest level; False when the budget is used up."""
         cdef int level
         for level in range(LEVELS - 1, 0, -1):
             if not self.spread(level, self.cursor_ms >> (BITS * level), budget):
                 return False
         return True
 
-    def take_due(self, now_ms, size_t limit):
-        """Remove and return up to `limit` that are due, [(base, address, due time, hash)] in the order of due time and position.
+    def pop_due(self, now_ms, size_t limit):
+        """Remove and return up to `limit` due timers, [(base, byte address, due time, hash)] in the order of due time and position.
 
-        Never more work than in proportion to `limit`: when there is more to do, `next_at()` says at once. After a clock that was set
-        back everything is sorted anew.
+        The work is proportional to `limit`; if more is left, `next_at()` returns the present. After the clock was set back everything
+        is sorted anew.
         """
         cdef uint64_t until = max(0, now_ms)
         cdef size_t budget = 4 * limit + SPREAD
@@ -314,14 +318,14 @@ cdef class Table:
                     self.live -= 1
                     limit -= 1
                 else:
-                    self.dead -= 1
+                    self.removed -= 1
                 self.release(cell)
                 cell = self.heads[0][slot]
             if cell != NIL:
                 break
-            self.marks[0][slot >> 6] &= ~(<uint64_t>1 << (slot & 63))
+            self.used_slots[0][slot >> 6] &= ~(<uint64_t>1 << (slot & 63))
             if self.cursor_ms == until:
-                # What comes next is spread ahead of time, a little at each call.
+                # The next slots are spread early, in small steps.
                 for level in range(LEVELS - 1, 0, -1):
                     self.spread(level, (self.cursor_ms >> (BITS * level)) + 1, &budget)
                 break
@@ -331,10 +335,10 @@ cdef class Table:
         return due
 
     cdef uint64_t next_in(self, int level, uint64_t first, uint64_t end) noexcept:
-        """The first unit of the level from `first` on, below `end`, whose slot is not empty; `end` when there is none."""
+        """Return the first unit of the level in first..end whose slot is not empty; `end` without one."""
         cdef uint64_t word
         while first < end:
-            word = self.marks[level][(first & MASK) >> 6] >> (first & 63)
+            word = self.used_slots[level][(first & MASK) >> 6] >> (first & 63)
             if word == 0:
                 first = (first | 63) + 1
                 continue
@@ -345,7 +349,7 @@ cdef class Table:
         return end
 
     def next_at(self):
-        """When `take_due` has something to do, at the latest; None when nothing is pending. May be early, for cells move ahead of time."""
+        """Return the latest time at which `pop_due` has work; None without pending timers. May be early, because cells move early."""
         cdef int level
         cdef uint64_t unit, found, soonest = <uint64_t>1 << 62
         if self.live == 0:
@@ -361,14 +365,12 @@ cdef class Table:
         return soonest
 
     def pending_in(self, uint64_t base):
-        """How many lie in that segment."""
+        """Return the number of pending timers in the segment."""
         found = self.numbers.get(base)
         return 0 if found is None else self.counts[<uint32_t>found]
 
     def detach(self, uint64_t base):
-        """Forget a segment in which none is pending; its number may be given to another."""
-        cdef size_t cell
-        cdef uint32_t number
+        """Forget a segment without pending timers; its number may be used again."""
         found = self.numbers.get(base)
         if found is None or self.counts[<uint32_t>found]:
             return
@@ -376,9 +378,9 @@ cdef class Table:
         self.spare.append(found)
 
     def scan(self, int64_t start, size_t limit, int64_t base=-1):
-        """Look at `limit` cells from `start` on: ([(base, address, due time, hash)] of those pending, where to go on or -1 at the end).
+        """Return ([(base, byte address, due time, hash)] of pending timers among `limit` cells from `start` on, the next start or -1).
 
-        Of one segment only when `base` is given.
+        `base` limits the result to one segment.
         """
         cdef size_t cell = start
         cdef size_t end = min(self.used, cell + limit)

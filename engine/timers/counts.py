@@ -1,8 +1,8 @@
-"""What the timers count, as plain integers; the page of metrics reads them."""
+"""Totals of delayed messages since the process started, as plain integers, for the metrics page."""
 
 
-class Counts:
-    """Since the process started."""
+class TimerCounts:
+    """Totals since start."""
 
     __slots__ = ("added", "cancelled", "carried", "duplicates", "fired", "late_ms", "late_ms_max", "lost")
 
@@ -11,7 +11,7 @@ class Counts:
         self.late_ms = self.late_ms_max = 0
 
     def observe(self, late_ms: int) -> None:
-        """One has fired so late."""
+        """Count a fired timer and its lateness."""
         self.fired += 1
         self.late_ms += late_ms
         self.late_ms_max = max(self.late_ms_max, late_ms)

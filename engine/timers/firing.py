@@ -1,4 +1,4 @@
-"""Due timers become ordinary records: one append with a batch a queue, then the next rounds of loops."""
+"""Firing: due timers become ordinary records, one batch per queue, then the next rounds of loops are appended."""
 
 import logging
 from collections.abc import Iterable, Mapping
@@ -7,79 +7,84 @@ from engine.errors import DiskFullError
 from engine.link.timer import Timer
 from engine.log.format import CODE_DUPLICATE, CODE_NO_ROOM, CODE_OK
 from engine.timers import loops
-from engine.timers.counts import Counts
+from engine.timers.counts import TimerCounts
 from engine.timers.gather import Gathered
 from engine.timers.native import gather
-from engine.timers.table import Entry
-from engine.timers.timer_store import Place, Shelf
-from engine.timers.tombstones import Marks
+from engine.timers.table import TimerEntry
+from engine.timers.timer_store import TimerAddress, TimerStore
+from engine.timers.tombstones import Tombstones
 
 log = logging.getLogger("penstock.engine")
 
 STEP_TIMERS, STEP_BYTES = 1000, 512 << 10
-"""Fired at once: a few milliseconds of work."""
+"""Per step: a few milliseconds of work."""
 
 UNREAD_MS = 60_000
-"""What the disk did not give is tried again after so long; nothing waits for it."""
+"""Delay of timers that could not be read; nothing else waits for them."""
 
 
 class Firing:
-    """Fires what the table gives out as due.
+    """Fires due timers of the table.
 
-    A timer that fires leaves the table, is appended, and is marked later. Nothing of it is lost in between: until its mark is in the log,
-    the log says that it is pending, and recovery finds the fired copy by its id.
+    A timer leaves the table, is appended, and gets its tombstone later. A crash in between loses nothing: until the tombstone is in the log
+    the timer is pending there, and recovery finds the fired message by its id.
     """
 
-    def __init__(self, shelf: Shelf, marks: Marks, counts: Counts) -> None:
-        self._shelf, self._marks, self._counts = shelf, marks, counts
+    def __init__(self, store: TimerStore, tombstones: Tombstones, counts: TimerCounts) -> None:
+        self._store, self._tombstones, self._counts = store, tombstones, counts
         self._turn = 0
         self._limit = STEP_TIMERS
-        self._bytes_max = min(STEP_BYTES, shelf.log.batch_bytes_max // 4)
-        self._owed: list[tuple[Place, Timer]] = []
-        """Rounds that a full disk refused, with the place of the one before, which is not marked until they are stored."""
+        self._bytes_max = min(STEP_BYTES, store.log.batch_bytes_max // 4)
+        self._owed: list[tuple[TimerAddress, Timer]] = []
+        """Next rounds that a full disk refused, with the address of the round before, which is not marked until they are stored."""
 
     def step(self, now_ms: int) -> int:
-        """Fire some of what is due and return how many left the table.
+        """Fire some due timers; returns how many left the table.
 
-        Raises DiskFullError, then what was not stored is pending again; PartlyWrittenError, then only a restart can tell what was.
+        Raises DiskFullError, then timers that were not stored are pending again; PartlyWrittenError, then only a restart can tell which
+        were stored.
         """
         self.append_rounds({})
-        entries = self._shelf.table.take_due(now_ms, self._limit)
+        entries = self._store.table.pop_due(now_ms, self._limit)
         if not entries:
             return 0
         self._turn += 1
-        self._marks.will_fire()
-        gathered = gather(self._shelf.log, entries, self._bytes_max, self._turn)
+        self._tombstones.will_fire()
+        gathered = gather(self._store.log, entries, self._bytes_max, self._turn)
         self._give_back(entries[gathered.taken :])
         self._limit = max(1, min(STEP_TIMERS, self._bytes_max * gathered.taken // max(gathered.size, 1)))
         self._set_aside(entries, gathered, now_ms)
         self._append(entries, gathered, now_ms)
         return gathered.taken
 
-    def _give_back(self, entries: Iterable[Entry]) -> None:
+    def _give_back(self, entries: Iterable[TimerEntry]) -> None:
         for entry in entries:
-            self._shelf.table.add(*entry)
+            self._store.table.insert(*entry)
 
-    def _set_aside(self, entries: list[Entry], gathered: Gathered, now_ms: int) -> None:
-        """What could not be read: for ever, or for now."""
+    def _set_aside(self, entries: list[TimerEntry], gathered: Gathered, now_ms: int) -> None:
+        """Drop timers with damaged records; postpone unreadable ones."""
         for number in gathered.damaged:
-            self._lose(entries[number], "does not verify")
+            self._lose(entries[number], "its record fails verification")
         for number in gathered.unread:
             base, at, due_ms, hashed = entries[number]
-            log.error("position=%d: a delayed message, due at %d, cannot be read now: it waits", base + at, due_ms)
-            self._shelf.table.add(base, at, now_ms + UNREAD_MS, hashed)
+            log.error(
+                "position=%d: delayed message, due at %d ms: postponed: its record cannot be read now",
+                base + at,
+                due_ms,
+            )
+            self._store.table.insert(base, at, now_ms + UNREAD_MS, hashed)
 
-    def _lose(self, entry: Entry, why: str) -> None:
+    def _lose(self, entry: TimerEntry, cause: str) -> None:
         base, at, due_ms, _ = entry
         self._counts.lost += 1
-        log.error("position=%d: a delayed message, due at %d, %s: it is lost", base + at, due_ms, why)
-        self._marks.fired([(base, at)])
+        log.error("position=%d: delayed message, due at %d ms: lost: %s", base + at, due_ms, cause)
+        self._tombstones.fired([(base, at)])
 
-    def _append(self, entries: list[Entry], gathered: Gathered, now_ms: int) -> None:
+    def _append(self, entries: list[TimerEntry], gathered: Gathered, now_ms: int) -> None:
         if not gathered.groups:
             return
         try:
-            results = self._shelf.log.append(gathered.batches, len(gathered.groups))
+            results = self._store.log.append(gathered.batches, len(gathered.groups))
         except DiskFullError:
             self._give_back(entries[number] for group in gathered.groups for number in group)
             raise
@@ -97,18 +102,18 @@ class Firing:
                 self._give_back(entries[number] for number in group)
             else:
                 for number in group:
-                    self._lose(entries[number], f"is refused with code {code}")
+                    self._lose(entries[number], f"the log refused it with code {code}")
         self.append_rounds(fired)
         if refused:
-            raise DiskFullError("no room for a segment")
+            raise DiskFullError("no space for a log segment")
 
     @property
     def owes(self) -> bool:
-        """Whether rounds of loops wait for room on the disk."""
+        """Whether rounds of loops wait for free disk space."""
         return bool(self._owed)
 
     def append_rounds(self, fired: Mapping[tuple[int, int], Timer | None]) -> None:
-        """These have fired, with their timers where they are loops: append the next rounds, and those that a full disk has refused before.
+        """Append the next rounds of fired loops, and rounds that a full disk has refused before.
 
         Raises DiskFullError.
         """
@@ -118,12 +123,12 @@ class Firing:
             if following is None:
                 ended.append((base, at))
             else:
-                self._owed.append((Place(base, at), following))
-        self._marks.fired(ended)
+                self._owed.append((TimerAddress(base, at), following))
+        self._tombstones.fired(ended)
         if not self._owed:
             return
         owed = self._owed
-        for place, (_, timer) in zip(self._shelf.append([timer.pack() for _, timer in owed]), owed, strict=True):
-            self._shelf.enter(place, timer)
+        for address, (_, timer) in zip(self._store.append([timer.pack() for _, timer in owed]), owed, strict=True):
+            self._store.enter(address, timer)
         self._owed = []
-        self._marks.fired([before for before, _ in owed])
+        self._tombstones.fired([before for before, _ in owed])

@@ -1,4 +1,4 @@
-"""Due timers as batches of their queues, in pure Python: the reference for _gather.pyx, with the same answers."""
+"""Gathers due timers into batches of their queues. The reference of _gather.pyx."""
 
 from typing import NamedTuple
 
@@ -6,16 +6,16 @@ from engine.link.timer import ANY_QUEUE, Timer
 from engine.log.format import BATCH_HEADER, BATCH_HEADER_SIZE, BATCH_MAGIC, FLAG_CHECK_IDS, KIND_FIRED, padded
 from engine.log.timer_log import TimerLog
 from engine.timers.record import read_timer
-from engine.timers.table import Entry
+from engine.timers.table import TimerEntry
 
 
 class Gathered(NamedTuple):
-    """What becomes of the first `taken` of the entries; the others found no room.
+    """Result for the first `taken` entries; the others did not fit.
 
     Attributes:
-        batches: as the log takes them. groups: for each of them the numbers of its entries.
-        looping: number to timer, of those with a round to come.
-        damaged: numbers of those whose bytes do not verify. unread: of those that the disk did not give.
+        batches: ready for an append. groups: per batch, the numbers of its entries.
+        looping: number -> timer, of loops with a further round.
+        damaged: numbers of entries that fail verification. unread: numbers of entries that could not be read.
         size: bytes of all records.
     """
 
@@ -28,12 +28,12 @@ class Gathered(NamedTuple):
     size: int
 
 
-def gather(log: TimerLog, entries: list[Entry], bytes_max: int, turn: int) -> Gathered:
-    """Read what is due and lay it out, with a batch a queue; a message whose id is checked has a batch of its own.
+def gather(log: TimerLog, entries: list[TimerEntry], bytes_max: int, turn: int) -> Gathered:
+    """Read due timers and lay out one batch per queue; a message with an id check gets its own batch.
 
     Args:
-        bytes_max: of all records together, but one is always taken.
-        turn: chooses the queue, modulo the topic's number, of messages that have none.
+        bytes_max: for all records together, but one always fits.
+        turn: chooses the queue of messages without one, modulo the topic's number of queues.
     """
     groups: dict[tuple[int, int, int], list[int]] = {}
     records: dict[int, bytes] = {}

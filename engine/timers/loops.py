@@ -1,7 +1,7 @@
-"""Loops: a message that is delivered again and again.
+"""Loops: messages that are delivered repeatedly.
 
-Each round's due time is the one before it plus the gap, whenever it really fired, so rounds do not drift; rounds that were missed while
-the engine was down follow one another at once. A gap that grows stops growing at a day, as in DiDi's DDMQ.
+A round is due one gap after the due time of the round before, regardless of its real firing time, so rounds do not drift. Rounds that
+were missed while the engine was down follow one another at once. A growing gap stops at one day, as in DiDi's DDMQ.
 """
 
 from engine.link.timer import Timer
@@ -10,7 +10,7 @@ GROWN_GAP_MS_MAX = 86_400_000
 
 
 def following(timer: Timer, position: int) -> Timer | None:
-    """The next round of the timer at `position`, or None behind the last one."""
+    """Return the next round of the timer at `position`; None after the last one."""
     if not timer.gap_ms or not timer.times:
         return None
     due_ms = timer.due_ms + timer.gap_ms

@@ -1,19 +1,15 @@
-"""Which form of table and gathering is in use: the compiled one, or its twin in pure Python. `PENSTOCK_PURE=1` forces the twin."""
+"""Selects the form of the timer table, its loading and the gathering of due timers: native modules, or their references."""
 
-from engine.log.native import NATIVE as _LOG_IS_NATIVE
+from common.twins import use_native
+from engine.log.segment.native import NATIVE as LOG_IS_NATIVE
 
-NATIVE = False
-if _LOG_IS_NATIVE:
-    try:
-        from engine.timers._gather import gather
-        from engine.timers._load import load
-        from engine.timers._table import Table, hash_id
-
-        NATIVE = True
-    except ImportError:
-        pass
-if not NATIVE:
+NATIVE = use_native("engine.timers", "_gather", "_load", "_table", requires=LOG_IS_NATIVE)
+if NATIVE:
+    from engine.timers._gather import gather
+    from engine.timers._load import load
+    from engine.timers._table import TimerTable, hash_id
+else:
     from engine.timers.gather import gather  # type: ignore[assignment]
-    from engine.timers.table import Table, hash_id, load  # type: ignore[assignment]
+    from engine.timers.table import TimerTable, hash_id, load  # type: ignore[assignment]
 
-__all__ = ["NATIVE", "Table", "gather", "hash_id", "load"]
+__all__ = ["NATIVE", "TimerTable", "gather", "hash_id", "load"]

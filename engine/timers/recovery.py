@@ -1,76 +1,76 @@
-"""What a start makes of the log: which timers are pending, and which had fired when the process ended before it could mark them.
+"""Recovery of timers at start-up: finds the pending ones, and those that had fired but had no tombstone yet.
 
-All records of one id that no mark names are a chain: the oldest, later rounds of its loop, and copies that were carried on. A client
-may use an id again once its chain has ended; such a record has no `previous` and begins the next chain. Every fired batch without a
-mark that lies behind the oldest record is a round of its chain, whichever of the records between them a power cut has taken. So what is
-pending is the oldest record, gone on by as many rounds as have fired: the record of that round if there is one, else a new one.
+All records of one id without tombstone are a chain: the oldest, later rounds of its loop, and relocated copies. A client may use an id
+again once its chain has ended; such a record has no `previous` and begins the next chain. Every fired batch without tombstone after
+the oldest record is a round of its chain, even if a power cut has removed records between them. So the pending timer is the oldest
+record advanced by the number of fired rounds: the record of that round if there is one, else a new one.
 """
 
 import logging
 from array import array
 from collections.abc import Iterable, Iterator
 
+from common.wire.names import find_names
 from engine.link.timer import ASSIGNED, Timer
 from engine.log.format import BATCH_HEADER, BATCH_HEADER_SIZE
-from engine.log.offline.message import names
 from engine.timers import loops
 from engine.timers.native import hash_id, load
-from engine.timers.timer_store import Place, Shelf
-from engine.timers.tombstones import Marks
+from engine.timers.timer_store import TimerAddress, TimerStore
+from engine.timers.tombstones import Tombstones
 
 log = logging.getLogger("penstock.engine")
 
 Name = tuple[int, bytes]
-"""Topic id, and id as clients see it."""
+"""Topic id, and the id as clients see it."""
 
-Chain = list[tuple[Place, Timer]]
+Chain = list[tuple[TimerAddress, Timer]]
 
 
-def recover(shelf: Shelf, marks: Marks) -> None:
-    """Fill the table from the log. Blocks for as long as it takes to read what is pending. Raises DiskFullError."""
+def recover(store: TimerStore, tombstones: Tombstones) -> None:
+    """Fill the table from the log. Blocks while it reads all pending timers. Raises DiskFullError."""
     following = array("I")
-    for segment, ended in shelf.log.segments():
-        found, total, lost = load(shelf.table, segment.source(), segment.file, segment.base, shelf.log.log_id, ended)
-        shelf.totals[segment.base] = total
+    for segment, ended in store.log.segments():
+        found, total, lost = load(store.table, segment.source(), segment.file, segment.base, store.log.log_id, ended)
+        store.totals[segment.base] = total
         if lost:
-            log.error("file=%s: delayed messages in %d bytes do not verify: they are lost", segment.path, lost)
+            log.error("file=%s: delayed messages lost: %d bytes fail verification", segment.path, lost)
         following.extend(found)
-    fired = _fired(shelf)
+    fired = _fired(store)
     if fired:
-        marks.will_fire(min(base + at for base, at, _ in shelf.log.fired))
-    doubtful = {hashed for hashed in following if len(shelf.table.find(hashed)) > 1}
+        tombstones.will_fire(min(base + at for base, at, _ in store.log.fired))
+    doubtful = {hashed for hashed in following if len(store.table.find(hashed)) > 1}
     doubtful.update(hash_id(*name) for name in fired)
-    ended_now: list[Place] = []
+    ended_now: list[TimerAddress] = []
     for hashed in doubtful:
-        for name, records in _named(shelf, hashed).items():
+        for name, records in _named(store, hashed).items():
             for chain, rounds in _chains(records, fired.get(name, [])):
-                ended_now += _settle(shelf, marks, hashed, chain, rounds)
-    marks.ended(ended_now)
+                ended_now += _settle(store, tombstones, hashed, chain, rounds)
+    tombstones.ended(ended_now)
 
 
-def _fired(shelf: Shelf) -> dict[Name, list[int]]:
-    """Where messages lie that had been delayed and may be in no mark; they are durable by now."""
+def _fired(store: TimerStore) -> dict[Name, list[int]]:
+    """Return positions of fired messages that may lack a tombstone; they are durable by now."""
     found: dict[Name, list[int]] = {}
-    for base, at, size in shelf.log.fired:
-        batch = shelf.log.read_at(base, at, size)
+    for base, at, size in store.log.fired:
+        batch = store.log.read_at(base, at, size)
         topic_id = BATCH_HEADER.unpack_from(batch)[6]
         for shown_id in _shown_ids(batch):
             found.setdefault((topic_id, shown_id), []).append(base + at)
     return found
 
 
-def _named(shelf: Shelf, hashed: int) -> dict[Name, Chain]:
-    """The pending timers with that hash by id, the oldest first."""
+def _named(store: TimerStore, hashed: int) -> dict[Name, Chain]:
+    """Return the pending timers with that hash by id, oldest first."""
     found: dict[Name, Chain] = {}
-    for base, at, _ in sorted(shelf.table.find(hashed)):
-        timer = shelf.read(Place(base, at))
+    for base, at, _ in sorted(store.table.find(hashed)):
+        timer = store.read(TimerAddress(base, at))
         if timer is not None:
-            found.setdefault((timer.topic_id, timer.shown_id), []).append((Place(base, at), timer))
+            found.setdefault((timer.topic_id, timer.shown_id), []).append((TimerAddress(base, at), timer))
     return found
 
 
 def _chains(records: Chain, fired: Iterable[int]) -> Iterator[tuple[Chain, list[int]]]:
-    """Each chain among the records of one id, and where its rounds have fired."""
+    """Yield each chain of one id with the positions of its fired rounds."""
     starts = [at for at, (_, timer) in enumerate(records) if at == 0 or not timer.previous]
     for start, end in zip(starts, [*starts[1:], len(records)], strict=True):
         first = records[start][0].position
@@ -78,26 +78,30 @@ def _chains(records: Chain, fired: Iterable[int]) -> Iterator[tuple[Chain, list[
         yield records[start:end], [at for at in fired if first < at and (behind is None or at < behind)]
 
 
-def _settle(shelf: Shelf, marks: Marks, hashed: int, chain: Chain, fired: list[int]) -> list[Place]:
-    """Have only the present round of the chain pending; returns the records that have ended."""
+def _settle(
+    store: TimerStore, tombstones: Tombstones, hashed: int, chain: Chain, fired: list[int]
+) -> list[TimerAddress]:
+    """Leave only the present round of the chain pending; returns the records that have ended."""
     oldest, timer = chain[0]
     present: Timer | None = timer
     for _ in fired:
         present = None if present is None else loops.following(present, oldest.position)
     kept = None
     if present is not None:
-        # Behind all that has fired, or the next start would count some of it again.
+        # After all fired rounds, or the next start would count some of them again.
         usable = (
-            place for place, other in chain if other.times == present.times and place.position > max(fired, default=0)
+            address
+            for address, other in chain
+            if other.times == present.times and address.position > max(fired, default=0)
         )
         kept = next(usable, None)
-    gone = [place for place, _ in chain if place != kept]
-    for place in gone:
-        shelf.table.remove(*place, hashed)
+    gone = [address for address, _ in chain if address != kept]
+    for address in gone:
+        store.table.remove(*address, hashed)
     if present is not None and kept is None:
-        (after,) = shelf.append([present.pack()])
-        shelf.enter(after, present)
-        marks.fired([oldest])  # once the round is durable, too
+        (after,) = store.append([present.pack()])
+        store.enter(after, present)
+        tombstones.fired([oldest])  # once the new round is durable, too
         gone.remove(oldest)
     return gone
 
@@ -109,5 +113,5 @@ def _shown_ids(batch: bytes) -> Iterator[bytes]:
         if batch[at + 4] & ASSIGNED:
             yield batch[at + 5 : at + 21].hex().encode()
         else:
-            yield (names(batch[at + 5 : end]).id or "").encode()
+            yield find_names(batch[at + 5 : end])[0] or b""
         at = end

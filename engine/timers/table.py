@@ -1,4 +1,4 @@
-"""What is pending, in pure Python: the reference for _table.pyx, with the same answers."""
+"""Table of pending timers. The reference of _table.pyx and _load.pyx."""
 
 from collections.abc import Iterator
 from heapq import heapify, heappop, heappush
@@ -6,18 +6,19 @@ from heapq import heapify, heappop, heappush
 from engine.env.base import File
 from engine.link.timer import parse
 from engine.log.format import BATCH_HEADER_SIZE, CONTROL_TOPIC_ID, KIND_TIMER
-from engine.log.native import BatchReader
+from engine.log.segment.index import EntrySource
+from engine.log.segment.native import BatchReader
 
-Entry = tuple[int, int, int, int]
+TimerEntry = tuple[int, int, int, int]
 """(base of the segment, byte address in its file, due time, hash of topic and id)"""
 
 
 def hash_id(topic_id: int, shown_id: bytes) -> int:
-    """32 bits; differs from process to process, so nobody can choose ids that collide."""
+    """Return 32 bits that differ between processes, so that clients cannot choose ids that collide."""
     return (hash(shown_id) ^ topic_id * 0x9E3779B1) & 0xFFFFFFFF
 
 
-class Table:
+class TimerTable:
     """Pending timers by due time, by id and by segment. See _table.pyx for what the methods promise."""
 
     def __init__(self, now_ms: int) -> None:
@@ -32,18 +33,18 @@ class Table:
 
     @property
     def memory_bytes(self) -> int:
-        """About as much as it takes."""
+        """Estimated memory."""
         return 500 * len(self._entries)
 
-    def add(self, base: int, at: int, due_ms: int, hashed: int) -> None:
-        """Take one in."""
+    def insert(self, base: int, at: int, due_ms: int, hashed: int) -> None:
+        """Add a timer."""
         self._entries[base, at] = (due_ms, hashed)
         heappush(self._heap, (due_ms, base, at))
         self._by_hash.setdefault(hashed, []).append((base, at))
         self._counts[base] = self._counts.get(base, 0) + 1
 
     def remove(self, base: int, at: int, hashed: int) -> bool:
-        """Forget one; whether it was there."""
+        """Remove a timer; returns whether it was there."""
         if self._entries.pop((base, at), None) is None:
             return False
         found = self._by_hash[hashed]
@@ -54,13 +55,13 @@ class Table:
         return True
 
     def find(self, hashed: int) -> list[tuple[int, int, int]]:
-        """(base, address, due time) of those with that hash."""
+        """Return (base, byte address, due time) of the timers with that hash."""
         return [(base, at, self._entries[base, at][0]) for base, at in self._by_hash.get(hashed, ())]
 
-    def take_due(self, now_ms: int, limit: int) -> list[Entry]:
-        """Remove and return up to `limit` that are due, in the order of due time and position."""
+    def pop_due(self, now_ms: int, limit: int) -> list[TimerEntry]:
+        """Remove and return up to `limit` due timers, in the order of due time and position."""
         self.cursor = now_ms
-        due: list[Entry] = []
+        due: list[TimerEntry] = []
         while len(due) < limit and self._heap and self._heap[0][0] <= now_ms:
             due_ms, base, at = heappop(self._heap)
             found = self._entries.get((base, at))
@@ -73,32 +74,34 @@ class Table:
         return due
 
     def next_at(self) -> int | None:
-        """When `take_due` has something to do, at the latest; None when nothing is pending."""
+        """Return the latest time at which `pop_due` has work; None without pending timers."""
         while self._heap and self._entries.get(self._heap[0][1:], (None,))[0] != self._heap[0][0]:
             heappop(self._heap)
         return self._heap[0][0] if self._heap else None
 
     def pending_in(self, base: int) -> int:
-        """How many lie in that segment."""
+        """Return the number of pending timers in the segment."""
         return self._counts.get(base, 0)
 
     def detach(self, base: int) -> None:
-        """Forget a segment in which none is pending."""
+        """Forget a segment without pending timers."""
         self._counts.pop(base, None)
 
-    def scan(self, start: int, limit: int, base: int = -1) -> tuple[list[Entry], int]:
-        """Look at `limit` cells from `start` on: (those pending, where to go on or -1 at the end)."""
+    def scan(self, start: int, limit: int, base: int = -1) -> tuple[list[TimerEntry], int]:
+        """Return (the pending timers among `limit` cells from `start` on, the next start or -1 at the end)."""
         cells = list(self._entries.items())[start : start + limit]
         found = [(*key, *value) for key, value in cells if base in (-1, key[0])]
         return found, start + limit if start + limit < len(self._entries) else -1
 
 
-def load(table: Table, source, file: File, base: int, log_id: bytes, dead: list[int]) -> tuple[list[int], int, int]:
-    """Take in a segment's timers but for the sorted addresses of dead ones.
+def load(
+    table: TimerTable, source: EntrySource, file: File, base: int, log_id: bytes, ended: list[int]
+) -> tuple[list[int], int, int]:
+    """Add a segment's timers to the table, except those at the sorted addresses `ended`.
 
-    Returns: (hashes of those that follow another, how many there are with the dead, bytes that do not verify).
+    Returns: (hashes of timers that follow another, number of all timers, number of bytes that fail verification).
     """
-    batches, gone = BatchReader(log_id), set(dead)
+    batches, gone = BatchReader(log_id), set(ended)
     following: list[int] = []
     total = lost = 0
     for _, at, size, _, _ in source.entries(CONTROL_TOPIC_ID, KIND_TIMER):
@@ -106,14 +109,14 @@ def load(table: Table, source, file: File, base: int, log_id: bytes, dead: list[
         if batches.check(batch, 0, size, base + at) != size:
             lost += size
             continue
-        for place in _starts(batch):
-            timer = parse(batch, place)
+        for address in _starts(batch):
+            timer = parse(batch, address)
             total += 1
             if timer is None:
                 lost += 1
-            elif at + place not in gone:
+            elif at + address not in gone:
                 hashed = hash_id(timer.topic_id, timer.shown_id)
-                table.add(base, at + place, timer.due_ms, hashed)
+                table.insert(base, at + address, timer.due_ms, hashed)
                 if timer.previous:
                     following.append(hashed)
     return following, total, lost

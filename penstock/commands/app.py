@@ -1,4 +1,4 @@
-"""`penstock app`: applications, their keys and what they may do."""
+"""`penstock app`: applications, their keys, grants and settings."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -8,11 +8,13 @@ import click
 from common.admin import applications
 from common.admin.applications import ApplicationSettings, Grants, NewKey
 from common.config.definitions import ApplicationDefinition
-from penstock.commands.exits import Group
+from common.config.setting import table_of
+from penstock.commands.exits import CommandGroup
 from penstock.commands.instance import Instance, administration, instance_options
 from penstock.commands.key_ages import last_used
 from penstock.commands.output import output_option, show_one, show_rows
-from penstock.commands.rates import rate_options
+from penstock.commands.paging import page_options
+from penstock.commands.setting_options import settings_options
 
 
 def row(app: ApplicationDefinition) -> dict[str, Any]:
@@ -21,17 +23,16 @@ def row(app: ApplicationDefinition) -> dict[str, Any]:
         "keys": [key.key_id for key in app.keys],
         "send": [grant.pattern for grant in app.grants if grant.action == "send"],
         "pull": [grant.pattern for grant in app.grants if grant.action == "pull"],
-        **{name: value for name in ("rate_messages", "rate_bytes") if (value := getattr(app, name))},
-        **{name: list(value) for name in ("addresses", "certificates") if (value := getattr(app, name))},
+        **{name: value for name, value in app.to_value().items() if name in table_of(ApplicationDefinition)},
     }
 
 
 def grant_options(command: Any) -> Any:
     for option in (
         click.option(
-            "--pull", multiple=True, metavar="PATTERN", help="Topics and groups that it may pull; repeatable."
+            "--pull", multiple=True, metavar="PATTERN", help="Let it pull these topics and groups; repeatable."
         ),
-        click.option("--send", multiple=True, metavar="PATTERN", help="Topics that it may send to; repeatable."),
+        click.option("--send", multiple=True, metavar="PATTERN", help="Let it send to these topics; repeatable."),
     ):
         command = option(command)
     return command
@@ -40,12 +41,12 @@ def grant_options(command: Any) -> Any:
 def show_secret(key: NewKey, output: str) -> None:
     show_one({"app": key.app, "key_id": key.key_id, "secret": key.secret}, output)
     if output == "table":
-        click.echo("The secret is not shown again: keep it in a file that only its user reads.", err=True)
+        click.echo("The secret is not shown again: keep it in a file that only the application can read.", err=True)
 
 
-@click.group(cls=Group)
+@click.group(cls=CommandGroup)
 def app() -> None:
-    """Applications: who may send and pull what. A PATTERN is a name, or a prefix with * behind it.
+    """Manage applications: which topics they may send to and pull from. A PATTERN is a name, or a prefix followed by *.
 
     \b
     penstock app create shop -o json
@@ -60,7 +61,7 @@ def app() -> None:
 @output_option
 @instance_options()
 def create(instance: Instance, name: str, send: tuple[str, ...], pull: tuple[str, ...], output: str) -> None:
-    """Create application NAME and print its first key. It may do nothing until it is granted something."""
+    """Create application NAME and print its first key. It may do nothing without a grant."""
     with administration(instance, changes=True) as admin:
         key = applications.create(admin, name, Grants(send, pull))
     show_secret(key, output)
@@ -71,7 +72,7 @@ def create(instance: Instance, name: str, send: tuple[str, ...], pull: tuple[str
 @output_option
 @instance_options()
 def rotate(instance: Instance, name: str, output: str) -> None:
-    """Add a second key and print it; the first lives on until it is revoked."""
+    """Add a second key and print it. The first key stays valid until it is revoked."""
     with administration(instance, changes=True) as admin:
         key = applications.rotate(admin, name)
     show_secret(key, output)
@@ -83,7 +84,7 @@ def rotate(instance: Instance, name: str, output: str) -> None:
 @output_option
 @instance_options()
 def revoke(instance: Instance, name: str, key_id: str, output: str) -> None:
-    """Refuse a key from now on."""
+    """Reject a key from now on."""
     with administration(instance, changes=True) as admin:
         changed = applications.revoke(admin, name, key_id)
     show_one(row(changed), output)
@@ -95,7 +96,7 @@ def revoke(instance: Instance, name: str, key_id: str, output: str) -> None:
 @output_option
 @instance_options()
 def grant(instance: Instance, name: str, send: tuple[str, ...], pull: tuple[str, ...], output: str) -> None:
-    """Allow more. A pull needs a grant for its group and for each of its topics."""
+    """Add grants. A pull needs a grant for its group and for each of its topics."""
     _need_patterns(send, pull)
     with administration(instance, changes=True) as admin:
         changed = applications.grant(admin, name, Grants(send, pull))
@@ -108,7 +109,7 @@ def grant(instance: Instance, name: str, send: tuple[str, ...], pull: tuple[str,
 @output_option
 @instance_options()
 def ungrant(instance: Instance, name: str, send: tuple[str, ...], pull: tuple[str, ...], output: str) -> None:
-    """Take grants back, by the patterns that they were given with."""
+    """Remove grants, by the patterns that they were given with."""
     _need_patterns(send, pull)
     with administration(instance, changes=True) as admin:
         changed = applications.ungrant(admin, name, Grants(send, pull))
@@ -117,38 +118,13 @@ def ungrant(instance: Instance, name: str, send: tuple[str, ...], pull: tuple[st
 
 @app.command("set")
 @click.argument("name")
-@click.option(
-    "--address",
-    "addresses",
-    multiple=True,
-    metavar="NETWORK",
-    help="Where it may call from, as in 10.1.0.0/16; repeatable, replaces the list. An empty one: from anywhere.",
-)
-@click.option(
-    "--certificate",
-    "certificates",
-    multiple=True,
-    metavar="NAME",
-    help="A name that the certificate of its TLS connections has to bear; repeatable, replaces the list. An empty one: none is needed.",
-)
-@rate_options("Taken", "send")[0]
-@rate_options("Taken", "send")[1]
+@settings_options(ApplicationSettings)
 @output_option
 @instance_options()
-def set_command(
-    instance: Instance,
-    name: str,
-    addresses: tuple[str, ...],
-    certificates: tuple[str, ...],
-    rate_messages: int | None,
-    rate_bytes: int | None,
-    output: str,
-) -> None:
-    """Limit what an application sends and where it calls from; what is not named stays."""
-    lists = (tuple(filter(None, each)) if each else None for each in (addresses, certificates))
-    settings = ApplicationSettings(rate_messages, rate_bytes, *lists)
-    if not settings.given():
-        raise click.UsageError("say what to set: --rate-messages, --rate-bytes, --address or --certificate")
+def set_command(instance: Instance, name: str, output: str, settings: ApplicationSettings) -> None:
+    """Change the given limits and allowed origins of an application."""
+    if not settings:
+        raise click.UsageError("no setting is given: use --rate-messages, --rate-bytes, --address or --certificate")
     with administration(instance, changes=True) as admin:
         changed = applications.set_application(admin, name, settings)
     show_one(row(changed), output)
@@ -156,17 +132,15 @@ def set_command(
 
 def _need_patterns(send: tuple[str, ...], pull: tuple[str, ...]) -> None:
     if not send and not pull:
-        raise click.UsageError("say what: --send PATTERN or --pull PATTERN")
+        raise click.UsageError("no grant is given: use --send PATTERN or --pull PATTERN")
 
 
 @app.command("list")
-@click.option("--prefix", default="", help="Only names that begin so.")
-@click.option("--after", default="", metavar="NAME", help="The next page: names behind this one.")
-@click.option("--limit", type=click.IntRange(1, 100_000), default=1000, show_default=True)
+@page_options
 @output_option
 @instance_options()
 def list_command(instance: Instance, prefix: str, after: str, limit: int, output: str) -> None:
-    """List applications, never their secrets."""
+    """List applications, without their secrets."""
     with administration(instance) as admin:
         found = applications.list_applications(admin, prefix, after, limit)
     show_rows([row(each) for each in found], ("name", "keys", "send", "pull"), output)
@@ -177,9 +151,9 @@ def list_command(instance: Instance, prefix: str, after: str, limit: int, output
 @output_option
 @instance_options()
 def show(instance: Instance, name: str, output: str) -> None:
-    """Show one application with its keys' ages and last uses, never their secrets.
+    """Show one application with the age and last use of its keys, without their secrets.
 
-    A use is known from the proxies of a running `up`, since their start, to within ten minutes.
+    The proxies of a running `up` report uses since they started, to within ten minutes.
     """
     with administration(instance) as admin:
         found, version = applications.show(admin, name)
@@ -191,9 +165,7 @@ def show(instance: Instance, name: str, output: str) -> None:
     shown = (
         keys
         if output == "json"
-        else [
-            f"{key['key_id']} (created {key['created']}, last used {key['last_used'] or 'not known'})" for key in keys
-        ]
+        else [f"{key['key_id']} (created {key['created']}, last used {key['last_used'] or 'unknown'})" for key in keys]
     )
     show_one({**row(found), "keys": shown, "version": version}, output)
 
@@ -207,7 +179,7 @@ def _utc(at_ms: int) -> str:
 @output_option
 @instance_options()
 def delete(instance: Instance, name: str, output: str) -> None:
-    """Delete an application: its keys are refused at once."""
+    """Delete an application: its keys are rejected at once."""
     with administration(instance, changes=True) as admin:
         applications.delete(admin, name)
     show_one({"deleted": name}, output)

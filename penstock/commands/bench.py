@@ -16,10 +16,10 @@ from bench.generator import require_native
 from bench.measure import measure
 from bench.outcome import Outcome
 from bench.report import line, machine, table
-from bench.settings import DURABILITIES, MODES, ORDERS, SPACINGS, Settings
+from bench.settings import DURABILITIES, MODES, ORDERS, SPACINGS, LoadSettings
 from bench.workloads import NAMES, load
 
-DEFAULTS = Settings()
+DEFAULTS = LoadSettings()
 # option → the setting that it sets, where the names differ
 SETTING_OF = {"warmup": "warmup_s", "timeout": "timeout_s", "ack": "acknowledge", "pattern": "topic_pattern"}
 
@@ -82,13 +82,13 @@ def command(what: str, data: Path | None, output: str, **options: Any) -> None:
         sys.exit(1)
 
 
-def choose(what: str, options: dict[str, Any]) -> tuple[str, Settings]:
+def choose(what: str, options: dict[str, Any]) -> tuple[str, LoadSettings]:
     """The workload or mode with what the options change."""
     given = {SETTING_OF.get(name, name): value for name, value in options.items() if value is not None}
     if what in NAMES:
         workload = load(what)
         return workload.name if not given else f"{workload.name}*", replace(workload.settings, **given)
-    return what, Settings(mode=what, **given)
+    return what, LoadSettings(mode=what, **given)
 
 
 def show(outcome: Outcome, output: str) -> None:

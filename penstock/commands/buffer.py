@@ -14,7 +14,7 @@ import click
 from common.contract import Message, decode_struct
 from common.ids import show_id
 from penstock.commands import progress
-from penstock.commands.exits import CONFLICT, FAILED, UNAVAILABLE, USAGE, CommandError, Group
+from penstock.commands.exits import CONFLICT, FAILED, UNAVAILABLE, USAGE, CommandError, CommandGroup
 from penstock.commands.instance import Instance, instance_options
 from penstock.commands.output import output_option, show_one, show_rows
 from producer_proxy.buffer.disk import survey
@@ -31,7 +31,7 @@ topic_option = click.option("--topic", help="Only this topic.")
 dead_option = click.option("--dead", is_flag=True, help="The dead-letter list, with each entry's reason.")
 
 
-@click.group("buffer", cls=Group)
+@click.group("buffer", cls=CommandGroup)
 def command() -> None:
     """Look into the disk buffer in DIR (a producer proxy's --buffer), export it, or drain it after its proxy is gone.
 

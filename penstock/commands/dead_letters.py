@@ -12,7 +12,7 @@ import click
 
 from common.contract import Code
 from common.dead_letters import CAUSES
-from penstock.commands.exits import CommandError, Group
+from penstock.commands.exits import CommandError, CommandGroup
 from penstock.commands.instance import Instance, instance_options, note
 from penstock.commands.output import output_option, show_one, show_rows
 
@@ -33,7 +33,7 @@ def choice_options(command: Any) -> Any:
     return command
 
 
-@click.group("dead-letters", cls=Group)
+@click.group("dead-letters", cls=CommandGroup)
 def dead_letters() -> None:
     """What the group rejected, or did not get done in its attempts.
 

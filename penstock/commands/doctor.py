@@ -8,13 +8,13 @@ import click
 
 from penstock.commands.output import output_option
 from penstock.doctor import machine, software, storage
-from penstock.doctor.finding import Finding
+from penstock.doctor.finding import DoctorFinding
 
 MARKS = {"ok": click.style("ok     ", fg="green"), "note": click.style("note   ", fg="yellow")}
 MARKS["missing"] = click.style("MISSING", fg="red", bold=True)
 
 
-def findings(data: Path) -> Iterator[Finding]:
+def findings(data: Path) -> Iterator[DoctorFinding]:
     yield software.python()
     yield software.libraries()
     yield software.native_modules()
@@ -47,7 +47,7 @@ def command(data: Path, output: str) -> None:
     raise SystemExit(1 if lacking else 0)
 
 
-def show(found: list[Finding], lacking: list[Finding]) -> None:
+def show(found: list[DoctorFinding], lacking: list[DoctorFinding]) -> None:
     width = max(len(each.subject) for each in found)
     for each in found:
         click.echo(f"{MARKS[each.state]}  {each.subject:<{width}}  {each.words}")

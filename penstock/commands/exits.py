@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from common.admin.errors import Refused
+from common.admin.errors import StateConflict
 from common.config.errors import EntryNotFound, InvalidEntry, StoreUnavailable, VersionConflict
 from common.errors import PenstockError
 from common.filter.errors import FilterError
@@ -20,7 +20,7 @@ CODES: dict[type[Exception], int] = {
     FilterError: USAGE,
     EntryNotFound: NOT_FOUND,
     VersionConflict: CONFLICT,
-    Refused: CONFLICT,
+    StateConflict: CONFLICT,
     StoreUnavailable: UNAVAILABLE,
     ConnectionError: UNAVAILABLE,
     TimeoutError: UNAVAILABLE,
@@ -67,5 +67,5 @@ def _end(context: click.Context, error: Exception, code: int) -> None:
     context.exit(code)
 
 
-class Group(click.Group):
+class CommandGroup(click.Group):
     command_class = Command

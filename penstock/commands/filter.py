@@ -4,11 +4,11 @@ import click
 
 from common.filter.expression import read_filter
 from common.filter.printing import print_condition
-from penstock.commands.exits import Group
+from penstock.commands.exits import CommandGroup
 from penstock.commands.output import output_option, show_one
 
 
-@click.group("filter", cls=Group)
+@click.group("filter", cls=CommandGroup)
 def command() -> None:
     """Filters of groups: docs/filters.md.
 

@@ -5,13 +5,15 @@ from typing import Any
 import click
 
 from common.admin import groups
+from common.admin.groups import GroupSettings
 from common.config.definitions import GroupDefinition
 from penstock.commands.dead_letters import dead_letters
-from penstock.commands.exits import USAGE, CommandError, Group
-from penstock.commands.group_settings import settings_of, settings_options
+from penstock.commands.exits import USAGE, CommandError, CommandGroup
 from penstock.commands.instance import Instance, administration, instance_options, note
-from penstock.commands.moment import parse_moment
 from penstock.commands.output import output_option, show_one, show_rows
+from penstock.commands.paging import page_options
+from penstock.commands.setting_options import settings_options
+from penstock.commands.times import parse_time
 
 COLUMNS = ("name", "topics", "invisible_ms", "start", "attempts_max", "retry", "order", "on_failure", "paused")
 LAG_COLUMNS = ("topic", "queue", "first", "end", "progress", "in_flight", "lag", "lag_bytes", "lag_s")
@@ -21,11 +23,11 @@ def row(group: GroupDefinition) -> dict[str, Any]:
     return {"name": group.name, **group.to_value(), "paused": group.paused}
 
 
-@click.group(cls=Group)
+@click.group(cls=CommandGroup)
 def group() -> None:
-    """Consumer groups: settings, lag, resets, dead letters.
+    """Manage consumer groups: settings, lag, position, dead letters.
 
-    A group needs no definition to pull with topics named; define it to change its settings.
+    A group needs a definition only to change its settings, or to pull without naming topics. All settings: docs/settings.md.
 
     \b
     penstock group create readers --topic orders --invisible-ms 60000
@@ -40,24 +42,22 @@ def group() -> None:
 
 @group.command()
 @click.argument("name")
-@settings_options
+@settings_options(GroupSettings)
 @output_option
 @instance_options()
-def create(instance: Instance, name: str, output: str, **given: Any) -> None:
+def create(instance: Instance, name: str, output: str, settings: GroupSettings) -> None:
     """Define group NAME."""
     with administration(instance, changes=True) as admin:
-        made = groups.create(admin, name, settings_of(given))
+        made = groups.create(admin, name, settings)
     show_one(row(made), output)
 
 
 @group.command("list")
-@click.option("--prefix", default="", help="Only names that begin so.")
-@click.option("--after", default="", metavar="NAME", help="The next page: names behind this one.")
-@click.option("--limit", type=click.IntRange(1, 100_000), default=1000, show_default=True)
+@page_options
 @output_option
 @instance_options()
 def list_command(instance: Instance, prefix: str, after: str, limit: int, output: str) -> None:
-    """List groups that have a definition."""
+    """List the groups that have a definition."""
     with administration(instance) as admin:
         found = groups.list_groups(admin, prefix, after, limit)
     show_rows([row(each) for each in found], COLUMNS, output)
@@ -76,14 +76,13 @@ def show(instance: Instance, name: str, output: str) -> None:
 
 @group.command("set")
 @click.argument("name")
-@settings_options
+@settings_options(GroupSettings)
 @output_option
 @instance_options()
-def set_command(instance: Instance, name: str, output: str, **given: Any) -> None:
-    """Change a group's settings; what is not named stays. --topic replaces the whole list."""
-    settings = settings_of(given)
-    if not settings.given():
-        raise click.UsageError("say what to set, such as --topic, --filter or --rate-messages; --help shows all")
+def set_command(instance: Instance, name: str, output: str, settings: GroupSettings) -> None:
+    """Change the given settings of a group. Every proxy and engine follows within a second."""
+    if not settings:
+        raise click.UsageError("no setting is given: use an option such as --topic or --filter, see --help")
     with administration(instance, changes=True) as admin:
         changed = groups.set_group(admin, name, settings)
     show_one(row(changed), output)
@@ -94,7 +93,7 @@ def set_command(instance: Instance, name: str, output: str, **given: Any) -> Non
 @output_option
 @instance_options()
 def delete(instance: Instance, name: str, output: str) -> None:
-    """Delete a group's settings; its progress stays with the engine."""
+    """Delete a group's definition. Its position stays with the engine."""
     with administration(instance, changes=True) as admin:
         groups.delete(admin, name)
     show_one({"deleted": name}, output)
@@ -102,29 +101,34 @@ def delete(instance: Instance, name: str, output: str) -> None:
 
 @group.command()
 @click.argument("name")
-@click.option("--topic", help="Only this topic.")
+@click.option("--topic", metavar="TOPIC", help="Show only this topic.")
 @output_option
 @instance_options("engine")
 def lag(instance: Instance, name: str, topic: str | None, output: str) -> None:
-    """How far behind the group is, a line a queue: in messages, in bytes (by the newest one's size), and by the oldest one's age."""
+    """Show the group's lag per queue: messages, bytes (estimated from the newest message) and age of the oldest message."""
     rows, columns = _ask_engines(instance, "lag", "queues", topic, LAG_COLUMNS, group=name, detail=True)
     show_rows(rows, columns, output)
     if output == "table":
         messages, size = sum(each["lag"] for each in rows), sum(each["lag_bytes"] for each in rows)
         oldest_s = max((each["lag_s"] for each in rows), default=0)
-        click.echo(f"total lag: {messages} messages, about {size} bytes, the oldest {oldest_s:g} s old")
+        click.echo(f"total lag: {messages:,} messages, about {size:,} bytes; the oldest is {oldest_s:g} s old")
 
 
 @group.command()
 @click.argument("name")
-@click.option("--topic", required=True)
-@click.option("--to", required=True, metavar="earliest|latest|OFFSET|+N|-N|TIME", help="+N, -N: so many messages on.")
-@click.option("--queue", type=click.IntRange(min=0), help="Only this queue.")
-@click.option("--preview", "--dry-run", "preview", is_flag=True, help="Only say what would move.")
+@click.option("--topic", required=True, metavar="TOPIC", help="Move the position on this topic.")
+@click.option(
+    "--to",
+    required=True,
+    metavar="earliest|latest|OFFSET|+N|-N|TIME",
+    help="Move to this place; +N and -N move by N messages, TIME is an age (10m) or a date.",
+)
+@click.option("--queue", type=click.IntRange(min=0), metavar="N", help="Move only in queue N (default: all queues).")
+@click.option("--preview", "--dry-run", "preview", is_flag=True, help="Show the moves without making them.")
 @output_option
 @instance_options("engine")
 def reset(instance: Instance, name: str, topic: str, to: str, queue: int | None, preview: bool, output: str) -> None:
-    """Move the group's progress on a topic; what it holds in flight is delivered anew."""
+    """Move the group's position on a topic. Messages that are in flight are delivered again."""
     rows, columns = _ask_engines(
         instance, "reset", "moved", topic, ("queue", "old", "new"),
         group=name, to=_target(to), queue=queue, preview=preview or None,
@@ -140,7 +144,7 @@ def reset(instance: Instance, name: str, topic: str, to: str, queue: int | None,
 @output_option
 @instance_options()
 def pause(instance: Instance, name: str, output: str) -> None:
-    """Hand out nothing to the group: its pulls wait and are answered empty, its lag grows. Acknowledgements still count."""
+    """Stop deliveries to the group: its pulls are answered empty and its lag grows. Acknowledgements still count."""
     _set_paused(instance, name, True, output)
 
 
@@ -149,7 +153,7 @@ def pause(instance: Instance, name: str, output: str) -> None:
 @output_option
 @instance_options()
 def resume(instance: Instance, name: str, output: str) -> None:
-    """Hand out again to a group that was paused."""
+    """Resume deliveries to a paused group."""
     _set_paused(instance, name, False, output)
 
 
@@ -163,7 +167,7 @@ def _set_paused(instance: Instance, name: str, paused: bool, output: str) -> Non
 
 
 def _target(to: str) -> Any:
-    """--to as the engine understands it."""
+    """The target of --to in the engine's form."""
     if to in ("earliest", "latest"):
         return to
     if to.isdecimal():
@@ -171,15 +175,17 @@ def _target(to: str) -> Any:
     if to[:1] in "+-" and to[1:].isdecimal():
         return {"shift": int(to)}
     try:
-        return {"time_ms": parse_moment(to)}
+        return {"time_ms": parse_time(to)}
     except ValueError as rule:
-        raise CommandError(f"--to {to}: earliest, latest, an offset, +N, -N or {rule}", USAGE) from rule
+        raise CommandError(
+            f"--to {to}: not a target: use earliest, latest, an offset, +N or -N, or {rule}", USAGE
+        ) from rule
 
 
 def _ask_engines(
     instance: Instance, verb: str, rows: str, topic: str | None, columns: tuple[str, ...], **options: Any
 ) -> tuple[list[dict[str, Any]], tuple[str, ...]]:
-    """The rows of all queues, and their columns."""
+    """Rows of all queues, and their columns."""
     from penstock.commands import engines  # the link and its native parts: only for the commands that need the engine
 
     answers = engines.ask_all(instance, verb, topic=topic, **options)

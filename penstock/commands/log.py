@@ -11,12 +11,12 @@ import click
 
 from engine.errors import EngineError, LockedError
 from engine.log.offline.directory import Directory, NoLogError, opened
-from engine.log.offline.dump import Wanted, dump
+from engine.log.offline.dump import DumpQuery, dump
 from engine.log.offline.finding import DAMAGE, Finding
 from engine.log.offline.repair import carry_out, plan
-from engine.log.offline.stats import Stats, count
+from engine.log.offline.stats import LogStats, count
 from engine.log.offline.verify import Totals, verify
-from penstock.commands.exits import CONFLICT, FAILED, NOT_FOUND, CommandError, Group
+from penstock.commands.exits import CONFLICT, FAILED, NOT_FOUND, CommandError, CommandGroup
 from penstock.commands.output import output_option, table
 
 BATCH_COLUMNS = ("position", "kind", "topic", "queue", "offset", "records", "size", "stored_at")
@@ -28,7 +28,7 @@ directory_argument = click.argument(
 )
 
 
-@click.group("log", cls=Group)
+@click.group("log", cls=CommandGroup)
 def command() -> None:
     """Look at and repair the log in a data directory DIR while its engine is stopped.
 
@@ -112,7 +112,7 @@ def dump_command(
     with held(directory) as opened_directory:
         if output != "json":
             click.echo("  ".join(name.upper().replace("_", " ") for name in columns))
-        for row in dump(opened_directory, Wanted(topic, queue, start, limit, records)):
+        for row in dump(opened_directory, DumpQuery(topic, queue, start, limit, records)):
             click.echo(json.dumps(row) if output == "json" else line(row, columns))
 
 
@@ -153,7 +153,7 @@ def stats_command(directory: Path, top: int, output: str) -> None:
         click.echo(text)
 
 
-def topic_rows(directory: Directory, stats: Stats, top: int) -> list[dict[str, Any]]:
+def topic_rows(directory: Directory, stats: LogStats, top: int) -> list[dict[str, Any]]:
     """The topics with the most bytes."""
     largest = sorted(stats.topics.items(), key=lambda item: -item[1]["bytes"])[:top]
     return [

@@ -10,11 +10,11 @@ from common.contract import Message, decode_struct
 from engine.client import lookup
 from engine.client.lookup import Stored
 from penstock.commands.engines import joined
-from penstock.commands.exits import NOT_FOUND, CommandError, Group
+from penstock.commands.exits import NOT_FOUND, CommandError, CommandGroup
 from penstock.commands.instance import Instance, instance_options
-from penstock.commands.moment import Moment
 from penstock.commands.output import output_option, show_rows
 from penstock.commands.pull import shown_body
+from penstock.commands.times import TimeType
 
 COLUMNS = ("queue", "offset", "stored_at", "id", "key", "tag", "body")
 TABLE_BODY_CHARS = 60
@@ -25,7 +25,7 @@ topic_option = click.option("--topic", "-t", required=True)
 limit_option = click.option("--limit", type=click.IntRange(1, 10_000), default=20, show_default=True)
 
 
-@click.group(cls=Group)
+@click.group(cls=CommandGroup)
 def message() -> None:
     """Look at stored messages by id, key, time and offset. Nothing is leased and no group moves.
 
@@ -41,7 +41,7 @@ def message() -> None:
 @message.command()
 @click.argument("shown", metavar="ID")
 @topic_option
-@click.option("--from", "from_ms", type=Moment(), help="Only what was stored since.")
+@click.option("--from", "from_ms", type=TimeType(), help="Only what was stored since.")
 @output_option
 @instance_options("engine")
 def show(instance: Instance, shown: str, topic: str, from_ms: int | None, output: str) -> None:
@@ -62,7 +62,7 @@ def show(instance: Instance, shown: str, topic: str, from_ms: int | None, output
 @topic_option
 @click.option("--key", help="Only messages with this key.")
 @click.option(
-    "--from", "from_ms", type=Moment(), help="Stored since: an age, as 10m, or a time.  [default: the oldest]"
+    "--from", "from_ms", type=TimeType(), help="Stored since: an age, as 10m, or a time.  [default: the oldest]"
 )
 @limit_option
 @output_option

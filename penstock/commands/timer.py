@@ -9,7 +9,7 @@ from common.contract import Code
 from engine.client import timers
 from engine.client.admin import AdminClient, AdminError
 from penstock.commands.engines import connected, named
-from penstock.commands.exits import CommandError, Group, code_for_contract
+from penstock.commands.exits import CommandError, CommandGroup, code_for_contract
 from penstock.commands.instance import Instance, instance_options
 from penstock.commands.output import output_option, show_one, show_rows
 
@@ -17,7 +17,7 @@ COLUMNS = ("topic", "id", "due", "queue", "bytes", "rounds", "gap_ms")
 PAGE = 1000
 
 
-@click.group(cls=Group)
+@click.group(cls=CommandGroup)
 def timer() -> None:
     """Delayed messages that have not been delivered yet.
 

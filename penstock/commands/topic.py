@@ -1,4 +1,4 @@
-"""`penstock topic`: create, list, show, set, delete; families too, whose names end with `*`."""
+"""`penstock topic`: create, list, show, set, delete. Families too, whose names end with `*`."""
 
 from collections.abc import Sequence
 from typing import Any, TextIO
@@ -9,147 +9,53 @@ from common.admin import bulk, families, topics
 from common.admin.administrator import Administrator
 from common.admin.topics import TopicSettings
 from common.config.checks import is_family
-from common.config.definitions import BODY_FORMATS, BUFFERS, DURABILITIES, GRADES, TopicDefinition
+from common.config.definitions import TopicDefinition
 from common.config.errors import EntryNotFound
 from penstock.commands import progress
-from penstock.commands.born import born, born_if_reachable
-from penstock.commands.exits import Group
+from penstock.commands.auto_created import auto_created, auto_created_if_reachable
+from penstock.commands.exits import CommandGroup
 from penstock.commands.instance import Instance, administration, instance_options
 from penstock.commands.output import output_option, show_one, show_rows
-from penstock.commands.rates import rate_options
+from penstock.commands.paging import page_options
+from penstock.commands.setting_options import settings_options, shown
 
 COLUMNS = ("name", "kind", "queues", "durability", "body_bytes_max")
-HOUR_MS, MIB = 3_600_000, 1 << 20
-BORN_COLUMNS = ("name", "id", "queues")
+CREATED_COLUMNS = ("name", "id", "queues")
 
 
 def row(topic: TopicDefinition) -> dict[str, Any]:
-    """The definition; a retention or a window of ids only where it has one of its own."""
-    value = topic.to_value()
-    for stored, shown, unit in (
-        ("retention_ms", "retention_hours", HOUR_MS),
-        ("retention_bytes", "retention_mib", MIB),
-        ("id_window_ms", "id_window_s", 1000),
-        ("delay_ms_max", "delay_hours_max", HOUR_MS),
-        ("backlog_bytes", "backlog_mib", MIB),
-        ("backlog_age_ms", "backlog_s", 1000),
-    ):
-        if stored in value:
-            value[shown] = round(value.pop(stored) / unit, 3)
-    return {"name": topic.name, "kind": topic.kind, **value}
+    return {"name": topic.name, "kind": topic.kind, **shown(topic)}
 
 
-def settings_of(given: dict[str, Any]) -> TopicSettings:
-    """What the options of `settings_options` say, in the definition's units."""
-    for shown, stored, unit in (
-        ("retention_hours", "retention_ms", HOUR_MS),
-        ("retention_mib", "retention_bytes", MIB),
-        ("id_window_s", "id_window_ms", 1000),
-        ("delay_hours_max", "delay_ms_max", HOUR_MS),
-        ("backlog_mib", "backlog_bytes", MIB),
-        ("backlog_s", "backlog_age_ms", 1000),
-    ):
-        value = given.pop(shown)
-        given[stored] = None if value is None else round(value * unit)
-    for listed in ("required_properties", "required_groups"):
-        given[listed] = tuple(filter(None, given[listed])) if given[listed] else None
-    return TopicSettings(**given)
-
-
-_SETTINGS_OPTIONS = (
-    click.option(
-        "--backlog-s",
-        type=click.FloatRange(min=0),
-        help="Refuse sends while a required group's oldest message is older; 0: no bound.  [new: 0]",
-    ),
-    click.option(
-        "--backlog-mib", type=click.FloatRange(min=0), help="The same for bytes that it has not acknowledged.  [new: 0]"
-    ),
-    click.option("--backlog-messages", type=int, help="The same for messages that it has not acknowledged.  [new: 0]"),
-    click.option(
-        "--required-group",
-        "required_groups",
-        multiple=True,
-        metavar="GROUP",
-        help="Whose backlog counts; repeatable, an empty one clears the list. One that never pulled is behind by everything.",
-    ),
-    click.option(
-        "--id-window-s",
-        type=click.FloatRange(min=0),
-        help="How long a second message with the id of a first is a DUPLICATE; 0: never.  [new: 600]",
-    ),
-    click.option(
-        "--delay-hours-max",
-        type=click.FloatRange(min=0),
-        help="How far ahead a message may be delayed; 0: as long as messages are kept.  [new: 9600, which is the most]",
-    ),
-    click.option(
-        "--buffer",
-        type=click.Choice(BUFFERS),
-        help="Where the producer proxy keeps messages while the engine does not take them.  [new: off]",
-    ),
-    click.option(
-        "--required-property",
-        "required_properties",
-        multiple=True,
-        help="Refuse messages without this property; repeatable, an empty one clears the list.",
-    ),
-    click.option(
-        "--body-format", type=click.Choice(BODY_FORMATS), help="json: refuse bodies that are no JSON.  [new: any]"
-    ),
-    click.option("--grade", type=click.Choice(GRADES), help="Low is refused first in overload.  [new: normal]"),
-    *rate_options("Taken", "send"),
-    click.option(
-        "--retention-mib",
-        type=click.FloatRange(min=0),
-        help="Keep so much of it, shared evenly by its queues; 0: no limit.  [new: 0]",
-    ),
-    click.option(
-        "--retention-hours",
-        type=click.FloatRange(min=0),
-        help="How old a message gets; 0: as the engine keeps all.  [new: 0]",
-    ),
-    click.option("--body-bytes-max", type=int, help="Largest message body.  [default of a new topic: 4194304]"),
-    click.option(
-        "--durability", type=click.Choice(DURABILITIES), help="What an answered send means.  [new: replicated]"
-    ),
-    click.option("--queues", type=int, help="1 to 10000; can grow later, not shrink.  [new: 8]"),
-)
-
-
-def settings_options(command: Any) -> Any:
-    for option in _SETTINGS_OPTIONS:
-        command = option(command)
-    return command
-
-
-@click.group(cls=Group)
+@click.group(cls=CommandGroup)
 def topic() -> None:
     """Create, list, show, set and delete topics.
 
-    A family is one definition for all topics whose names begin with a prefix. They need no entry of their own and come into
-    being with their first message. The longest matching prefix wins; an entry of its own goes before any family.
+    A family is one definition for all topics whose names begin with a prefix. Such a topic needs no entry of its own: it is
+    created by its first message. The longest matching prefix wins, and a topic's own entry overrides every family. All
+    settings: docs/settings.md.
 
     \b
     penstock topic create orders payments --queues 16 --durability fsync
     penstock topic create 'metrics.*' --family --queues 4 --durability memory
     penstock topic create --from names.txt --skip-existing
     penstock topic list --prefix ord -o json
-    penstock topic list --born --prefix metrics. --limit 100
+    penstock topic list --auto-created --prefix metrics. --limit 100
     """
 
 
 @topic.command()
 @click.argument("names", nargs=-1)
-@click.option("--family", is_flag=True, help="NAMES are prefixes with * behind them.")
+@click.option("--family", is_flag=True, help="Create families: NAMES are prefixes followed by *.")
 @click.option(
     "--from",
     "file",
     type=click.File(encoding="utf-8", errors="replace"),
-    help="Also the topics in this file; - for stdin. A line each: name, or name,queues,durability. # begins a comment.",
+    metavar="FILE",
+    help="Create also the topics in FILE (- for stdin), one per line: name, or name,queues,durability. # begins a comment.",
 )
-@click.option("--skip-existing", is_flag=True, help="Leave those that exist as they are, and create the others.")
-@settings_options
+@click.option("--skip-existing", is_flag=True, help="Leave existing topics as they are, and create the others.")
+@settings_options(TopicSettings)
 @output_option
 @instance_options()
 def create(
@@ -159,19 +65,18 @@ def create(
     file: TextIO | None,
     skip_existing: bool,
     output: str,
-    **given: Any,
+    settings: TopicSettings,
 ) -> None:
     """Create topics, or with --family families of topics.
 
-    Nothing is created when a name or a line is wrong (exit code 2), or when one exists (exit code 4).
+    Nothing is created when a name or a line is invalid (exit code 2), or when one of the topics exists (exit code 4).
     """
-    settings = settings_of(given)
     if family and (file or skip_existing):
-        raise click.UsageError("--family goes with NAMES alone, without --from and --skip-existing")
+        raise click.UsageError("--family needs NAMES: leave out --from and --skip-existing")
     if not family and (wrong := next(filter(is_family, names), None)):
-        raise click.UsageError(f"{wrong} is no topic; to create the family of that prefix, say --family")
+        raise click.UsageError(f"{wrong} is not a topic name: use --family to create the family of that prefix")
     if not names and not file:
-        raise click.UsageError("name at least one topic, or use --from FILE")
+        raise click.UsageError("no topic is named: give NAMES, or use --from FILE")
     with progress.shown():
         listed = bulk.parse(progress.counted(file, "lines")) if file else {}
         wanted = {**dict.fromkeys(names, TopicSettings()), **listed}
@@ -191,25 +96,29 @@ def show_created(made: Sequence[TopicDefinition], skipped: int, output: str) -> 
     else:
         click.echo(f"{len(made)} topics created")
     if skipped:
-        click.echo(f"{skipped:,} existed already and stay as they are", err=True)
+        click.echo(f"{skipped:,} existed already and were left as they are", err=True)
 
 
 @topic.command("list")
-@click.option("--prefix", default="", help="Only names that begin so.")
-@click.option("--after", default="", metavar="NAME", help="The next page: names behind this one.")
-@click.option("--limit", type=click.IntRange(1, 100_000), default=1000, show_default=True)
-@click.option("--born", "only_born", is_flag=True, help="Topics that the engine has, in place of definitions.")
-@click.option("--count", "only_count", is_flag=True, help="Only how many there are.")
+@page_options
+@click.option(
+    "--auto-created",
+    "only_created",
+    is_flag=True,
+    help="List the topics that the engine has created with their first message, in place of definitions.",
+)
+@click.option("--born", "only_created", is_flag=True, hidden=True)
+@click.option("--count", "only_count", is_flag=True, help="Show only how many there are.")
 @output_option
 @instance_options("engine")
 def list_command(
-    instance: Instance, prefix: str, after: str, limit: int, only_born: bool, only_count: bool, output: str
+    instance: Instance, prefix: str, after: str, limit: int, only_created: bool, only_count: bool, output: str
 ) -> None:
     """List topics and families by name, a page at a time."""
     if only_count:
-        show_one({"prefix": prefix, **(count_born if only_born else count_defined)(instance, prefix)}, output)
-    elif only_born:
-        show_page(list(born(instance, prefix, after, limit)), BORN_COLUMNS, limit, output, "")
+        show_one({"prefix": prefix, **(count_created if only_created else count_defined)(instance, prefix)}, output)
+    elif only_created:
+        show_page(list(auto_created(instance, prefix, after, limit)), CREATED_COLUMNS, limit, output, "")
     else:
         with administration(instance) as admin:
             found = page(admin, prefix, after, limit)
@@ -225,7 +134,7 @@ def page(admin: Administrator, prefix: str, after: str, limit: int) -> list[Topi
 def show_page(rows: list[dict[str, Any]], columns: tuple[str, ...], limit: int, output: str, of: str) -> None:
     show_rows(rows, columns, output)
     if len(rows) == limit and output == "table":
-        click.echo(f"{len(rows):,}{of} shown; the next page: --after {rows[-1]['name']}", err=True)
+        click.echo(f"{len(rows):,}{of} shown: use --after {rows[-1]['name']} for the next page", err=True)
 
 
 def counts(admin: Administrator, prefix: str) -> dict[str, int]:
@@ -237,9 +146,9 @@ def count_defined(instance: Instance, prefix: str) -> dict[str, int]:
         return counts(admin, prefix)
 
 
-def count_born(instance: Instance, prefix: str) -> dict[str, int]:
+def count_created(instance: Instance, prefix: str) -> dict[str, int]:
     with progress.shown():
-        return {"born": sum(1 for _ in progress.counted(born(instance, prefix), "topics"))}
+        return {"auto_created": sum(1 for _ in progress.counted(auto_created(instance, prefix), "topics"))}
 
 
 @topic.command()
@@ -247,7 +156,7 @@ def count_born(instance: Instance, prefix: str) -> dict[str, int]:
 @output_option
 @instance_options()
 def show(instance: Instance, name: str, output: str) -> None:
-    """Show one topic, or a family. A topic without an entry of its own is as its family says."""
+    """Show one topic or family. A topic without an entry of its own has the settings of its family."""
     with administration(instance) as admin:
         try:
             found, version = (families if is_family(name) else topics).show(admin, name)
@@ -262,19 +171,18 @@ def show(instance: Instance, name: str, output: str) -> None:
 
 @topic.command("set")
 @click.argument("name")
-@settings_options
+@settings_options(TopicSettings)
 @output_option
 @instance_options()
 def set_command(
     instance: Instance,
     name: str,
     output: str,
-    **given: Any,
+    settings: TopicSettings,
 ) -> None:
-    """Change a topic or a family; what is not named stays. Every proxy follows within a second."""
-    settings = settings_of(given)
-    if not settings.given():
-        raise click.UsageError("say what to set, such as --queues or --rate-messages; --help shows all")
+    """Change the given settings of a topic or a family. Every proxy follows within a second."""
+    if not settings:
+        raise click.UsageError("no setting is given: use an option such as --queues, see --help")
     with administration(instance, changes=True) as admin:
         change = families.set_family if is_family(name) else topics.set_topic
         changed = change(admin, name, settings)
@@ -283,18 +191,20 @@ def set_command(
 
 @topic.command()
 @click.argument("name")
-@click.option("--force", is_flag=True, help="A family also when topics of it exist.")
+@click.option("--force", is_flag=True, help="Delete a family also when topics of it exist.")
 @output_option
 @instance_options("engine")
 def delete(instance: Instance, name: str, force: bool, output: str) -> None:
-    """Delete a topic's definition, or a family. Stored messages stay until retention takes them.
+    """Delete the definition of a topic or a family. Stored messages stay until retention deletes them.
 
-    A topic without a definition is unknown: sends and pulls are refused. Where another family matches, that one defines it.
+    Sends to and pulls from a topic without a definition are rejected. If another family matches, it defines the topic.
     """
     answer: dict[str, Any] = {"deleted": name}
     with administration(instance, changes=True) as admin:
         if is_family(name):
-            answer["topics"] = families.delete(admin, name, lambda prefix: born_if_reachable(instance, prefix), force)
+            answer["topics"] = families.delete(
+                admin, name, lambda prefix: auto_created_if_reachable(instance, prefix), force
+            )
         else:
             topics.delete(admin, name)
             if family := families.defining(admin, name):

@@ -12,7 +12,7 @@ from penstock.demo.access import make_access
 from penstock.demo.errors import DemoError
 from penstock.demo.pair import Pair
 from penstock.demo.programs import TOOLS, choose
-from penstock.demo.source import Source, read_source, usual_file
+from penstock.demo.source import DemoSource, read_source, usual_file
 from penstock.demo.view import figures, make_view
 from penstock.up.files import read_running
 
@@ -50,7 +50,7 @@ def run(options: argparse.Namespace) -> tuple[bool, str]:
         return prove(facts, read_source(options.file or usual_file(), options.lines, Path(scratch)), options)
 
 
-def prove(facts: dict[str, Any], source: Source, options: argparse.Namespace) -> tuple[bool, str]:
+def prove(facts: dict[str, Any], source: DemoSource, options: argparse.Namespace) -> tuple[bool, str]:
     producer, producer_notes = choose("producer", options.producer)
     consumer, consumer_notes = choose("consumer", options.consumer)
     for note in dict.fromkeys(producer_notes + consumer_notes):

@@ -3,7 +3,7 @@
 import hashlib
 from dataclasses import dataclass, field
 
-from penstock.demo.source import DIGEST_BYTES, Source
+from penstock.demo.source import DIGEST_BYTES, DemoSource
 
 EXAMPLES_MAX = 3
 
@@ -34,7 +34,7 @@ class Check:
     give, and within a key rising line indices at rising offsets of one queue.
     """
 
-    def __init__(self, source: Source, keys: int) -> None:
+    def __init__(self, source: DemoSource, keys: int) -> None:
         self.source, self.keys = source, keys
         self.deliveries = 0
         self.arrived = 0

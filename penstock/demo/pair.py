@@ -11,8 +11,8 @@ from typing import IO, Any
 
 from penstock.demo.access import Access
 from penstock.demo.check import Check
-from penstock.demo.programs import Program, environment
-from penstock.demo.source import Source
+from penstock.demo.programs import DemoProgram, environment
+from penstock.demo.source import DemoSource
 from penstock.up.child import die_with
 
 BATCH = 100
@@ -21,10 +21,10 @@ QUIET_S_MAX = 30.0  # neither sent nor received anything for so long: it hangs
 ERROR_LINES = 3
 
 
-class Running:
+class DemoProcess:
     """One of the two processes. Its output is read by a thread, so that it never waits for us."""
 
-    def __init__(self, program: Program, arguments: list[str], secret: str, on_line: Any) -> None:
+    def __init__(self, program: DemoProgram, arguments: list[str], secret: str, on_line: Any) -> None:
         parent = os.getpid()
         self.language = program.language
         self.errors: deque[str] = deque(maxlen=ERROR_LINES)
@@ -75,7 +75,7 @@ class Pair:
     """Both processes and what is known of their progress."""
 
     def __init__(
-        self, source: Source, access: Access, programs: tuple[Program, Program], facts: dict[str, Any]
+        self, source: DemoSource, access: Access, programs: tuple[DemoProgram, DemoProgram], facts: dict[str, Any]
     ) -> None:
         self.check = Check(source, KEYS)
         self.progress: dict[str, Any] = {"sent": 0, "retried": 0, "p50_ms": 0.0, "p99_ms": 0.0}
@@ -86,8 +86,8 @@ class Pair:
         pulling = [*endpoint(facts, "consumer_proxy"), *common, "--group", access.group, "--count", str(source.count)]
         sending = [*endpoint(facts, "producer_proxy"), *common, "--file", str(source.path)]
         sending += ["--keys", str(KEYS), "--batch", str(source.batch(BATCH))]
-        self.consumer = Running(consumer, pulling, access.secret, self.check.take)
-        self.producer = Running(producer, sending, access.secret, self._on_progress)
+        self.consumer = DemoProcess(consumer, pulling, access.secret, self.check.take)
+        self.producer = DemoProcess(producer, sending, access.secret, self._on_progress)
 
     def _on_progress(self, line: str) -> None:
         try:

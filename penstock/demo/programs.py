@@ -26,7 +26,7 @@ GO_HOME = "/usr/local/go/bin"
 
 
 @dataclass(frozen=True)
-class Program:
+class DemoProgram:
     """A demo program of one language, ready to run."""
 
     language: str
@@ -60,7 +60,7 @@ def build(language: str) -> str:
     return "" if done.returncode == 0 else (done.stderr.strip().splitlines() or ["its build failed"])[-1]
 
 
-def choose(role: str, asked: str) -> tuple[Program, list[str]]:
+def choose(role: str, asked: str) -> tuple[DemoProgram, list[str]]:
     """The program for a role ("producer" or "consumer"), and sentences on why others were passed over.
 
     Raises:
@@ -76,9 +76,9 @@ def choose(role: str, asked: str) -> tuple[Program, list[str]]:
     raise DemoError("; ".join(notes))
 
 
-def program(language: str, role: str) -> Program:
+def program(language: str, role: str) -> DemoProgram:
     """From the source tree; an installed Penstock without its tree still has the Python ones."""
     if (SOURCE_TREE / "run").exists():
-        return Program(language, [str(SOURCE_TREE / "run"), language, f"demo_{role}"])
+        return DemoProgram(language, [str(SOURCE_TREE / "run"), language, f"demo_{role}"])
     examples = next(iter(importlib.import_module("penstock_client_examples").__path__))
-    return Program(language, [sys.executable, str(Path(examples) / f"demo_{role}.py")])
+    return DemoProgram(language, [sys.executable, str(Path(examples) / f"demo_{role}.py")])

@@ -25,7 +25,7 @@ DIGEST_BYTES = 32
 
 
 @dataclass(frozen=True)
-class Source:
+class DemoSource:
     """A file and the SHA-256 of each of its lines, newline included; 32 bytes of memory a line."""
 
     path: Path
@@ -61,7 +61,7 @@ def usual_file() -> Path:
     return max(fitting, key=lambda path: sizes[path])
 
 
-def read_source(path: Path, lines: int | None, scratch: Path) -> Source:
+def read_source(path: Path, lines: int | None, scratch: Path) -> DemoSource:
     """Read the file once; memory holds one line and the digests.
 
     Args:
@@ -82,7 +82,7 @@ def read_source(path: Path, lines: int | None, scratch: Path) -> Source:
         raise DemoError(f"cannot read {path}: {fault.strerror or fault}") from fault
 
 
-def measure(file: Iterator[bytes], path: Path, known_as: Path) -> Source:
+def measure(file: Iterator[bytes], path: Path, known_as: Path) -> DemoSource:
     digests, size, longest = bytearray(), 0, 0
     for number, line in enumerate(file):
         if len(line) > LINE_BYTES_MAX:
@@ -91,4 +91,4 @@ def measure(file: Iterator[bytes], path: Path, known_as: Path) -> Source:
         size, longest = size + len(line), max(longest, len(line))
     if not digests:
         raise DemoError(f"{known_as} is empty")
-    return Source(path, str(known_as), size, longest, digests)
+    return DemoSource(path, str(known_as), size, longest, digests)

@@ -5,7 +5,7 @@ from typing import Any
 
 
 @dataclass(frozen=True)
-class Finding:
+class DoctorFinding:
     """One fact about this machine.
 
     Attributes:

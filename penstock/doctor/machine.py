@@ -4,28 +4,30 @@ import os
 import resource
 from pathlib import Path
 
-from penstock.doctor.finding import Finding
+from penstock.doctor.finding import DoctorFinding
 
 FILES_WANTED = 65_536
 MEMORY_WANTED_BYTES = 512 << 20
 DIRTY_BYTES_NOTED = 4 << 30
 
 
-def open_files() -> Finding:
+def open_files() -> DoctorFinding:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft >= FILES_WANTED or soft == resource.RLIM_INFINITY:
-        return Finding("open files", "ok", f"up to {soft:,} a process")
+        return DoctorFinding("open files", "ok", f"up to {soft:,} a process")
     words = f"up to {soft:,} a process: at most that many connections at a proxy"
-    return Finding("open files", "note", words, f"for more: `ulimit -n {FILES_WANTED}` (hard limit {hard:,})")
+    return DoctorFinding("open files", "note", words, f"for more: `ulimit -n {FILES_WANTED}` (hard limit {hard:,})")
 
 
-def memory() -> Finding:
+def memory() -> DoctorFinding:
     facts = dict(line.split(":", 1) for line in Path("/proc/meminfo").read_text().splitlines())
     available = int(facts["MemAvailable"].split()[0]) << 10
     words = f"{available >> 20:,} MiB available, {os.cpu_count()} processors"
     if available >= MEMORY_WANTED_BYTES:
-        return Finding("memory", "ok", words)
-    return Finding("memory", "note", words, "the processes need about 200 MiB idle; the page cache needs the rest")
+        return DoctorFinding("memory", "ok", words)
+    return DoctorFinding(
+        "memory", "note", words, "the processes need about 200 MiB idle; the page cache needs the rest"
+    )
 
 
 def kernel_value(name: str) -> int | None:
@@ -35,31 +37,31 @@ def kernel_value(name: str) -> int | None:
         return None
 
 
-def dirty_pages() -> Finding:
+def dirty_pages() -> DoctorFinding:
     """How much unwritten data the kernel may gather; writing much of it at once stalls appends."""
     ratio, limit = kernel_value("vm.dirty_ratio"), kernel_value("vm.dirty_bytes")
     total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     most = limit or total * (ratio or 20) // 100
     words = f"up to {most >> 20:,} MiB unwritten in the page cache before writers are held"
     if most <= DIRTY_BYTES_NOTED:
-        return Finding("dirty pages", "ok", words)
+        return DoctorFinding("dirty pages", "ok", words)
     advice = "under heavy load on a slow disk `sysctl vm.dirty_background_bytes=268435456` makes stalls shorter"
-    return Finding("dirty pages", "note", words, advice)
+    return DoctorFinding("dirty pages", "note", words, advice)
 
 
-def overcommit() -> Finding:
+def overcommit() -> DoctorFinding:
     if kernel_value("vm.overcommit_memory") != 2:
-        return Finding("memory overcommit", "ok", "as usual")
+        return DoctorFinding("memory overcommit", "ok", "as usual")
     words = "strict (vm.overcommit_memory = 2): a start may fail although memory is free"
-    return Finding("memory overcommit", "note", words, "leave room: vm.overcommit_ratio")
+    return DoctorFinding("memory overcommit", "note", words, "leave room: vm.overcommit_ratio")
 
 
-def clock() -> Finding:
+def clock() -> DoctorFinding:
     """Credentials carry a time that must be within five minutes of the proxies'."""
     source = Path("/sys/devices/system/clocksource/clocksource0/current_clocksource")
     name = source.read_text().strip() if source.exists() else "unknown"
     slow = name in ("hpet", "acpi_pm")
     advice = "each look at the clock is a slow device access; choose tsc if the machine has it" if slow else ""
-    return Finding(
+    return DoctorFinding(
         "clock", "note" if slow else "ok", f"source {name}; keep it synchronised: credentials carry a time", advice
     )

@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from penstock.demo.programs import TOOLS, missing
-from penstock.doctor.finding import Finding
+from penstock.doctor.finding import DoctorFinding
 
 PACKAGES = ("common", "engine", "producer_proxy", "consumer_proxy", "bench")
 LIBRARIES = ("click", "gevent", "google_crc32c", "kazoo", "prometheus_client", "rich", "rocksdict", "thriftpy2")
@@ -20,25 +20,25 @@ OPTIONAL_PROGRAMS = {
 }
 
 
-def python() -> Finding:
-    return Finding("Python", "ok", ".".join(map(str, sys.version_info[:3])))  # an older one cannot run this line
+def python() -> DoctorFinding:
+    return DoctorFinding("Python", "ok", ".".join(map(str, sys.version_info[:3])))  # an older one cannot run this line
 
 
-def libraries() -> Finding:
+def libraries() -> DoctorFinding:
     lacking = [name for name in LIBRARIES if find_spec(name) is None]
     if not lacking:
-        return Finding("libraries", "ok", f"all {len(LIBRARIES)} are installed")
-    return Finding(
+        return DoctorFinding("libraries", "ok", f"all {len(LIBRARIES)} are installed")
+    return DoctorFinding(
         "libraries", "missing", f"not installed: {', '.join(lacking)}", "pip install penstock, or `make run`"
     )
 
 
-def compiler() -> Finding:
+def compiler() -> DoctorFinding:
     found = next((name for name in (os.environ.get("CC"), "cc", "gcc", "clang") if name and shutil.which(name)), None)
     if found:
-        return Finding("C compiler", "ok", found)
+        return DoctorFinding("C compiler", "ok", found)
     advice = "optional: install gcc and python3-dev, then `make native`: about ten times the speed"
-    return Finding("C compiler", "note", "none", advice)
+    return DoctorFinding("C compiler", "note", "none", advice)
 
 
 def native_sources() -> dict[str, Path]:
@@ -64,38 +64,40 @@ def native_state(name: str, source: Path) -> str:
     return ""
 
 
-def native_modules() -> Finding:
+def native_modules() -> DoctorFinding:
     """Which of the native modules are active; the others run as their pure-Python twins."""
     sources = native_sources()
     if os.environ.get("PENSTOCK_PURE"):
         words = "all off: PENSTOCK_PURE is set, the pure-Python twins run"
-        return Finding("native modules", "note", words, "unset PENSTOCK_PURE for speed")
+        return DoctorFinding("native modules", "note", words, "unset PENSTOCK_PURE for speed")
     states = {name: native_state(name, path) for name, path in sources.items()}
     off = {name: state for name, state in states.items() if state}
     if not off:
-        return Finding("native modules", "ok", f"all {len(states)} active")
+        return DoctorFinding("native modules", "ok", f"all {len(states)} active")
     words = f"{len(states) - len(off)} of {len(states)} active; pure Python: " + ", ".join(
         f"{name} {state}" for name, state in off.items()
     )
-    return Finding("native modules", "note", words, "with a C compiler: `make native`")
+    return DoctorFinding("native modules", "note", words, "with a C compiler: `make native`")
 
 
-def languages() -> list[Finding]:
+def languages() -> list[DoctorFinding]:
     """The clients' tool chains; only Python's is needed."""
     findings = []
     for language in TOOLS:
         if lacking := missing(language):
             advice = f"optional, for the {language} client: scripts/system-packages test installs it as root"
-            findings.append(Finding(f"client {language}", "note", f"cannot be built: no {', '.join(lacking)}", advice))
+            findings.append(
+                DoctorFinding(f"client {language}", "note", f"cannot be built: no {', '.join(lacking)}", advice)
+            )
         else:
-            findings.append(Finding(f"client {language}", "ok", "ready to build and run"))
+            findings.append(DoctorFinding(f"client {language}", "ok", "ready to build and run"))
     return findings
 
 
-def programs() -> list[Finding]:
+def programs() -> list[DoctorFinding]:
     findings = []
     for name, use in OPTIONAL_PROGRAMS.items():
         path = shutil.which(name)
         advice = "" if path else f"optional: install it for {use}"
-        findings.append(Finding(name, "ok" if path else "note", path or "not installed", advice))
+        findings.append(DoctorFinding(name, "ok" if path else "note", path or "not installed", advice))
     return findings

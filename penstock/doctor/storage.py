@@ -7,7 +7,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from penstock.doctor.finding import Finding
+from penstock.doctor.finding import DoctorFinding
 
 ROOM_WANTED_BYTES = 2 << 30
 FSYNC_NOTED_MS = 10.0
@@ -28,20 +28,20 @@ def existing(path: Path) -> Path:
     return path
 
 
-def room(data: Path) -> Finding:
+def room(data: Path) -> DoctorFinding:
     free = shutil.disk_usage(existing(data)).free
     words = f"{free / (1 << 30):,.1f} GiB free at {data}"
     if free >= ROOM_WANTED_BYTES:
-        return Finding("disk space", "ok", words)
-    return Finding("disk space", "note", words, "the log keeps whole segments of 256 MiB: give it 2 GiB or more")
+        return DoctorFinding("disk space", "ok", words)
+    return DoctorFinding("disk space", "note", words, "the log keeps whole segments of 256 MiB: give it 2 GiB or more")
 
 
-def file_system(data: Path) -> Finding:
+def file_system(data: Path) -> DoctorFinding:
     kind = mounted_kind(existing(data).resolve())
     if kind in NOT_DISKS:
         words = f"{kind}: {NOT_DISKS[kind]}"
-        return Finding("file system", "note", words, "keep what must last on a local disk: --data DIR")
-    return Finding("file system", "ok", kind)
+        return DoctorFinding("file system", "note", words, "keep what must last on a local disk: --data DIR")
+    return DoctorFinding("file system", "ok", kind)
 
 
 def mounted_kind(path: Path) -> str:
@@ -54,11 +54,11 @@ def mounted_kind(path: Path) -> str:
     return kind
 
 
-def sync_time(data: Path) -> Finding:
+def sync_time(data: Path) -> DoctorFinding:
     """Median time of writing 4 KiB and waiting for the disk: what a FSYNC send costs at least."""
     folder = existing(data)
     if not os.access(folder, os.W_OK):
-        return Finding(
+        return DoctorFinding(
             "fsync", "missing", f"{folder} cannot be written", "choose another --data DIR or change its owner"
         )
     took_ms = []
@@ -71,5 +71,5 @@ def sync_time(data: Path) -> Finding:
     median, worst = statistics.median(took_ms), max(took_ms)
     words = f"median {median:.2f} ms, worst of {TRIES} {worst:.2f} ms"
     if median <= FSYNC_NOTED_MS:
-        return Finding("fsync", "ok", words)
-    return Finding("fsync", "note", words, "durable sends wait so long; a faster disk or larger calls help")
+        return DoctorFinding("fsync", "ok", words)
+    return DoctorFinding("fsync", "note", words, "durable sends wait so long; a faster disk or larger calls help")

@@ -6,7 +6,7 @@ from common.admin import broker_groups
 from common.config import open_store
 from common.placement import GROUPS_MAX
 from penstock.up.errors import UpError
-from penstock.up.plan import Plan, group_name
+from penstock.up.plan import UpPlan, group_name
 from penstock.up.ports import engine_name
 
 
@@ -34,7 +34,7 @@ def is_used(data: Path, number: int) -> bool:
     return (directory / "log").is_dir() if number == 1 else directory.is_dir()
 
 
-def publish(plan: Plan) -> None:
+def publish(plan: UpPlan) -> None:
     """Write the groups and their addresses into the configuration; none where there is only one, which the proxies are told.
 
     Raises:

@@ -8,11 +8,11 @@ from typing import Any
 
 from penstock.up.child import Child
 from penstock.up.lock import is_held
-from penstock.up.plan import Plan, group_name
+from penstock.up.plan import UpPlan, group_name
 from penstock.up.ports import engine_name
 
 
-def describe(plan: Plan, children: Iterable[Child]) -> dict[str, Any]:
+def describe(plan: UpPlan, children: Iterable[Child]) -> dict[str, Any]:
     """Where everything is. A child's port is the one that it announced."""
     facts: dict[str, Any] = {}
     pids, ops = {"up": os.getpid()}, {}
@@ -28,7 +28,7 @@ def describe(plan: Plan, children: Iterable[Child]) -> dict[str, Any]:
     return {**facts, "ops": ops, **places, "pids": pids}
 
 
-def write_all(plan: Plan, children: Iterable[Child]) -> None:
+def write_all(plan: UpPlan, children: Iterable[Child]) -> None:
     text = json.dumps(describe(plan, children), indent=1) + "\n"
     for path in filter(None, (plan.data / "up.json", plan.ready_file)):
         write_whole(path, text)

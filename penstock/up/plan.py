@@ -21,7 +21,7 @@ class ChildPlan:
 
 
 @dataclass(frozen=True)
-class Plan:
+class UpPlan:
     """Everything on one machine."""
 
     data: Path
@@ -47,7 +47,7 @@ def group_name(number: int) -> str:
 def make_plan(
     data: Path, host: str, config: str | None, key: Path, ports: Ports, ready_file: Path | None, groups: int = 1,
     engine_options: Sequence[str] = (),
-) -> Plan:  # fmt: skip
+) -> UpPlan:  # fmt: skip
     """The processes of one machine: an engine a broker group, and two proxies. These stop first, so that what they took is answered."""
     url = config or (data / "config").as_uri()
 
@@ -79,4 +79,4 @@ def make_plan(
         proxy("producer_proxy", "--buffer", str(data / "buffer" / "producer_proxy")),
         proxy("consumer_proxy"),
     ]
-    return Plan(data, host, url, key, ports, children, ready_file, groups)
+    return UpPlan(data, host, url, key, ports, children, ready_file, groups)

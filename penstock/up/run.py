@@ -12,7 +12,7 @@ from penstock.up.banner import banner, serving_again
 from penstock.up.child import Child
 from penstock.up.directory import ensure_cluster_key, prepare
 from penstock.up.lock import DirectoryLock
-from penstock.up.plan import ChildPlan, Plan, make_plan
+from penstock.up.plan import ChildPlan, UpPlan, make_plan
 from penstock.up.supervisor import Supervisor
 
 
@@ -57,7 +57,7 @@ def run_up(options: UpOptions) -> int:
             say("Penstock has stopped.")
 
 
-def make_supervisor(plan: Plan, options: UpOptions, began: float) -> Supervisor:
+def make_supervisor(plan: UpPlan, options: UpOptions, began: float) -> Supervisor:
     companion = None
     if options.demo is not None:
         command = [sys.executable, "-P", "-m", "penstock.demo", "--data", str(plan.data), *options.demo]
@@ -65,7 +65,7 @@ def make_supervisor(plan: Plan, options: UpOptions, began: float) -> Supervisor:
     return Supervisor(plan, say, announcer(plan, began), companion, options.demo_exit)
 
 
-def announcer(plan: Plan, began: float) -> Callable[[list[Child]], None]:
+def announcer(plan: UpPlan, began: float) -> Callable[[list[Child]], None]:
     """Writes the files each time all serve; the whole banner only at the first."""
     announced: list[bool] = []
 

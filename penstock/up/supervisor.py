@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from penstock.up.child import Child
 from penstock.up.errors import ChildFailed
-from penstock.up.plan import ChildPlan, Plan
+from penstock.up.plan import ChildPlan, UpPlan
 from penstock.up.signals import SignalPipe
 
 STOP_S = 4.0  # a rank's time to end by itself before it is killed; two ranks stay below ten seconds
@@ -30,7 +30,7 @@ class Supervisor:
 
     def __init__(
         self,
-        plan: Plan,
+        plan: UpPlan,
         say: Callable[[str], None],
         on_serving: Callable[[list[Child]], None],
         companion: ChildPlan | None = None,

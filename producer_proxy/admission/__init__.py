@@ -1,1 +1,1 @@
-"""What stands between a call that may be sent and the broker: limits, grades, validation. `gate.py` puts it together."""
+"""Admission of sends. In order: rules, admission, rate_limits, lag, engine_queries."""

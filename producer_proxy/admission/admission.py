@@ -1,58 +1,82 @@
-"""The gate as one object: the limits of the configuration as meters, kept up to date."""
+"""Admission of sends as one object: limits of the configuration as meters, switches of operators, lag breakers."""
 
 import os
 import time
+from collections.abc import Callable
+from typing import Any, Protocol
 
 from common.config.definitions import GRADES, ApplicationDefinition, TopicDefinition
 from common.config.gate_settings import GateSettings
-from common.limits import Meter
-from common.limits.quota_slices import Leases
-from common.wire.calls import HAS_DELAY, HAS_DELIVER_AT, HAS_REPLY_TO
-from producer_proxy.admission.lag import Depths
-from producer_proxy.admission.rate_limits import Passage
+from common.limits import Meter, QueueLimit
+from common.limits.quota_slices import Answer, QuotaSlices
+from common.wire.calls import HAS_DELAY, HAS_DELIVER_AT, HAS_REPLY_TO, Message
+from producer_proxy.admission.lag import TopicLags
+from producer_proxy.admission.rate_limits import RateLimitAdmission
 from producer_proxy.admission.rules import has_rules
 
 FEATURE_FLAGS = {"delay": HAS_DELIVER_AT | HAS_DELAY, "reply": HAS_REPLY_TO, "cancel": 0}
 
 
-class Gate:
+class AdmissionView(Protocol):
+    """What is used of the configuration's view."""
+
+    def topic(self, name: str) -> TopicDefinition | None: ...
+
+    def application(self, name: str) -> ApplicationDefinition | None: ...
+
+    def setting(self, name: str) -> dict[str, Any] | None: ...
+
+
+class FittedDestination(Protocol):
+    """A destination as the hot path sees it."""
+
+    meter: Meter | None
+    grade: int
+    is_special: bool
+
+
+class SendAdmission:
     """
     Args:
         view: the configuration.
-        ask: how the lender of cluster-wide limits is asked; see Leases.
-        queues: called for the QueueLimits of the brokers' lanes as they are now. depths: which topics are backlogged.
+        ask: sends a request to the lender of cluster-wide limits; see QuotaSlices.
+        queues: called for the QueueLimits of the targets as they are now.
+        lags: which topics are backlogged.
     """
 
-    def __init__(self, view, ask, queues, depths: Depths):
-        self._view, self._queues, self.depths = view, queues, depths
-        self.leases = Leases("producer_proxy", os.urandom(8).hex(), ask, time.monotonic)
+    def __init__(
+        self, view: AdmissionView, ask: Callable[[bytes, Answer], object], queues: Callable[[], list[QueueLimit]],
+        lags: TopicLags,
+    ) -> None:  # fmt: skip
+        self._view, self._queues, self.lags = view, queues, lags
+        self.leases = QuotaSlices("producer_proxy", os.urandom(8).hex(), ask, time.monotonic)
         self.own: Meter | None = None
         self.settings = GateSettings()
         self.follow()
 
     def follow(self) -> None:
-        """Take up the settings of the configuration as it is now. Topics and applications follow when they are next used."""
+        """Apply the settings of the configuration as it is now. Topics and applications follow when they are next used."""
         self.settings = GateSettings.of(self._view)
         for queue in self._queues():
             queue.queue_s = self.settings.queue_ms / 1000
-        self.depths.follow(self._view.topic)
+        self.lags.follow(self._view.topic)
         own = (self.settings.rate_messages, self.settings.rate_bytes)
         self.own = (self.own or Meter()) if any(own) else None
         if self.own is not None:
             self.own.set_rates(*(rate or None for rate in own), time.monotonic())
 
-    def fit(self, destination, topic: TopicDefinition) -> None:
-        """Give a destination what its topic's definition asks of the gate."""
+    def fit(self, destination: FittedDestination, topic: TopicDefinition) -> None:
+        """Give a destination what its topic's definition asks of admission."""
         destination.meter = self.topic(topic)
         destination.grade = GRADES.index(topic.grade)
-        self.depths.fit(topic)
-        is_off = topic.grade in self.settings.grades_off or self.depths.reason(topic.name) is not None
+        self.lags.fit(topic)
+        is_off = topic.grade in self.settings.grades_off or self.lags.reason(topic.name) is not None
         destination.is_special = is_off or has_rules(topic)
 
     def tick(self) -> None:
-        """Every TICK_S: ask the engine for shares, and who is backlogged."""
+        """Every TICK_S: ask the engine for quota slices, and which topics are backlogged."""
         self.leases.tick()
-        self.depths.tick()
+        self.lags.tick()
 
     def topic(self, topic: TopicDefinition) -> Meter | None:
         """The limit of a topic; None: it has none."""
@@ -64,7 +88,7 @@ class Gate:
             return None
         return f"topics of grade {topic.grade} are switched off by an operator; nothing was stored"
 
-    def feature_off(self, message) -> str | None:
+    def feature_off(self, message: Message) -> str | None:
         """A sentence when an operator has switched off what the message asks for."""
         for feature in self.settings.features_off:
             if message.flags & FEATURE_FLAGS[feature] or (feature == "cancel" and message.operation):
@@ -76,6 +100,6 @@ class Gate:
         found: ApplicationDefinition | None = self._view.application(name)
         return found and self.leases.meter(f"application:{name}", found.rate_messages, found.rate_bytes)
 
-    def passage(self, application: str) -> Passage:
-        """The way through the limits for one call of this application."""
-        return Passage((self.application(application), self.own), time.monotonic())
+    def rate_limits(self, application: str) -> RateLimitAdmission:
+        """Admission by the rate limits for one call of this application."""
+        return RateLimitAdmission((self.application(application), self.own), time.monotonic())

@@ -1,4 +1,7 @@
-"""Which topics are backlogged, by the engine's word: asked for those that are in use and have a depth breaker, several times a second."""
+"""Lag breakers: topics whose required groups are too far behind, as the engine reports several times a second.
+
+Only topics that are in use and have a lag breaker are asked about.
+"""
 
 import json
 from collections.abc import Callable
@@ -7,18 +10,18 @@ from itertools import islice
 from common.config.definitions import TopicDefinition
 from common.limits.quota_slices import Answer
 
-TOPICS_A_TICK = 500
-"""With more topics than that in use each of them is asked about in proportion less often; a question costs the engine some
-microseconds a queue."""
+TOPICS_PER_TICK = 500
+"""With more topics in use, each is asked about less often in proportion. A question costs the engine some microseconds per queue."""
 
 
-class Depths:
+class TopicLags:
     """
     Args:
-        ask: called as (payload, answer) with a DEPTH request; see Leases.
-        is_used: whether a topic of that name still has a destination. on_change: called with a name whose breaker has opened or closed.
+        ask: called as (payload, answer) with a DEPTH request; see QuotaSlices.
+        is_used: whether a topic still has a destination, by its name.
+        on_change: called with the name of a topic whose breaker has opened or closed.
 
-    While the engine does not answer, its last word counts: what is behind cannot catch up meanwhile.
+    While the engine does not answer, its last answer counts: a group that is behind cannot catch up meanwhile.
     """
 
     def __init__(
@@ -33,18 +36,18 @@ class Depths:
 
     @property
     def open(self) -> int:
-        """How many of the watched topics are backlogged."""
+        """Number of watched topics that are backlogged."""
         return len(self._open)
 
     def fit(self, topic: TopicDefinition) -> None:
-        """The topic is in use, and this is what its definition asks."""
+        """Watch a topic that is in use, by its definition."""
         if topic.has_depth_breaker:
             self._watched[topic.name] = topic
         else:
             self._forget(topic.name)
 
     def follow(self, definition: Callable[[str], TopicDefinition | None]) -> None:
-        """The configuration has changed. Topics that are refused get nowhere near `fit`, so it is done for all here."""
+        """The configuration has changed. Refused topics never reach `fit`, so all watched ones are updated here."""
         for name in list(self._watched):
             topic = definition(name)
             if topic is not None:
@@ -78,9 +81,9 @@ class Depths:
         self._ask(json.dumps({"topics": listed}).encode(), lambda code, payload: self._answered(asked, code, payload))
 
     def _next(self) -> list[TopicDefinition]:
-        turn = list(islice(self._watched.values(), TOPICS_A_TICK))
+        turn = list(islice(self._watched.values(), TOPICS_PER_TICK))
         for topic in turn:
-            self._watched[topic.name] = self._watched.pop(topic.name)  # to the end: others come first next time
+            self._watched[topic.name] = self._watched.pop(topic.name)  # to the end, so that others come first next time
             if not self._is_used(topic.name):
                 self._forget(topic.name)
         return [topic for topic in turn if topic.name in self._watched]
@@ -101,9 +104,9 @@ class Depths:
 
 
 def _sentence(topic: TopicDefinition, reason: dict[str, str]) -> str:
-    most = {
+    bound = {
         "messages": f"{topic.backlog_messages} messages",
         "bytes": f"{topic.backlog_bytes} bytes",
         "age": f"{topic.backlog_age_ms / 1000:g} s",
     }[reason["bound"]]
-    return f"topic={topic.name}: group {reason['group']} is too far behind, the bound is {most}; nothing was stored"
+    return f"topic={topic.name}: group {reason['group']} is too far behind, the bound is {bound}; nothing was stored"

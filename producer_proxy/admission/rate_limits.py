@@ -1,4 +1,4 @@
-"""One call at the rate limits, message by message: taken at once, taken and held for a moment, or refused with a time."""
+"""Rate-limit admission of one call, message by message: admitted at once, after a short hold, or refused with a time to retry."""
 
 import math
 from collections.abc import Iterable
@@ -6,32 +6,32 @@ from collections.abc import Iterable
 from common.limits import Meter
 
 HOLD_S = 0.1
-"""The longest hold. More smooths bursts for clients that do not retry, and keeps more greenlets waiting."""
+"""The longest hold. More smooths bursts of clients that do not retry, and keeps more greenlets waiting."""
 
 
-class Passage:
+class RateLimitAdmission:
     """
     Args:
-        shared: limits that every message of the call passes: the application's, the proxy's.
+        shared: limits of every message of the call: the application's, the proxy's.
         now: seconds of the meters' clock.
     """
 
-    def __init__(self, shared: Iterable[Meter | None], now: float):
+    def __init__(self, shared: Iterable[Meter | None], now: float) -> None:
         self._shared = [meter for meter in shared if meter is not None]
         self._now = now
         self._refused: dict[Meter, list[int]] = {}  # [messages, bytes] that a meter had no room for
         self.hold_s = 0.0
 
     def admit(self, meter: Meter | None, size: int) -> list[Meter]:
-        """Take one message of `size` bytes, whose topic has this limit; or the limits that it would break.
+        """Admit one message of `size` bytes, whose topic has this limit, and return []; or return the limits that it would break.
 
-        Behind one that was refused, a limit lets no more of the call through: a later message must not overtake.
+        After its first refusal a limit admits nothing more of the call: a later message must not overtake.
         """
         meters = self._shared if meter is None else [*self._shared, meter]
         waits = {each: each.wait_s(1, size, self._now) for each in meters}
         broken = [each for each, wait in waits.items() if each in self._refused or wait > HOLD_S]
         if broken:
-            self._turn_away(meters, broken, size)
+            self._refuse(meters, broken, size)
             return broken
         for each, wait in waits.items():
             each.take(1, size)
@@ -40,7 +40,7 @@ class Passage:
         self.hold_s = max(self.hold_s, *waits.values()) if waits else self.hold_s
         return []
 
-    def _turn_away(self, meters: list[Meter], broken: list[Meter], size: int) -> None:
+    def _refuse(self, meters: list[Meter], broken: list[Meter], size: int) -> None:
         for each in meters:
             each.refuse(1, size)
         for each in broken:
@@ -49,9 +49,9 @@ class Passage:
             refused[1] += size
 
     def retry_after_ms(self, broken: list[Meter]) -> int:
-        """When all that these limits refused of the call would pass, if nobody else takes it. Ask behind the last `admit`.
+        """The time until all that these limits refused of the call would pass, without other callers. Call it after the last `admit`.
 
-        Counted from the answer, which comes when the call's own hold is over.
+        It counts from the answer, which comes after the call's own hold.
         """
         wait_s = max(each.wait_s(*self._refused[each], self._now) for each in broken)
         return max(1, math.ceil(1000 * (wait_s - self.hold_s)))

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""Buffered entries from the bytes of a store, a stretch of them in one call, for the drain. Its twin, entries_pure.py, says what everything means."""
+"""Decoding of many buffered entries in one call, for the drain. The reference is entries.py."""
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t
@@ -26,7 +26,7 @@ crc32c_setup(1)
 
 
 def entries_at(bytes data, uint64_t start, list positions, int64_t bytes_max):
-    """See entries_pure.entries_at."""
+    """See entries.entries_at."""
     cdef const unsigned char* raw = <const unsigned char*>PyBytes_AS_STRING(data)
     cdef const unsigned char* block
     cdef uint64_t size = len(data), position, at
@@ -36,6 +36,7 @@ def entries_at(bytes data, uint64_t start, list positions, int64_t bytes_max):
     cdef list found = []
     for position in positions:
         at = position - start
+        # Unsigned: a position before `start` wraps to a huge `at`, so both conditions together keep the head within `data`.
         if position < start or at + BLOCK_HEAD > size:
             break
         block = raw + at
@@ -57,7 +58,7 @@ def entries_at(bytes data, uint64_t start, list positions, int64_t bytes_max):
 
 
 def entries_of(list values):
-    """See entries_pure.entries_of."""
+    """See entries.entries_of."""
     cdef const unsigned char* raw
     cdef uint32_t checksum
     cdef Py_ssize_t size
@@ -75,7 +76,7 @@ def entries_of(list values):
 
 
 def marks_of(uint64_t base, list offsets):
-    """See entries_pure.marks_of."""
+    """See entries.marks_of."""
     cdef bytes made = PyBytes_FromStringAndSize(NULL, 8 * len(offsets))
     cdef unsigned char* out = <unsigned char*>PyBytes_AS_STRING(made)
     cdef uint32_t offset, checksum
@@ -90,7 +91,7 @@ def marks_of(uint64_t base, list offsets):
 
 
 cdef object entry_of(const unsigned char* raw, uint64_t size):
-    """What entry.decode makes of these bytes; None where that refuses them."""
+    """As entry.decode of raw[0..size); None where that raises. Each size is checked against `size` before the bytes after it are read."""
     cdef uint16_t topic_size
     cdef uint32_t key_size
     cdef int64_t accepted_at_ms

@@ -9,11 +9,12 @@ from gevent.event import AsyncResult, Event
 
 from common.contract import Code
 from common.wire.names import find_names
-from engine.client.append import Destination
+from engine.client.durability import FSYNC
 from producer_proxy.buffer.errors import BufferError_
 from producer_proxy.buffer.pace import Pace
-from producer_proxy.buffer.store import Entry, Kept, Store
-from producer_proxy.send.topics import ResolveError, ids_bind
+from producer_proxy.buffer.store import BufferStore, Entry, KeptEntry
+from producer_proxy.targets.base import MessageSlice, Outcome, ResolveError, Target
+from producer_proxy.targets.topics import TopicRoute, Topics
 
 log = logging.getLogger("penstock.producer_proxy.buffer")
 
@@ -27,17 +28,17 @@ class Drainer:
     """Empties one store.
 
     Args:
-        topics: destinations by name; may block. submit: of the Lanes of FSYNC; returns whether it took anything.
-        per_s: entries a second at most. More empties the buffer sooner and leaves live traffic less of the engine.
+        topics: routes by name; may block.
+        per_s: entries per second at most. More empties the buffer sooner and leaves less of the engine for live traffic.
         wait_for: topics that another store has to drain first.
-        served: called after a batch that the engine took.
+        served: called after a batch of which a target took entries.
     """
 
     def __init__(
-        self, store: Store, topics, submit, per_s: int,
+        self, store: BufferStore, topics: Topics, per_s: int,
         wait_for: Callable[[], set[str]] = set, served: Callable[[], None] = lambda: None,
     ) -> None:  # fmt: skip
-        self._store, self._topics, self._submit, self.pace = store, topics, submit, Pace(per_s)
+        self._store, self._topics, self.pace = store, topics, Pace(per_s)
         self._wait_for, self._served = wait_for, served
         self._stuck: dict[str, tuple[float, float]] = {}  # topic -> (not before, last pause)
         self._pause_s = PAUSE_S_MIN
@@ -47,7 +48,7 @@ class Drainer:
         self._greenlet = gevent.spawn(self._run)
 
     def stop(self) -> None:
-        """Let the batch at work end, for a second at most. What is not acknowledged stays in the store."""
+        """Wait for the batch in work, for a second at most. What is not acknowledged stays in the store."""
         self._stopping.set()
         self._store.filled.set()
         self._greenlet.join(1.0)
@@ -62,7 +63,7 @@ class Drainer:
                 self._note(str(error))
                 pause_s = PAUSE_S_MAX
             except Exception:
-                log.exception("buffer=%s: a drain failed by an error of ours", self._store.name)
+                log.exception("buffer=%s: internal error while draining", self._store.name)
                 pause_s = IDLE_S
             self._pause(pause_s)
 
@@ -73,7 +74,7 @@ class Drainer:
             self.pace.woke(time.monotonic() - asked_s)
 
     def step(self) -> float:
-        """Drain one batch; how long to pause before the next. Blocks until the engine has answered or its link is lost."""
+        """Drain one batch; returns the pause before the next. Blocks until the engine has answered or its link is lost."""
         started = time.monotonic()
         batch = self._store.take(self._skipped(started), self.pace.batch, BATCH_BYTES_MAX)
         if not batch:
@@ -93,33 +94,42 @@ class Drainer:
     def _skipped(self, now: float) -> set[str]:
         return {topic for topic, (until, _) in self._stuck.items() if now < until} | self._wait_for()
 
-    def _without_undefined(self, batch: list[Kept]) -> list[Kept]:
-        undefined = {topic for topic in {kept.entry.topic for kept in batch} if not self._topics.defined(topic)}
+    def _without_undefined(self, batch: list[KeptEntry]) -> list[KeptEntry]:
+        undefined = {topic for topic in {kept.entry.topic for kept in batch} if self._topics.definition(topic) is None}
         if undefined:
             gone = [kept for kept in batch if kept.entry.topic in undefined]
-            self._bury(gone, "the topic is not defined any more")
+            self._dead_letter(gone, "the topic is not defined any more")
             return [kept for kept in batch if kept.entry.topic not in undefined]
         return batch
 
-    def _send(self, batch: list[Kept]) -> list[int] | None:
-        """The engine's code for each entry; None: it took none of them, try again."""
+    def _send(self, batch: list[KeptEntry]) -> list[int] | None:
+        """The target's code for each entry; None: none was taken, try again."""
         try:
-            found = self._topics.find([kept.entry.topic for kept in batch])
+            routes = self._topics.find([kept.entry.topic for kept in batch])
         except ResolveError as error:
             self._note(str(error))
             return None
-        messages = [
-            (found[entry.topic], _binding(entry, found[entry.topic]), entry.assigned_id, entry.message)
-            for entry in (kept.entry for kept in batch)
-        ]
-        answer: AsyncResult = AsyncResult()
-        if not self._submit(messages, answer.set):
+        by_target: dict[Target, list[int]] = {}
+        for index, kept in enumerate(batch):
+            by_target.setdefault(routes[kept.entry.topic].target, []).append(index)
+        codes = [int(Code.UNAVAILABLE)] * len(batch)
+        taken = []
+        for target, indexes in by_target.items():
+            slices = [_slice(batch[index].entry, routes[batch[index].entry.topic]) for index in indexes]
+            answer: AsyncResult = AsyncResult()
+            if target.submit(target.served_as(FSYNC), slices, answer.set):
+                taken.append((indexes, answer))
+        if not taken:
             self._note("the engine's link is down or full")
             return None
         # No deadline: a batch without an answer must not be sent a second time. It ends with the answer or with the link.
-        return [int(code) for code, _, _ in answer.get()]
+        for indexes, answer in taken:
+            outcomes: list[Outcome] = answer.get()
+            for index, (code, _, _) in zip(indexes, outcomes, strict=True):
+                codes[index] = int(code)
+        return codes
 
-    def _settle(self, batch: Sequence[Kept], codes: Sequence[int]) -> None:
+    def _settle(self, batch: Sequence[KeptEntry], codes: Sequence[int]) -> None:
         taken = (
             batch
             if TAKEN.issuperset(codes)
@@ -130,7 +140,7 @@ class Drainer:
             self.drained += len(taken)
             self._pause_s, self.last_error = PAUSE_S_MIN, None
             self._served()
-        refused: dict[tuple[str, int], list[Kept]] = {}
+        refused: dict[tuple[str, int], list[KeptEntry]] = {}
         for kept, code in zip(batch, codes, strict=True):
             if code not in TAKEN:
                 refused.setdefault((kept.entry.topic, code), []).append(kept)
@@ -138,21 +148,21 @@ class Drainer:
             self._stuck.pop(topic, None)
         for (topic, code), entries in refused.items():
             if 100 <= code < 200 and code != Code.UNKNOWN_TOPIC:
-                self._bury(entries, f"the engine refused it with code {code}")
+                self._dead_letter(entries, f"the engine refused it with code {code}")
             else:
                 self._hold(topic, code)
 
     def _hold(self, topic: str, code: int) -> None:
-        """The engine does not take this topic now: leave it alone for a while, and go on with the others."""
+        """The target does not take this topic now: skip it for a while, and go on with the others."""
         _, last = self._stuck.get(topic, (0.0, PAUSE_S_MIN / 2))
         pause_s = min(PAUSE_S_MAX, last * 2)
         self._stuck[topic] = (time.monotonic() + pause_s, pause_s)
         self._note(f"topic={topic}: the engine answered {code}")
 
-    def _bury(self, entries: Sequence[Kept], reason: str) -> None:
+    def _dead_letter(self, entries: Sequence[KeptEntry], reason: str) -> None:
         log.error("buffer=%s topic=%s: %d entries to the dead-letter list: %s",
                   self._store.name, entries[0].entry.topic, len(entries), reason)  # fmt: skip
-        self._store.bury(entries, reason)
+        self._store.dead_letter(entries, reason)
 
     def _note(self, sentence: str) -> None:
         if self.last_error != sentence:
@@ -160,8 +170,9 @@ class Drainer:
         self.last_error = sentence
 
 
-def _binding(entry: Entry, destination: Destination) -> bytes | None:
-    """What tied the message to its queue when it was sent: see topics.binding_of."""
-    if entry.key is None and entry.assigned_id is None and ids_bind(destination):
-        return find_names(entry.message)[0]
-    return entry.key
+def _slice(entry: Entry, route: TopicRoute) -> MessageSlice:
+    """The entry as it was first submitted: what ties it to a queue is as in TopicRoute.binding_of."""
+    key = entry.key
+    if key is None and entry.assigned_id is None and route.target.binds_ids(route.destination):
+        key = find_names(entry.message)[0]
+    return MessageSlice(route.destination, key, entry.assigned_id, entry.message)

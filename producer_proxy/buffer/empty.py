@@ -1,4 +1,4 @@
-"""Draining a disk buffer whose proxy is gone, in a process of its own. Needs no patched process: the links bring gevent's sockets along."""
+"""Drains a disk buffer whose proxy is gone, in a process of its own. The process needs no patches: the links use gevent's sockets."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -8,64 +8,69 @@ import gevent
 
 from common.clock import SystemClock
 from common.config import ConfigView, open_store
-from engine.client.append import FSYNC
-from engine.client.brokers import Brokers
+from engine.client.append import Destinations
+from engine.client.brokers import Address, Brokers
 from producer_proxy.buffer.disk.store import DiskStore
 from producer_proxy.buffer.drain import Drainer
 from producer_proxy.buffer.errors import BufferUnavailable
 from producer_proxy.buffer.room import RoomLimits
-from producer_proxy.buffer.store import Store
-from producer_proxy.send.topics import Topics
+from producer_proxy.buffer.store import BufferStore
+from producer_proxy.targets.engine import EngineTarget
+from producer_proxy.targets.engine_topics import DESTINATIONS_MAX, EngineTopics
+from producer_proxy.targets.topics import Targets, Topics
 
 POLL_S = 0.05
 
 
 def empty(
-    directory: Path, engine, cluster_key: bytes, config_url: str, per_s: int, timeout_s: float,
+    directory: Path, engine: Address | None, cluster_key: bytes, config_url: str, per_s: int, timeout_s: float,
     tell: Callable[[int], None],
 ) -> tuple[int, int]:  # fmt: skip
-    """Give everything to the engine; (entries drained, entries newly on the dead-letter list). Blocks.
+    """Give everything to the engine; returns (entries drained, entries newly on the dead-letter list). Blocks.
 
     Args:
         engine: its address; None: the configuration's broker groups.
-        tell: called now and then with the number of entries left.
+        tell: called about every 50 ms with the number of entries left.
     Raises:
         BufferInUse: its proxy runs. BufferUnavailable: entries are left after `timeout_s` without progress; they stay.
     """
     store = DiskStore(directory, RoomLimits(), SystemClock().now_ms)
-    buried = store.buried
+    dead_before = store.dead_count
     try:
         if store.room.entries:
             with _draining(store, engine, cluster_key, config_url, per_s) as drainer:
                 _wait(store, drainer, timeout_s, tell)
-                return drainer.drained, store.buried - buried
+                return drainer.drained, store.dead_count - dead_before
         return 0, 0
     finally:
         store.close()
 
 
 @contextmanager
-def _draining(store: Store, engine, cluster_key: bytes, config_url: str, per_s: int) -> Iterator[Drainer]:
+def _draining(
+    store: BufferStore, engine: Address | None, cluster_key: bytes, config_url: str, per_s: int
+) -> Iterator[Drainer]:
     config = open_store(config_url)
     view = ConfigView(config)
     brokers = Brokers(cluster_key, role="producer_proxy")
-    topics = Topics(view, brokers)
-    brokers.on_changed = topics.known.clear
+    known = Destinations(DESTINATIONS_MAX)
+    brokers.on_changed = known.clear
+    target = EngineTarget(brokers, EngineTopics(view, brokers, known))
     if engine is None:
         brokers.follow([(group.name, group.host_and_port) for group in view.broker_groups()])
     else:
         brokers.use_one(engine)
-    drainer = Drainer(store, topics, brokers.lanes[FSYNC].submit, per_s)
+    drainer = Drainer(store, Topics(view, Targets(target)), per_s)
     try:
         yield drainer
     finally:
         drainer.stop()
-        brokers.close()
+        target.close()
         view.close()
         config.close()
 
 
-def _wait(store: Store, drainer: Drainer, timeout_s: float, tell: Callable[[int], None]) -> None:
+def _wait(store: BufferStore, drainer: Drainer, timeout_s: float, tell: Callable[[int], None]) -> None:
     left, waited_s = store.room.entries, 0.0
     while store.room.entries and waited_s < timeout_s:
         gevent.sleep(POLL_S)

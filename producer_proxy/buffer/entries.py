@@ -1,17 +1,16 @@
-"""Buffered entries from the bytes of a store, a stretch of them in one call, for the drain. The twin of `_entries`, and its description."""
+"""Decoding of many buffered entries in one call, for the drain. The reference of `_entries`."""
 
 from collections.abc import Iterable, Sequence
 
-from producer_proxy.buffer.disk.format import block_at, pack_done
+from producer_proxy.buffer.blocks import block_at, pack_done
 from producer_proxy.buffer.entry import Entry, EntryError, decode
-from producer_proxy.buffer.redis.value import unpack_value
+from producer_proxy.buffer.value import unpack_value
 
 
 def entries_at(data: bytes, start: int, positions: Iterable[int], bytes_max: int) -> tuple[list[Entry], int]:
-    """The entries of a disk buffer's blocks at these ascending positions, and what they take in bytes.
+    """The entries of a disk buffer's blocks at these ascending positions, and their size in bytes.
 
-    It ends before the first that does not lie whole in `data`, is not what was written, or is one too many for `bytes_max`; one is given
-    whatever its size.
+    It ends before the first block that is not whole in `data`, is damaged, or would exceed `bytes_max`. The first entry may exceed it.
 
     Args:
         data: bytes of one segment, from the log's position `start` on.
@@ -31,7 +30,7 @@ def entries_at(data: bytes, start: int, positions: Iterable[int], bytes_max: int
 
 
 def entries_of(values: Iterable[bytes]) -> list[Entry | None]:
-    """An entry for each of a Redis buffer's values; None for one that is not ours or not whole."""
+    """An entry for each of a Redis buffer's values; None for a foreign or damaged value."""
     return [_entry_of(value) for value in values]
 
 

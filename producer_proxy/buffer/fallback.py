@@ -1,7 +1,7 @@
-"""The switch: which messages go into the buffer, by topic, by key, and by what is known of the engine.
+"""The switch: decides by topic, by ordering key and by the state of the engine which messages go into the buffer.
 
-A message of a buffered topic is put aside when the engine has failed it, when its key has a backlog, or while the engine is suspected:
-since a timeout or a broken link, until a drain has succeeded. The drain is the probe.
+A message of a buffered topic is diverted when the engine has failed it, when its key has a backlog, or while the engine is suspected. The
+engine is suspected from a timeout or a broken link until a drain has succeeded: the drain is the probe.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -9,20 +9,24 @@ from collections.abc import Callable, Mapping, Sequence
 from common.contract import Code
 from producer_proxy.buffer.entry import Entry
 from producer_proxy.buffer.errors import BufferError_, BufferUnavailable
-from producer_proxy.buffer.store import Store
+from producer_proxy.buffer.ordering_keys import OnTopic, no_change
+from producer_proxy.buffer.store import BufferStore
 
 DIVERTED_CODES = frozenset((Code.OVERLOADED, Code.UNAVAILABLE, Code.TIMEOUT))
-"""A broker's or a lane's answers that put a message of a buffered topic aside. TIMEOUT: the engine may have it too, under the same id."""
+"""Answers of a broker or a lane that divert a message of a buffered topic. TIMEOUT: the engine may have it too, under the same id."""
 MARGIN_SHARE, MARGIN_S_MAX = 0.25, 0.2
 PATIENCE_S_MAX = 1.0
 SUSPICION_S_MIN = 0.5
-"""Who waited for less says nothing about the engine; or one hasty client would divert everybody."""
+"""A shorter wait is no evidence against the engine; else one impatient client would divert all the others."""
 
 
 def patience_s(timeout_s: float) -> float:
-    """How long a buffered message waits for the engine: storing it has to fit into the caller's time as well, and nobody with a buffer
-    needs to wait for long."""
+    """The longest wait of a buffered message for the engine: storing it has to fit into the caller's time as well."""
     return min(PATIENCE_S_MAX, timeout_s - min(timeout_s * MARGIN_SHARE, MARGIN_S_MAX))
+
+
+def no_suspicion(suspected: bool) -> None:
+    """A callback for a buffer without a hot path."""
 
 
 class FallbackBuffer:
@@ -30,31 +34,32 @@ class FallbackBuffer:
     Args:
         stores: by name, `disk` and `redis`, those that this proxy has.
         policy_of: a topic's `buffer` setting by its name; None: the topic is not defined.
-    Attributes:
         on_topic: called as (topic, diverted) when a topic gets a backlog and when it has none left.
         on_suspicion: called with True or False when the engine becomes suspected, and when it is trusted again.
     """
 
-    def __init__(self, stores: Mapping[str, Store], policy_of: Callable[[str], str | None]) -> None:
+    def __init__(
+        self, stores: Mapping[str, BufferStore], policy_of: Callable[[str], str | None], on_topic: OnTopic = no_change,
+        on_suspicion: Callable[[bool], None] = no_suspicion,
+    ) -> None:  # fmt: skip
         self.stores = dict(stores)
         self._policy_of = policy_of
         self._suspected = False
         self.stored = self.refused = 0
-        self.on_topic: Callable[[str, bool], None] = lambda topic, diverted: None
-        self.on_suspicion: Callable[[bool], None] = lambda suspected: None
+        self._on_topic, self._on_suspicion = on_topic, on_suspicion
         for store in self.stores.values():
-            store.units.on_topic = lambda topic, diverted: self.on_topic(topic, self.has_backlog(topic))
+            store.ordering_keys.watch(lambda topic, diverted: self._on_topic(topic, self.has_backlog(topic)))
 
     def takes(self, topic: str) -> bool:
         """Whether the topic has a buffer here."""
         return bool(self._chain(topic))
 
     def has_backlog(self, topic: str) -> bool:
-        return any(topic in store.units.topics() for store in self.stores.values())
+        return any(topic in store.ordering_keys.topics() for store in self.stores.values())
 
     def diverts(self, topic: str, key: bytes | None) -> bool:
         """Whether a message has to go into the buffer untried. A backlog counts also after the topic's buffer was switched off."""
-        if any(store.units.holds(topic, key) for store in self.stores.values()):
+        if any(store.ordering_keys.holds(topic, key) for store in self.stores.values()):
             return True
         return self.suspects_engine and self.takes(topic)
 
@@ -63,16 +68,16 @@ class FallbackBuffer:
         return self._suspected
 
     def engine_failed(self, waited_s: float) -> None:
-        """It did not answer in this time, or (infinity) its link broke."""
+        """The engine did not answer in this time; infinity: its link broke."""
         if not self._suspected and waited_s >= SUSPICION_S_MIN:
             self._suspected = True
-            self.on_suspicion(True)
+            self._on_suspicion(True)
 
     def engine_served(self) -> None:
-        """It took a drained batch, or there is nothing left to probe it with."""
+        """The engine took a drained batch, or nothing is left to probe it with."""
         if self._suspected:
             self._suspected = False
-            self.on_suspicion(False)
+            self._on_suspicion(False)
 
     def put(self, entries: Sequence[Entry]) -> list[int]:
         """Store them durably, in order; a contract code for each: BUFFERED, or why not. Blocks the greenlet."""
@@ -90,10 +95,10 @@ class FallbackBuffer:
             self.engine_served()
         return codes
 
-    def held_by_others(self, store: Store) -> set[str]:
-        """Topics that another store has to drain first: entries go to the next store only when the one before refused them."""
+    def held_by_others(self, store: BufferStore) -> set[str]:
+        """Topics that another store has to drain first: a store gets entries only after the one before it has refused them."""
         order = list(self.stores.values())
-        return {topic for before in order[: order.index(store)] for topic in before.units.topics()}
+        return {topic for before in order[: order.index(store)] for topic in before.ordering_keys.topics()}
 
     def _by_chain(self, entries: Sequence[Entry]) -> list[set[str]]:
         groups: dict[tuple[str, ...], set[str]] = {}
@@ -102,17 +107,17 @@ class FallbackBuffer:
         return list(groups.values())
 
     def _put(self, entries: list[Entry]) -> None:
-        """Into the first store of the topics' chain that takes them, but never in front of a later store's backlog."""
+        """Store entries in the first store of the topics' chain that takes them, but never ahead of a later store's backlog."""
         chain = self._chain_or_backlog(entries[0].topic)
         if not chain:
-            raise BufferUnavailable("buffer: the topic has none any more; nothing was stored")
-        behind = [
+            raise BufferUnavailable("buffer: it was switched off for this topic; nothing was stored")
+        with_backlog = [
             number
             for number, store in enumerate(chain)
-            if any(store.units.holds(entry.topic, entry.key) for entry in entries)
+            if any(store.ordering_keys.holds(entry.topic, entry.key) for entry in entries)
         ]
         for number, store in enumerate(chain):
-            if number < max(behind, default=0):
+            if number < max(with_backlog, default=0):
                 continue
             try:
                 store.put(entries)
@@ -121,9 +126,9 @@ class FallbackBuffer:
                 if store is chain[-1]:
                     raise
 
-    def _chain_or_backlog(self, topic: str) -> list[Store]:
-        return self._chain(topic) or [store for store in self.stores.values() if topic in store.units.topics()]
+    def _chain_or_backlog(self, topic: str) -> list[BufferStore]:
+        return self._chain(topic) or [store for store in self.stores.values() if topic in store.ordering_keys.topics()]
 
-    def _chain(self, topic: str) -> list[Store]:
+    def _chain(self, topic: str) -> list[BufferStore]:
         policy = self._policy_of(topic) or "off"
         return [self.stores[name] for name in policy.split("+") if name in self.stores]

@@ -4,10 +4,10 @@ from collections.abc import Collection, Sequence
 
 from producer_proxy.buffer.entry import Entry
 from producer_proxy.buffer.errors import BufferUnavailable
-from producer_proxy.buffer.store import Kept, Store
+from producer_proxy.buffer.store import BufferStore, KeptEntry
 
 
-class MemoryStore(Store):
+class BufferMemoryStore(BufferStore):
     """`broken`: a sentence while it is to refuse everything."""
 
     name = "memory"
@@ -19,15 +19,15 @@ class MemoryStore(Store):
         self._last = 0
         self.dead: list[tuple[str, Entry]] = []
 
-    def take(self, skip: Collection[str], count_max: int, bytes_max: int) -> list[Kept]:
-        taken: list[Kept] = []
+    def take(self, skip: Collection[str], count_max: int, bytes_max: int) -> list[KeptEntry]:
+        taken: list[KeptEntry] = []
         for number, entry in self._entries.items():
             if entry.topic in skip:
                 continue
             bytes_max -= entry.size_bytes
             if len(taken) == count_max or (taken and bytes_max < 0):
                 break
-            taken.append(Kept(number, entry))
+            taken.append(KeptEntry(number, entry))
         return taken
 
     def oldest_at_ms(self) -> int | None:
@@ -46,9 +46,9 @@ class MemoryStore(Store):
             self._last += 1
             self._entries[self._last] = entry
 
-    def _delete(self, kept: Sequence[Kept]) -> None:
+    def _delete(self, kept: Sequence[KeptEntry]) -> None:
         for each in kept:
             del self._entries[each.handle]
 
-    def _bury(self, kept: Sequence[Kept], reason: str) -> None:
+    def _dead_letter(self, kept: Sequence[KeptEntry], reason: str) -> None:
         self.dead += [(reason, each.entry) for each in kept]

@@ -47,7 +47,7 @@ class BufferMetrics:
         for name, store in buffering.stores.items():
             stats = store.stats()
             age_s = 0.0 if stats.oldest_at_ms is None else max(0, store.now_ms() - stats.oldest_at_ms) / 1000
-            values = (stats.entries, stats.bytes, age_s, stats.buried, stats.fault is None, stats.warning is not None)
+            values = (stats.entries, stats.bytes, age_s, stats.dead, stats.fault is None, stats.warning is not None)
             for gauge, value in zip(gauges.values(), values, strict=True):
                 gauge.add_metric([name], value)
             drainer = buffering.drainers.get(name)

@@ -1,16 +1,13 @@
-"""Many buffered entries from bytes at once, native where it was built; NATIVE says which. PENSTOCK_PURE=1 forces the twin."""
+"""Selects the native or the reference form of decoding many buffered entries."""
 
-import os
+from typing import TYPE_CHECKING
 
-try:
-    if os.environ.get("PENSTOCK_PURE"):
-        raise ImportError("the pure twin was asked for")
+from common.twins import use_native
+
+NATIVE = use_native("producer_proxy.buffer", "_entries")
+if NATIVE and not TYPE_CHECKING:
     from producer_proxy.buffer._entries import entries_at, entries_of, marks_of
-
-    NATIVE = True
-except ImportError:
+else:
     from producer_proxy.buffer.entries import entries_at, entries_of, marks_of
-
-    NATIVE = False
 
 __all__ = ["NATIVE", "entries_at", "entries_of", "marks_of"]

@@ -1,4 +1,4 @@
-"""The producer proxy's options about its buffer, and the stores that they ask for."""
+"""Options of the producer proxy for its fallback buffer, and the stores that they configure."""
 
 import argparse
 from pathlib import Path
@@ -10,29 +10,34 @@ from producer_proxy.buffer.disk.store import DiskStore
 from producer_proxy.buffer.pace import PER_S
 from producer_proxy.buffer.redis.address import parse_address
 from producer_proxy.buffer.room import RoomLimits
-from producer_proxy.buffer.store import Store
+from producer_proxy.buffer.store import BufferStore
 
 
 def options_of_buffer(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("fallback buffer, for topics that have one")
-    group.add_argument("--buffer", type=Path, metavar="DIR", help="keep a disk buffer here; one directory a proxy")
-    group.add_argument("--buffer-redis", metavar="URL", help="keep a buffer in redis://HOST:PORT[/DB], sentinel://HOST:PORT,…/MASTER, "
-                       "cluster://HOST:PORT,… or codis://HOST:PORT")  # fmt: skip
-    group.add_argument("--buffer-redis-password-file", type=Path, metavar="FILE")
+    group = parser.add_argument_group("fallback buffer, for topics with the setting `buffer`")
+    group.add_argument(
+        "--buffer", type=Path, metavar="DIR", help="Directory of the disk buffer, one per proxy; unset: no disk buffer."
+    )
+    group.add_argument("--buffer-redis", metavar="URL", help="Redis for the buffer: redis://HOST:PORT[/DB], sentinel://HOST:PORT,…/MASTER, "
+                       "cluster://HOST:PORT,… or codis://HOST:PORT; unset: no Redis buffer.")  # fmt: skip
+    group.add_argument(
+        "--buffer-redis-password-file", type=Path, metavar="FILE", help="File with the password of this Redis."
+    )
     group.add_argument("--buffer-redis-accept", action="append", default=[], choices=("evicting", "everysec", "unverified"),
-                       help="use a Redis that is not as it should be; may be repeated")  # fmt: skip
+                       help="Accept this weakness of the Redis; may be repeated (default: none is accepted).")  # fmt: skip
     group.add_argument("--buffer-mib-max", type=int, default=RoomLimits.bytes_max >> 20, metavar="MIB",
-                       help="entries in one store; what does not fit is refused (%(default)s)")  # fmt: skip
+                       help="Maximum size of one store; messages that do not fit are refused (default %(default)s).")  # fmt: skip
     group.add_argument("--buffer-age-max-s", type=int, default=RoomLimits.age_ms_max // 1000, metavar="S",
-                       help="while the oldest entry is older nothing more is taken (%(default)s)")  # fmt: skip
+                       help="Store nothing more while the oldest entry is older than this (default %(default)s).")  # fmt: skip
     group.add_argument("--buffer-topic-percent", type=int, default=RoomLimits.topic_percent_max, metavar="PERCENT",
-                       help="of a store that one topic may fill (%(default)s)")  # fmt: skip
+                       help="Share of a store that one topic may fill (default %(default)s).")  # fmt: skip
     group.add_argument("--buffer-drain-per-s", type=int, default=PER_S, metavar="COUNT",
-                       help="entries a second back to the engine, at most; fewer while calls wait (%(default)s)")  # fmt: skip
+                       help="Maximum rate from one store back to the engine, in entries per second; lower while calls wait "
+                       "(default %(default)s).")  # fmt: skip
 
 
 def make_buffering(options: argparse.Namespace, config: ConfigStore) -> Buffering:
-    """Open the stores, Redis first: `redis+disk` tries them in this order. `config`: where slots in Redis are claimed.
+    """Open the stores, Redis first: `redis+disk` tries them in this order. Slots in Redis are claimed in `config`.
 
     Raises: ValueError (an option), BufferInUse, BufferUnavailable (a Redis that is not fit), OSError.
     """
@@ -43,7 +48,7 @@ def make_buffering(options: argparse.Namespace, config: ConfigStore) -> Bufferin
     if faults:
         raise ValueError("; ".join(faults))
     now_ms = SystemClock().now_ms
-    stores: dict[str, Store] = {}
+    stores: dict[str, BufferStore] = {}
     if options.buffer_redis is not None:
         stores["redis"] = _redis(options, limits, config)
     if options.buffer is not None:
@@ -51,7 +56,7 @@ def make_buffering(options: argparse.Namespace, config: ConfigStore) -> Bufferin
     return Buffering(stores, options.buffer_drain_per_s)
 
 
-def _redis(options: argparse.Namespace, limits: RoomLimits, config: ConfigStore) -> Store:
+def _redis(options: argparse.Namespace, limits: RoomLimits, config: ConfigStore) -> BufferStore:
     try:
         from producer_proxy.buffer.redis.client import connect  # redis-py is an extra
         from producer_proxy.buffer.redis.store import RedisStore

@@ -1,7 +1,7 @@
-"""Which keys have diverted: whoever has a backlog in the buffer stays behind it, so that nothing newer overtakes.
+"""Ordering keys with a backlog in the buffer: later messages of such a key are diverted too, so that none overtakes.
 
-A unit of order is a slot of a topic: keys by their hash in 1,024 slots, and one slot for messages without a key. Keys that share a
-slot divert together, which is stricter than asked and keeps memory within 1,025 counters a topic however many keys there are.
+Keys are counted by their hash in 1,024 slots per topic; messages without a key have one slot. Keys that share a slot divert together. That
+is stricter than needed, and bounds memory at 1,025 counters per topic however many keys there are.
 """
 
 from collections.abc import Callable, Iterable
@@ -17,49 +17,56 @@ def slot_of(key: bytes | None) -> int:
     return NO_KEY if key is None else murmur2(key) & (SLOTS - 1)
 
 
-class Units:
-    """How many entries of each unit are in a store.
+OnTopic = Callable[[str, bool], None]
 
-    Args:
-        on_topic: called as (topic, diverted) when a topic gets its first entry and when it has lost its last.
-    """
 
-    def __init__(self, on_topic: Callable[[str, bool], None] = lambda topic, diverted: None) -> None:
-        self.on_topic = on_topic
+def no_change(topic: str, diverted: bool) -> None:
+    """A callback for a store without a proxy."""
+
+
+class OrderingKeys:
+    """Number of entries in a store by topic and slot."""
+
+    def __init__(self) -> None:
+        self._on_topic: OnTopic = no_change
         self._counts: dict[str, dict[int, int]] = {}
 
+    def watch(self, on_topic: OnTopic) -> None:
+        """Call `on_topic(topic, diverted)` when a topic gets its first entry, and when it loses its last."""
+        self._on_topic = on_topic
+
     def holds(self, topic: str, key: bytes | None) -> bool:
-        """Whether a message with this key has to stay behind others."""
+        """Whether a message with this key has to wait for others in the store."""
         counts = self._counts.get(topic)
         return counts is not None and slot_of(key) in counts
 
     def topics(self) -> Iterable[str]:
-        """Those with a backlog."""
+        """Topics with a backlog."""
         return self._counts.keys()
 
-    def become(self, counted: "Units") -> None:
-        """Take over what was counted anew. No key that has entries in both is let go in between."""
+    def become(self, counted: "OrderingKeys") -> None:
+        """Take over a new count. A key that has entries in both counts stays diverted throughout."""
         before, self._counts = self._counts, counted._counts
         for topic in before.keys() ^ self._counts.keys():
-            self.on_topic(topic, topic in self._counts)
+            self._on_topic(topic, topic in self._counts)
 
     def enter(self, entries: Iterable[Entry]) -> None:
         for entry in entries:
             counts = self._counts.get(entry.topic)
             if counts is None:
                 counts = self._counts[entry.topic] = {}
-                self.on_topic(entry.topic, True)
+                self._on_topic(entry.topic, True)
             slot = slot_of(entry.key)
             counts[slot] = counts.get(slot, 0) + 1
 
     def leave(self, entries: Iterable[Entry]) -> None:
         for entry in entries:
             counts, slot = self._counts.get(entry.topic, {}), slot_of(entry.key)
-            if slot not in counts:  # gone by itself, as everything was counted anew meanwhile
+            if slot not in counts:  # a new count has removed it meanwhile
                 continue
             counts[slot] -= 1
             if not counts[slot]:
                 del counts[slot]
             if not counts:
                 del self._counts[entry.topic]
-                self.on_topic(entry.topic, False)
+                self._on_topic(entry.topic, False)

@@ -1,4 +1,4 @@
-"""What every store of the fallback buffer can do. Siblings: memory_store, disk/, redis/."""
+"""The interface of the fallback buffer's stores. Siblings: memory_store, disk/, redis/."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Sequence
@@ -7,50 +7,50 @@ from typing import Any, NamedTuple
 from gevent.event import Event
 
 from producer_proxy.buffer.entry import Entry
-from producer_proxy.buffer.ordering_keys import Units
+from producer_proxy.buffer.ordering_keys import OrderingKeys
 from producer_proxy.buffer.room import Room, RoomLimits
 
 
-class Kept(NamedTuple):
-    """An entry in a store; `handle` is the store's own way to find it again."""
+class KeptEntry(NamedTuple):
+    """An entry in a store; `handle` is what the store finds it by."""
 
     handle: Any
     entry: Entry
 
 
-class Stats(NamedTuple):
+class BufferStats(NamedTuple):
     """
     Attributes:
-        buried: entries on the dead-letter list.
+        dead: entries on the dead-letter list.
         damaged: entries or stretches that could not be read and were reported.
         fault: why nothing can be stored now; None: it can.
-        warning: what an operator has allowed by name and should know; None: nothing.
+        warning: what an operator has allowed by name and weakens the store; None: nothing.
     """
 
     entries: int
     bytes: int
     oldest_at_ms: int | None
-    buried: int
+    dead: int
     damaged: int
     fault: str | None
     warning: str | None
 
 
-class Store(ABC):
-    """Entries that wait for the engine, oldest first. All methods belong to the loop's thread; those that say so block their greenlet.
+class BufferStore(ABC):
+    """Entries that wait for the engine, oldest first. All methods are for the loop's thread; those that say so block their greenlet.
 
     Attributes:
         name: for metrics and messages.
-        units: which keys have entries here. A key enters before its first entry is written and leaves when its last is removed.
+        ordering_keys: keys with entries here. A key enters before its first entry is written and leaves when its last is removed.
         filled: set when there may be something to take.
     """
 
     name: str
     damaged = 0
-    buried = 0
+    dead_count = 0
 
     def __init__(self, limits: RoomLimits, now_ms: Callable[[], int]) -> None:
-        self.units = Units()
+        self.ordering_keys = OrderingKeys()
         self.room = Room(limits, now_ms)
         self.now_ms = now_ms
         self.filled = Event()
@@ -70,24 +70,24 @@ class Store(ABC):
             raise
         self.filled.set()
 
-    def remove(self, kept: Sequence[Kept]) -> None:
-        """The engine has them: delete. May block. A crash before the deletion is durable gives them out again.
+    def remove(self, kept: Sequence[KeptEntry]) -> None:
+        """The engine has them: delete. May block. After a crash before the deletion is durable, `take` returns them again.
 
         Raises:
-            BufferUnavailable: they stay, and will be given out again.
+            BufferUnavailable: they stay, and `take` returns them again.
         """
         self._delete(kept)
         self._leave([each.entry for each in kept])
 
-    def bury(self, kept: Sequence[Kept], reason: str) -> None:
+    def dead_letter(self, kept: Sequence[KeptEntry], reason: str) -> None:
         """The engine will never take them: move them to the dead-letter list, durably. Blocks. Raises BufferFull, BufferUnavailable."""
-        self._bury(kept, reason)
-        self.buried += len(kept)
+        self._dead_letter(kept, reason)
+        self.dead_count += len(kept)
         self.remove(kept)
 
-    def stats(self) -> Stats:
-        return Stats(
-            self.room.entries, self.room.bytes, self.oldest_at_ms(), self.buried, self.damaged, self.fault(), self.warning()
+    def stats(self) -> BufferStats:
+        return BufferStats(
+            self.room.entries, self.room.bytes, self.oldest_at_ms(), self.dead_count, self.damaged, self.fault(), self.warning()
         )  # fmt: skip
 
     def found(self, entries: Sequence[Entry]) -> None:
@@ -96,30 +96,30 @@ class Store(ABC):
         if entries:
             self.filled.set()
 
-    def recounted(self, units: Units, room: Room) -> None:
+    def recounted(self, ordering_keys: OrderingKeys, room: Room) -> None:
         """For stores that have counted anew what they hold."""
-        self.units.become(units)
+        self.ordering_keys.become(ordering_keys)
         self.room = room
         if room.entries:
             self.filled.set()
 
     def _enter(self, entries: Sequence[Entry]) -> None:
-        self.units.enter(entries)
+        self.ordering_keys.enter(entries)
         self.room.enter(entries)
 
     def _leave(self, entries: Sequence[Entry]) -> None:
-        self.units.leave(entries)
+        self.ordering_keys.leave(entries)
         self.room.leave(entries)
 
     def _leave_unwritten(self, entries: Sequence[Entry]) -> None:
-        """What could not be written counts no more."""
+        """Stop counting entries that could not be written."""
         self._leave(entries)
 
     @abstractmethod
-    def take(self, skip: Collection[str], count_max: int, bytes_max: int) -> list[Kept]:
-        """The oldest entries, each topic's in order, without those of the topics in `skip`. The first is given whatever its size.
+    def take(self, skip: Collection[str], count_max: int, bytes_max: int) -> list[KeptEntry]:
+        """The oldest entries, each topic's in order, without those of the topics in `skip`. The first is returned whatever its size.
 
-        They stay where they are. May block. Raises BufferUnavailable. A store whose topics share a sequence may give only what stands
+        They stay in the store. May block. Raises BufferUnavailable. A store whose topics share a sequence may return only the entries
         before the first that is skipped.
         """
 
@@ -132,18 +132,18 @@ class Store(ABC):
         return None
 
     def warning(self) -> str | None:
-        """What holds less than it should, because somebody said so."""
+        """What an operator has allowed by name and weakens the store."""
         return None
 
     @abstractmethod
     def close(self) -> None:
-        """Let go of files and connections; entries stay."""
+        """Release files and connections; entries stay."""
 
     @abstractmethod
     def _write(self, entries: Sequence[Entry]) -> None: ...
 
     @abstractmethod
-    def _delete(self, kept: Sequence[Kept]) -> None: ...
+    def _delete(self, kept: Sequence[KeptEntry]) -> None: ...
 
     @abstractmethod
-    def _bury(self, kept: Sequence[Kept], reason: str) -> None: ...
+    def _dead_letter(self, kept: Sequence[KeptEntry], reason: str) -> None: ...

@@ -4,12 +4,18 @@ from libc.stdint cimport int32_t, uint32_t, uint64_t
 from common.limits._meter cimport Meter
 
 
-cdef class HotGate:
+cdef enum:                            # verdicts about a whole call
+    ADMIT = 0
+    LEAVE = 1                         # to the rare path, which may hold it or split it
+    REFUSE = 2
+
+
+cdef class HotAdmission:
     cdef public Meter own             # of the proxy's own limit; None: it has none
     cdef uint64_t call
     cdef double now
-    cdef double wait                  # that the topics' limits ask of the call
-    cdef Meter first                  # of the first message that has one
+    cdef double wait                  # seconds that the topics' limits ask of the call
+    cdef Meter first                  # of the first message
     cdef bint is_mixed
     cdef int32_t retry_after_ms
     cdef int begin(self, double now) noexcept

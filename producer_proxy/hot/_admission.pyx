@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""What the hot path asks of the limits: let a whole call pass, refuse a whole call, or leave it to the slow path.
+"""Rate-limit admission on the hot path: admits a whole call, refuses a whole call, or leaves it to the rare path.
 
 It never holds a call and never splits one. producer_proxy/admission/rate_limits.py does, and is the reference.
 """
@@ -8,16 +8,11 @@ from libc.math cimport ceil
 
 from producer_proxy.admission.rate_limits import HOLD_S
 
-cdef enum:
-    PASS = 0
-    LEAVE = 1
-    REFUSE = 2
-
 cdef double HOLD = HOLD_S
 
 
-cdef class HotGate:
-    """For one call at a time: begin, weigh each message whose topic has a limit, ask for the verdict, commit when the call is taken."""
+cdef class HotAdmission:
+    """Serves one call at a time: begin, weigh each message whose topic has a limit, ask for the verdict, commit when the call is taken."""
 
     cdef int begin(self, double now) noexcept:
         self.call += 1
@@ -36,14 +31,14 @@ cdef class HotGate:
         return 0
 
     cdef int verdict(self, Meter application, uint32_t count, size_t bytes, uint32_t first_size) except -1:
-        """PASS when all is free, REFUSE when not even the first message could be held, else LEAVE."""
+        """ADMIT when no limit asks to wait, REFUSE when not even the first message could be held, else LEAVE."""
         cdef double wait = self.wait
         if application is not None:
             wait = max(wait, application.wait_for(count, bytes, self.now))
         if self.own is not None:
             wait = max(wait, self.own.wait_for(count, bytes, self.now))
         if wait == 0:
-            return PASS
+            return ADMIT
         if self.is_mixed or self.first_wait(application, first_size) <= HOLD:
             return LEAVE
         for meter in (self.first, application, self.own):

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""Whom the hot path knows: credentials that verified, and what their applications may do."""
+"""Credentials that verified, and the permissions of their applications, for the hot path."""
 
 from libc.stdint cimport uint32_t
 from libc.stdlib cimport free, malloc

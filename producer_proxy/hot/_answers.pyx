@@ -1,30 +1,33 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""Answers to sends: a SendResponse as a framed or buffered REPLY, into the connection's output. Fields in the order of their ids, as every writer does."""
+"""Answers to sends: a SendResponse as a framed or buffered REPLY, in the connection's output. Fields are in the order of their ids.
+
+The output is reserved first, for an upper bound of the answer's size: all writes lie within it.
+"""
 
 from libc.string cimport memcpy
 
-from common.net._reactor cimport Connection
+from common.net._reactor cimport PROTOCOL_FRAMED, Connection
+from engine.link.constants cimport CODE_DUPLICATE, CODE_OK
 from producer_proxy.hot._bytes cimport put_be32, put_be64
 
 cdef enum:
-    CODE_DUPLICATE = 2                # stored too, though not now
     ANSWER_BYTES = 128                # of one result, beside its id, sentence and reply
     HEAD_BYTES = 27                   # up to the first result
 
 
 cdef int encode_results(Connection connection, int32_t seqid, uint32_t count, const Result* results, const unsigned char* ids,
                         dict sentences, dict codes, int32_t retry_after_ms) except -1:
-    """Of plain sends.
+    """The answer to a plain send.
 
     Args:
-        ids: where the results' ids lie. sentences: by code. codes: where other codes than OK are counted.
+        ids: bytes of the results' ids. sentences: by code. codes: counts by code, except of OK.
     """
     cdef const Result* r
     cdef uint32_t i
     cdef size_t bound = 40
     cdef unsigned char* out
     cdef unsigned char* start
-    cdef int head = 4 if connection.protocol == 1 else 0
+    cdef int head = 4 if connection.protocol == PROTOCOL_FRAMED else 0
     for i in range(count):
         bound += 48 + results[i].id_size
         if results[i].code:
@@ -38,7 +41,7 @@ cdef int encode_results(Connection connection, int32_t seqid, uint32_t count, co
             out = put_string(out, 2, ids + r.id_at, r.id_size)
         if r.code:
             codes[r.code] = codes.get(r.code, 0) + 1
-        if r.code == 0 or r.code == CODE_DUPLICATE:
+        if r.code == CODE_OK or r.code == CODE_DUPLICATE:
             out = put_place(out, r.queue, r.offset)
         else:
             out = put_error(out, r.code, retry_after_ms, sentences.get(r.code, b""))
@@ -49,13 +52,13 @@ cdef int encode_results(Connection connection, int32_t seqid, uint32_t count, co
 
 cdef int encode_result(Connection connection, int32_t seqid, int32_t code, bytes shown_id, uint32_t queue, int64_t offset,
                        int32_t retry_after_ms, bytes sentence, bytes reply) except -1:
-    """Of a request or a reply.
+    """The answer to a request or a reply.
 
     Args:
         offset: negative: it is stored nowhere. reply: a Message's fields with their STOP.
     """
     cdef Py_ssize_t size = ANSWER_BYTES + size_of(shown_id) + size_of(sentence) + size_of(reply)
-    cdef int head = 4 if connection.protocol == 1 else 0
+    cdef int head = 4 if connection.protocol == PROTOCOL_FRAMED else 0
     cdef unsigned char* start = connection.out_reserve(size)
     cdef unsigned char* out = put_code(put_head(start + head, seqid, 1), code)
     if shown_id is not None:

@@ -1,8 +1,12 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""The hot path of send: from the socket's bytes to the broker's batch and back, in loop callbacks, without an object a message.
+"""The hot path of send: from the socket's bytes to the broker's batch and back, in loop callbacks, without a Python object per message.
 
-It takes only what is common: a credential that verified before, topics that are known and granted, no fault, no delay. A request, and a call
-of one reply, go on in _request_calls.pyx. Everything else, whole calls at a time, goes to `slow(connection, frame)`, which is producer_proxy/send/send.py and the reference for every answer.
+It takes only what is common: a credential that verified before, topics at the engine that are known and granted, no fault, no delay. A
+request, and a call of one reply, go on in _request_calls.pyx. Everything else goes, whole calls at a time, to `slow(connection, frame)`,
+which is producer_proxy/send/send.py and the reference for every answer.
+
+A call in work lives in two places. The front holds what examine() found out, until the next call: see "the call in hand". A HotCall holds
+what is needed until the answer. Offsets into the frame come from the walker, which has checked them against the frame's size.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
@@ -11,47 +15,68 @@ from libc.string cimport memcmp, memcpy
 
 from common.net._reactor cimport PROTOCOL_UNKNOWN, Connection, reactor_of
 from common.wire cimport _walk
-from engine.client._batcher cimport Lane, Waiter
+from engine.client._append_request cimport Waiter
 from engine.client._destination cimport Destination, Destinations
+from engine.client._lane cimport Lane
 from engine.client._lanes cimport NO_QUEUE, Lanes
+from engine.link.constants cimport (
+    ASSIGNED_ID_SIZE, CODE_OVERLOADED, CODE_TIMEOUT, CODE_UNAVAILABLE, DURABILITY_MAX,
+)
+from producer_proxy.hot._admission cimport ADMIT, REFUSE, HotAdmission
 from producer_proxy.hot._admitted cimport Admitted
 from producer_proxy.hot._answers cimport Result, encode_results
-from producer_proxy.hot._bytes cimport put_be32, put_be64, unix_ms
-from producer_proxy.hot._admission cimport HotGate
-from producer_proxy.requests._calls cimport HotRequest, RequestCalls
+from producer_proxy.hot._bytes cimport put_be32, put_be64
+from producer_proxy.hot._request_calls cimport HotRequest, RequestCalls
+from producer_proxy.requests._clock cimport unix_ms
 
 from producer_proxy.buffer.fallback import patience_s
 
 cdef enum:
     MESSAGES_MAX = 1000
-    RARE_FLAGS = 64 | 128 | 512       # HAS_DELIVER_AT, HAS_DELAY, HAS_REPLY_TO
+    RARE_FLAGS = _walk.HAS_DELIVER_AT | _walk.HAS_DELAY | _walk.HAS_REPLY_TO
     BODY_BYTES_ANY = 16384000         # the topic's own limit is checked once the topic is known
+    RECORD_MORE = 96                  # of a message in an append beside its bytes, at most
     LATENCY_BUCKETS = 16              # powers of two from 62.5 µs
+    CODE_RATE_LIMITED = 200           # the proxy's own answer: not a code of the link
+
+cdef enum CallDecision:               # of examine() about the whole call in hand
+    GO_SLOW = 0                       # the rare path takes it
+    TAKE = 1                          # append its messages
+    ASK = 2                           # append its request
+    PASS_REPLY = 3                    # send its reply to the asker's proxy
+    REFUSE_ALL = 4                    # answer every message with front.refusal
+
+cdef struct CallTotals:               # over the messages of the call in hand
+    size_t bytes
+    int grade                         # the lowest: 2 low, 1 normal, 0 high
+    bint is_mixed                     # of several topics
+    bint is_buffered                  # a topic has a fallback buffer
+    bint is_crowded                   # a lane has enough waiting; with several broker groups, while the messages are examined
 
 cdef const char* HEX = b"0123456789abcdef"
 
 
 cdef class Front:
-    """What all connections of a producer proxy share.
+    """State shared by all connections of a producer proxy.
 
     Args:
-        memory, fsync: the lanes of both classes of durability.
-        destinations: of the topics that are known; filled by the slow path.
-        is_right: asked about a destination at its first use after a change of the configuration, whose generation this is.
+        lanes_by_class: the Lanes that serve each durability class, by its number; None at 0.
+        destinations: of the engine's topics in use; filled by the rare path.
+        is_right: asked about a destination at its first use after a change of the configuration. generation: of the configuration.
         slow: called as (connection, frame bytes) in a loop callback for every call that is not common.
-        sentences: contract code -> the sentence that goes with it, as bytes.
+        sentences: contract code -> its sentence, as bytes.
         process_bytes: 6 random bytes, the middle of every id assigned here; see common/ids.py for the layout.
         rescue: called as (connection, frame bytes, [(code, queue, offset, id)]) for a call to buffered topics that the engine failed.
         requests: GroupedRequests, the open requests.
     """
 
-    cdef Lanes memory
-    cdef Lanes fsync
+    cdef tuple lanes
+    cdef void* lanes_by_class[DURABILITY_MAX + 1]       # Lanes, borrowed from `lanes`
     cdef Destinations destinations
     cdef object is_right
     cdef uint32_t generation
     cdef object slow
-    cdef readonly HotGate gate
+    cdef HotAdmission admission
     cdef readonly RequestCalls request_calls
     cdef dict sentences
     cdef dict admitted
@@ -59,24 +84,34 @@ cdef class Front:
     cdef uint32_t id_counter
     cdef double timeout_s
     cdef int32_t retry_after_ms
+    # The call in hand: filled by examine(), used by the method that it chose, void with the next call. Entries 0 to call.message_count - 1
+    # of the arrays are filled; the walker gives at most MESSAGES_MAX. `chosen` borrows from `destinations`: nothing is evicted meanwhile.
     cdef _walk.SendCall call
     cdef _walk.Message* messages
-    cdef void** chosen                # Destination of each message of the call in hand
-    cdef uint32_t queues[MESSAGES_MAX]          # and its queue, where there are several broker groups
+    cdef void** chosen                # the Destination of each message
+    cdef uint32_t queues[MESSAGES_MAX]          # and its queue, with several broker groups
+    cdef void* call_lanes             # Lanes that take all of it, borrowed from `lanes`
     cdef size_t call_bytes            # of its messages
-    cdef public bint closing
-    cdef public bint diverting        # the engine is suspected: calls to buffered topics take the slow path
+    cdef int refusal                  # the code of REFUSE_ALL
+    cdef bint closing
+    cdef bint diverting               # the engine is suspected: calls to buffered topics take the rare path
     cdef object rescue
     cdef readonly uint64_t calls, hot_calls, hot_messages, bytes_in
     cdef uint64_t latency[LATENCY_BUCKETS]
     cdef readonly double latency_sum_s
     cdef readonly dict codes
 
-    def __init__(self, Lanes memory, Lanes fsync, Destinations destinations, is_right, generation, slow, dict sentences,
+    def __init__(self, tuple lanes_by_class, Destinations destinations, is_right, generation, slow, dict sentences,
                  bytes process_bytes, int timeout_ms, int retry_after_ms, rescue, requests):
-        self.memory, self.fsync, self.slow, self.sentences, self.rescue = memory, fsync, slow, sentences, rescue
+        cdef int number
+        if len(lanes_by_class) != DURABILITY_MAX + 1:
+            raise ValueError(f"lanes_by_class: {len(lanes_by_class)} entries: use {DURABILITY_MAX + 1}, one per class and None at 0")
+        self.lanes = lanes_by_class
+        for number in range(1, DURABILITY_MAX + 1):
+            self.lanes_by_class[number] = <void*><Lanes?>lanes_by_class[number]
+        self.slow, self.sentences, self.rescue = slow, sentences, rescue
         self.destinations, self.is_right, self.generation = destinations, is_right, generation & 0xFFFFFFFF
-        self.admitted, self.codes, self.gate = {}, {}, HotGate()
+        self.admitted, self.codes, self.admission = {}, {}, HotAdmission()
         self.request_calls = RequestCalls(requests, self.codes, sentences, retry_after_ms)
         memcpy(self.process_bytes, <const unsigned char*>process_bytes, 6)
         self.timeout_s = timeout_ms / 1000.0
@@ -95,21 +130,34 @@ cdef class Front:
         return HotConnection(self, fd, limits, peer, ssl_context, prefix_check)
 
     def admit(self, bytes credential, double expires_at, patterns, meter, origin):
-        """The slow path has verified these credential bytes, whose holder may send to what matches, within the meter's limit;
-        `expires_at` in monotonic seconds."""
+        """The rare path has verified these credential bytes. Their application may send to topics that match `patterns`, within the meter's
+        limit, until `expires_at` in monotonic seconds."""
         if credential in self.admitted:
             return
         if len(self.admitted) >= 10_000:
             self.admitted.clear()
         self.admitted[credential] = Admitted(credential, expires_at, patterns, meter, origin)
 
-    def forget(self, generation):
-        """The configuration changed: every credential is verified anew, and every destination held against its definition."""
+    def follow(self, generation, own, bint takes_replies):
+        """The configuration changed: every credential is verified again, and every destination checked against its definition.
+
+        Args:
+            own: the Meter of the proxy's own limit; None: it has none. takes_replies: operators have not switched replies off.
+        """
         cdef Admitted admitted
         self.generation = generation & 0xFFFFFFFF
+        self.admission.own, self.request_calls.takes_replies = own, takes_replies
         for admitted in self.admitted.values():
             admitted.expires_at = 0       # connections hold their last one
         self.admitted.clear()
+
+    def divert(self, bint is_suspected):
+        """The engine is suspected, or trusted again: calls to buffered topics take the rare path, or the hot one."""
+        self.diverting = is_suspected
+
+    def stop(self):
+        """Leave every call to the rare path, which answers SHUTTING_DOWN."""
+        self.closing = True
 
     def latency_buckets(self):
         """Counts of hot calls by time from the call's bytes to its answer: bucket i is up to 62.5 µs * 2**i."""
@@ -123,7 +171,7 @@ cdef class Front:
         return 0
 
     cdef bint check(self, Destination destination) except -1:
-        """Hold a destination against its definition, once a change of the configuration."""
+        """Check a destination against its definition, once per change of the configuration."""
         if not self.is_right(destination):
             return False
         destination.checked_at = self.generation
@@ -141,7 +189,10 @@ cdef class Front:
 
 
 cdef class HotCall(Waiter):
-    """One call in work. A connection reuses its own until a deadline passes: then it answers, and the late results find nobody."""
+    """One call in work. A connection reuses its own until a deadline passes: then it answers, and late results are dropped.
+
+    `results` and `ids` are grown before they are written: count <= results_cap, ids_used <= ids_cap.
+    """
 
     cdef HotConnection connection
     cdef Front front
@@ -183,7 +234,7 @@ cdef class HotCall(Waiter):
         else:
             memcpy(out, id, size)
         self.results[index].id_at, self.results[index].id_size = <uint32_t>self.ids_used, shown
-        self.results[index].code = 300    # until it is answered
+        self.results[index].code = CODE_TIMEOUT       # until it is answered
         self.ids_used += shown
         return 0
 
@@ -213,14 +264,15 @@ cdef class HotCall(Waiter):
         return connection.answered()
 
     cdef bint failed(self) noexcept:
+        """Whether a message has one of buffer.fallback.DIVERTED_CODES."""
         cdef uint32_t i
         for i in range(self.count):
-            if self.results[i].code in (201, 203, 300):     # DIVERTED_CODES
+            if self.results[i].code in (CODE_OVERLOADED, CODE_UNAVAILABLE, CODE_TIMEOUT):
                 return True
         return False
 
     cdef int hand_over(self) except -1:
-        """To the buffer, in a greenlet, which answers the call."""
+        """Leave the call to a greenlet, which diverts what failed into the buffer and answers."""
         cdef HotConnection connection = self.connection
         cdef Result* r
         cdef uint32_t i
@@ -250,8 +302,6 @@ cdef class HotConnection(Connection):
     cdef HotRequest request            # the last one
     cdef Admitted last
     cdef object prefix_check
-    cdef int refusal                  # the code that the whole call in hand is refused with
-    cdef bint is_reply                # the call in hand is one, and plain
 
     def __init__(self, Front front, int fd, limits, str peer, ssl_context, prefix_check):
         self.front, self.prefix_check = front, prefix_check
@@ -270,27 +320,25 @@ cdef class HotConnection(Connection):
         return Connection.on_closed(self)
 
     cdef int on_frame(self, const unsigned char* frame, Py_ssize_t size) except -1:
-        cdef Lanes lanes
+        cdef int decision
         self.front.calls += 1
         self.front.bytes_in += size
         self.busy = True
-        self.refusal, self.is_reply = 0, False
-        lanes = self.examine(frame, size)
-        if lanes is not None:
-            if self.front.call.reply_wait_ms:
-                self.ask(lanes, frame)
-            else:
-                self.take(lanes, frame, size)
-        elif self.refusal:
+        decision = self.examine(frame, size)
+        if decision == TAKE:
+            self.take(<Lanes>self.front.call_lanes, frame, size)
+        elif decision == ASK:
+            self.ask(<Lanes>self.front.call_lanes, frame)
+        elif decision == REFUSE_ALL:
             self.refuse(frame)
-        elif self.is_reply:
+        elif decision == PASS_REPLY:
             self.reply(frame)
         else:
             self.front.slow(self, frame[:size])
         return 0
 
-    cdef Lanes examine(self, const unsigned char* frame, Py_ssize_t size):
-        """The lanes that take the whole call, or None for the slow path; fills front.call, .messages, .chosen and .queues."""
+    cdef int examine(self, const unsigned char* frame, Py_ssize_t size) except -1:
+        """A CallDecision about a whole call; fills in the call in hand as far as the decision needs it."""
         cdef Front front = self.front
         cdef _walk.SendCall* call = &front.call
         cdef _walk.Message* m
@@ -298,72 +346,56 @@ cdef class HotConnection(Connection):
         cdef uint32_t topic_size = 0, i
         cdef Destination destination = None
         cdef Admitted admitted
-        cdef int durability, wanted
-        cdef size_t total = 0
-        cdef int grade = 0
-        cdef bint is_mixed = False, is_buffered = False, is_crowded = False
-        cdef Lanes lanes = None
+        cdef CallTotals totals
+        cdef void* lanes = NULL
+        cdef void* serving
         if front.closing or _walk.walk_send(frame, size, call, front.messages, MESSAGES_MAX, BODY_BYTES_ANY) != 0:
-            return None
+            return GO_SLOW
         if call.fault or call.message_count == 0 or (call.reply_wait_ms > 0 and not front.request_calls.is_plain_request(call)):
-            return None
-        admitted = self.admission(frame + call.credential_start, call.credential_size)
+            return GO_SLOW
+        admitted = self.admitted(frame + call.credential_start, call.credential_size)
         if admitted is None:
-            return None
-        wanted = call.durability
-        front.gate.begin(self.reactor.now)
+            return GO_SLOW
+        totals.bytes, totals.grade = 0, 0
+        totals.is_mixed = totals.is_buffered = totals.is_crowded = False
+        front.admission.begin(self.reactor.now)
         for i in range(call.message_count):
             m = &front.messages[i]
             if m.fault or m.flags & RARE_FLAGS or m.operation:
-                self.is_reply = front.request_calls.is_plain_reply(call, m)
-                return None
+                return PASS_REPLY if front.request_calls.is_plain_reply(call, m) else GO_SLOW
             if m.topic_size != topic_size or memcmp(topic, frame + m.topic_start, topic_size) != 0:
                 topic, topic_size = frame + m.topic_start, m.topic_size
-                destination = front.destinations.find(topic, topic_size) if admitted.may_send(topic, topic_size) else None
-                if destination is None or (destination.checked_at != front.generation and not front.check(destination)):
-                    return None
-            if m.body_size > destination.body_bytes_max or destination.is_special:
-                return None
-            if destination.buffered and (destination.diverted or front.diverting):
-                return None
+                destination = usable(front, admitted, topic, topic_size)
+                if destination is None:
+                    return GO_SLOW
+            if is_rare(front, destination, m):
+                return GO_SLOW
             if destination.meter is not None:
-                front.gate.weigh(destination.meter, m.size, i)
-            durability = wanted if wanted else destination.durability
-            if lanes is None:
-                lanes = front.memory if durability == 1 else front.fsync
-            elif lanes is not (front.memory if durability == 1 else front.fsync):
-                return None                   # one call of two classes is rare
-            total += m.size
-            grade = max(grade, destination.grade)
-            is_buffered = is_buffered or destination.buffered
+                front.admission.weigh(destination.meter, m.size, i)
+            # The walker faults a call whose durability is not 0 to DURABILITY_MAX; a destination's is checked when it is made.
+            serving = front.lanes_by_class[call.durability if call.durability else destination.durability]
+            if lanes == NULL:
+                lanes = serving
+            elif lanes != serving:
+                return GO_SLOW                # one call over several lanes is rare
+            totals.bytes += m.size
+            totals.grade = max(totals.grade, destination.grade)
+            totals.is_buffered = totals.is_buffered or destination.buffered
             front.chosen[i] = <void*>destination
-            is_mixed = is_mixed or front.chosen[0] != front.chosen[i]
-            if lanes.only is None:
-                front.queues[i] = lanes.choose_for(destination, frame, m)
-                if front.queues[i] == NO_QUEUE:
-                    return None
-                is_crowded = is_crowded or not lanes.home(destination, front.queues[i]).lets_in(call.message_count, destination.grade)
-        if not lanes.take_all(total + 96 * call.message_count):
-            return None
-        front.call_bytes = total
-        wanted = front.gate.verdict(admitted.meter, call.message_count, total, front.messages[0].size)
-        if lanes.only is not None:
-            is_crowded = not lanes.only.lets_in(call.message_count, grade)
-        if wanted == 0 and is_crowded:
-            # Of a call over several queues, some messages may have room elsewhere.
-            self.refusal = 0 if is_mixed or is_buffered or (lanes.only is None and call.message_count > 1) else 201
-            front.gate.retry_after_ms = front.retry_after_ms
-            return None
-        self.refusal = 200 if wanted == 2 else 0
-        return lanes if wanted == 0 else None
+            totals.is_mixed = totals.is_mixed or front.chosen[0] != front.chosen[i]
+            if (<Lanes>lanes).only is None and not choose_queue(front, <Lanes>lanes, destination, frame, i, &totals):
+                return GO_SLOW
+        front.call_lanes = lanes
+        return conclude(front, <Lanes>lanes, admitted, &totals)
 
-    cdef Admitted admission(self, const unsigned char* credential, uint32_t size):
+    cdef Admitted admitted(self, const unsigned char* credential, uint32_t size):
+        """The verified credential with these bytes; None: the rare path has to verify it, or to say what is wrong with the connection."""
         cdef Admitted last = self.last
         if last is None or len(last.credential) != size or memcmp(<const unsigned char*>last.credential, credential, size) != 0 \
                 or last.expires_at == 0:
             last = self.front.admitted.get(credential[:size])
             if last is not None and not last.may_come_by(self):
-                last = None                    # the slow path says why
+                last = None
             self.last = last
         if last is None or self.reactor.now > last.expires_at:
             return None
@@ -380,16 +412,16 @@ cdef class HotConnection(Connection):
         return call
 
     cdef int refuse(self, const unsigned char* frame) except -1:
-        """Answer every message of the call in hand with `refusal`; nothing of it was taken."""
+        """Answer every message of the call in hand with front.refusal; nothing of it was taken."""
         cdef Front front = self.front
         cdef HotCall call = self.begin(0)
         cdef _walk.Message* m
         cdef uint32_t i
-        call.retry_after_ms = front.gate.retry_after_ms
+        call.retry_after_ms = front.admission.retry_after_ms
         for i in range(front.call.message_count):
             m = &front.messages[i]
-            call.set_id(i, frame + m.id_start, m.id_size if m.flags & 32 else 0, False)
-            call.result(i, self.refusal, 0, -1)
+            call.set_id(i, frame + m.id_start, m.id_size if m.flags & _walk.HAS_ID else 0, False)
+            call.result(i, front.refusal, 0, -1)
         return call.done()
 
     cdef int ask(self, Lanes lanes, const unsigned char* frame) except -1:
@@ -397,16 +429,16 @@ cdef class HotConnection(Connection):
         cdef _walk.Message* m = &front.messages[0]
         cdef Destination destination = <Destination>front.chosen[0]
         cdef Lane lane = lanes.only
-        cdef unsigned char id16[16]
+        cdef unsigned char id16[ASSIGNED_ID_SIZE]
         cdef uint32_t queue
         if lane is None:
             queue = front.queues[0]
             lane = lanes.home(destination, queue)
         else:
             queue = lane.choose_queue(destination, frame + m.key_start, m.key_size if m.flags & _walk.HAS_KEY else -1)
-        front.gate.commit(self.last.meter, 1, front.call_bytes)
+        front.admission.commit(self.last.meter, 1, front.call_bytes)
         if destination.meter is not None:
-            destination.meter.commit(front.gate.call)
+            destination.meter.commit(front.admission.call)
         front.hot_calls += 1
         front.hot_messages += 1
         if m.flags & _walk.HAS_ID:
@@ -429,7 +461,7 @@ cdef class HotConnection(Connection):
         cdef HotCall call
         cdef _walk.Message* m
         cdef Destination destination
-        cdef unsigned char id16[16]
+        cdef unsigned char id16[ASSIGNED_ID_SIZE]
         cdef uint32_t i, queue
         cdef uint64_t now_ms = unix_ms()
         cdef bint buffered = False, bound
@@ -441,12 +473,12 @@ cdef class HotConnection(Connection):
             call.frame = frame[:size]
         if lane is not None:
             lane.join(call)
-        front.gate.commit(self.last.meter, front.call.message_count, front.call_bytes)
+        front.admission.commit(self.last.meter, front.call.message_count, front.call_bytes)
         for i in range(front.call.message_count):
             m = &front.messages[i]
             destination = <Destination>front.chosen[i]
             if destination.meter is not None:
-                destination.meter.commit(front.gate.call)
+                destination.meter.commit(front.admission.call)
             bound = m.flags & _walk.HAS_KEY != 0
             if lanes.only is None:
                 queue = front.queues[i]
@@ -454,15 +486,65 @@ cdef class HotConnection(Connection):
                 lane.enter(call)
                 bound = bound or (m.flags & _walk.HAS_ID != 0 and destination.id_window_ms != 0)
             else:
-                queue = lane.choose_queue(destination, frame + m.key_start, m.key_size if m.flags & 4 else -1)
-            if m.flags & 32:
+                queue = lane.choose_queue(destination, frame + m.key_start, m.key_size if m.flags & _walk.HAS_KEY else -1)
+            if m.flags & _walk.HAS_ID:
                 call.set_id(i, frame + m.id_start, m.id_size, False)
                 lane.add(destination, queue, NULL, frame + m.start, m.size, NULL, bound, i)
             else:
                 front.assign(id16, now_ms)
-                call.set_id(i, id16, 16, True)
+                call.set_id(i, id16, ASSIGNED_ID_SIZE, True)
                 lane.add(destination, queue, id16, frame + m.start, m.size, NULL, bound, i)
         return 0
+
+
+cdef inline Destination usable(Front front, Admitted admitted, const unsigned char* topic, uint32_t size):
+    """The destination of a topic that the application may send to; None: not known, not granted, or not right any more."""
+    cdef Destination destination = front.destinations.find(topic, size) if admitted.may_send(topic, size) else None
+    if destination is None or (destination.checked_at != front.generation and not front.check(destination)):
+        return None
+    return destination
+
+
+cdef inline bint is_rare(Front front, Destination destination, const _walk.Message* m) noexcept:
+    """Whether a message without a fault needs the rare path: by its size, its topic, or the topic's buffer."""
+    return m.body_size > destination.body_bytes_max or destination.is_special or (
+        destination.buffered and (destination.diverted or front.diverting)
+    )
+
+
+cdef inline bint choose_queue(Front front, Lanes lanes, Destination destination, const unsigned char* frame, uint32_t i,
+                              CallTotals* totals) except -1:
+    """Choose the queue of message i among those of several broker groups; False: no lane takes it."""
+    cdef uint32_t queue = lanes.choose_for(destination, frame, &front.messages[i])
+    front.queues[i] = queue
+    if queue == NO_QUEUE:
+        return False
+    totals.is_crowded = totals.is_crowded or not lanes.home(destination, queue).lets_in(front.call.message_count, destination.grade)
+    return True
+
+
+cdef inline int conclude(Front front, Lanes lanes, Admitted admitted, CallTotals* totals) except -1:
+    """A CallDecision about a call whose messages can all be taken: by room in the append, rate limits, and room in the queue for their grade."""
+    cdef uint32_t count = front.call.message_count
+    cdef int verdict
+    if not lanes.take_all(totals.bytes + RECORD_MORE * count):
+        return GO_SLOW
+    front.call_bytes = totals.bytes
+    verdict = front.admission.verdict(admitted.meter, count, totals.bytes, front.messages[0].size)
+    if lanes.only is not None:
+        totals.is_crowded = not lanes.only.lets_in(count, totals.grade)
+    if verdict == REFUSE:
+        front.refusal = CODE_RATE_LIMITED
+        return REFUSE_ALL
+    if verdict != ADMIT:
+        return GO_SLOW
+    if totals.is_crowded:
+        # Of a call over several queues, some messages may have room elsewhere.
+        if totals.is_mixed or totals.is_buffered or (lanes.only is None and count > 1):
+            return GO_SLOW
+        front.refusal, front.admission.retry_after_ms = CODE_OVERLOADED, front.retry_after_ms
+        return REFUSE_ALL
+    return ASK if front.call.reply_wait_ms else TAKE
 
 
 cdef void* grow(void* old, size_t size) except NULL:

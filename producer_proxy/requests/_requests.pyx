@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""The native form of requests.py, which says what is done and why: same names, same answers, tokens made and checked in C."""
+"""The native form of requests.py, which explains all of it: same names, same answers, tokens made and checked in C."""
 
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
@@ -8,13 +8,17 @@ import os
 from heapq import heappop, heappush
 
 from common.net._reactor cimport monotonic_s
-from producer_proxy.hot._bytes cimport unix_ms
+from engine.link.constants cimport (
+    CODE_DUPLICATE as DUPLICATE, CODE_INVALID as INVALID, CODE_NO_REPLY as NO_REPLY, CODE_OK as OK, CODE_STALE_RECEIPT as STALE_RECEIPT,
+    CODE_TIMEOUT as TIMEOUT, CODE_UNAVAILABLE as UNAVAILABLE, OP_FORWARDED, OP_LISTEN, OP_OUTCOME, OP_REPLY, REPLY_TOKEN_SIZE,
+)
+from producer_proxy.requests._clock cimport unix_ms
 
 from common.clock import SystemClock
 from common.reply_token import key_of
 from engine.link import layout
 from engine.link.errors import LinkDown
-from producer_proxy.requests import requests as twin
+from producer_proxy.requests import requests as reference
 
 cdef extern from "blake2b.h" nogil:
     ctypedef struct penstock_blake2b:
@@ -24,29 +28,18 @@ cdef extern from "blake2b.h" nogil:
     void penstock_blake2b_finish(penstock_blake2b* state, void* digest, size_t digest_size)
 
 cdef enum:
-    TOKEN_SIZE = 40
+    TOKEN_SIZE = REPLY_TOKEN_SIZE
     BODY_SIZE = 24
     MAC_SIZE = 16
     VERSION = 1
     FORWARD_HEAD = 8                  # number, code
     NONE = -1                         # no outcome yet
-    OK = 0
-    DUPLICATE = 2
-    INVALID = 100
-    STALE_RECEIPT = 106
-    UNAVAILABLE = 203
-    TIMEOUT = 300
-    NO_REPLY = 501
 
-cdef int64_t TICK_MS = twin.TICK_MS
-cdef int64_t FATE_MS_MAX = twin.FATE_MS_MAX
-cdef int OP_REPLY = layout.REPLY
-cdef int OP_FORWARDED = layout.FORWARDED
-cdef int OP_LISTEN = layout.LISTEN
-cdef int OP_OUTCOME = layout.OUTCOME
+cdef int64_t TICK_MS = reference.TICK_MS
+cdef int64_t OUTCOME_MS_MAX = reference.OUTCOME_MS_MAX
 
 
-cdef packed struct Token:             # common/reply_token.py
+cdef packed struct ReplyTokenBytes:             # common/reply_token.py
     uint8_t version
     uint8_t zero[3]
     uint32_t call
@@ -55,15 +48,15 @@ cdef packed struct Token:             # common/reply_token.py
     uint8_t mac[16]
 
 
-cdef class Timed:
-    """What is due at some moment."""
+cdef class RequestTimer:
+    """A timer of a request."""
 
     cdef int due(self) except -1:
         raise NotImplementedError
 
 
-cdef class OpenRequest(Timed):
-    """As the twin's."""
+cdef class OpenRequest(RequestTimer):
+    """As the reference's."""
 
     cdef Requests requests
     cdef object asker
@@ -85,9 +78,9 @@ cdef class OpenRequest(Timed):
         return self.is_waiting()
 
     cdef bint is_waiting(self) except -1:
-        return self.outcome == NONE and not self.is_over and self.is_heard()
+        return self.outcome == NONE and not self.is_over and self.has_listener()
 
-    cdef bint is_heard(self) except -1:
+    cdef bint has_listener(self) except -1:
         cdef OpenRequest each
         if not self.asker.is_gone:
             return True
@@ -98,7 +91,7 @@ cdef class OpenRequest(Timed):
         return False
 
     def stored(self, tuple place=None, bint is_duplicate=False):
-        """As the twin's."""
+        """As the reference's."""
         self.is_stored = True
         if is_duplicate:
             self.requests.repeated(self, place)
@@ -109,16 +102,16 @@ cdef class OpenRequest(Timed):
         if self.outcome != NONE:
             self.tell()
         elif self.is_over:
-            self.requests.ask_fate(self)
+            self.requests.ask_outcome(self)
 
     def end(self):
-        """As the twin's."""
+        """As the reference's."""
         self.is_over = True
         if self.outcome == NONE:
             self.outcome = NO_REPLY
 
     def settle(self, int code, bytes reply=None):
-        """As the twin's."""
+        """As the reference's."""
         self.end_with(code, reply)
 
     cdef int end_with(self, int code, bytes reply) except -1:
@@ -142,8 +135,8 @@ cdef class OpenRequest(Timed):
         del requests.calls[self.number]
         self.is_over = True
         if self.is_stored and self.outcome == NONE:
-            if self.is_heard():
-                requests.ask_fate(self)
+            if self.has_listener():
+                requests.ask_outcome(self)
             else:
                 self.end_with(NO_REPLY, None)
         if self.place is not None:
@@ -172,8 +165,8 @@ cdef class OpenRequest(Timed):
         return 0
 
 
-cdef class FateDue(Timed):
-    """The engine has not said why there was no reply."""
+cdef class OutcomeDue(RequestTimer):
+    """The engine has not reported the outcome in time."""
 
     cdef OpenRequest over
 
@@ -181,7 +174,7 @@ cdef class FateDue(Timed):
         return self.over.end_with(NO_REPLY, None)
 
 
-cdef class Passing(Timed):
+cdef class ReplyInFlight(RequestTimer):
     """A reply on its way to its asker's proxy."""
 
     cdef object told                  # None: told already
@@ -201,7 +194,7 @@ cdef class Passing(Timed):
 
 
 cdef class Requests:
-    """As the twin's."""
+    """As the reference's."""
 
     cdef object rpc, clock, wake
     cdef bint is_system_clock
@@ -211,7 +204,7 @@ cdef class Requests:
     cdef dict calls                   # by number
     cdef dict by_place
     cdef Py_ssize_t kept_bytes
-    cdef dict ticks                   # tick -> list of Timed
+    cdef dict ticks                   # tick -> list of RequestTimer
     cdef list order                   # heap of ticks
     cdef readonly uint64_t asked, late, replies
 
@@ -225,12 +218,12 @@ cdef class Requests:
 
     @property
     def waiting(self):
-        """As the twin's."""
+        """As the reference's."""
         return len(self.calls)
 
     @property
     def is_idle(self):
-        """As the twin's."""
+        """As the reference's."""
         cdef OpenRequest each
         for each in self.calls.values():
             if each.is_waiting():
@@ -240,10 +233,10 @@ cdef class Requests:
     # -- the asker's side
 
     def open(self, asker, int64_t wait_ms):
-        """As the twin's."""
+        """As the reference's."""
         cdef OpenRequest opened
-        cdef Token token
-        if len(self.calls) >= twin.OPEN_MAX:
+        cdef ReplyTokenBytes token
+        if len(self.calls) >= reference.OPEN_MAX:
             return None
         self.asked += 1
         self.last_call = self.last_call % 0xFFFFFFFF + 1
@@ -260,22 +253,22 @@ cdef class Requests:
         return opened
 
     def release(self):
-        """As the twin's."""
+        """As the reference's."""
         cdef OpenRequest each
         for each in list(self.calls.values()):
             if each.is_waiting():
                 each.end_with(TIMEOUT, None)
 
     def on_time(self):
-        """As the twin's."""
+        """As the reference's."""
         cdef int64_t now_ms = self.now_ms()
-        cdef Timed each
+        cdef RequestTimer each
         while self.order and <int64_t>self.order[0] * TICK_MS <= now_ms:
             for each in self.ticks.pop(heappop(self.order)):
                 each.due()
         return len(self.order) > 0
 
-    cdef int after(self, int64_t wait_ms, Timed item) except -1:
+    cdef int after(self, int64_t wait_ms, RequestTimer item) except -1:
         """Have the item's due() called; up to TICK_MS late, never early."""
         cdef int64_t tick = (self.now_ms() + wait_ms + TICK_MS - 1) // TICK_MS
         cdef list items = self.ticks.get(tick)
@@ -293,16 +286,16 @@ cdef class Requests:
     cdef int64_t wall_ms(self) except? -1:
         return <int64_t>unix_ms() if self.is_system_clock else <int64_t>self.clock.now_ms()
 
-    cdef void sign(self, const Token* token, uint8_t* mac) noexcept:
+    cdef void sign(self, const ReplyTokenBytes* token, uint8_t* mac) noexcept:
         cdef penstock_blake2b state = self.keyed
         penstock_blake2b_update(&state, token, BODY_SIZE)
         penstock_blake2b_finish(&state, mac, MAC_SIZE)
 
-    # -- what an open request asks of its table
+    # -- called by open requests
 
     cdef bint keeps(self, OpenRequest answered) except -1:
         cdef Py_ssize_t size = len(answered.reply)
-        if answered.place is None or answered.is_over or self.kept_bytes + size > twin.KEPT_BYTES_MAX:
+        if answered.place is None or answered.is_over or self.kept_bytes + size > reference.KEPT_BYTES_MAX:
             return False
         answered.kept_bytes = size
         self.kept_bytes += size
@@ -314,8 +307,8 @@ cdef class Requests:
             return copy.follow(first)
         return copy.end_with(DUPLICATE, None)
 
-    cdef int ask_fate(self, OpenRequest over) except -1:
-        cdef FateDue due
+    cdef int ask_outcome(self, OpenRequest over) except -1:
+        cdef OutcomeDue due
         if over.links != self.links:
             return over.end_with(NO_REPLY, None)
 
@@ -326,11 +319,11 @@ cdef class Requests:
             self.rpc.send(OP_OUTCOME, over.token, answered)
         except LinkDown:
             return over.end_with(NO_REPLY, None)
-        due = FateDue.__new__(FateDue)
+        due = OutcomeDue.__new__(OutcomeDue)
         due.over = over
-        return self.after(FATE_MS_MAX, due)
+        return self.after(OUTCOME_MS_MAX, due)
 
-    # -- what the broker tells
+    # -- messages from the broker
 
     def listen(self):
         """The link is up."""
@@ -338,14 +331,14 @@ cdef class Requests:
         self.rpc.send(OP_LISTEN, layout.INSTANCE.pack(self.instance), lambda code, answer: None)
 
     def on_forward(self, bytes payload):
-        """A reply, or the word that the consumer has failed."""
+        """A reply, or the report that the consumer has failed. All reads lie within the size that is checked first."""
         cdef const unsigned char* p = payload
         cdef uint32_t number, told
         cdef unsigned short code
-        cdef Token token
+        cdef ReplyTokenBytes token
         cdef OpenRequest found = None
         if len(payload) < FORWARD_HEAD + TOKEN_SIZE:
-            raise ValueError("FORWARD: a number, a code and a token")
+            raise ValueError(f"FORWARD: {len(payload)} bytes: at least {FORWARD_HEAD + TOKEN_SIZE}")
         memcpy(&number, p, 4)
         memcpy(&code, p + 4, 2)
         memcpy(&token, p + FORWARD_HEAD, TOKEN_SIZE)
@@ -361,9 +354,9 @@ cdef class Requests:
     # -- the replier's side
 
     def pass_on(self, bytes data, bytes reply, told, int64_t timeout_ms):
-        """As the twin's."""
-        cdef Token token
-        cdef Passing passing
+        """As the reference's."""
+        cdef ReplyTokenBytes token
+        cdef ReplyInFlight passing
         cdef uint8_t mac[16]
         cdef uint8_t differing = 0
         cdef int i
@@ -371,7 +364,7 @@ cdef class Requests:
             return INVALID
         memcpy(&token, <const unsigned char*>data, TOKEN_SIZE)
         self.sign(&token, mac)
-        # All of it, whatever differs: how long a wrong one takes tells nothing.
+        # Compare all of it: the time that a wrong token takes must not tell which byte differs.
         for i in range(MAC_SIZE):
             differing |= mac[i] ^ token.mac[i]
         if differing or token.version != VERSION:
@@ -379,7 +372,7 @@ cdef class Requests:
         if token.reply_by_ms <= self.wall_ms():
             self.late += 1
             return STALE_RECEIPT
-        passing = Passing.__new__(Passing)
+        passing = ReplyInFlight.__new__(ReplyInFlight)
         passing.told = told
         try:
             self.rpc.send(OP_REPLY, data + reply, passing.answered)

@@ -1,34 +1,36 @@
-"""The rare path of requests and replies, in greenlets, and what both paths answer. Its native form is _request_calls.pyx."""
+"""The rare path of requests and replies, in greenlets, and the sentences of both paths. The hot one is hot/_request_calls.pyx."""
 
+from collections.abc import Callable
 from typing import Any
 
 import gevent
 from gevent.event import AsyncResult
 
 from common.contract import Code, Message, SendResult, decode_struct, encode_struct
-from common.ids import show_id
-from common.wire.calls import BODY_BYTES_MAX, HAS_DELAY, HAS_DELIVER_AT, HAS_REPLY_TO
+from common.wire.calls import BODY_BYTES_MAX, HAS_DELAY, HAS_DELIVER_AT, HAS_REPLY_TO, SendCall
+from common.wire.calls import Message as WalkedMessage
 from producer_proxy.requests.grouped import GroupedRequests
 from producer_proxy.requests.requests import OpenRequest
+from producer_proxy.targets.base import MessageSlice, Target
 
 REPLY_WAIT_MS_MAX = 300_000
 WAIT_SENTENCES = {
-    Code.NO_CONSUMER: "nobody took the request in time; it will not be handed out any more",
-    Code.NO_REPLY: "no reply in time; the request will not be handed out any more",
-    Code.CONSUMER_FAILED: "the consumer gave the request up",
-    Code.TIMEOUT: "this proxy is stopping; the request is stored, and its reply may still have been made",
+    Code.NO_CONSUMER: "no consumer took the request in time; it will not be delivered any more",
+    Code.NO_REPLY: "no reply in time; the request will not be delivered any more",
+    Code.CONSUMER_FAILED: "the consumer rejected the request",
+    Code.TIMEOUT: "this proxy is stopping; the request is stored, and a reply may still be made",
 }
 REPLY_SENTENCES = {
     Code.INVALID: "Message.reply_to: not a reply_token of this cluster, or altered",
     Code.DUPLICATE: "Message.reply_to: this request has its reply already",
-    Code.STALE_RECEIPT: "Message.reply_to: nobody waits for this reply any more",
-    Code.UNAVAILABLE: "the proxy that waits for this reply cannot be reached at the moment",
-    Code.TIMEOUT: "nobody said whether the reply arrived; send it again",
+    Code.STALE_RECEIPT: "Message.reply_to: no call waits for this reply any more",
+    Code.UNAVAILABLE: "the proxy that waits for this reply cannot be reached now; send it again",
+    Code.TIMEOUT: "no answer whether the reply arrived; send it again",
 }
 RETRY_AFTER_MS = 200
 
 
-class _Asker:
+class _GreenletAsker:
     """A greenlet that waits for a request's outcome."""
 
     def __init__(self, connection: Any) -> None:
@@ -44,18 +46,16 @@ class _Asker:
 
 
 def ask(
-    requests: GroupedRequests, lanes, connection: Any, call, destination, key: bytes | None, id16, refusal
-) -> SendResult:
+    requests: GroupedRequests, target: Target, durability: int, connection: Any, call: SendCall, message: MessageSlice,
+    shown_id: str, not_stored: Callable[[int], SendResult],
+) -> SendResult:  # fmt: skip
     """Store the call's message and block this greenlet until its reply has come or cannot come any more.
 
     Args:
-        lanes: of the call's durability. key: what ties the message to a queue.
-        id16: the assigned id; None when the message has one of its own.
-        refusal: makes the result of a message that was not stored, from (code, sentence, id).
+        durability: the class as which the target serves the message.
+        not_stored: makes the result of a message that was not stored, or may not be.
     """
-    (message,) = call.messages
-    shown = message.id if id16 is None else show_id(id16)
-    asker, opened = _Asker(connection), []
+    asker, opened = _GreenletAsker(connection), []
 
     def token_for(group: int) -> bytes | None:
         found = requests.open(asker, group, call.reply_wait_ms)
@@ -63,39 +63,40 @@ def ask(
         return None if found is None else found.token
 
     answer: AsyncResult = AsyncResult()
-    lanes.ask(destination, key, id16, message.encoded, token_for, answer.set)
+    target.ask(durability, message, token_for, answer.set)
     try:
         ((code, queue, offset),) = answer.get(timeout=store_timeout_ms(call) / 1000)
     except gevent.Timeout:
         code = Code.TIMEOUT
     request: OpenRequest | None = opened[0] if opened else None
     if request is None or code not in (Code.OK, Code.DUPLICATE):
-        result = refusal(code, None, shown)
+        result = not_stored(code)
         if request is not None:
             request.end()
             result.reply = _reply_of(request.reply)
         return result
-    place = None if message.id is None else (destination.name, message.id.encode(), queue, offset)
+    has_own_id = message.assigned_id is None
+    place = (message.destination.name, shown_id.encode(), queue, offset) if has_own_id else None
     request.stored(place, code == Code.DUPLICATE)
     code, reply = asker.outcome.get()
     return SendResult(
-        code=code, id=shown, queue=queue, offset=offset, error=WAIT_SENTENCES.get(code), reply=_reply_of(reply)
+        code=code, id=shown_id, queue=queue, offset=offset, error=WAIT_SENTENCES.get(code), reply=_reply_of(reply)
     )
 
 
-def store_timeout_ms(call) -> int:
-    """How long the append may take."""
+def store_timeout_ms(call: SendCall) -> int:
+    """The longest time that the append may take."""
     return min(call.timeout_ms, call.reply_wait_ms) if call.timeout_ms > 0 else call.reply_wait_ms
 
 
-def _reply_of(encoded: bytes | None):
+def _reply_of(encoded: bytes | None) -> Message | None:
     return None if encoded is None else decode_struct(Message, encoded)
 
 
-class Replying:
+class PassedReply:
     """A reply on its way, or one that was refused: `wait()` gives its result."""
 
-    def __init__(self, requests: GroupedRequests, message, timeout_ms: int) -> None:
+    def __init__(self, requests: GroupedRequests, message: WalkedMessage, timeout_ms: int) -> None:
         """Pass the reply on. The message has no fault."""
         self._id, self._sentence = message.id, _reply_fault(message)
         self._code: AsyncResult = AsyncResult()
@@ -113,19 +114,19 @@ class Replying:
         return SendResult(code=code, id=self._id, retry_after_ms=retry_after_ms, error=error)
 
 
-def fault_of(call) -> str | None:
-    """What is wrong with a call that asks for a reply, as a sentence, or None."""
+def fault_of(call: SendCall) -> str | None:
+    """The fault of a call that asks for a reply, as a sentence, or None."""
     (message,) = call.messages
     if call.reply_wait_ms > REPLY_WAIT_MS_MAX:
         return f"SendRequest.reply_wait_ms: at most {REPLY_WAIT_MS_MAX}"
     if message.flags & (HAS_DELIVER_AT | HAS_DELAY):
-        return "SendRequest.reply_wait_ms: a delayed message cannot be waited for"
+        return "SendRequest.reply_wait_ms: a delayed message cannot be waited for; leave its time unset"
     if message.flags & HAS_REPLY_TO or message.operation:
         return "SendRequest.reply_wait_ms: only for a message that is stored, neither a reply nor a CANCEL"
     return None
 
 
-def _reply_fault(message) -> str | None:
+def _reply_fault(message: WalkedMessage) -> str | None:
     if message.flags & (HAS_DELIVER_AT | HAS_DELAY) or message.operation:
         return "Message.reply_to: a reply can be neither delayed nor a CANCEL"
     if message.body_size > BODY_BYTES_MAX:
@@ -133,8 +134,8 @@ def _reply_fault(message) -> str | None:
     return None
 
 
-def _without_reply_to(message) -> bytes:
-    """The reply as its asker gets it."""
+def _without_reply_to(message: WalkedMessage) -> bytes:
+    """The reply in the form that its asker gets."""
     reply = decode_struct(Message, message.encoded)
     reply.reply_to = None
     return encode_struct(reply)

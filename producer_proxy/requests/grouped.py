@@ -1,38 +1,35 @@
-"""Request-reply over all broker groups: a request waits at the group that holds its queue, and its token leads the reply there.
+"""Requests and replies over all broker groups. A request waits at the group that holds its queue; its token leads the reply there.
 
-The token's instance number begins with three bytes of a hash of the group's name, so whichever proxy gets the reply knows the group.
+The token's instance number begins with three bytes of a hash of the group's name, so every proxy that gets the reply knows the group.
 """
 
 import os
 from collections.abc import Callable
 from functools import lru_cache
 from hashlib import blake2b
+from typing import TYPE_CHECKING
 
 import gevent
 
 from common.clock import Clock
 from common.contract import Code
 from common.reply_token import INSTANCE_AT
+from common.twins import use_native
 from engine.client.brokers import Broker, Brokers
 from producer_proxy.requests.requests import Asker, OpenRequest
 
-try:
-    if os.environ.get("PENSTOCK_PURE"):
-        raise ImportError("the pure twin was asked for")
+NATIVE = use_native("producer_proxy.requests", "_requests")
+if NATIVE and not TYPE_CHECKING:
     from producer_proxy.requests._requests import Requests
-
-    NATIVE = True
-except ImportError:
-    from producer_proxy.requests.requests import Requests  # type: ignore[assignment]
-
-    NATIVE = False
+else:
+    from producer_proxy.requests.requests import Requests
 
 MARK_SIZE = 3
 TICK_S = 0.01
 
 
 class GroupedRequests:
-    """One Requests a broker group, made when it is first needed; see there for the methods."""
+    """One Requests per broker group, made at its first use; the methods are explained there."""
 
     def __init__(self, brokers: Brokers, clock: Clock) -> None:
         self._brokers, self._clock = brokers, clock
@@ -61,11 +58,11 @@ class GroupedRequests:
         return sum(requests.late for _, requests in self._made.values())
 
     def open(self, asker: Asker, group: int, wait_ms: int) -> OpenRequest | None:
-        """A request is about to be appended at the broker group of this number; None: too many are open."""
+        """Register a request that is about to be appended at the broker group of this number; None: too many are open."""
         return self._of(self._brokers.numbered(group)).open(asker, wait_ms)
 
     def pass_on(self, data: bytes, reply: bytes, told: Callable[[int], None], timeout_ms: int) -> int | None:
-        """Send a reply to who waits for it: the code, or None when `told(code)` will be called with it."""
+        """Send a reply to the waiting client's proxy: the code, or None when `told(code)` will be called with it."""
         found = self._brokers.only
         if found is None:
             listed, mark = self._brokers.listed, data[INSTANCE_AT : INSTANCE_AT + MARK_SIZE]
@@ -79,7 +76,7 @@ class GroupedRequests:
             requests.release()
 
     def close(self) -> None:
-        """Watch the time no longer."""
+        """Stop the timer."""
         self._tick.stop()
 
     def _of(self, broker: Broker) -> Requests:
@@ -97,7 +94,7 @@ class GroupedRequests:
         return made[1]
 
     def _wake(self) -> None:
-        # The timer runs only while something waits for time to pass, so an idle proxy sleeps.
+        # The timer runs only while a request has one, so an idle proxy sleeps.
         if not self._ticking:
             self._ticking = True
             self._tick.start(self._on_tick)

@@ -1,9 +1,7 @@
-"""Sends that wait for a reply, and sends that are one, at one broker group. Steps, tokens and codes: docs/design/0013-request-reply.md.
+"""Requests and replies at one broker group. Steps, tokens and codes: docs/design/0013-request-reply.md. The reference of `_requests`.
 
-The reference and pure twin of _requests.pyx.
-
-Nothing here blocks: whoever asks or replies is told in a loop callback. Everything kept belongs to calls that are open, or were until
-their deadline: where this process goes, they end with it.
+Nothing here blocks: askers and repliers are told in a loop callback. All state belongs to calls that are open, or were until their
+deadline, so it may end with this process.
 """
 
 import os
@@ -14,31 +12,41 @@ from typing import Protocol
 from common.clock import Clock
 from common.contract import Code
 from common.reply_token import TOKEN_SIZE, ReplyToken, ReplyTokens, read_token
-from common.timer_heap import Wheel
+from common.timer_heap import TimerHeap
 from engine.link import layout
 from engine.link.errors import LinkDown
 
-FATE_MS_MAX = 1_000
+OUTCOME_MS_MAX = 1_000
 OPEN_MAX = 100_000
 KEPT_BYTES_MAX = 16 << 20
-"""Of replies that are kept until their request's deadline, in case the request is sent again under its id."""
+"""Bytes of replies that are kept until their request's deadline, in case the request is sent again under its id."""
 TICK_MS = 5
 
-Place = tuple[bytes, bytes, int, int]
-"""Where a request is stored, and as what: topic, id, queue, offset. An engine with another log may give the same place to another one."""
+StoredAt = tuple[bytes, bytes, int, int]
+"""(topic, id, queue, offset) of a stored request. An engine with another log may give the same position to another request."""
 
 
 class Asker(Protocol):
-    """Who has sent a request."""
+    """The sender of a request."""
 
     @property
     def is_gone(self) -> bool:
-        """Nobody is left to be told."""
+        """Whether its client has gone."""
         ...
 
     def tell(self, code: int, reply: bytes | None) -> None:
         """The request is stored and its outcome known; called at most once."""
         ...
+
+
+class RequestLink(Protocol):
+    """A broker's link for rare operations, as RpcClient."""
+
+    def attend(self, on_up: Callable[[], None], on_unasked: Callable[[bytes], None]) -> None: ...
+
+    def send(self, op: int, payload: bytes, callback: Callable[[int, bytes], None]) -> int: ...
+
+    def tell(self, op: int, payload: bytes) -> None: ...
 
 
 class OpenRequest:
@@ -57,19 +65,19 @@ class OpenRequest:
         self.code: int | None = None
         self.reply: bytes | None = None
         self.is_stored = self.is_over = False
-        self.place: Place | None = None  # of one whose id the client set
+        self.place: StoredAt | None = None  # of one whose id the client set
         self.kept_bytes = 0
 
     @property
     def waits(self) -> bool:
-        """Whether a reply would reach anybody."""
-        return self.code is None and not self.is_over and self._is_heard
+        """Whether a reply would reach a client."""
+        return self.code is None and not self.is_over and self._has_listener
 
     @property
-    def _is_heard(self) -> bool:
+    def _has_listener(self) -> bool:
         return not self._asker.is_gone or any(each.waits for each in self._followers)
 
-    def stored(self, place: Place | None = None, is_duplicate: bool = False) -> None:
+    def stored(self, place: StoredAt | None = None, is_duplicate: bool = False) -> None:
         """The append was answered: the request is in the log.
 
         Args:
@@ -84,10 +92,10 @@ class OpenRequest:
         if self.code is not None:
             self._tell()
         elif self.is_over:
-            self._requests.ask_fate(self)
+            self._requests.ask_outcome(self)
 
     def end(self) -> None:
-        """The append failed or was not answered: nobody waits for a reply any more."""
+        """The append failed or was not answered: no client waits for a reply any more."""
         self.is_over = True
         if self.code is None:
             self.code = Code.NO_REPLY
@@ -100,7 +108,7 @@ class OpenRequest:
                 self._tell()
 
     def take(self, reply: bytes) -> int:
-        """A reply has come; returns what its replier is told."""
+        """A reply has come; returns the code for its replier."""
         if self.code == Code.OK:
             return Code.DUPLICATE
         if not self.waits:
@@ -109,11 +117,11 @@ class OpenRequest:
         return Code.OK
 
     def pass_deadline(self) -> None:
-        """From here on a reply is late."""
+        """The deadline has passed: from here on a reply is late."""
         self.is_over = True
         if self.is_stored and self.code is None:
-            if self._is_heard:
-                self._requests.ask_fate(self)
+            if self._has_listener:
+                self._requests.ask_outcome(self)
             else:
                 self.settle(Code.NO_REPLY)
 
@@ -140,21 +148,26 @@ class Requests:
 
     Args:
         rpc: the broker's link for what is rare; this object listens on it.
-        wake: called when something waits for time to pass, so that `on_time()` is called until nothing does.
+        wake: called when a timer is set; `on_time()` is then called until none is left.
         random_bytes: as os.urandom.
     """
 
     def __init__(
-        self, rpc, cluster_key: bytes, clock: Clock, wake: Callable[[], None] = lambda: None, random_bytes=os.urandom
+        self,
+        rpc: RequestLink,
+        cluster_key: bytes,
+        clock: Clock,
+        wake: Callable[[], None] = lambda: None,
+        random_bytes: Callable[[int], bytes] = os.urandom,
     ) -> None:
         self._rpc, self._clock, self._wake = rpc, clock, wake
         self._tokens = ReplyTokens(cluster_key)
         self._instance = int.from_bytes(random_bytes(8), "little")
         self._last_call = 0
         self._calls: dict[int, OpenRequest] = {}
-        self._by_place: dict[Place, OpenRequest] = {}
+        self._by_place: dict[StoredAt, OpenRequest] = {}
         self._kept_bytes = 0
-        self._timers = Wheel(TICK_MS)
+        self._timers = TimerHeap(TICK_MS)
         self._links = 0
         self.asked = self.late = self.replies = 0
         rpc.attend(self._listen, self._on_forward)
@@ -166,13 +179,13 @@ class Requests:
 
     @property
     def is_idle(self) -> bool:
-        """Nobody waits for a reply."""
+        """Whether no client waits for a reply."""
         return not any(each.waits for each in self._calls.values())
 
     # -- the asker's side
 
     def open(self, asker: Asker, wait_ms: int) -> OpenRequest | None:
-        """A request is about to be appended with this token behind it; None: too many are open."""
+        """Register a request that is about to be appended with this token as its trailer; None: too many are open."""
         if len(self._calls) >= OPEN_MAX:
             return None
         self.asked += 1
@@ -183,13 +196,13 @@ class Requests:
         return opened
 
     def release(self) -> None:
-        """The process ends: whoever still waits is told that the outcome is unknown."""
+        """The process ends: tell clients that still wait that the outcome is unknown."""
         for each in list(self._calls.values()):
             if each.waits:
                 each.settle(Code.TIMEOUT)
 
     def on_time(self) -> bool:
-        """Do what is due; True while something waits for time to pass."""
+        """Run due timers; returns True while any is left."""
         for act in self._timers.pop_due(self._now_ms()):
             act()
         return self._timers.next_at_ms() is not None
@@ -199,7 +212,7 @@ class Requests:
 
     def _after(self, wait_ms: int, act: Callable[[], None]) -> int:
         self._wake()
-        return self._timers.add(self._now_ms() + wait_ms, act)
+        return self._timers.schedule(self._now_ms() + wait_ms, act)
 
     def _over(self, number: int) -> None:
         passed = self._calls.pop(number)
@@ -208,9 +221,9 @@ class Requests:
             self._by_place.pop(passed.place, None)
             self._kept_bytes -= passed.kept_bytes
 
-    # -- what an open request asks of its table
+    # -- called by open requests
 
-    def remember(self, stored: OpenRequest, place: Place) -> None:
+    def remember(self, stored: OpenRequest, place: StoredAt) -> None:
         """It may be sent again under its id until its deadline."""
         if not stored.is_over:
             stored.place = place
@@ -225,18 +238,18 @@ class Requests:
         self._kept_bytes += size
         return True
 
-    def repeated(self, copy: OpenRequest, place: Place | None) -> None:
-        """The first copy of this request is stored there: only that one is handed out."""
+    def repeated(self, copy: OpenRequest, place: StoredAt | None) -> None:
+        """The first copy of this request is stored there, and only that one is delivered."""
         first = self._by_place.get(place) if place is not None else None
         if first is not None and (first.code is None or first.reply is not None):
             copy.follow(first)
         else:
             copy.settle(Code.DUPLICATE)
 
-    def ask_fate(self, over: OpenRequest) -> None:
-        """Its deadline has passed without a reply: the engine knows why."""
+    def ask_outcome(self, over: OpenRequest) -> None:
+        """The deadline has passed without a reply: ask the engine for the outcome."""
         if over.links != self._links:
-            over.settle(Code.NO_REPLY)  # what another engine process was told of the request is forgotten
+            over.settle(Code.NO_REPLY)  # a restarted engine has forgotten the request
             return
 
         def answered(code: int, answer: bytes) -> None:
@@ -247,9 +260,9 @@ class Requests:
         except LinkDown:
             over.settle(Code.NO_REPLY)
         else:
-            self._after(FATE_MS_MAX, partial(over.settle, Code.NO_REPLY))
+            self._after(OUTCOME_MS_MAX, partial(over.settle, Code.NO_REPLY))
 
-    # -- what the broker tells
+    # -- messages from the broker
 
     def _listen(self) -> None:
         self._links += 1
@@ -270,7 +283,7 @@ class Requests:
     # -- the replier's side
 
     def pass_on(self, data: bytes, reply: bytes, told: Callable[[int], None], timeout_ms: int) -> int | None:
-        """Send a reply to who waits for it. Returns the code when that is known at once, else None: then `told(code)` is called once.
+        """Send a reply to the waiting client's proxy. Returns the code if it is known at once; else `told(code)` is called once.
 
         Args:
             data: the token as it came. reply: a Message without reply_to, encoded.
@@ -282,7 +295,7 @@ class Requests:
         if token.reply_by_ms <= self._clock.now_ms():
             self.late += 1
             return Code.STALE_RECEIPT
-        passing = _Passing(self._timers, told)
+        passing = _ReplyInFlight(self._timers, told)
         try:
             self._rpc.send(layout.REPLY, data + reply, passing.answered)
         except LinkDown:
@@ -292,22 +305,22 @@ class Requests:
         return None
 
 
-class _Passing:
+class _ReplyInFlight:
     """A reply on its way to its asker's proxy."""
 
     __slots__ = ("_timers", "_told", "give_up", "tick")
 
-    def __init__(self, timers: Wheel, told: Callable[[int], None]) -> None:
+    def __init__(self, timers: TimerHeap, told: Callable[[int], None]) -> None:
         self._timers, self._told = timers, told
         self.tick = 0
         self.give_up = partial(self.answered, Code.TIMEOUT, b"")
 
     def answered(self, code: int, sentence: bytes) -> None:
-        """The broker's answer, or that there was none in time."""
-        told, self._told = self._told, _nobody
-        self._timers.drop(self.tick, self.give_up)
+        """The broker's answer, or its absence within the time."""
+        told, self._told = self._told, _ignore
+        self._timers.cancel(self.tick, self.give_up)
         told(code)
 
 
-def _nobody(code: int) -> None:
-    """Told already."""
+def _ignore(code: int) -> None:
+    """The code was reported already."""

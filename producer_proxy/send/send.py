@@ -1,96 +1,95 @@
-"""One send call, start to end, in a greenlet: the rare path, and the reference for the hot one.
+"""One send call, start to end, in a greenlet: the rare path, and the reference of the hot one.
 
-authenticate → topic known and allowed → fault and size → limits → route → append → answer. One result per message, in order.
+authenticate → check each message → limits → delays → diversion → resolve → admission to the queue → append → answer. Each message is one
+PendingMessage, which the stages take and give a result. The answer has one result per message, in order.
 """
 
 import logging
 import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
 
 import gevent
-from gevent.event import AsyncResult
 
 from common import contract
-from common.auth_throttle import Brake
+from common.auth_throttle import AuthThrottle
 from common.contract import Code, SendResponse, SendResult
+from common.credential import Principal
 from common.errors import AuthenticationError
-from common.ids import IdSource, show_id
+from common.ids import IdSource
+from common.principals import Principals
 from common.wire import WireError, walk_send
-from common.wire.calls import HAS_REPLY_TO, MESSAGES_MAX
-from common.wire.faults import CALL_FAULTS, MESSAGE_FAULTS, WireFault
-from producer_proxy.admission.rules import broken_rule
-from producer_proxy.buffer.diversion import Aside
+from common.wire.calls import HAS_REPLY_TO, MESSAGES_MAX, SendCall
+from common.wire.faults import CALL_FAULTS, CallFault, WireFault
+from producer_proxy.admission.admission import SendAdmission
 from producer_proxy.buffer.fallback import FallbackBuffer
-from producer_proxy.requests.calls import Replying, ask, fault_of
+from producer_proxy.requests.calls import PassedReply, ask, fault_of
+from producer_proxy.requests.grouped import GroupedRequests
+from producer_proxy.send.checks import MessageChecks
 from producer_proxy.send.delays import Delays
-from producer_proxy.send.topics import ResolveError, binding_of, lane_of
+from producer_proxy.send.diversion import Diversion, HotOutcome
+from producer_proxy.send.pending import PendingMessage, open_ones
+from producer_proxy.send.results import refusal
+from producer_proxy.send.submission import Group, Submission, admitted, grouped
+from producer_proxy.targets.base import ResolveError
+from producer_proxy.targets.topics import Topics
 
 log = logging.getLogger("penstock.producer_proxy")
 
 DEFAULT_TIMEOUT_MS = 3000
 TIMEOUT_MS_MAX = 60_000
-RETRY_AFTER_MS = 200
-OFF_RETRY_AFTER_MS = 5000  # for what an operator has switched off
-BACKLOG_RETRY_AFTER_MS = 1000  # consumers have some catching up to do
 BODY_BYTES_ANY = 16_384_000  # the topic's own limit is checked once the topic is known
-SENTENCES = {
-    Code.UNKNOWN_TOPIC: "Message.topic: the broker does not know it; send again",
-    Code.INVALID: "the broker refused the message's bytes",
-    Code.TOO_LARGE: "larger than the broker takes",
-    Code.RATE_LIMITED: "over the rate limit of the topic, the application or this proxy; nothing was stored",
-    Code.OVERLOADED: "too much is waiting for the broker; nothing was stored",
-    Code.UNAVAILABLE: "the broker cannot be reached; nothing was stored",
-    Code.TIMEOUT: "no answer from the broker in time; the message may be stored, send again with the same id",
-    Code.SHUTTING_DOWN: "this proxy is stopping; use another one",
-}
-_ON_ITS_WAY = SendResult(code=Code.OK)  # in place of a reply's result until that is known
+
+Learn = Callable[[bytes, Principal], None]
 
 
 class SendService:
     """Answers send calls.
 
     Args:
-        principals: who presents a credential; topics: where to; lanes: the Lanes of MEMORY and of FSYNC; gate: the limits.
+        principals: credentials and their applications. topics: definitions, targets and destinations.
         requests: takes sends that wait for a reply, and replies.
+        buffer: takes messages that no target does.
         learn: called as (credential bytes, principal) after each good call, so that the hot path knows them.
-        buffer: what takes messages that no broker does. brokers: their links for rare operations.
     """
 
     def __init__(
-        self, principals, topics, lanes, gate, requests, now_ms, learn=lambda credential, principal: None, buffer=None,
-        brokers=None,
-    ):  # fmt: skip
-        self._principals, self._topics, self._lanes, self._learn = principals, topics, lanes, learn
-        self._gate, self.requests = gate, requests
+        self, principals: Principals, topics: Topics, admission: SendAdmission, requests: GroupedRequests,
+        buffer: FallbackBuffer, now_ms: Callable[[], int], learn: Learn = lambda credential, principal: None,
+    ) -> None:  # fmt: skip
+        self._principals, self._topics, self._learn = principals, topics, learn
+        self._admission, self.requests = admission, requests
         self._ids = IdSource(now_ms)
-        no_buffer = FallbackBuffer({}, lambda topic: None)
-        self._aside = Aside(buffer or no_buffer, lanes, self._ids.next, now_ms, _refusal)
-        self._delays = Delays(topics, brokers, now_ms, self._ids.next, _refusal)
-        self.brake = Brake()
+        self._checks = MessageChecks(topics, admission)
+        self._diversion = Diversion(buffer, topics.targets, self._ids.next, now_ms)
+        self._delays = Delays(topics, now_ms, self._ids.next)
+        self.brake = AuthThrottle()
         self.closing = False
         self.in_work = self.answered = 0
         self.codes: dict[int, int] = {}
 
-    def handle(self, connection, frame: bytes) -> None:
+    def handle(self, connection: Any, frame: bytes) -> None:
         """Take one call in a loop callback; the answer comes later by `connection.reply`."""
         self.in_work += 1
         gevent.spawn(self._run, connection, self._answer, frame)
 
-    def rescue(self, connection, frame: bytes, outcomes: list) -> None:
-        """Take over a call of the hot path that the broker failed: (code, queue, offset, id) by message, one of them for the buffer."""
+    def rescue(self, connection: Any, frame: bytes, outcomes: list[HotOutcome]) -> None:
+        """Take over a call of the hot path of which the engine failed a message that has a buffer."""
         self.in_work += 1
         gevent.spawn(self._run, connection, self._rescued, frame, outcomes)
 
-    def _run(self, connection, answer, *details) -> None:
+    def _run(self, connection: Any, answer: Callable[..., bytes], *details: Any) -> None:
         try:
             connection.reply(answer(connection, *details))
         except Exception:
-            log.exception("connection=%s: a send ended by an error of ours", connection.peer)
+            log.exception("connection=%s: send: internal error, connection closed", connection.peer)
             connection.close("internal error")
         finally:
             self.in_work -= 1
             self.answered += 1
 
-    def _answer(self, connection, frame: bytes) -> bytes:
+    def _answer(self, connection: Any, frame: bytes) -> bytes:
         try:
             call = walk_send(frame, messages_max=MESSAGES_MAX, body_bytes_max=BODY_BYTES_ANY)
         except WireError as error:
@@ -98,178 +97,116 @@ class SendService:
             return contract.encode_exception("send", error.seqid, kind, error.sentence)
         return self._encoded(call, self._results(connection, call))
 
-    def _rescued(self, connection, frame: bytes, outcomes: list) -> bytes:
+    def _rescued(self, connection: Any, frame: bytes, outcomes: list[HotOutcome]) -> bytes:
         call = walk_send(frame, messages_max=MESSAGES_MAX, body_bytes_max=BODY_BYTES_ANY)
-        return self._encoded(call, self._aside.rescued(call.messages, outcomes, _timeout_s(call)))
+        return self._encoded(call, self._diversion.rescued(call.messages, outcomes, _timeout_s(call)))
 
-    def _encoded(self, call, results: list[SendResult]) -> bytes:
+    def _encoded(self, call: SendCall, results: list[SendResult]) -> bytes:
         for result in results:
             if result.code > Code.DUPLICATE:
                 self.codes[result.code] = self.codes.get(result.code, 0) + 1
         return contract.encode_reply("send", call.seqid, SendResponse(results=results))
 
-    def _results(self, connection, call) -> list[SendResult]:
+    def _results(self, connection: Any, call: SendCall) -> list[SendResult]:
         if self.closing:
-            return [_refusal(Code.SHUTTING_DOWN) for _ in call.messages]
+            return [refusal(Code.SHUTTING_DOWN) for _ in call.messages]
         try:
             principal = self._principals.find(call.credential, connection)
         except AuthenticationError as error:
             gevent.sleep(self.brake.failed(connection.peer))
-            return [_refusal(error.code, str(error)) for _ in call.messages]
+            return [refusal(error.code, str(error)) for _ in call.messages]
         connection.trust()
         if call.fault:
-            return [_refusal(*CALL_FAULTS[call.fault]) for _ in call.messages]
+            return [refusal(*CALL_FAULTS[CallFault(call.fault)]) for _ in call.messages]
         if call.reply_wait_ms > 0:
             return [self._ask(connection, call, principal)]
-        started = time.monotonic()
-        timeout_ms = int(_timeout_s(call) * 1000)
-        replies = {
-            index: Replying(self.requests, message, timeout_ms)
-            for index, message in enumerate(call.messages)
-            if message.flags & HAS_REPLY_TO and not message.fault and not self._gate.feature_off(message)
-        }
-        if replies:
-            self._learn(call.credential, principal)
-        results = [
-            _ON_ITS_WAY if index in replies else self._refused(message, principal)
-            for index, message in enumerate(call.messages)
-        ]
-        wanted = [index for index, result in enumerate(results) if result is None]
-        wanted = self._limited(principal, call.messages, wanted, results)
-        self._delays.answer(call, results, _timeout_s(call))
-        wanted = [index for index in wanted if results[index] is None]
-        if tried := self._aside.tried(call.messages, wanted):
-            self._store(call, principal, tried, results, started)
-        self._aside.save(call.messages, results, time.monotonic() - started)
-        for index, replying in replies.items():
-            results[index] = replying.wait()
-        return results
+        return self._send(call, principal)
 
-    def _ask(self, connection, call, principal) -> SendResult:
+    def _send(self, call: SendCall, principal: Principal) -> list[SendResult]:
+        started, timeout_s = time.monotonic(), _timeout_s(call)
+        pending = [PendingMessage(message) for message in call.messages]
+        self._pass_replies(call, principal, pending)
+        for each in open_ones(pending):
+            self._checks.check(each, principal)
+        self._limit(principal, open_ones(pending))
+        self._delays.answer(open_ones(pending), call.durability, timeout_s)
+        if tried := self._diversion.tried(open_ones(pending)):
+            deadline_s = started + self._diversion.patience_s(tried, timeout_s)
+            self._store(call, principal, tried, deadline_s)
+        self._diversion.save(pending, time.monotonic() - started)
+        return [each.answer() for each in pending]
+
+    def _ask(self, connection: Any, call: SendCall, principal: Principal) -> SendResult:
         """A request: one message, and the reply to it."""
-        (message,) = call.messages
-        fault = None if message.fault else fault_of(call)
-        refused = _refusal(Code.INVALID, fault, message.id) if fault else self._refused(message, principal)
-        if refused is not None:
-            return refused
-        results: list = [None]
-        if not self._limited(principal, call.messages, [0], results):
-            return results[0]
-        try:
-            found = self._topics.find([message.topic])
-        except ResolveError as error:
-            return _refusal(error.code, str(error), message.id)
-        self._learn(call.credential, principal)
-        destination = found[message.topic]
-        number = lane_of(call.durability, destination)
-        if not self._let_in(number, [0], call.messages, found, results):
-            return results[0]
-        id16 = None if message.id is not None else self._ids.next()
-        key = binding_of(message, destination)
-        return ask(self.requests, self._lanes[number], connection, call, destination, key, id16, _refusal)
-
-    def _refused(self, message, principal) -> SendResult | None:
-        """What is wrong with a message before anything is asked of the broker, or None."""
-        if message.fault:
-            return _refusal(*MESSAGE_FAULTS[message.fault])
-        if off := self._gate.feature_off(message):
-            return _refusal(Code.OVERLOADED, off, message.id, OFF_RETRY_AFTER_MS)
-        if not principal.may_send(message.topic):
-            return _refusal(
-                Code.FORBIDDEN, f"application={principal.app}: may not send to topic {message.topic}", message.id
-            )
-        definition = self._topics.definition(message.topic)
-        if definition is None:
-            return _refusal(Code.UNKNOWN_TOPIC, f"topic={message.topic}: not defined", message.id)
-        if message.body_size > definition.body_bytes_max:
-            sentence = f"Message.body: at most {definition.body_bytes_max} bytes for this topic"
-            return _refusal(Code.TOO_LARGE, sentence, message.id)
-        if off := self._gate.grade_off(definition):
-            return _refusal(Code.OVERLOADED, off, message.id, OFF_RETRY_AFTER_MS)
-        if not message.operation and (behind := self._gate.depths.reason(message.topic)):
-            return _refusal(Code.BACKLOGGED, behind, message.id, BACKLOG_RETRY_AFTER_MS)
-        if broken := broken_rule(message, definition):
-            return _refusal(Code.INVALID, broken, message.id)
-        return None
-
-    def _limited(self, principal, messages, wanted: list[int], results: list) -> list[int]:
-        """Those of `wanted` that the rate limits let through; blocks for their hold."""
-        passage = self._gate.passage(principal.app)
-        broken = {}
-        for index in wanted:
-            meter = self._gate.topic(self._topics.definition(messages[index].topic))
-            broken[index] = passage.admit(meter, messages[index].size)
-        for index in filter(broken.get, wanted):
-            after_ms = passage.retry_after_ms(broken[index])
-            results[index] = _refusal(Code.RATE_LIMITED, None, messages[index].id, after_ms)
-        if passage.hold_s > 0:
-            gevent.sleep(passage.hold_s)
-        return [index for index in wanted if not broken[index]]
-
-    def _store(self, call, principal, wanted: list[int], results: list, started: float) -> None:
-        messages = call.messages
-        deadline = started + self._aside.patience_s(messages, wanted, _timeout_s(call))
-        try:
-            found = self._topics.find([messages[index].topic for index in wanted])
-        except ResolveError as error:
-            for index in wanted:
-                results[index] = _refusal(error.code, str(error), messages[index].id)
-            return
-        self._learn(call.credential, principal)
-        lanes: dict[int, list[int]] = {}
-        for index in wanted:
-            lanes.setdefault(lane_of(call.durability, found[messages[index].topic]), []).append(index)
-        lanes = {number: self._let_in(number, indices, messages, found, results) for number, indices in lanes.items()}
-        waiting = [self._submit(number, indices, messages, found) for number, indices in lanes.items() if indices]
-        for indices, ids, answer in waiting:
-            _collect(indices, ids, answer, deadline, results)
-
-    def _let_in(self, number: int, indices: list[int], messages, found, results: list) -> list[int]:
-        """Those that may join the queue of where they go: by grade, the highest first, all that a broker gets of one grade or none."""
-        lanes, taken = self._lanes[number], 0
-        by_grade: dict[int, list[int]] = {}
-        for index in indices:
-            by_grade.setdefault(found[messages[index].topic].grade, []).append(index)
-        for _, members in sorted(by_grade.items()):
-            for index in members:
-                message = messages[index]
-                destination = found[message.topic]
-                if not lanes.lets_in(destination, binding_of(message, destination), taken, len(members)):
-                    results[index] = _refusal(Code.OVERLOADED, None, message.id)
-            taken += sum(results[index] is None for index in members)
-        return [index for index in indices if results[index] is None]
-
-    def _submit(self, number: int, indices: list[int], messages, found):
-        ids, batch = [], []
-        for index in indices:
-            message = messages[index]
-            id16 = None if message.id is not None else self._ids.next()
-            ids.append(message.id if id16 is None else show_id(id16))
-            destination = found[message.topic]
-            batch.append((destination, binding_of(message, destination), id16, message.encoded))
-        answer = AsyncResult()
-        self._lanes[number].submit(batch, answer.set)
-        return indices, ids, answer
-
-
-def _timeout_s(call) -> float:
-    return min(call.timeout_ms or DEFAULT_TIMEOUT_MS, TIMEOUT_MS_MAX) / 1000
-
-
-def _collect(indices: list[int], ids: list[str], answer: AsyncResult, deadline: float, results: list) -> None:
-    try:
-        outcomes = answer.get(timeout=max(0.0, deadline - time.monotonic()))
-    except gevent.Timeout:
-        outcomes = [(Code.TIMEOUT, 0, -1)] * len(indices)
-    for index, shown, (code, queue, offset) in zip(indices, ids, outcomes, strict=True):
-        if code in (Code.OK, Code.DUPLICATE):
-            results[index] = SendResult(code=code, id=shown, queue=queue, offset=offset)
+        pending = PendingMessage(call.messages[0])
+        fault = None if pending.message.fault else fault_of(call)
+        if fault:
+            pending.refuse(Code.INVALID, fault)
         else:
-            results[index] = _refusal(code, None, shown)
+            self._checks.check(pending, principal, is_request=True)
+        self._limit(principal, open_ones([pending]))
+        if pending.is_open and self._resolved(call, principal, [pending]):
+            ((group, members),) = grouped([pending], call.durability).items()
+            if admitted(group, members):
+                self._ask_admitted(connection, call, pending, group)
+        return pending.answer()
+
+    def _ask_admitted(self, connection: Any, call: SendCall, pending: PendingMessage, group: Group) -> None:
+        if pending.message.id is None:
+            pending.assigned_id = self._ids.next()
+        shown = pending.shown_id
+        assert shown is not None
+        not_stored = partial(refusal, sentence=None, shown_id=shown)
+        pending.result = ask(self.requests, *group, connection, call, pending.slice, shown, not_stored)
+
+    def _pass_replies(self, call: SendCall, principal: Principal, pending: Sequence[PendingMessage]) -> None:
+        """Send replies to their askers' proxies, before anything blocks."""
+        timeout_ms = int(_timeout_s(call) * 1000)
+        for each in pending:
+            message = each.message
+            if not message.fault and message.flags & HAS_REPLY_TO and not self._admission.feature_off(message):
+                each.reply = PassedReply(self.requests, message, timeout_ms)
+        if any(each.reply is not None for each in pending):
+            self._learn(call.credential, principal)
+
+    def _limit(self, principal: Principal, wanted: Sequence[PendingMessage]) -> None:
+        """Refuse what the rate limits do not let through; blocks for their hold."""
+        limits = self._admission.rate_limits(principal.app)
+        broken = {}
+        for each in wanted:
+            definition = self._topics.definition(each.message.topic)
+            meter = None if definition is None else self._admission.topic(definition)
+            broken[each] = limits.admit(meter, each.message.size)
+        for each in wanted:
+            if broken[each]:
+                each.refuse(Code.RATE_LIMITED, None, limits.retry_after_ms(broken[each]))
+        if limits.hold_s > 0:
+            gevent.sleep(limits.hold_s)
+
+    def _resolved(
+        self, call: SendCall, principal: Principal, pending: Sequence[PendingMessage]
+    ) -> Sequence[PendingMessage]:
+        """Give each message its route; blocks for topics that are not known yet. Returns those that have one: all or none."""
+        if not pending:
+            return []
+        try:
+            routes = self._topics.find([each.message.topic for each in pending])
+        except ResolveError as error:
+            for each in pending:
+                each.refuse(error.code, str(error))
+            return []
+        self._learn(call.credential, principal)
+        for each in pending:
+            each.route = routes[each.message.topic]
+        return pending
+
+    def _store(self, call: SendCall, principal: Principal, tried: Sequence[PendingMessage], deadline_s: float) -> None:
+        resolved = self._resolved(call, principal, tried)
+        groups = {group: admitted(group, members) for group, members in grouped(resolved, call.durability).items()}
+        submissions = [Submission(group, members, self._ids.next) for group, members in groups.items() if members]
+        for each in submissions:
+            each.collect(deadline_s)
 
 
-def _refusal(
-    code: int, sentence: str | None = None, shown_id: str | None = None, retry_after_ms: int = RETRY_AFTER_MS
-) -> SendResult:
-    after_ms = retry_after_ms if 200 <= code < 300 else None
-    return SendResult(code=code, id=shown_id, retry_after_ms=after_ms, error=sentence or SENTENCES.get(code, ""))
+def _timeout_s(call: SendCall) -> float:
+    return min(call.timeout_ms or DEFAULT_TIMEOUT_MS, TIMEOUT_MS_MAX) / 1000

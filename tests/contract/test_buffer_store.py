@@ -2,11 +2,11 @@
 
 import pytest
 
-from common.config.memory_store import MemoryStore as MemoryConfig
+from common.config.memory_store import MemoryConfigStore as MemoryConfig
 from producer_proxy.buffer.disk.store import DiskStore
 from producer_proxy.buffer.entry import Entry
 from producer_proxy.buffer.errors import BufferFull
-from producer_proxy.buffer.memory_store import MemoryStore
+from producer_proxy.buffer.memory_store import BufferMemoryStore
 from producer_proxy.buffer.redis.address import parse_address
 from producer_proxy.buffer.redis.client import connect
 from producer_proxy.buffer.redis.store import RedisStore
@@ -44,7 +44,7 @@ def store(request, tmp_path, clock):
         return clock.at_ms
 
     if request.param == "memory":
-        made = MemoryStore(LIMITS, now_ms)
+        made = BufferMemoryStore(LIMITS, now_ms)
     elif request.param == "disk":
         made = DiskStore(tmp_path / "buffer", LIMITS, now_ms, 4096)
     else:
@@ -93,14 +93,14 @@ def test_a_batch_is_bounded_by_count_and_bytes_but_has_one_entry_at_least(store)
 
 def test_a_key_is_diverted_from_before_its_first_entry_until_its_last_is_removed(store):
     told = []
-    store.units.on_topic = lambda topic, diverted: told.append((topic, diverted))
+    store.ordering_keys.watch(lambda topic, diverted: told.append((topic, diverted)))
     store.put([entry(1, key=b"a"), entry(2, key=b"a"), entry(3, key=None)])
-    assert store.units.holds("orders", b"a") and store.units.holds("orders", None)
-    assert not store.units.holds("orders", b"b") and not store.units.holds("pay", b"a")
+    assert store.ordering_keys.holds("orders", b"a") and store.ordering_keys.holds("orders", None)
+    assert not store.ordering_keys.holds("orders", b"b") and not store.ordering_keys.holds("pay", b"a")
     store.remove(store.take((), 1, 1 << 20))
-    assert store.units.holds("orders", b"a")
+    assert store.ordering_keys.holds("orders", b"a")
     store.remove(store.take((), 1, 1 << 20))
-    assert not store.units.holds("orders", b"a")
+    assert not store.ordering_keys.holds("orders", b"a")
     assert told == [("orders", True)]
     store.remove(store.take((), 1, 1 << 20))
     assert told == [("orders", True), ("orders", False)]
@@ -115,7 +115,7 @@ def test_a_full_store_refuses_and_keeps_all_that_it_has(store, topics):
     room = LIMITS.bytes_max // (2 if len(topics) == 1 else 1)
     assert room - 9000 < store.stats().bytes <= room
     assert store.stats().entries == taken
-    assert not store.units.holds("orders", b"never put")
+    assert not store.ordering_keys.holds("orders", b"never put")
     store.remove(store.take((), 10, 1 << 20))
     store.put([entry(5, size=8000)])
 
@@ -123,7 +123,7 @@ def test_a_full_store_refuses_and_keeps_all_that_it_has(store, topics):
 def test_a_call_that_does_not_fit_as_a_whole_leaves_nothing_behind(store):
     with pytest.raises(BufferFull):
         store.put([entry(n, key=b"new", size=300_000) for n in range(3)])
-    assert numbers(store) == [] and not store.units.holds("orders", b"new")
+    assert numbers(store) == [] and not store.ordering_keys.holds("orders", b"new")
 
 
 def test_a_store_whose_oldest_entry_is_too_old_takes_nothing_more_and_still_gives(store, clock):
@@ -155,6 +155,6 @@ def test_a_clock_that_is_stepped_changes_no_order_and_refuses_only_until_the_old
 
 def test_what_is_buried_is_counted_and_gone_from_the_queue(store):
     store.put([entry(1), entry(2)])
-    store.bury(store.take((), 1, 1 << 20), "the engine refused it with code 101")
+    store.dead_letter(store.take((), 1, 1 << 20), "the engine refused it with code 101")
     assert numbers(store) == [2]
-    assert store.stats().buried == 1
+    assert store.stats().dead == 1

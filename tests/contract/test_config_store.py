@@ -13,7 +13,7 @@ import pytest
 from common.config import buckets as layout
 from common.config.errors import BucketFull, InvalidEntry, StoreUnavailable, VersionConflict
 from common.config.file_store import FileStore
-from common.config.memory_store import MemoryStore
+from common.config.memory_store import MemoryConfigStore
 from common.config.store import KINDS, Change
 from common.config.view import ConfigView
 from common.config.zookeeper_options import ZooKeeperOptions
@@ -270,11 +270,11 @@ def opened():
         store.close()
 
 
-class TestMemoryStore(ConfigStoreContract):
+class TestMemoryConfigStore(ConfigStoreContract):
     @pytest.fixture
     def open_another(self, opened):
         def open_store():
-            opened.append(opened[0].peer() if opened else MemoryStore())
+            opened.append(opened[0].peer() if opened else MemoryConfigStore())
             return opened[-1]
 
         return open_store

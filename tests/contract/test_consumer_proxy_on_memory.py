@@ -10,7 +10,7 @@ from thriftpy2.transport import TFramedTransport, TSocket
 
 from common.clock import SystemClock
 from common.config import ConfigView
-from common.config.memory_store import MemoryStore
+from common.config.memory_store import MemoryConfigStore
 from common.contract import Ack, Code, Consumer, Credential, Position, PullRequest, Verdict
 from common.credential import mint
 from common.memory_broker import MemoryBroker
@@ -27,7 +27,7 @@ class Site:
     """A proxy in this process; clients call from threads of their own."""
 
     def __init__(self):
-        store = MemoryStore()
+        store = MemoryConfigStore()
         store.put("topic", "orders", {"queues": 2}, 0)
         store.put("group", "billing", {"topics": ["orders"]}, 0)
         keys = [{"key_id": "k1", "secret": SECRET, "created_at_ms": 1}]

@@ -7,7 +7,7 @@ import pytest
 
 from engine.link import layout
 from engine.link.pull import encode_pull
-from engine.server.ops import lag as depth
+from engine.ops import lag
 from tests.contract.test_link_server import Engine, ack, engine
 
 __all__ = ["engine"]
@@ -15,7 +15,7 @@ __all__ = ["engine"]
 
 @pytest.fixture(autouse=True)
 def every_question_is_looked_at(monkeypatch):
-    monkeypatch.setattr(depth, "FRESH_MS", 0)
+    monkeypatch.setattr(lag, "FRESH_MS", 0)
 
 
 def asked(*topics, **bounds):
@@ -118,7 +118,7 @@ def test_after_a_restart_the_kept_progress_counts_before_the_group_has_pulled_ag
 
 
 def test_a_verdict_is_found_anew_when_it_is_old_or_the_bounds_are_others(engine, monkeypatch):
-    monkeypatch.setattr(depth, "FRESH_MS", 60_000)
+    monkeypatch.setattr(lag, "FRESH_MS", 60_000)
     topic = engine.topic()
     engine.store(topic, 5)
     assert reasons(engine, "orders", messages=6) == [None]

@@ -1,4 +1,4 @@
-"""What the link answers, the same from the native form and from its twin, on a real log."""
+"""Answers of the link server, the same from the native form and from the reference, on a real log."""
 
 import errno
 import json
@@ -6,6 +6,7 @@ import os
 import socket
 import struct
 import time
+from dataclasses import replace
 
 import gevent
 import pytest
@@ -13,7 +14,6 @@ from gevent import socket as gevent_socket
 
 from engine.client.rpc import RpcClient
 from engine.config import LogConfig
-from engine.delivery.delivery import Delivery, receipt_key
 from engine.env.real import RealEnv, RealFile
 from engine.link import layout
 from engine.link.acknowledgement import AckRange, group_receipts
@@ -24,9 +24,10 @@ from engine.link.receipt import encode_receipt
 from engine.link.record import split_records
 from engine.link.topic import encode_topics
 from engine.log import open_log
-from engine.server import serve as serve_pure
-from engine.server import server as link_server
-from engine.server.server import NATIVE, LinkServer
+from engine.node import Node, NodeConfig, NodeHost
+from engine.server.loop import NodeLoop
+from engine.server.native import NATIVE, form, reference
+from engine.server.server import LinkServer
 from tests import link_bytes as raw
 
 KEY = b"k" * 32
@@ -36,14 +37,19 @@ FORMS = ["native", "twin"]
 class Engine:
     """A link server in this process, and a client of it."""
 
-    def __init__(self, directory, form: str, env: RealEnv | None = None, **config) -> None:
+    def __init__(self, directory, kind: str, env: RealEnv | None = None, **config) -> None:
         config = {"segment_bytes": 4 << 20, **config}
-        self.log = open_log(env or RealEnv(), str(directory), LogConfig(**config).checked())
-        self.delivery = Delivery(self.log, receipt_key(self.log, RealEnv().random_bytes), RealEnv().now_ms)
-        self.server = LinkServer(
-            self.log, self.delivery, "127.0.0.1", 0, KEY, broker_group="main", progress_ms=50, stop=lambda: None,
-            form=serve_pure if form == "twin" else link_server._form,
+        env = env or RealEnv()
+        self.loop = NodeLoop(env.clock)
+        self.log = open_log(env, str(directory), LogConfig(**config).checked(), notify=self.loop.on_fetched)
+        host = NodeHost(
+            env.clock, env.random_bytes, env.random_fraction, self.loop.in_loop, self.loop.wake_at, env.die,
+            stop=lambda: None, facts=lambda: self.server.facts(),
         )  # fmt: skip
+        self.node = Node(self.log, NodeConfig(KEY, progress_ms=50), host)
+        self.delivery, self.timers = self.node.delivery, self.node.timers
+        self.server = LinkServer(self.node, "127.0.0.1", 0, form=reference if kind == "twin" else form)
+        self.loop.start(self.node)
         self.rpc = RpcClient(("127.0.0.1", self.server.port), KEY, role="test")
         assert self.rpc.wait_connected(5)
 
@@ -81,7 +87,10 @@ class Engine:
     def close(self) -> None:
         self.rpc.close()
         self.server.close()
+        self.loop.stop()
+        self.node.close()
         self.log.close()
+        self.loop.close()
 
 
 @pytest.fixture(params=FORMS)
@@ -274,7 +283,7 @@ def test_a_read_waits_for_new_records(engine):
     topic = engine.topic()
     request = ReadQuestion([ReadPosition("orders", 1, offset=0)], wait_ms=10_000).encode()
     waiting = gevent.spawn(engine.ask, layout.READ, request)
-    turn_until(lambda: engine.server.service.reader._by_queue)
+    turn_until(lambda: engine.node.reads.waiting_queues)
     engine.store(topic, 2, queue=1)
     (piece,) = ReadAnswer.decode(waiting.get(timeout=2)[1]).pieces()
     assert piece.count == 2
@@ -441,7 +450,7 @@ def test_progress_and_receipts_survive_a_restart(engine, tmp_path, request):
 
 
 def test_progress_of_many_queues_is_written_in_slices_and_all_of_it(engine, monkeypatch):
-    monkeypatch.setattr(link_server, "PROGRESS_PLACES", 1)
+    monkeypatch.setattr(engine.node, "_config", replace(engine.node._config, progress_cursors=1))
     topic = engine.topic("wide", 12)
     for queue in range(12):
         engine.store(topic, 1, queue=queue)

@@ -6,47 +6,27 @@ import time
 import gevent
 import pytest
 
-from engine.client.rpc import RpcClient
 from engine.client.timers import ANY_QUEUE, Timer, decode_added, encode_add, encode_cancel
-from engine.config import LogConfig
-from engine.delivery.delivery import Delivery, receipt_key
-from engine.env.real import RealEnv
 from engine.link import layout
 from engine.link.pieces import AnswerPiece
-from engine.link.pull import decode_answer, encode_pull
-from engine.log import open_log
-from engine.server import serve as serve_pure
-from engine.server import server as link_server
-from engine.server.server import NATIVE, LinkServer
-from engine.timers.timers import Timers
-
-KEY = b"k" * 32
+from engine.server.native import NATIVE
+from tests.contract.test_link_server import Engine as LinkEngine
 
 
 def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-class Engine:
-    def __init__(self, directory, form: str) -> None:
-        env = RealEnv()
-        self.log = open_log(env, str(directory), LogConfig(segment_bytes=4 << 20).checked())
-        self.timers = Timers(self.log, env.now_ms)
-        self.server = LinkServer(
-            self.log, Delivery(self.log, receipt_key(self.log, env.random_bytes), env.now_ms), "127.0.0.1", 0, KEY,
-            broker_group="main", progress_ms=50, stop=lambda: None, timers=self.timers, die=env.die,
-            form=serve_pure if form == "twin" else link_server._form,
-        )  # fmt: skip
-        self.rpc = RpcClient(("127.0.0.1", self.server.port), KEY, role="test")
-        assert self.rpc.wait_connected(5)
-        (self.topic,) = self.log.create_topics([("orders", 2)])
+class Engine(LinkEngine):
+    """An engine with one topic."""
 
-    def ask(self, op: int, payload: bytes = b"") -> tuple[int, bytes]:
-        return self.rpc.call(op, payload, 5)
+    def __init__(self, directory, form: str) -> None:
+        super().__init__(directory, form)
+        (self.orders,) = self.log.create_topics([("orders", 2)])
 
     def add(self, number: int, due_ms: int, durability: int = layout.FSYNC, **changes) -> int:
         record = b"\1" + number.to_bytes(16, "big") + b"m\0"
-        timer = Timer(due_ms, self.topic.id, ANY_QUEUE, 0, 0, 0, 0, 1, 1, 16, 0, record)._replace(**changes)
+        timer = Timer(due_ms, self.orders.id, ANY_QUEUE, 0, 0, 0, 0, 1, 1, 16, 0, record)._replace(**changes)
         code, answer = self.ask(layout.TIMER_ADD, encode_add(durability, [timer]))
         assert code == layout.OK, answer
         return decode_added(answer)[0][0]
@@ -54,20 +34,13 @@ class Engine:
     def cancel(self, number: int) -> int:
         return self.ask(layout.TIMER_CANCEL, encode_cancel(layout.FSYNC, "orders", number.to_bytes(16, "big").hex()))[0]
 
-    def pull(self, **options) -> list[AnswerPiece]:
-        code, payload = self.ask(layout.PULL, encode_pull("g", [("orders", 2)], **options))
-        assert code == layout.OK, payload
-        return decode_answer(payload)[1]
+    def pulled(self, **options) -> list[AnswerPiece]:
+        return self.pull(**options)[1]
 
     def list(self, **changes) -> tuple[int, dict | str]:
         request = {"topic": "orders", "start": 0, "limit": 100} | changes
         code, payload = self.ask(layout.TIMER_LIST, json.dumps(request).encode())
         return code, json.loads(payload) if code == layout.OK else payload.decode()
-
-    def close(self) -> None:
-        self.rpc.close()
-        self.server.close()
-        self.log.close()
 
 
 @pytest.fixture(params=["native", "twin"])
@@ -82,8 +55,8 @@ def engine(request, tmp_path):
 def test_a_waiting_pull_gets_a_delayed_message_when_it_is_due(engine):
     due_ms = now_ms() + 150
     assert engine.add(1, due_ms) == layout.OK
-    assert engine.pull() == []
-    (piece,) = engine.pull(wait_ms=5000)
+    assert engine.pulled() == []
+    (piece,) = engine.pulled(wait_ms=5000)
     assert due_ms <= piece.stored_at_ms < due_ms + 100
     assert piece.records[5:21] == (1).to_bytes(16, "big")
 
@@ -99,7 +72,7 @@ def test_a_cancelled_message_is_gone_and_cannot_be_cancelled_again(engine):
     assert [engine.cancel(1), engine.cancel(1), engine.cancel(2)] == [
         layout.OK, layout.NOT_CANCELLABLE, layout.NOT_CANCELLABLE
     ]  # fmt: skip
-    assert engine.pull(wait_ms=200) == []
+    assert engine.pulled(wait_ms=200) == []
 
 
 def test_pending_messages_are_listed_by_topic_and_page(engine):
@@ -113,7 +86,7 @@ def test_pending_messages_are_listed_by_topic_and_page(engine):
     assert rest["next"] == -1
     assert sorted(row["due_ms"] for row in rows) == [due_ms + number for number in range(5)]
     assert rows[0]["topic"] == "orders" and rows[0]["rounds"] == 3 and rows[0]["gap_ms"] == 1000
-    assert engine.list(topic="other") == (layout.UNKNOWN_TOPIC, "the engine has no such topic")
+    assert engine.list(topic="other") == (layout.UNKNOWN_TOPIC, "topic 'other': the engine has no such topic")
 
 
 @pytest.mark.parametrize(
@@ -136,9 +109,9 @@ def test_records_of_any_bytes_are_refused_one_by_one(engine):
 
 
 def test_no_timer_runs_while_nothing_is_pending(engine):
-    assert engine.server._timing._timer is None
+    assert engine.node._firing.due_ms is None
     engine.add(1, now_ms() + 20)
     with gevent.Timeout(5):
-        while engine.server._timing._timer is not None:
+        while engine.node._firing.due_ms is not None:
             gevent.sleep(0.01)
-    assert len(engine.pull()) == 1
+    assert len(engine.pulled()) == 1

@@ -1,4 +1,4 @@
-"""An open-loop sender over one connection: so many single-message calls a second, whatever is answered, counted by code."""
+"""Open-loop sender over one connection: single-message calls at a fixed rate, independent of answers, counted by code."""
 
 import socket
 import threading
@@ -11,10 +11,10 @@ from common.credential import mint
 
 
 class OpenLoad:
-    """Sends `rate` messages a second in small bursts from a thread until `stop()`; `counts` are the codes so far.
+    """Sends `rate` messages per second in small bursts from a thread until `stop()`; `counts` are the codes so far.
 
-    A call refused or held delays the next burst of this connection only by its own answer, so the rate stands as long as answers
-    take less than the gap.
+    A call refused or held delays the next burst of this connection only by its own answer, so the rate stands as long
+    as answers take less than the gap.
     """
 
     def __init__(self, address, application, topic: str, rate: float, burst: int = 1, body: bytes = b"x" * 100):

@@ -48,12 +48,12 @@ class Process:
         self.port, self.ops_port = self.facts["port"], self.facts["ops_port"]
 
     def kill(self):
-        """As a crash would end it."""
+        """Kill it with SIGKILL."""
         self.child.kill()
         self.child.wait()
 
     def stop(self):
-        """As an operator ends it; returns the exit code."""
+        """Stop it with SIGTERM and return the exit code."""
         if self.child.poll() is None:
             self.child.send_signal(signal.SIGTERM)
         return self.child.wait(READY_S)
@@ -151,7 +151,7 @@ class Client:
 
 
 class Link:
-    """A raw link: what a producer proxy would say, said slowly."""
+    """A raw link that sends what a producer proxy would, slowly."""
 
     def __init__(self, port):
         self._sock, _ = dial(("127.0.0.1", port), KEY, role="test")
@@ -195,7 +195,7 @@ class Link:
 
 
 def stored(topic, body, own_id=None):
-    """A message as a producer encodes it."""
+    """Encode a message as a producer does."""
     parts = [struct.pack(">BHI", 11, 1, len(topic)), topic.encode(), struct.pack(">BHI", 11, 2, len(body)), body]
     if own_id is not None:
         parts += [struct.pack(">BHI", 11, 6, len(own_id)), own_id.encode()]

@@ -79,7 +79,7 @@ class Sender:
 
 
 class Worker:
-    """Pulls until it is closed and does with each delivery what the test says."""
+    """Pulls until it is closed and handles each delivery as the test says."""
 
     def __init__(self, site, behave, group):
         self.client, self.sender = site.client(site.consumer), site.sender(site.answer, "worker")
@@ -110,7 +110,7 @@ class Worker:
     def _pull(self, acks):
         try:
             return self.client.pull(group=self._group, topics=[TOPIC], wait_ms=100, acks=acks, max_messages=8)
-        except TimeoutError:  # seen twice beside a killed engine, never explained: say what the proxy knows of it
+        except TimeoutError:  # seen twice beside a killed engine, never explained: report the proxy's state
             metrics = self._proxy.page("/metrics")[1].splitlines()
             told = "; ".join(line for line in metrics if line.startswith("penstock_consumer") and "bucket" not in line)
             raise AssertionError(f"a pull without an answer; the consumer proxy: {told}") from None

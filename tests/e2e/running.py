@@ -82,11 +82,11 @@ class RunningPenstock:
         return False
 
     def told(self) -> str:
-        """What it printed so far."""
+        """Return its output so far."""
         return "".join(self.output)
 
     def logs(self) -> str:
-        """The ends of the processes' logs, for a failure's message."""
+        """Return the ends of the processes' logs, for a failure's message."""
         found = sorted((self.data / "logs").glob("*.log")) if (self.data / "logs").exists() else []
         return "".join(f"--- {path.name}\n{path.read_text(errors='replace')[-2000:]}\n" for path in found)
 
@@ -140,7 +140,7 @@ class RunningPenstock:
         return pid
 
     def wait_replaced(self, name: str, pid: int) -> None:
-        """Until another process than `pid` serves under that name."""
+        """Wait until a process other than `pid` serves under that name."""
         until(lambda: self.refresh()["pids"][name] not in (pid, 0), f"{name} is started again", READY_S_MAX)
 
     def stop(self, number: int = signal.SIGTERM) -> int:
@@ -154,7 +154,7 @@ class RunningPenstock:
         return self.start()
 
     def end(self) -> None:
-        """Leave nothing behind, whatever the test did."""
+        """End all processes, whatever the test did."""
         if self._process and self._process.poll() is None:
             try:
                 self.stop()
@@ -164,7 +164,7 @@ class RunningPenstock:
 
 
 def is_alive(pid: int) -> bool:
-    """A zombie has ended too."""
+    """Return whether the process runs; a zombie has ended."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
     except OSError:

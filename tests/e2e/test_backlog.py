@@ -1,4 +1,4 @@
-"""The depth breaker for real: a required group falls behind, senders are told, it catches up; over a kill of the engine too."""
+"""The depth breaker with real processes: a required group lags, sends are refused, it catches up; also over a kill of the engine."""
 
 import pytest
 

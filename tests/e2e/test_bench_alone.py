@@ -1,4 +1,4 @@
-"""`python -m bench.alone` with real processes, tiny: what it prints is measured, not what it is for."""
+"""`python -m bench.alone` with real processes, at a tiny scale: the output is checked, not the figures."""
 
 import json
 import subprocess

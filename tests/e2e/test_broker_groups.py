@@ -118,7 +118,9 @@ def test_messages_lie_in_every_group_and_are_pulled_acknowledged_and_read_from_a
     assert {row["broker_group"] for row in rows} == {"group-1", "group-2", "group-3"}
     with Puller(penstock.consumer, shop) as puller:
         assert {each.message.body for each in puller.read_all("readers", topic, QUEUES)} >= set(sent)
-    assert penstock.run("topic", "list", "--born", "--prefix", topic) == [{"name": topic, "id": None, "queues": QUEUES}]
+    assert penstock.run("topic", "list", "--auto-created", "--prefix", topic) == [
+        {"name": topic, "id": None, "queues": QUEUES}
+    ]
     moved = penstock.run("group", "reset", "drain", "--topic", topic, "--to", "earliest")
     assert [row["queue"] for row in moved] == list(range(QUEUES))
     assert sum(row["old"] - row["new"] for row in moved) >= 300

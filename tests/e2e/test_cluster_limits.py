@@ -1,5 +1,5 @@
-"""Limits with real processes: three producer proxies with skewed clients, two consumer proxies, a lender that dies, stops or comes
-back, a change while it runs; and what the refused are told."""
+"""Limits with real processes: three producer proxies with skewed clients, two consumer proxies, a lender that is
+killed, stopped or restarted, a live change, and the answers to refused sends."""
 
 import os
 import signal

@@ -1,5 +1,5 @@
-"""Who a caller is, at real proxies: client certificates that applications ask for, failed attempts that are slowed, keys' last uses,
-and the journal of changes."""
+"""Caller identity at real proxies: client certificates that applications require, throttled failed attempts, keys' last
+uses, and the audit journal."""
 
 import shutil
 import socket

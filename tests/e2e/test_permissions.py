@@ -1,4 +1,4 @@
-"""Who may do what, at real proxies: every application by every action on every topic and group; and that secrets stay where they are."""
+"""Permissions at real proxies: every application by every action on every topic and group; and that secrets do not leak."""
 
 import itertools
 import stat

@@ -166,17 +166,20 @@ def test_follow_prints_what_comes_and_acknowledges_it_when_interrupted(run, up, 
     assert run("pull", topic, "-g", topic, "--wait", "0").stdout == b""
 
 
-def test_a_familys_topics_are_born_by_their_first_message_and_keep_it_from_being_deleted(run):
+def test_a_familys_topics_are_created_by_their_first_message_and_keep_it_from_being_deleted(run):
     run("topic", "create", "metrics.*", "--family", "--queues", "2", "--durability", "memory")
-    assert json.loads(run("topic", "list", "--born", "--prefix", "metrics.", "-o", "json").stdout) == []
+    assert json.loads(run("topic", "list", "--auto-created", "--prefix", "metrics.", "-o", "json").stdout) == []
     for name in ("metrics.a", "metrics.b", "metrics.c"):
         run("send", name, "first", "-q")
     assert run("pull", "metrics.a", "-g", "metrics").stdout == b"first\n"
-    page = run("topic", "list", "--born", "--prefix", "metrics.", "--after", "metrics.a", "--limit", "1")
+    page = run("topic", "list", "--auto-created", "--prefix", "metrics.", "--after", "metrics.a", "--limit", "1")
     assert page.stdout.split()[3::2] == [b"metrics.b", b"2"]
     assert b"the next page: --after metrics.b" in page.stderr
     assert (
-        json.loads(run("topic", "list", "--born", "--count", "--prefix", "metrics.", "-o", "json").stdout)["born"] == 3
+        json.loads(run("topic", "list", "--auto-created", "--count", "--prefix", "metrics.", "-o", "json").stdout)[
+            "auto_created"
+        ]
+        == 3
     )
     assert b"3 topics would lose this definition; --force" in run("topic", "delete", "metrics.*", code=4).stderr
     run("topic", "delete", "metrics.*", "--force")

@@ -1,4 +1,4 @@
-"""`penstock up` as a user has it: quick, small, one a directory, started again when something dies, gone when told."""
+"""`penstock up` as a user sees it: quick, small, one per directory, restarted processes, clean stop."""
 
 import json
 import os

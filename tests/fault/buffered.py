@@ -1,4 +1,4 @@
-"""A running Penstock, a Redis and proxies with both buffers, for the tests of the fallback buffer; and what these do again and again."""
+"""A running Penstock, a Redis and proxies with both buffers, for the tests of the fallback buffer, with shared steps."""
 
 import os
 import signal
@@ -33,7 +33,7 @@ def shop(penstock):
 
 
 def made_shop(penstock: RunningPenstock) -> Application:
-    """An application that may do all, and a family of topics for each kind of buffer."""
+    """Create an application with all grants, and a family of topics per kind of buffer."""
     for prefix, buffer in TOPICS.items():
         options = ["--queues", str(QUEUES), "--durability", "fsync", "--buffer", buffer]
         penstock.run("topic", "create", f"{prefix}*", "--family", *options)
@@ -83,7 +83,7 @@ class Growing:
         self._found: list = []
 
     def read(self) -> int:
-        """How many of the messages that came since are copies of one that was there."""
+        """Count the new messages that are copies of an earlier one."""
         with Puller(self._penstock.consumer, self._shop) as puller:
             asked = [Position(self._topic, 0)]
             retry_until_served(lambda: puller.pull("audit", positions=asked).positions, "the engine can be read")
@@ -121,7 +121,7 @@ def engine_stopped(penstock):
 
 
 def buffered(penstock, shop, proxy, topic, name: str = "") -> list[Told]:
-    """Fill the proxy's buffer while the engine is away, and kill it by that. What was told."""
+    """Fill the proxy's buffer while the engine is away, kill the proxy, and return the answers."""
     with engine_stopped(penstock):
         load = Paced(lambda: proxy.address, shop, topic, 2000, FILLERS, 2, name=name).start()
         until(lambda: sum(each.code == Code.BUFFERED for each in load.told) > 800, "a backlog", 20)

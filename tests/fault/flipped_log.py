@@ -1,4 +1,4 @@
-"""A stopped log whose every byte is known, and what a reader gets of it after a bit was flipped."""
+"""A stopped log of known bytes, and its readable content after a bit was flipped."""
 
 import struct
 from pathlib import Path
@@ -12,7 +12,7 @@ from engine.log import Log, open_log
 from engine.log.format import BATCH_HEADER, BATCH_MAGIC, KIND_MESSAGES, pack_batch, pack_record, padded, split_records
 from engine.log.lookup_index.lookup_file import FAMILIES
 from engine.log.lookup_index.maker import AFTER_FAULT_S, IDLE_S
-from engine.log.lookup_index.search import Cursor, Wanted
+from engine.log.lookup_index.search import LookupCursor, LookupQuery
 from engine.log.offline.directory import opened
 
 CONFIG = LogConfig(segment_bytes=1 << 16)
@@ -24,7 +24,7 @@ IDS_ASKED = range(0, NAMED, 50)
 
 
 class Held(NamedTuple):
-    """What was served."""
+    """Served records."""
 
     topics: list
     records: dict[tuple[int, int, int], bytes]
@@ -71,14 +71,14 @@ class KnownLog:
         make_names(log)
         self.held = read_all(log)
         log.close()
-        # Compaction leaves tables behind that nothing reads any more.
+        # Compaction leaves tables that are not read any more.
         with opened(path) as directory:
             self._live = directory.view.store.live_tables()
         self._files = {file.relative_to(path): file.read_bytes() for file in path.rglob("*") if file.is_file()}
         self._places = {kind: list(self._of(kind)) for kind in KINDS}
 
     def restore(self) -> None:
-        """Every file as it was, and none that was not there."""
+        """Restore every file and remove new ones."""
         for file in [file for file in self.path.rglob("*") if file.is_file()]:
             if file.relative_to(self.path) not in self._files:
                 file.unlink()
@@ -128,7 +128,7 @@ class KnownLog:
 
 
 def read_all(log: Log) -> Held:
-    """Everything that the log serves; what it says is damaged is stepped over."""
+    """Read everything that the log serves, skipping reported damage."""
     records = {}
     topics = log.topics()
     for topic in topics:
@@ -158,7 +158,7 @@ def named_message(number: int) -> bytes:
 
 def look_up(log: Log, family: str, name: bytes) -> set[tuple[int, int, int]]:
     """Where the messages with the name are, as a look-up says."""
-    search = log.look_up.search(Wanted(FAMILIES[family], 2, name, 0, 1 << 62, 1000, 1 << 20), Cursor(0, 0))
+    search = log.look_up.search(LookupQuery(FAMILIES[family], 2, name, 0, 1 << 62, 1000, 1 << 20), LookupCursor(0, 0))
     search.run()
     assert search.error == "" and search.cursor is None
     return {(2, found.queue, found.offset) for found in search.found}

@@ -1,4 +1,4 @@
-"""What clients saw of a run with faults, and what must hold of it whatever was killed.
+"""Clients' history of a run with faults, and the rules that must hold for it.
 
 A send ends as OK (a result said so), FAILED (a code says that nothing was stored) or UNKNOWN (closed connection, timeout, 3xx): unknown
 is never failed. The checks are those of a log: linear, one pass a rule.

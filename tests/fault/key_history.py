@@ -1,4 +1,4 @@
-"""What the consumers of a group with an order saw of a run with faults, and what must hold of it whatever was killed.
+"""History of the consumers of an ordered group in a run with faults, and the rules that must hold for it.
 
 A sequence is a key (order by key) or a queue (order by queue); its messages are known in full from the log. The rules, after
 docs/design/0010-retries.md:

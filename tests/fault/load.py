@@ -1,4 +1,4 @@
-"""Producers under load that outlive any process, and what they were told, message by message."""
+"""Producers under load that outlive any process, with the answer to each message."""
 
 import itertools
 import threading
@@ -15,7 +15,8 @@ JOIN_S_MAX = 25.0
 
 
 class Producers:
-    """Threads that send with FSYNC, a key each, every message under an id that is used once; what is refused is not sent again.
+    """Threads that send with FSYNC, a key each, every message under an id that is used once; what is refused is not
+    sent again.
 
     Attributes:
         sent: every attempt of all of them. An attempt that is not answered yet is not in it.
@@ -39,7 +40,7 @@ class Producers:
         return self
 
     def stop(self) -> None:
-        """Returns when every call has its outcome."""
+        """Stop, and return when every call has its outcome."""
         self._stop.set()
         for thread in self._threads:
             thread.join(JOIN_S_MAX)

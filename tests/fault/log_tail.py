@@ -1,4 +1,4 @@
-"""Damage to the end of a stopped engine's log, behind everything that a client was told is durable.
+"""Damage to the end of a stopped engine's log, after everything that was answered as durable.
 
 Reads the bytes by docs/format/log.md alone, so that the engine's own reader does not judge itself.
 """

@@ -1,4 +1,4 @@
-"""A process that appends to a log and says what it may promise; tests kill it. Run by test_log_process.py.
+"""Process that appends to a log and prints confirmed appends; tests kill it. Run by test_log_process.py.
 
     python log_writer.py DIRECTORY [BATCHES]
 
@@ -18,12 +18,12 @@ from engine.log.format import KIND_MESSAGES, pack_batch, pack_record
 
 
 def body(number: int) -> bytes:
-    """What record `number` holds."""
+    """Return the content of record `number`."""
     return b"%08d" % number * 25
 
 
 def main(directory: str, batches: int) -> None:
-    """Append, eight batches a turn, each turn with a group commit in flight."""
+    """Append eight batches per turn, each turn with a group commit in flight."""
     log = open_log(RealEnv(), directory, LogConfig(segment_bytes=1 << 20))
     log.create_topics([("topic", 1)])
     first = log.bounds(1, 0)[1]

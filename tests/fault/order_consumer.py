@@ -1,7 +1,9 @@
-"""A consumer process that writes down what it asks and gets before anything comes of it: `python -m tests.fault.order_consumer JSON`.
+"""Consumer process that records its pulls and deliveries before it acts on them: `python -m tests.fault.order_consumer
+JSON`.
 
-One thread a group. The file is appended to by single writes, so a killed process leaves what it knew. What it says of a message depends on
-the message alone: bodies that begin with `r` are rejected, with `f` fail until their sixth attempt, all others are done.
+One thread a group. The file is appended to by single writes, so a killed process leaves what it knew. What it says of a
+message depends on the message alone: bodies that begin with `r` are rejected, with `f` fail until their sixth attempt,
+all others are done.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""A producer proxy of the test's own, beside those of a running Penstock and in front of the same engine."""
+"""Additional producer proxy of a test, for the engine of a running Penstock."""
 
 import json
 import os
@@ -51,7 +51,7 @@ class OwnProxy:
         return self
 
     def refused(self) -> str:
-        """Start it in vain: the one line that it says."""
+        """Start it where it must refuse, and return its one line of output."""
         done = subprocess.run(self._command, capture_output=True, text=True, timeout=READY_S_MAX, check=False)
         assert done.returncode == 1 and "Traceback" not in done.stderr, done.stderr
         return done.stderr.splitlines()[-1]

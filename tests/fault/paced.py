@@ -1,4 +1,4 @@
-"""Producers at a fixed rate, whatever the answers take: what each message was told, and when, counted from its planned moment."""
+"""Producers at a fixed rate, independent of the answers' latency, with each message's answer and time since its planned moment."""
 
 import threading
 import time
@@ -15,7 +15,7 @@ STORED = (Code.OK, Code.BUFFERED, Code.DUPLICATE)
 
 
 class Told(NamedTuple):
-    """One message's last answer. `code` -1: the connection broke, so nobody knows."""
+    """One message's last answer. `code` -1: the connection broke, so the outcome is unknown."""
 
     key: str
     number: int
@@ -30,7 +30,8 @@ class Told(NamedTuple):
 
 
 class Paced:
-    """`rate` messages a second in all, each thread with keys of its own; a thread sends a key's next message after its last was answered.
+    """`rate` messages per second in all, each thread with keys of its own; a thread sends a key's next message after
+    its last was answered.
 
     Args:
         name: the keys begin with it, so that each run has its own.
@@ -98,7 +99,7 @@ class Paced:
 
 @dataclass
 class Comparison:
-    """What was promised against what is in the log."""
+    """Comparison of the answers with the log."""
 
     lost: list[Told] = field(default_factory=list)
     other_ids: list[Told] = field(default_factory=list)

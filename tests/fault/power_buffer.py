@@ -1,11 +1,11 @@
-"""What runs while the power is cut: a fallback buffer on the doomed file system, filled by many and drained at once.
+"""Writer for power cuts: a fallback buffer on a file system that will be shut down, filled and drained concurrently.
 
-First it opens it and compares everything that was promised before; then it writes, and promises in lines on a pipe, as `power_writer` does:
+First it opens it and compares everything that was promised before; then it writes, and promises in lines on a pipe, as
+`power_writer` does:
 
-    checked RECORDS DAMAGE           all promises were looked at
-    lost WHAT                        one was not kept, or bytes came back that nobody wrote
-    ack ROUND NUMBER                 that entry was answered BUFFERED
-    gone ROUND NUMBER                it is about to be removed, as the engine has it: from here on it may be there or not
+    checked RECORDS DAMAGE           all promises were looked at lost WHAT                        one was not kept, or
+    bytes came back that nobody wrote ack ROUND NUMBER                 that entry was answered BUFFERED gone ROUND
+    NUMBER                it is about to be removed, as the engine has it: from here on it may be there or not
 """
 
 import os
@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
-from common.config.memory_store import MemoryStore as MemoryConfig
+from common.config.memory_store import MemoryConfigStore as MemoryConfig
 from producer_proxy.buffer.disk.store import DiskStore
 from producer_proxy.buffer.entry import Entry
 from producer_proxy.buffer.errors import BufferError_
@@ -23,7 +23,7 @@ from producer_proxy.buffer.redis.address import parse_address
 from producer_proxy.buffer.redis.client import connect
 from producer_proxy.buffer.redis.store import RedisStore
 from producer_proxy.buffer.room import RoomLimits
-from producer_proxy.buffer.store import Store
+from producer_proxy.buffer.store import BufferStore
 from tests.services.redis_server import RedisServer
 
 SEGMENT_BYTES = 1 << 16
@@ -50,7 +50,7 @@ class Promises:
 
 
 def entry(round_: int, number: int) -> Entry:
-    """Nobody else writes the same."""
+    """Return unique content."""
     body = b"%d.%d." % (round_, number) * (1 + number % 97)
     return Entry(f"promised.{number % TOPICS}", b"%d" % (number % KEYS), None, body, NOW_MS + number)
 
@@ -130,7 +130,7 @@ class BufferWriter:
         self._kind = kind
 
     def run(self, directory: str, out: int, round_: int, seed: str, promises: Promises, *, careless: bool) -> None:
-        """Open, compare, then write until the lights go out."""
+        """Open, compare, then write until the power is cut."""
 
         def say(line: str) -> None:
             os.write(out, line.encode() + b"\n")
@@ -143,7 +143,7 @@ class BufferWriter:
 
 
 def faults(entries: Iterable[Entry], promises: Promises) -> Iterable[str]:
-    """Promises that the buffer does not keep, bytes that nobody wrote, and keys whose order changed."""
+    """Promises that the buffer does not keep, bytes that were never written, and keys whose order changed."""
     found: set[tuple[int, int]] = set()
     last: dict[tuple[int, str, bytes | None], int] = {}
     for each in entries:
@@ -162,7 +162,9 @@ def faults(entries: Iterable[Entry], promises: Promises) -> Iterable[str]:
 class Load:
     """Puts from several greenlets, and removes from the head now and then."""
 
-    def __init__(self, store: Store, round_: int, chance: Random, say: Callable[[str], None], early: bool) -> None:
+    def __init__(
+        self, store: BufferStore, round_: int, chance: Random, say: Callable[[str], None], early: bool
+    ) -> None:
         self._store, self._round, self._chance, self._say, self._early = store, round_, chance, say, early
         self._number = 0
 
@@ -188,7 +190,7 @@ class Load:
                 self._promise(numbers)
             try:
                 self._store.put([entry(self._round, number) for number in numbers])
-            except BufferError_:  # the power is out; were it not, the driver would wait for promises in vain and say so
+            except BufferError_:  # the power is out; were it not, the driver would time out and report it
                 return
             if not self._early:
                 self._promise(numbers)

@@ -1,4 +1,4 @@
-"""What runs while the power is cut: a log on the doomed file system, appended to with group commit.
+"""Writer for power cuts: a log on a file system that will be shut down, appended to with group commit.
 
 First it recovers and compares everything that was promised before; then it writes, and promises in lines on a pipe:
 
@@ -47,7 +47,7 @@ class Promises:
 
 
 def body(round_: int, number: int) -> bytes:
-    """What a record holds: nobody else writes the same."""
+    """Return the unique content of a record."""
     return b"%d.%d." % (round_, number) * (1 + number % 97)
 
 
@@ -61,7 +61,7 @@ def is_ours(data: bytes) -> bool:
 
 
 def run(directory: str, out: int, round_: int, seed: str, promises: Promises, *, careless: bool) -> None:
-    """Recover, compare, then write until the lights go out.
+    """Recover, compare, then write until the power is cut.
 
     Args:
         careless: promise at once and not after the sync; a test that such a log is caught.
@@ -79,7 +79,7 @@ def run(directory: str, out: int, round_: int, seed: str, promises: Promises, *,
 
 
 def faults(log: Log, topic_id: int, promises: Promises):
-    """Promises that the log does not keep, and bytes that nobody wrote."""
+    """Promises that the log does not keep, and bytes that were never written."""
     found: dict[tuple[int, int, int], bytes] = {}
     for queue in range(QUEUES):
         for offset, data in read_all(log, topic_id, queue):
@@ -99,7 +99,7 @@ def faults(log: Log, topic_id: int, promises: Promises):
 
 
 def read_all(log: Log, topic_id: int, queue: int):
-    """(offset, record) of all that can be read; a damaged batch that nobody was promised is stepped over."""
+    """(offset, record) of all that can be read; a damaged unconfirmed batch is skipped."""
     offset, end = log.bounds(topic_id, queue)
     while offset < end:
         try:

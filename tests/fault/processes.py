@@ -1,4 +1,4 @@
-"""What the kernel says of a process: memory, CPU, descriptors."""
+"""Memory, CPU and descriptors of a process, from the kernel."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A socket of somebody who does not use a Thrift library: bytes out, and what came of them."""
+"""Raw socket without a Thrift library: bytes out, answers in."""
 
 import contextlib
 import select

@@ -28,7 +28,7 @@ from tests.waiting import until
 
 SOCKET_S_MAX = 20.0
 LOST = (OSError, TTransportException)
-"""What a client sees when its proxy dies: whether the call counted is unknown."""
+"""Errors at a client whose proxy died: the outcome of the call is unknown."""
 
 
 def now_ms() -> int:

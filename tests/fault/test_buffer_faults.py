@@ -1,4 +1,4 @@
-"""What else may break while the engine is away: the Redis of the buffer in every bad state, its disk, and proxies that should not start."""
+"""Further faults while the engine is away: the Redis of the buffer in every bad state, its disk, and proxies that should not start."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""Many bad clients at once (row TH11): a good one hardly notices, and what the bad ones take is bounded.
+"""Many bad clients at once (row TH11): a good one is hardly affected, and the bad ones' cost is bounded.
 
 A proxy of its own, beside those of `up`, where a limit has to be small to be met.
 """

@@ -1,4 +1,4 @@
-"""Messages that no consumer can do, while consumers hang and the engine dies.
+"""Messages that no consumer can process, while consumers hang and the engine is killed.
 
 Each ends as done or as a dead letter, and comes back by a redrive.
 """

@@ -1,10 +1,10 @@
-"""A broker that hangs among three, and what the others' traffic feels of it. Short form of bench.hanging_broker, with its processes."""
+"""One hanging broker of three, and its effect on the others' traffic. Short form of bench.hanging_broker, with its processes."""
 
 import pytest
 
 from bench import instance
 from bench.hanging_broker import GROUPS, QUEUES, TOPIC, Course, measure
-from bench.settings import Settings
+from bench.settings import LoadSettings
 from common.contract import Code
 
 TRIES = 3  # a run in which the machine had no time for the callers says nothing
@@ -28,7 +28,7 @@ def is_unharmed(course: Course) -> bool:
 
 @pytest.fixture(scope="module")
 def course():
-    settings = Settings(topics=1, topic_pattern=TOPIC, queues=QUEUES)
+    settings = LoadSettings(topics=1, topic_pattern=TOPIC, queues=QUEUES)
     with instance.own("--groups", str(GROUPS)) as own, own.prepared(settings) as target:
         for _ in range(TRIES):
             found = measure(own, target, 1.5)

@@ -1,6 +1,7 @@
-"""Hostile bytes at every port of a running Penstock: what each gets back, and that nobody else notices.
+"""Hostile bytes at every port of a running Penstock: the answer to each, and no effect on others.
 
-The rows are in hostile_frames.py. TH9 and TH10 are calls that parse, see test_wrong_calls.py; TH11 is in test_crowds.py.
+The rows are in hostile_frames.py. TH9 and TH10 are calls that parse, see test_wrong_calls.py; TH11 is in
+test_crowds.py.
 """
 
 import random

@@ -1,4 +1,5 @@
-"""One hung consumer of three delays what it holds, by its lease; where consumers own queues, it holds up everything that comes to its own.
+"""One hung consumer of three delays its leased messages by the lease time; where consumers own queues, it stalls its
+queues.
 
 Short form of bench.hung_consumer, with its processes.
 """

@@ -1,4 +1,5 @@
-"""Order by key and by queue while consumers, the proxy and the engine are killed: histories of real processes, held against the rules.
+"""Order by key and by queue while consumers, the proxy and the engine are killed: histories of real processes, checked
+against the rules.
 
 Short form: one seed. `-m slow`: seeds 1 to PENSTOCK_ORDER_SEEDS (5), with more kills.
 """

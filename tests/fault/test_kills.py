@@ -1,4 +1,5 @@
-"""`kill -9` of every process of a running Penstock under load: what was acknowledged is there, and nothing else is made up.
+"""`kill -9` of every process of a running Penstock under load: acknowledged messages are there, and no others are
+invented.
 
 Short form by default; PENSTOCK_KILLS=200 repeats the engine's kills so many times.
 """

@@ -18,7 +18,7 @@ from engine.env.real import EXIT_FATAL, RealEnv
 from engine.errors import LockedError
 from engine.log import open_log
 from engine.log.format import split_records
-from engine.log.native import NATIVE
+from engine.log.write.native import NATIVE
 
 ROOT = Path(__file__).resolve().parents[2]
 WRITER = [sys.executable, str(ROOT / "tests" / "fault" / "log_writer.py")]

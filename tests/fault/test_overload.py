@@ -1,4 +1,4 @@
-"""A real broker behind a link that is too small, or slow: who is served, who is told, and what is left when a standstill ends."""
+"""A real broker behind a link that is too small, or slow: which calls are served or refused, and the recovery after a stall."""
 
 import os
 import signal
@@ -8,7 +8,7 @@ import time
 import pytest
 
 from bench import overload
-from bench.instance import Instance
+from bench.instance import BenchInstance
 from bench.own_proxy import own_proxy
 from bench.slow_link import SlowLink
 from common.contract import Code, Message
@@ -30,7 +30,7 @@ def believable(measure):
 
 @pytest.fixture(scope="module")
 def instance(penstock_up):
-    return Instance(penstock_up.facts)
+    return BenchInstance(penstock_up.facts)
 
 
 @pytest.mark.parametrize("seconds", [4, pytest.param(60, marks=pytest.mark.slow)])

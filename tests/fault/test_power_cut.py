@@ -1,7 +1,8 @@
-"""Power cuts for real: file systems shut down under a writing log or fallback buffer, mounted again, and every promise compared.
+"""Power cuts on real file systems, shut down under a writing log or fallback buffer, mounted again, and every promise
+compared.
 
-PENSTOCK_CUTS says how many in all under the log (`make powercut CUTS=1000`), and a quarter of it under each buffer; by default so many as
-fit into `make test`.
+PENSTOCK_CUTS says how many in all under the log (`make powercut CUTS=1000`), and a quarter of it under each buffer; by
+default so many as fit into `make test`.
 """
 
 import json

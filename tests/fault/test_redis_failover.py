@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from common.config.memory_store import MemoryStore as MemoryConfig
+from common.config.memory_store import MemoryConfigStore as MemoryConfig
 from producer_proxy.buffer.errors import BufferError_
 from producer_proxy.buffer.redis.address import parse_address
 from producer_proxy.buffer.redis.client import connect

@@ -9,7 +9,7 @@ import time
 import gevent
 import pytest
 
-from common.config.memory_store import MemoryStore as MemoryConfig
+from common.config.memory_store import MemoryConfigStore as MemoryConfig
 from producer_proxy.buffer.errors import BufferFull, BufferUnavailable, BufferUncertain
 from producer_proxy.buffer.redis.address import parse_address
 from producer_proxy.buffer.redis.client import connect
@@ -86,8 +86,8 @@ def test_a_proxy_that_starts_again_finds_its_backlog(opened):
     store.close()
     config.close()
     again = opened(config)
-    assert again.room.entries == 700 and again.units.holds("orders", b"2")
-    assert drain(again) == list(range(700)) and not again.units.holds("orders", b"2")
+    assert again.room.entries == 700 and again.ordering_keys.holds("orders", b"2")
+    assert drain(again) == list(range(700)) and not again.ordering_keys.holds("orders", b"2")
 
 
 def test_another_proxy_takes_over_the_slot_of_a_dead_one_and_lets_it_go_when_it_is_drained(opened):
@@ -123,7 +123,7 @@ def test_at_maxmemory_nothing_more_is_taken_and_everything_drains(server, opened
     server.client().config_set("maxmemory", server.client().info("memory")["used_memory"] - 10_000)
     with pytest.raises(BufferFull, match="maxmemory"):
         store.put([entry(100, key=b"new", size=50_000)])
-    assert not store.units.holds("orders", b"new")
+    assert not store.ordering_keys.holds("orders", b"new")
     assert drain(store) == list(range(100)) and store.damaged == 0
 
 
@@ -165,11 +165,11 @@ def test_keys_stay_diverted_while_everything_is_counted_anew(opened, layout, mon
     read, diverted, told = kind.read, [], []
 
     def watched(shard, count, after=None):
-        diverted.append(store.units.holds("orders", b"k"))
+        diverted.append(store.ordering_keys.holds("orders", b"k"))
         return read(shard, count, after)
 
     monkeypatch.setattr(kind, "read", watched)
-    store.units.on_topic = lambda topic, diverts: told.append((topic, diverts))
+    store.ordering_keys.watch(lambda topic, diverts: told.append((topic, diverts)))
     store._look_anew()
     assert len(diverted) > 4 and all(diverted) and told == []
     assert store.room.entries == 3 and drain(store) == [0, 1, 2]
@@ -191,10 +191,10 @@ def test_while_the_configuration_store_is_away_puts_go_on_keys_stay_diverted_and
     config.unavailable_since_ms = NOW_MS
     store._check()
     store.put([entry(2)])
-    assert numbers(store) == [] and store.units.holds("orders", b"k") and store.damaged == 0
+    assert numbers(store) == [] and store.ordering_keys.holds("orders", b"k") and store.damaged == 0
     config.unavailable_since_ms = None
     store._check()
-    assert drain(store) == [1, 2] and not store.units.holds("orders", b"k")
+    assert drain(store) == [1, 2] and not store.ordering_keys.holds("orders", b"k")
 
 
 def test_a_call_of_which_one_topic_is_refused_leaves_nothing_counted_wrongly(server, opened):
@@ -207,7 +207,7 @@ def test_a_call_of_which_one_topic_is_refused_leaves_nothing_counted_wrongly(ser
     server.client().delete(bad)
     store._check()
     counted, found = store.room.entries, drain(store)
-    assert counted == len(found) and not any(store.units.topics())
+    assert counted == len(found) and not any(store.ordering_keys.topics())
 
 
 def test_client_pause_is_silence_too(server, opened):
@@ -235,7 +235,7 @@ def test_flushall_is_found_and_reported_and_frees_the_keys(server, opened, caplo
     assert numbers(store) == []
     assert store.damaged == 30 and "30 entries that were answered BUFFERED are gone" in caplog.text
     numbers(store)
-    assert not store.units.holds("orders", b"k")
+    assert not store.ordering_keys.holds("orders", b"k")
 
 
 def test_what_was_put_after_a_flushall_stays_diverted_when_a_batch_from_before_it_is_acknowledged(server, opened):
@@ -247,8 +247,8 @@ def test_what_was_put_after_a_flushall_stays_diverted_when_a_batch_from_before_i
     store._check()
     with pytest.raises(BufferUnavailable, match="another drainer"):
         store.remove(batch)
-    assert numbers(store) == [30] and store.units.holds("orders", b"k") and store.room.entries == 1
-    assert drain(store) == [30] and not store.units.holds("orders", b"k")
+    assert numbers(store) == [30] and store.ordering_keys.holds("orders", b"k") and store.room.entries == 1
+    assert drain(store) == [30] and not store.ordering_keys.holds("orders", b"k")
 
 
 def test_flushall_between_two_writes_is_found_by_the_second(server, opened, caplog):
@@ -328,7 +328,7 @@ def shown(url: str, *options: str) -> tuple[int, dict, str]:
 def test_what_waits_in_a_redis_is_shown_and_what_is_wrong_with_it(server, opened, layout):
     store, url = opened(), f"{server.url}?layout={layout}"
     store.put([entry(n, f"t{n % 5}") for n in range(40)])
-    store.bury(store.take((), 1, 1 << 20), "too large")
+    store.dead_letter(store.take((), 1, 1 << 20), "too large")
     code, found, _ = shown(url)
     assert (code, found["entries"], found["dead"], found["slots"]) == (0, 39, 1, ["0 (39)"])
     assert found["weak"] == found["damage"] == [] and found["oldest_s"] > 0
@@ -374,12 +374,12 @@ def test_codis_has_all_that_the_lists_layout_needs(codis):
         for start in range(0, 100, 10)
     ]
     gevent.joinall(waiting, raise_error=True)
-    store.bury(store.take((), 1, 1 << 20), "too large")
+    store.dead_letter(store.take((), 1, 1 << 20), "too large")
     found = drain(store)
     assert len(found) == 99
     for rest in range(5):
         mine = [n for n in found if n % 5 == rest]
         assert mine == sorted(mine)
-    assert store.stats().buried == 1
+    assert store.stats().dead == 1
     store.close()
     assert set(codis.refused) == {b"CONFIG"}

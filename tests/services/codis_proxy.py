@@ -1,6 +1,7 @@
-"""What codis is to a client: one address, keys routed to several servers by their hash tag, and only some of Redis 3.2's commands.
+"""Stand-in for codis: one address, keys routed to several servers by hash tag, and only some of Redis 3.2's commands.
 
-Commands that codis refuses are refused here too; the servers behind it are real and have every other command renamed away.
+Commands that codis refuses are refused here too; the servers behind it are real and have every other command renamed
+away.
 """
 
 import re
@@ -54,14 +55,14 @@ class CodisProxy:
 
 
 def route(request: bytes) -> tuple[bytes, bytes]:
-    """(command, the key that it is routed by)."""
+    """Return (command, routing key)."""
     parts = arguments(request)
     name = parts[0].upper()
     return name, parts[3 if name == b"EVAL" else 1] if len(parts) > 1 else b""
 
 
 def arguments(request: bytes) -> list[bytes]:
-    """The strings of a command, the first four of them."""
+    """Return the strings of a command, the first four of them."""
     found, at = [], request.index(b"\r\n") + 2
     while at < len(request) and len(found) < 4:
         end = request.index(b"\r\n", at)
@@ -72,7 +73,7 @@ def arguments(request: bytes) -> list[bytes]:
 
 
 def reply(stream: Any) -> bytes:
-    """One whole RESP value as it came; empty at the end."""
+    """Read one RESP value unchanged; empty at the end."""
     line = stream.readline()
     if not line:
         return b""

@@ -1,4 +1,4 @@
-"""A broker in memory that speaks the link, for tests of proxies: answers, refuses, stalls or breaks on demand."""
+"""Broker in memory that implements the link, for tests of proxies: it answers, refuses, stalls or disconnects on demand."""
 
 import hashlib
 import hmac
@@ -26,8 +26,8 @@ class FakeBroker:
         self.topics: dict[str, dict] = {}
         self.stored: dict[tuple[int, int], list] = {}
         self.appends: list[tuple[int, int]] = []  # (durability, batches)
-        self.greeted: Counter[str] = Counter()  # links opened, by the log id that they were told
-        self.go = Event()  # cleared: appends are taken, their answers wait
+        self.greeted: Counter[str] = Counter()  # links opened, by the log id in their HELLO
+        self.go = Event()  # cleared: appends are stored, their answers wait
         self.go.set()
         self.seconds_a_message = 0.0  # more: a slow broker, of this capacity
         self.code = 0  # of every append's answer
@@ -136,7 +136,7 @@ class FakeBroker:
 
 
 def _messages(payload: bytes, count: int) -> int:
-    """How many messages an append's batches hold."""
+    """Count the messages of an append's batches."""
     at, total = layout.APPEND_HEAD.size, 0
     for _ in range(count):
         _, size, _, _, _, _, _, _, records, _, _, _ = _BATCH.unpack_from(payload, at)
@@ -155,7 +155,7 @@ def _records(data: bytes):
 
 
 def wait_until(condition, timeout_s: float = 3.0) -> None:
-    """Let greenlets run until the condition holds; fails loudly when it does not in time."""
+    """Run greenlets until the condition holds; fail when it does not in time."""
     with gevent.Timeout(timeout_s, AssertionError(f"not within {timeout_s} s: {condition}")):
         while not condition():
             gevent.sleep(0.001)

@@ -1,8 +1,8 @@
-"""An in-memory Penstock for the tests of the clients: the contract on real sockets, with faults on demand.
+"""In-memory Penstock for the tests of the clients: the contract on real sockets, with faults on demand.
 
-It speaks binary Thrift over framed and buffered transport on each port, verifies credentials, drops duplicates by id, leases
-deliveries and takes acknowledgements. It keeps nothing and is as slow as thriftpy2 with a thread a connection: a stand-in for
-retry behaviour, not for the product.
+It speaks binary Thrift over framed and buffered transport on each port, verifies credentials, drops duplicates by id,
+leases deliveries and takes acknowledgements. It keeps nothing and is as slow as thriftpy2 with a thread a connection: a
+stand-in for retry behaviour, not for the product.
 
     with FakePenstock(producers=2) as fake:
         fake.producers[0].faults.append(Fault(code=203, retry_after_ms=10))
@@ -44,7 +44,7 @@ UNTRUSTED_FRAME_BYTES_MAX = 65_536
 
 @dataclass
 class Fault:
-    """What goes wrong in the next `times` calls of one proxy.
+    """Faults of the next `times` calls of one proxy.
 
     Attributes:
         code: answered instead of doing the work; None: do the work.
@@ -161,7 +161,7 @@ class Store:
 
 
 class FakeProxy:
-    """One listening port. `calls` are the requests as they came, `faults` what shall happen to the next ones."""
+    """One listening port. `calls` are the received requests, `faults` those of the next calls."""
 
     def __init__(self, penstock: "FakePenstock", service: Any, port: int = 0) -> None:
         self.penstock = penstock
@@ -264,7 +264,7 @@ class FakeProxy:
                 connection = self.penstock.ssl_context.wrap_socket(connection, server_side=True)
             self._serve_calls(connection)
         except Exception:
-            pass  # whatever a client did, only its own connection ends
+            pass  # a client's fault ends only its own connection
         finally:
             self.open.discard(raw)
             connection.close()
@@ -301,7 +301,7 @@ def _delivery(receipt: bytes, lease: Lease) -> Any:
 
 
 class FakePenstock:
-    """Several producer and consumer proxies over one store, with one application that may do everything.
+    """Several producer and consumer proxies over one store, with one application that has all grants.
 
     Args:
         producers, consumers: how many ports of each.
@@ -354,7 +354,7 @@ class FakePenstock:
 
 
 def main() -> None:
-    """Serve until a signal and print, as one JSON line, where and for whom."""
+    """Serve until a signal and print addresses and credentials as one JSON line."""
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("--producers", type=int, default=1)
     parser.add_argument("--consumers", type=int, default=1)

@@ -78,12 +78,12 @@ class RedisServer:
             return False
 
     def signal(self, number: int) -> None:
-        """Nothing when it is stopped."""
+        """Send a signal; without effect when it is stopped."""
         if self._process is not None:
             self._process.send_signal(number)
 
     def stop(self) -> None:
-        """End it at once."""
+        """Kill it."""
         if self._process is not None:
             self._process.send_signal(signal.SIGCONT)
             self._process.kill()

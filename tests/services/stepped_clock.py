@@ -1,4 +1,4 @@
-"""A wall clock that a test steps in one process while it runs; the monotonic clock goes on as it is."""
+"""Wall clock that a test steps in one running process; the monotonic clock is unchanged."""
 
 import shutil
 import subprocess
@@ -26,6 +26,6 @@ class SteppedClock:
         self.environment = {"LD_PRELOAD": str(library), "STEPPED_CLOCK": str(self._file)}
 
     def step(self, ms: int) -> None:
-        """From now on the process's wall clock is so far ahead of the machine's."""
+        """Set the process's wall clock ahead of the machine's, from now on."""
         with self._file.open("r+b") as file:
             file.write(ms.to_bytes(8, "little", signed=True))

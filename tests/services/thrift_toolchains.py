@@ -1,4 +1,4 @@
-"""What each client language needs to build and run: found, built once a test session, or the test is skipped (CI: failed)."""
+"""Tool chains of the client languages: found, and built once per test session; otherwise the test is skipped (CI: failed)."""
 
 import functools
 import os
@@ -39,7 +39,7 @@ def build(language: str) -> None:
 
 @functools.cache
 def make(*targets: str, directory: Path = CLIENTS) -> None:
-    """Raises: AssertionError with the build's own words."""
+    """Raises: AssertionError with the build's output."""
     command = ["make", "--silent", "-C", str(directory), *targets]
     made = subprocess.run(
         command,

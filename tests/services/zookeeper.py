@@ -76,7 +76,7 @@ class ZooKeeper:
             return False
 
     def stop(self) -> None:
-        """End it at once, as `kill -9` does; what it acknowledged is on disk."""
+        """Kill it with SIGKILL; what it acknowledged is on disk."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()

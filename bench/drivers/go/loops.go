@@ -6,7 +6,7 @@ import (
 )
 
 const (
-	afterFault = 10 * time.Millisecond // a server that refuses all is not to be flooded
+	afterFault = 10 * time.Millisecond // avoids flooding a server that refuses all
 	overtime   = 10 * time.Second      // then the rest of an open loop's plan counts as unsent
 )
 
@@ -25,7 +25,7 @@ func syncLoop(sender *sender, from, until time.Duration, window window, tally *t
 }
 
 // As many in flight as the library lets; latency is from the hand-over to the answer, counted when the answer is in the window.
-// The answers of one sender arrive in order, so one goroutine hears them all.
+// The answers of one sender arrive in order, so one goroutine receives them all.
 func pipelinedLoop(sender *sender, window window, tally *tally) {
 	type handed struct {
 		future future

@@ -18,7 +18,7 @@ const (
 
 type future = jetstream.PubAckFuture
 
-// A file-backed stream a topic, a subject a queue.
+// One file-backed stream per topic, one subject per queue.
 type target struct {
 	options     options
 	connections []*nats.Conn
@@ -74,7 +74,7 @@ func (t *target) close() {
 	}
 }
 
-// What one thread sends with; never shared between threads.
+// The sender of one thread; never shared between threads.
 type sender struct {
 	stream   jetstream.JetStream
 	subjects []string

@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// What to do, as bench/peers/driver.py says it. The meanings are those of the Java driver's Options.
+// Options, as bench/peers/driver.py passes them. The meanings are those of the Java driver's Options.
 type options struct {
 	servers           string
 	loop              string

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// What one thread counted in the window; merged when all have ended.
+// Counts of one thread in the window; merged when all have ended.
 type tally struct {
 	latency, lag  histogram // lag: open loop, how late a call began though its thread was free
 	lock          sync.Mutex
@@ -22,7 +22,7 @@ func (t *tally) stored(latency time.Duration) {
 	t.latency.add(latency)
 }
 
-// Also from the goroutine that hears a pipeline's answers.
+// Also called from the goroutine that receives a pipeline's answers.
 func (t *tally) failed(err error) {
 	t.lock.Lock()
 	defer t.lock.Unlock()

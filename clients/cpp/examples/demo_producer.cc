@@ -1,6 +1,6 @@
-// Streams a file, a message a line, and reports progress as JSON lines.
+// Streams a file, one message per line, and reports progress as JSON lines.
 //
-// Line i has key "k<i mod N>", property line=i, and the line's very bytes with its newline as body.
+// Line i has key "k<i mod N>", property line=i, and the line's bytes with its newline as body.
 
 #include <algorithm>
 #include <chrono>
@@ -16,7 +16,7 @@ using Clock = std::chrono::steady_clock;
 
 double SecondsSince(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
-// Counts, and prints once a second and at the end.
+// Counts, and prints once per second and at the end.
 class Report {
  public:
   void Called(std::size_t messages, double seconds, int64_t retried) {

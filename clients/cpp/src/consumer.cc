@@ -12,7 +12,7 @@
 namespace penstock::client {
 namespace {
 
-constexpr std::size_t kAckBytes = 120;  // about what one acknowledgement takes in a request
+constexpr std::size_t kAckBytes = 120;  // estimated size of one acknowledgement in a request
 constexpr Milliseconds kSocketMargin{2'000};
 
 int32_t Count(Milliseconds duration) { return static_cast<int32_t>(duration.count()); }
@@ -127,7 +127,7 @@ std::size_t Consumer::Impl::Call(const PullRequest& request, Milliseconds wait, 
   return pool_.Call(attempt);
 }
 
-// Forgets what was taken; what the proxy could not take now goes with the next pull.
+// Drops settled acknowledgements; the others go with the next pull.
 void Consumer::Impl::Settle(const std::vector<Ack>& sent, const PullResponse& response) {
   const std::lock_guard<std::mutex> lock(mutex_);
   std::vector<Ack> again;
@@ -149,7 +149,7 @@ Consumer::~Consumer() {
   try {
     Close();
   } catch (const Error&) {
-    // The messages come again after their invisible time; a destructor has nobody to tell.
+    // The messages are redelivered after their invisible time; a destructor cannot report it.
   }
 }
 

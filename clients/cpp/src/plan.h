@@ -10,10 +10,10 @@
 
 namespace penstock::client {
 
-/// Which messages of a batch go out next, and when: the retry rules without any I/O.
+/// The retry plan of a batch: the messages to send next, and when. No I/O.
 ///
-/// Invariant: a message whose fate was once unknown is reported as unknown (TIMEOUT) unless a later answer settles it. A later "not
-/// stored" speaks only of that later attempt.
+/// Invariant: a message whose outcome was once unknown is reported as unknown (TIMEOUT) unless a later answer settles
+/// it. A later "not stored" applies only to that later attempt.
 class SendPlan {
  public:
   SendPlan(std::size_t count, Clock::time_point now, const Options& options);

@@ -19,15 +19,15 @@ using apache::thrift::transport::TBufferedTransport;
 using apache::thrift::transport::TFramedTransport;
 using apache::thrift::transport::TTransport;
 
-// Until a connection has shown a valid credential, proxies take frames of 64 KiB at most. A larger first call is preceded by a
-// small one.
+// Until a connection has shown a valid credential, proxies take frames of 64 KiB at most. A larger first call is
+// preceded by a small one.
 constexpr std::size_t kUntrustedCallBytesMax = 48 * 1024;
 constexpr uint32_t kBufferBytes = 64 * 1024;
 
 }  // namespace
 
 Pool::Pool(std::vector<Endpoint> endpoints, Options options) : options_(std::move(options)) {
-  if (endpoints.empty()) throw std::invalid_argument("at least one endpoint is needed");
+  if (endpoints.empty()) throw std::invalid_argument("no endpoints: give at least one HOST:PORT");
   for (Endpoint& endpoint : endpoints) {
     proxies_.emplace_back();
     proxies_.back().endpoint = std::move(endpoint);

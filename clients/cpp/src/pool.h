@@ -16,13 +16,13 @@ namespace penstock::client {
 
 using ProtocolPtr = std::shared_ptr<apache::thrift::protocol::TProtocol>;
 
-/// One call at one endpoint brought no answer. Unless `sent`, not a byte of it left this machine.
+/// One call at one endpoint brought no answer. Unless `sent`, no byte of it left this machine.
 struct CallFailed : std::runtime_error {
   CallFailed(const std::string& reason, bool was_sent) : std::runtime_error(reason), sent(was_sent) {}
   bool sent;
 };
 
-/// One socket with one call at a time. After any failure it must go: a late answer would go to the next call.
+/// One socket with one call at a time. After any failure it must be closed: a late answer would go to the next call.
 struct Connection {
   std::shared_ptr<apache::thrift::transport::TSocket> socket;
   ProtocolPtr protocol;
@@ -30,12 +30,12 @@ struct Connection {
   Clock::time_point used_at;
 };
 
-/// Connections to several proxies. One that fails is set aside for a growing pause; the others are used in turn. Thread-safe; the
-/// lock is never held over I/O.
+/// Connections to several proxies. One that fails is set aside for a growing pause; the others are used in turn.
+/// Thread-safe; the lock is never held over I/O.
 class Pool {
  public:
-  /// One attempt. `call` and `hello` run on a connection's protocol; `hello` is an empty call with the same credential, which goes
-  /// ahead when `size_bytes` is too much for a new connection.
+  /// One attempt. `call` and `hello` run on a connection's protocol; `hello` is an empty call with the same credential,
+  /// which goes ahead when `size_bytes` is too much for a new connection.
   struct Attempt {
     std::function<void(const ProtocolPtr&)> call;
     std::function<void(const ProtocolPtr&)> hello;
@@ -45,17 +45,17 @@ class Pool {
 
   Pool(std::vector<Endpoint> endpoints, Options options);
 
-  /// When the first proxy is worth a try again; in the past when one is now.
+  /// When the first proxy may be tried again; in the past when one is now.
   Clock::time_point UsableAt();
 
-  /// Runs the attempt at the next usable proxy and returns that proxy's index. Throws CallFailed (the proxy has been set aside)
-  /// and ContractError.
+  /// Runs the attempt at the next usable proxy and returns that proxy's index. Throws CallFailed (the proxy has been
+  /// set aside) and ContractError.
   std::size_t Call(const Attempt& attempt);
 
   /// Prefer other proxies for a pause that grows with each failure in a row.
   void SetAside(std::size_t proxy);
 
-  /// It answered and works: forget its failures.
+  /// Reset the failures of a proxy that answered.
   void Praise(std::size_t proxy);
 
  private:

@@ -122,7 +122,7 @@ std::size_t Producer::Impl::Call(const SendRequest& request, std::size_t size, C
   attempt.call = [&](const ProtocolPtr& protocol) {
     ProducerClient(protocol).send(response, request);
     if (response.results.size() != request.messages.size())
-      throw apache::thrift::TException("the answer has another number of results than the request has messages");
+      throw apache::thrift::TException("the answer has a different number of results than the request has messages");
   };
   attempt.hello = [&](const ProtocolPtr& protocol) {
     SendRequest empty;

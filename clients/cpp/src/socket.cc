@@ -23,7 +23,7 @@ std::shared_ptr<TSocket> MakeSocket(const Endpoint& endpoint, const Options& opt
   }();
   return kFactory->createSocket(endpoint.host, endpoint.port);
 #else
-  throw ContractError("this build has no TLS: OpenSSL's headers were not there");
+  throw ContractError("this build has no TLS: install OpenSSL's headers (libssl-dev) and build again");
 #endif
 }
 

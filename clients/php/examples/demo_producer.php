@@ -1,9 +1,9 @@
 <?php
 
 /**
- * Streams a file, a message a line, and reports progress as JSON lines.
+ * Streams a file, one message per line, and reports progress as JSON lines.
  *
- * Line i has key "k<i mod N>", property line=i, and the line's very bytes with its newline as body.
+ * Line i has key "k<i mod N>", property line=i, and the line's bytes with its newline as body.
  */
 
 use Penstock\Client\PenstockException;
@@ -13,7 +13,7 @@ use Penstock\Message;
 
 require __DIR__ . '/arguments.php';
 
-/** Counts, and prints once a second and at the end. */
+/** Counts, and prints once per second and at the end. */
 final class Report
 {
     public int $sent = 0;

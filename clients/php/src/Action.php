@@ -4,22 +4,22 @@ namespace Penstock\Client;
 
 use Penstock\Code;
 
-/** What to do about a result code: its hundreds digit says it, so codes that are newer than this client work too. */
+/** The action for a result code, by its hundreds digit, so codes newer than this client work too. */
 enum Action: int
 {
     case Done = 0;
-    /** The request is wrong: the same again will not help. */
+    /** The request is wrong: do not retry it unchanged. */
     case Refused = 1;
-    /** Not stored: again after a pause. */
+    /** Not stored: retry after a pause. */
     case Later = 2;
-    /** May be stored: again with the same id. */
+    /** May be stored: retry with the same id. */
     case Unknown = 3;
-    /** Not stored: again at once, at another proxy. */
+    /** Not stored: retry at once, at another proxy. */
     case Elsewhere = 4;
-    /** Stored, but the reply that was waited for did not come. */
+    /** Stored, but the reply did not come. */
     case NoReply = 5;
 
-    /** A hundreds digit that nobody has defined yet is read as Unknown, the careful reading. */
+    /** An undefined hundreds digit is Unknown, the safe choice. */
     public static function of(int $code): self
     {
         return self::tryFrom(intdiv($code, 100)) ?? self::Unknown;

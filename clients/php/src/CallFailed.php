@@ -3,7 +3,7 @@
 namespace Penstock\Client;
 
 /**
- * One call at one endpoint brought no answer. `$sent` false: not a byte of it left this machine.
+ * One call at one endpoint brought no answer. `$sent` false: no byte of it left this machine.
  *
  * @internal
  */

@@ -11,14 +11,14 @@ use Penstock\PullResponse;
 use Penstock\Verdict;
 
 /**
- * One member of a group. Any number of them, anywhere, share the group's messages; there is nothing to assign.
+ * One member of a group. Any number of members share the group's messages, without assignment.
  *
- * Acknowledgements wait here and ride on the next pull; `close()` delivers the last ones. What is pulled and never acknowledged
- * comes again, with `attempt` one higher, after its invisible time.
+ * Acknowledgements wait here and ride on the next pull; `close()` delivers the last ones. What is pulled and not
+ * acknowledged is redelivered, with `attempt` one higher, after its invisible time.
  */
 final class Consumer
 {
-    private const ACK_BYTES = 120; // about what one acknowledgement takes in a request
+    private const ACK_BYTES = 120; // estimated size of one acknowledgement in a request
     private const SOCKET_MARGIN_S = 2.0;
 
     private readonly Pool $pool;
@@ -29,8 +29,8 @@ final class Consumer
 
     /**
      * @param string|list<string> $endpoints "host:port,host:port" or a list
-     * @param ?list<string> $topics null: all that the group's definition subscribes to
-     * @param ?int $invisibleMs how long deliveries are leased; null: the subscription's setting
+     * @param ?list<string> $topics null: all topics of the group's definition
+     * @param ?int $invisibleMs how long deliveries are leased; null: the group's setting
      */
     public function __construct(
         string|array $endpoints,
@@ -51,7 +51,7 @@ final class Consumer
      *
      * @return list<Delivery>
      * @throws PullException refused (wrong credential, group or topic), or no proxy answered before the deadline
-     * @throws ContractException that endpoint is no consumer proxy
+     * @throws ContractException the endpoint is not a consumer proxy
      */
     public function pull(int $maxMessages = 32, int $waitMs = 20_000, ?int $maxBytes = null): array
     {
@@ -101,19 +101,19 @@ final class Consumer
         $this->acknowledge($delivery, Verdict::DONE);
     }
 
-    /** Have it delivered again, after $delayMs or the subscription's back-off. */
+    /** Request redelivery after $delayMs or the group's back-off. */
     public function retry(Delivery $delivery, ?int $delayMs = null, ?string $reason = null): void
     {
         $this->acknowledge($delivery, Verdict::RETRY, $delayMs, $reason);
     }
 
-    /** To the dead-letter queue now; the reason is kept with it. */
+    /** Send it to the dead-letter topic now; the reason is stored with it. */
     public function reject(Delivery $delivery, ?string $reason = null): void
     {
         $this->acknowledge($delivery, Verdict::REJECT, null, $reason);
     }
 
-    /** Hold it for $delayMs more. Like all verdicts it travels with the next pull or flush. */
+    /** Extend its lease by $delayMs. Like all verdicts it travels with the next pull or flush. */
     public function extend(Delivery $delivery, int $delayMs): void
     {
         $this->acknowledge($delivery, Verdict::EXTEND, $delayMs);
@@ -130,8 +130,8 @@ final class Consumer
     /**
      * Pull and handle until $stop returns true, then deliver the last acknowledgements.
      *
-     * @param callable(Delivery): ?int $handle returns a constant of Penstock\Verdict, or null for DONE. If it throws, the message
-     *        is retried with the exception as reason
+     * @param callable(Delivery): ?int $handle returns a constant of Penstock\Verdict, or null for DONE. If it throws,
+     *        the message is retried with the exception as reason
      * @param callable(): bool $stop asked before each pull
      */
     public function run(callable $handle, callable $stop, int $maxMessages = 32, int $waitMs = 5_000): void
@@ -148,7 +148,7 @@ final class Consumer
         $this->flush();
     }
 
-    /** Acknowledgements that came too late or were not valid: those messages will be, or were, given out again. */
+    /** Acknowledgements that were late or invalid: their messages are redelivered. */
     public function acksRefused(): int
     {
         return $this->acksRefused;
@@ -192,7 +192,7 @@ final class Consumer
         return $this->pool->call('pull', $request, $waitMs / 1000 + self::SOCKET_MARGIN_S, $size, $hello);
     }
 
-    /** Forget what was taken; what the proxy could not take now goes with the next pull. */
+    /** Drop settled acknowledgements; the others go with the next pull. */
     private function settle(int $sent, PullResponse $response): void
     {
         $again = [];

@@ -22,7 +22,7 @@ final class Endpoint
         $parsed = [];
         foreach (is_string($endpoints) ? explode(',', $endpoints) : $endpoints as $text) {
             if (!preg_match('/^(.+):(\d+)$/', trim($text), $parts)) {
-                throw new \InvalidArgumentException("an endpoint is HOST:PORT, not \"$text\"");
+                throw new \InvalidArgumentException("endpoint \"$text\": invalid: use HOST:PORT");
             }
             $parsed[] = new self($parts[1], (int) $parts[2]);
         }

@@ -2,7 +2,7 @@
 
 namespace Penstock\Client;
 
-/** Every knob of the client, with what turning it costs. */
+/** Options of the client, with the cost of a change. */
 final class Options
 {
     /**

@@ -2,7 +2,7 @@
 
 namespace Penstock\Client;
 
-/** Ancestor of all that this client throws: SendException, PullException, ContractException. */
+/** Base of all exceptions of this client: SendException, PullException, ContractException. */
 class PenstockException extends \RuntimeException
 {
 }

@@ -6,16 +6,16 @@ use Thrift\Exception\TApplicationException;
 use Thrift\Exception\TException;
 
 /**
- * Connections to several proxies, one each, as PHP runs one call at a time. A proxy that fails is set aside for a growing pause;
- * the others are used in turn.
+ * Connections to several proxies, one each, as PHP runs one call at a time. A proxy that fails is set aside for a
+ * growing pause; the others are used in turn.
  *
  * @internal
  */
 final class Pool
 {
     /**
-     * Until a connection has shown a valid credential, proxies take frames of 64 KiB at most. A larger first call is preceded
-     * by a small one.
+     * Until a connection has shown a valid credential, proxies take frames of 64 KiB at most. A larger first call is
+     * preceded by a small one.
      */
     private const UNTRUSTED_CALL_BYTES_MAX = 48 * 1024;
 
@@ -33,7 +33,7 @@ final class Pool
         $this->turn = mt_rand(0, count($this->endpoints) - 1); // short-lived processes would all begin at the first one
     }
 
-    /** When the first proxy is worth a try again (Clock's seconds); in the past when one is now. */
+    /** When the first proxy may be tried again (Clock's seconds); in the past when one is now. */
     public function usableAtS(): float
     {
         return min(array_map(fn (Endpoint $endpoint) => $endpoint->asideUntilS, $this->endpoints));
@@ -43,10 +43,11 @@ final class Pool
      * One attempt at the next usable proxy.
      *
      * @param int $size about how many bytes the request takes
-     * @param object $hello an empty request with the same credential, sent ahead when $size is too much for a new connection
+     * @param object $hello an empty request with the same credential, sent ahead when $size is too much for a new
+     *        connection
      * @return array{object, Endpoint}
      * @throws CallFailed no answer; the proxy has been set aside
-     * @throws ContractException the other end answered that it cannot take such calls
+     * @throws ContractException the other end answered that it does not serve such calls
      */
     public function call(string $method, object $request, float $timeoutS, int $size, object $hello): array
     {
@@ -82,7 +83,7 @@ final class Pool
         $endpoint->idle = null;
     }
 
-    /** It answered and works: forget its failures. */
+    /** Reset the failures of a proxy that answered. */
     public function praise(Endpoint $endpoint): void
     {
         $endpoint->failures = 0;

@@ -8,10 +8,11 @@ use Penstock\ProducerClient;
 use Penstock\SendRequest;
 
 /**
- * Sends to Penstock through any of several producer proxies and retries what needs it, each message by its own result code.
+ * Sends to Penstock through any of several producer proxies and retries what needs it, each message by its own result
+ * code.
  *
- * A message without an id gets one, set in the caller's object, since a retry after a broken connection is free of duplicates
- * only with the same id.
+ * A message without an id gets one, set in the caller's object, since a retry after a broken connection is free of
+ * duplicates only with the same id.
  */
 final class Producer
 {
@@ -41,8 +42,9 @@ final class Producer
      * @param ?int $durability a constant of Penstock\Durability; null: what the topic says
      * @param ?int $replyWaitMs wait for a consumer's reply
      * @param ?int $deadlineMs for everything, retries included; null: the option
-     * @throws SendException it was refused, or the deadline passed; `maybeStored()` tells whether it may be there all the same
-     * @throws ContractException that endpoint is no producer proxy
+     * @throws SendException it was refused, or the deadline passed; `maybeStored()` tells whether it may be stored all
+     *        the same
+     * @throws ContractException the endpoint is not a producer proxy
      */
     public function send(Message $message, ?int $durability = null, ?int $replyWaitMs = null, ?int $deadlineMs = null): Result
     {
@@ -53,7 +55,7 @@ final class Producer
     /**
      * Send one message and return what a consumer replies.
      *
-     * @param int $waitMs until when; nobody is handed the message afterwards
+     * @param int $waitMs how long; the message is not dispatched afterwards
      * @throws SendException as for send; or no reply, for NO_CONSUMER, NO_REPLY and CONSUMER_FAILED say why
      */
     public function request(Message $message, int $waitMs, ?int $durability = null, ?int $deadlineMs = null): Message
@@ -64,10 +66,10 @@ final class Producer
     }
 
     /**
-     * Answer a delivery that has a reply_token; returns once whoever waits for it has the reply.
+     * Answer a delivery that has a reply_token; returns once the waiting caller has the reply.
      *
      * @param ?array<string, string> $properties
-     * @throws SendException STALE_RECEIPT when nobody waits any more, or as for send
+     * @throws SendException STALE_RECEIPT when the caller no longer waits, or as for send
      */
     public function reply(Delivery $delivery, string $body, ?array $properties = null): Result
     {
@@ -121,7 +123,7 @@ final class Producer
         return array_map(fn (Message $message, SendEntry $entry) => $entry->result($message->id), $messages, $plan->entries);
     }
 
-    /** Messages that were sent once more, over all calls. */
+    /** Resent messages, over all calls. */
     public function retried(): int
     {
         return $this->retried;

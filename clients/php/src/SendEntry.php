@@ -6,7 +6,7 @@ use Penstock\Code;
 use Penstock\SendResult;
 
 /**
- * What is known of one message of a batch.
+ * The state of one message of a batch.
  *
  * @internal
  */

@@ -5,10 +5,10 @@ namespace Penstock\Client;
 use Penstock\SendResult;
 
 /**
- * Which messages of a batch go out next, and when: the retry rules without any I/O.
+ * The retry plan of a batch: the messages to send next, and when. No I/O.
  *
- * Invariant: a message whose fate was once unknown is reported as unknown (TIMEOUT) unless a later answer settles it. A later
- * "not stored" speaks only of that later attempt.
+ * Invariant: a message whose outcome was once unknown is reported as unknown (TIMEOUT) unless a later answer settles
+ * it. A later "not stored" applies only to that later attempt.
  *
  * @internal
  */

@@ -1,6 +1,6 @@
-"""Streams a file, a message a line, and reports progress as JSON lines.
+"""Streams a file, one message per line, and reports progress as JSON lines.
 
-Line i has key "k<i mod N>", property line=i, and the line's very bytes with its newline as body.
+Line i has key "k<i mod N>", property line=i, and the line's bytes with its newline as body.
 """
 
 import itertools
@@ -13,7 +13,7 @@ from penstock_client import Message, PenstockError, Producer
 
 
 class Report:
-    """Counts, and prints once a second and at the end."""
+    """Counts, and prints once per second and at the end."""
 
     def __init__(self) -> None:
         self.started_s = self.printed_s = time.monotonic()

@@ -1,4 +1,4 @@
-"""What to do about a result code: its hundreds digit says it, so codes that are newer than this client work too."""
+"""The action for a result code, by its hundreds digit, so codes newer than this client work too."""
 
 from enum import Enum
 
@@ -7,15 +7,15 @@ from penstock_client.contract import Code
 
 class Action(Enum):
     DONE = 0  # stored
-    REFUSED = 1  # the request is wrong: the same again will not help
-    LATER = 2  # not stored: again after a pause
-    UNKNOWN = 3  # may be stored: again with the same id
-    ELSEWHERE = 4  # not stored: again at once, at another proxy
-    NO_REPLY = 5  # stored, but the reply that was waited for did not come
+    REFUSED = 1  # the request is wrong: do not retry it unchanged
+    LATER = 2  # not stored: retry after a pause
+    UNKNOWN = 3  # may be stored: retry with the same id
+    ELSEWHERE = 4  # not stored: retry at once, at another proxy
+    NO_REPLY = 5  # stored, but the reply did not come
 
 
 def action_of(code: int) -> Action:
-    """The action for a code; a hundreds digit that nobody has defined yet is UNKNOWN, the careful reading."""
+    """The action for a code; an undefined hundreds digit is UNKNOWN, the safe choice."""
     try:
         return Action(code // 100)
     except ValueError:

@@ -12,22 +12,22 @@ from penstock_client.errors import CallFailed, PullError
 from penstock_client.options import Endpoints, Options, parse_endpoints
 from penstock_client.pool import Pool
 
-ACK_BYTES = 120  # about what one acknowledgement takes in a request
+ACK_BYTES = 120  # estimated size of one acknowledgement in a request
 SOCKET_MARGIN_S = 2.0
 
 
 class Consumer:
-    """One member of a group. Any number of them, anywhere, share the group's messages; there is nothing to assign.
+    """One member of a group. Any number of members share the group's messages, without assignment.
 
-    One thread pulls at a time; acknowledge from any thread. What is pulled and never acknowledged comes again, with `attempt`
-    one higher, after its invisible time. `close()` delivers the acknowledgements that still wait here.
+    One thread pulls at a time; acknowledge from any thread. What is pulled and not acknowledged is redelivered, with
+    `attempt` one higher, after its invisible time. `close()` delivers the acknowledgements that still wait here.
 
     Args:
-        topics: None: all that the group's definition subscribes to.
-        invisible_ms: how long deliveries are leased; None: the subscription's setting.
+        topics: None: all topics of the group's definition.
+        invisible_ms: how long deliveries are leased; None: the group's setting.
 
     Attributes:
-        acks_refused: acknowledgements that came too late or were not valid: those messages will be, or were, given out again.
+        acks_refused: acknowledgements that were late or invalid: their messages are redelivered.
     """
 
     def __init__(
@@ -60,11 +60,12 @@ class Consumer:
         self.close()
 
     def pull(self, max_messages: int = 32, *, wait_ms: int = 20_000, max_bytes: int | None = None) -> list[Delivery]:
-        """The next deliveries; empty when none came within `wait_ms`. Retries at other proxies until the deadline option.
+        """The next deliveries; empty when none came within `wait_ms`. Retries at other proxies until the deadline
+        option.
 
         Raises:
             PullError: refused (wrong credential, group or topic), or no proxy answered before the deadline.
-            ContractError: that endpoint is no consumer proxy.
+            ContractError: the endpoint is not a consumer proxy.
         """
         with self._pulling:
             return self._pull(max_messages, wait_ms, max_bytes)
@@ -73,15 +74,15 @@ class Consumer:
         self._acknowledge(delivery, Verdict.DONE)
 
     def retry(self, delivery: Delivery, delay_ms: int | None = None, reason: str | None = None) -> None:
-        """Have it delivered again, after `delay_ms` or the subscription's back-off."""
+        """Request redelivery after `delay_ms` or the group's back-off."""
         self._acknowledge(delivery, Verdict.RETRY, delay_ms, reason)
 
     def reject(self, delivery: Delivery, reason: str | None = None) -> None:
-        """To the dead-letter queue now; the reason is kept with it."""
+        """Send it to the dead-letter topic now; the reason is stored with it."""
         self._acknowledge(delivery, Verdict.REJECT, None, reason)
 
     def extend(self, delivery: Delivery, delay_ms: int) -> None:
-        """Hold it for `delay_ms` more. Like all verdicts it travels with the next `pull` or `flush`."""
+        """Extend its lease by `delay_ms`. Like all verdicts it travels with the next `pull` or `flush`."""
         self._acknowledge(delivery, Verdict.EXTEND, delay_ms)
 
     def flush(self) -> None:
@@ -100,7 +101,8 @@ class Consumer:
     ) -> None:
         """Pull and handle until `stop` is set, then deliver the last acknowledgements.
 
-        `handle` returns a `Verdict`, or None for DONE. If it raises, the message is retried with the exception as reason.
+        `handle` returns a `Verdict`, or None for DONE. If it raises, the message is retried with the exception as
+        reason.
         """
         while not stop.is_set():
             for delivery in self.pull(max_messages, wait_ms=wait_ms):
@@ -177,7 +179,7 @@ class Consumer:
         return PullRequest(credential=request.credential, group=request.group, topics=request.topics, max_messages=0)
 
     def _settle(self, acks: list[Ack], results: list) -> None:
-        """Forget what was taken; what the proxy could not take now goes with the next pull."""
+        """Drop settled acknowledgements; the others go with the next pull."""
         again = []
         for ack, result in zip(acks, results, strict=False):
             action = action_of(result.code)

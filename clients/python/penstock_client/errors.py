@@ -1,6 +1,6 @@
 """PenstockError ─┬─ SendError      one message was not stored, or may not be; `result` says which
                  ├─ PullError      no proxy answered in time, or the pull was refused
-                 └─ ContractError  the other end does not speak this contract; retrying cannot help
+                 └─ ContractError  the other end does not implement this contract; retrying cannot help
 CallFailed stays inside: a connection broke, and whether the call was done is unknown (or `sent` is False).
 """
 
@@ -33,7 +33,7 @@ class ContractError(PenstockError):
 
 
 class CallFailed(Exception):
-    """One call at one endpoint brought no answer. `sent` False: not a byte of it left this machine."""
+    """One call at one endpoint brought no answer. `sent` False: no byte of it left this machine."""
 
     def __init__(self, reason: str, *, sent: bool) -> None:
         self.sent = sent

@@ -1,4 +1,4 @@
-"""Every knob of the client, with what turning it costs."""
+"""Options of the client, with the cost of a change."""
 
 import ssl
 from collections.abc import Iterable
@@ -27,12 +27,12 @@ def parse_endpoints(endpoints: Endpoints) -> list[tuple[str, int]]:
     parts = endpoints.split(",") if isinstance(endpoints, str) else list(endpoints)
     parsed = [part if isinstance(part, tuple) else _parse_one(part.strip()) for part in parts if part]
     if not parsed:
-        raise ValueError("at least one endpoint is needed, as HOST:PORT")
+        raise ValueError("no endpoints: give at least one HOST:PORT")
     return parsed
 
 
 def _parse_one(text: str) -> tuple[str, int]:
     host, colon, port = text.rpartition(":")
     if not colon or not port.isdigit():
-        raise ValueError(f"an endpoint is HOST:PORT, not {text!r}")
+        raise ValueError(f"endpoint {text!r}: invalid: use HOST:PORT")
     return host.strip("[]"), int(port)

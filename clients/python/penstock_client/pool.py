@@ -15,7 +15,8 @@ from penstock_client.backoff import backoff_s
 from penstock_client.errors import CallFailed, ContractError
 from penstock_client.options import Options
 
-# Until a connection has shown a valid credential, proxies take frames of 64 KiB at most. A larger first call is preceded by a small one.
+# Until a connection has shown a valid credential, proxies take frames of 64 KiB at most. A larger first call is
+# preceded by a small one.
 UNTRUSTED_CALL_BYTES_MAX = 48 * 1024
 
 
@@ -65,7 +66,7 @@ class Pool:
         self._turn = 0
 
     def usable_at_s(self) -> float:
-        """When (monotonic) the first proxy is worth a try again; in the past when one is now."""
+        """When (monotonic) the first proxy may be tried again; in the past when one is now."""
         with self._lock:
             return min(endpoint.aside_until_s for endpoint in self._endpoints)
 
@@ -79,7 +80,7 @@ class Pool:
             hello: an empty request with the same credential, sent ahead when `size` is too much for a new connection.
         Raises:
             CallFailed: no answer; the proxy has been set aside.
-            ContractError: the other end answered that it cannot take such calls.
+            ContractError: the other end answered that it does not serve such calls.
         """
         endpoint = self._choose()
         connection = self._idle_connection(endpoint)
@@ -117,7 +118,7 @@ class Pool:
             connection.close()
 
     def praise(self, endpoint: Endpoint) -> None:
-        """It answered and works: forget its failures."""
+        """Reset the failures of a proxy that answered."""
         with self._lock:
             endpoint.failures = 0
             endpoint.aside_until_s = 0.0

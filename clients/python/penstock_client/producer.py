@@ -23,11 +23,11 @@ SOCKET_MARGIN_S = 0.5  # a proxy answers by the call's timeout; its answer needs
 class Producer:
     """Sends to Penstock through any of several producer proxies. Thread-safe; close it or use it as a context manager.
 
-    A message without an id gets one (a UUID in hex, set in the caller's object), since a retry after a broken connection is
-    free of duplicates only with the same id.
+    A message without an id gets one (a UUID in hex, set in the caller's object), since a retry after a broken
+    connection is free of duplicates only with the same id.
 
     Attributes:
-        retried: messages that were sent once more, over all calls.
+        retried: resent messages, over all calls.
     """
 
     def __init__(
@@ -50,8 +50,9 @@ class Producer:
         Args:
             how: as for `send_all`.
         Raises:
-            SendError: it was refused, or the deadline passed. `maybe_stored` tells whether it may be there all the same.
-            ContractError: that endpoint is no producer proxy.
+            SendError: it was refused, or the deadline passed. `maybe_stored` tells whether it may be stored all the
+                same.
+            ContractError: the endpoint is not a producer proxy.
         """
         result = self.send_all([message], **how)[0]
         if not result.ok:
@@ -62,7 +63,7 @@ class Producer:
         """Send one message and return what a consumer replies.
 
         Args:
-            wait_ms: until when; nobody is handed the message afterwards.
+            wait_ms: how long; the message is not dispatched afterwards.
             how: as for `send_all`.
         Raises:
             SendError: as for `send`; or no reply, for NO_CONSUMER, NO_REPLY and CONSUMER_FAILED say why.
@@ -73,10 +74,10 @@ class Producer:
         return result.reply
 
     def reply(self, delivery: Delivery, body: bytes, properties: dict[str, str] | None = None) -> Result:
-        """Answer a delivery that has a `reply_token`; returns once whoever waits for it has the reply.
+        """Answer a delivery that has a `reply_token`; returns once the waiting caller has the reply.
 
         Raises:
-            SendError: STALE_RECEIPT when nobody waits any more, or as for `send`.
+            SendError: STALE_RECEIPT when the caller no longer waits, or as for `send`.
         """
         return self.send(
             Message(
@@ -92,7 +93,8 @@ class Producer:
         reply_wait_ms: int | None = None,
         deadline_ms: int | None = None,
     ) -> list[Result]:
-        """Send many messages, of any topics, and return one result each, in order. Does not raise for a message's failure.
+        """Send many messages, of any topics, and return one result each, in order. Does not raise for a message's
+        failure.
 
         Messages of one key keep their order within the queue as long as none of them needs a retry.
 

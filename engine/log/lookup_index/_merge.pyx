@@ -14,7 +14,7 @@ cdef enum:
     BLOCK_ENTRIES = 340
 
 
-cdef bytes packed_blocks(const NameEntry* entries, size_t used, size_t first, size_t count, bytes seed, uint32_t number):
+cdef bytes packed_blocks(const LookupEntry* entries, size_t used, size_t first, size_t count, bytes seed, uint32_t number):
     cdef size_t left = used - first if first < used else 0
     cdef size_t i, taken, blocks = min(count, (left + BLOCK_ENTRIES - 1) // BLOCK_ENTRIES)
     cdef bytes out = PyBytes_FromStringAndSize(NULL, blocks * BLOCK)
@@ -25,7 +25,7 @@ cdef bytes packed_blocks(const NameEntry* entries, size_t used, size_t first, si
         for i in range(blocks):
             taken = min(left, <size_t>BLOCK_ENTRIES)
             (<uint32_t*>block)[1] = <uint32_t>taken
-            memcpy(block + BLOCK_HEAD, entries + first, taken * sizeof(NameEntry))
+            memcpy(block + BLOCK_HEAD, entries + first, taken * sizeof(LookupEntry))
             crc = crc32c_extend(start, &number, 4)
             (<uint32_t*>block)[0] = crc32c_extend(crc, block + 4, BLOCK - 4)
             first += taken
@@ -36,8 +36,8 @@ cdef bytes packed_blocks(const NameEntry* entries, size_t used, size_t first, si
 
 
 cdef struct Head:
-    const NameEntry* next
-    const NameEntry* end
+    const LookupEntry* next
+    const LookupEntry* end
 
 
 cdef class Merger:
@@ -49,7 +49,7 @@ cdef class Merger:
 
     cdef list sources, held      # `held`: the packed entries that the heads point into
     cdef Head* heads
-    cdef NameEntry* entries
+    cdef LookupEntry* entries
     cdef size_t used, room
 
     def __cinit__(self, list sources not None):
@@ -69,10 +69,10 @@ cdef class Merger:
 
     def fill(self, size_t count):
         """Hold the next entries, so many if there are; returns how many."""
-        cdef NameEntry* grown
+        cdef LookupEntry* grown
         cdef int empty = 0
         if count > self.room:
-            grown = <NameEntry*>realloc(self.entries, count * sizeof(NameEntry))
+            grown = <LookupEntry*>realloc(self.entries, count * sizeof(LookupEntry))
             if grown == NULL:
                 raise MemoryError()
             self.entries, self.room = grown, count
@@ -91,7 +91,7 @@ cdef class Merger:
     cdef int merge(self, size_t count, int sources) noexcept:
         """Take entries until there are enough, or a source has none left in hand: its number, else -1."""
         cdef int i, lowest
-        cdef const NameEntry* entry
+        cdef const LookupEntry* entry
         with nogil:
             while self.used < count:
                 lowest = 0
@@ -117,6 +117,6 @@ cdef class Merger:
             self.held.pop()
             return 0
         self.held[number] = packed
-        self.heads[number].next = <const NameEntry*>PyBytes_AS_STRING(packed)
-        self.heads[number].end = self.heads[number].next + len(packed) // sizeof(NameEntry)
+        self.heads[number].next = <const LookupEntry*>PyBytes_AS_STRING(packed)
+        self.heads[number].end = self.heads[number].next + len(packed) // sizeof(LookupEntry)
         return 0

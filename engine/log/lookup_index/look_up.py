@@ -5,13 +5,12 @@ from collections.abc import Callable
 
 from engine.config import LogConfig
 from engine.env.base import Env
-from engine.log.disk import DiskWatch, Level
+from engine.log.disk import DiskLevel, DiskWatch
 from engine.log.lookup_index.lookup_file import FAMILIES
-from engine.log.lookup_index.maker import Maker
-from engine.log.lookup_index.search import Cursor, Place, Search, Wanted
-from engine.log.native import Appender
-from engine.log.read.reader import Reader
-from engine.log.segment.segment import SealedSegments
+from engine.log.lookup_index.maker import LookupFileMaker
+from engine.log.lookup_index.search import LookupCursor, LookupQuery, Search, SearchRange
+from engine.log.segment.segments import LogSegments
+from engine.log.write.native import Appender
 
 logger = logging.getLogger(__name__)
 
@@ -19,25 +18,25 @@ logger = logging.getLogger(__name__)
 class LookUp:
     """Belongs to the loop's thread; searches run in a thread of its own, one slice after the other."""
 
-    maker: Maker
+    maker: LookupFileMaker
     """Makes the files, as long as a thread calls its `steps()`."""
 
     def __init__(
         self, env: Env, directory: str, config: LogConfig, log_id: bytes,
-        reader: Reader, sealed: SealedSegments, appender: Appender, disk: DiskWatch,
+        segments: LogSegments, appender: Appender, disk: DiskWatch,
     ) -> None:  # fmt: skip
         self._env, self._directory, self._log_id = env, directory, log_id
-        self._reader, self._sealed, self._appender = reader, sealed, appender
+        self._segments, self._appender = segments, appender
         self.families = config.look_up
-        self.maker = Maker(
-            env, directory, log_id, lambda: sealed.bases, [FAMILIES[name] for name in config.look_up],
-            config.look_up_bytes_a_second, has_room=lambda: disk.level < Level.DELETE, open_segment=self._open_segment,
-            side=sealed.side,
+        self.maker = LookupFileMaker(
+            env, directory, log_id, lambda: segments.sealed.bases, [FAMILIES[name] for name in config.look_up],
+            config.look_up_bytes_a_second, has_room=lambda: disk.level < DiskLevel.DELETE, open_segment=self._open_segment,
+            side=segments.sealed.side,
         )  # fmt: skip
         self._background = env.background()
         self._closed = False
 
-    def search(self, wanted: Wanted, cursor: Cursor) -> Search:
+    def search(self, wanted: LookupQuery, cursor: LookupCursor) -> Search:
         """A search over the log as it is now, to be run once: by `start`, or by the caller where it may block."""
         return Search(self._env, self._directory, self._log_id, self.maker, self._places(), wanted, cursor)
 
@@ -63,15 +62,15 @@ class LookUp:
 
     def _open_segment(self) -> tuple[int, int] | None:
         """(base, address behind the last whole batch) of the segment that is written; in the maker's thread."""
-        active = self._reader.active
+        active = self._segments.active
         end_at = self._appender.end_position - active.base
         # The log may be rolling just now: then the end is already the next segment's.
         return (active.base, end_at) if end_at <= active.header.size else None
 
-    def _places(self) -> list[Place]:
-        active = self._reader.active
-        places = {base: Place(base, None) for base in tuple(self._sealed.bases)}
-        for segment in tuple(self._reader.sealing):
-            places.setdefault(segment.base, Place(segment.base, segment.end_at))
-        places[active.base] = Place(active.base, self._appender.end_position - active.base)
+    def _places(self) -> list[SearchRange]:
+        active = self._segments.active
+        places = {base: SearchRange(base, None) for base in tuple(self._segments.sealed.bases)}
+        for segment in tuple(self._segments.sealing):
+            places.setdefault(segment.base, SearchRange(segment.base, segment.end_at))
+        places[active.base] = SearchRange(active.base, self._appender.end_position - active.base)
         return sorted(places.values())

@@ -14,8 +14,8 @@ from typing import NamedTuple, Protocol
 from engine.env.base import Env, File
 from engine.errors import CorruptionError
 from engine.log.format import segment_name
-from engine.log.native import crc32c
 from engine.log.segment.index_file import IndexHeader
+from engine.log.segment.native import crc32c
 
 MAGIC, RUN_MAGIC = b"PNSTLKP1", b"PNSTRUN1"
 BLOCK = 4096
@@ -70,12 +70,12 @@ class Summary(NamedTuple):
 
 
 class Sorted(Protocol):
-    """What a Collector or a Merger holds."""
+    """What a TermCollector or a Merger holds."""
 
     def blocks(self, first: int, count: int, seed: bytes, number: int) -> bytes: ...
 
 
-def name_path(directory: str, base: int, family: Family) -> str:
+def lookup_path(directory: str, base: int, family: Family) -> str:
     """Path of the segment's file of that family."""
     return f"{directory}/{segment_name(base).removesuffix('.seg')}{family.suffix}"
 
@@ -83,12 +83,12 @@ def name_path(directory: str, base: int, family: Family) -> str:
 def file_title(directory: str, log_id: bytes, base: int, family: Family, index: IndexHeader) -> Title:
     """The file of a sealed segment whose index file says so."""
     whose, seed = _WHOSE.pack(MAGIC, log_id, base, family.number), _SEED.pack(log_id, base, family.number)
-    return Title(name_path(directory, base, family), whose, (index.last_at, index.last_crc), seed, True)
+    return Title(lookup_path(directory, base, family), whose, (index.last_at, index.last_crc), seed, True)
 
 
-def run_title(directory: str, log_id: bytes, base: int, family: Family, from_at: int, end_at: int) -> Title:
+def partial_title(directory: str, log_id: bytes, base: int, family: Family, from_at: int, end_at: int) -> Title:
     """The run of a stretch of a segment."""
-    path = f"{name_path(directory, base, family)}.{from_at}-{end_at}.tmp"
+    path = f"{lookup_path(directory, base, family)}.{from_at}-{end_at}.tmp"
     whose, seed = _WHOSE.pack(RUN_MAGIC, log_id, base, family.number), _SEED.pack(log_id, base, family.number)
     return Title(path, whose, (from_at, end_at), seed + _STRETCH.pack(from_at, end_at), False)
 
@@ -98,7 +98,7 @@ def entries_of(block: bytes) -> bytes:
     return block[8 : 8 + int.from_bytes(block[4:8], "little") * _ENTRY.size]
 
 
-class NameFileWriter:
+class LookupFileWriter:
     """Writes one file; one that outlives the process under another name, until it is whole and synced. `close()` it in any case."""
 
     def __init__(self, env: Env, directory: str, title: Title) -> None:
@@ -155,7 +155,7 @@ class NameFileWriter:
             left, at = left[taken:], at + taken
 
 
-class NameFile:
+class LookupFile:
     """An open file of names. `close()` it.
 
     Args:

@@ -1,7 +1,7 @@
 """Making files of names, behind the log: one segment after the other, the newest first, in a thread, at a set pace.
 
 Nothing of it is on the path of a message, and nothing needs it: a segment without its file is searched by reading it. What is missing or
-was found damaged is made again from the segment. Of the segment that is being written it makes runs, before anything else.
+was found damaged is made again from the segment. Of the segment that is being written it makes partials, before anything else.
 """
 
 import logging
@@ -15,8 +15,8 @@ from engine.env.base import Env
 from engine.errors import CorruptionError
 from engine.log.format import segment_name
 from engine.log.lookup_index.counts import MakerCounts
-from engine.log.lookup_index.lookup_file import FAMILIES, Family, NameFileWriter, file_title, name_path
-from engine.log.lookup_index.partial import Runs, span_of
+from engine.log.lookup_index.lookup_file import FAMILIES, Family, LookupFile, LookupFileWriter, file_title, lookup_path
+from engine.log.lookup_index.partial import PartialIndexes, span_of
 from engine.log.segment.index_file import read_index_header
 from engine.log.segment.side_files import SideFiles
 
@@ -38,7 +38,7 @@ Work = tuple[int, Family]
 """A segment's base, and which of its files."""
 
 
-class Maker:
+class LookupFileMaker:
     """Call `steps()` in a thread. `has` and `suspect` may be called in any.
 
     Args:
@@ -48,7 +48,7 @@ class Maker:
         less leaves more of the disk and the processor to the log.
         has_room: whether the disk can take more.
         clock: seconds.
-        open_segment: see Runs.
+        open_segment: see PartialIndexes.
         side: told of the files.
     """
 
@@ -61,13 +61,13 @@ class Maker:
         self._families, self._pace, self._has_room, self._clock = tuple(families), bytes_per_s, has_room, clock
         self.counts = MakerCounts()
         self._side = side or SideFiles(env)
-        self.runs = Runs(env, directory, log_id, open_segment, self.counts, self._side)
+        self.partials = PartialIndexes(env, directory, log_id, open_segment, self.counts, self._side)
         self.entries_max = ENTRIES_MAX
         self._suspects: deque[Work] = deque()
         self._seen: set[int] = set()
         self._waiting: list[Work] = []
         self._there = self._listed()
-        self._runs_not_before = -math.inf
+        self._partials_not_before = -math.inf
 
     @property
     def waiting(self) -> int:
@@ -86,6 +86,25 @@ class Maker:
             self._suspects.append((base, family))
         self._there.discard((base, family))
 
+    def check(self, base: int) -> Iterator[int]:
+        """Verify the segment's lookup files, as far as they are made, for the scrub; yields bytes read.
+
+        A damaged file is made again.
+        """
+        for family in FAMILIES.values():
+            if not self.has(base, family):
+                continue
+            try:
+                index = read_index_header(self._env, self._directory, base)
+                file = LookupFile(self._env, file_title(self._directory, self._log_id, base, family, index))
+                try:
+                    yield from file.check()
+                finally:
+                    file.close()
+            except CorruptionError as error:
+                if error.file.endswith(family.suffix):
+                    self.suspect(base, family, error)
+
     def steps(self) -> Generator[float, None, None]:
         """Do a small piece of work at a time and yield how many seconds to wait before the next. Never ends."""
         self._remove_unwanted()
@@ -99,17 +118,17 @@ class Maker:
                 yield IDLE_S
                 continue
             try:
-                yield from self._paced(self._beside_runs(self._make(*work)))
+                yield from self._paced(self._beside_partials(self._make(*work)))
             except (OSError, CorruptionError) as error:
                 # Retention takes the segment's files one after the other.
                 if self._env.exists(self._segment_path(work[0])):
-                    logger.error("file=%s: not made, trying again: %s", name_path(self._directory, *work), error)
+                    logger.error("file=%s: not made, trying again: %s", lookup_path(self._directory, *work), error)
                     self._waiting.insert(0, work)
                     yield AFTER_FAULT_S
 
     def close(self) -> None:
         """Remove what no other process could use. Not while a thread calls `steps()`."""
-        self.runs.clear()
+        self.partials.clear()
 
     def _listed(self) -> set[Work]:
         """The files that are there."""
@@ -124,11 +143,11 @@ class Maker:
     def _remove_unwanted(self) -> None:
         for base, family in [work for work in tuple(self._there) if work[1] not in self._families]:
             self._there.discard((base, family))
-            self._unlink(name_path(self._directory, base, family))
+            self._unlink(lookup_path(self._directory, base, family))
 
     def _look(self) -> None:
         """See which segments have come and gone."""
-        self.runs.drop_suspects()
+        self.partials.drop_suspects()
         sealed = self._sealed()
         if sealed == self._seen:
             return
@@ -136,7 +155,7 @@ class Maker:
         self._there.difference_update([work for work in tuple(self._there) if work[0] in gone])
         for base in gone:
             for family in self._families:
-                self.runs.forget(base, family)
+                self.partials.forget(base, family)
         wanted = [(base, family) for base in sorted(fresh) for family in self._families]
         self._waiting = [work for work in (*self._waiting, *wanted) if work[0] in sealed and work not in self._there]
         self._seen = set(sealed)
@@ -145,24 +164,24 @@ class Maker:
         """What is damaged, then what is newest."""
         while self._suspects:
             work = self._suspects.popleft()
-            self._unlink(name_path(self._directory, *work))
+            self._unlink(lookup_path(self._directory, *work))
             if work[0] in self._sealed():
                 return work
         return self._waiting.pop() if self._waiting else None
 
     def _catch_up(self) -> Iterator[int]:
-        """Make the runs that are due; yields bytes read or written."""
+        """Make the partials that are due; yields bytes read or written."""
         for family in self._families:
-            while self._clock() >= self._runs_not_before and self.runs.behind(family):
+            while self._clock() >= self._partials_not_before and self.partials.behind(family):
                 try:
-                    yield from self.runs.make(family, self.entries_max)
+                    yield from self.partials.make(family, self.entries_max)
                 except CorruptionError:
-                    self.runs.drop_suspects()
+                    self.partials.drop_suspects()
                 except OSError as error:
                     logger.error("directory=%s: no run is made, trying again: %s", self._directory, error)
-                    self._runs_not_before = self._clock() + AFTER_FAULT_S
+                    self._partials_not_before = self._clock() + AFTER_FAULT_S
 
-    def _beside_runs(self, work: Iterator[int]) -> Iterator[int]:
+    def _beside_partials(self, work: Iterator[int]) -> Iterator[int]:
         """Between any two steps what the open segment waits for."""
         for size in work:
             yield size
@@ -172,28 +191,28 @@ class Maker:
         """At the pace, the faster the more waits."""
         began = self._clock()
         for size in work:
-            waiting = len(self._waiting) + sum(self.runs.behind(family) for family in self._families)
+            waiting = len(self._waiting) + sum(self.partials.behind(family) for family in self._families)
             yield max(size / (self._pace * min(1 + waiting, FASTER_MAX)), REST * (self._clock() - began))
             began = self._clock()
 
     def _make(self, base: int, family: Family) -> Iterator[int]:
-        """Make one file from runs of all of its segment; yields bytes read or written."""
+        """Make one file from partials of all of its segment; yields bytes read or written."""
         work = (base, family)
         index = read_index_header(self._env, self._directory, base)
-        yield from self.runs.complete(work, index.end_at, self.entries_max)
-        runs = self.runs.of(*work)
+        yield from self.partials.complete(work, index.end_at, self.entries_max)
+        partials = self.partials.of(*work)
         title = file_title(self._directory, self._log_id, base, family, index)
-        writer = NameFileWriter(self._env, self._directory, title)
+        writer = LookupFileWriter(self._env, self._directory, title)
         try:
-            yield from self.runs.merge(work, runs, writer)
-            writer.finish(*span_of(runs))
+            yield from self.partials.merge(work, partials, writer)
+            writer.finish(*span_of(partials))
         finally:
             writer.close()
         self.counts.files += 1
         self.counts.written_bytes += writer.size_bytes
         self._side.weigh(title.path)
         self._there.add(work)
-        self.runs.forget(*work)
+        self.partials.forget(*work)
         if not self._env.exists(self._segment_path(base)):
             with suppress(OSError):
                 self._unlink(title.path)

@@ -18,22 +18,23 @@ from engine.log.lookup_index.lookup_file import (
     BLOCK_ENTRIES,
     BLOCKS_A_WRITE,
     Family,
-    NameFile,
-    NameFileWriter,
+    LookupFile,
+    LookupFileWriter,
     Title,
-    run_title,
+    partial_title,
 )
-from engine.log.lookup_index.segment_read import read_names
-from engine.log.native import BatchReader, Collector, Merger
+from engine.log.lookup_index.native import Merger, TermCollector
+from engine.log.lookup_index.segment_read import feed_batches
+from engine.log.segment.native import BatchReader
 from engine.log.segment.side_files import SideFiles
-from engine.log.segment.walk import Stretch
+from engine.log.segment.window_scan import Stretch
 
 logger = logging.getLogger(__name__)
 
-RUN_BYTES = 8 << 20
-"""Of the segment, a run. More makes each look-up read more behind the last run, less makes more runs, each of which is asked."""
+PARTIAL_BYTES = 8 << 20
+"""Of the segment, a partial. More makes each look-up read more behind the last partial, less makes more partials, each of which is asked."""
 
-RUNS_MERGED = 16
+PARTIALS_MERGED = 16
 """So many of one size become one. More lets look-ups ask more of them, less writes the same names more often."""
 
 NEVER_MS = 1 << 62
@@ -42,8 +43,8 @@ Key = tuple[int, Family]
 """A segment's base, and which of its files."""
 
 
-class Run(NamedTuple):
-    """The names of the batches between two addresses. `pieces`: of how many stretches of RUN_BYTES."""
+class PartialIndex(NamedTuple):
+    """The names of the batches between two addresses. `pieces`: of how many stretches of PARTIAL_BYTES."""
 
     from_at: int
     end_at: int
@@ -52,7 +53,7 @@ class Run(NamedTuple):
     newest_ms: int
 
 
-class Runs:
+class PartialIndexes:
     """Those of all segments that have no files yet. Belongs to the thread that makes them; what says so may be called in any.
 
     Args:
@@ -66,38 +67,38 @@ class Runs:
         self._env, self._directory, self._log_id = env, directory, log_id
         self._open_segment, self._counts, self._side = open_segment, counts, side
         self._batches = BatchReader(log_id)
-        self._runs: dict[Key, tuple[Run, ...]] = {}
-        self._suspects: deque[tuple[Key, Run]] = deque()
-        self.run_bytes, self.runs_merged = RUN_BYTES, RUNS_MERGED
+        self._partials: dict[Key, tuple[PartialIndex, ...]] = {}
+        self._suspects: deque[tuple[Key, PartialIndex]] = deque()
+        self.partial_bytes, self.partials_merged = PARTIAL_BYTES, PARTIALS_MERGED
 
-    def covering(self, base: int, family: Family, at: int) -> Run | None:
+    def covering(self, base: int, family: Family, at: int) -> PartialIndex | None:
         """The run that says what is in the segment from the address on. In any thread."""
-        return next((run for run in self.of(base, family) if run.from_at <= at < run.end_at), None)
+        return next((partial for partial in self.of(base, family) if partial.from_at <= at < partial.end_at), None)
 
-    def of(self, base: int, family: Family) -> tuple[Run, ...]:
+    def of(self, base: int, family: Family) -> tuple[PartialIndex, ...]:
         """The segment's, in order. In any thread."""
-        return self._runs.get((base, family), ())
+        return self._partials.get((base, family), ())
 
-    def title(self, base: int, family: Family, run: Run) -> Title:
+    def title(self, base: int, family: Family, partial: PartialIndex) -> Title:
         """By which its file is opened. In any thread."""
-        return run_title(self._directory, self._log_id, base, family, run.from_at, run.end_at)
+        return partial_title(self._directory, self._log_id, base, family, partial.from_at, partial.end_at)
 
-    def suspect(self, base: int, family: Family, run: Run, error: CorruptionError) -> bool:
+    def suspect(self, base: int, family: Family, partial: PartialIndex, error: CorruptionError) -> bool:
         """Somebody has found its file missing or damaged. False when it has only been merged or removed meanwhile. In any thread."""
-        if run not in self.of(base, family):
+        if partial not in self.of(base, family):
             return False
         logger.error("%s; it is made again from its segment", error)
-        self._suspects.append(((base, family), run))
+        self._suspects.append(((base, family), partial))
         return True
 
     def drop_suspects(self) -> None:
         """Forget what was found damaged, and what lies behind it in its segment; it is made again."""
         while self._suspects:
             key, damaged = self._suspects.popleft()
-            runs = self.of(*key)
-            if damaged in runs:
+            partials = self.of(*key)
+            if damaged in partials:
                 self._counts.damage += 1
-                self._replace(key, runs[: runs.index(damaged)])
+                self._replace(key, partials[: partials.index(damaged)])
 
     def forget(self, base: int, family: Family) -> None:
         """Remove the segment's: its file is made, or it has gone."""
@@ -105,18 +106,18 @@ class Runs:
 
     def clear(self) -> None:
         """Remove all."""
-        for key in list(self._runs):
+        for key in list(self._partials):
             self._replace(key, ())
 
     def behind(self, family: Family) -> int:
-        """How many runs of the open segment are to be made."""
+        """How many partials of the open segment are to be made."""
         place = self._open_segment()
-        return 0 if place is None else (place[1] - self._covered(place[0], family)) // self.run_bytes
+        return 0 if place is None else (place[1] - self._covered(place[0], family)) // self.partial_bytes
 
     def make(self, family: Family, entries_max: int) -> Iterator[int]:
         """Make the next run of the open segment, if enough has come, and one of many small ones; yields bytes read or written."""
         place = self._open_segment()
-        if place is None or place[1] - self._covered(place[0], family) < self.run_bytes:
+        if place is None or place[1] - self._covered(place[0], family) < self.partial_bytes:
             return
         yield from self._make_next((place[0], family), place[1], entries_max)
 
@@ -125,26 +126,26 @@ class Runs:
         while self._covered(*key) < end_at:
             yield from self._make_next(key, end_at, entries_max)
 
-    def merge(self, key: Key, runs: tuple[Run, ...], writer: NameFileWriter) -> Iterator[int]:
-        """Write what the runs have into one file; yields bytes written. Raises CorruptionError when one is suspect now."""
-        merger = Merger([self._blocks(key, run) for run in runs])
+    def merge(self, key: Key, partials: tuple[PartialIndex, ...], writer: LookupFileWriter) -> Iterator[int]:
+        """Write what the partials have into one file; yields bytes written. Raises CorruptionError when one is suspect now."""
+        merger = Merger([self._blocks(key, partial) for partial in partials])
         while count := merger.fill(BLOCKS_A_WRITE * BLOCK_ENTRIES):
             yield from writer.add(merger, count)
 
     def _make_next(self, key: Key, end_at: int, entries_max: int) -> Iterator[int]:
-        """A run behind the last one, of about RUN_BYTES and not beyond an address; then one in place of many."""
+        """A run behind the last one, of about PARTIAL_BYTES and not beyond an address; then one in place of many."""
         from_at = at = self._covered(*key)
-        collector = Collector(self._log_id, key[0], key[1].number, entries_max)
+        collector = TermCollector(self._log_id, key[0], key[1].number, entries_max)
         collector.begin(0)
         for stretch in self._read(key[0], from_at, end_at, collector):
             at = stretch.end
             yield at - stretch.at
-            if at - from_at >= self.run_bytes:
+            if at - from_at >= self.partial_bytes:
                 break
         else:
             at = end_at  # bytes that do not verify, if there are any left
 
-        def in_passes(writer: NameFileWriter) -> Iterator[int]:
+        def in_passes(writer: LookupFileWriter) -> Iterator[int]:
             count, low = collector.finish()
             yield from writer.add(collector, count)
             while low is not None:
@@ -154,74 +155,78 @@ class Runs:
                 count, low = collector.finish()
                 yield from writer.add(collector, count)
 
-        run = Run(from_at, at, 1, collector.oldest_ms, collector.newest_ms)
-        yield from self._write(key, run, in_passes)
-        self._replace(key, (*self.of(*key), run))
-        last = self.of(*key)[-self.runs_merged :]
-        if len(last) == self.runs_merged and len({each.pieces for each in last}) == 1:
-            merged = merged_run(last)
+        partial = PartialIndex(from_at, at, 1, collector.oldest_ms, collector.newest_ms)
+        yield from self._write(key, partial, in_passes)
+        self._replace(key, (*self.of(*key), partial))
+        last = self.of(*key)[-self.partials_merged :]
+        if len(last) == self.partials_merged and len({each.pieces for each in last}) == 1:
+            merged = merged_partial(last)
             yield from self._write(key, merged, lambda writer: self.merge(key, last, writer))
             self._replace(key, (*self.of(*key)[: -len(last)], merged))
 
-    def _read(self, base: int, at: int, end_at: int, collector: Collector) -> Iterator[Stretch]:
+    def _read(self, base: int, at: int, end_at: int, collector: TermCollector) -> Iterator[Stretch]:
         """Give the collector the segment's batches between two addresses."""
         file = self._env.open(f"{self._directory}/{segment_name(base)}")
         try:
-            for stretch in read_names(self._batches, file, base, end_at, collector, at):
+            for stretch in feed_batches(self._batches, file, base, end_at, collector, at):
                 self._counts.read_bytes += stretch.end - stretch.at
                 yield stretch
         finally:
             file.close()
 
-    def _blocks(self, key: Key, run: Run) -> Iterator[bytes]:
+    def _blocks(self, key: Key, partial: PartialIndex) -> Iterator[bytes]:
         try:
-            names = NameFile(self._env, self.title(*key, run))
+            names = LookupFile(self._env, self.title(*key, partial))
             try:
                 for number in range(1, names.summary.blocks + 1):
                     yield names.packed(number)
             finally:
                 names.close()
         except CorruptionError as error:
-            self.suspect(*key, run, error)
+            self.suspect(*key, partial, error)
             raise
 
-    def _write(self, key: Key, run: Run, fill: Callable[[NameFileWriter], Iterator[int]]) -> Iterator[int]:
-        writer = NameFileWriter(self._env, self._directory, self.title(*key, run))
+    def _write(
+        self, key: Key, partial: PartialIndex, fill: Callable[[LookupFileWriter], Iterator[int]]
+    ) -> Iterator[int]:
+        writer = LookupFileWriter(self._env, self._directory, self.title(*key, partial))
         try:
             yield from fill(writer)
-            writer.finish(run.oldest_ms, run.newest_ms)
+            writer.finish(partial.oldest_ms, partial.newest_ms)
         finally:
             writer.close()
-        self._side.weigh(self.title(*key, run).path)
+        self._side.weigh(self.title(*key, partial).path)
         self._counts.runs += 1
         self._counts.written_bytes += writer.size_bytes
 
     def _covered(self, base: int, family: Family) -> int:
-        runs = self.of(base, family)
-        return runs[-1].end_at if runs else SEGMENT_HEADER_SIZE
+        partials = self.of(base, family)
+        return partials[-1].end_at if partials else SEGMENT_HEADER_SIZE
 
-    def _replace(self, key: Key, runs: tuple[Run, ...]) -> None:
+    def _replace(self, key: Key, partials: tuple[PartialIndex, ...]) -> None:
         """Searches see the old ones or the new ones, and whoever finds a file gone looks here again."""
-        gone = [run for run in self.of(*key) if run not in runs]
-        if runs:
-            self._runs[key] = runs
+        gone = [partial for partial in self.of(*key) if partial not in partials]
+        if partials:
+            self._partials[key] = partials
         else:
-            self._runs.pop(key, None)
-        for run in gone:
-            path = self.title(*key, run).path
+            self._partials.pop(key, None)
+        for partial in gone:
+            path = self.title(*key, partial).path
             with suppress(OSError):  # the next start removes it
                 self._env.unlink(path)
             self._side.weigh(path)
 
 
-def merged_run(runs: tuple[Run, ...]) -> Run:
+def merged_partial(partials: tuple[PartialIndex, ...]) -> PartialIndex:
     """One in place of neighbours."""
-    return Run(runs[0].from_at, runs[-1].end_at, sum(run.pieces for run in runs), *span_of(runs))
+    return PartialIndex(
+        partials[0].from_at, partials[-1].end_at, sum(partial.pieces for partial in partials), *span_of(partials)
+    )
 
 
-def span_of(runs: tuple[Run, ...]) -> tuple[int, int]:
+def span_of(partials: tuple[PartialIndex, ...]) -> tuple[int, int]:
     """When the oldest and the newest message in them were stored, ms."""
     return (
-        min((run.oldest_ms for run in runs), default=NEVER_MS),
-        max((run.newest_ms for run in runs), default=-NEVER_MS),
+        min((partial.oldest_ms for partial in partials), default=NEVER_MS),
+        max((partial.newest_ms for partial in partials), default=-NEVER_MS),
     )

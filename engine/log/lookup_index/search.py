@@ -10,25 +10,26 @@ from typing import NamedTuple
 from engine.env.base import Env, File
 from engine.errors import CorruptionError
 from engine.log.format import BATCH_HEADER, BATCH_HEADER_SIZE, SEGMENT_HEADER_SIZE, segment_name
-from engine.log.lookup_index.lookup_file import Family, NameFile, Title, file_title
-from engine.log.lookup_index.maker import Maker
-from engine.log.lookup_index.segment_read import read_names
-from engine.log.native import BatchReader, Searcher, name_hash, named_records
+from engine.log.lookup_index.lookup_file import Family, LookupFile, Title, file_title
+from engine.log.lookup_index.maker import LookupFileMaker
+from engine.log.lookup_index.native import TermSearcher, records_with_term, term_hash
+from engine.log.lookup_index.segment_read import feed_batches
 from engine.log.segment.index_file import read_index_header
+from engine.log.segment.native import BatchReader
 
 SLICE_MS = 250
 SLICE_BYTES = 64 << 20
 """Of segments that have to be read. A look-up that comes to either goes on with its next request; others get their turn in between."""
 
 
-class Place(NamedTuple):
+class SearchRange(NamedTuple):
     """A segment to look into. `end_at` is None when it is sealed."""
 
     base: int
     end_at: int | None
 
 
-class Wanted(NamedTuple):
+class LookupQuery(NamedTuple):
     """What to look for. Times are those of storing, both included."""
 
     family: Family
@@ -40,14 +41,14 @@ class Wanted(NamedTuple):
     bytes_max: int
 
 
-class Cursor(NamedTuple):
+class LookupCursor(NamedTuple):
     """Where to go on: a batch's position in the log, and the first offset in it that was not looked at."""
 
     position: int
     offset: int
 
 
-class Found(NamedTuple):
+class FoundRecord(NamedTuple):
     """A message. `record` is as stored."""
 
     queue: int
@@ -67,15 +68,22 @@ class Search:
     """
 
     def __init__(
-        self, env: Env, directory: str, log_id: bytes, maker: Maker, places: list[Place], wanted: Wanted, cursor: Cursor
+        self,
+        env: Env,
+        directory: str,
+        log_id: bytes,
+        maker: LookupFileMaker,
+        places: list[SearchRange],
+        wanted: LookupQuery,
+        cursor: LookupCursor,
     ) -> None:
         self._env, self._directory, self._log_id, self._maker = env, directory, log_id, maker
         self._places, self._wanted, self._start = places, wanted, cursor
-        self._hash = name_hash(log_id, wanted.topic_id, wanted.name)
+        self._hash = term_hash(log_id, wanted.topic_id, wanted.name)
         self._batches = BatchReader(log_id)
-        self.found: list[Found] = []
+        self.found: list[FoundRecord] = []
         self.found_bytes = self.read_bytes = 0
-        self.cursor: Cursor | None = cursor
+        self.cursor: LookupCursor | None = cursor
         self.is_cancelled = False
         self.error = ""
         """Why nothing is known, if the files cannot be read."""
@@ -104,7 +112,7 @@ class Search:
         except OSError as error:
             self.error = f"the log cannot be read: {error}"
 
-    def _look_into(self, place: Place) -> None:
+    def _look_into(self, place: SearchRange) -> None:
         self._pause_at(place.base)
         try:
             file = self._env.open(f"{self._directory}/{segment_name(place.base)}")
@@ -116,17 +124,17 @@ class Search:
         finally:
             file.close()
 
-    def _addresses(self, place: Place, file: File, at: int) -> Iterator[int]:
+    def _addresses(self, place: SearchRange, file: File, at: int) -> Iterator[int]:
         """Ascending addresses of batches that may hold what is wanted."""
-        family, runs = self._wanted.family, self._maker.runs
-        while run := runs.covering(place.base, family, at):
+        family, partials = self._wanted.family, self._maker.partials
+        while partial := partials.covering(place.base, family, at):
             try:
-                for found in self._by_names(runs.title(place.base, family, run), at):
+                for found in self._by_names(partials.title(place.base, family, partial), at):
                     yield found
                     at = found + 8
-                at = run.end_at
+                at = partial.end_at
             except CorruptionError as error:
-                if runs.suspect(place.base, family, run, error):
+                if partials.suspect(place.base, family, partial, error):
                     break
         if self._maker.has(place.base, family):
             try:
@@ -141,25 +149,25 @@ class Search:
         yield from self._by_reading(place, file, at)
 
     def _by_names(self, title: Title, at: int) -> Iterator[int]:
-        names = NameFile(self._env, title)
+        names = LookupFile(self._env, title)
         try:
             if names.summary.newest_ms >= self._wanted.from_ms and names.summary.oldest_ms <= self._wanted.to_ms:
                 yield from names.addresses(self._hash, at)
         finally:
             names.close()
 
-    def _by_reading(self, place: Place, file: File, at: int) -> Iterator[int]:
+    def _by_reading(self, place: SearchRange, file: File, at: int) -> Iterator[int]:
         wanted = self._wanted
-        searcher = Searcher(
+        searcher = TermSearcher(
             self._log_id, place.base, wanted.family.number, wanted.topic_id, wanted.name, wanted.from_ms, wanted.to_ms
         )
         end_at = file.size() if place.end_at is None else place.end_at
-        for stretch in read_names(self._batches, file, place.base, end_at, searcher, at):
+        for stretch in feed_batches(self._batches, file, place.base, end_at, searcher, at):
             yield from searcher.found()
             self.read_bytes += stretch.end - stretch.at
             self._pause_at(place.base + stretch.end)
 
-    def _take(self, place: Place, file: File, at: int) -> None:
+    def _take(self, place: SearchRange, file: File, at: int) -> None:
         """Add what the batch has of the wanted. One that does not verify is passed over: the scrub tells of it."""
         wanted, position = self._wanted, place.base + at
         self._pause_at(position)
@@ -172,21 +180,21 @@ class Search:
         batch = file.read_at(min(size, file.size() - at), at)
         if self._batches.check(batch, 0, len(batch), position) != size:
             return
-        for number, record in named_records(batch, wanted.family.number, wanted.name):
+        for number, record in records_with_term(batch, wanted.family.number, wanted.name):
             offset = base_offset + number
             if (position, offset) >= self._start:
-                self._add(position, Found(queue, offset, stored_at_ms, record))
+                self._add(position, FoundRecord(queue, offset, stored_at_ms, record))
 
-    def _add(self, position: int, found: Found) -> None:
+    def _add(self, position: int, found: FoundRecord) -> None:
         self.found.append(found)
         self.found_bytes += len(found.record)
         if len(self.found) >= self._wanted.limit or self.found_bytes >= self._wanted.bytes_max:
-            self.cursor = Cursor(position, found.offset + 1)
+            self.cursor = LookupCursor(position, found.offset + 1)
             raise _SliceEnds
 
     def _pause_at(self, position: int) -> None:
         """End the slice here if it has lasted long enough and has come on."""
         late = self.read_bytes >= SLICE_BYTES or self._env.now_ms() >= self._until_ms
         if late and position > self._start.position:
-            self.cursor = Cursor(position, 0)
+            self.cursor = LookupCursor(position, 0)
             raise _SliceEnds

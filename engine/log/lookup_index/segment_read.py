@@ -1,4 +1,4 @@
-"""A segment's batches, verified and given to a Collector or a Searcher, a small step at a time."""
+"""A segment's batches, verified and given to a TermCollector or a TermSearcher, a small step at a time."""
 
 import os
 from collections.abc import Iterator
@@ -6,8 +6,8 @@ from typing import Any
 
 from engine.env.base import File
 from engine.log.format import SEGMENT_HEADER_SIZE
-from engine.log.native import BatchReader, SegmentIndex
-from engine.log.segment.walk import Kind, Stretch, Walk
+from engine.log.segment.native import BatchReader, SegmentIndex
+from engine.log.segment.window_scan import Stretch, StretchKind, WindowScan
 
 STEP_BYTES = 1 << 20
 PAGE = 4096
@@ -15,13 +15,13 @@ PAGE = 4096
 
 
 class _InPlaceOfIndex:
-    """What a Walk needs of a BatchReader, but that a Collector or Searcher takes the batches."""
+    """What a WindowScan needs of a BatchReader, but that a TermCollector or TermSearcher takes the batches."""
 
     def __init__(self, batches: BatchReader, taker: Any) -> None:
         self.scan, self.check, self.find_next = taker.scan, batches.check, batches.find_next
 
 
-def read_names(
+def feed_batches(
     batches: BatchReader, file: File, base: int, end_at: int, taker: Any, start: int = SEGMENT_HEADER_SIZE
 ) -> Iterator[Stretch]:
     """Give all whole batches from `start` to `end_at` to the taker; yields each stretch that it has taken. Blocks.
@@ -34,16 +34,16 @@ def read_names(
         was_cached = file.in_memory(PAGE, at)
         end = taker.scan(None, buffer, at, at + _read(file, buffer, at, end_at), at)[0]
         if end > at:
-            stretch = Stretch(Kind.GOOD, at, end, [])
+            stretch = Stretch(StretchKind.GOOD, at, end, [])
         else:
-            found = _walk_one(batches, file, base, end_at, taker, at)
+            found = _scan_one(batches, file, base, end_at, taker, at)
             if found is None:
                 return
             stretch = found
         if not was_cached:
             file.forget(stretch.at, stretch.end - stretch.at)
         at = stretch.end
-        if stretch.kind is Kind.GOOD:
+        if stretch.kind is StretchKind.GOOD:
             yield stretch
 
 
@@ -60,11 +60,11 @@ def _read(file: File, buffer: bytearray, at: int, end_at: int) -> int:
     return len(data)
 
 
-def _walk_one(batches: BatchReader, file: File, base: int, end_at: int, taker: Any, at: int) -> Stretch | None:
+def _scan_one(batches: BatchReader, file: File, base: int, end_at: int, taker: Any, at: int) -> Stretch | None:
     """The stretch at an address where no batch fits into a step: a large one, damage, or None at the end."""
-    walk = Walk(_InPlaceOfIndex(batches, taker), file, base, SegmentIndex(base, 0))  # type: ignore[arg-type]
-    walk.limit = end_at
+    scan = WindowScan(_InPlaceOfIndex(batches, taker), file, base, SegmentIndex(base, 0))  # type: ignore[arg-type]
+    scan.limit = end_at
     try:
-        return next(walk.stretches(at), None)
+        return next(scan.stretches(at), None)
     finally:
-        walk.close()
+        scan.close()

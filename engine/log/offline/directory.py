@@ -9,8 +9,8 @@ from pathlib import Path
 from engine.env.base import Env, File
 from engine.errors import CorruptionError, LogError
 from engine.log.format import SEGMENT_HEADER_SIZE, SegmentHeader, parse_segment_header
-from engine.log.native import BatchReader
 from engine.log.offline.readonly import ReadOnlyEnv, ReadOnlyStore
+from engine.log.segment.native import BatchReader
 from engine.log.segment.side_files import SUFFIX
 from engine.log.view import CHECKPOINT_KEY, Checkpoint, View
 

@@ -4,18 +4,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from common.wire.names import find_names
 from engine.log.format import BATCH_HEADER, BATCH_HEADER_SIZE, KIND_TOPIC, padded, parse_topic, split_records
-from engine.log.native import SegmentIndex
 from engine.log.offline.directory import Directory, SegmentFile
-from engine.log.offline.message import names
-from engine.log.segment.walk import Kind, Stretch, Walk
+from engine.log.segment.native import SegmentIndex
+from engine.log.segment.window_scan import Stretch, StretchKind, WindowScan
 
 KINDS = ("messages", "topic", "progress", "epoch")
 Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Wanted:
+class DumpQuery:
     """Which of it. `start` is the first offset of each queue, `records` asks for a row a record."""
 
     topic: str | None = None
@@ -25,7 +25,7 @@ class Wanted:
     records: bool = False
 
 
-def dump(directory: Directory, wanted: Wanted) -> Iterator[Row]:
+def dump(directory: Directory, wanted: DumpQuery) -> Iterator[Row]:
     """A row a batch or record that verifies, and one for each stretch that does not, which has `damage` in it."""
     left = wanted.limit if wanted.limit is not None else -1
     for segment in directory.segments:
@@ -36,30 +36,32 @@ def dump(directory: Directory, wanted: Wanted) -> Iterator[Row]:
             yield row
 
 
-def _segment(directory: Directory, segment: SegmentFile, wanted: Wanted) -> Iterator[Row]:
+def _segment(directory: Directory, segment: SegmentFile, wanted: DumpQuery) -> Iterator[Row]:
     file = directory.open(segment)
-    walk = Walk(directory.batches(), file, segment.base, SegmentIndex(segment.base, 0))
+    scan = WindowScan(directory.batches(), file, segment.base, SegmentIndex(segment.base, 0))
     try:
-        for stretch in walk.stretches():
-            if stretch.kind is Kind.GOOD:
-                yield from _stretch(directory, segment, walk, stretch, wanted)
+        for stretch in scan.stretches():
+            if stretch.kind is StretchKind.GOOD:
+                yield from _stretch(directory, segment, scan, stretch, wanted)
             else:
                 yield {
                     "damage": stretch.kind.value, "file": segment.path, "position": segment.base + stretch.at,
                     "bytes": stretch.end - stretch.at,
                 }  # fmt: skip
     finally:
-        walk.close()
+        scan.close()
         file.close()
 
 
-def _stretch(directory: Directory, segment: SegmentFile, walk: Walk, stretch: Stretch, wanted: Wanted) -> Iterator[Row]:
+def _stretch(
+    directory: Directory, segment: SegmentFile, scan: WindowScan, stretch: Stretch, wanted: DumpQuery
+) -> Iterator[Row]:
     at = stretch.at
     while at < stretch.end:
-        fields = BATCH_HEADER.unpack_from(walk.room, at)
+        fields = BATCH_HEADER.unpack_from(scan.room, at)
         _, size, _, kind, _, epoch, topic_id, queue, count, _, first, stored_at_ms = fields
         if kind == KIND_TOPIC:
-            _learn(directory, walk.room[at : at + size])
+            _learn(directory, scan.room[at : at + size])
         name = directory.topic_name(topic_id) if topic_id else None
         if _is_wanted(wanted, name, queue, topic_id, first + count):
             batch = {
@@ -67,11 +69,11 @@ def _stretch(directory: Directory, segment: SegmentFile, walk: Walk, stretch: St
                 "topic_id": topic_id, "queue": queue, "offset": first, "records": count, "size": size, "epoch": epoch,
                 "stored_at_ms": stored_at_ms,
             }  # fmt: skip
-            yield from _records(walk.room[at : at + size], batch, wanted) if wanted.records else (batch,)
+            yield from _records(scan.room[at : at + size], batch, wanted) if wanted.records else (batch,)
         at += padded(size)
 
 
-def _is_wanted(wanted: Wanted, name: str | None, queue: int, topic_id: int, end: int) -> bool:
+def _is_wanted(wanted: DumpQuery, name: str | None, queue: int, topic_id: int, end: int) -> bool:
     if wanted.topic is not None and name != wanted.topic:
         return False
     if wanted.queue is not None and (queue != wanted.queue or not topic_id):
@@ -79,7 +81,7 @@ def _is_wanted(wanted: Wanted, name: str | None, queue: int, topic_id: int, end:
     return end > wanted.start
 
 
-def _records(batch: bytes, of: Row, wanted: Wanted) -> Iterator[Row]:
+def _records(batch: bytes, of: Row, wanted: DumpQuery) -> Iterator[Row]:
     """A row a record. An id that the proxy assigned is in the record's head and shown as the 32 characters it stands for."""
     at = BATCH_HEADER_SIZE
     for offset in range(of["offset"], of["offset"] + of["records"]):
@@ -88,12 +90,17 @@ def _records(batch: bytes, of: Row, wanted: Wanted) -> Iterator[Row]:
         payload = batch[at + (21 if assigned else 5) : at + 4 + size]
         at += 4 + size
         if offset >= wanted.start:
-            found = names(payload) if of["kind"] == KINDS[0] else None
+            id_, key = find_names(payload) if of["kind"] == KINDS[0] else (None, None)
             yield {
                 "position": of["position"], "kind": of["kind"], "topic": of["topic"], "topic_id": of["topic_id"],
                 "queue": of["queue"], "offset": offset, "stored_at_ms": of["stored_at_ms"],
-                "id": assigned or (found.id if found else None), "key": found.key if found else None, "size": len(payload),
+                "id": assigned or _text(id_), "key": _text(key), "size": len(payload),
             }  # fmt: skip
+
+
+def _text(name: bytes | None) -> str | None:
+    """For people: a log may hold bytes that no proxy has checked."""
+    return None if name is None else name.decode(errors="replace")
 
 
 def _learn(directory: Directory, batch: bytes) -> None:

@@ -7,19 +7,20 @@ from engine.log.lookup_index.lookup_file import (
     BLOCKS_A_WRITE,
     FAMILIES,
     Family,
-    NameFile,
+    LookupFile,
     entries_of,
     file_title,
-    name_path,
+    lookup_path,
 )
 from engine.log.lookup_index.maker import ENTRIES_MAX
-from engine.log.lookup_index.segment_read import read_names
-from engine.log.native import Collector, crc32c
+from engine.log.lookup_index.native import TermCollector
+from engine.log.lookup_index.segment_read import feed_batches
 from engine.log.offline.directory import Directory, SegmentFile
 from engine.log.segment.index_file import IndexHeader, read_index_header
+from engine.log.segment.native import crc32c
 
 
-def names_faults(directory: Directory, segment: SegmentFile, *, whole: bool) -> list[tuple[str, str]]:
+def lookup_faults(directory: Directory, segment: SegmentFile, *, whole: bool) -> list[tuple[str, str]]:
     """[(path, what is wrong)] of the segment's files of names. Blocks; reads the segment once more for each.
 
     Args:
@@ -31,7 +32,7 @@ def names_faults(directory: Directory, segment: SegmentFile, *, whole: bool) -> 
     except CorruptionError:
         return []  # the index is built again first
     for family in FAMILIES.values():
-        path = name_path(folder, segment.base, family)
+        path = lookup_path(folder, segment.base, family)
         if not directory.env.exists(path):
             continue
         try:
@@ -46,7 +47,7 @@ def names_faults(directory: Directory, segment: SegmentFile, *, whole: bool) -> 
 def _entries_found(directory: Directory, segment: SegmentFile, family: Family, index: IndexHeader) -> tuple[int, int]:
     """(how many, their checksum) of the file's entries. Raises CorruptionError."""
     title = file_title(f"{directory.path}/log", directory.log_id, segment.base, family, index)
-    names = NameFile(directory.env, title)
+    names = LookupFile(directory.env, title)
     try:
         for _ in names.check():
             pass
@@ -60,14 +61,14 @@ def _entries_found(directory: Directory, segment: SegmentFile, family: Family, i
 
 def _entries_wanted(directory: Directory, segment: SegmentFile, family: Family, index: IndexHeader) -> tuple[int, int]:
     """The same of what the segment holds."""
-    collector = Collector(directory.log_id, segment.base, family.number, ENTRIES_MAX)
+    collector = TermCollector(directory.log_id, segment.base, family.number, ENTRIES_MAX)
     file = directory.open(segment)
     low: int | None = 0
     total = crc = 0
     try:
         while low is not None:
             collector.begin(low)
-            for _ in read_names(directory.batches(), file, segment.base, index.end_at, collector):
+            for _ in feed_batches(directory.batches(), file, segment.base, index.end_at, collector):
                 pass
             count, low = collector.finish()
             total += count

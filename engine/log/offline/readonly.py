@@ -4,9 +4,8 @@ import fcntl
 import os
 from collections.abc import Callable
 
-from engine.env.manifest import check_manifest
 from engine.env.real import RealEnv, RealFile
-from engine.env.store import RocksStore
+from engine.env.store import RocksStore, check_store
 from engine.errors import LockedError
 
 
@@ -37,7 +36,7 @@ class ReadOnlyStore(RocksStore):
     def __init__(self, path: str) -> None:
         import rocksdict
 
-        check_manifest(path)
+        check_store(path)
         self._rocks, self._path = rocksdict, path
         options, blocks = rocksdict.Options(raw_mode=True), rocksdict.BlockBasedOptions()
         blocks.set_bloom_filter(10, False)  # as the engine; without it filters would not be read, and not verified

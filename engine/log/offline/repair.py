@@ -17,8 +17,8 @@ from engine.log.log import open_log
 from engine.log.offline.directory import Directory, SegmentFile, opened
 from engine.log.offline.finding import INDEX, LEFTOVER, TAIL, VIEW, Finding
 from engine.log.offline.verify import verify
-from engine.log.segment.scan import rebuild_index
 from engine.log.segment.segment import open_segment
+from engine.log.write.sealer import ensure_index
 
 _WORDS = {
     INDEX: "build the index again from its segment",
@@ -29,7 +29,7 @@ _WORDS = {
 
 
 @dataclass(frozen=True)
-class Step:
+class RepairStep:
     """One thing to do."""
 
     mend: str
@@ -47,16 +47,16 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Plan:
+class RepairPlan:
     """What would be done, and the damage that stays: records that are gone, in bytes that are left where they are."""
 
     directory: str
-    steps: list[Step]
+    steps: list[RepairStep]
     stays: list[Finding]
     segment_bytes: int
 
 
-def plan(given: Path) -> Plan:
+def plan(given: Path) -> RepairPlan:
     """Verify the directory and say what to do. Changes nothing."""
     found: list[Finding] = []
     with opened(given) as directory:
@@ -64,10 +64,10 @@ def plan(given: Path) -> Plan:
         sizes = [segment.header.size for segment in directory.segments if segment.sound]
         path = directory.path
     size = sizes[-1] if sizes else LogConfig().segment_bytes
-    return Plan(path, list(_steps(found, path)), [each for each in found if not each.mend], size)
+    return RepairPlan(path, list(_steps(found, path)), [each for each in found if not each.mend], size)
 
 
-def carry_out(wanted: Plan) -> Iterator[Step]:
+def carry_out(wanted: RepairPlan) -> Iterator[RepairStep]:
     """Do it, a step at a time; each is yielded when it is done and durable.
 
     Raises LockedError, and what open_log raises. After a crash in between, plan anew.
@@ -83,7 +83,7 @@ def carry_out(wanted: Plan) -> Iterator[Step]:
         yield from _recover(env, wanted)
 
 
-def _steps(found: Iterable[Finding], directory: str) -> Iterator[Step]:
+def _steps(found: Iterable[Finding], directory: str) -> Iterator[RepairStep]:
     """A file is mended once however much is wrong with it; the view comes last, since it is built from the indexes."""
     seen = set()
     for mend in (LEFTOVER, INDEX, TAIL, VIEW):
@@ -91,10 +91,10 @@ def _steps(found: Iterable[Finding], directory: str) -> Iterator[Step]:
             file = f"{directory}/state" if mend == VIEW else each.file
             if each.mend == mend and (mend, file) not in seen:
                 seen.add((mend, file))
-                yield Step(mend, file, each.position, each.bytes)
+                yield RepairStep(mend, file, each.position, each.bytes)
 
 
-def _build_indexes(env: Env, wanted: Plan) -> Iterator[Step]:
+def _build_indexes(env: Env, wanted: RepairPlan) -> Iterator[RepairStep]:
     steps = {step.file: step for step in wanted.steps if step.mend == INDEX}
     if not steps:
         return
@@ -109,12 +109,12 @@ def _build_index(env: Env, directory: Directory, segment: SegmentFile) -> None:
     env.unlink(segment.index_path)
     made = open_segment(env, os.path.dirname(segment.path), segment.base, segment.header)
     try:
-        rebuild_index(env, directory.batches(), made)
+        ensure_index(env, directory.batches(), made)
     finally:
         made.close()
 
 
-def _recover(env: Env, wanted: Plan) -> Iterator[Step]:
+def _recover(env: Env, wanted: RepairPlan) -> Iterator[RepairStep]:
     state = f"{wanted.directory}/state"
     if any(step.mend == VIEW for step in wanted.steps) and env.exists(state):
         env.set_aside(state)

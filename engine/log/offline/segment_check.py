@@ -13,11 +13,11 @@ from engine.log.format import (
     count_records,
     padded,
 )
-from engine.log.native import SealedIndex, SegmentIndex
 from engine.log.offline.directory import Directory, SegmentFile
 from engine.log.segment.index_file import load_index
+from engine.log.segment.native import SealedIndex, SegmentIndex
 from engine.log.segment.segment import Segment
-from engine.log.segment.walk import Kind, Stretch, Walk
+from engine.log.segment.window_scan import Stretch, StretchKind, WindowScan
 
 Batch = tuple[int, int, int, int, int]
 """Topic id, queue, first offset, address, records."""
@@ -27,7 +27,7 @@ Batch = tuple[int, int, int, int, int]
 class Lost:
     """Bytes of a segment that do not verify."""
 
-    kind: Kind
+    kind: StretchKind
     at: int
     end: int
     records: int | None = None
@@ -71,11 +71,11 @@ def check_segment(directory: Directory, segment: SegmentFile, *, sealed: bool) -
         opened = Segment(segment.path, segment.header, file)
         fault, created_ms, body, entries = _load(directory, opened) if sealed else ("", 0, b"", 0)
         checked = Checked(SegmentIndex(segment.base, created_ms), created_ms, index_fault=fault)
-        walk = Walk(directory.batches(), file, segment.base, checked.index)
-        for stretch in walk.stretches():
-            _take(checked, walk, stretch)
-        checked.end_at, checked.last_at, checked.unreadable = walk.end_at, walk.last_at, walk.unreadable
-        walk.close()
+        scan = WindowScan(directory.batches(), file, segment.base, checked.index)
+        for stretch in scan.stretches():
+            _take(checked, scan, stretch)
+        checked.end_at, checked.last_at, checked.unreadable = scan.end_at, scan.last_at, scan.unreadable
+        scan.close()
         _compare(checked, segment.base, body if not fault and sealed else None, entries)
     finally:
         file.close()
@@ -100,29 +100,29 @@ def _load(directory: Directory, segment: Segment) -> tuple[str, int, bytes, int]
     return "", created_ms or fields[4], data[INDEX_HEADER.size :], fields[6]
 
 
-def _take(checked: Checked, walk: Walk, stretch: Stretch) -> None:
-    if stretch.kind is Kind.GOOD:
+def _take(checked: Checked, scan: WindowScan, stretch: Stretch) -> None:
+    if stretch.kind is StretchKind.GOOD:
         checked.good_bytes += stretch.end - stretch.at
         for at in stretch.control:
-            size = int.from_bytes(walk.room[at + 4 : at + 8], "little")
-            checked.control.append((at, walk.room[at : at + size]))
+            size = int.from_bytes(scan.room[at + 4 : at + 8], "little")
+            checked.control.append((at, scan.room[at : at + size]))
         return
-    checked.lost.append(Lost(stretch.kind, stretch.at, stretch.end, _records(walk, stretch)))
+    checked.lost.append(Lost(stretch.kind, stretch.at, stretch.end, _records(scan, stretch)))
 
 
-def _records(walk: Walk, stretch: Stretch) -> int | None:
+def _records(scan: WindowScan, stretch: Stretch) -> int | None:
     """How many records the damaged batch had, if its header still fits its place exactly."""
     at, end = stretch.at, stretch.end
     if end - at < BATCH_HEADER_SIZE:
         return None
-    _, size, magic, _, _, _, _, _, count, _, _, _ = BATCH_HEADER.unpack_from(walk.room, at)
+    _, size, magic, _, _, _, _, _, count, _, _, _ = BATCH_HEADER.unpack_from(scan.room, at)
     # A tail ends with its last byte that is not zero, which need not be the batch's last one.
-    fits = at + padded(size) == end or (stretch.kind is Kind.TAIL and end <= at + size <= len(walk.room))
-    return count if magic == BATCH_MAGIC and fits and count == count_records(walk.room[at : at + size]) else None
+    fits = at + padded(size) == end or (stretch.kind is StretchKind.TAIL and end <= at + size <= len(scan.room))
+    return count if magic == BATCH_MAGIC and fits and count == count_records(scan.room[at : at + size]) else None
 
 
 def _compare(checked: Checked, base: int, body: bytes | None, entry_count: int) -> None:
-    """Hold the index file against the walk; where they differ, learn from it what the damaged bytes were."""
+    """Hold the index file against the scan; where they differ, learn from it what the damaged bytes were."""
     queues, checked.batches, own = checked.index.encode()
     checked.directory = SealedIndex(base, checked.created_ms, base + checked.end_at, queues, checked.batches, own)
     checked.records = sum(memoryview(own)[queues * DIRECTORY_ENTRY.size :].cast("I")[4::6])
@@ -140,7 +140,7 @@ def _compare(checked: Checked, base: int, body: bytes | None, entry_count: int) 
     gone = [batch for batch in missing if batch not in placed]
     if gone:
         records = sum(batch[4] for batch in gone)
-        checked.lost.append(Lost(Kind.TAIL, gone[0][3], gone[-1][3] + BATCH_HEADER_SIZE, records, gone))
+        checked.lost.append(Lost(StretchKind.TAIL, gone[0][3], gone[-1][3] + BATCH_HEADER_SIZE, records, gone))
     elif not missing:
         checked.index_fault = "its times or its directory are not those of the segment"
 

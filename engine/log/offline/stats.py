@@ -4,13 +4,13 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from engine.log.format import BATCH_HEADER_SIZE, DIRECTORY_ENTRY, INDEX_ENTRY, KIND_TOPIC, parse_topic, split_records
-from engine.log.native import SegmentIndex
 from engine.log.offline.directory import Directory, SegmentFile
-from engine.log.segment.walk import Kind, Walk
+from engine.log.segment.native import SegmentIndex
+from engine.log.segment.window_scan import StretchKind, WindowScan
 
 
 @dataclass
-class Stats:
+class LogStats:
     """Sums over a directory. `damage` counts stretches that do not verify, a torn tail among them."""
 
     segments: int = 0
@@ -25,30 +25,30 @@ class Stats:
     """By topic id: batches, records, bytes."""
 
 
-def count(directory: Directory) -> Stats:
+def count(directory: Directory) -> LogStats:
     """Read every byte and count it. Memory grows with the number of topics that have messages."""
-    stats = Stats()
+    stats = LogStats()
     for segment in directory.segments:
         _count_segment(directory, segment, stats)
     return stats
 
 
-def _count_segment(directory: Directory, segment: SegmentFile, stats: Stats) -> None:
+def _count_segment(directory: Directory, segment: SegmentFile, stats: LogStats) -> None:
     file = directory.open(segment)
     index = SegmentIndex(segment.base, 0)
-    walk = Walk(directory.batches(), file, segment.base, index)
+    scan = WindowScan(directory.batches(), file, segment.base, index)
     stats.segments += 1
-    stats.file_bytes += walk.limit
+    stats.file_bytes += scan.limit
     try:
-        for stretch in walk.stretches():
-            if stretch.kind is not Kind.GOOD:
+        for stretch in scan.stretches():
+            if stretch.kind is not StretchKind.GOOD:
                 stats.damage += 1
                 stats.damaged_bytes += stretch.end - stretch.at
             for at in stretch.control:
-                size = int.from_bytes(walk.room[at + 4 : at + 8], "little")
-                _learn(directory, walk.room[at : at + size])
+                size = int.from_bytes(scan.room[at + 4 : at + 8], "little")
+                _learn(directory, scan.room[at : at + size])
     finally:
-        walk.close()
+        scan.close()
         file.close()
     _add(stats, index)
 
@@ -59,7 +59,7 @@ def _learn(directory: Directory, batch: bytes) -> None:
         directory.names[topic_id] = name
 
 
-def _add(stats: Stats, index: SegmentIndex) -> None:
+def _add(stats: LogStats, index: SegmentIndex) -> None:
     queues, _, body = index.encode()
     split = queues * DIRECTORY_ENTRY.size
     entries = INDEX_ENTRY.iter_unpack(memoryview(body)[split:])

@@ -5,14 +5,14 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from engine.log.format import SEGMENT_HEADER_SIZE
-from engine.log.native import SegmentIndex
 from engine.log.offline.directory import Directory, SegmentFile
 from engine.log.offline.finding import DAMAGE, INDEX, LEFTOVER, NOTE, TAIL, TORN_TAIL, VIEW, Finding
-from engine.log.offline.lookup_check import names_faults
+from engine.log.offline.lookup_check import lookup_faults
 from engine.log.offline.segment_check import Checked, Lost, check_segment
 from engine.log.offline.view_check import ViewCheck
+from engine.log.segment.native import SegmentIndex
 from engine.log.segment.side_files import SIDE_SUFFIXES, side_files
-from engine.log.segment.walk import SECTOR, Kind, Walk
+from engine.log.segment.window_scan import SECTOR, StretchKind, WindowScan
 
 
 @dataclass
@@ -96,7 +96,7 @@ class Verification:
         elif checked.index_fault:
             self._index(segment, checked.index_fault)
         else:
-            for path, fault in names_faults(self._directory, segment, whole=not checked.lost):
+            for path, fault in lookup_faults(self._directory, segment, whole=not checked.lost):
                 reason = f"{fault}; the engine makes it again when it is gone, or when it meets the damage"
                 self._report(Finding(DAMAGE, path, 0, 0, 0, reason, LEFTOVER))
 
@@ -104,7 +104,7 @@ class Verification:
         """Only what nobody was promised may be called a torn tail."""
         checkpoint = self._directory.checkpoint
         promised = checkpoint is not None and segment.base + lost.at < checkpoint.durable_position
-        return TORN_TAIL if is_open and lost.kind is Kind.TAIL and not promised else DAMAGE
+        return TORN_TAIL if is_open and lost.kind is StretchKind.TAIL and not promised else DAMAGE
 
     def _end(self, segment: SegmentFile, checked: Checked) -> None:
         checkpoint, end = self._directory.checkpoint, segment.base + checked.end_at
@@ -176,11 +176,11 @@ def open_segment_of(directory: Directory) -> int:
 
 def _holds_a_batch(directory: Directory, segment: SegmentFile) -> bool:
     file = directory.open(segment)
-    walk = Walk(directory.batches(), file, segment.base, SegmentIndex(segment.base, 0))
+    scan = WindowScan(directory.batches(), file, segment.base, SegmentIndex(segment.base, 0))
     try:
-        return any(stretch.kind is Kind.GOOD for stretch in walk.stretches())
+        return any(stretch.kind is StretchKind.GOOD for stretch in scan.stretches())
     finally:
-        walk.close()
+        scan.close()
         file.close()
 
 

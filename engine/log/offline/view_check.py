@@ -10,9 +10,9 @@ from functools import partial
 
 from engine.errors import CorruptionError
 from engine.log.format import BATCH_HEADER_SIZE, KIND_PROGRESS, KIND_TOPIC, parse_progress, parse_topic, split_records
-from engine.log.native import SealedIndex, crc32c
 from engine.log.offline.directory import Directory
 from engine.log.offline.finding import DAMAGE, NOTE, VIEW, Finding
+from engine.log.segment.native import SealedIndex, crc32c
 from engine.log.view import Checkpoint, View, queue_key, queue_value
 
 CHUNK = 1024

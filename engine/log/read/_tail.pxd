@@ -3,7 +3,7 @@
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
 from engine.log.write._append cimport Appender
-from engine.log.segment._index cimport Entry
+from engine.log.segment._index cimport IndexEntry
 
 
 cdef enum:
@@ -34,4 +34,4 @@ cdef class Tail:
     cdef int next(self, uint32_t topic_id, uint32_t queue, int64_t offset, int64_t max_records, int64_t max_bytes, bint some,
                   Slice* found) except -1
 
-    cdef const uint8_t* fetch(self, const Entry* run, uint32_t at, uint32_t count, uint64_t limit) except? NULL
+    cdef const uint8_t* fetch(self, const IndexEntry* run, uint32_t at, uint32_t count, uint64_t limit) except? NULL

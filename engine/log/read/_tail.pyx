@@ -10,7 +10,7 @@ from libc.stdlib cimport free, realloc
 from posix.unistd cimport pread
 
 from engine.log.write._append cimport Appender
-from engine.log.segment._index cimport BatchHeader, Entry, crc32c_extend, key_of
+from engine.log.segment._index cimport BatchHeader, IndexEntry, crc32c_extend, key_of
 
 cdef enum:
     MAGIC = 0x5042
@@ -32,7 +32,7 @@ cdef class Tail:
 
     cdef int64_t end(self, uint32_t topic_id, uint32_t queue) noexcept:
         cdef uint32_t count = 0
-        cdef const Entry* run = self.appender.index.find_run(key_of(topic_id, queue), &count)
+        cdef const IndexEntry* run = self.appender.index.find_run(key_of(topic_id, queue), &count)
         cdef uint64_t limit = self.appender.end_position - self.appender.segment_base
         while count and run[count - 1].at >= limit:
             count -= 1
@@ -41,7 +41,7 @@ cdef class Tail:
     cdef int next(self, uint32_t topic_id, uint32_t queue, int64_t offset, int64_t max_records, int64_t max_bytes, bint some,
                   Slice* found) except -1:
         cdef uint32_t count = 0
-        cdef const Entry* run = self.appender.index.find_run(key_of(topic_id, queue), &count)
+        cdef const IndexEntry* run = self.appender.index.find_run(key_of(topic_id, queue), &count)
         cdef uint64_t limit = self.appender.end_position - self.appender.segment_base
         cdef uint32_t at
         cdef const uint8_t* batch
@@ -77,7 +77,7 @@ cdef class Tail:
             cut(found, <uint32_t>(offset - <int64_t>header.base_offset), max_records, max_bytes, some)
         return SOME if found.count else NOTHING
 
-    cdef const uint8_t* fetch(self, const Entry* run, uint32_t at, uint32_t count, uint64_t limit) except? NULL:
+    cdef const uint8_t* fetch(self, const IndexEntry* run, uint32_t at, uint32_t count, uint64_t limit) except? NULL:
         """The batch's bytes, from the window when they are in it; NULL when the file does not give them."""
         cdef uint64_t base = self.appender.segment_base
         cdef uint64_t start = run[at].at
@@ -118,7 +118,7 @@ cdef class Tail:
         return self.window + (base + run[at].at - self.window_position)
 
 
-cdef inline uint32_t last_at_or_below(const Entry* run, uint32_t count, uint64_t offset) noexcept nogil:
+cdef inline uint32_t last_at_or_below(const IndexEntry* run, uint32_t count, uint64_t offset) noexcept nogil:
     """The last entry that begins at or below the offset; run[0] does."""
     cdef uint32_t low = 0
     cdef uint32_t high = count - 1

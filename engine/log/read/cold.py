@@ -12,8 +12,8 @@ from functools import partial
 from engine.config import LogConfig
 from engine.env.base import Env
 from engine.log.format import segment_name
-from engine.log.native import Appender
 from engine.log.segment.segment import Segment
+from engine.log.write.native import Appender
 
 WINDOW = 1 << 20
 """Read once the next one is there, too: a batch that begins in one ends in the other, unless it is larger than that."""
@@ -58,7 +58,7 @@ REST: Window = (-1, 0)
 class ColdReads:
     """All methods belong to the loop's thread but those that say otherwise."""
 
-    def __init__(self, env: Env, directory: str, config: LogConfig) -> None:
+    def __init__(self, env: Env, directory: str, config: LogConfig, notify: Callable[[], None] | None = None) -> None:
         self._env, self._directory, self._config = env, directory, config
         self._background = env.background()
         self._windows: OrderedDict[Window, bool] = OrderedDict()
@@ -75,7 +75,7 @@ class ColdReads:
         self._client_batches, self._appended_ms = 0, 0
         self.bytes_fetched = 0
         self.deferred = 0
-        self.notify: Callable[[], None] = lambda: None
+        self.notify: Callable[[], None] = notify or (lambda: None)
         """Called in the thread whenever a window has arrived; has to be safe there."""
 
     def covers(self, segment: Segment, appender: Appender) -> bool:

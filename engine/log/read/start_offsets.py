@@ -4,7 +4,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
-from engine.log.read.reader import Reader
+from engine.log.read.queue_reader import QueueReader
 from engine.log.view import View
 
 KEPT_MS = 1000
@@ -23,7 +23,7 @@ class Retention(NamedTuple):
 NONE = Retention()
 
 
-class Policy(Protocol):
+class RetentionPolicy(Protocol):
     """Who knows the topics' definitions."""
 
     @property
@@ -38,7 +38,7 @@ class Policy(Protocol):
         """The topic's own retention."""
 
 
-class NoPolicy:
+class NoRetentionPolicy:
     """No definitions: the log's own retention for all."""
 
     generation = 0
@@ -49,12 +49,14 @@ class NoPolicy:
         return NONE
 
 
-class Floors:
+class StartOffsets:
     """Looked up when somebody asks, so that idle topics cost nothing."""
 
-    def __init__(self, reader: Reader, view: View, now_ms: Callable[[], int]) -> None:
+    def __init__(
+        self, reader: QueueReader, view: View, now_ms: Callable[[], int], policy: RetentionPolicy | None = None
+    ) -> None:
         self._reader, self._view, self._now_ms = reader, view, now_ms
-        self.policy: Policy = NoPolicy()
+        self.policy: RetentionPolicy = policy or NoRetentionPolicy()
         self._generation = -1
         self._own: dict[int, Retention] = {}
         self._found: OrderedDict[tuple[int, int], tuple[int, int]] = OrderedDict()

@@ -8,9 +8,9 @@ from posix.unistd cimport pread
 
 from cpython.bytes cimport PyBytes_FromStringAndSize
 
-from engine.log.segment._index cimport BatchHeader, Entry, EntrySource, SegmentIndex, crc32c_extend, key_of
+from engine.log.segment._index cimport BatchHeader, IndexEntry, EntrySource, SegmentIndex, crc32c_extend, key_of
 
-from engine.log.types import Piece
+from engine.log.types import RecordSlice
 
 cdef enum:
     MAGIC = 0x5042
@@ -88,7 +88,7 @@ cdef class BatchReader:
             behind it; when DAMAGED, the one behind the bad batch.
         """
         cdef uint32_t total = 0
-        cdef const Entry* run = source.find_run(key_of(topic_id, queue), &total)
+        cdef const IndexEntry* run = source.find_run(key_of(topic_id, queue), &total)
         cdef uint32_t low = 0
         cdef uint32_t high = total
         cdef uint32_t middle
@@ -97,7 +97,7 @@ cdef class BatchReader:
         cdef size_t window_size = 0
         cdef const uint8_t* window = NULL
         cdef const uint8_t* batch
-        cdef const Entry* entry
+        cdef const IndexEntry* entry
         cdef uint64_t span_end
         cdef BatchHeader* header
         cdef const uint8_t* start
@@ -154,7 +154,7 @@ cdef class BatchReader:
                 if taken == 0:
                     max_bytes = 0
                     break
-            out.append(new_tuple(Piece, (offset, taken, header.stored_at_ms, PyBytes_FromStringAndSize(<const char*>start, end - start))))
+            out.append(new_tuple(RecordSlice, (offset, taken, header.stored_at_ms, PyBytes_FromStringAndSize(<const char*>start, end - start))))
             max_records -= taken
             max_bytes -= end - start
             if max_bytes < 0:

@@ -24,7 +24,7 @@ cdef packed struct BatchHeader:
     int64_t stored_at_ms
 
 
-cdef packed struct Entry:
+cdef packed struct IndexEntry:
     uint64_t base_offset
     uint32_t at                  # of the batch in the segment's file
     uint32_t size
@@ -40,10 +40,10 @@ cdef packed struct DirectoryEntry:
     uint64_t next_offset
 
 
-cdef struct Slot:
+cdef struct QueueSlot:
     uint64_t key                 # topic id << 32 | queue; 0 is free, since topic 0 has no queue 0
     uint64_t next_offset
-    Entry* entries
+    IndexEntry* entries
     uint32_t count
     uint32_t capacity
 
@@ -68,18 +68,18 @@ cdef inline uint32_t delta_of(int64_t stored_at_ms, int64_t created_ms) noexcept
 cdef class EntrySource:
     cdef readonly uint64_t base
     cdef readonly int64_t created_ms
-    cdef const Entry* find_run(self, uint64_t key, uint32_t* count) noexcept
+    cdef const IndexEntry* find_run(self, uint64_t key, uint32_t* count) noexcept
 
 
 cdef class SegmentIndex(EntrySource):
-    cdef Slot* slots
+    cdef QueueSlot* slots
     cdef size_t mask
     cdef readonly size_t used
     cdef readonly size_t entry_count
     cdef public size_t checked   # batches whose ids were checked; more than there are when a write was refused
-    cdef Slot* find(self, uint64_t key) noexcept
-    cdef Slot* claim(self, uint64_t key) except NULL
-    cdef int add(self, Slot* slot, uint64_t base_offset, uint32_t at, uint32_t size, uint32_t count, int64_t stored_at_ms) except -1
+    cdef QueueSlot* find(self, uint64_t key) noexcept
+    cdef QueueSlot* claim(self, uint64_t key) except NULL
+    cdef int add(self, QueueSlot* slot, uint64_t base_offset, uint32_t at, uint32_t size, uint32_t count, int64_t stored_at_ms) except -1
     cdef int take_back(self, uint64_t key) except -1
     cdef int grow(self) except -1
 
@@ -88,7 +88,7 @@ cdef class SealedIndex(EntrySource):
     cdef object buffer
     cdef const uint8_t[::1] view
     cdef const DirectoryEntry* directory
-    cdef const Entry* entries
+    cdef const IndexEntry* entries
     cdef readonly uint32_t directory_count
     cdef readonly uint32_t entry_count
     cdef readonly uint64_t end

@@ -28,28 +28,28 @@ def use_tables(bint wanted):
 
 
 cdef int compare_slots(const void* left, const void* right) noexcept nogil:
-    cdef uint64_t a = (<Slot**>left)[0].key
-    cdef uint64_t b = (<Slot**>right)[0].key
+    cdef uint64_t a = (<QueueSlot**>left)[0].key
+    cdef uint64_t b = (<QueueSlot**>right)[0].key
     return (a > b) - (a < b)
 
 
 cdef class EntrySource:
     """Where the entries of a queue are found, sorted by offset."""
 
-    cdef const Entry* find_run(self, uint64_t key, uint32_t* count) noexcept:
+    cdef const IndexEntry* find_run(self, uint64_t key, uint32_t* count) noexcept:
         count[0] = 0
         return NULL
 
     def entries(self, uint32_t topic_id, uint32_t queue):
         """[(base offset, byte address in the file, size, count, stored delta in ms)] of a queue; for tests and offline tools."""
         cdef uint32_t count = 0
-        cdef const Entry* run = self.find_run(key_of(topic_id, queue), &count)
+        cdef const IndexEntry* run = self.find_run(key_of(topic_id, queue), &count)
         return [(run[i].base_offset, run[i].at, run[i].size, run[i].count, run[i].stored_delta_ms) for i in range(count)]
 
     def first_offset(self, uint32_t topic_id, uint32_t queue):
         """Base offset of the queue's first batch in this segment, or None."""
         cdef uint32_t count = 0
-        cdef const Entry* run = self.find_run(key_of(topic_id, queue), &count)
+        cdef const IndexEntry* run = self.find_run(key_of(topic_id, queue), &count)
         return run[0].base_offset if count else None
 
     def committed_end(self, uint32_t topic_id, uint32_t queue, uint64_t limit_at):
@@ -58,7 +58,7 @@ cdef class EntrySource:
         A queue whose only batches here lie above the limit ends where the first of them begins.
         """
         cdef uint32_t count = 0
-        cdef const Entry* run = self.find_run(key_of(topic_id, queue), &count)
+        cdef const IndexEntry* run = self.find_run(key_of(topic_id, queue), &count)
         if count == 0:
             return None
         while count and run[count - 1].at >= limit_at:
@@ -68,7 +68,7 @@ cdef class EntrySource:
     def offset_at_time(self, uint32_t topic_id, uint32_t queue, int64_t at_ms, uint64_t limit_at):
         """Base offset of the first batch stored at or after `at_ms` below the limit, or None. Binary search."""
         cdef uint32_t count = 0
-        cdef const Entry* run = self.find_run(key_of(topic_id, queue), &count)
+        cdef const IndexEntry* run = self.find_run(key_of(topic_id, queue), &count)
         while count and run[count - 1].at >= limit_at:
             count -= 1
         cdef uint32_t low = 0
@@ -86,7 +86,7 @@ cdef class EntrySource:
     def locate(self, uint32_t topic_id, uint32_t queue, uint64_t offset):
         """Byte address of the queue's last batch that begins at or below the offset, or None. Binary search."""
         cdef uint32_t count = 0
-        cdef const Entry* run = self.find_run(key_of(topic_id, queue), &count)
+        cdef const IndexEntry* run = self.find_run(key_of(topic_id, queue), &count)
         cdef uint32_t low = 0
         cdef uint32_t high = count
         cdef uint32_t middle
@@ -105,7 +105,7 @@ cdef class EntrySource:
         one did not fit.
         """
         cdef uint32_t count = 0
-        cdef const Entry* run = self.find_run(key_of(topic_id, queue), &count)
+        cdef const IndexEntry* run = self.find_run(key_of(topic_id, queue), &count)
         cdef bint some = False
         while count and run[count - 1].at >= limit_at:
             count -= 1
@@ -131,7 +131,7 @@ cdef class SegmentIndex(EntrySource):
         # Doubling a table of a million queues takes a tenth of a second, so the next segment's starts as large as it ended.
         while expected * 10 > (self.mask + 1) * 7:
             self.mask = self.mask * 2 + 1
-        self.slots = <Slot*>calloc(self.mask + 1, sizeof(Slot))
+        self.slots = <QueueSlot*>calloc(self.mask + 1, sizeof(QueueSlot))
         if self.slots == NULL:
             raise MemoryError()
 
@@ -144,7 +144,7 @@ cdef class SegmentIndex(EntrySource):
                     free(self.slots[i].entries)
                 free(self.slots)
 
-    cdef Slot* find(self, uint64_t key) noexcept:
+    cdef QueueSlot* find(self, uint64_t key) noexcept:
         cdef size_t at = hash_of(key) & self.mask
         while self.slots[at].key != key:
             if self.slots[at].key == 0:
@@ -152,9 +152,9 @@ cdef class SegmentIndex(EntrySource):
             at = (at + 1) & self.mask
         return &self.slots[at]
 
-    cdef Slot* claim(self, uint64_t key) except NULL:
+    cdef QueueSlot* claim(self, uint64_t key) except NULL:
         """The queue's slot, made when missing. Slots move when the table grows: do not keep the pointer over another claim."""
-        cdef Slot* slot = self.find(key)
+        cdef QueueSlot* slot = self.find(key)
         if slot != NULL:
             return slot
         if (self.used + 1) * 10 > (self.mask + 1) * 7:
@@ -168,7 +168,7 @@ cdef class SegmentIndex(EntrySource):
 
     cdef int grow(self) except -1:
         cdef size_t mask = self.mask * 2 + 1
-        cdef Slot* grown = <Slot*>calloc(mask + 1, sizeof(Slot))
+        cdef QueueSlot* grown = <QueueSlot*>calloc(mask + 1, sizeof(QueueSlot))
         cdef size_t i, at
         if grown == NULL:
             raise MemoryError()
@@ -183,13 +183,13 @@ cdef class SegmentIndex(EntrySource):
         self.mask = mask
         return 0
 
-    cdef int add(self, Slot* slot, uint64_t base_offset, uint32_t at, uint32_t size, uint32_t count, int64_t stored_at_ms) except -1:
-        cdef Entry* run
+    cdef int add(self, QueueSlot* slot, uint64_t base_offset, uint32_t at, uint32_t size, uint32_t count, int64_t stored_at_ms) except -1:
+        cdef IndexEntry* run
         cdef uint32_t capacity
         if slot.count == slot.capacity:
             # One entry first: with a million queues most have one batch a segment.
             capacity = slot.capacity * 2 if slot.capacity else 1
-            run = <Entry*>realloc(slot.entries, capacity * sizeof(Entry))
+            run = <IndexEntry*>realloc(slot.entries, capacity * sizeof(IndexEntry))
             if run == NULL:
                 raise MemoryError()
             slot.entries = run
@@ -207,15 +207,15 @@ cdef class SegmentIndex(EntrySource):
 
     cdef int take_back(self, uint64_t key) except -1:
         """Undo the queue's latest add; its offsets are free again."""
-        cdef Slot* slot = self.find(key)
+        cdef QueueSlot* slot = self.find(key)
         assert slot != NULL and slot.count > 0
         slot.count -= 1
         slot.next_offset = slot.entries[slot.count].base_offset
         self.entry_count -= 1
         return 0
 
-    cdef const Entry* find_run(self, uint64_t key, uint32_t* count) noexcept:
-        cdef Slot* slot = self.find(key)
+    cdef const IndexEntry* find_run(self, uint64_t key, uint32_t* count) noexcept:
+        cdef QueueSlot* slot = self.find(key)
         count[0] = slot.count if slot != NULL else 0
         return slot.entries if slot != NULL else NULL
 
@@ -226,14 +226,14 @@ cdef class SegmentIndex(EntrySource):
 
     def next_offset(self, uint32_t topic_id, uint32_t queue):
         """The offset that the queue's next record gets, staged ones counted; None when the queue is not known here."""
-        cdef Slot* slot = self.find(key_of(topic_id, queue))
+        cdef QueueSlot* slot = self.find(key_of(topic_id, queue))
         return slot.next_offset if slot != NULL else None
 
     def counters(self):
         """A copy that knows each queue's next offset but no entries."""
         cdef SegmentIndex copy = SegmentIndex(self.base, self.created_ms)
         cdef size_t i
-        cdef Slot* slots = <Slot*>malloc((self.mask + 1) * sizeof(Slot))
+        cdef QueueSlot* slots = <QueueSlot*>malloc((self.mask + 1) * sizeof(QueueSlot))
         if slots == NULL:
             raise MemoryError()
         with nogil:
@@ -253,9 +253,9 @@ cdef class SegmentIndex(EntrySource):
         """(number of directory entries, number of entries, their bytes), sorted by topic id, queue and offset."""
         cdef size_t queues = 0
         cdef size_t i
-        cdef Slot** order = <Slot**>malloc((self.used + 1) * sizeof(Slot*))
+        cdef QueueSlot** order = <QueueSlot**>malloc((self.used + 1) * sizeof(QueueSlot*))
         cdef DirectoryEntry* directory
-        cdef Entry* entries
+        cdef IndexEntry* entries
         cdef uint32_t first = 0
         if order == NULL:
             raise MemoryError()
@@ -265,10 +265,10 @@ cdef class SegmentIndex(EntrySource):
                     if self.slots[i].count:
                         order[queues] = &self.slots[i]
                         queues += 1
-                qsort(order, queues, sizeof(Slot*), compare_slots)
-            body = PyBytes_FromStringAndSize(NULL, queues * sizeof(DirectoryEntry) + self.entry_count * sizeof(Entry))
+                qsort(order, queues, sizeof(QueueSlot*), compare_slots)
+            body = PyBytes_FromStringAndSize(NULL, queues * sizeof(DirectoryEntry) + self.entry_count * sizeof(IndexEntry))
             directory = <DirectoryEntry*>PyBytes_AS_STRING(body)
-            entries = <Entry*>(PyBytes_AS_STRING(body) + queues * sizeof(DirectoryEntry))
+            entries = <IndexEntry*>(PyBytes_AS_STRING(body) + queues * sizeof(DirectoryEntry))
             with nogil:
                 for i in range(queues):
                     directory[i].topic_id = <uint32_t>(order[i].key >> 32)
@@ -276,7 +276,7 @@ cdef class SegmentIndex(EntrySource):
                     directory[i].first_entry = first
                     directory[i].entry_count = order[i].count
                     directory[i].next_offset = order[i].next_offset
-                    memcpy(&entries[first], order[i].entries, order[i].count * sizeof(Entry))
+                    memcpy(&entries[first], order[i].entries, order[i].count * sizeof(IndexEntry))
                     first += order[i].count
         finally:
             free(order)
@@ -298,12 +298,12 @@ cdef class SealedIndex(EntrySource):
         self.entry_count = entry_count
         self.buffer = body
         self.view = body
-        cdef size_t needed = <size_t>directory_count * sizeof(DirectoryEntry) + <size_t>entry_count * sizeof(Entry)
+        cdef size_t needed = <size_t>directory_count * sizeof(DirectoryEntry) + <size_t>entry_count * sizeof(IndexEntry)
         if <size_t>self.view.shape[0] < needed:
             raise ValueError("an index shorter than its counts")
         if needed:
             self.directory = <const DirectoryEntry*>&self.view[0]
-            self.entries = <const Entry*>(&self.view[0] + directory_count * sizeof(DirectoryEntry))
+            self.entries = <const IndexEntry*>(&self.view[0] + directory_count * sizeof(DirectoryEntry))
 
     cdef const DirectoryEntry* find(self, uint64_t key) noexcept:
         cdef uint32_t low = 0
@@ -319,7 +319,7 @@ cdef class SealedIndex(EntrySource):
             return &self.directory[low]
         return NULL
 
-    cdef const Entry* find_run(self, uint64_t key, uint32_t* count) noexcept:
+    cdef const IndexEntry* find_run(self, uint64_t key, uint32_t* count) noexcept:
         cdef const DirectoryEntry* found = self.find(key)
         count[0] = 0
         if found == NULL or <uint64_t>found.first_entry + found.entry_count > self.entry_count:

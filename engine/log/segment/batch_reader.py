@@ -1,13 +1,14 @@
 """Verifying, slicing and scanning batches in pure Python: the reference for _read.pyx."""
 
 from bisect import bisect_right
+from mmap import mmap
 
 from google_crc32c import extend, value
 
 from engine.env.base import File
 from engine.log.format import BATCH_HEADER, BATCH_HEADER_SIZE, BATCH_MAGIC, KIND_MAX, padded
 from engine.log.segment.index import EntrySource, SegmentIndex
-from engine.log.types import Piece
+from engine.log.types import RecordSlice
 
 DONE, BELOW, HOLE, DAMAGED = range(4)
 """How a read ended: limits reached or no more batches here; the run begins above the offset; offsets are missing.
@@ -30,7 +31,7 @@ class BatchReader:
 
     def read(
         self, source: EntrySource, file: File, topic_id: int, queue: int, limit_at: int, offset: int,
-        max_records: int, max_bytes: int, out: list[Piece], whole: bool = False,
+        max_records: int, max_bytes: int, out: list[RecordSlice], whole: bool = False,
     ) -> tuple[int, int, int, int, int, int]:  # fmt: skip
         """As the native one.
 
@@ -57,7 +58,7 @@ class BatchReader:
             if taken == 0:
                 return DONE, offset, max_records, 0, 0, 0
             stored_at_ms = int.from_bytes(batch[40:48], "little", signed=True)
-            out.append(Piece(offset, taken, stored_at_ms, batch[start:end]))
+            out.append(RecordSlice(offset, taken, stored_at_ms, batch[start:end]))
             offset += taken
             max_records -= taken
             max_bytes = max(max_bytes - (end - start), 0)
@@ -77,7 +78,7 @@ class BatchReader:
             and self._verifies(batch, position)
         )
 
-    def check(self, buffer: bytes | memoryview, at: int, end: int, position: int) -> int:
+    def check(self, buffer: bytes | memoryview | mmap, at: int, end: int, position: int) -> int:
         """Size in bytes of the valid batch at `at`, or 0."""
         left = min(end, len(buffer)) - at
         if left < BATCH_HEADER_SIZE:
@@ -88,7 +89,7 @@ class BatchReader:
         return size if self._verifies(memoryview(buffer)[at : at + size], position) else 0
 
     def scan(
-        self, index: SegmentIndex, buffer: bytes | memoryview, at: int, end: int
+        self, index: SegmentIndex, buffer: bytes | memoryview | mmap, at: int, end: int
     ) -> tuple[int, list[int], int, int, int]:
         """As the native one.
 
@@ -107,7 +108,7 @@ class BatchReader:
             at += padded(size)
         return at, control, highest, last, last_crc
 
-    def find_next(self, buffer: bytes | memoryview, base: int, at: int, end: int) -> int | None:
+    def find_next(self, buffer: bytes | memoryview | mmap, base: int, at: int, end: int) -> int | None:
         """Byte address of the first valid batch at or after `at` (a multiple of 8), or None."""
         data = bytes(memoryview(buffer)[:end])
         found = data.find(_MAGIC_BYTES, at + 8)

@@ -9,9 +9,9 @@ from typing import NamedTuple
 from engine.env.base import Env
 from engine.errors import CorruptionError
 from engine.log.format import ID_ENTRY, ID_HEADER, ID_MAGIC, segment_name
-from engine.log.native import BatchReader, IdWindow, SegmentIndex, crc32c
+from engine.log.segment.native import BatchReader, IdWindow, SegmentIndex, crc32c
 from engine.log.segment.segment import Segment
-from engine.log.segment.walk import Kind, Walk
+from engine.log.segment.window_scan import StretchKind, WindowScan
 
 SUFFIX = ".dup"
 STEP_BYTES = 128 << 10
@@ -37,16 +37,16 @@ def collect_ids(segment: Segment) -> bytes:
     """Read the segment up to its end and return the entries of its checked batches. Blocks; changes nothing."""
     ids = IdWindow(segment.header.log_id, 0)
     batches = BatchReader(segment.header.log_id)
-    walk = Walk(batches, segment.file, segment.base, SegmentIndex(segment.base, 0), window_bytes=STEP_BYTES)
-    walk.limit = min(walk.limit, segment.end_at)
+    scan = WindowScan(batches, segment.file, segment.base, SegmentIndex(segment.base, 0), window_bytes=STEP_BYTES)
+    scan.limit = min(scan.limit, segment.end_at)
     entries = []
     try:
-        for stretch in walk.stretches():
-            walk.go_on_with(SegmentIndex(segment.base, 0))
-            if stretch.kind is Kind.GOOD:
-                entries.append(ids.collect(walk.room, stretch.at, stretch.end))
+        for stretch in scan.stretches():
+            scan.go_on_with(SegmentIndex(segment.base, 0))
+            if stretch.kind is StretchKind.GOOD:
+                entries.append(ids.collect(scan.room, stretch.at, stretch.end))
     finally:
-        walk.close()
+        scan.close()
     return b"".join(entries)
 
 

@@ -6,6 +6,7 @@ equal hashes mean equal ids (at ten million ids the odds against it are 10^24 to
 """
 
 import struct
+from mmap import mmap
 
 from common.wire.names import find_names
 from engine.log.format import BATCH_HEADER, BATCH_HEADER_SIZE, FLAG_CHECK_IDS, ID_ENTRY, padded
@@ -151,7 +152,7 @@ class IdWindow:
         """(queue, offset) of the id's first copy within its window, or None."""
         return self.find(self.hash(topic_id, shown), now_ms // 1000)
 
-    def collect(self, data: bytes | memoryview, at: int, end: int) -> bytes:
+    def collect(self, data: bytes | memoryview | mmap, at: int, end: int) -> bytes:
         """The entries of all batches with the flag "check ids" among the whole batches from `at` to `end`, 32 bytes each."""
         found = bytearray()
         while at < end:

@@ -17,8 +17,8 @@ from engine.log.format import (
     INDEX_MAGIC,
     segment_name,
 )
-from engine.log.native import SealedIndex, SegmentIndex, crc32c
 from engine.log.segment.id_file import NO_IDS, IdSummary
+from engine.log.segment.native import SealedIndex, SegmentIndex, crc32c
 from engine.log.segment.segment import Segment
 
 logger = logging.getLogger(__name__)

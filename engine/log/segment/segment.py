@@ -12,7 +12,7 @@ from collections.abc import Callable
 from engine.env.base import Env, File
 from engine.errors import CorruptionError, DiskFullError
 from engine.log.format import SEGMENT_HEADER_SIZE, SegmentHeader, parse_segment_header, segment_name
-from engine.log.native import SealedIndex, SegmentIndex
+from engine.log.segment.native import SealedIndex, SegmentIndex
 from engine.log.segment.side_files import SideFiles, side_files
 
 logger = logging.getLogger(__name__)

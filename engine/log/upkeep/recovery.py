@@ -26,13 +26,13 @@ from engine.log.format import (
     parse_topic,
     split_records,
 )
-from engine.log.native import BatchReader, IdWindow
-from engine.log.segment.id_restore import restore_window
 from engine.log.segment.index_file import load_index
-from engine.log.segment.scan import Damage, is_empty, report, scan_segment
+from engine.log.segment.native import BatchReader, IdWindow
+from engine.log.segment.recovery_scan import SegmentDamage, is_empty, report, scan_segment
 from engine.log.segment.segment import Segment, create_segment, open_segment
 from engine.log.segment.side_files import SUFFIX, side_files
 from engine.log.types import Topic
+from engine.log.upkeep.id_restore import restore_window
 from engine.log.view import CHECKPOINT_KEY, Checkpoint, View
 from engine.log.write.sealer import seal, write_directory
 
@@ -51,7 +51,7 @@ class Recovered:
     sealed: list[int] = field(default_factory=list)
     active_last_at: int = 0
     bytes_scanned: int = 0
-    damage: list[Damage] = field(default_factory=list)
+    damage: list[SegmentDamage] = field(default_factory=list)
     fired: list[tuple[int, int, int]] = field(default_factory=list)
     """(base of its segment, byte address, size) of scanned batches of fired timers that may be in no mark."""
     active_ids: bytes = b""

@@ -1,7 +1,7 @@
-"""What has to outlive a segment: topics, progress and counters whose only record in the log lies in it.
+"""Relocation of live records: topics, progress and counters whose only record in the log is in the segment to delete.
 
-They are appended again before it goes, so that the log alone still rebuilds everything. What was written again since is left out: its
-record differs from what the view says now, or lies in a later segment.
+They are appended again before the segment is deleted, so that the log alone still rebuilds everything. A record that
+differs from the view, or that a later segment repeats, is not live and is left out.
 """
 
 from collections.abc import Callable, Iterator
@@ -16,21 +16,21 @@ from engine.log.format import (
     parse_progress,
     parse_topic,
 )
-from engine.log.native import BatchReader
+from engine.log.segment.native import BatchReader
 from engine.log.segment.segment import Segment
 from engine.log.types import Topic
 from engine.log.view import View
 from engine.log.write.control import ControlWriter, read_control
 
 STEP = 200
-"""Queues looked at in one step. Each may cost a look-up in RocksDB."""
+"""Queues checked in one step. Each may cost a look-up in RocksDB."""
 
 
-class Carrier:
-    """Appends again what a segment holds alone.
+class Relocator:
+    """Appends again what only one segment holds.
 
     Args:
-        end_of: (topic id, queue) to the queue's end offset now.
+        end_of: returns the end offset of (topic id, queue).
     """
 
     def __init__(
@@ -38,8 +38,8 @@ class Carrier:
     ) -> None:
         self._control, self._view, self._batches, self._end_of = control, view, batches, end_of
 
-    def carry(self, segment: Segment) -> Iterator[None]:
-        """Do it in steps of a few milliseconds. Raises DiskFullError; what was carried by then is harmless twice."""
+    def relocate(self, segment: Segment) -> Iterator[None]:
+        """Relocate in steps of a few milliseconds. Raises DiskFullError; records that are there twice by then do no harm."""
         for kind, is_current in (
             (KIND_TOPIC, self._is_topic),
             (KIND_PROGRESS, self._is_progress),

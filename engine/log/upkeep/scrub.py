@@ -8,16 +8,15 @@ import logging
 import os
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
+from typing import Protocol
 
 from engine.env.base import Env, File
 from engine.errors import CorruptionError
 from engine.log.format import SEGMENT_HEADER_SIZE
-from engine.log.lookup_index.lookup_file import FAMILIES, NameFile, file_title
-from engine.log.lookup_index.maker import Maker
-from engine.log.native import BatchReader, SegmentIndex
-from engine.log.segment.index_file import load_index, read_index_header
+from engine.log.segment.index_file import load_index
+from engine.log.segment.native import BatchReader, SegmentIndex
 from engine.log.segment.segment import Segment, open_segment
-from engine.log.segment.walk import Kind, Stretch, Walk
+from engine.log.segment.window_scan import Stretch, StretchKind, WindowScan
 
 logger = logging.getLogger(__name__)
 
@@ -35,21 +34,30 @@ class ScrubCounts:
     rounds: int = 0
 
 
+class SideFileCheck(Protocol):
+    """Checks files beside a segment that this room does not know."""
+
+    def check(self, base: int) -> Iterator[int]:
+        """Verify what is beside the segment at `base`, in small steps; yields bytes read."""
+
+
 class Scrub:
     """Reads one segment after the other, oldest first, then begins again.
 
     Args:
         bytes_per_s: the pace. More finds damage earlier, less leaves more of the disk to the log.
-        maker: of the files of names, which are checked too; it is told of those that have to be made again.
+        others: checks further files beside each segment.
     """
 
-    def __init__(self, env: Env, directory: str, log_id: bytes, bytes_per_s: int, maker: Maker | None = None) -> None:
-        self._env, self._directory, self._log_id, self._maker = env, directory, log_id, maker
+    def __init__(
+        self, env: Env, directory: str, log_id: bytes, bytes_per_s: int, others: SideFileCheck | None = None
+    ) -> None:
+        self._env, self._directory, self._others = env, directory, others
         self._batches = BatchReader(log_id)
         self.bytes_per_s = bytes_per_s
         self.counts = ScrubCounts()
         self._known: set[tuple[str, int]] = set()
-        """Damage that was logged and counted already."""
+        """SegmentDamage that was logged and counted already."""
 
     def steps(self) -> Generator[float, None, None]:
         """Do a small piece of work at a time and yield how many seconds to wait before the next. Never ends."""
@@ -81,23 +89,26 @@ class Scrub:
         try:
             yield from self._batches_of(segment)
             yield self._index_of(segment)
-            yield from self._names_of(base)
+            if self._others is not None:
+                yield from self._others.check(base)
             self.counts.segments += 1
         finally:
             segment.close()
 
     def _batches_of(self, segment: Segment) -> Iterator[int]:
         # The index of each step is thrown away: kept for a whole segment it would be another copy of the file beside it.
-        walk = Walk(self._batches, segment.file, segment.base, SegmentIndex(segment.base, 0), window_bytes=STEP_BYTES)
+        scan = WindowScan(
+            self._batches, segment.file, segment.base, SegmentIndex(segment.base, 0), window_bytes=STEP_BYTES
+        )
         try:
-            for stretch in walk.stretches():
-                walk.go_on_with(SegmentIndex(segment.base, 0))
-                if stretch.kind is not Kind.GOOD:
+            for stretch in scan.stretches():
+                scan.go_on_with(SegmentIndex(segment.base, 0))
+                if stretch.kind is not StretchKind.GOOD:
                     self._damaged(segment, stretch)
                 _leave_cache(segment.file, stretch)
                 yield stretch.end - stretch.at
         finally:
-            walk.close()
+            scan.close()
 
     def _index_of(self, segment: Segment) -> int:
         """Verify the index file as a reader would; its size."""
@@ -115,22 +126,6 @@ class Scrub:
             if self._env.exists(segment.path):
                 self._found(path, 0, error.bytes_lost, str(error))
             return 0
-
-    def _names_of(self, base: int) -> Iterator[int]:
-        """Verify the segment's files of names, as far as they are made."""
-        for family in FAMILIES.values():
-            if self._maker is None or not self._maker.has(base, family):
-                continue
-            try:
-                index = read_index_header(self._env, self._directory, base)
-                names = NameFile(self._env, file_title(self._directory, self._log_id, base, family, index))
-                try:
-                    yield from names.check()
-                finally:
-                    names.close()
-            except CorruptionError as error:
-                if error.file.endswith(family.suffix):
-                    self._maker.suspect(base, family, error)
 
     def _damaged(self, segment: Segment, stretch: Stretch) -> None:
         self._found(segment.path, segment.base + stretch.at, stretch.end - stretch.at, stretch.kind.value)

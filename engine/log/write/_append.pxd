@@ -34,11 +34,12 @@ cdef class Appender:
     cdef readonly uint64_t last_at           # byte address of the last written batch in its segment, 0 when there is none
 
     # The rest is the appender's own.
-    cdef object host, file, env
+    cdef object offsets, topics, roller, file, env
+    cdef str refusal
     cdef int fd
     cdef uint32_t seed
     cdef uint64_t segment_end, stage_position, staged_last_at
-    cdef bint part_written, owes, lost, closed
+    cdef bint part_written, owes, lost, refuses, is_closed
     cdef public list older
     cdef uint32_t* topic_queues              # by topic id; 0 not looked up yet, NO_SUCH_TOPIC looked up in vain
     cdef size_t topic_room
@@ -63,5 +64,6 @@ cdef class Appender:
     cdef int write_parts(self, int* error) except -1
     cdef int roll_back(self) except -1
     cdef int remember(self, uint64_t key) except -1
+    cdef int check_refusal(self, bint trusted) except -1
     cdef bint disarm(self, uint64_t key) noexcept
     cdef int wake(self, uint64_t key) except -1

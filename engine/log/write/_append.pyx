@@ -12,9 +12,9 @@ from libc.string cimport memcpy, memset, strerror
 from cpython.bytes cimport PyBytes_FromStringAndSize
 
 from engine.log.segment._ids cimport Hash, IdEntry, expiry_s
-from engine.log.segment._index cimport BatchHeader, Slot, crc32c_extend, hash_of, key_of
+from engine.log.segment._index cimport BatchHeader, QueueSlot, crc32c_extend, hash_of, key_of
 
-from engine.errors import DiskFullError, PartlyWrittenError
+from engine.errors import ClosedError, DiskFullError, PartlyWrittenError
 
 cdef extern from "sys/uio.h" nogil:
     ssize_t pwritev(int fd, const iovec* parts, int count, long offset)
@@ -40,18 +40,19 @@ cdef class Appender:
     """Owns the end of the log.
 
     Args:
-        host: raises from `check_open(trusted)` what a refused append is answered with, and answers the rare questions: `load_next_offset(topic_id, queue)`, `load_queue_count(topic_id)` (0 when there is no such
-            topic) and `roll()`, which calls `set_segment` and returns True, or returns False when the disk has no room.
-        ids: that batches with the flag "check ids" are held against.
+        ids: window of ids that batches with the flag "check ids" are checked against.
+        offsets: `load(topic_id, queue)` returns the next offset of a queue that no index in `offsets.older` knows.
+        topics: `load_queue_count(topic_id)` returns 0 when there is no such topic.
+        roller: `roll(appender)` calls `set_segment` and returns True, or returns False when the disk has no room.
     """
 
-    def __cinit__(self, host, env, bytes log_id, uint32_t epoch, IdWindow ids not None):
-        self.host = host
-        self.env = env
+    def __cinit__(self, env, bytes log_id, uint32_t epoch, IdWindow ids not None, offsets, topics, roller):
+        self.env, self.offsets, self.topics, self.roller = env, offsets, topics, roller
+        self.refusal = ""
         self.epoch = epoch
         self.ids = ids
         self.seed = crc32c_extend(0, <const char*>log_id, len(log_id))
-        self.older = []
+        self.older = offsets.older
         self.fd = -1
         self.staging = <uint8_t*>malloc(STAGING_SIZE)
         self.parts = <iovec*>malloc(PART_MAX * sizeof(iovec))
@@ -104,7 +105,7 @@ cdef class Appender:
         if topic_id < self.topic_room and self.topic_queues[topic_id]:
             queues[0] = self.topic_queues[topic_id]
         else:
-            queues[0] = self.host.load_queue_count(topic_id) or NO_SUCH_TOPIC
+            queues[0] = self.topics.load_queue_count(topic_id) or NO_SUCH_TOPIC
             if queues[0] != NO_SUCH_TOPIC:
                 self.set_topic(topic_id, queues[0])
         return 0
@@ -122,12 +123,12 @@ cdef class Appender:
     cdef uint64_t counter(self, uint64_t key) except? 0xFFFFFFFFFFFFFFFF:
         """The queue's next offset when the active segment has not seen it yet."""
         cdef SegmentIndex index
-        cdef Slot* slot
+        cdef QueueSlot* slot
         for index in self.older:
             slot = index.find(key)
             if slot != NULL:
                 return slot.next_offset
-        return self.host.load_next_offset(<uint32_t>(key >> 32), <uint32_t>key)
+        return self.offsets.load(<uint32_t>(key >> 32), <uint32_t>key)
 
     cdef int check_batch(self, const unsigned char* batch, size_t size, bint trusted) except -1:
         cdef BatchHeader* header = <BatchHeader*>batch
@@ -172,7 +173,7 @@ cdef class Appender:
         cdef bint direct = header.size >= DIRECT_MIN
         cdef size_t copied = HEADER_SIZE if direct else padded
         cdef uint32_t crc
-        cdef Slot* slot
+        cdef QueueSlot* slot
         cdef Hash hash
         cdef IdEntry* first
         cdef uint64_t key
@@ -193,7 +194,7 @@ cdef class Appender:
             return CODE_TOO_LARGE
         if self.stage_position + padded > self.segment_end:
             self.flush()
-            if not self.host.roll():
+            if not self.roller.roll(self):
                 return CODE_NO_ROOM
             if padded > self.segment_end - self.segment_base - 64:
                 return CODE_TOO_LARGE
@@ -264,8 +265,8 @@ cdef class Appender:
         cdef int code
         cdef int accepted = 0
         cdef bint direct = False
-        if self.closed:
-            self.host.check_open(trusted)
+        if self.refuses:
+            self.check_refusal(trusted)
         self.client_batches += 0 if trusted else count
         memset(results, 0, 16 * <size_t>count)
         for i in range(count):
@@ -491,9 +492,17 @@ cdef class Appender:
             self.flush()
         return results
 
-    def set_closed(self, bint closed):
-        """Whether appends have to ask the host first, which may refuse them."""
-        self.closed = closed
+    def set_refusal(self, str sentence not None, bint is_closed):
+        """Answer untrusted appends with DiskFullError and the sentence, if there is one; all with ClosedError if closed."""
+        self.refusal, self.is_closed = sentence, is_closed
+        self.refuses = is_closed or len(sentence) > 0
+
+    cdef int check_refusal(self, bint trusted) except -1:
+        if self.is_closed:
+            raise ClosedError("the log is closed")
+        if not trusted:
+            raise DiskFullError(self.refusal)
+        return 0
 
     def commit_staged(self):
         """Python's way to commit()."""

@@ -38,7 +38,7 @@ cdef extern from "pthread.h" nogil:
 cdef enum:
     EARLIER_MAX = 8
 
-cdef struct Shared:
+cdef struct SyncState:
     pthread_mutex_t mutex
     int wake_fd
     int done_fd
@@ -52,7 +52,7 @@ cdef struct Shared:
 
 
 cdef void* run(void* argument) noexcept nogil:
-    cdef Shared* shared = <Shared*>argument
+    cdef SyncState* shared = <SyncState*>argument
     cdef uint64_t ticks, wanted
     cdef int files[EARLIER_MAX + 1]
     cdef int count, i, failed
@@ -95,7 +95,7 @@ cdef class SyncThread:
     `done_fd` becomes readable when `done` or `error` has changed; `collect()` reads it. After an error the thread has ended.
     """
 
-    cdef Shared shared
+    cdef SyncState shared
     cdef pthread_t thread
     cdef bint started
     cdef readonly int done_fd

@@ -1,4 +1,4 @@
-"""The one writer in pure Python: the reference for _append.pyx, with the same answers, errors and bytes."""
+"""The appender in pure Python: the reference for _append.pyx, with the same answers, errors and bytes."""
 
 import errno
 import os
@@ -7,7 +7,7 @@ from typing import Protocol
 from google_crc32c import extend, value
 
 from engine.env.base import Env, File
-from engine.errors import DiskFullError, PartlyWrittenError
+from engine.errors import ClosedError, DiskFullError, PartlyWrittenError
 from engine.log.format import (
     APPENDED,
     BATCH_HEADER,
@@ -32,25 +32,41 @@ from engine.log.segment.index import SegmentIndex
 STAGING_SIZE = 1 << 20
 
 
-class Host(Protocol):
-    """Who answers the rare questions."""
+class Offsets(Protocol):
+    """Next offsets of queues that the active segment has not seen."""
 
-    def load_next_offset(self, topic_id: int, queue: int) -> int: ...
+    older: list[SegmentIndex]
+
+    def load(self, topic_id: int, queue: int) -> int: ...
+
+
+class QueueCounts(Protocol):
+    """Numbers of queues of topics that the appender has not met yet."""
+
     def load_queue_count(self, topic_id: int) -> int: ...
-    def roll(self) -> bool: ...
-    def check_open(self, trusted: bool) -> None: ...
+
+
+class Roller(Protocol):
+    """Calls `set_segment` with the next segment; returns False when the disk has no room for one."""
+
+    def roll(self, appender: "Appender") -> bool: ...
 
 
 class Appender:
-    """Owns the end of the log. See _append.pyx for what the methods promise."""
+    """Owns the end of the log. See _append.pyx for what the methods promise.
 
-    def __init__(self, host: Host, env: Env, log_id: bytes, epoch: int, ids: IdWindow) -> None:
-        self._host = host
-        self._env = env
+    Args:
+        ids: window of ids that batches with the flag "check ids" are checked against.
+    """
+
+    def __init__(
+        self, env: Env, log_id: bytes, epoch: int, ids: IdWindow, offsets: Offsets, topics: QueueCounts, roller: Roller
+    ) -> None:
+        self._env, self._offsets, self._topics, self._roller = env, offsets, topics, roller
         self.ids = ids
         self._seed = value(log_id)
         self.epoch = epoch
-        self.older: list[SegmentIndex] = []
+        self.older = offsets.older
         self._topic_queues: dict[int, int] = {}
         self._staged: list[bytes] = []
         self._staged_size = 0
@@ -58,12 +74,13 @@ class Appender:
         self._watches: set[tuple[int, int]] = set()
         self._woken: list[tuple[int, int]] = []
         self._woken_ready = 0
-        self._part_written = self._owes = self._lost = self._closed = False
+        self._part_written = self._owes = self._lost = False
+        self._refusal, self._is_closed = "", False
         self.client_batches = 0
-        """Given so far, our own records not counted."""
+        """Batches of clients given so far; control batches are not counted."""
 
     def set_segment(self, file: File, index: SegmentIndex, segment_end: int, position: int, last_at: int) -> None:
-        """Go on in this segment at `position`. Nothing may be staged."""
+        """Write to this segment from `position` on. Nothing may be staged."""
         assert not self._staged
         self._file = file
         self.index = index
@@ -73,14 +90,14 @@ class Appender:
         self.last_at = self._staged_last_at = last_at
 
     def set_topic(self, topic_id: int, queues: int) -> None:
-        """The topic exists with so many queues."""
+        """Note the number of the topic's queues."""
         self._topic_queues[topic_id] = queues
 
     def queue_count(self, topic_id: int) -> int:
-        """How many queues the topic has; 0 when there is no such topic."""
+        """Number of the topic's queues; 0 when there is no such topic."""
         queues = self._topic_queues.get(topic_id, 0)
         if not queues:
-            queues = self._host.load_queue_count(topic_id)
+            queues = self._topics.load_queue_count(topic_id)
             if queues:
                 self._topic_queues[topic_id] = queues
         return queues
@@ -91,7 +108,7 @@ class Appender:
             found = index.next_offset(topic_id, queue)
             if found is not None:
                 return found
-        return self._host.load_next_offset(topic_id, queue)
+        return self._offsets.load(topic_id, queue)
 
     def append(
         self,
@@ -113,9 +130,11 @@ class Appender:
         trusted: bool = False,
         staged: bool = False,
     ) -> bytes:
-        """The same, with the results as the link carries them: format.APPENDED for each batch."""
-        if self._closed:
-            self._host.check_open(trusted)
+        """As `append`, with the results as the link carries them: one `format.APPENDED` per batch."""
+        if self._is_closed:
+            raise ClosedError("the log is closed")
+        if self._refusal and not trusted:
+            raise DiskFullError(self._refusal)
         if not trusted:
             self.client_batches += count
         if not self._owes:
@@ -127,7 +146,7 @@ class Appender:
         for _ in range(count):
             size = int.from_bytes(data[at + 4 : at + 8], "little") if at + BATCH_HEADER_SIZE <= len(data) else 0
             if size < BATCH_HEADER_SIZE or at + size > len(data):
-                # Its end is unknown, so is the start of every batch behind it.
+                # Its end is unknown, and so is the start of every following batch.
                 results += [APPENDED.pack(CODE_INVALID, 0, 0)] * (count - len(results))
                 break
             results.append(APPENDED.pack(*self._stage_batch(data[at : at + size], trusted, now_ms)))
@@ -137,7 +156,7 @@ class Appender:
         return b"".join(results)
 
     def commit_staged(self) -> None:
-        """Write what is staged; raises for whoever staged it."""
+        """Write what is staged. Raises for the caller that staged it."""
         self._owes = False
         self._flush()
         self._part_written = False
@@ -145,9 +164,9 @@ class Appender:
             self._lost = False
             raise PartlyWrittenError(f"{self._file.path}: an earlier write of this turn was refused")
 
-    def set_closed(self, closed: bool) -> None:
-        """Whether appends have to ask the host first, which may refuse them."""
-        self._closed = closed
+    def set_refusal(self, sentence: str, is_closed: bool) -> None:
+        """Answer untrusted appends with DiskFullError and the sentence, if there is one; all with ClosedError if closed."""
+        self._refusal, self._is_closed = sentence, is_closed
 
     def watch(self, topic_id: int, queue: int) -> None:
         """Arm the queue."""
@@ -168,7 +187,7 @@ class Appender:
         _, _, magic, kind, flags, _, topic_id, queue, count, reserved, _, _ = BATCH_HEADER.unpack_from(batch)
         if magic != BATCH_MAGIC or flags & ~FLAG_CHECK_IDS or count == 0 or count_records(batch) != count:
             return CODE_INVALID
-        # Such a batch says how long its id is remembered, and no other says anything there.
+        # `reserved` is the id window of such a batch, and 0 in all others.
         if (count != 1 or kind not in (KIND_MESSAGES, KIND_FIRED) or not reserved) if flags else reserved:
             return CODE_INVALID
         if trusted:
@@ -204,7 +223,7 @@ class Appender:
             return CODE_TOO_LARGE
         if self._stage_position + room > self._segment_end:
             self._flush()
-            if not self._host.roll():
+            if not self._roller.roll(self):
                 return CODE_NO_ROOM
             if room > self._segment_end - self.segment_base - SEGMENT_HEADER_SIZE:
                 return CODE_TOO_LARGE
@@ -248,8 +267,7 @@ class Appender:
             if error.errno in (errno.ENOSPC, errno.EDQUOT):
                 kind = PartlyWrittenError if self._part_written else DiskFullError
                 self._part_written = False
-                # Somebody else's write of this turn met the full disk; whoever staged before it hears
-                # of it at the commit.
+                # A later write of this turn met the full disk; callers that staged before it are told at the commit.
                 self._lost = self._owes
                 raise kind(f"{self._file.path}: {os.strerror(error.errno)}") from error
             self._env.die(f"{self._file.path}: write at {self.end_position} failed: {error}")

@@ -5,8 +5,9 @@ from collections.abc import Callable, Iterator
 
 from engine.errors import DiskFullError
 from engine.log.format import BATCH_HEADER_SIZE, CODE_OK, CONTROL_TOPIC_ID, pack_batch, pack_record, split_records
-from engine.log.native import Appender, BatchReader
+from engine.log.segment.native import BatchReader
 from engine.log.segment.segment import Segment
+from engine.log.write.native import Appender
 
 logger = logging.getLogger(__name__)
 

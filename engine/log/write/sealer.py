@@ -1,7 +1,4 @@
-"""What happens to a segment once it is full, off the loop.
-
-Sync, index file, and the view brought up to date behind it.
-"""
+"""Sealing: a full segment is synced, its side files are written, and the view is brought up to date. Off the loop."""
 
 import logging
 from collections import deque
@@ -10,23 +7,28 @@ from itertools import islice
 
 from engine.env.background import Background
 from engine.env.base import Env
+from engine.errors import CorruptionError
+from engine.log.format import SegmentHeader
 from engine.log.segment.id_file import NO_IDS, collect_ids, write_ids
-from engine.log.segment.index_file import write_index
-from engine.log.segment.segment import Segment
+from engine.log.segment.index_file import load_index, write_index
+from engine.log.segment.native import BatchReader
+from engine.log.segment.recovery_scan import scan_segment
+from engine.log.segment.segment import Segment, open_segment
 from engine.log.view import CHECKPOINT_KEY, Checkpoint, View, queue_key, queue_value
 
 logger = logging.getLogger(__name__)
 
 CHUNK = 256
-"""Keys a write to the store.
-
-Building them holds the interpreter's lock, so more would delay the loop by as many microseconds.
-"""
+"""Keys per write to the store. Building them holds the GIL, so more would delay the loop by as many microseconds."""
 
 
 def seal(env: Env, segment: Segment, last_at: int) -> None:
-    """Sync the segment, write its index file, and before that the one of its checked ids, if it has any. Blocks for its size; a failed
-    sync ends the process.
+    """Sync the segment, then write the file of its checked ids, if it has any, then its index file.
+
+    Blocks for its size. A failed sync ends the process.
+
+    Args:
+        last_at: byte address of the segment's last batch, 0 when it has none.
     """
     try:
         segment.file.sync()
@@ -35,6 +37,27 @@ def seal(env: Env, segment: Segment, last_at: int) -> None:
     assert segment.index is not None
     ids = write_ids(env, segment, collect_ids(segment), last_at) if segment.index.checked else NO_IDS
     segment.sealed = write_index(env, segment, segment.index, last_at, ids)
+
+
+def ensure_index(env: Env, batches: BatchReader, segment: Segment) -> None:
+    """Give an opened, full segment its index: from the file beside it, else by a scan, which writes the file anew.
+
+    Blocks.
+    """
+    try:
+        segment.sealed = load_index(env, segment)
+    except CorruptionError as error:
+        logger.warning("file=%s: scanned, because %s", segment.path, error)
+        scan = scan_segment(batches, segment, is_tail=False)
+        seal(env, segment, scan.last_at)
+        segment.index = None
+
+
+def open_sealed(env: Env, directory: str, batches: BatchReader, base: int, fallback: SegmentHeader) -> Segment:
+    """Open a sealed segment with its index. `fallback` replaces a damaged header. Blocks when it has to be scanned."""
+    segment = open_segment(env, directory, base, fallback)
+    ensure_index(env, batches, segment)
+    return segment
 
 
 def write_directory(view: View, segment: Segment) -> None:
@@ -51,10 +74,10 @@ def write_directory(view: View, segment: Segment) -> None:
 
 
 def write_checkpoint(view: View, frozen: dict[bytes, bytes | None], checkpoint: Checkpoint) -> None:
-    """Move a frozen layer into the store, then the checkpoint, then flush. The log must be durable up to the
-    checkpoint's position.
+    """Move a frozen layer into the store, then the checkpoint, then flush.
 
-    A crash in between leaves the old checkpoint with some newer keys, which its replay writes again.
+    The log must be durable up to the checkpoint's position. A crash in between leaves the old checkpoint with some
+    newer keys, which its replay writes again.
     """
     for changes in _chunks(frozen):
         view.store.write(
@@ -68,17 +91,17 @@ def write_checkpoint(view: View, frozen: dict[bytes, bytes | None], checkpoint: 
 
 
 def _chunks(changes: dict[bytes, bytes | None]) -> Iterator[list[tuple[bytes, bytes | None]]]:
-    """Each sorted by itself: sorting all of them would hold the interpreter's lock for a tenth of a second."""
+    """Chunks, each sorted by itself: sorting all of them would hold the GIL for a tenth of a second."""
     items = iter(changes.items())
     while chunk := list(islice(items, CHUNK)):
         yield sorted(chunk)
 
 
 class Sealer:
-    """Jobs that bring segments and the view to the disk, in order, in a thread. Each may be tried again.
+    """Runs the jobs that bring segments and the view to the disk, in order, in a thread.
 
-    A full disk stops it at the job that met it; the next `submit` or `finish` tries that one again. Until then the
-    indexes stay in memory and recovery would scan their segments.
+    A full disk stops it at the job that met it; the next `submit` or `finish` retries that job. Until then the
+    indexes stay in memory, and recovery would scan their segments.
     """
 
     def __init__(self, background: Background) -> None:
@@ -106,6 +129,6 @@ class Sealer:
             try:
                 self._jobs[0]()
             except OSError as error:
-                logger.error("not sealed, %d jobs wait: %s", len(self._jobs), error)
+                logger.error("sealing stopped, %d jobs wait and are retried: %s", len(self._jobs), error)
                 return
             self._jobs.popleft()

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from engine.env.base import Env, File
-from engine.log.native import SyncThread
+from engine.log.write.native import SyncThread
 
 
 class Syncer(ABC):

@@ -1,1 +1,1 @@
-"""What the engine follows of the configuration: group policies, queue ownership, retention."""
+"""Configuration that the engine follows: group policies, queue ownership, retention of topics."""

@@ -1,7 +1,7 @@
-"""The engine's view of the configuration: followed and reported as applied, but never waited for.
+"""The engine's view of the configuration: followed, and reported as applied, but never waited for.
 
-An engine starts and serves without its store: proxies bring names and queue counts along, and topics' retention and groups' attempts have
-no end until the configuration has been read.
+An engine starts and serves without the configuration store, because proxies bring names and queue counts along. Until the
+configuration has been read, no record is too old and no message has had its last attempt.
 """
 
 import logging
@@ -17,12 +17,15 @@ log = logging.getLogger("penstock.engine")
 RETRY_S = 5.0
 
 
-class Following:
-    """Opens the store in a greenlet of its own, again and again until it answers; `close()` ends it.
+class ConfigFollower:
+    """Opens the store in its own greenlet and retries until the store answers; `close()` ends it.
 
     Args:
         url: the store, or None to follow nothing.
-        snapshot: where the last state is kept.
+        snapshot: file that keeps the last state.
+
+    Attributes:
+        view: the configuration, None until it has been read.
     """
 
     def __init__(self, url: str | None, snapshot: Path) -> None:
@@ -32,13 +35,13 @@ class Following:
         self._opening: gevent.Greenlet | None = None
 
     def start(self, process: str) -> None:
-        """Begin; `process` is the name under which the applied version is reported."""
+        """Begin; the applied version is reported under the name `process`."""
         self._process = process
         if self._url:
             self._opening = gevent.spawn(self._open, self._url)
 
     def close(self) -> None:
-        """Stop following. Blocks for the snapshot's last write."""
+        """Stop following. Blocks for the last write of the snapshot."""
         if self._opening is not None:
             self._opening.kill()
         if self.view is not None:
@@ -54,6 +57,6 @@ class Following:
                 self.view = ConfigView(self._store, self._snapshot, process=self._process)
             except (ConfigError, OSError) as error:
                 if not told:
-                    log.warning("config=%s: not followed yet: %s", url, error)
+                    log.warning("config=%s: cannot be read: %s: retry every %g s", url, error, RETRY_S)
                     told = True
                 gevent.sleep(RETRY_S)

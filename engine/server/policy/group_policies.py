@@ -1,28 +1,28 @@
-"""Groups' policies out of the configuration that the engine follows."""
+"""Policies of groups, from the configuration that the engine follows."""
 
 from common.config.definitions import ON_FAILURE, ORDERS
 from engine.delivery.policy import DEFAULT, UNREAD, GroupPolicy
-from engine.server.policy.config_follower import Following
+from engine.server.policy.config_follower import ConfigFollower
 
 
 class ConfiguredPolicies:
-    """As `engine.delivery.policy.Policies`.
+    """The policy of each group; see `engine.delivery.policy.Policies`.
 
     Args:
         is_configured: whether there is a configuration at all.
     """
 
-    def __init__(self, following: Following, *, is_configured: bool) -> None:
-        self._following, self._unread = following, UNREAD if is_configured else DEFAULT
+    def __init__(self, follower: ConfigFollower, *, is_configured: bool) -> None:
+        self._follower, self._unread = follower, UNREAD if is_configured else DEFAULT
 
     @property
     def generation(self) -> int:
         """Rises with each change."""
-        return self._following.view.generation if self._following.view is not None else 0
+        return self._follower.view.generation if self._follower.view is not None else 0
 
     def of(self, group: str) -> GroupPolicy:
         """The group's policy."""
-        view = self._following.view
+        view = self._follower.view
         if view is None:
             return self._unread
         found = view.group(group)

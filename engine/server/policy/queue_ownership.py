@@ -1,20 +1,20 @@
-"""Residence by the broker groups of the configuration that the engine follows."""
+"""Queue ownership, by the broker groups of the configuration that the engine follows."""
 
 from common.placement import Placement, topic_hash
-from engine.delivery.queue_ownership import Residence
-from engine.server.policy.config_follower import Following
+from engine.delivery.queue_ownership import QueueOwnership
+from engine.server.policy.config_follower import ConfigFollower
 
 
-class ConfiguredResidence(Residence):
-    """Everything lives here where the configuration names no group, nothing while it has not been read or names only others.
+class ConfiguredQueueOwnership(QueueOwnership):
+    """All queues are owned here when the configuration names no group; none before it has been read, or when it names only other groups.
 
     Args:
         own: the name of this engine's broker group.
         is_configured: whether there is a configuration at all.
     """
 
-    def __init__(self, following: Following, own: str, *, is_configured: bool) -> None:
-        self._following, self._own, self._is_known = following, own, not is_configured
+    def __init__(self, follower: ConfigFollower, own: str, *, is_configured: bool) -> None:
+        self._follower, self._own, self._is_known = follower, own, not is_configured
         self._placement: Placement | None = None
         self._generation = -1
 
@@ -26,7 +26,7 @@ class ConfiguredResidence(Residence):
         return self._placement.nearest(home, topic_hash(topic.encode()), queue, queues)
 
     def _follow(self) -> None:
-        view = self._following.view
+        view = self._follower.view
         if view is None or view.generation == self._generation:
             return
         self._generation = view.generation

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from producer_proxy.buffer.disk import format
-from producer_proxy.buffer.disk.format import Block
+from producer_proxy.buffer import blocks
+from producer_proxy.buffer.blocks import Block
 from producer_proxy.buffer.entry import Entry, decode
 
 NAME = "dead.buf"
@@ -31,11 +31,11 @@ class DeadList:
         file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             size = os.fstat(file).st_size
-            data = b"" if size else format.SEGMENT_HEAD.pack(format.SEGMENT_MAGIC, 0)
-            start = format.padded(size)  # a torn end stays behind as a gap
+            data = b"" if size else blocks.SEGMENT_HEAD.pack(blocks.SEGMENT_MAGIC, 0)
+            start = blocks.padded(size)  # a torn end stays behind as a gap
             for each in buried:
-                payload = format.pack_buried(each.at_ms, each.reason, each.entry.encode())
-                data += format.pack_block(format.BURIED, start + len(data), payload)
+                payload = blocks.pack_buried(each.at_ms, each.reason, each.entry.encode())
+                data += blocks.pack_block(blocks.BURIED, start + len(data), payload)
             if start + len(data) > BYTES_MAX:
                 raise OSError(28, f"{self._path}: the dead-letter list is full; export and remove it")
             if os.pwrite(file, data, start) != len(data):
@@ -52,7 +52,7 @@ def read(directory: Path) -> Iterator[Buried]:
         data = (directory / NAME).read_bytes()
     except FileNotFoundError:
         return
-    for block in format.blocks(data, 0):
-        if isinstance(block, Block) and block.kind == format.BURIED:
-            at_ms, reason, entry = format.unpack_buried(block.payload)
+    for block in blocks.blocks(data, 0):
+        if isinstance(block, Block) and block.kind == blocks.BURIED:
+            at_ms, reason, entry = blocks.unpack_buried(block.payload)
             yield Buried(at_ms, reason, decode(entry))

@@ -4,8 +4,8 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from producer_proxy.buffer.disk import format
-from producer_proxy.buffer.disk.format import Block, Gap
+from producer_proxy.buffer import blocks
+from producer_proxy.buffer.blocks import Block, Gap
 from producer_proxy.buffer.native import marks_of
 
 
@@ -32,7 +32,7 @@ class Segment:
         """Make the file, with its head. Raises OSError; then there is none."""
         self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:
-            self.append(format.SEGMENT_HEAD.pack(format.SEGMENT_MAGIC, self.base))
+            self.append(blocks.SEGMENT_HEAD.pack(blocks.SEGMENT_MAGIC, self.base))
         except OSError:
             self.delete()
             raise
@@ -43,7 +43,7 @@ class Segment:
         data = self.path.read_bytes()
         self.size, self.named = len(data), True
         done = self._done()
-        for found in format.blocks(data, self.base):
+        for found in blocks.blocks(data, self.base):
             if isinstance(found, Gap):
                 self.damaged = self.damaged or not found.torn
                 yield found
@@ -96,7 +96,7 @@ class Segment:
 
     def _done(self) -> set[int]:
         try:
-            return format.done_offsets(self.done_path.read_bytes(), self.base)
+            return blocks.done_offsets(self.done_path.read_bytes(), self.base)
         except FileNotFoundError:
             return set()
 

@@ -19,17 +19,17 @@ from pathlib import Path
 
 import gevent
 
-from producer_proxy.buffer.disk import format
+from producer_proxy.buffer import blocks
+from producer_proxy.buffer.blocks import Block
 from producer_proxy.buffer.disk.commit import GroupCommit
 from producer_proxy.buffer.disk.dead import Buried, DeadList
-from producer_proxy.buffer.disk.format import Block
 from producer_proxy.buffer.disk.segment import Segment, bases, remove_orphans
 from producer_proxy.buffer.disk.threads import Errands
 from producer_proxy.buffer.entry import Entry, EntryError, decode
 from producer_proxy.buffer.errors import BufferFull, BufferInUse, BufferUnavailable, BufferUncertain
 from producer_proxy.buffer.native import entries_at
 from producer_proxy.buffer.room import RoomLimits
-from producer_proxy.buffer.store import Kept, Store
+from producer_proxy.buffer.store import BufferStore, KeptEntry
 
 log = logging.getLogger("penstock.producer_proxy.buffer")
 
@@ -41,7 +41,7 @@ _TIME_BITS = 48
 _TIME_MASK = (1 << _TIME_BITS) - 1
 
 
-class DiskStore(Store):
+class DiskStore(BufferStore):
     """Opens the directory, with whatever a process before left in it.
 
     Raises:
@@ -67,12 +67,12 @@ class DiskStore(Store):
         self._errands = Errands()
         self._fault: str | None = None
         self._dead = DeadList(directory)
-        self.buried = self._dead.count
+        self.dead_count = self._dead.count
         remove_orphans(directory)
         for base in bases(directory):
             self._open(Segment(directory, base))
 
-    def take(self, skip: Collection[str], count_max: int, bytes_max: int) -> list[Kept]:
+    def take(self, skip: Collection[str], count_max: int, bytes_max: int) -> list[KeptEntry]:
         ready = (self._standing(topic) for topic in self._waiting if topic not in skip)
         numbers = list(islice(heapq.merge(*ready), count_max))
         positions = [number >> _TIME_BITS for number in numbers]
@@ -87,7 +87,7 @@ class DiskStore(Store):
             if taken and left < 0:
                 break
             taken += found
-        return [Kept(number, entry) for number, entry in zip(numbers, taken, strict=False)]
+        return [KeptEntry(number, entry) for number, entry in zip(numbers, taken, strict=False)]
 
     def oldest_at_ms(self) -> int | None:
         return min((numbers[0] & _TIME_MASK for numbers in self._waiting.values()), default=None)
@@ -129,7 +129,7 @@ class DiskStore(Store):
         data, numbers = bytearray(), []
         for entry in entries:
             position = segment.base + segment.size + len(data)
-            data += format.pack_block(format.ENTRY, position, entry.encode())
+            data += blocks.pack_block(blocks.ENTRY, position, entry.encode())
             numbers.append(position << _TIME_BITS | entry.accepted_at_ms & _TIME_MASK)
         segment.append(bytes(data))
         self._end = segment.base + segment.size
@@ -152,7 +152,7 @@ class DiskStore(Store):
             for segment in unnamed:
                 segment.named = True
 
-    def _delete(self, kept: Sequence[Kept]) -> None:
+    def _delete(self, kept: Sequence[KeptEntry]) -> None:
         try:
             for segment, positions in self._by_segment(sorted(each.handle >> _TIME_BITS for each in kept)):
                 self._errands.run(segment.mark_done, [position - segment.base for position in positions])
@@ -192,7 +192,7 @@ class DiskStore(Store):
         waiting = self._waiting[topic]
         return waiting if ahead is None else (number for number in waiting if number not in ahead)
 
-    def _bury(self, kept: Sequence[Kept], reason: str) -> None:
+    def _dead_letter(self, kept: Sequence[KeptEntry], reason: str) -> None:
         buried = [Buried(self.now_ms(), reason, each.entry) for each in kept]
         try:
             self._errands.run(self._dead.append, buried)
@@ -218,7 +218,7 @@ class DiskStore(Store):
         segment = self._segment_of(positions[0])
         held, start, data = self._chunk
         found, used = entries_at(data, start, positions, bytes_max) if held is segment else ([], 0)
-        for size in (READ_BYTES, format.BLOCK_BYTES_MAX):
+        for size in (READ_BYTES, blocks.BLOCK_BYTES_MAX):
             if found:
                 break
             data = self._errands.run(segment.read, size, positions[0] - segment.base)
@@ -252,7 +252,7 @@ class DiskStore(Store):
         for found in segment.scan():
             if not isinstance(found, Block):
                 self._report_gap(segment, found)
-            elif found.kind == format.ENTRY:
+            elif found.kind == blocks.ENTRY:
                 try:
                     entry = decode(found.payload)
                 except EntryError as error:
@@ -262,7 +262,7 @@ class DiskStore(Store):
                     continue
                 entries.append(entry)
                 numbers.append(segment.base + found.offset << _TIME_BITS | entry.accepted_at_ms & _TIME_MASK)
-        self._end = max(self._end, segment.base + format.padded(segment.size))
+        self._end = max(self._end, segment.base + blocks.padded(segment.size))
         segment.live = len(entries)
         if not entries:
             segment.delete()
@@ -271,7 +271,7 @@ class DiskStore(Store):
         self._make_visible(entries, numbers)
         self.found(entries)
 
-    def _report_gap(self, segment: Segment, gap: format.Gap) -> None:
+    def _report_gap(self, segment: Segment, gap: blocks.Gap) -> None:
         if gap.torn:
             log.warning(
                 "buffer file=%s: a tail of %d bytes at %d is torn, as a crash leaves it",

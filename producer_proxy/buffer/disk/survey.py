@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from producer_proxy.buffer.disk import dead, format
-from producer_proxy.buffer.disk.format import Gap
+from producer_proxy.buffer.blocks import Block, Gap
+from producer_proxy.buffer.disk import dead
 from producer_proxy.buffer.disk.segment import Segment, bases
 from producer_proxy.buffer.entry import Entry, EntryError, decode
 
@@ -57,7 +57,7 @@ def is_held(directory: Path) -> bool:
     return False
 
 
-def _shown(segment: Segment, found: format.Block | Gap) -> Waiting | Damage:
+def _shown(segment: Segment, found: Block | Gap) -> Waiting | Damage:
     if isinstance(found, Gap):
         return Damage(segment.path.name, found.offset, found.size, found.torn)
     try:

@@ -19,17 +19,17 @@ from redis.exceptions import OutOfMemoryError, RedisError, ResponseError
 from common.config.errors import StoreUnavailable
 from common.config.store import ConfigStore
 from common.keyhash import murmur2
-from producer_proxy.buffer.disk.format import pack_buried
+from producer_proxy.buffer.blocks import pack_buried
 from producer_proxy.buffer.entry import Entry
 from producer_proxy.buffer.errors import BufferError_, BufferFull, BufferUnavailable, BufferUncertain
 from producer_proxy.buffer.native import entries_of
-from producer_proxy.buffer.ordering_keys import Units
+from producer_proxy.buffer.ordering_keys import OrderingKeys
 from producer_proxy.buffer.redis import guard
 from producer_proxy.buffer.redis.layouts import LAYOUTS, HeadChanged, Layout
 from producer_proxy.buffer.redis.slots import PREFIX, NoSlot, Slots
-from producer_proxy.buffer.redis.value import pack_value
 from producer_proxy.buffer.room import RoomLimits
-from producer_proxy.buffer.store import Kept, Store
+from producer_proxy.buffer.store import BufferStore, KeptEntry
+from producer_proxy.buffer.value import pack_value
 
 log = logging.getLogger("penstock.producer_proxy.buffer")
 
@@ -39,7 +39,7 @@ FLUSH_VALUES_MAX, FLUSH_BYTES_MAX = 1000, 8 << 20
 AWAY = (RedisError, OSError)
 
 
-class RedisStore(Store):
+class RedisStore(BufferStore):
     """
     Args:
         connect: makes the client; called again until it succeeds. layout: `streams` or `lists`.
@@ -90,7 +90,7 @@ class RedisStore(Store):
         if self._client is not None:
             self._client.close()
 
-    def take(self, skip: Collection[str], count_max: int, bytes_max: int) -> list[Kept]:
+    def take(self, skip: Collection[str], count_max: int, bytes_max: int) -> list[KeptEntry]:
         if self._client is None or (self._fault and not self._unfit):
             return []
         with self._mutex, self._asking():
@@ -101,7 +101,7 @@ class RedisStore(Store):
                     return taken
         return []
 
-    def _take_from(self, shard: Layout, skip: Collection[str], count_max: int, bytes_max: int) -> list[Kept]:
+    def _take_from(self, shard: Layout, skip: Collection[str], count_max: int, bytes_max: int) -> list[KeptEntry]:
         if not self._lengths.get(shard.key):
             return []
         typical = max(1, self.room.bytes // max(1, self.room.entries))
@@ -110,12 +110,12 @@ class RedisStore(Store):
             self._report_missing(shard, self._lengths.pop(shard.key))
             return []
         self._oldest[shard.key] = found[0][1].accepted_at_ms
-        taken: list[Kept] = []
+        taken: list[KeptEntry] = []
         for handle, entry in found:
             bytes_max -= entry.size_bytes
             if entry.topic in skip or len(taken) == count_max or (taken and bytes_max < 0):
                 break
-            taken.append(Kept((shard, handle), entry))
+            taken.append(KeptEntry((shard, handle), entry))
         return taken
 
     def _entries(self, shard: Layout, values: list[tuple[Any, bytes]]) -> list[tuple[Any, Entry]]:
@@ -225,7 +225,7 @@ class RedisStore(Store):
             return BufferUncertain(text)
         return BufferFull(text) if isinstance(error, OutOfMemoryError) else BufferUnavailable(text)
 
-    def _delete(self, kept: Sequence[Kept]) -> None:
+    def _delete(self, kept: Sequence[KeptEntry]) -> None:
         by_shard: dict[Layout, list[Any]] = {}
         for each in kept:
             shard, handle = each.handle
@@ -238,7 +238,7 @@ class RedisStore(Store):
                 if not self._lengths[shard.key]:
                     self._oldest.pop(shard.key, None)
 
-    def _bury(self, kept: Sequence[Kept], reason: str) -> None:
+    def _dead_letter(self, kept: Sequence[KeptEntry], reason: str) -> None:
         values = [pack_buried(self.now_ms(), reason, each.entry.encode()) for each in kept]
         with self._asking():
             self._client.rpush(self._slots.dead_key(), *values)
@@ -279,7 +279,7 @@ class RedisStore(Store):
     def _look_anew(self) -> None:
         """Count everything that we hold from what Redis has, and report what should be there and is not."""
         self._slots.forget()
-        units, room = Units(), self.room.emptied()
+        units, room = OrderingKeys(), self.room.emptied()
         known, lengths, oldest = self._lengths, dict[str, int](), dict[str, int]()
         for shard in self._slots.counted():
             last, seen = None, 0
@@ -322,7 +322,7 @@ class RedisStore(Store):
                 self._look_after_slots()
                 if self._stale or self._lengths.keys() != {shard.key for shard in self._slots.counted()}:
                     self._look_anew()
-                self.buried = self._client.llen(self._slots.dead_key())
+                self.dead_count = self._client.llen(self._slots.dead_key())
             self._unfit = reason is not None
             if reason != self._fault:
                 (log.error if reason else log.info)("buffer=redis: %s", reason or "takes messages")

@@ -6,7 +6,7 @@ from producer_proxy.buffer.entry import EntryError
 from producer_proxy.buffer.redis import guard
 from producer_proxy.buffer.redis.layouts import LAYOUTS, Layout
 from producer_proxy.buffer.redis.slots import PARTS, PREFIX, SLOTS, dead_key, shard_key
-from producer_proxy.buffer.redis.value import unpack_value
+from producer_proxy.buffer.value import unpack_value
 
 
 class Survey(NamedTuple):

@@ -1,4 +1,4 @@
-"""What a client program needs to know of a Penstock, be it the fake one or a running `penstock up`."""
+"""Addresses and credentials of a Penstock for client programs: the fake one or a running `penstock up`."""
 
 import itertools
 import os

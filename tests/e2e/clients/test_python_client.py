@@ -1,4 +1,4 @@
-"""What only the API of the Python client shows; its retry rules are in test_retry_rules.py with those of the others."""
+"""Behaviour of the Python client's API alone; its retry rules are in test_retry_rules.py with those of the others."""
 
 import sys
 import threading

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from bench.generator import Target
-from bench.settings import Settings
+from bench.settings import LoadSettings
 from common.contract import (
     AckResult,
     Code,
@@ -96,6 +96,6 @@ def delivery(receipt: bytes, body: bytes, attempt: int = 1) -> Delivery:
     return Delivery(receipt=receipt, queue=0, offset=5, attempt=attempt, stored_at_ms=1, id="0" * 32, message=message)
 
 
-def settings(**changes: Any) -> Settings:
+def settings(**changes: Any) -> LoadSettings:
     """A short run that is over by a count or quickly by time."""
-    return Settings(**{"connections": 2, "topics": 3, "seconds": 5.0, "warmup_s": 0.0, "timeout_s": 5.0, **changes})
+    return LoadSettings(**{"connections": 2, "topics": 3, "seconds": 5.0, "warmup_s": 0.0, "timeout_s": 5.0, **changes})

@@ -15,7 +15,7 @@ from bench.alone import __main__ as program
 from bench.alone import cold, restarting, turns
 from bench.alone.figures import Figure, table
 from bench.errors import RunError
-from bench.settings import Settings
+from bench.settings import LoadSettings
 
 
 def shown(made):
@@ -68,7 +68,7 @@ def test_loads_run_in_turns_and_each_is_added_up(monkeypatch):
         return loaded(settings.topics)
 
     monkeypatch.setattr(turns, "run_load", run_load)
-    few, many = turns.in_turns([(Settings(topics=16, seconds=8), None), (Settings(topics=64, seconds=8), None)])
+    few, many = turns.in_turns([(LoadSettings(topics=16, seconds=8), None), (LoadSettings(topics=64, seconds=8), None)])
     assert asked == [(16, 2.0), (64, 2.0)] * turns.ROUNDS
     assert (few.calls_per_s, many.calls_per_s) == (32, 128)
 
@@ -76,7 +76,7 @@ def test_loads_run_in_turns_and_each_is_added_up(monkeypatch):
 def test_a_refused_message_ends_the_turns(monkeypatch):
     monkeypatch.setattr(turns, "run_load", lambda settings, target: loaded(1, codes=(0, 203)))
     with pytest.raises(RunError, match="203"):
-        turns.in_turns([(Settings(), None)])
+        turns.in_turns([(LoadSettings(), None)])
 
 
 def test_a_processs_start_is_told_on_the_clock_that_its_first_answer_is():

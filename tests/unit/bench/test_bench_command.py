@@ -8,7 +8,7 @@ from click.testing import CliRunner
 
 from bench import generator, instance
 from bench.errors import BenchError, InstanceError
-from bench.settings import Settings
+from bench.settings import LoadSettings
 from bench.workloads import NAMES, SUITE
 from common.config import open_store
 from penstock.commands.bench import choose, command
@@ -29,29 +29,32 @@ def test_options_change_a_named_workload_and_its_name_shows_it():
 
 def test_a_mode_takes_the_defaults_and_the_options_given():
     name, settings = choose("both", {"ack": False, "timeout": 3.0, "pattern": "t-%d"})
-    assert (name, settings) == ("both", Settings(mode="both", acknowledge=False, timeout_s=3.0, topic_pattern="t-%d"))
+    assert (name, settings) == (
+        "both",
+        LoadSettings(mode="both", acknowledge=False, timeout_s=3.0, topic_pattern="t-%d"),
+    )
 
 
 def test_all_faults_of_the_settings_are_told_at_once():
     with pytest.raises(BenchError, match=r"batch is 0.*size is -1.*needs a %d"):
-        Settings(batch=0, size=-1, topic_pattern="one")
+        LoadSettings(batch=0, size=-1, topic_pattern="one")
 
 
 def test_topics_are_named_by_the_pattern():
-    assert Settings(topics=3).topic_names() == ["bench-0", "bench-1", "bench-2"]
-    assert Settings(topics=1, topic_pattern="only").topic_names() == ["only"]
+    assert LoadSettings(topics=3).topic_names() == ["bench-0", "bench-1", "bench-2"]
+    assert LoadSettings(topics=1, topic_pattern="only").topic_names() == ["only"]
 
 
-def served_by(tmp_path) -> instance.Instance:
+def served_by(tmp_path) -> instance.BenchInstance:
     here = {"host": "127.0.0.1", "port": 1}
-    return instance.Instance(
+    return instance.BenchInstance(
         {"config": f"file://{tmp_path}/config", "producer_proxy": here, "consumer_proxy": here, "pids": {}}
     )
 
 
 def test_a_group_with_an_order_is_made_for_the_run_and_one_that_exists_is_left_alone(tmp_path):
     store = open_store(f"file://{tmp_path}/config")
-    settings = Settings(mode="pull", topics=1, topic_pattern="t", group="readers", order="key")
+    settings = LoadSettings(mode="pull", topics=1, topic_pattern="t", group="readers", order="key")
     with served_by(tmp_path).prepared(settings):
         assert store.get("group", "readers").value["order"] == "key"
         with pytest.raises(InstanceError, match="readers"), served_by(tmp_path).prepared(settings):
@@ -63,13 +66,13 @@ def test_a_group_with_an_order_is_made_for_the_run_and_one_that_exists_is_left_a
 
 def test_an_order_that_does_not_exist_is_refused():
     with pytest.raises(BenchError, match="order 'random' is none of none, key, queue"):
-        Settings(order="random")
+        LoadSettings(order="random")
 
 
 def test_a_family_is_prepared_as_one_definition_and_deleted_with_the_application(tmp_path):
     store = open_store(f"file://{tmp_path}/config")
     served = served_by(tmp_path)
-    settings = Settings(topics=1_000_000, topic_pattern="m.%d", family=True, queues=3)
+    settings = LoadSettings(topics=1_000_000, topic_pattern="m.%d", family=True, queues=3)
     with served.prepared(settings):
         assert store.get("family", "m.*").value["queues"] == 3
         assert store.names("topic") == []
@@ -82,7 +85,7 @@ def test_a_family_is_prepared_as_one_definition_and_deleted_with_the_application
 
 def test_a_family_needs_a_pattern_that_ends_with_the_number():
     with pytest.raises(BenchError, match="ends with %d"):
-        Settings(family=True, topic_pattern="m.%d.x")
+        LoadSettings(family=True, topic_pattern="m.%d.x")
 
 
 def test_the_suite_leaves_out_what_takes_minutes():

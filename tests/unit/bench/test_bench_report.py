@@ -10,12 +10,12 @@ pytest.importorskip("bench._load")
 from bench._histogram import Histogram
 from rich.console import Console
 
-from bench.birth import Birth
+from bench.auto_creation import AutoCreation
 from bench.generator import Loaded
 from bench.outcome import Outcome
 from bench.report import _rows, line, table
 from bench.servers import ServerUse
-from bench.settings import Settings
+from bench.settings import LoadSettings
 from bench.suite import bars_as_dict, bars_table
 from bench.workloads import NAMES, Bar, Workload, load
 
@@ -31,7 +31,7 @@ def outcome(**changes):
         latency.record(number * 1000)
     servers = [ServerUse("engine", 0.01, 50 << 20), ServerUse("producer_proxy", 0.03, 60 << 20)]
     loaded = Loaded(counts, latency, Histogram(), Histogram(), Histogram())
-    return Outcome("single", Settings(batch=2), "abc123", loaded, servers, ServerUse("generator", 0.5, 1 << 20))
+    return Outcome("single", LoadSettings(batch=2), "abc123", loaded, servers, ServerUse("generator", 0.5, 1 << 20))
 
 
 def test_the_line_has_commit_durability_throughput_percentiles_and_cpu():
@@ -82,7 +82,7 @@ def test_bars_are_shown_as_met_or_missed():
         Bar("calls", lambda made: made.calls_per_s, least=400),
         Bar("cpu", lambda made: made.cpu_us_per_message("engine"), most=4),
     )
-    workload = Workload("single", Settings(), bars)
+    workload = Workload("single", LoadSettings(), bars)
     assert [bar["met"] for bar in bars_as_dict(workload, outcome())] == [True, False]
     console = Console(width=160, record=True)
     console.print(bars_table([(workload, outcome())]))
@@ -100,16 +100,16 @@ def test_a_workload_says_its_question_its_settings_and_what_it_leaves_out(name):
     from importlib import import_module
 
     said = import_module(f"bench.workloads.{name}").__doc__
-    assert said.splitlines()[0].endswith("?") and "Settings:" in said and "Excluded:" in said
+    assert "Question:" in said and "Settings:" in said and "Excluded:" in said
     workload = load(name)
     assert workload.name == name and workload.bars
 
 
-def test_a_familys_birth_is_shown_in_line_table_and_json():
-    birth = Birth(1_000, 2.0, {"engine": 50 << 20}, {"engine": (50 << 20) + 3_000_000})
+def test_a_familys_auto_creation_is_shown_in_line_table_and_json():
+    birth = AutoCreation(1_000, 2.0, {"engine": 50 << 20}, {"engine": (50 << 20) + 3_000_000})
     born = replace(outcome(), birth=birth)
     assert "topics=1,000 born_in=2.0s engine_rss=+3MB" in line(born)
-    assert dict(_rows(born))["topics born"] == "1,000 in 2.0 s, 500 a second"
+    assert dict(_rows(born))["topics auto-created"] == "1,000 in 2.0 s, 500 per second"
     assert json.loads(json.dumps(born.as_dict()))["birth"]["seconds"] == 2.0
     workload = load("million_topics")
     assert [bar["met"] for bar in bars_as_dict(workload, born)] == [True, True]

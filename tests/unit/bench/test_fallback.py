@@ -8,15 +8,15 @@ import pytest
 from bench.fallback import audit as auditing
 from bench.fallback import parts
 from bench.fallback.__main__ import broken_promises, drained_in, live_figures
-from bench.fallback.load import KEYS, Call, body_of
+from bench.fallback.load import KEYS, TimedCall, body_of
 from bench.fallback.page import main, with_gaps
-from bench.fallback.seconds import Marks, by_second, p99_ms
+from bench.fallback.seconds import OutageMarks, by_second, p99_ms
 from bench.generator import Target
 from common.contract import Code
 from tests.waiting import until
 
 NOBODY = Target(("", 0), ("", 0), "app", "key", "secret")
-MARKS = Marks(100.0, 110.0, 120.0, 121.0, 130.0)
+MARKS = OutageMarks(100.0, 110.0, 120.0, 121.0, 130.0)
 
 
 def audited(monkeypatch, stored, log) -> auditing.Audit:
@@ -37,7 +37,12 @@ def test_what_is_missing_swapped_copied_or_renamed_is_counted(monkeypatch):
 
 
 def test_the_worst_of_a_second_is_found_in_that_second_and_that_window():
-    calls = [Call(100.5, 0.001, 0), Call(115.0, 0.9, 1), Call(115.1, 0.002, 1), Call(120.5, 0.003, 0)]
+    calls = [
+        TimedCall(100.5, 0.001, 0),
+        TimedCall(115.0, 0.9, 1),
+        TimedCall(115.1, 0.002, 1),
+        TimedCall(120.5, 0.003, 0),
+    ]
     windows = MARKS.windows(0.0)
     assert [p99_ms(calls, *windows[name]) for name in ("before", "outage", "drain", "after")] == [1.0, 900.0, 3.0, None]
     assert by_second(calls, MARKS) == [(0, 1.0), (15, 900.0), (20, 3.0)]
@@ -50,8 +55,10 @@ def test_a_promise_that_was_not_kept_is_named():
 
 
 def test_live_calls_are_counted_by_window_and_their_failures_by_code_and_until_when():
-    calls = [Call(100.0 + n / 10, 0.001 if n < 100 else 0.004, int(Code.OK)) for n in range(300) if not 100 <= n < 200]
-    calls[100] = Call(120.001, 0.0, int(Code.UNAVAILABLE))
+    calls = [
+        TimedCall(100.0 + n / 10, 0.001 if n < 100 else 0.004, int(Code.OK)) for n in range(300) if not 100 <= n < 200
+    ]
+    calls[100] = TimedCall(120.001, 0.0, int(Code.UNAVAILABLE))
     found = live_figures(calls, MARKS)
     assert found["live_samples"] == {"before": 50, "drain": 9, "after": 90}
     assert (found["live_failed"], found["live_failed_codes"], found["live_failed_until_s"]) == (1, {203: 1}, 0.0)
@@ -59,7 +66,7 @@ def test_live_calls_are_counted_by_window_and_their_failures_by_code_and_until_w
 
 
 def test_what_was_drained_is_what_was_buffered_until_the_buffer_was_empty():
-    calls = [Call(at, 0.001, code) for at, code in ((115.0, 1), (119.0, 203), (120.5, 1), (120.9, 0), (122.0, 1))]
+    calls = [TimedCall(at, 0.001, code) for at, code in ((115.0, 1), (119.0, 203), (120.5, 1), (120.9, 0), (122.0, 1))]
     assert drained_in(calls, MARKS) == 2
 
 
@@ -100,7 +107,7 @@ def test_the_page_has_a_row_and_a_plot_for_each_run(tmp_path):
            "buffered_p99_ms": [(0, 1.0)], "live_p99_ms": [(0, 1.0), (22, 2.0)]}  # fmt: skip
     (tmp_path / "run.json").write_text(json.dumps(run))
     assert main(["--note", "It was busy.", "--dir", str(tmp_path), str(tmp_path / "run.json")]) == 0
-    page = (tmp_path / "fallback-runs.md").read_text()
+    page = (tmp_path / "fallback.md").read_text()
     assert "\n\nIt was busy.\n\n|" in page
     counted = "30,123; redis up to 20,000, disk up to 11,000"
     assert (

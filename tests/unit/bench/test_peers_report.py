@@ -33,7 +33,7 @@ def shown(table):
 def test_ratios_are_ours_by_the_peers_and_only_of_what_ran():
     runs = [run(NATIVE, 80_000, 0.8), run("kafka", 10_000, 0.5)]
     found = {bar.text: (ratio, bar.met(ratio)) for bar, ratio in ratios(runs)}
-    assert found == {"messages/s": (8, True), "CPU a message": (pytest.approx(0.2), True)}
+    assert found == {"messages/s": (8, True), "CPU per message": (pytest.approx(0.2), True)}
     assert {row["peer"] for row in as_dicts(runs)} == {"kafka"}
 
 

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from common import auth_throttle as brake_module
+from common import auth_throttle as throttle_module
 from common import key_uses as key_uses_module
-from common.auth_throttle import FREE, PAUSE_S_FIRST, PAUSE_S_MAX, Brake
+from common.auth_throttle import FREE, PAUSE_S_FIRST, PAUSE_S_MAX, AuthThrottle
 from common.callers import Origin
 from common.errors import AuthenticationError
 from common.key_uses import KeyUses
@@ -61,22 +61,22 @@ def test_names_of_a_certificate_are_its_common_names_and_alternative_names():
 
 @given(failures=st.integers(1, 100))
 def test_the_first_failures_are_free_and_each_later_one_waits_no_less_than_the_one_before(failures):
-    brake = Brake()
-    pauses = [brake.failed("a:1") for _ in range(failures)]
+    throttle = AuthThrottle()
+    pauses = [throttle.failed("a:1") for _ in range(failures)]
     assert pauses[:FREE] == [0.0] * min(failures, FREE)
     assert pauses == sorted(pauses)
     assert all(PAUSE_S_FIRST <= pause <= PAUSE_S_MAX for pause in pauses[FREE:])
-    assert brake.failed("a:2") == 0.0, "another connection is not slowed"
+    assert throttle.failed("a:2") == 0.0, "another connection is not slowed"
 
 
-def test_the_brake_remembers_a_bounded_number_of_connections(monkeypatch):
-    monkeypatch.setattr(brake_module, "CONNECTIONS_MAX", 3)
-    brake = Brake()
+def test_the_throttle_remembers_a_bounded_number_of_connections(monkeypatch):
+    monkeypatch.setattr(throttle_module, "CONNECTIONS_MAX", 3)
+    throttle = AuthThrottle()
     for _ in range(FREE):
-        brake.failed("a:1")
+        throttle.failed("a:1")
     for port in range(3):
-        brake.failed(f"b:{port}")
-    assert brake.failed("a:1") == 0.0
+        throttle.failed(f"b:{port}")
+    assert throttle.failed("a:1") == 0.0
 
 
 def test_the_last_use_of_a_key_is_kept_and_of_too_many_the_oldest_go(monkeypatch):

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from common.clock import FakeClock
-from common.config.memory_store import MemoryStore
+from common.config.memory_store import MemoryConfigStore
 from common.config.view import ConfigView
 from common.contract import Code, Credential
 from common.credential import REFUSED, WINDOW_MS, Verifier, mint
@@ -25,7 +25,7 @@ def value(*secrets, grants=GRANTS):
 class World:
     def __init__(self):
         self.clock = FakeClock()
-        self.store = MemoryStore()
+        self.store = MemoryConfigStore()
         self.version = self.store.put("application", "shop", value(SECRET), 0)
         self.view = ConfigView(self.store)
         self.verifier = Verifier(self.view, self.clock)

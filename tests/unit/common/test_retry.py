@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from common.retry import Delays, Exponential, parse_retry, parse_retry_text
+from common.retry import DelayList, Exponential, parse_retry, parse_retry_text
 
 
 def never() -> float:
@@ -17,7 +17,7 @@ def always() -> float:
 
 @pytest.mark.parametrize(("attempt", "delay_ms"), [(1, 10), (2, 200), (3, 3_000), (4, 3_000), (1_000, 3_000)])
 def test_the_last_delay_of_a_list_stands_for_all_further_attempts(attempt, delay_ms):
-    assert Delays((10, 200, 3_000)).delay_ms(attempt, never) == delay_ms
+    assert DelayList((10, 200, 3_000)).delay_ms(attempt, never) == delay_ms
 
 
 @pytest.mark.parametrize(("attempt", "delay_ms"), [(1, 100), (2, 300), (3, 900), (4, 1_000), (1_000, 1_000)])

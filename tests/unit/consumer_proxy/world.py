@@ -4,10 +4,10 @@ import json
 
 from common.clock import FakeClock
 from common.config import ConfigView
-from common.config.memory_store import MemoryStore
+from common.config.memory_store import MemoryConfigStore
 from common.contract import Credential, PullRequest, decode_reply, encode_call
 from common.credential import mint
-from common.limits.quota_slices import Leases
+from common.limits.quota_slices import QuotaSlices
 from consumer_proxy.admission.admission import PullAdmission
 from consumer_proxy.pull.pull import Pulls
 from consumer_proxy.settings import Settings
@@ -25,7 +25,7 @@ class World:
 
     def __init__(self):
         self.clock = FakeClock()
-        self.store = MemoryStore()
+        self.store = MemoryConfigStore()
         self.store.put("topic", "orders", {"queues": 4}, 0)
         self.store.put("topic", "refunds", {"queues": 2}, 0)
         self.store.put("topic", "secret", {"queues": 2}, 0)
@@ -37,7 +37,7 @@ class World:
         self.view = ConfigView(self.store, clock=self.clock)
         self.source, self.stats = fakes.FakeSource(), Stats()
         settings = Settings()
-        self.leases = Leases("consumer_proxy", "me", self.source.lend, self.clock.monotonic_s)
+        self.leases = QuotaSlices("consumer_proxy", "me", self.source.lend, self.clock.monotonic_s)
         admission = PullAdmission(self.view, self.clock, settings.verdicts_max, self.leases)
         self.held = []
         self.pulls = Pulls(admission, self.source, settings, self.clock, self.stats, self.later)

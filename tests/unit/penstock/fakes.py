@@ -5,7 +5,7 @@ import os
 import sys
 from pathlib import Path
 
-from penstock.up.plan import ChildPlan, Plan
+from penstock.up.plan import ChildPlan, UpPlan
 from penstock.up.supervisor import Supervisor
 
 BEHAVIOUR = """
@@ -31,13 +31,13 @@ def fake(name: str, place: Path, how: str = "good", stop_rank: int = 0) -> Child
     return ChildPlan(name, command, place / f"{name}.log", stop_rank=stop_rank)
 
 
-def fake_plan(place: Path, **how: str) -> Plan:
+def fake_plan(place: Path, **how: str) -> UpPlan:
     children = [
         fake("engine", place, how.get("engine", "good"), stop_rank=1),
         fake("producer_proxy", place, how.get("producer_proxy", "good")),
         fake("consumer_proxy", place, how.get("consumer_proxy", "good")),
     ]
-    return Plan(place, "127.0.0.1", "file:///nowhere", place / "cluster.key", {}, children)
+    return UpPlan(place, "127.0.0.1", "file:///nowhere", place / "cluster.key", {}, children)
 
 
 def order(place: Path) -> list[str]:

@@ -47,9 +47,9 @@ def test_names_come_from_a_file_too(run, tmp_path):
 def test_a_wrong_line_of_the_file_is_named_and_nothing_is_created(run, tmp_path):
     (tmp_path / "names").write_bytes(b"good\n\nbad name\n\xff\xfe,8\nq,0\n")
     error = run("topic", "create", "--from", str(tmp_path / "names"), code=2).stderr
-    assert "line 3: 'bad name' is not a name" in error
+    assert 'line 3: "bad name": invalid name' in error
     assert "line 4: " in error
-    assert "line 5: queues must be" in error
+    assert 'line 5: "q": queues: 0 is out of range' in error
     assert json.loads(run("topic", "list", "-o", "json").stdout) == []
 
 
@@ -72,7 +72,7 @@ def test_a_page_says_what_there_is_beyond_it(run):
     run("topic", "create", "a*", "--family")
     page = run("topic", "list", "--limit", "2")
     assert [line.split()[0] for line in page.stdout.splitlines()[1:]] == ["a", "a*"]
-    assert "2 of 4 shown; the next page: --after a*" in page.stderr
+    assert "2 of 4 shown: use --after a* for the next page" in page.stderr
     assert [line.split()[0] for line in run("topic", "list", "--after", "a*").stdout.splitlines()[1:]] == ["b", "c"]
     counts = json.loads(run("topic", "list", "--count", "--prefix", "a", "-o", "json").stdout)
     assert counts == {"prefix": "a", "families": 1, "topics": 1}
@@ -83,7 +83,7 @@ def test_a_family_is_created_shown_for_its_topics_set_and_deleted(run):
     run("topic", "create", "metrics.own", "--queues", "9")
     assert "defined_by      family metrics.*" in run("topic", "show", "metrics.cpu").stdout
     assert "defined_by" not in run("topic", "show", "metrics.own").stdout
-    assert "topic=other" in run("topic", "show", "other", code=3).stderr
+    assert 'topic "other": not found' in run("topic", "show", "other", code=3).stderr
     run("topic", "set", "metrics.*", "--queues", "6")
     assert json.loads(run("topic", "show", "metrics.cpu", "-o", "json").stdout)["queues"] == 6
     assert json.loads(run("topic", "show", "metrics.*", "-o", "json").stdout)["kind"] == "family"
@@ -93,7 +93,7 @@ def test_a_family_is_created_shown_for_its_topics_set_and_deleted(run):
 
 def test_a_family_is_deleted_with_a_warning_when_the_engine_cannot_be_asked(run):
     run("topic", "create", "metrics.*", "--family")
-    assert "the engine was not asked" in run("topic", "delete", "metrics.*").stderr
+    assert "the engine could not be asked" in run("topic", "delete", "metrics.*").stderr
     run("topic", "delete", "metrics.*", code=3)
 
 
@@ -105,7 +105,7 @@ def test_a_star_is_for_families_and_families_are_for_stars(run, arguments):
 
 
 def test_what_does_not_exist_is_exit_code_3(run):
-    assert "topic=nope" in run("topic", "show", "nope", code=3).stderr
+    assert 'topic "nope"' in run("topic", "show", "nope", code=3).stderr
     run("app", "rotate", "nope", code=3)
     run("group", "delete", "nope", code=3)
 
@@ -118,8 +118,8 @@ def test_a_conflict_is_exit_code_4(run):
 
 def test_a_wrong_value_is_exit_code_2_with_all_faults(run):
     error = run("topic", "create", "a/b", "--queues", "0", code=2).stderr
-    assert "name: 1 to 249" in error
-    assert "queues: must be from 1 to 10000, is 0" in error
+    assert 'topic "a/b": invalid name: use 1–249' in error
+    assert "queues: 0 is out of range: use 1 to 10,000" in error
 
 
 def test_no_instance_is_exit_code_5_and_says_how_to_start_one(run, tmp_path):
@@ -245,7 +245,7 @@ def test_limits_are_set_shown_and_taken_away(run):
 )
 def test_a_wrong_limit_is_refused_before_anything_is_written(run, arguments):
     result = run(*arguments, "--rate-messages", "-5", code=2)
-    assert "--rate-messages" in result.stderr
+    assert "rate_messages: -5 is out of range: use 0 to" in result.stderr
 
 
 def test_a_groups_filters_are_set_shown_and_taken_back(run):
@@ -272,7 +272,7 @@ def test_an_applications_networks_are_checked_shown_and_cleared(run):
     shown = run("app", "set", "shop", "--address", "10.1.0.0/16", "--address", "192.0.2.7", "-o", "json").stdout
     assert json.loads(shown)["addresses"] == ["10.1.0.0/16", "192.0.2.7/32"]
     error = run("app", "set", "shop", "--address", "10.1.0.9/16", code=2).stderr
-    assert "addresses: '10.1.0.9/16' is no IP address or network" in error
+    assert 'addresses: "10.1.0.9/16" is not an IP address or network' in error
     assert "addresses" not in json.loads(run("app", "set", "shop", "--address", "", "-o", "json").stdout)
 
 
@@ -283,7 +283,7 @@ def test_rules_and_grade_of_a_topic_are_set_and_shown(run):
     changed = json.loads(run("topic", "set", "a", "--required-property", "", "--grade", "normal", "-o", "json").stdout)
     assert "required_properties" not in changed and "grade" not in changed
     error = run("topic", "set", "a", "--required-property", "x" * 300, code=2).stderr
-    assert "required_properties: must be texts of 1 to 256 characters" in error
+    assert "required_properties: a text of 300 characters: use texts of 1 to 256 characters" in error
 
 
 def test_grades_and_features_are_switched_off_and_on_by_hand(run):

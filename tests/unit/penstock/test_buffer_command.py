@@ -31,7 +31,7 @@ def entry(number: int, topic: str, key: str | None) -> Entry:
 def directory(tmp_path):
     store = DiskStore(tmp_path / "buffer", RoomLimits(), lambda: NOW_MS, 2048)
     store.put([entry(n, "orders" if n % 3 else "pay", f"k{n % 4}" if n % 2 else None) for n in range(30)])
-    store.bury(store.take((), 1, 1 << 20), "the engine refused it with code 101")
+    store.dead_letter(store.take((), 1, 1 << 20), "the engine refused it with code 101")
     store.remove(store.take((), 5, 1 << 20))
     store.close()
     return tmp_path / "buffer"

@@ -6,14 +6,14 @@ import pytest
 
 from penstock.demo.check import Check
 from penstock.demo.errors import DemoError
-from penstock.demo.source import CALL_BYTES, Source, read_source
+from penstock.demo.source import CALL_BYTES, DemoSource, read_source
 
 KEYS = 2
 LINES = [b"a\n", b"\n", b"a\n", b"no newline at the end"]
 
 
 @pytest.fixture
-def source(tmp_path) -> Source:
+def source(tmp_path) -> DemoSource:
     path = tmp_path / "file"
     path.write_bytes(b"".join(LINES))
     return read_source(path, None, tmp_path)
@@ -26,7 +26,7 @@ def report(line: int, **other) -> str:
     return "\t".join(map(str, fields.values())) + "\n"
 
 
-def checked(source: Source, reports: list[str]) -> Check:
+def checked(source: DemoSource, reports: list[str]) -> Check:
     check = Check(source, KEYS)
     for each in reports:
         check.take(each)

@@ -5,7 +5,7 @@ import json
 from engine.client.append import Destination, Destinations
 from engine.link import layout
 from engine.link.errors import LinkDown
-from producer_proxy.admission.engine_queries import Asking
+from producer_proxy.admission.engine_queries import EngineQueries
 
 QUESTION = {"name": "orders", "groups": ["g"], "messages": 100, "bytes": 0, "age_ms": 500}
 REASON = {"group": "g", "bound": "messages"}
@@ -41,11 +41,11 @@ class Brokers:
 def desk():
     brokers, known, said = Brokers(), Destinations(10), []
     known.put(Destination(b"orders", 0, 4, 1, 1000, 0, bytes([0, 0, 0, 1]), bytes(12)))
-    return brokers, Asking(brokers, known), said, lambda code, payload: said.append((code, payload))
+    return brokers, EngineQueries(brokers, known), said, lambda code, payload: said.append((code, payload))
 
 
 def ask(asking, answer) -> None:
-    asking.depths(json.dumps({"topics": [QUESTION]}).encode(), answer)
+    asking.lags(json.dumps({"topics": [QUESTION]}).encode(), answer)
 
 
 def reasons(said):
@@ -80,8 +80,8 @@ def test_a_group_that_is_isolated_or_down_is_left_out():
 
 def test_the_lender_is_the_first_group_by_name_for_every_proxy():
     brokers, asking, said, answer = desk()
-    asking.lender(b"{}", answer)
+    asking.lend(b"{}", answer)
     assert [bool(broker.asked) for broker in brokers.listed] == [False, True, False]
     brokers.listed = []
-    asking.lender(b"{}", answer)
+    asking.lend(b"{}", answer)
     assert said == [(layout.UNAVAILABLE, b"")]

@@ -10,7 +10,7 @@ import producer_proxy.proxy as proxy_module
 from common.breaker import State
 from common.config import ConfigView
 from common.config.definitions import ApplicationDefinition, Grant, Key, TopicDefinition
-from common.config.memory_store import MemoryStore
+from common.config.memory_store import MemoryConfigStore
 from common.contract import Code, Message, Operation
 from common.keyhash import queue_of
 from common.net import listen
@@ -33,7 +33,7 @@ class Cluster:
         self.brokers = {name: FakeBroker(name[0] * 32) for name in NAMES}
         for number, broker in enumerate(self.brokers.values()):
             broker.topics = {f"other-{each}": {"id": each + 1, "queues": 1} for each in range(5 * number)}
-        self.store = MemoryStore()
+        self.store = MemoryConfigStore()
         app = ApplicationDefinition("shop", (Key("k1", SECRET, 0),), (Grant("send", "*"),))
         self.store.put("application", "shop", app.to_value(), 0)
         for name, durability in {"orders": "memory", "pay": "fsync"}.items():

@@ -7,12 +7,12 @@ import producer_proxy.proxy as proxy_module
 from common.clock import SystemClock
 from common.config import ConfigView
 from common.config.definitions import ApplicationDefinition, Grant, Key, TopicDefinition
-from common.config.memory_store import MemoryStore as MemoryConfig
+from common.config.memory_store import MemoryConfigStore as MemoryConfig
 from common.contract import Code, Message
 from common.net import listen
 from engine.client.brokers import Brokers
 from producer_proxy.buffer.buffering import Buffering
-from producer_proxy.buffer.memory_store import MemoryStore
+from producer_proxy.buffer.memory_store import BufferMemoryStore
 from producer_proxy.buffer.room import RoomLimits
 from producer_proxy.proxy import ProducerProxy
 from tests.services.fake_broker import KEY, FakeBroker, wait_until
@@ -35,7 +35,7 @@ class Desk:
             config.put("topic", name, TopicDefinition(name, queues=4, buffer=buffer).to_value(), 0)
         self.config, self.view = config, ConfigView(config)
         now_ms = SystemClock().now_ms
-        self.redis, self.disk = (MemoryStore(RoomLimits(), now_ms) for _ in range(2))
+        self.redis, self.disk = (BufferMemoryStore(RoomLimits(), now_ms) for _ in range(2))
         self.redis.name, self.disk.name = "redis", "disk"
         brokers = Brokers(KEY, role="producer_proxy")
         brokers.use_one(self.broker.address, Rpc(self.broker))

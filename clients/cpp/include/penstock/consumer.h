@@ -13,51 +13,52 @@
 
 namespace penstock::client {
 
-/// What a consumer reads, and as whom.
+/// The group and topics of a consumer.
 struct Subscription {
   std::string group;
-  std::vector<std::string> topics;        ///< empty: all that the group's definition subscribes to
-  std::optional<Milliseconds> invisible;  ///< how long deliveries are leased; unset: the subscription's setting
+  std::vector<std::string> topics;        ///< empty: all topics of the group's definition
+  std::optional<Milliseconds> invisible;  ///< how long deliveries are leased; unset: the group's setting
 };
 
-/// One member of a group. Any number of them, anywhere, share the group's messages; there is nothing to assign.
+/// One member of a group. Any number of members share the group's messages, without assignment.
 ///
-/// Acknowledgements wait here and ride on the next Pull; Close delivers the last ones. What is pulled and never acknowledged comes
-/// again, with attempt one higher, after its invisible time. One thread pulls at a time; acknowledge from any.
+/// Acknowledgements wait here and ride on the next Pull; Close delivers the last ones. What is pulled and not
+/// acknowledged is redelivered, with attempt one higher, after its invisible time. One thread pulls at a time;
+/// acknowledge from any.
 class Consumer {
  public:
   /// Connects lazily.
   Consumer(std::vector<Endpoint> endpoints, Identity identity, Subscription subscription, Options options = {});
 
-  /// Closes without throwing: what Close could not deliver comes again.
+  /// Closes without throwing: what Close could not acknowledge is redelivered.
   ~Consumer();
 
-  /// The next deliveries; none when none came within `wait` (30 s at most). Retries at other proxies until the deadline option.
-  /// Throws PullError, ContractError.
+  /// The next deliveries; none when none came within `wait` (30 s at most). Retries at other proxies until the deadline
+  /// option. Throws PullError, ContractError.
   std::vector<Delivery> Pull(int max_messages = 32, Milliseconds wait = Milliseconds(20'000));
 
   void Done(const Delivery& delivery);
 
-  /// Have it delivered again, after `delay` or the subscription's back-off.
+  /// Request redelivery after `delay` or the group's back-off.
   void Retry(const Delivery& delivery, std::optional<Milliseconds> delay = {}, const std::string& reason = {});
 
-  /// To the dead-letter queue now; the reason is kept with it.
+  /// Send it to the dead-letter topic now; the reason is stored with it.
   void Reject(const Delivery& delivery, const std::string& reason = {});
 
-  /// Hold it for that much longer. Like all verdicts it travels with the next Pull or Flush.
+  /// Extend its lease. Like all verdicts it travels with the next Pull or Flush.
   void Extend(const Delivery& delivery, Milliseconds delay);
 
   /// Deliver the waiting acknowledgements now, without taking messages.
   void Flush();
 
-  /// Pull and handle until `stop` returns true, then deliver the last acknowledgements. When `handle` throws a std::exception the
-  /// message is retried with its text as reason.
+  /// Pull and handle until `stop` returns true, then deliver the last acknowledgements. When `handle` throws a
+  /// std::exception the message is retried with its text as reason.
   void Run(const std::function<Verdict::type(const Delivery&)>& handle, const std::function<bool()>& stop,
            int max_messages = 32);
 
   void Close();
 
-  /// Acknowledgements that came too late or were not valid: those messages will be, or were, given out again.
+  /// Acknowledgements that were late or invalid: their messages are redelivered.
   int64_t acks_refused() const;
 
  private:

@@ -8,13 +8,13 @@
 
 namespace penstock::client {
 
-/// Ancestor of all that this client throws.
+/// Base of all exceptions of this client.
 class Error : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-/// The other end does not speak this contract. Retrying cannot help.
+/// The other end does not implement this contract. Retrying cannot help.
 class ContractError : public Error {
  public:
   using Error::Error;

@@ -16,7 +16,7 @@ struct Identity {
   std::string secret;
 };
 
-/// Every knob of the client, with what turning it costs.
+/// Options of the client, with the cost of a change.
 struct Options {
   Milliseconds deadline{10'000};     ///< for one Send with all its retries; a Pull adds it to its wait
   Milliseconds call_timeout{3'000};  ///< for one attempt at one proxy; shorter finds a hung proxy sooner, and retries more

@@ -29,15 +29,16 @@ struct Result {
   bool ok() const { return ActionOf(code) == Action::kDone; }
 };
 
-/// Changes one send; as it stands, the usual one.
+/// Changes one send; the defaults are the usual ones.
 struct How {
   std::optional<Durability::type> durability;  ///< unset: what the topic says
   Milliseconds reply_wait{0};                  ///< wait for a consumer's reply; one message only
 };
 
-/// Sends through any of several producer proxies and retries what needs it, each message by its own result code. Thread-safe.
+/// Sends through any of several producer proxies and retries what needs it, each message by its own result code.
+/// Thread-safe.
 ///
-/// A message without an id gets one, since a retry after a broken connection is free of duplicates only with the same id.
+/// A message without an id gets one, since a retry after a broken connection avoids duplicates only with the same id.
 class Producer {
  public:
   /// Connects lazily.
@@ -47,21 +48,21 @@ class Producer {
   /// Send one message and return once it is stored. Throws SendError, ContractError.
   Result Send(Message message, const How& how = {});
 
-  /// Send one message and return what a consumer replies. Nobody is handed the message once `wait` is over.
+  /// Send one message and return what a consumer replies. The message is not dispatched after `wait`.
   /// Throws SendError, also without a reply: NO_CONSUMER, NO_REPLY and CONSUMER_FAILED say why.
   Message Request(Message message, Milliseconds wait);
 
-  /// Answer a delivery that has a reply_token; returns once whoever waits for it has the reply.
-  /// Throws SendError: STALE_RECEIPT when nobody waits any more, or as for Send.
+  /// Answer a delivery that has a reply_token; returns once the waiting caller has the reply.
+  /// Throws SendError: STALE_RECEIPT when the caller no longer waits, or as for Send.
   Result Reply(const Delivery& delivery, std::string body);
 
   /// Send many messages, of any topics, and return one result each, in order. Does not throw for a message's failure.
   ///
-  /// Sets the ids of those that have none. The messages are moved out for the call and back, so share them with no other thread.
-  /// Messages of one key keep their order within the queue as long as none of them needs a retry.
+  /// Sets the ids of those that have none. The messages are moved out for the call and back, so share them with no
+  /// other thread. Messages of one key keep their order within the queue as long as none of them needs a retry.
   std::vector<Result> SendAll(std::vector<Message>& messages, const How& how = {});
 
-  /// Messages that were sent once more, over all calls.
+  /// Resent messages, over all calls.
   int64_t retried() const;
 
  private:

@@ -13,7 +13,7 @@ class Sha256 {
   Sha256();
   void Update(std::string_view bytes);
 
-  /// The 32 bytes of the digest; the object is used up.
+  /// The 32 bytes of the digest; the object cannot be used again.
   std::string Finish();
 
  private:

@@ -1,7 +1,8 @@
-// Demo_consumer pulls until -count different lines have come, or SIGTERM; prints a line per delivery and acknowledges all.
+// Demo_consumer pulls until -count different lines have come, or SIGTERM; prints a line per delivery and acknowledges
+// all.
 //
-// A line is: line number, key, queue, offset, attempt, SHA-256 of the body in hex; separated by tabs. A message that is delivered
-// twice is printed twice and counted once.
+// A line is: line number, key, queue, offset, attempt, SHA-256 of the body in hex; separated by tabs. A message that is
+// delivered twice is printed twice and counted once.
 package main
 
 import (
@@ -24,7 +25,7 @@ func main() {
 	common := flags.Register()
 	group := flag.String("group", "", "consumer group")
 	count := flag.Int("count", 0, "how many different lines to wait for")
-	most := flag.Int("max", 256, "messages a pull")
+	most := flag.Int("max", 256, "messages per pull")
 	flag.Parse()
 	ctx, cancel := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer cancel()

@@ -1,6 +1,6 @@
-// Demo_producer streams a file, a message a line, and reports progress as JSON lines.
+// Demo_producer streams a file, one message per line, and reports progress as JSON lines.
 //
-// Line i has key "k<i mod N>", property line=i, and the line's very bytes with its newline as body.
+// Line i has key "k<i mod N>", property line=i, and the line's bytes with its newline as body.
 package main
 
 import (
@@ -20,7 +20,7 @@ func main() {
 	common := flags.Register()
 	path := flag.String("file", "", "file to stream")
 	keys := flag.Int("keys", 16, "how many different keys")
-	size := flag.Int("batch", 100, "messages a call")
+	size := flag.Int("batch", 100, "messages per call")
 	flag.Parse()
 	producer, err := penstock.NewProducer(common.Config())
 	flags.Check(err)

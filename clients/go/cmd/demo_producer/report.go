@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// report counts, and prints once a second and at the end.
+// report counts, and prints once per second and at the end.
 type report struct {
 	started, printed time.Time
 	sent             int

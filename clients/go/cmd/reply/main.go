@@ -34,7 +34,7 @@ func main() {
 		for _, d := range deliveries {
 			if d.ReplyToken != nil {
 				if _, err := producer.Reply(ctx, d, append([]byte("re: "), d.Message.Body...)); err != nil {
-					fmt.Fprintln(os.Stderr, err) // whoever asked has gone, mostly
+					fmt.Fprintln(os.Stderr, err) // mostly because the asker has gone
 				}
 			}
 			consumer.Done(d)

@@ -28,7 +28,7 @@ func Register() *Common {
 	c := &Common{}
 	flag.StringVar(&c.endpoints, "endpoints", "", "HOST:PORT[,HOST:PORT]")
 	flag.StringVar(&c.app, "app", "", "application")
-	flag.StringVar(&c.keyID, "key-id", "", "which of the application's keys signs")
+	flag.StringVar(&c.keyID, "key-id", "", "Key id of the application")
 	flag.StringVar(&c.Topic, "topic", "", "topic")
 	flag.BoolVar(&c.buffered, "buffered", false, "buffered transport instead of framed")
 	flag.StringVar(&c.tlsCA, "tls-ca", "", "speak TLS and trust the certificate authorities in this PEM file")

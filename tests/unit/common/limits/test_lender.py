@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from common.limits.lender import LEASE_S, LIVE_S, Lender, divide
+from common.limits.lender import LIVE_S, SLICE_S, QuotaLender, divide
 
 TOTAL = 1000.0
 
@@ -30,7 +30,7 @@ def test_what_nobody_wants_is_spread_evenly():
 
 def started(now=0.0):
     """A lender that has outlived the leases of the one before it."""
-    return Lender(now - LEASE_S)
+    return QuotaLender(now - SLICE_S)
 
 
 def test_a_share_moves_to_who_needs_it_within_two_renewals():
@@ -44,13 +44,13 @@ def test_a_share_moves_to_who_needs_it_within_two_renewals():
 def test_a_dead_process_share_is_lent_again_when_its_lease_has_run_out():
     lender = started()
     lender.renew("t", TOTAL, "a", 2000, 2, 0.0)
-    assert lender.renew("t", TOTAL, "b", 2000, 2, LEASE_S + 0.01) == pytest.approx(TOTAL)
+    assert lender.renew("t", TOTAL, "b", 2000, 2, SLICE_S + 0.01) == pytest.approx(TOTAL)
 
 
 def test_a_new_lender_gives_static_shares_until_old_leases_have_run_out():
-    lender = Lender(10.0)
+    lender = QuotaLender(10.0)
     assert lender.renew("t", TOTAL, "a", 2000, 4, 10.1) == TOTAL / 4
-    assert lender.renew("t", TOTAL, "a", 2000, 4, 10.1 + LEASE_S) == pytest.approx(TOTAL)
+    assert lender.renew("t", TOTAL, "a", 2000, 4, 10.1 + SLICE_S) == pytest.approx(TOTAL)
 
 
 def test_who_lowered_the_total_gets_nothing_while_others_hold_more_than_it():
@@ -77,7 +77,7 @@ class Borrowing(RuleBasedStateMachine):
     @rule(process=st.sampled_from("abcd"), demand=st.floats(0, 1e6))
     def renew(self, process, demand):
         share = self.lender.renew("t", TOTAL, process, demand, 4, self.now)
-        self.held[process] = (share, self.now + LEASE_S)
+        self.held[process] = (share, self.now + SLICE_S)
 
     @rule(seconds=st.floats(0, 1.5))
     def wait(self, seconds):

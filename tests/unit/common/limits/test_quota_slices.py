@@ -7,8 +7,8 @@ import weakref
 import pytest
 
 from common.limits import Meter
-from common.limits.lender import LEASE_S, Lender
-from common.limits.quota_slices import IDLE_S, TICK_S, Leases
+from common.limits.lender import SLICE_S, QuotaLender
+from common.limits.quota_slices import IDLE_S, TICK_S, QuotaSlices
 
 TOTAL = 900
 STEP_S = 0.01
@@ -19,9 +19,9 @@ class Cluster:
 
     def __init__(self, seed=1):
         self.now, self.random = 1000.0, random.Random(seed)
-        self.lender = Lender(self.now - LEASE_S)
+        self.lender = QuotaLender(self.now - SLICE_S)
         self.lender_is_up = True
-        self.processes = [Leases("producer_proxy", f"p{i}", self.ask, lambda: self.now) for i in range(3)]
+        self.processes = [QuotaSlices("producer_proxy", f"p{i}", self.ask, lambda: self.now) for i in range(3)]
         self.total = TOTAL
         self.meters = [each.meter("topic:orders", TOTAL, 0) for each in self.processes]
         self.next_tick = [self.now + TICK_S * i / 3 for i in range(3)]
@@ -130,19 +130,19 @@ def test_a_lender_that_starts_anew_does_not_lend_twice():
     cluster = Cluster()
     cluster.offered = [3000, 3000, 0]
     cluster.run(5)
-    cluster.lender = Lender(cluster.now)
+    cluster.lender = QuotaLender(cluster.now)
     assert sum(cluster.run(5)) == pytest.approx(TOTAL, rel=0.12)
     assert sum(cluster.run(10)) == pytest.approx(TOTAL, rel=0.05)
 
 
 def test_a_process_that_never_reached_its_lender_is_limited_all_the_same():
-    leases = Leases("producer_proxy", "p", lambda payload, answer: answer(203, b""), lambda: 5.0)
+    leases = QuotaSlices("producer_proxy", "p", lambda payload, answer: answer(203, b""), lambda: 5.0)
     meter = leases.meter("topic:orders", 10, 0)
     assert meter.room(5.0)[0] == 10
 
 
 def test_one_key_is_one_meter_and_a_topic_without_limits_has_none():
-    leases = Leases("producer_proxy", "p", lambda payload, answer: None, lambda: 5.0)
+    leases = QuotaSlices("producer_proxy", "p", lambda payload, answer: None, lambda: 5.0)
     assert leases.meter("topic:a", 0, 0) is None
     one = leases.meter("topic:a", 10, 0)
     assert leases.meter("topic:a", 20, 0) is one
@@ -156,7 +156,7 @@ def test_only_limits_in_use_are_borrowed_and_those_that_nobody_holds_are_forgott
         asked.append([each["key"] for each in json.loads(payload)["limits"]])
         answer(0, json.dumps({"live": 1, "shares": [5.0] * len(asked[-1])}).encode())
 
-    leases = Leases("producer_proxy", "p", ask, lambda: now[0])
+    leases = QuotaSlices("producer_proxy", "p", ask, lambda: now[0])
     meter = leases.meter("topic:a", 10, 1000)
     leases.tick()
     assert asked.pop() == ["topic:a:messages", "topic:a:bytes"]

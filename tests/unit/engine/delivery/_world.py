@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from engine.delivery.delivery import Delivery, receipt_key
-from engine.delivery.native import FORM, TWIN, Form
+from engine.delivery.native import FORM, REFERENCE, DeliveryForm
 from engine.delivery.policy import DEFAULT, GroupPolicy
 from engine.delivery.pull import Ack, PullRequest
 from engine.delivery.settings import DeliverySettings
@@ -11,7 +11,7 @@ from engine.link.layout import DONE, PIECE, TOKEN, TOKEN_SIZE, U16
 from engine.log.format import pack_record
 from engine.log.memory import MemoryLog
 
-FORMS = [TWIN] if FORM is TWIN else [FORM, TWIN]
+FORMS = [REFERENCE] if FORM is REFERENCE else [FORM, REFERENCE]
 WALL0 = 1_800_000_000_000
 
 
@@ -53,7 +53,7 @@ class Policies:
 class World:
     """Restartable: what the log keeps is all that a new Delivery gets."""
 
-    def __init__(self, form: Form = FORM, **settings) -> None:
+    def __init__(self, form: DeliveryForm = FORM, **settings) -> None:
         self.form = form
         self.now_ms = 1_000
         self.wall_ms = WALL0

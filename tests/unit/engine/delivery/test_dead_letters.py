@@ -32,7 +32,7 @@ def world(form):
     return made
 
 
-def dead_letters(world, **options) -> list[dead_letter.Record]:
+def dead_letters(world, **options) -> list[dead_letter.StoredMessage]:
     pieces = world.give(topics=DEAD, most=1_000, most_bytes=1 << 20, **options)
     return [dead_letter.parse(record) for piece in pieces for record in whole_records(piece.records)]
 
@@ -42,7 +42,7 @@ def origins(world, **options) -> list[dict[str, str]]:
 
 
 def fail(world, times: int, **options) -> None:
-    """Let every message be handed out so often, and its lease run out each time."""
+    """Let every message be handed out so often, and its lease range_ out each time."""
     for _ in range(times):
         assert world.give(invisible_ms=1_000, **options)
         world.turn(1_020)
@@ -145,12 +145,12 @@ def test_a_message_is_done_only_when_its_dead_letter_is_durable(world):
     world.store(world.orders, 1)
     world.log.is_durable_at_once = False
     world.pull(acks=[world.give()[0].ack(verdict=REJECT)], most=0)
-    (place,) = world.delivery.group("g").topics[world.orders]
-    assert place.contiguous == 0
+    (cursor,) = world.delivery.group("g").topics[world.orders]
+    assert cursor.contiguous == 0
     world.turn(60_000)
     assert world.give() == []
     world.log.make_durable()
-    assert place.contiguous == 1
+    assert cursor.contiguous == 1
 
 
 def test_a_crash_before_the_dead_letter_is_durable_loses_nothing_and_repeats_its_origin_at_most(world):
@@ -208,7 +208,7 @@ def test_what_retention_took_before_its_burial_is_told_and_given_up(world, caplo
     world.log.retain(world.orders, 0, 1)
     world.log.append = append
     world.turn(600)
-    assert "lost before they became dead letters" in caplog.text
+    assert "lost before dead-lettering" in caplog.text
     assert [each["offset"] for each in origins(world)] == ["1"]
 
 
@@ -272,13 +272,13 @@ def test_a_dead_letter_keeps_all_that_the_message_said_and_gives_it_back():
     message = Message(topic="orders", body=b"\0\xff", key="k", tag="t", properties={"a": "1"}, id="own", delay_ms=5)
     unknown = struct.pack(">bhi", 8, 99, 7)
     record = pack_record(encoded(message)[:-1] + unknown + b"\0")
-    buried = dead_letter.bury(dead_letter.parse(record), "_dlq.g", {"cause": "rejected", "offset": 7, "reason": None})
+    buried = dead_letter.wrap(dead_letter.parse(record), "_dlq.g", {"cause": "rejected", "offset": 7, "reason": None})
     read = dead_letter.parse(buried)
     shown = decoded(buried[5:])
     assert (shown.topic, shown.body, shown.key, shown.tag, shown.id) == ("_dlq.g", b"\0\xff", "k", "t", "own")
     assert shown.properties == {"a": "1", "dead_letter_cause": "rejected", "dead_letter_offset": "7"}
     assert (shown.delay_ms, read.origin) == (None, {"cause": "rejected", "offset": "7"})
-    revived = dead_letter.revive(read, "orders")
+    revived = dead_letter.unwrap(read, "orders")
     message.delay_ms = None
     assert decoded(revived[5:]) == message
     assert unknown in revived
@@ -287,16 +287,16 @@ def test_a_dead_letter_keeps_all_that_the_message_said_and_gives_it_back():
 def test_a_dead_letter_keeps_an_assigned_id_and_tells_it():
     record = dead_letter.parse(pack_record(encoded(Message(topic="orders", body=b"b")), bytes(range(16))))
     assert record.id == bytes(range(16)).hex()
-    assert dead_letter.parse(dead_letter.bury(record, "_dlq.g", {})).assigned_id == bytes(range(16))
+    assert dead_letter.parse(dead_letter.wrap(record, "_dlq.g", {})).assigned_id == bytes(range(16))
 
 
 @given(st.binary(max_size=60))
 def test_whatever_was_stored_survives_burial_and_redrive(payload):
     record = dead_letter.parse(pack_record(payload + b"\0"))
-    buried = dead_letter.parse(dead_letter.bury(record, "_dlq.g", {"cause": "attempts"}))
+    buried = dead_letter.parse(dead_letter.wrap(record, "_dlq.g", {"cause": "attempts"}))
     assert buried.origin["cause"] == "attempts"
     assert buried.topic == "_dlq.g"
-    assert dead_letter.parse(dead_letter.revive(buried, "orders")).fields == record.fields
+    assert dead_letter.parse(dead_letter.unwrap(buried, "orders")).fields == record.fields
 
 
 @given(st.text("abcXYZ019._-", min_size=1, max_size=249))

@@ -310,12 +310,12 @@ def test_in_flight_messages_are_bounded_and_an_acknowledgement_makes_room(form):
 
 
 def test_the_number_of_holes_is_bounded(form):
-    world = World(form, runs_max=4)
+    world = World(form, ranges_max=4)
     world.store(world.topic(), 30)
     for _ in range(10):
         world.give(most=1)
-    place = next(iter(world.delivery.group("g").topics.values()))[0]
-    assert len(place.open) == 4
+    cursor = next(iter(world.delivery.group("g").topics.values()))[0]
+    assert len(cursor.in_flight) == 4
 
 
 def test_moving_a_group_makes_its_receipts_stale_also_after_a_restart(world):

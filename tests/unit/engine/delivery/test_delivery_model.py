@@ -21,7 +21,7 @@ class DeliveryModel(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.world = World(self.form, in_flight_max=40, runs_max=12, quantum_bytes=200)
+        self.world = World(self.form, in_flight_max=40, ranges_max=12, quantum_bytes=200)
         self.topic = self.world.topic("orders", QUEUES)
         self.stored = [0] * QUEUES
         self.world.policies.set(attempts_max=ATTEMPTS_MAX)
@@ -131,12 +131,16 @@ class DeliveryModel(RuleBasedStateMachine):
 
     @invariant()
     def progress_never_jumps_a_hole(self):
-        for place in self.world.delivery.group("g").load_all():
-            for offset in range(place.contiguous):
-                assert (place.queue, offset) in self.done
-            open_messages = {(place.queue, offset) for run in place.open.runs for offset in range(run.first, run.end)}
+        for cursor in self.world.delivery.group("g").load_all():
+            for offset in range(cursor.contiguous):
+                assert (cursor.queue, offset) in self.done
+            open_messages = {
+                (cursor.queue, offset)
+                for range_ in cursor.in_flight.ranges
+                for offset in range(range_.first, range_.end)
+            }
             assert not open_messages & self.done
-            assert place.open.messages == len(open_messages)
+            assert cursor.in_flight.messages == len(open_messages)
 
     def teardown(self):
         """However it went, waiting long enough and acknowledging delivers every message."""

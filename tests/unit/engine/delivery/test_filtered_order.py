@@ -71,8 +71,8 @@ def test_a_message_that_waits_is_let_go_when_its_filter_no_longer_wants_it(optio
     world.put("A")
     world.done(piece)
     assert offsets(world.give()) == [3]
-    (place,) = world.delivery.group("g").topics[world.orders]
-    assert (place.keys.waiting, place.open.messages) == (0, 2)
+    (cursor,) = world.delivery.group("g").topics[world.orders]
+    assert (cursor.keys.waiting, cursor.in_flight.messages) == (0, 2)
 
 
 def test_in_queue_order_the_next_that_passes_comes_when_the_one_before_is_done(options):

@@ -130,7 +130,7 @@ def test_a_restart_filters_before_the_configuration_has_been_read(world):
 
 @pytest.mark.parametrize("form", FORMS, ids=lambda form: form.name)
 def test_a_long_stretch_is_passed_over_in_pieces_and_holds_up_nobody(form):
-    world = World(form, sift_tests=10_000)  # about 1,100 records a turn
+    world = World(form, filter_tests_max=10_000)  # about 1,100 records a turn
     world.policies.set(filters={"": "kind = 'a'"})
     topic_id = world.topic()
     for _ in range(10):
@@ -152,7 +152,7 @@ def test_a_long_stretch_is_passed_over_in_pieces_and_holds_up_nobody(form):
 @settings(max_examples=60, deadline=None)
 @given(data=st.data())
 def test_whatever_happens_each_message_for_the_group_comes_and_no_other(form, data):
-    world = World(form, sift_tests=data.draw(st.sampled_from((30, 1_000, 100_000))))
+    world = World(form, filter_tests_max=data.draw(st.sampled_from((30, 1_000, 100_000))))
     world.policies.set(filters={"": "kind = 'a'"})
     topic_id = world.topic()
     kinds, held, done = "", [], set()
@@ -241,7 +241,7 @@ def test_many_groups_of_a_topic_read_only_what_is_for_them(form):
         assert offsets(pull_of(world, kind, most=1_000)) == list(range(number, 401, 8))
     assert sum(most for _, _, _, most, _ in read) == 7 * 50  # records asked for: one in eight
     assert all(
-        progress.open.messages == 50 for kind in kinds for progress in world.delivery.groups[kind].topics[topic_id]
+        progress.in_flight.messages == 50 for kind in kinds for progress in world.delivery.groups[kind].topics[topic_id]
     )
 
 
@@ -285,7 +285,7 @@ def test_groups_that_share_the_work_get_what_each_would_get_alone(form, data):
         form,
         filters,
         shared_filters_min=data.draw(st.integers(1, 4)),
-        sift_tests=data.draw(st.sampled_from((50, 10_000))),
+        filter_tests_max=data.draw(st.sampled_from((50, 10_000))),
     )
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sharing, "OFFSETS_MAX", data.draw(st.sampled_from((4, 20, 8_192))))

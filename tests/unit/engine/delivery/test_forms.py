@@ -25,7 +25,7 @@ TOPICS = [("orders", QUEUES)]
 class Pair:
     """One log, a delivery of each form on it; every step is done by both and has to give the same."""
 
-    def __init__(self, directory, segment_bytes: int) -> None:
+    def __init__(self, directory, segment_bytes: int, requests=lambda pair: None) -> None:
         self.log = open_log(RealEnv(), str(directory), LogConfig(segment_bytes=segment_bytes).checked())
         (self.topic,) = self.log.create_topics(TOPICS)
         self.now_ms = 1_000
@@ -33,7 +33,16 @@ class Pair:
         self.policies = Policies()
         settings = DeliverySettings(older_us=1_000_000_000)  # how long reads took is no part of the answer here
         self.forms = [
-            Delivery(self.log, b"k" * 32, lambda: WALL0 + self.now_ms, settings, form, self.policies, lambda: 0.5)
+            Delivery(
+                self.log,
+                b"k" * 32,
+                lambda: WALL0 + self.now_ms,
+                settings,
+                form,
+                self.policies,
+                lambda: 0.5,
+                requests=requests(self),
+            )
             for form in FORMS
         ]
 
@@ -84,11 +93,11 @@ class Pair:
         self.wake()
 
     def progress(self) -> list:
-        places = [delivery.group("g").places(self.topic, 0) for delivery in self.forms]
-        native, twin = [[place.progress() for place in side] for side in places]
+        cursors = [delivery.group("g").cursors(self.topic, 0) for delivery in self.forms]
+        native, twin = [[cursor.progress() for cursor in side] for side in cursors]
         assert native == twin
-        for side, values in zip(places, (native, twin), strict=True):
-            assert [place.encoded_progress() for place in side] == [encode(value) for value in values]
+        for side, values in zip(cursors, (native, twin), strict=True):
+            assert [cursor.encoded_progress() for cursor in side] == [encode(value) for value in values]
         return native
 
 
@@ -96,8 +105,8 @@ class Pair:
 def make_pair(tmp_path_factory):
     made = []
 
-    def make(segment_bytes: int = 64 << 10) -> Pair:
-        made.append(Pair(tmp_path_factory.mktemp("log"), segment_bytes))
+    def make(segment_bytes: int = 64 << 10, requests=lambda pair: None) -> Pair:
+        made.append(Pair(tmp_path_factory.mktemp("log"), segment_bytes, requests))
         return made[-1]
 
     yield make
@@ -154,7 +163,7 @@ def test_both_forms_step_over_a_damaged_batch(make_pair):
     pair = make_pair(1 << 20)
     for _ in range(3):
         pair.store(0, [500] * 4)
-    with open(pair.log._reader.active.path, "r+b") as file:
+    with open(pair.log.segments.active.path, "r+b") as file:
         data = file.read()
         file.seek(data.index(bytes([3]) * 500, data.index(bytes([3]) * 500) + 500))
         file.write(b"x")

@@ -184,8 +184,8 @@ def test_many_messages_of_one_key_wait_within_the_bound_and_all_come_in_order(fo
     while pieces := world.give(most=50):
         assert len(offsets(pieces)) == 1
         taken += offsets(pieces)
-        (place,) = world.delivery.group("g").topics[world.orders]
-        assert place.keys.waiting <= 10
+        (cursor,) = world.delivery.group("g").topics[world.orders]
+        assert cursor.keys.waiting <= 10
         world.done(*pieces)
     assert taken == list(range(100))
 
@@ -302,7 +302,7 @@ class OrderModel(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.world = self.new_world(in_flight_max=60, runs_max=40, waiting_max=12, quantum_bytes=500)
+        self.world = self.new_world(in_flight_max=60, ranges_max=40, waiting_max=12, quantum_bytes=500)
         self.keys: list[str] = []
         self.over: set[int] = set()
         self.out: dict[int, int] = {}  # offset -> until when

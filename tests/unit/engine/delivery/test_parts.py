@@ -38,14 +38,14 @@ def test_the_receipt_key_is_made_once():
     st.integers(0, 99),
 )
 def test_a_progress_value_comes_back_as_it_was_with_neighbours_joined(start, parts, tail):
-    runs, at = [], start
+    ranges, at = [], start
     for gap, count, attempt in parts:
-        runs.append((at + gap, at + gap + count, attempt))
+        ranges.append((at + gap, at + gap + count, attempt))
         at += gap + count
-    made = progress.Progress(5, at + tail, runs)
+    made = progress.Progress(5, at + tail, ranges)
     back = progress.decode(progress.encode(made))
-    expand = lambda runs: [(offset, attempt) for first, end, attempt in runs for offset in range(first, end)]  # noqa: E731
-    assert (back.floor, back.next_offset, expand(back.runs)) == (5, at + tail, expand(runs))
+    expand = lambda ranges: [(offset, attempt) for first, end, attempt in ranges for offset in range(first, end)]  # noqa: E731
+    assert (back.floor, back.next_offset, expand(back.ranges)) == (5, at + tail, expand(ranges))
 
 
 @pytest.mark.parametrize("value", [b"", b"\x01", b"\x02\x00\x00\x00\x00", b"\x01\x00\x00\x05\x00", b"\x80"])

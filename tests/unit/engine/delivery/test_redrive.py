@@ -4,7 +4,7 @@ import pytest
 
 from common.contract import Message
 from engine.delivery import redrive
-from engine.delivery.redrive import Choice, DeadLetterStore, ScatteredError
+from engine.delivery.redrive import DeadLetterSelection, DeadLetterStore, ScatteredError
 from engine.errors import DiskFullError
 from engine.link.layout import OK, REJECT
 from engine.log.format import pack_record, whole_records
@@ -12,7 +12,7 @@ from tests.unit.engine.delivery._world import FORMS, World, offsets
 from tests.unit.engine.delivery.thrift_bytes import decoded, encoded
 
 DEAD = [("_dlq.g", 1)]
-GROUP, ALL = "g", Choice()
+GROUP, ALL = "g", DeadLetterSelection()
 
 
 @pytest.fixture(params=FORMS, ids=lambda form: form.name)
@@ -36,7 +36,7 @@ def bury(world, count, queue=0, reason=b"", topic="orders") -> None:
         world.turn(20)
 
 
-def walk(step, group=GROUP, choice=ALL) -> list[redrive.Letter]:
+def walk(step, group=GROUP, choice=ALL) -> list[redrive.DeadLetter]:
     """Call until the end, as the command does."""
     found, after, end = [], 0, 1
     while after < end:
@@ -46,7 +46,7 @@ def walk(step, group=GROUP, choice=ALL) -> list[redrive.Letter]:
     return found
 
 
-def redrive_all(world, choice=ALL, to=None) -> list[redrive.Letter]:
+def redrive_all(world, choice=ALL, to=None) -> list[redrive.DeadLetter]:
     found = walk(
         lambda group, choice, after: world.letters.redrive(group, choice, to, after, world.now_ms), choice=choice
     )
@@ -96,12 +96,12 @@ def test_redrive_to_another_topic_goes_by_the_key(world):
 @pytest.mark.parametrize(
     ("choice", "taken"),
     [
-        (Choice(reason="stock"), {"orders"}),
-        (Choice(topic="bills"), {"bills"}),
-        (Choice(cause="attempts"), set()),
-        (Choice(cause="rejected"), {"orders", "bills"}),
-        (Choice(until_ms=0), set()),
-        (Choice(since_ms=0), {"orders", "bills"}),
+        (DeadLetterSelection(reason="stock"), {"orders"}),
+        (DeadLetterSelection(topic="bills"), {"bills"}),
+        (DeadLetterSelection(cause="attempts"), set()),
+        (DeadLetterSelection(cause="rejected"), {"orders", "bills"}),
+        (DeadLetterSelection(until_ms=0), set()),
+        (DeadLetterSelection(since_ms=0), {"orders", "bills"}),
     ],
 )
 def test_only_what_the_choice_names_is_taken_and_the_rest_stays(world, choice, taken):
@@ -179,7 +179,7 @@ def test_what_came_from_a_topic_that_is_gone_stays(world):
 
 
 def test_scattered_choices_are_bounded(world, monkeypatch):
-    monkeypatch.setattr(redrive, "SCANNED_MAX", 10_000)
+    monkeypatch.setattr(redrive, "READ_MAX", 10_000)
     bury(world, 2)
     with pytest.raises(ScatteredError):
         world.letters.purge("g", ALL, 0)

@@ -15,10 +15,7 @@ TOKENS = ReplyTokens(b"k")
 
 @pytest.fixture
 def pair(make_pair) -> Pair:  # noqa: F811
-    made = make_pair(8 << 10)
-    for delivery in made.forms:
-        delivery.requests = Requests(lambda: WALL0 + made.now_ms)
-    return made
+    return make_pair(8 << 10, lambda pair: Requests(lambda: WALL0 + pair.now_ms))
 
 
 def ask(pair, wait_ms, call=1, body=b"m\0", id16=b"i" * 16) -> bytes:
@@ -59,10 +56,10 @@ def test_a_request_whose_time_is_over_is_counted_as_done(pair, before, between):
     pair.store(0, [5])
     while pair.pull(most=1_000):
         pass
-    places = pair.progress()
-    assert places[0].next_offset == before + 3
+    cursors = pair.progress()
+    assert cursors[0].next_offset == before + 3
     assert expired(pair) == [2, 2]
-    assert [run[:2] for run in places[0].runs] == [(0, 1)] * before + [(before + 2, before + 3)]
+    assert [range_[:2] for range_ in cursors[0].ranges] == [(0, 1)] * before + [(before + 2, before + 3)]
 
 
 def test_a_request_that_comes_back_after_its_deadline_is_passed_over(pair):

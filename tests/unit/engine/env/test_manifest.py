@@ -5,8 +5,8 @@ import sys
 
 import pytest
 
-from engine.env.manifest import HEADER, check_manifest
-from engine.env.store import RocksStore
+from engine.env.manifest import HEADER
+from engine.env.store import RocksStore, check_store
 from engine.errors import StoreDamagedError
 
 OPENING = """
@@ -64,7 +64,7 @@ def open_with(folder, manifest, bits: list[int]) -> None:
 
 def test_what_rocksdb_has_written_verifies(folder, manifest):
     assert len(records(manifest.read_bytes())) > 2
-    check_manifest(str(folder))
+    check_store(str(folder))
 
 
 def test_every_flipped_bit_is_found_or_makes_a_record_end_behind_the_file_which_rocksdb_answers(folder, manifest):
@@ -76,7 +76,7 @@ def test_every_flipped_bit_is_found_or_makes_a_record_end_behind_the_file_which_
         bad[number // 8] ^= 1 << number % 8
         manifest.write_bytes(bad)
         try:
-            check_manifest(str(folder))
+            check_store(str(folder))
         except StoreDamagedError:
             continue
         passed.append(number)
@@ -93,7 +93,7 @@ def test_a_record_that_looks_like_one_of_a_recycled_file_does_not_keep_the_store
 
 def test_a_last_record_that_was_cut_off_is_left_to_rocksdb(folder, manifest):
     manifest.write_bytes(manifest.read_bytes()[:-3])
-    check_manifest(str(folder))
+    check_store(str(folder))
 
 
 def test_a_record_that_crosses_its_block_is_damage(folder, manifest):
@@ -101,10 +101,10 @@ def test_a_record_that_crosses_its_block_is_damage(folder, manifest):
     at = len(manifest.read_bytes())
     manifest.write_bytes(data[:at] + HEADER.pack(1, 60_000, 1) + bytes(60_000))
     with pytest.raises(StoreDamagedError):
-        check_manifest(str(folder))
+        check_store(str(folder))
 
 
 def test_a_folder_without_a_manifest_is_left_to_rocksdb(tmp_path):
-    check_manifest(str(tmp_path / "not there"))
+    check_store(str(tmp_path / "not there"))
     (tmp_path / "CURRENT").write_bytes(b"\xff\xfe")
-    check_manifest(str(tmp_path))
+    check_store(str(tmp_path))

@@ -1,4 +1,4 @@
-"""What the machine's files say of the page cache."""
+"""The page cache as the machine's files report it."""
 
 import os
 

@@ -9,11 +9,11 @@ from common.filter.expression import read_filter
 from common.filter.match import Filter
 from common.filter.nodes import Field, Source
 from engine.filter.index import CONSTANTS_MAX, FilterIndex
-from engine.filter.native import FORM, TWIN
-from engine.filter.partial import Key
+from engine.filter.native import FORM, REFERENCE
+from engine.filter.partial import IndexKey
 from tests.unit.common.filter.stored import stored
 
-FORMS = [TWIN] if FORM is TWIN else [FORM, TWIN]
+FORMS = [REFERENCE] if FORM is REFERENCE else [FORM, REFERENCE]
 
 names = st.sampled_from(("a", "b", "c"))
 texts = st.sampled_from(("x", "y", "z", "1", "2", "1.0"))
@@ -105,8 +105,8 @@ def filled(*texts: str) -> FilterIndex:
     return index
 
 
-def property_key(name: str, numeric: bool = False) -> Key:
-    return Key(Field(Source.PROPERTY, name), numeric)
+def property_key(name: str, numeric: bool = False) -> IndexKey:
+    return IndexKey(Field(Source.PROPERTY, name), numeric)
 
 
 def test_the_most_selective_field_is_chosen_and_no_name_is_special():
@@ -122,7 +122,7 @@ def test_the_most_selective_field_is_chosen_and_no_name_is_special():
 def test_numbers_and_tags_are_keys_too():
     index = filled("buyer == 1", "buyer == 2.0", "red || green")
     assert index.key_of(0) == property_key("buyer", numeric=True)
-    assert index.key_of(2) == Key(Field(Source.TAG), False)
+    assert index.key_of(2) == IndexKey(Field(Source.TAG), False)
     assert index.matches(stored({"buyer": "2"}, tag="red")) == [1, 2]
 
 

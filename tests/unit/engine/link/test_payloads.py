@@ -18,7 +18,7 @@ from engine.link.record import StoredRecord, encode_record, read_record, split_r
 from engine.link.timer import ANY_QUEUE, Timer, decode_added, encode_add, parse
 from engine.link.topic import TopicPlace, decode_topics, encode_topics
 from engine.log.format import pack_batch
-from engine.server.ops.read import Reading
+from engine.ops.read import PositionRead
 
 PIECE = AnswerPiece(bytes(48), 5, 0, 1, 1, 0, 77, encode_record(b"m\0", b"i" * 16))
 
@@ -55,7 +55,7 @@ def test_a_record_that_is_cut_or_too_short_is_refused(assigned, token):
 
 def test_a_read_arrives_at_the_server_as_it_was_asked():
     positions = [ReadPosition("orders", 1, 5, 9), ReadPosition("orders", 2, at_time_ms=-1), ReadPosition("orders", 3)]
-    reading = Reading(ReadQuestion(positions, 7, 800, 900).encode(), lambda done: None)
+    reading = PositionRead(ReadQuestion(positions, 7, 800, 900).encode(), lambda done: None)
     assert (reading.messages, reading.bytes, reading.wait_ms) == (7, 800, 900)
     assert [ReadPosition(**asked) for asked in reading.asked] == positions
 

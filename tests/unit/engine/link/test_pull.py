@@ -18,11 +18,12 @@ from engine.link.pull import (
     acknowledging,
     decode_answer,
     decode_request,
+    encode_answer,
     encode_pull,
 )  # fmt: skip
 from engine.link.receipt import NO_TOKEN, TOKEN, encode_receipt, queue_of_token
-from engine.server.codec import decode_pull, encode_pull_answer
-from engine.server.errors import RequestError
+from engine.ops.errors import RequestError
+from engine.ops.pull import decode_pull
 
 names = st.from_regex(r"[a-z][A-Za-z0-9._-]{0,30}", fullmatch=True)
 tokens = st.binary(min_size=48, max_size=48)
@@ -67,7 +68,7 @@ def test_joined_pieces_are_those_of_both_answers(first, second):
 def test_the_server_answers_with_parts_of_the_same_bytes():
     pull = Pull(lambda done: None, None)
     pull.ack_codes = [0, 106]
-    assert b"".join(encode_pull_answer(pull)) == PullAnswer.of([0, 106], []).payload
+    assert b"".join(encode_answer(pull.ack_codes, pull.piece_count, pull.pieces)) == PullAnswer.of([0, 106], []).payload
 
 
 @given(st.binary(max_size=300))

@@ -7,9 +7,13 @@ from functools import cache
 from types import SimpleNamespace
 
 MODULES = (
-    "log", "format", "native", "view", "segment.index_file", "segment.segment", "segment.scan", "upkeep.recovery",
+    "log", "format", "view", "memory", "segment.index_file", "segment.segment", "segment.recovery_scan", "upkeep.recovery",
     "lookup_index.maker", "lookup_index.lookup_file", "lookup_index.partial", "lookup_index.search",
 )  # fmt: skip
+
+
+ROOMS = ("segment", "write", "lookup_index")
+"""Those with native forms; what they select is `native` here."""
 
 
 @cache
@@ -22,6 +26,11 @@ def load(form: str) -> SimpleNamespace:
         os.environ["PENSTOCK_PURE"] = "1"
     try:
         loaded = {name.rpartition(".")[2]: importlib.import_module(f"engine.log.{name}") for name in MODULES}
+        selected = [vars(importlib.import_module(f"engine.log.{room}.native")) for room in ROOMS]
+        is_native = all(names["NATIVE"] for names in selected)
+        loaded["native"] = SimpleNamespace(
+            **{k: v for names in selected for k, v in names.items()} | {"NATIVE": is_native}
+        )
     finally:
         os.environ.pop("PENSTOCK_PURE", None)
         if before is not None:

@@ -49,9 +49,9 @@ def make(m: Machine) -> None:
 
 def pages(m: Machine, family: str, name: bytes, topic_id: int, from_ms: int, to_ms: int, limit: int) -> Iterator:
     """Each slice of a search until all has been looked at."""
-    search_of, cursor = m.form.search, m.form.search.Cursor(0, 0)
+    search_of, cursor = m.form.search, m.form.search.LookupCursor(0, 0)
     while cursor is not None:
-        wanted = search_of.Wanted(
+        wanted = search_of.LookupQuery(
             m.form.lookup_file.FAMILIES[family], topic_id, name, from_ms, to_ms, limit, bytes_max=1 << 20
         )
         search = m.log.look_up.search(wanted, cursor)
@@ -93,9 +93,9 @@ def all_is_found(m: Machine, count: int = 120) -> None:
     assert look_up(m, "id", b"id-x") == look_up(m, "key", b"id-1") == look_up(m, "id", b"id-1", topic_id=2) == []
 
 
-def with_runs(m: Machine, run_bytes: int = 1000, merged: int = 3) -> None:
+def with_runs(m: Machine, partial_bytes: int = 1000, merged: int = 3) -> None:
     """Have runs made of so much of the open segment, and one of so many."""
-    m.log.look_up.maker.runs.run_bytes, m.log.look_up.maker.runs.runs_merged = run_bytes, merged
+    m.log.look_up.maker.partials.partial_bytes, m.log.look_up.maker.partials.partials_merged = partial_bytes, merged
 
 
 def files(m: Machine, suffix: str) -> list[str]:
@@ -195,7 +195,7 @@ def test_the_maker_keeps_its_pace_and_rests_longer_than_it_works(machine):
     def pauses(clock) -> list[float]:
         for path in files(m, ".mid"):
             del m.env.files[path]
-        maker = form.Maker(m.env, "/data/log", m.log.log_id, lambda: bases, [family], 1000, clock=clock)
+        maker = form.LookupFileMaker(m.env, "/data/log", m.log.log_id, lambda: bases, [family], 1000, clock=clock)
         return list(itertools.takewhile(lambda pause_s: pause_s != form.IDLE_S, maker.steps()))
 
     paced = pauses(lambda: 0.0)
@@ -383,11 +383,11 @@ class LookUpModel(RuleBasedStateMachine):
 
     @initialize(
         segment=st.sampled_from([4096, 8192]), entries_max=st.sampled_from([4, 1 << 20]),
-        run_bytes=st.sampled_from([300, 1000, 1 << 20]),
+        partial_bytes=st.sampled_from([300, 1000, 1 << 20]),
     )  # fmt: skip
-    def begin(self, segment: int, entries_max: int, run_bytes: int) -> None:
+    def begin(self, segment: int, entries_max: int, partial_bytes: int) -> None:
         self.m = Machine(load(self.form), SimulatedEnv(), "/data", segment_bytes=segment)
-        self.entries_max, self.run_bytes, self.now_ms, self.ids = entries_max, run_bytes, NOW, itertools.count()
+        self.entries_max, self.partial_bytes, self.now_ms, self.ids = entries_max, partial_bytes, NOW, itertools.count()
         self.stored: list[tuple] = []
 
     @rule(
@@ -415,7 +415,7 @@ class LookUpModel(RuleBasedStateMachine):
     @rule()
     def make_files(self) -> None:
         self.m.log.look_up.maker.entries_max = self.entries_max
-        with_runs(self.m, self.run_bytes, 3)
+        with_runs(self.m, self.partial_bytes, 3)
         make(self.m)
 
     @rule(stop=st.booleans())

@@ -1,4 +1,4 @@
-"""What becomes of requests that were handed out, by a clock that the test turns."""
+"""Requests that consumers were given, by a clock that the test turns."""
 
 import pytest
 

@@ -149,7 +149,7 @@ class Life(RuleBasedStateMachine):
         def action() -> None:
             for _ in range(steps):
                 self.rig.env.clock_ms += 1
-                self.rig.log.retention.step()
+                self.rig.log.retention.step(self.rig.timers)
                 self.rig.timers.step()
 
         self.attempt(action, cut)

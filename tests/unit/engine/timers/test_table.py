@@ -26,7 +26,7 @@ class Twins(RuleBasedStateMachine):
     @initialize()
     def begin(self) -> None:
         self.now_ms = NOW_MS
-        self.forms = [native.Table(self.now_ms), table_pure.Table(self.now_ms)]
+        self.forms = [native.TimerTable(self.now_ms), table_pure.TimerTable(self.now_ms)]
         self.addresses = dict.fromkeys((0, 1 << 20, 1 << 40), 64)
 
     def both(self, ask):
@@ -38,7 +38,7 @@ class Twins(RuleBasedStateMachine):
     def add(self, base, delay_ms, hashed):
         self.addresses[base] += 8
         at, due_ms = self.addresses[base], max(0, self.now_ms + delay_ms)
-        self.both(lambda form: form.add(base, at, due_ms, hashed))
+        self.both(lambda form: form.insert(base, at, due_ms, hashed))
         return base, at, due_ms, hashed
 
     @rule(entry=consumes(entries))
@@ -53,7 +53,7 @@ class Twins(RuleBasedStateMachine):
     @rule(step_ms=STEPS)
     def time_passes(self, step_ms):
         self.now_ms += step_ms
-        while due := self.both(lambda form: form.take_due(self.now_ms, 1 << 20)):
+        while due := self.both(lambda form: form.pop_due(self.now_ms, 1 << 20)):
             assert all(due_ms <= self.now_ms for _, _, due_ms, _ in due)
 
     @rule()
@@ -87,20 +87,20 @@ TwinsTest.settings = settings(max_examples=60, stateful_step_count=50, deadline=
 
 
 def test_some_of_what_is_due_is_taken_at_a_time_and_all_in_the_end():
-    table = native.Table(NOW_MS)
+    table = native.TimerTable(NOW_MS)
     for number in range(50_000):
-        table.add(0, 64 + number, NOW_MS + 10_000 + number % 7, number)
+        table.insert(0, 64 + number, NOW_MS + 10_000 + number % 7, number)
     taken = []
     while len(table):
-        due = table.take_due(NOW_MS + 20_000, 1000)
+        due = table.pop_due(NOW_MS + 20_000, 1000)
         assert len(due) <= 1000
         taken += due
     assert sorted(at for _, at, _, _ in taken) == [64 + number for number in range(50_000)]
 
 
 def test_a_pending_timer_takes_less_than_30_bytes():
-    table = native.Table(NOW_MS)
+    table = native.TimerTable(NOW_MS)
     empty = table.memory_bytes
     for number in range(500_000):
-        table.add(0, 64 + number, NOW_MS + number * 67_000, number * 0x9E3779B1 & 0xFFFFFFFF)
+        table.insert(0, 64 + number, NOW_MS + number * 67_000, number * 0x9E3779B1 & 0xFFFFFFFF)
     assert (table.memory_bytes - empty) / 500_000 < 30

@@ -249,7 +249,7 @@ def test_retention_carries_pending_messages_on(rig):
     before = rig.log.retention.oldest_base
     rig.env.clock_ms += 4 * DAY_MS
     for _ in range(200):
-        rig.env.clock_ms += rig.log.retention.step()
+        rig.env.clock_ms += rig.log.retention.step(rig.timers)
         rig.run()
     assert rig.log.retention.oldest_base > before
     rig.kill()
@@ -277,11 +277,11 @@ def test_a_segment_with_few_pending_messages_is_emptied(rig):
 
 def test_a_disk_without_room_delays_and_loses_nothing(rig):
     rig.add("a", rig.now_ms + 10)
-    rig.log.refuse("full")
+    rig.log.writer.refusal.refuse("full")
     rig.env.clock_ms += 10
     assert rig.timers.step() > 0
     assert rig.fired() == []
-    rig.log.refuse("")
+    rig.log.writer.refusal.refuse("")
     rig.advance(1000)
     assert rig.fired() == ["a"]
 

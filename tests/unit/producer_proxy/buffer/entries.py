@@ -1,7 +1,7 @@
 """Entries for tests."""
 
 from producer_proxy.buffer.entry import Entry
-from producer_proxy.buffer.store import Store
+from producer_proxy.buffer.store import BufferStore
 
 NOW_MS = 1_700_000_000_000
 
@@ -15,5 +15,5 @@ def number_of(found: Entry) -> int:
     return int.from_bytes(found.assigned_id, "big")
 
 
-def numbers(store: Store, skip=(), count: int = 1000, size: int = 1 << 30) -> list[int]:
+def numbers(store: BufferStore, skip=(), count: int = 1000, size: int = 1 << 30) -> list[int]:
     return [number_of(kept.entry) for kept in store.take(skip, count, size)]

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from producer_proxy.buffer.disk import dead, format
-from producer_proxy.buffer.disk.format import Block
+from producer_proxy.buffer import blocks
+from producer_proxy.buffer.blocks import Block
+from producer_proxy.buffer.disk import dead
 from producer_proxy.buffer.disk.segment import Segment
 from producer_proxy.buffer.disk.store import DiskStore
 from producer_proxy.buffer.entry import Entry, EntryError, decode
@@ -45,7 +46,7 @@ def test_a_restart_finds_what_was_put_and_not_what_was_removed(path):
     store.remove(store.take((), 30, 1 << 20))
     store = reopened(store, path)
     assert numbers(store) == list(range(30, 100))
-    assert store.units.holds("orders", b"3") and store.stats().entries == 70
+    assert store.ordering_keys.holds("orders", b"3") and store.stats().entries == 70
     kept = store.take((), 100, 1 << 20)
     store.remove([each for each in kept if number_of(each.entry) % 2])
     store = reopened(store, path)
@@ -78,7 +79,7 @@ def test_a_torn_tail_is_passed_over_and_loses_nothing_before_it(path, how, caplo
     store.close()
     (segment,) = files(path, ".buf")
     data = segment.read_bytes()
-    torn = format.pack_block(format.ENTRY, len(data), entry(9).encode())
+    torn = blocks.pack_block(blocks.ENTRY, len(data), entry(9).encode())
     segment.write_bytes(data + {"cut short": torn[:50], "zeros": bytes(64), "garbage": os.urandom(40)}[how])
     store = opened(path)
     assert numbers(store) == [0, 1, 2, 3, 4] and store.damaged == 0
@@ -93,7 +94,7 @@ def test_a_flipped_bit_anywhere_costs_at_most_its_entry_and_is_reported(path):
     store.close()
     (segment,) = files(path, ".buf")
     good = segment.read_bytes()
-    marks = [at for at in range(format.SEGMENT_HEAD.size, len(good)) if any(good[at - at % 8 : at + 8 - at % 8])]
+    marks = [at for at in range(blocks.SEGMENT_HEAD.size, len(good)) if any(good[at - at % 8 : at + 8 - at % 8])]
     for at in marks[::3]:
         bad = bytearray(good)
         bad[at] ^= 1 << at % 8
@@ -140,7 +141,7 @@ def test_marks_without_their_segment_do_not_touch_a_later_segment_of_that_name(p
     store.put([entry(1)])
     store.remove(store.take((), 1, 1 << 20))
     store.close()
-    (path / f"{0:020d}.done").write_bytes(format.pack_done(16, 16))
+    (path / f"{0:020d}.done").write_bytes(blocks.pack_done(16, 16))
     store = opened(path)
     store.put([entry(2)])
     assert numbers(reopened(store, path)) == [2]
@@ -154,7 +155,7 @@ def test_a_full_disk_is_a_refusal_that_leaves_no_part(path, monkeypatch):
     with pytest.raises(BufferFull, match="nothing was stored"):
         store.put([entry(2, key=b"other")])
     monkeypatch.setattr(os, "pwrite", real)
-    assert not store.units.holds("orders", b"other")
+    assert not store.ordering_keys.holds("orders", b"other")
     store.put([entry(3)])
     assert numbers(reopened(store, path)) == [1, 3]
 
@@ -209,11 +210,11 @@ def test_a_store_closes_only_after_the_file_work_of_a_greenlet_that_was_killed(p
 def test_the_dead_letter_list_keeps_the_entry_and_the_reason(path):
     store = opened(path)
     store.put([entry(1), entry(2)])
-    store.bury(store.take((), 1, 1 << 20), "too large")
-    store.bury(store.take((), 1, 1 << 20), "odd")
+    store.dead_letter(store.take((), 1, 1 << 20), "too large")
+    store.dead_letter(store.take((), 1, 1 << 20), "odd")
     assert [(each.reason, each.entry) for each in dead.read(path)] == [("too large", entry(1)), ("odd", entry(2))]
     store = reopened(store, path)
-    assert store.stats().buried == 2 and numbers(store) == []
+    assert store.stats().dead == 2 and numbers(store) == []
     store.close()
 
 
@@ -222,7 +223,7 @@ def test_a_full_dead_letter_list_keeps_the_entry_in_the_queue(path, monkeypatch)
     store = opened(path)
     store.put([entry(1)])
     with pytest.raises(BufferFull, match="dead-letter list"):
-        store.bury(store.take((), 1, 1 << 20), "too large")
+        store.dead_letter(store.take((), 1, 1 << 20), "too large")
     assert numbers(store) == [1]
     store.close()
 
@@ -251,19 +252,19 @@ def test_other_bytes_are_an_entry_or_an_error(data):
 @given(st.lists(texts, max_size=8), st.binary(max_size=100), st.data())
 def test_whatever_lies_between_good_blocks_they_are_found(payloads, noise, data):
     """Noise instead of one of them: the others stay."""
-    base, out, places = 4096, b"H" * format.SEGMENT_HEAD.size, []
+    base, out, places = 4096, b"H" * blocks.SEGMENT_HEAD.size, []
     hole = data.draw(st.integers(0, len(payloads)))
     for number, payload in enumerate(payloads):
         if number == hole:
             out += noise + bytes(-len(noise) % 8)
         places.append(len(out))
-        out += format.pack_block(format.ENTRY, base + len(out), payload)
-    found = [(each.offset, each.payload) for each in format.blocks(out, base) if isinstance(each, Block)]
+        out += blocks.pack_block(blocks.ENTRY, base + len(out), payload)
+    found = [(each.offset, each.payload) for each in blocks.blocks(out, base) if isinstance(each, Block)]
     assert found == list(zip(places, payloads, strict=True))
 
 
 def test_a_block_that_was_copied_elsewhere_is_none():
-    block = format.pack_block(format.ENTRY, 64, b"payload")
-    assert format.block_at(block, 0, 64) is not None
-    assert format.block_at(block, 0, 72) is None
-    assert format.block_at(struct.pack("<I", 1) + block[4:], 0, 64) is None
+    block = blocks.pack_block(blocks.ENTRY, 64, b"payload")
+    assert blocks.block_at(block, 0, 64) is not None
+    assert blocks.block_at(block, 0, 72) is None
+    assert blocks.block_at(struct.pack("<I", 1) + block[4:], 0, 64) is None

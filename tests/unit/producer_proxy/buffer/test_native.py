@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from producer_proxy.buffer import blocks as block_format
 from producer_proxy.buffer import entries as entries_pure
 from producer_proxy.buffer import native as chosen
-from producer_proxy.buffer.disk import format
 from producer_proxy.buffer.entry import Entry
-from producer_proxy.buffer.redis.value import pack_value
+from producer_proxy.buffer.value import pack_value
 from tests.unit.producer_proxy.buffer.entries import entry
 
 START = 5_000_000_000 * 8
@@ -33,7 +33,7 @@ def blocks(entries) -> tuple[bytes, list[int]]:
     data, positions = b"", []
     for each in entries:
         positions.append(START + len(data))
-        data += format.pack_block(format.ENTRY, START + len(data), each.encode())
+        data += block_format.pack_block(block_format.ENTRY, START + len(data), each.encode())
     return data, positions
 
 
@@ -82,4 +82,4 @@ def test_both_forms_make_the_same_of_any_bytes(given_entries, noise, cut):
 def test_both_forms_write_the_marks_that_are_read_again(offsets, base):
     marks = chosen.marks_of(base, offsets)
     assert marks == entries_pure.marks_of(base, offsets)
-    assert format.done_offsets(marks, base) == set(offsets)
+    assert block_format.done_offsets(marks, base) == set(offsets)

@@ -14,7 +14,7 @@ from common.reply_token import ReplyTokens, key_of, read_token
 from engine.link import layout
 from engine.link.errors import LinkDown
 from producer_proxy.requests import requests as requests_module
-from producer_proxy.requests.requests import FATE_MS_MAX
+from producer_proxy.requests.requests import OUTCOME_MS_MAX
 
 try:
     from producer_proxy.requests import _requests as native_module
@@ -126,7 +126,7 @@ def test_after_the_deadline_the_engine_says_why_there_was_no_reply(desk, code):
 def test_an_engine_that_does_not_say_leaves_it_at_no_reply(desk):
     asker, _ = desk.ask()
     desk.turn(1_010)
-    assert desk.turn(FATE_MS_MAX - 20) and asker.heard == []
+    assert desk.turn(OUTCOME_MS_MAX - 20) and asker.heard == []
     assert not desk.turn(30)
     assert asker.heard == [(Code.NO_REPLY, None)]
     desk.asked_fate()(Code.NO_CONSUMER)

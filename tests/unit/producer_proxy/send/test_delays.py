@@ -12,6 +12,9 @@ from common.wire import walk_send
 from engine.link import layout
 from engine.link.timer import ANY_QUEUE, Timer, parse
 from producer_proxy.send.delays import Delays, is_delayed
+from producer_proxy.send.pending import PendingMessage, open_ones
+from producer_proxy.targets.engine import EngineTarget
+from producer_proxy.targets.topics import TopicRoute
 
 NOW = 1_700_000_000_000
 DAY_MS = 86_400_000
@@ -20,18 +23,18 @@ CREDENTIAL = contract.Credential("shop", "k1", 0, b"s" * 32)
 
 
 class Destination:
-    topic_id, queues, durability, id_window_ms = 7, 4, layout.FSYNC, 600_000
+    topic_id, queues, durability, id_window_ms, homes = 7, 4, layout.FSYNC, 600_000, None
 
 
 class Topics:
-    def __init__(self, **fields) -> None:
-        self._definition = TopicDefinition("orders", **fields)
+    def __init__(self, target: EngineTarget, **fields) -> None:
+        self._target, self._definition = target, TopicDefinition("orders", **fields)
 
     def definition(self, name: str) -> TopicDefinition:
         return self._definition
 
     def find(self, names: list[str]) -> dict:
-        return dict.fromkeys(names, Destination)
+        return dict.fromkeys(names, TopicRoute(self._target, Destination))
 
 
 class Rpc:
@@ -77,10 +80,12 @@ class One:
 def send(rpc: Rpc, *messages: Message, **definition) -> list[SendResult]:
     request = contract.SendRequest(credential=CREDENTIAL, messages=list(messages))
     call = walk_send(contract.encode_call("send", 1, request))
-    results: list = [None if not message.fault else "fault" for message in call.messages]
-    refusal = lambda code, sentence=None, shown=None: SendResult(code=code, error=sentence, id=shown)  # noqa: E731
-    Delays(Topics(**definition), One(rpc), lambda: NOW, lambda: ASSIGNED, refusal).answer(call, results, 3)
-    return results
+    pending = [PendingMessage(message) for message in call.messages]
+    for each in pending:
+        each.result = "fault" if each.message.fault else None
+    topics = Topics(EngineTarget(One(rpc), None), **definition)
+    Delays(topics, lambda: NOW, lambda: ASSIGNED).answer(open_ones(pending), call.durability, 3)
+    return [each.result for each in pending]
 
 
 def delayed(**fields) -> Message:

@@ -12,7 +12,7 @@ from common import contract
 from common.clock import SystemClock
 from common.config import ConfigView
 from common.config.definitions import ApplicationDefinition, Grant, Key, TopicDefinition
-from common.config.memory_store import MemoryStore
+from common.config.memory_store import MemoryConfigStore
 from common.contract import Code, Credential, Durability, Message, SendRequest
 from common.credential import mint
 from common.keyhash import queue_of
@@ -77,7 +77,7 @@ class Desk:
         if not hot:
             monkeypatch.setattr(proxy_module, "Front", None)
         self.broker = FakeBroker()
-        self.store = MemoryStore()
+        self.store = MemoryConfigStore()
         app = ApplicationDefinition("shop", (Key("k1", SECRET, 0),), (Grant("send", "orders*"), Grant("send", "pay")))
         self.store.put("application", "shop", app.to_value(), 0)
         for name, fields in {

@@ -5,15 +5,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from common.contract import Message
+from common.wire.names import find_names
 from engine.log.offline.directory import opened
-from engine.log.offline.dump import Wanted, dump
-from engine.log.offline.message import names
+from engine.log.offline.dump import DumpQuery, dump
 from engine.log.offline.stats import count
 
 
 def rows(stopped, **wanted):
     with opened(stopped.path) as directory:
-        return list(dump(directory, Wanted(**wanted)))
+        return list(dump(directory, DumpQuery(**wanted)))
 
 
 def test_every_batch_is_shown_once_in_order(stopped):
@@ -63,7 +63,7 @@ def test_stats_add_up_to_the_dump(stopped):
 )
 def test_id_and_key_are_read_from_any_message(id_, key, body, properties):
     message = Message(topic="t", body=body, key=key, id=id_, tag="x", properties=properties, delay_ms=5)
-    assert names(packed(message)) == (id_, key)
+    assert find_names(packed(message)) == (id_.encode(), key.encode())
 
 
 def packed(message):
@@ -77,7 +77,7 @@ def packed(message):
 
 @given(st.binary(max_size=200))
 def test_what_is_no_message_has_no_names_and_no_error(data):
-    names(data)
+    find_names(data)
 
 
 @pytest.mark.parametrize("records", [False, True])

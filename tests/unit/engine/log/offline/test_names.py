@@ -78,7 +78,7 @@ def test_a_file_without_its_segment_and_one_of_the_open_segment_are_notes(named)
 
 def test_runs_that_a_killed_engine_left_are_notes_which_repair_and_the_next_start_remove(named):
     log = named.open()
-    log.look_up.maker.runs.run_bytes = 1000
+    log.look_up.maker.partials.partial_bytes = 1000
     make(log)
     left = {path: path.read_bytes() for path in named.files(".tmp")}
     log.close()

@@ -147,9 +147,9 @@ def test_without_a_view_the_log_is_good_and_the_view_a_note(stopped):
 
 
 def test_a_batch_larger_than_the_window_is_found_behind_damage(stopped, monkeypatch):
-    from engine.log.segment import walk
+    from engine.log.segment import window_scan
 
-    monkeypatch.setitem(walk.Walk.__init__.__kwdefaults__, "window_bytes", 4096)
+    monkeypatch.setitem(window_scan.WindowScan.__init__.__kwdefaults__, "window_bytes", 4096)
     log = stopped.open()
     from engine.log.format import pack_batch, pack_record
 

@@ -178,7 +178,7 @@ def test_the_batch_in_which_a_whole_read_ends_is_given_to_its_end(form):
 def test_a_window_of_a_segment_that_went_meanwhile_answers_out_of_range(machine):
     lazy = machine.log.cold._background = LazyBackground()
     assert read(machine, 0) == []
-    machine.log._sealed.remove(0)
+    machine.log.segments.sealed.remove(0)
     machine.env.unlink("/data/log/" + machine.form.format.segment_name(0))
     lazy.run()
     assert machine.log.take_woken() == [(1, 0)]

@@ -56,7 +56,7 @@ def fill_named(m: Machine, segments: int) -> None:
 
 def make_names(m: Machine) -> None:
     """Let files of names and runs be made, until there is nothing to do."""
-    m.log.look_up.maker.runs.run_bytes = 1000
+    m.log.look_up.maker.partials.partial_bytes = 1000
     next(pause_s for pause_s in m.log.look_up.maker.steps() if pause_s == m.form.maker.IDLE_S)
 
 
@@ -364,12 +364,12 @@ def test_the_reserve_counts_on_disks_of_any_size(form):
 
 def test_topics_and_progress_are_taken_while_messages_are_refused(form):
     m = clocked(form)
-    m.log.refuse("the disk is full")
+    m.log.writer.refusal.refuse("the disk is full")
     with pytest.raises(DiskFullError, match="the disk is full"):
         append(m, 1, 0, b"x")
     m.log.put_progress([(b"key", b"value")])
     assert m.log.create_topics([("third", 1)])[0].id == 3
-    m.log.refuse("")
+    m.log.writer.refusal.refuse("")
     assert append(m, 1, 0, b"x") == 0
 
 

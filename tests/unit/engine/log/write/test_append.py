@@ -203,7 +203,7 @@ def test_offset_at_time_finds_the_first_record_stored_then_or_later(any_machine)
 def test_a_full_disk_refuses_the_roll_and_the_log_goes_on_when_there_is_room(machine):
     machine.append(1, 0, b"x" * 5000)
     machine.env.fail("allocate", errno.ENOSPC)
-    machine.log._next = None
+    machine.log.writer.roller.prepared = None
     refused = machine.batch(1, 0, [b"y" * 5000])
     assert machine.log.append(refused, 1, NOW) == [(203, 0)]
     assert machine.append(1, 0, b"small") == 1

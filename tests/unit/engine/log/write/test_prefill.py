@@ -7,7 +7,7 @@ from forms import forms, load
 from machine import Machine
 
 from engine.env.simulated import SimulatedEnv
-from engine.log.write.prefill import AHEAD, PIECE
+from engine.log.write.prefill import PREFILL_BYTES, WRITE_BYTES
 
 MIB = 1 << 20
 
@@ -23,7 +23,7 @@ def machine(request):
 def zeros(machine, monkeypatch):
     """(at, size) of every piece written ahead."""
     written = []
-    file_class = type(machine.log._reader.active.file)
+    file_class = type(machine.log.segments.active.file)
     write_at = file_class.write_at
 
     def write(self, data, at):
@@ -50,7 +50,7 @@ def test_zeros_are_ahead_of_the_end_whenever_somebody_waits_and_never_over_a_rec
     assert machine.bodies(1, 0) == held
     machine.crash()
     assert machine.bodies(1, 0) == held
-    assert all(size <= AHEAD for _, size in zeros)
+    assert all(size <= PREFILL_BYTES for _, size in zeros)
     assert sum(size for _, size in zeros) <= 4 * 4 * MIB
 
 
@@ -60,12 +60,12 @@ def test_zeros_follow_one_another_without_a_gap(machine, zeros):
         assert machine.durable()
     for (at, size), (following, _) in pairwise(zeros):
         assert following == at + size
-    assert [size for _, size in zeros[1:4]] == [PIECE] * 3
+    assert [size for _, size in zeros[1:4]] == [WRITE_BYTES] * 3
 
 
 def test_a_disk_that_refuses_them_does_not_refuse_the_sync(machine, monkeypatch):
     machine.append(1, 0, b"kept")
-    file = machine.log._reader.active.file
+    file = machine.log.segments.active.file
 
     def refuse(data, at):
         raise OSError(28, "no room")

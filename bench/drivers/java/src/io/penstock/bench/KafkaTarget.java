@@ -50,7 +50,7 @@ final class KafkaTarget implements Target {
                 "value.serializer", ByteArraySerializer.class,
                 "acks", "1",
                 "enable.idempotence", false, // it needs acks=all
-                // Who waits for each answer gains nothing from waiting for company; pipelined, the default of 5 ms stays.
+                // A caller that waits for each answer gains nothing from lingering; pipelined, the default of 5 ms stays.
                 "linger.ms", options.loop().equals("pipelined") ? 5 : 0);
     }
 

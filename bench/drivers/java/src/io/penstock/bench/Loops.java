@@ -2,9 +2,9 @@ package io.penstock.bench;
 
 import java.util.concurrent.atomic.AtomicInteger;
 
-/** What a thread does from start to end; each fills its own tally. */
+/** The loop of a thread from start to end; each fills its own tally. */
 final class Loops {
-    private static final long AFTER_FAULT_MS = 10; // a server that refuses all is not to be flooded
+    private static final long AFTER_FAULT_MS = 10; // avoids flooding a server that refuses all
     private static final long OVERTIME_NS = 10_000_000_000L; // then the rest of an open loop's plan counts as unsent
 
     private Loops() {}

@@ -3,7 +3,7 @@ package io.penstock.bench;
 import java.util.HashMap;
 import java.util.Map;
 
-/** What to do, as bench/peers/driver.py says it: {@code --name value} pairs, all of them always given. */
+/** Options, as bench/peers/driver.py passes them: {@code --name value} pairs, all of them always given. */
 record Options(
         String system,
         String servers, // host:port of what the client library is pointed at
@@ -14,11 +14,11 @@ record Options(
         int topics,
         int queues,
         int size, // bytes of a body
-        int batch, // messages a call
-        int consumers, // threads that take and acknowledge what is sent; 0: nobody does
-        int most, // messages a take
+        int batch, // messages per call
+        int consumers, // threads that take and acknowledge what is sent; 0: none
+        int most, // messages per take
         int fill, // messages that are there before the clock starts, for the consumers alone; 0: senders and consumers run together
-        double rate, // calls a second, planned ahead; 0: closed loop
+        double rate, // calls per second, planned ahead; 0: closed loop
         double warmupS,
         double seconds) {
 

@@ -16,10 +16,10 @@ import org.apache.thrift.protocol.TBinaryProtocol;
 import org.apache.thrift.transport.TSocket;
 import org.apache.thrift.transport.layered.TFramedTransport;
 
-/** Penstock's producer proxy by the stock Thrift library: a connection a thread, whatever Options.clients says. */
+/** Penstock's producer proxy by the stock Thrift library: one connection per thread, whatever Options.clients says. */
 final class PenstockTarget implements Target {
     private static final long MINT_EVERY_NS = 60_000_000_000L; // it is good for 300 s
-    private static final int STORED_MAX = 99; // codes 0xx say: stored
+    private static final int STORED_MAX = 99; // codes 0xx: stored
 
     private final Options options;
     private final List<TFramedTransport> connections = new ArrayList<>();
@@ -68,7 +68,7 @@ final class PenstockTarget implements Target {
         }
     }
 
-    /** From the environment, not the command line: that one is for all to read. */
+    /** From the environment: other users can read the command line. */
     private static Credential mint() throws Exception {
         String app = System.getenv("PENSTOCK_APP"), key = System.getenv("PENSTOCK_KEY_ID");
         long nowMs = System.currentTimeMillis();

@@ -22,7 +22,7 @@ import org.apache.rocketmq.remoting.protocol.header.PopMessageRequestHeader;
 final class RocketmqTaker implements Target.Taker {
     private static final String GROUP = "bench-readers";
     private static final int ANY_QUEUE = -1;
-    private static final long INVISIBLE_MS = 60_000; // the push consumer's own
+    private static final long INVISIBLE_MS = 60_000; // as the push consumer's
     private static final long POLL_MS = 1_000; // its own 15 s would outlast the window
     private static final long TIMEOUT_MS = 10_000;
 

@@ -3,14 +3,14 @@ package io.penstock.bench;
 import java.util.Map;
 import java.util.TreeMap;
 
-/** What one thread counted in the window; merged when all threads have ended. */
+/** Counts of one thread in the window; merged when all threads have ended. */
 final class Tally {
     private static final int TEXT_MAX = 160;
 
     final Histogram latency = new Histogram();
     final Histogram takeLatency = new Histogram();
     final Histogram lag = new Histogram(); // open loop: how late a call began though its thread was free
-    final Map<String, Long> errors = new TreeMap<>(); // also those outside the window: a run with any is not believed
+    final Map<String, Long> errors = new TreeMap<>(); // also those outside the window: any of them makes the run invalid
     long calls;
     long deliveries; // in the window
     long deliveriesInAll;

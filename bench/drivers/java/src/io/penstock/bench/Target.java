@@ -3,10 +3,10 @@ package io.penstock.bench;
 /** One of the systems, through its own client library. Its topics exist and can be written when the constructor returns. */
 interface Target extends AutoCloseable {
 
-    /** What one thread sends with; never shared between threads. */
+    /** The sender of one thread; never shared between threads. */
     Sender sender(int thread) throws Exception;
 
-    /** What one thread takes messages with, all of them in one group; never shared between threads. */
+    /** The consumer of one thread, all of them in one group; never shared between threads. */
     default Taker taker(int number) throws Exception {
         throw new UnsupportedOperationException("this system has no consumers here");
     }
@@ -19,7 +19,7 @@ interface Target extends AutoCloseable {
          */
         void call() throws Exception;
 
-        /** Hands one message to the library and returns; `done` hears of its fate, always on the same thread for one sender. */
+        /** Hands one message to the library and returns; `done` gets its outcome, always on the same thread for one sender. */
         default void start(Done done) throws Exception {
             throw new UnsupportedOperationException("this system has no pipelined loop here");
         }

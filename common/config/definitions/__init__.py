@@ -1,0 +1,33 @@
+"""Definitions of topics, families, groups and applications, with the bounds of their settings."""
+
+from common.config.definitions.application import LIVE_KEYS_MAX, ApplicationDefinition, Grant, Key
+from common.config.definitions.common import GRADES, ORDERS, RATE_BYTES_MAX, RATE_MESSAGES_MAX, RETENTION_MS_MAX
+from common.config.definitions.group import ON_FAILURE, GroupDefinition
+from common.config.definitions.topic import (
+    DELAY_MS_MAX,
+    DURABILITIES,
+    QUEUES_MAX,
+    REQUIRED_GROUPS_MAX,
+    FamilyDefinition,
+    TopicDefinition,
+)
+
+__all__ = [
+    "DELAY_MS_MAX",
+    "DURABILITIES",
+    "GRADES",
+    "LIVE_KEYS_MAX",
+    "ON_FAILURE",
+    "ORDERS",
+    "QUEUES_MAX",
+    "RATE_BYTES_MAX",
+    "RATE_MESSAGES_MAX",
+    "REQUIRED_GROUPS_MAX",
+    "RETENTION_MS_MAX",
+    "ApplicationDefinition",
+    "FamilyDefinition",
+    "Grant",
+    "GroupDefinition",
+    "Key",
+    "TopicDefinition",
+]

@@ -1,0 +1,198 @@
+"""Topics and families of topics: their settings."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from common.config.checks import Checks
+from common.config.definition import Definition
+from common.config.definitions.common import (
+    GRADES,
+    RATE_BYTES_MAX,
+    RATE_MESSAGES_MAX,
+    RETENTION_MS_MAX,
+    rate_bytes,
+    rate_messages,
+)
+from common.config.setting import GROWS, Option, setting
+from common.config.values import NameList, OneOf, TextList, WholeNumber
+from common.dead_letters import PREFIX_RULE, is_dead_letter_topic
+from common.ids import ID_WINDOW_MS_MAX
+from common.limits.depth import Bounds
+
+DURABILITIES = ("memory", "fsync", "replicated", "replicated_fsync")
+BUFFERS = ("off", "disk", "redis", "redis+disk")
+BODY_FORMATS = ("any", "json")
+QUEUES_MAX = 10_000
+RETENTION_BYTES_MAX = 1 << 50
+DELAY_MS_MAX = 400 * 86_400_000
+BODY_BYTES_MAX = 16_000_000  # below the frame limit, because a frame holds the rest of the call too
+REQUIRED_GROUPS_MAX = 16
+REQUIRED_MAX = 64  # a message cannot have more properties
+
+_HOUR_MS, _MIB = 3_600_000, 1 << 20
+_NO_BOUND = "0: no bound"
+
+
+@dataclass(frozen=True)
+class TopicDefinition(Definition):
+    """A topic's settings.
+
+    Attributes:
+        family: name of the family that defines the topic; None: the topic has an entry of its own. Never stored.
+    """
+
+    kind: ClassVar[str] = "topic"
+
+    queues: int = setting(
+        8,
+        WholeNumber("", 1, QUEUES_MAX),
+        "Divide the topic into this many queues.",
+        more="More queues let more consumers read in queue order at once, and cost a little memory each.",
+        change=GROWS,
+        is_stored_always=True,
+    )
+    durability: str = setting(
+        "replicated",
+        OneOf("", DURABILITIES),
+        "Confirm a send that leaves the choice to the topic once the message is this durable.",
+        is_stored_always=True,
+    )
+    body_bytes_max: int = setting(
+        4 << 20,
+        WholeNumber("bytes", 1, BODY_BYTES_MAX),
+        "Reject messages with a larger body.",
+        is_stored_always=True,
+    )
+    family: str | None = None
+    retention_ms: int = setting(
+        0,
+        WholeNumber("ms", 0, RETENTION_MS_MAX),
+        "Delete messages that are older than this.",
+        unset="0: the engine's retention, 72 hours unless it was started with another",
+        option=Option("retention-hours", "hours", _HOUR_MS),
+    )
+    retention_bytes: int = setting(
+        0,
+        WholeNumber("bytes", 0, RETENTION_BYTES_MAX),
+        "Keep at most this much of the topic, shared evenly by its queues, and delete the oldest messages beyond it.",
+        unset="0: limited by age only",
+        option=Option("retention-mib", "MiB", _MIB),
+    )
+    buffer: str = setting(
+        "off",
+        OneOf("", BUFFERS),
+        "Keep messages durably in this store of the producer proxy while the engine does not accept them.",
+        more="It takes effect at proxies that have this store.",
+    )
+    rate_messages: int = rate_messages("Accept")
+    rate_bytes: int = rate_bytes("Accept")
+    grade: str = setting(
+        "normal",
+        OneOf("", GRADES),
+        "Set the topic's importance in overload: low is rejected first, then normal, then high.",
+    )
+    body_format: str = setting(
+        "any",
+        OneOf("", BODY_FORMATS),
+        "Reject bodies of another format; json means a JSON text.",
+    )
+    required_properties: tuple[str, ...] = setting(
+        (),
+        TextList("", REQUIRED_MAX),
+        "Reject messages without this property.",
+        unset="none: no property is required",
+        option=Option("required-property", metavar="NAME"),
+    )
+    id_window_ms: int = setting(
+        600_000,
+        WholeNumber("ms", 0, ID_WINDOW_MS_MAX),
+        "Answer DUPLICATE when a client-set id is repeated within this time.",
+        unset="0: never",
+        more="A longer window costs 43 bytes of the engine's memory per id in it.",
+        option=Option("id-window-s", "seconds", 1000),
+    )
+    delay_ms_max: int = setting(
+        DELAY_MS_MAX,
+        WholeNumber("ms", 0, DELAY_MS_MAX),
+        "Reject messages with a longer delay.",
+        unset="0: as long as the topic's messages are kept",
+        option=Option("delay-hours-max", "hours", _HOUR_MS),
+    )
+    required_groups: tuple[str, ...] = setting(
+        (),
+        NameList("", REQUIRED_GROUPS_MAX),
+        "Count this group's backlog for the bounds of the backlog.",
+        unset="none: no group counts, so there can be no bound",
+        more="A group that has never pulled counts as fully behind.",
+        option=Option("required-group", metavar="GROUP"),
+    )
+    backlog_messages: int = setting(
+        0,
+        WholeNumber("messages", 0, RATE_MESSAGES_MAX),
+        "Reject sends while a required group has more unacknowledged messages.",
+        unset=_NO_BOUND,
+        more="Sends are accepted again below 70 % of the bound.",
+    )
+    backlog_bytes: int = setting(
+        0,
+        WholeNumber("bytes", 0, RATE_BYTES_MAX),
+        "Reject sends while a required group has more unacknowledged bytes.",
+        unset=_NO_BOUND,
+        more="Sends are accepted again below 70 % of the bound.",
+        option=Option("backlog-mib", "MiB", _MIB),
+    )
+    backlog_age_ms: int = setting(
+        0,
+        WholeNumber("ms", 0, RETENTION_MS_MAX),
+        "Reject sends while a required group's oldest unacknowledged message is older.",
+        unset=_NO_BOUND,
+        more="Sends are accepted again below 70 % of the bound.",
+        option=Option("backlog-s", "seconds", 1000),
+    )
+
+    @classmethod
+    def checked_name(cls, checks: Checks) -> str:
+        name = checks.own_name()
+        if is_dead_letter_topic(name):
+            checks.fault("name", PREFIX_RULE)
+        return name
+
+    def check_together(self, checks: Checks) -> None:
+        if self.backlog_bounds != Bounds() and not self.required_groups:
+            checks.fault("required_groups", "the list is empty: name a group, or remove the bounds of the backlog")
+
+    @property
+    def backlog_bounds(self) -> Bounds:
+        return Bounds(self.backlog_messages, self.backlog_bytes, self.backlog_age_ms)
+
+    @property
+    def has_depth_breaker(self) -> bool:
+        return bool(self.required_groups) and self.backlog_bounds != Bounds()
+
+
+@dataclass(frozen=True)
+class FamilyDefinition(TopicDefinition):
+    """The settings of every topic whose name begins with a prefix and that has no entry of its own.
+
+    `name` is the prefix followed by `*`.
+    """
+
+    kind: ClassVar[str] = "family"
+
+    @classmethod
+    def checked_name(cls, checks: Checks) -> str:
+        name = checks.own_family()
+        if is_dead_letter_topic(name):
+            checks.fault("name", PREFIX_RULE)
+        return name
+
+    @property
+    def prefix(self) -> str:
+        return self.name.removesuffix("*")
+
+    def topic(self, name: str) -> TopicDefinition:
+        """The definition of the family's topic of this name."""
+        # Copied without checks: the values were checked, and a family may be asked for a million topics.
+        topic = object.__new__(TopicDefinition)
+        topic.__dict__.update(self.__dict__, name=name, family=self.name)
+        return topic

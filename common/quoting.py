@@ -1,0 +1,26 @@
+"""Values, lists and names as error sentences show them."""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+SHOWN_CHARS_MAX = 64
+
+
+def quoted(value: Any) -> str:
+    """The value as JSON, where it has such a form, cut to a bound."""
+    try:
+        text = json.dumps(value, ensure_ascii=False)
+    except (TypeError, ValueError):
+        text = f"a {type(value).__name__}"
+    return text if len(text) <= SHOWN_CHARS_MAX else text[:SHOWN_CHARS_MAX] + "…"
+
+
+def listed(choices: Sequence[str]) -> str:
+    """`a, b or c`."""
+    return " or ".join(filter(None, (", ".join(choices[:-1]), choices[-1])))
+
+
+def thing(kind: str, name: Any) -> str:
+    """The subject of a sentence, as in `topic "orders"`."""
+    return f"{kind.replace('_', ' ')} {quoted(str(name))}"

@@ -1,0 +1,72 @@
+# cython: language_level=3
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+
+from engine.client._destination cimport Destination
+
+
+cdef struct Cell:                     # of an append's table: where the last run of a queue is
+    uint64_t key                      # topic id, queue
+    uint32_t run
+    uint32_t stamp                    # the append's, or the cell is empty
+
+cdef enum:
+    MOVED = 0xFFFFFFFF                # in place of a message's waiter: another broker has been given the message
+
+cdef struct AppendItem:               # one message
+    uint32_t next                     # in its run; 0 ends it (items count from 1)
+    uint32_t waiter
+    uint32_t index
+    uint32_t bound                    # 1: to its queue, by its key
+    uint32_t size                     # of its record
+    size_t at                         # of its record, in the arena
+
+cdef struct AppendRun:                # consecutive messages of one queue: they become one batch
+    uint32_t topic_id
+    uint32_t queue
+    uint32_t count
+    uint32_t head
+    uint32_t tail
+    uint32_t id_window_ms             # not 0: its one message is to be checked against that window of ids
+    bint alone                        # it holds one message and no other will join
+    uint32_t destination              # its number among the append's destinations; 0 where there is one broker only
+    size_t bytes
+
+
+cdef class Waiter:
+    cdef uint32_t waiting             # appends that owe results
+    cdef double deadline              # monotonic seconds
+    cdef bint expired
+    cdef int result(self, uint32_t index, int code, uint32_t queue, int64_t offset) except -1
+    cdef int done(self) except -1
+    cdef int expire(self) except -1
+
+
+cdef class AppendRequest:
+    # Invariants, on which every loop over the arrays rests:
+    # 1. items[0..item_count) and runs[0..run_count) are filled, with item_count <= item_cap and run_count <= run_cap.
+    # 2. head, tail and next are 0 or number an item from 1 to item_count; following next from head reaches tail and then 0.
+    # 3. A record lies in arena[at..at + size), with at + size <= arena_used <= arena_cap.
+    # 4. waiter is MOVED or an index of waiters; a run's destination is 0 or numbers one of destinations from 1.
+    # 5. frame_bytes is at least the size of the encoded frame: its head, and each run with its header, its records and up to 8 bytes of padding.
+    cdef list waiters                 # None: all its messages were moved
+    cdef list destinations            # of the runs whose messages could go elsewhere
+    cdef double sent_at               # monotonic seconds
+    cdef AppendItem* items
+    cdef AppendRun* runs
+    cdef unsigned char* arena
+    cdef double started_at            # when its first message came
+    cdef uint32_t item_count, item_cap, run_count, run_cap
+    cdef size_t arena_used, arena_cap, frame_bytes
+    cdef uint32_t request_id
+    cdef Cell* cells                  # open addressing; the number of cells is a power of two, at least twice that of runs
+    cdef uint32_t cell_count, stamp
+    cdef Cell* cell(self, uint32_t topic_id, uint32_t queue) noexcept
+    cdef int make_cells(self, uint32_t count) except -1
+    cdef int add_run(self, uint32_t topic_id, uint32_t queue, uint32_t id_window_ms, bint alone, Destination destination) except -1
+    cdef AppendItem* place(self, uint32_t topic_id, Destination destination, uint32_t queue, uint32_t size, uint32_t id_window_ms,
+                           bint alone) except NULL
+    cdef unsigned char* encode(self, unsigned char* start, uint32_t request_id, int durability) noexcept
+    cdef int clear(self) except -1
+    cdef int forget_moved(self) except -1
+    cdef int answer_all(self, int code) except -1
+    cdef int answer(self, const unsigned char* results, Py_ssize_t size) except -1

@@ -1,0 +1,252 @@
+# cython: language_level=3, boundscheck=False, wraparound=False
+"""One append request: the messages that it carries, as runs of queues, and the calls that wait for them.
+
+Nothing here waits: results come to a Waiter in the loop callback that read the broker's answer. The bytes are those of
+docs/design/0001-seams.md, sections 4 and 5. The reference is append_request.py.
+"""
+
+from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t
+from libc.stdlib cimport calloc, free, realloc
+from libc.string cimport memcpy, memset
+
+from engine.client._destination cimport Destination
+from engine.client._little cimport get32, put32
+from engine.link.constants cimport (
+    APPEND_HEAD_SIZE, APPEND_RESULT_SIZE, BATCH_CHECK_IDS, BATCH_HEADER_SIZE, BATCH_MAGIC, CODE_DUPLICATE, CODE_TIMEOUT,
+    FRAME_HEADER_SIZE, OP_APPEND,
+)
+
+cdef enum:
+    CELLS_LEAST = 256
+    CELLS_KEPT = 1 << 16              # 1 MiB: an append in hundreds of thousands of queues is rare
+    ARENA_KEPT = 4 << 20
+    PADDING_MAX = 8                   # behind a batch
+
+
+cdef class Waiter:
+    """A call that waits for the results of its messages, on behalf of one client."""
+
+    cdef int result(self, uint32_t index, int code, uint32_t queue, int64_t offset) except -1:
+        return 0
+
+    cdef int done(self) except -1:
+        return 0
+
+    cdef int expire(self) except -1:
+        return 0
+
+
+cdef class AppendRequest:
+    """One append, while it is filled and until it is answered. Reused, so its arrays are allocated once."""
+
+    def __cinit__(self):
+        self.waiters, self.destinations = [], []
+        self.make_cells(CELLS_LEAST)
+        self.clear()
+
+    def __dealloc__(self):
+        free(self.cells)
+        free(self.items)
+        free(self.runs)
+        free(self.arena)
+
+    cdef int clear(self) except -1:
+        self.waiters.clear()
+        self.destinations.clear()
+        self.item_count = self.run_count = 0
+        self.arena_used = 0
+        self.frame_bytes = FRAME_HEADER_SIZE + APPEND_HEAD_SIZE
+        self.stamp += 1                     # which empties all cells at once
+        if self.stamp == 0 or self.cell_count > CELLS_KEPT:
+            self.make_cells(CELLS_LEAST)
+        if self.arena_cap > ARENA_KEPT:
+            free(self.arena)
+            self.arena, self.arena_cap = NULL, 0
+        return 0
+
+    cdef Cell* cell(self, uint32_t topic_id, uint32_t queue) noexcept:
+        """The cell of this queue's last run, or the empty one where it belongs.
+
+        The search ends within the table: at most half of its cells are filled, and the mask keeps the index below cell_count.
+        """
+        cdef uint64_t key = (<uint64_t>topic_id << 32) | queue
+        cdef uint32_t mask = self.cell_count - 1
+        cdef uint32_t at = <uint32_t>((key * <uint64_t>0x9E3779B97F4A7C15) >> 32) & mask
+        while self.cells[at].stamp == self.stamp and self.cells[at].key != key:
+            at = (at + 1) & mask
+        return &self.cells[at]
+
+    cdef int make_cells(self, uint32_t count) except -1:
+        """Replace the table by one of `count` cells, and enter the runs."""
+        cdef Cell* cells = <Cell*>calloc(count, sizeof(Cell))
+        cdef Cell* cell
+        cdef uint32_t r
+        if cells == NULL:
+            raise MemoryError()
+        free(self.cells)
+        self.cells, self.cell_count, self.stamp = cells, count, 1
+        for r in range(self.run_count):
+            cell = self.cell(self.runs[r].topic_id, self.runs[r].queue)
+            cell.key, cell.run, cell.stamp = (<uint64_t>self.runs[r].topic_id << 32) | self.runs[r].queue, r, 1
+        return 0
+
+    cdef int add_run(self, uint32_t topic_id, uint32_t queue, uint32_t id_window_ms, bint alone, Destination destination) except -1:
+        """Add an empty run, which is the queue's last one from now on."""
+        cdef Cell* cell
+        cdef AppendRun* run
+        if self.run_count == self.run_cap:
+            self.run_cap = max(64, self.run_cap * 2)
+            self.runs = <AppendRun*>realloc_or_raise(self.runs, self.run_cap * sizeof(AppendRun))
+        if 2 * (self.run_count + 1) > self.cell_count:
+            self.make_cells(2 * self.cell_count)
+        cell = self.cell(topic_id, queue)
+        cell.key, cell.run, cell.stamp = (<uint64_t>topic_id << 32) | queue, self.run_count, self.stamp
+        run = &self.runs[self.run_count]
+        run.topic_id, run.queue, run.count, run.bytes, run.head, run.destination = topic_id, queue, 0, 0, 0, 0
+        run.id_window_ms, run.alone = id_window_ms, alone
+        if destination.homes is not None:
+            self.destinations.append(destination)
+            run.destination = <uint32_t>len(self.destinations)
+        self.run_count += 1
+        self.frame_bytes += BATCH_HEADER_SIZE + PADDING_MAX
+        return 0
+
+    cdef AppendItem* place(self, uint32_t topic_id, Destination destination, uint32_t queue, uint32_t size, uint32_t id_window_ms,
+                           bint alone) except NULL:
+        """Reserve room in the arena for a record of the waiter that joined last, and link it to the queue's run."""
+        cdef size_t at = self.arena_used
+        cdef Cell* cell
+        cdef AppendRun* run
+        cdef AppendItem* item
+        if self.item_count == self.item_cap:
+            self.item_cap = max(256, self.item_cap * 2)
+            self.items = <AppendItem*>realloc_or_raise(self.items, self.item_cap * sizeof(AppendItem))
+        if at + size > self.arena_cap:
+            self.arena_cap = max(65536, self.arena_cap * 2, at + size)
+            self.arena = <unsigned char*>realloc_or_raise(self.arena, self.arena_cap)
+        self.arena_used = at + size
+        item = &self.items[self.item_count]
+        self.item_count += 1
+        item.next, item.waiter = 0, <uint32_t>(len(self.waiters) - 1)
+        item.at, item.size = at, size
+        cell = self.cell(topic_id, queue)
+        if cell.stamp == self.stamp and not alone and not self.runs[cell.run].alone:
+            run = &self.runs[cell.run]
+            self.items[run.tail - 1].next = self.item_count
+        else:
+            self.add_run(topic_id, queue, id_window_ms, alone, destination)
+            run = &self.runs[self.run_count - 1]
+            run.head = self.item_count
+        run.tail = self.item_count
+        run.count += 1
+        run.bytes += size
+        self.frame_bytes += size
+        return item
+
+    cdef unsigned char* encode(self, unsigned char* start, uint32_t request_id, int durability) noexcept:
+        """Write the frame to `start`, where `frame_bytes` are free: head, then the runs as batches in their final form. Returns its end."""
+        cdef unsigned char* out = start + FRAME_HEADER_SIZE + APPEND_HEAD_SIZE
+        cdef unsigned char* head
+        cdef uint32_t r, i, pad
+        cdef AppendRun* run
+        for r in range(self.run_count):
+            run = &self.runs[r]
+            head = out
+            memset(head, 0, BATCH_HEADER_SIZE)
+            put32(head + 4, <uint32_t>(BATCH_HEADER_SIZE + run.bytes))
+            head[8], head[9] = BATCH_MAGIC & 255, BATCH_MAGIC >> 8
+            put32(head + 16, run.topic_id)
+            put32(head + 20, run.queue)
+            put32(head + 24, run.count)
+            if run.id_window_ms:
+                head[11] = BATCH_CHECK_IDS
+                put32(head + 28, run.id_window_ms)
+            out += BATCH_HEADER_SIZE
+            i = run.head
+            while i:
+                memcpy(out, self.arena + self.items[i - 1].at, self.items[i - 1].size)
+                out += self.items[i - 1].size
+                i = self.items[i - 1].next
+            pad = <uint32_t>((8 - (out - head) % 8) % 8)
+            memset(out, 0, pad)
+            out += pad
+        memset(start, 0, FRAME_HEADER_SIZE + APPEND_HEAD_SIZE)
+        put32(start, <uint32_t>(out - start - 4))
+        start[4] = OP_APPEND
+        put32(start + 8, request_id)
+        start[FRAME_HEADER_SIZE] = durability
+        put32(start + FRAME_HEADER_SIZE + 4, self.run_count)
+        self.request_id = request_id
+        return out
+
+    cdef int answer_all(self, int code) except -1:
+        """One code for every message."""
+        cdef uint32_t r, i
+        cdef Waiter waiter
+        for r in range(self.run_count):
+            i = self.runs[r].head
+            while i:
+                if self.items[i - 1].waiter != MOVED:
+                    waiter = <Waiter>self.waiters[self.items[i - 1].waiter]
+                    if not waiter.expired:
+                        waiter.result(self.items[i - 1].index, code, self.runs[r].queue, -1)
+                i = self.items[i - 1].next
+        return self.finish()
+
+    cdef int answer(self, const unsigned char* results, Py_ssize_t size) except -1:
+        """Spread the broker's results, one per batch, over the messages. The size is checked first: the loop reads no byte beyond it."""
+        cdef uint32_t r, i
+        cdef uint16_t code
+        cdef uint32_t queue
+        cdef int64_t offset
+        cdef Waiter waiter
+        cdef AppendRun* run
+        if size != <Py_ssize_t>self.run_count * APPEND_RESULT_SIZE:
+            return self.answer_all(CODE_TIMEOUT)
+        for r in range(self.run_count):
+            run = &self.runs[r]
+            memcpy(&code, results + APPEND_RESULT_SIZE * r, 2)
+            memcpy(&offset, results + APPEND_RESULT_SIZE * r + 8, 8)
+            queue = get32(results + APPEND_RESULT_SIZE * r + 4) if code == CODE_DUPLICATE else run.queue
+            i = run.head
+            while i:
+                if self.items[i - 1].waiter != MOVED:
+                    waiter = <Waiter>self.waiters[self.items[i - 1].waiter]
+                    if not waiter.expired:
+                        waiter.result(self.items[i - 1].index, code, queue, offset)
+                offset += 1
+                i = self.items[i - 1].next
+        return self.finish()
+
+    def finish(self):
+        cdef Waiter waiter
+        for waiter in self.waiters:
+            if waiter is not None:
+                waiter.waiting -= 1
+                if waiter.waiting == 0 and not waiter.expired:
+                    waiter.done()
+        self.clear()
+        return 0
+
+    cdef int forget_moved(self) except -1:
+        """Owe nothing to the waiters all of whose messages were moved."""
+        cdef Waiter waiter
+        cdef Py_ssize_t number
+        cdef uint32_t i
+        left = [0] * len(self.waiters)
+        for i in range(self.item_count):
+            if self.items[i].waiter != MOVED:
+                left[self.items[i].waiter] += 1
+        for number in range(len(left)):
+            waiter = <Waiter>self.waiters[number]
+            if waiter is not None and left[number] == 0:
+                waiter.waiting -= 1
+                self.waiters[number] = None
+        return 0
+
+
+cdef void* realloc_or_raise(void* old, size_t size) except NULL:
+    cdef void* grown = realloc(old, size)
+    if grown == NULL:
+        raise MemoryError()
+    return grown

@@ -1,0 +1,116 @@
+"""One append request: the messages that it carries, as runs of queues, and the calls that wait. The reference of `_append_request`."""
+
+import struct
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+from engine.client.destination import Destination
+from engine.link import layout
+
+BATCH_MAGIC = 0x5042
+PADDING_MAX = 8  # behind a batch
+_BATCH = struct.Struct("<IIHBBIIIIIQq")
+
+Result = tuple[int, int, int]
+"""(code, queue, offset) of one message."""
+NO_RESULT = (layout.TIMEOUT, 0, -1)
+
+
+class Waiter:
+    """A call that waits for the results of its messages. `waiting`: appends that owe some."""
+
+    def __init__(self, count: int, callback: Callable[[list[Result]], object]) -> None:
+        self.results: list[Result] = [NO_RESULT] * count
+        self.waiting = 0
+        self.callback = callback
+
+
+class AppendItem:
+    """One message of an append.
+
+    Attributes:
+        waiter: None: the message was moved to another append.
+        id_window_ms: not 0: its id is to be checked.
+        alone: it is a batch of its own.
+    """
+
+    __slots__ = ("alone", "bound", "destination", "id_window_ms", "index", "record", "waiter")
+
+    def __init__(self, destination: Destination, record: bytes, waiter: Waiter | None, index: int, bound: bool) -> None:
+        self.destination, self.record, self.waiter, self.index, self.bound = destination, record, waiter, index, bound
+        self.id_window_ms = 0 if record[4] & layout.HAS_ID else destination.id_window_ms
+        self.alone = self.id_window_ms > 0 or bool(record[4] & layout.HAS_TRAILER)
+
+
+class AppendRun(NamedTuple):
+    """Messages that become one batch."""
+
+    topic_id: int
+    queue: int
+    id_window_ms: int
+    alone: bool
+    items: list[AppendItem]
+
+
+class AppendRequest:
+    """One append: runs in the order in which they began; `_open` holds the last run of each queue by (topic id, queue)."""
+
+    def __init__(self) -> None:
+        self.runs: list[AppendRun] = []
+        self.waiters: list[Waiter] = []
+        self.count, self.started_at = 0, time.monotonic()
+        self._open: dict[tuple[int, int], AppendRun] = {}
+        self.size = layout.HEADER_SIZE + layout.APPEND_HEAD.size
+        self.sent_at = 0.0
+
+    def add(self, topic_id: int, queue: int, item: AppendItem) -> None:
+        """Add to the queue's last run. A request, or a message whose id is to be checked, is a run of its own; later ones follow it."""
+        run = self._open.get((topic_id, queue))
+        if run is None or item.alone or run.alone:
+            run = self._open[topic_id, queue] = AppendRun(topic_id, queue, item.id_window_ms, item.alone, [])
+            self.runs.append(run)
+        run.items.append(item)
+        self.count += 1
+        self.size += len(item.record) + layout.BATCH_HEADER_SIZE + PADDING_MAX
+
+    def encode(self, request_id: int, durability: int) -> bytes:
+        out = bytearray(layout.APPEND_HEAD.pack(durability, len(self.runs)))
+        for topic_id, queue, window_ms, _, items in self.runs:
+            records = b"".join(item.record for item in items)
+            size = layout.BATCH_HEADER_SIZE + len(records)
+            flags = layout.CHECK_IDS if window_ms else 0
+            out += _BATCH.pack(0, size, BATCH_MAGIC, 0, flags, 0, topic_id, queue, len(items), window_ms, 0, 0)
+            out += records + bytes(-size % 8)
+        return layout.frame(layout.APPEND, request_id, bytes(out))
+
+    def answer(self, payload: bytes) -> None:
+        if len(payload) != len(self.runs) * layout.APPEND_RESULT.size:
+            return self.answer_all(layout.TIMEOUT)
+        for run, (code, first_queue, offset) in zip(self.runs, layout.APPEND_RESULT.iter_unpack(payload), strict=True):
+            queue = first_queue if code == layout.DUPLICATE else run.queue
+            for step, item in enumerate(run.items):
+                if item.waiter is not None:
+                    item.waiter.results[item.index] = (code, queue, offset + step)
+        return self._finish()
+
+    def answer_all(self, code: int) -> None:
+        """One code for every message."""
+        for run in self.runs:
+            for item in run.items:
+                if item.waiter is not None:
+                    item.waiter.results[item.index] = (code, run.queue, -1)
+        self._finish()
+
+    def forget_moved(self) -> None:
+        """Owe nothing to the waiters all of whose messages were moved."""
+        still = {id(item.waiter) for run in self.runs for item in run.items if item.waiter is not None}
+        for waiter in [waiter for waiter in self.waiters if id(waiter) not in still]:
+            waiter.waiting -= 1
+            self.waiters.remove(waiter)
+
+    def _finish(self) -> None:
+        for waiter in self.waiters:
+            waiter.waiting -= 1
+            if waiter.waiting == 0:
+                waiter.callback(waiter.results)

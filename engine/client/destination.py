@@ -1,0 +1,86 @@
+"""Destinations of topics at the engine, and the bounded table of those in use. The reference of `_destination`."""
+
+from collections import OrderedDict
+
+from common.keyhash import queue_of
+from common.limits import Meter
+from engine.client.durability import CLASSES
+from engine.link import layout
+
+
+class Destination:
+    """A topic as its brokers know it. Made when the first message for it comes; void when a broker's log_id changes.
+
+    Args:
+        topic_id: the only broker's; with several broker groups they are in `ids`.
+        durability: number of the topic's durability class.
+        homes, ids: with several broker groups, the home of each queue and the topic id at each group; see _destination.pxd.
+    """
+
+    __slots__ = (
+        "body_bytes_max", "buffered", "checked_at", "diverted", "durability", "grade", "homes", "id_window_ms", "ids", "is_special",
+        "meter", "name", "next_queue", "queues", "sticky", "topic_id",
+    )  # fmt: skip
+
+    def __init__(
+        self, name: bytes, topic_id: int, queues: int, durability: int, body_bytes_max: int, id_window_ms: int = 0,
+        homes: bytes | None = None, ids: bytes | None = None,
+    ) -> None:  # fmt: skip
+        if not 1 <= durability <= len(CLASSES):
+            raise ValueError(f"durability class {durability}: use 1 to {len(CLASSES)}")
+        self.name, self.topic_id, self.queues = name, topic_id, queues
+        self.id_window_ms = id_window_ms
+        self.durability, self.body_bytes_max = durability, body_bytes_max
+        if homes is not None and (ids is None or len(homes) != queues or len(ids) % 4 or max(homes) >= len(ids) // 4):
+            raise ValueError("homes and ids: one home per queue, one topic id per home")
+        self.homes, self.ids = homes, ids
+        self.checked_at = self.next_queue = 0
+        self.buffered = self.diverted = False
+        self.meter: Meter | None = None
+        self.grade, self.is_special = 0, False
+        self.sticky: dict[int, tuple[int, int]] = {}  # index of the lane -> (its append, the queue)
+
+    def id_at(self, group: int) -> int:
+        """The topic's id at a broker group; 0: not known."""
+        return self.topic_id if self.ids is None else layout.U32.unpack_from(self.ids, 4 * group)[0]
+
+    def choose_queue(self, lane: int, append: int, key: bytes | None) -> int:
+        """A key's own queue; without a key one queue for the whole append, the next for the next."""
+        if key is not None:
+            return queue_of(key, self.queues)
+        if self.sticky.get(lane, (0, 0))[0] != append:
+            self.sticky[lane] = (append, self.next_queue)
+            self.next_queue = (self.next_queue + 1) % self.queues
+        return self.sticky[lane][1]
+
+
+class Destinations:
+    """Destinations by name, at most `count_max`; a full table evicts the one whose last use is longest ago."""
+
+    def __init__(self, count_max: int) -> None:
+        self._by_name: OrderedDict[bytes, Destination] = OrderedDict()
+        self._count_max = count_max
+
+    def __len__(self) -> int:
+        return len(self._by_name)
+
+    def get(self, name: bytes) -> Destination | None:
+        """The destination, or None."""
+        found = self._by_name.get(name)
+        if found is not None:
+            self._by_name.move_to_end(name)
+        return found
+
+    def put(self, destination: Destination) -> None:
+        """Keep the destination, in place of the one with the same name."""
+        self._by_name.pop(destination.name, None)
+        if len(self._by_name) >= self._count_max:
+            self._by_name.popitem(last=False)
+        self._by_name[destination.name] = destination
+
+    def discard(self, name: bytes) -> None:
+        """Forget the destination, if it is there."""
+        self._by_name.pop(name, None)
+
+    def clear(self) -> None:
+        self._by_name.clear()

@@ -1,0 +1,13 @@
+"""Selects the native form of the clocks, or its reference."""
+
+from typing import TYPE_CHECKING
+
+from common.twins import use_native
+
+NATIVE = use_native("engine.env", "_clock")
+if NATIVE and not TYPE_CHECKING:
+    from engine.env._clock import Clock
+else:
+    from engine.env.clock import Clock
+
+__all__ = ["NATIVE", "Clock"]

@@ -1,0 +1,195 @@
+"""Finding a queue's records.
+
+The segment being written, those on their way to be sealed, then sealed ones through the store.
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterator
+
+from engine.errors import CorruptionError, OffsetOutOfRangeError
+from engine.log.read.cold import ColdReads
+from engine.log.segment.native import BatchReader, SealedIndex, SegmentIndex
+from engine.log.segment.segment import Segment
+from engine.log.segment.segments import LogSegments
+from engine.log.types import RecordSlice
+from engine.log.view import View
+from engine.log.write.native import Appender
+
+SIZES_MAX = 100_000
+SPANS_MAX = 10_000
+NO_LIMIT = 0xFFFFFFFFFFFFFFFF
+DONE, BELOW, HOLE, DAMAGED = range(4)
+
+
+class QueueReader:
+    """Reads by offset and by time. Keeps nothing between calls but the order of the segments."""
+
+    def __init__(self, log_id: bytes, appender: Appender, view: View, segments: LogSegments, cold: ColdReads) -> None:
+        self._appender = appender
+        self._view = view
+        self._segments = segments
+        self._batches = BatchReader(log_id)
+        self.cold = cold
+        self._sizes: dict[tuple[int, int, int], int] = {}
+        """(base, topic id, queue) -> bytes that the queue has in a sealed segment, as far as somebody asked."""
+        self._spans: dict[tuple[int, int], tuple[int, int, int]] = {}
+        """(topic id, queue) -> what View.span_of() said last: who drains a queue asks for the same segment again and again."""
+
+    def bounds(self, topic_id: int, queue: int) -> tuple[int, int]:
+        """(first readable offset, end offset)."""
+        end = self._end(topic_id, queue)
+        return min(next((first for first, _ in self._runs(topic_id, queue, 0)), end), end), end
+
+    def read(
+        self, topic_id: int, queue: int, offset: int, max_records: int, max_bytes: int, *, whole: bool = False
+    ) -> list[RecordSlice]:
+        """As Log.read."""
+        pieces: list[RecordSlice] = []
+        segment = self._segments.active
+        source: SegmentIndex | SealedIndex = self._appender.index
+        at, records, size = offset, max_records, max_bytes
+        limit, is_cold = self._limit(segment), False
+        while True:
+            had = len(pieces)
+            how, at, records, size, bad_at, bad_bytes = self._batches.read(
+                source, segment.file, topic_id, queue, limit, at, records, size, pieces, whole
+            )
+            if is_cold:
+                self.cold.served(topic_id, queue, sum(len(piece.records) for piece in pieces[had:]))
+            ended = how in (HOLE, DAMAGED) or (how == DONE and segment is self._segments.active)
+            if ended or records <= 0 or (pieces and size <= 0) or at == self._end(topic_id, queue):
+                break
+            found = self.find(topic_id, queue, at)
+            if found is None or found[0] is segment:
+                break
+            segment, source = found
+            limit = self._limit(segment)
+            is_cold = self.cold.covers(segment, self._appender)
+            if is_cold:
+                limit = self.cold.limit(segment, topic_id, queue, at)
+                if limit == 0:
+                    return pieces
+        if not pieces and how == DONE and limit != self._limit(segment):
+            # A hole in the queue behind what was fetched: no answer to wait for.
+            how, at, _, _, bad_at, bad_bytes = self._batches.read(
+                source, segment.file, topic_id, queue, NO_LIMIT, at, records, size, pieces, whole
+            )
+        if pieces or max_records <= 0:
+            return pieces
+        return self._explain(topic_id, queue, offset, how, at, (segment, bad_at, bad_bytes))
+
+    def offset_at_time(self, topic_id: int, queue: int, at_ms: int) -> int:
+        """As Log.offset_at_time."""
+        runs = list(self._runs(topic_id, queue, 0))
+
+        def first_in(base: int) -> int | None:
+            segment = self._segments.at(base)
+            if segment is None:
+                return None
+            return segment.source().offset_at_time(topic_id, queue, at_ms, self._limit(segment))
+
+        # Segments follow each other in time, so only some of their indexes are opened.
+        found = bisect_left(runs, True, key=lambda run: first_in(run[1]) is not None)
+        offset = first_in(runs[found][1]) if found < len(runs) else None
+        return self._end(topic_id, queue) if offset is None else offset
+
+    def offset_within(self, topic_id: int, queue: int, size: int) -> int:
+        """The oldest offset such that the queue's batches from it on have at most `size` bytes; the newest batch always stays."""
+        kept = end = self._end(topic_id, queue)
+        for first, base in reversed(list(self._runs(topic_id, queue, 0))):
+            known = self._sizes.get((base, topic_id, queue), size + 1)
+            segment = self._segments.at(base) if known > size else None
+            if segment is None:
+                kept, size = first, max(size - known, 0)
+                continue
+            found, left = segment.source().offset_within(topic_id, queue, size, self._limit(segment), kept == end)
+            if found is None and left:
+                continue  # all that the segment has of it is being written
+            kept = kept if found is None else found
+            if found != first:
+                break
+            if segment.sealed is not None:
+                self._remember_size((base, topic_id, queue), size - left)
+            size = left
+        return kept
+
+    def _remember_size(self, known: tuple[int, int, int], size: int) -> None:
+        if len(self._sizes) > SIZES_MAX:
+            self._sizes.clear()
+        self._sizes[known] = size
+
+    def _explain(
+        self, topic_id: int, queue: int, offset: int, how: int, at: int, place: tuple[Segment, int, int]
+    ) -> list[RecordSlice]:
+        """Why nothing can be read at `offset`: the end, out of range, or damage."""
+        segment, bad_at, bad_bytes = place
+        if offset == self._end(topic_id, queue):
+            return []
+        first, end = self.bounds(topic_id, queue)
+        if not first <= offset < end:
+            raise OffsetOutOfRangeError(offset, first, end)
+        if how == DAMAGED:
+            raise CorruptionError(
+                segment.path,
+                segment.base + bad_at,
+                bad_bytes,
+                f"topic={topic_id} queue={queue} offset={offset}: does not verify",
+                at,
+            )
+        following = next((start for start, _ in self._runs(topic_id, queue, offset + 1)), end)
+        if how == HOLE:
+            following = min(at, following)
+        raise CorruptionError(
+            segment.path,
+            segment.base,
+            0,
+            f"topic={topic_id} queue={queue} offset={offset}: lost up to {following}",
+            following,
+        )
+
+    def _committed_at(self) -> int:
+        return self._appender.end_position - self._appender.segment_base
+
+    def _limit(self, segment: Segment) -> int:
+        return self._committed_at() if segment is self._segments.active else NO_LIMIT
+
+    def _end(self, topic_id: int, queue: int) -> int:
+        end = self._appender.index.committed_end(topic_id, queue, self._committed_at())
+        if end is None:
+            end = self._appender.next_offset(topic_id, queue)
+        return end
+
+    def find(self, topic_id: int, queue: int, offset: int) -> tuple[Segment, SegmentIndex | SealedIndex] | None:
+        """The newest segment in which the queue begins at or below `offset`."""
+        for segment in (self._segments.active, *reversed(self._segments.sealing)):
+            source = segment.source()
+            first = source.first_offset(topic_id, queue)
+            if first is not None and first <= offset:
+                return segment, source
+        first, base, end = self._spans.get((topic_id, queue), (0, 0, 0))
+        if not first <= offset < end:
+            found = self._view.span_of(topic_id, queue, offset)
+            if found is None:
+                return None
+            if len(self._spans) == SPANS_MAX:
+                self._spans.clear()
+            _, base, _ = self._spans[topic_id, queue] = found
+        sealed = self._segments.sealed.get(base)
+        return (sealed, sealed.source()) if sealed is not None else None
+
+    def _runs(self, topic_id: int, queue: int, offset: int) -> Iterator[tuple[int, int]]:
+        """(first offset of the queue in it, base) of the segments whose first offset is not below `offset`, in order."""
+        sealing = tuple(self._segments.sealing)
+        last = -1
+        for first, base in self._view.segments_from(topic_id, queue, offset):
+            if base in self._segments.sealed.bases:
+                last = base
+                yield first, base
+        for segment in (*sealing, self._segments.active):
+            begin = segment.source().first_offset(topic_id, queue)
+            if segment.base > last and begin is not None and begin >= offset:
+                yield begin, segment.base
+
+    def segments_of(self, topic_id: int, queue: int) -> list[int]:
+        """Bases of the segments that hold records of the queue, in order."""
+        return [base for _, base in self._runs(topic_id, queue, 0)]

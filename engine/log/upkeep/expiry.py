@@ -1,0 +1,88 @@
+"""Expiry: when the oldest segment is past the retention of every topic in it."""
+
+import logging
+from collections.abc import Generator
+
+from engine.env.base import Env
+from engine.errors import CorruptionError
+from engine.log.format import BATCH_HEADER, BATCH_HEADER_SIZE, CONTROL_TOPIC_ID, INDEX_HEADER
+from engine.log.read.start_offsets import StartOffsets
+from engine.log.segment.index_file import index_path
+from engine.log.segment.segment import Segment
+from engine.log.segment.segments import LogSegments
+
+logger = logging.getLogger(__name__)
+
+ASKED = 50
+"""Queues whose topics' retention is looked up in one step: below a millisecond."""
+
+NEVER_MS = 1 << 62
+
+
+class Expiry:
+    """Remembers what it found about the oldest segment.
+
+    One topic that keeps the segment is enough, and is remembered until its time is over. So a segment of a million
+    topics is gone through completely only once, before it is deleted.
+
+    Args:
+        retention_ms: of topics without a retention of their own; 0: never.
+    """
+
+    def __init__(self, env: Env, segments: LogSegments, start_offsets: StartOffsets, retention_ms: int) -> None:
+        self._env, self._segments, self._start_offsets = env, segments, start_offsets
+        self._default_ms = retention_ms or NEVER_MS
+        self._base = self._generation = -1
+        self._expires_ms = 0
+        self._is_partial = False
+        """Whether the topics were looked at only up to the first that keeps the segment."""
+
+    def is_expired(self, base: int, now_ms: int) -> Generator[None, None, bool]:
+        """Whether the sealed segment's newest batch is older than the retention of every topic in it.
+
+        Yields where the loop may go on.
+        """
+        policy = self._start_offsets.policy
+        if not policy.is_known:
+            return False
+        is_known = (self._base, self._generation) == (base, policy.generation)
+        if not is_known or (self._expires_ms < now_ms and self._is_partial):
+            generation = policy.generation
+            segment = self._segments.sealed.get(base)
+            assert segment is not None
+            newest = newest_ms(self._env, segment)
+            kept_ms = yield from self._kept_ms(segment, now_ms - newest)
+            self._base, self._generation = base, generation
+            self._expires_ms, self._is_partial = newest + kept_ms, kept_ms >= now_ms - newest
+        return self._expires_ms < now_ms
+
+    def _kept_ms(self, segment: Segment, age_ms: int) -> Generator[None, None, int]:
+        """The longest retention of its topics, or of those up to the first that keeps it at this age."""
+        longest_ms, last = 0, CONTROL_TOPIC_ID
+        assert segment.sealed is not None
+        for start in range(0, segment.sealed.directory_count, ASKED):
+            for topic_id, *_ in segment.sealed.queues(start, ASKED):
+                if topic_id != last:
+                    last = topic_id
+                    own_ms = self._start_offsets.retention(topic_id).age_ms
+                    longest_ms = max(longest_ms, own_ms or self._default_ms)
+            if longest_ms >= age_ms:
+                return longest_ms
+            yield
+        return longest_ms or self._default_ms
+
+
+def newest_ms(env: Env, segment: Segment) -> int:
+    """Time at which the segment's last batch was stored; the segment's creation when it has none or it is unreadable."""
+    created_ms = segment.header.created_ms
+    try:
+        file = env.open(index_path(segment))
+        try:
+            last_at = INDEX_HEADER.unpack(file.read_at(INDEX_HEADER.size, 0))[7]
+        finally:
+            file.close()
+        head = segment.file.read_at(BATCH_HEADER_SIZE, last_at) if last_at else b""
+        return max(created_ms, BATCH_HEADER.unpack(head)[11]) if last_at else created_ms
+    except (OSError, CorruptionError) as error:
+        logger.warning("file=%s: its age is taken from its header: %s", segment.path, error)
+        return created_ms

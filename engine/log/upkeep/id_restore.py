@@ -1,0 +1,62 @@
+"""A start: the window of ids as it was, from the files of the sealed segments that are young enough, and the scan of the open one."""
+
+import logging
+
+from common.ids import ID_WINDOW_MS_MAX
+from engine.env.base import Env
+from engine.errors import CorruptionError
+from engine.log.segment.id_file import collect_ids, id_path, load_ids, write_ids
+from engine.log.segment.index_file import IndexHeader, read_index_header
+from engine.log.segment.native import BatchReader, IdWindow
+from engine.log.segment.segment import open_segment
+from engine.log.write.sealer import ensure_index
+
+logger = logging.getLogger(__name__)
+
+
+def restore_window(env: Env, directory: str, bases: list[int], window: IdWindow, now_ms: int) -> None:
+    """Fill the window from the sealed segments' files, as far back as it reaches and has room for. Blocks for their size.
+
+    Args:
+        bases: of the sealed segments, in order.
+    """
+    chosen: list[tuple[int, IndexHeader]] = []
+    room, old = window.capacity, 0
+    for base in reversed(bases):
+        header = _header(env, directory, base)
+        # A segment is made ahead, while the second before it still takes messages; so are old only the ones before two old ones.
+        old = old + 1 if header.created_ms < now_ms - ID_WINDOW_MS_MAX else 0
+        if header.ids.expire_s * 1000 > now_ms:
+            chosen.append((base, header))
+            room -= header.ids.count
+        if room <= 0 or old > 2:
+            break
+    for base, header in reversed(chosen):
+        window.load(_entries(env, directory, base, header), now_ms)
+
+
+def _header(env: Env, directory: str, base: int) -> IndexHeader:
+    try:
+        return read_index_header(env, directory, base)
+    except CorruptionError:
+        segment = open_segment(env, directory, base)
+        try:
+            ensure_index(env, BatchReader(segment.header.log_id), segment)
+        finally:
+            segment.close()
+        return read_index_header(env, directory, base)
+
+
+def _entries(env: Env, directory: str, base: int, header: IndexHeader) -> bytes:
+    try:
+        return load_ids(env, directory, base, header.last_at, header.last_crc)
+    except CorruptionError as error:
+        logger.warning("file=%s: made again from its segment, because %s", id_path(directory, base), error)
+    segment = open_segment(env, directory, base)
+    try:
+        segment.end_at = header.end_at
+        entries = collect_ids(segment)
+        write_ids(env, segment, entries, header.last_at)
+    finally:
+        segment.close()
+    return entries

@@ -1,0 +1,103 @@
+"""The catalogue of topics: names, ids and numbers of queues. Creating one appends TOPIC records."""
+
+from collections.abc import Iterable
+
+from engine.errors import ConfigError
+from engine.log.format import CONTROL_TOPIC_ID, KIND_TOPIC, pack_topic
+from engine.log.types import Topic
+from engine.log.view import View
+from engine.log.write.checkpoint import Checkpoints
+from engine.log.write.control import ControlWriter
+from engine.log.write.native import Appender
+
+NAMES_CACHED_MAX = 100_000
+
+
+class TopicCatalogue:
+    """Topics as the log has them now.
+
+    `apply` is what a TOPIC record means, so a log that follows another one can apply records it did not write.
+    """
+
+    def __init__(self, view: View, next_topic_id: int) -> None:
+        self._view, self.next_topic_id = view, next_topic_id
+        self._names: dict[str, Topic] = {}
+
+    def topic(self, name: str) -> Topic | None:
+        """The topic of that name, or None."""
+        found = self._names.get(name)
+        if found is None and (found := self._view.topic(name)) is not None:
+            if len(self._names) >= NAMES_CACHED_MAX:
+                self._names.clear()
+            self._names[name] = found
+        return found
+
+    def topic_by_id(self, topic_id: int) -> Topic | None:
+        """The topic of that id, or None."""
+        return self._view.topic_by_id(topic_id)
+
+    def topics(self, prefix: str = "", after: str = "", limit: int = 1000) -> list[Topic]:
+        """Up to `limit` topics in the byte order of their names: those with the prefix, after the name `after`."""
+        return self._view.topics(prefix, after, limit)
+
+    def load_queue_count(self, topic_id: int) -> int:
+        """Number of the topic's queues, 0 when there is no such topic. Topic 0 is the log's own and counts as none."""
+        if topic_id == CONTROL_TOPIC_ID or topic_id >= self.next_topic_id:
+            return 0
+        topic = self._view.topic_by_id(topic_id)
+        return topic.queues if topic else 0
+
+    def apply(self, topic: Topic) -> None:
+        """Take over a topic whose record is in the log."""
+        self.next_topic_id = max(self.next_topic_id, topic.id + 1)
+        self._view.put_topic(topic)
+        self._names.pop(topic.name, None)
+
+
+class TopicCreator:
+    """Creates topics and adds queues to them."""
+
+    def __init__(
+        self, catalogue: TopicCatalogue, control: ControlWriter, appender: Appender, checkpoints: Checkpoints,
+        queues_max: int,
+    ) -> None:  # fmt: skip
+        self._catalogue, self._control, self._appender = catalogue, control, appender
+        self._checkpoints, self._queues_max = checkpoints, queues_max
+
+    def create_topics(self, wanted: Iterable[tuple[str, int]]) -> list[Topic]:
+        """Find or create each (name, queues), in order. A topic with fewer queues grows, one with more stays as it is.
+
+        In the page cache on return. Before telling a caller that must not lose it, wait with
+        `when_durable(end_position, …)`.
+
+        Raises:
+            ConfigError: a number of queues is out of range; nothing was created.
+            DiskFullError: the first of many topics may exist.
+        """
+        asked = list(wanted)
+        changed: dict[str, Topic] = {}
+        next_id = self._catalogue.next_topic_id
+        for name, queues in asked:
+            if not 1 <= queues <= self._queues_max:
+                raise ConfigError([f"topic {name}: {queues} queues: use 1..{self._queues_max}"])
+            known = changed.get(name) or self._catalogue.topic(name)
+            if known is None:
+                changed[name] = Topic(next_id, name, queues)
+                next_id += 1
+            elif known.queues < queues:
+                changed[name] = Topic(known.id, name, queues)
+        topics = list(changed.values())
+        payloads = [pack_topic(topic.id, topic.name, topic.queues) for topic in topics]
+        self._control.append(KIND_TOPIC, payloads, lambda first, end: self._apply(topics[first:end]))
+        self._checkpoints.bound_pending()
+        return [changed.get(name) or self._known(name) for name, _ in asked]
+
+    def _apply(self, topics: Iterable[Topic]) -> None:
+        for topic in topics:
+            self._catalogue.apply(topic)
+            self._appender.set_topic(topic.id, topic.queues)
+
+    def _known(self, name: str) -> Topic:
+        found = self._catalogue.topic(name)
+        assert found is not None
+        return found

@@ -1,0 +1,38 @@
+"""Durability: which bytes are synced, and callbacks for those who wait until theirs are."""
+
+from collections.abc import Callable
+
+from engine.log.segment.segments import LogSegments
+from engine.log.write.native import Appender
+from engine.log.write.prefill import Prefill
+from engine.log.write.syncer import Syncer
+
+
+class Durability:
+    """Positions of the log's end, and waiting for them.
+
+    Two positions exist on one node: `end_position` (bytes below are in the page cache and readable) and
+    `durable_position` (bytes below are synced here). A replicated log adds a third, the confirmed position: bytes
+    below are on a quorum of nodes.
+    """
+
+    def __init__(self, appender: Appender, segments: LogSegments, syncer: Syncer) -> None:
+        self._appender, self._segments, self._syncer = appender, segments, syncer
+        self._prefill = Prefill()
+
+    @property
+    def end_position(self) -> int:
+        """Bytes below are in the page cache and readable."""
+        return self._appender.end_position
+
+    @property
+    def durable_position(self) -> int:
+        """Bytes below are synced."""
+        return self._syncer.durable_position
+
+    def when_durable(self, position: int, callback: Callable[[], None]) -> None:
+        """Call `callback()` once all bytes below `position` are synced: at once when they are, else from the loop."""
+        end_position = self._appender.end_position
+        if position > self._syncer.durable_position:
+            self._prefill.extend(self._segments.active, end_position)
+        self._syncer.when_durable(position, end_position, callback)

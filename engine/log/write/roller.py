@@ -1,0 +1,98 @@
+"""Rolling: the log continues in the next segment, which is made ahead of its use."""
+
+import logging
+
+from engine.config import LogConfig
+from engine.env.base import Env
+from engine.errors import DiskFullError
+from engine.log.format import SEGMENT_HEADER_SIZE, SegmentHeader
+from engine.log.segment.segment import Segment, create_segment
+from engine.log.segment.segments import LogSegments
+from engine.log.write.checkpoint import CheckpointJobs, TopicIds
+from engine.log.write.native import Appender
+from engine.log.write.next_offsets import NextOffsets
+from engine.log.write.syncer import Syncer
+
+logger = logging.getLogger(__name__)
+
+
+class SegmentRoller:
+    """Moves the appender from a full segment to the next one.
+
+    Args:
+        prepared: a segment that was made ahead before the log was opened, if there is one.
+    """
+
+    def __init__(
+        self, env: Env, directory: str, config: LogConfig, segments: LogSegments, offsets: NextOffsets,
+        topics: TopicIds, syncer: Syncer, jobs: CheckpointJobs, prepared: Segment | None,
+    ) -> None:  # fmt: skip
+        self._env, self._directory, self._segment_bytes = env, directory, config.segment_bytes
+        self._segments, self._offsets, self._topics = segments, offsets, topics
+        self._syncer, self._jobs = syncer, jobs
+        self._preparer = env.background()
+        self.prepared = prepared
+        """The next segment, once it is made."""
+        self._refused_at = -1.0
+
+    def enter(self, appender: Appender, segment: Segment, position: int, last_at: int) -> None:
+        """Write to this segment from `position` on; `last_at` is the byte address of its last batch, 0 when empty."""
+        assert segment.index is not None
+        appender.set_segment(segment.file, segment.index, segment.next_base, position, last_at)
+        self._segments.active = segment
+        self._syncer.switch(segment.file, position)
+        if self.prepared is None:
+            epoch = appender.epoch
+            self._preparer.submit(lambda: self._prepare(epoch))
+
+    def roll(self, appender: Appender) -> bool:
+        """Continue in the next segment, which usually is ready. Returns False when the disk has no room for one."""
+        following = self._take_prepared(appender.epoch)
+        if following is None:
+            return False
+        full = self._segments.active
+        full.end_at = appender.end_position - full.base
+        last_at = appender.last_at
+        assert full.index is not None
+        self._offsets.add(full.index, self._topics.next_topic_id)
+        self._segments.sealing.append(full)
+        following.open_index(full.index.used)
+        self.enter(appender, following, following.base + SEGMENT_HEADER_SIZE, 0)
+        self._jobs.submit_seal(full, last_at, self._topics.next_topic_id, appender.epoch)
+        return True
+
+    def close(self) -> None:
+        """End the thread and close the prepared segment. Blocks for as long as making a segment takes."""
+        self._preparer.stop()
+        if self.prepared is not None:
+            self.prepared.close()
+
+    def _create(self, epoch: int) -> Segment:
+        active = self._segments.active.header
+        header = SegmentHeader(
+            active.log_id, self._segments.active.next_base, epoch, self._segment_bytes, self._env.now_ms()
+        )
+        return create_segment(self._env, self._directory, header)
+
+    def _prepare(self, epoch: int) -> None:
+        """In the background. Without room for the segment the roll tries again."""
+        try:
+            self.prepared = self._create(epoch)
+        except DiskFullError as error:
+            logger.warning("%s: appends will be refused when the current segment is full", error)
+
+    def _take_prepared(self, epoch: int) -> Segment | None:
+        """The prepared segment; made here, which blocks, when it is not ready. None when there is no room."""
+        if self.prepared is None:
+            self._preparer.drain()
+        if self.prepared is None:
+            if self._env.now_ms() == self._refused_at:
+                return None
+            try:
+                self.prepared = self._create(epoch)
+            except DiskFullError:
+                # Once per millisecond: every batch of a frame would try otherwise.
+                self._refused_at = self._env.now_ms()
+                return None
+        following, self.prepared = self.prepared, None
+        return following

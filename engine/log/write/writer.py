@@ -1,0 +1,73 @@
+"""The write room put together: one appender, and what continues, syncs, seals and refuses for it."""
+
+from engine.config import LogConfig
+from engine.env.base import Env
+from engine.log.segment.native import IdWindow
+from engine.log.segment.segment import Segment
+from engine.log.segment.segments import LogSegments
+from engine.log.view import View
+from engine.log.write.catalogue import TopicCatalogue, TopicCreator
+from engine.log.write.checkpoint import CheckpointJobs, Checkpoints
+from engine.log.write.control import ControlWriter
+from engine.log.write.durability import Durability
+from engine.log.write.native import Appender
+from engine.log.write.next_offsets import NextOffsets
+from engine.log.write.progress import ProgressRecords
+from engine.log.write.refusal import Refusal
+from engine.log.write.roller import SegmentRoller
+from engine.log.write.syncer import InlineSyncer, ThreadSyncer, sync_or_die
+
+
+class LogWriter:
+    """Owns the end of the log.
+
+    Replication will drive the same parts: an apply path on a follower appends batches whose offsets and epoch come
+    from the leader, and hands control records to `catalogue.apply` and the view.
+
+    Args:
+        segments: the active one is entered at its end.
+        next_topic_id, epoch: as recovered.
+        ids: window of ids that flagged batches are checked against.
+        last_at: byte address of the active segment's last batch, 0 when it has none.
+        prepared: the segment after the active one, if it exists already.
+    """
+
+    def __init__(
+        self, env: Env, directory: str, config: LogConfig, view: View, segments: LogSegments, *,
+        next_topic_id: int, epoch: int, ids: IdWindow, last_at: int, prepared: Segment | None,
+    ) -> None:  # fmt: skip
+        self._env, self._segments, active = env, segments, segments.active
+        log_id = active.header.log_id
+        self.catalogue = TopicCatalogue(view, next_topic_id)
+        offsets = NextOffsets(view, next_topic_id, config.counters_max)
+        self._syncer = ThreadSyncer(env) if env.has_threads() else InlineSyncer(env)
+        self._jobs = CheckpointJobs(env, log_id, view, segments, offsets)
+        self.roller = SegmentRoller(
+            env, directory, config, segments, offsets, self.catalogue, self._syncer, self._jobs, prepared
+        )
+        self.appender = Appender(env, log_id, epoch, ids, offsets, self.catalogue, self.roller)
+        self.roller.enter(self.appender, active, active.base + active.end_at, last_at)
+        # Bytes that recovery kept were in the file before, and recovery has synced the file.
+        self._syncer.advance(self.appender.end_position)
+        self.durability = Durability(self.appender, segments, self._syncer)
+        self.refusal = Refusal(self.appender)
+        self.checkpoints = Checkpoints(
+            self._jobs, view, self.catalogue, self.appender, self._syncer, config.pending_max
+        )
+        self.control = ControlWriter(self.appender, env.now_ms, config.segment_bytes // 4)
+        self.creator = TopicCreator(self.catalogue, self.control, self.appender, self.checkpoints, config.queues_max)
+        self.progress = ProgressRecords(view, self.control, self.checkpoints)
+
+    def stop(self) -> bool:
+        """Write staged batches and refuse further ones. Returns False when the log is closed already."""
+        if not self.refusal.close():
+            return False
+        self.appender.commit_staged()
+        return True
+
+    def close(self) -> None:
+        """End the threads and sync the active segment. Blocks. After `stop`."""
+        self.roller.close()
+        self._jobs.finish()
+        self._syncer.close()
+        sync_or_die(self._env, self._segments.active.file)

@@ -1,0 +1,274 @@
+"""One engine without its sockets: log, delivery, timers and replies, put together.
+
+Nothing here imports gevent or opens a socket or a file, and no clock is read but the one that is passed in. A server, or a simulation
+with several nodes in one process, feeds a node with peers and requests, ends its turns and calls `tick()` when it asks for it.
+"""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from engine.delivery.delivery import Delivery, receipt_key
+from engine.delivery.policy import DEFAULTS, Policies
+from engine.delivery.queue_ownership import QueueOwnership
+from engine.delivery.settings import DeliverySettings
+from engine.env.native import Clock
+from engine.errors import EngineError, PartlyWrittenError
+from engine.link import layout
+from engine.link.errors import LinkError
+from engine.log import Log
+from engine.ops.admin import Admin
+from engine.ops.append import Append
+from engine.ops.errors import RequestError
+from engine.ops.handshake import Handshake
+from engine.ops.lag import LagBreakers
+from engine.ops.lookup import LookUps
+from engine.ops.peer import Peer, PeerState
+from engine.ops.pull import PullMessages
+from engine.ops.quota import QuotaLending
+from engine.ops.read import PositionReads
+from engine.ops.reply import ReplyOps
+from engine.ops.timer import TimerOps
+from engine.ops.topic import CreateTopics
+from engine.ops.waiting import WaitingRequests
+from engine.replies.exchange import Exchange
+from engine.schedule import Schedule
+from engine.timers.timers import Timers
+
+log = logging.getLogger("penstock.engine")
+Handler = Callable[[Peer, int, bytes], None]
+
+
+@dataclass(frozen=True)
+class NodeConfig:
+    """Settings of one node.
+
+    Attributes:
+        cluster_key: the secret that peers prove to know.
+        broker_group: the group of this engine, as the configuration names it.
+        progress_ms: least time between two progress records of one queue. Less writes more, more redelivers more after a crash.
+        tick_ms: how often deadlines of waiting requests and leases are checked. Less costs processor time, more is late by as much.
+        authenticate_ms: how long a new peer has to prove itself.
+        progress_cursors: cursors whose progress is written at once: about a millisecond. More would delay requests.
+        progress_pause_ms: pause between two such writes.
+    """
+
+    cluster_key: bytes
+    broker_group: str = "main"
+    progress_ms: int = 200
+    tick_ms: int = 20
+    authenticate_ms: int = 10_000
+    progress_cursors: int = 256
+    progress_pause_ms: int = 2
+
+
+@dataclass(frozen=True)
+class NodeHost:
+    """What a node asks of the process that runs it.
+
+    Attributes:
+        clock: wall time and monotonic time.
+        random_bytes: bytes fit for keys and nonces.
+        random_fraction: a number from 0 to 1, for jitter.
+        in_loop: runs a function in the loop's thread; callable from every thread.
+        wake_at: `Node.tick()` has to be called at this monotonic time (milliseconds) at the latest.
+        die: ends the process with a reason; only a restart can help.
+        stop: an operator asks for the process to end in order.
+        facts: further figures for the verb `status`.
+    """
+
+    clock: Clock
+    random_bytes: Callable[[int], bytes]
+    random_fraction: Callable[[], float]
+    in_loop: Callable[[Callable[[], None]], None]
+    wake_at: Callable[[int], None]
+    die: Callable[[str], None]
+    stop: Callable[[], None]
+    facts: Callable[[], dict]
+
+
+class Node:
+    """Serves one open log. All methods belong to the loop's thread.
+
+    Args:
+        store: the open log; the caller closes it after the node.
+        policies: the configuration's policy of each group.
+        ownership: which queues live at this engine.
+        settings: limits of delivery.
+
+    Attributes:
+        peers: open connections.
+        append: totals of APPEND, when frames come through `on_request()`.
+    """
+
+    def __init__(
+        self, store: Log, config: NodeConfig, host: NodeHost, *, policies: Policies = DEFAULTS,
+        ownership: QueueOwnership | None = None, settings: DeliverySettings | None = None,
+    ) -> None:  # fmt: skip
+        self.store, self.clock, self._config, self._die = store, host.clock, config, host.die
+        self.exchange = Exchange(host.clock.wall_ms)
+        self.delivery = Delivery(
+            store, receipt_key(store, host.random_bytes), host.clock.wall_ms, settings, policies=policies,
+            random=host.random_fraction, ownership=ownership, requests=self.exchange.requests, now_ns=host.clock.monotonic_ns,
+        )  # fmt: skip
+        self.timers = Timers(store, host.clock.wall_ms)
+        now_ms = host.clock.monotonic_ms()
+        self.delivery.on_time(now_ms)
+        # Dicts keep the order of arrival, which sets of objects do not: a simulation has to repeat itself.
+        self.peers: dict[Peer, None] = {}
+        self._strangers: dict[Peer, None] = {}
+        self.schedule = Schedule(host.wake_at)
+        self._deadlines = self.schedule.add("deadlines", self._check_deadlines)
+        self._firing = self.schedule.add("timers", self._fire_timers)
+        self._progress = self.schedule.add("progress", self._write_progress)
+        self._retention = self.schedule.add("retention", self._retain)
+        self.waiting = WaitingRequests(self._watch_deadlines)
+        self._handshake = Handshake(
+            config.cluster_key, store.log_id, config.broker_group, host.random_bytes, self._on_authenticated
+        )
+        self.append = Append(store, host.clock, self.turn_end)
+        self.reads = PositionReads(store, host.clock, self.waiting)
+        self.lag_breakers = LagBreakers(store, self.delivery, host.clock)
+        self.look_ups = LookUps(store, self.waiting, host.in_loop)
+        self._handlers = self._all_handlers(host)
+        self.schedule.at(self._progress, now_ms + config.progress_ms)
+        self.schedule.at(self._retention, now_ms)
+        self._watch_timers()
+
+    def _all_handlers(self, host: NodeHost) -> dict[int, Handler]:
+        store, clock = self.store, host.clock
+        timer_ops = TimerOps(store, self.timers, self._watch_timers)
+        replies = ReplyOps(self.exchange, clock, self._watch_deadlines)
+        return {
+            layout.APPEND: self.append.handle,
+            layout.TOPIC: CreateTopics(store).handle,
+            layout.PULL: PullMessages(self.delivery, clock, self.waiting).handle,
+            layout.READ: self.reads.handle,
+            layout.CANCEL: self.waiting.cancel,
+            layout.ADMIN: Admin(store, self.delivery, clock, host.facts, host.stop, self.turn_end).handle,
+            layout.TIMER_ADD: timer_ops.add,
+            layout.TIMER_CANCEL: timer_ops.cancel,
+            layout.TIMER_LIST: timer_ops.list,
+            layout.LISTEN: replies.listen,
+            layout.REPLY: replies.reply,
+            layout.FORWARDED: replies.forwarded,
+            layout.OUTCOME: replies.outcome,
+            layout.LOOK_UP_ID: self.look_ups.by_id,
+            layout.LOOK_UP_KEY: self.look_ups.by_key,
+            layout.LEASE: QuotaLending(clock).handle,
+            layout.DEPTH: self.lag_breakers.handle,
+        }
+
+    # -- peers and requests
+
+    def on_connected(self, peer: Peer) -> PeerState:
+        """A connection was accepted; the caller keeps the state as `peer.peer_state`. The peer has to authenticate in time."""
+        self.peers[peer] = self._strangers[peer] = None
+        self._watch_deadlines()
+        return PeerState(self.clock.monotonic_ms() + self._config.authenticate_ms)
+
+    def _on_authenticated(self, peer: Peer) -> None:
+        self._strangers.pop(peer, None)
+
+    def on_closed(self, peer: Peer) -> None:
+        """The connection is closed: withdraw its waiting requests, so that nothing is leased to it."""
+        self.peers.pop(peer, None)
+        self._strangers.pop(peer, None)
+        self.waiting.drop(peer)
+        self.exchange.on_closed(peer)
+
+    def on_request(self, peer: Peer, op: int, request_id: int, payload: bytes) -> None:
+        """Serve one request, now or later. A peer that is not authenticated may only do that."""
+        state = peer.peer_state
+        try:
+            if not state.authenticated:
+                return self._handshake.on_request(peer, op, request_id, payload)
+            handler = self._handlers.get(op)
+            if handler is None:
+                raise RequestError(f"op {op}: unknown to this engine")
+            handler(peer, request_id, payload)
+        except (RequestError, EngineError) as error:
+            peer.send_frame(op, request_id, error.code, [str(error).encode()])
+        except LinkError as error:
+            peer.send_frame(op, request_id, layout.INVALID, [str(error).encode()])
+        except Exception:
+            log.exception("link=%s op=%d: request failed", state.name, op)
+            sentence = b"internal error: the engine's log has the details"
+            peer.send_frame(op, request_id, layout.UNAVAILABLE, [sentence])
+
+    # -- wake-ups and time
+
+    def turn_end(self) -> None:
+        """Records were appended, or fetched from the disk: serve the requests that wait for them."""
+        self.on_appended(self.store.take_woken())
+
+    def on_appended(self, woken: list[tuple[int, int]]) -> None:
+        """Serve the requests that wait for records of these queues."""
+        if woken:
+            self.delivery.on_woken(woken, self.clock.monotonic_ms())
+            self.reads.on_woken(woken)
+
+    def tick(self, now_ms: int) -> int | None:
+        """Do what is due by the monotonic clock; returns when to call again, None: not before the host's next `wake_at`."""
+        return self.schedule.run(now_ms)
+
+    def _watch_deadlines(self) -> None:
+        # Deadlines are checked only while something waits, so an idle engine sleeps.
+        if self._deadlines.due_ms is None:
+            self.schedule.at(self._deadlines, self.clock.monotonic_ms() + self._config.tick_ms)
+
+    def _watch_timers(self) -> None:
+        wait_ms = self.timers.next_ms()
+        if wait_ms is not None:
+            self.schedule.at(self._firing, self.clock.monotonic_ms() + wait_ms)
+
+    def _check_deadlines(self, now_ms: int) -> int | None:
+        upcoming_ms = self.delivery.on_time(now_ms)
+        reads_wait = self.reads.on_time(now_ms)
+        replies_wait = self.exchange.on_time(now_ms)
+        for peer in [each for each in self._strangers if each.peer_state.deadline_ms <= now_ms]:
+            peer.close("did not authenticate in time")
+        self.turn_end()
+        waits = upcoming_ms is not None or reads_wait or replies_wait or self._strangers
+        return now_ms + self._config.tick_ms if waits else None
+
+    def _fire_timers(self, now_ms: int) -> int | None:
+        try:
+            wait_ms = self.timers.step()
+        except PartlyWrittenError as error:
+            self._die(f"delayed messages were stored in part, and only recovery can tell which: {error}")
+            return None
+        finally:
+            self.turn_end()
+        return None if wait_ms is None else now_ms + wait_ms
+
+    def _write_progress(self, now_ms: int) -> int:
+        try:
+            if self.delivery.has_progress and not self.delivery.write_progress(self._config.progress_cursors):
+                return now_ms + self._config.progress_pause_ms
+        except EngineError as error:
+            log.warning("progress was not written: %s: retry in %d ms", error, self._config.progress_ms)
+        return now_ms + self._config.progress_ms
+
+    def _retain(self, now_ms: int) -> int | None:
+        if self.waiting.stopping:
+            return None  # the next start begins an unfinished deletion again
+        return now_ms + self.store.retention.step(self.timers)
+
+    # -- the end
+
+    def release_waiting(self) -> None:
+        """Answer everything that waits with what it has. From now on no request waits."""
+        self.waiting.stop(self.peers)
+
+    def close(self) -> None:
+        """Stop firing, searching and writing; then write the progress. Every answered request is in the log."""
+        for work in (self._deadlines, self._firing, self._progress, self._retention):
+            self.schedule.stop(work)
+        self.timers.close()
+        self.look_ups.close()
+        try:
+            if self.delivery.has_progress:
+                self.delivery.write_progress()
+        except EngineError as error:
+            log.warning("progress was not written at the end: %s", error)

@@ -1,0 +1,67 @@
+"""APPEND frame by frame: the reference for `engine/server/_serve.pyx`, which stages the frames of a loop turn and writes them once."""
+
+import logging
+from collections.abc import Callable
+from functools import partial
+
+from engine.env.native import Clock
+from engine.errors import EngineError
+from engine.link import layout
+from engine.log import Log
+from engine.ops.errors import RequestError
+from engine.ops.peer import Peer
+
+log = logging.getLogger("penstock.engine")
+HEAD_RULE = "APPEND: durability 1..4, then the batches"
+COUNT_RULE = "APPEND: batch count 0 or larger than the payload allows"
+
+
+class Append:
+    """Appends of all peers, and their totals.
+
+    Args:
+        on_appended: called after records were appended, so that waiting pulls get them.
+    """
+
+    def __init__(self, store: Log, clock: Clock, on_appended: Callable[[], None]) -> None:
+        self._store, self._clock, self._on_appended = store, clock, on_appended
+        self.appends = self.batches = self.messages = self.bytes = 0
+
+    def handle(self, peer: Peer, request_id: int, payload: bytes) -> None:
+        """Append one frame's batches; answer at once or after the sync."""
+        if len(payload) < layout.APPEND_HEAD.size or not 1 <= payload[0] <= 4:
+            raise RequestError(HEAD_RULE)
+        durability, count = layout.APPEND_HEAD.unpack_from(payload)
+        batches = memoryview(payload)[layout.APPEND_HEAD.size :]
+        if count == 0 or count * layout.BATCH_HEADER_SIZE > len(batches):
+            raise RequestError(COUNT_RULE)
+        try:
+            results = self._store.appender.append_results(batches, count, self._clock.wall_ms())
+        except EngineError as error:
+            log.warning("APPEND refused: %s", error)
+            raise
+        self._count(batches, results)
+        answer = partial(peer.send_frame, layout.APPEND, request_id, layout.OK, [results])
+        # Answers to the APPENDs of one connection keep their order, so an answer also waits for the sync of an earlier one.
+        if durability == layout.MEMORY and not peer.peer_state.unsynced:
+            answer()
+        else:
+            peer.peer_state.unsynced += 1
+            self._store.when_durable(self._store.end_position, partial(_synced, peer, answer))
+        self._on_appended()
+
+    def _count(self, batches: memoryview, results: bytes) -> None:
+        self.appends += 1
+        at = 0
+        for code, _, _ in layout.APPEND_RESULT.iter_unpack(results):
+            size = int.from_bytes(batches[at + 4 : at + 8], "little")
+            if code == layout.OK:
+                self.batches += 1
+                self.messages += int.from_bytes(batches[at + 24 : at + 28], "little")
+                self.bytes += size
+            at += size + 7 & ~7
+
+
+def _synced(peer: Peer, answer: Callable[[], None]) -> None:
+    peer.peer_state.unsynced -= 1
+    answer()

@@ -1,1 +1,0 @@
-"""Operations of the link, one module each."""

@@ -1,0 +1,97 @@
+"""Diversion into the fallback buffer: messages that are not tried at their target, and messages that it failed."""
+
+import math
+from collections.abc import Callable, Sequence
+
+from common.contract import Code, SendResult
+from common.ids import parse_id
+from common.wire.calls import Message
+from producer_proxy.buffer.entry import Entry
+from producer_proxy.buffer.fallback import DIVERTED_CODES, FallbackBuffer, patience_s
+from producer_proxy.send.delays import is_delayed
+from producer_proxy.send.pending import PendingMessage
+from producer_proxy.targets.topics import Targets
+
+HotOutcome = tuple[int, int, int, bytes]
+"""(code, queue, offset, id as shown) of one message of the hot path."""
+
+
+class Diversion:
+    """
+    Args:
+        next_id: a new 16-byte id.
+    """
+
+    def __init__(
+        self, buffer: FallbackBuffer, targets: Targets, next_id: Callable[[], bytes], now_ms: Callable[[], int]
+    ) -> None:
+        self._buffer, self._targets, self._next_id, self._now_ms = buffer, targets, next_id, now_ms
+
+    def tried(self, pending: Sequence[PendingMessage]) -> list[PendingMessage]:
+        """Those that their target shall get. The others stay open, for `save()`."""
+        if not self._buffer.stores:
+            return list(pending)
+        return [each for each in pending if not self._is_untried(each)]
+
+    def patience_s(self, pending: Sequence[PendingMessage], timeout_s: float) -> float:
+        """How long to wait for the targets."""
+        return patience_s(timeout_s) if any(self._buffer.takes(each.message.topic) for each in pending) else timeout_s
+
+    def save(self, pending: Sequence[PendingMessage], waited_s: float) -> None:
+        """Store the open ones, and those of buffered topics that their target failed; each gets its result. Blocks."""
+        if not self._buffer.stores:
+            return
+        diverted = [each for each in pending if self._is_for_buffer(each)]
+        if not diverted:
+            return
+        if any(each.target is self._targets.default for each in diverted):
+            self._suspect(pending, waited_s)
+        entries = [self._entry(each) for each in diverted]
+        for each, code in zip(diverted, self._buffer.put(entries), strict=True):
+            if code == Code.BUFFERED:
+                each.result = SendResult(code=code, id=each.shown_id)
+            elif each.result is None or each.result.code != Code.TIMEOUT:  # an unknown outcome stays unknown
+                each.refuse(code)
+
+    def rescued(self, messages: Sequence[Message], outcomes: Sequence[HotOutcome], waited_s: float) -> list[SendResult]:
+        """Results of a call of the hot path of which the engine failed a message."""
+        pending = [self._rescued(*each) for each in zip(messages, outcomes, strict=True)]
+        self.save(pending, waited_s)
+        return [each.answer() for each in pending]
+
+    def _rescued(self, message: Message, outcome: HotOutcome) -> PendingMessage:
+        code, queue, offset, shown = outcome
+        pending = PendingMessage(message)
+        pending.target = self._targets.of(message.topic)
+        if message.id is None:
+            pending.assigned_id = parse_id(shown.decode())
+        pending.settle(code, queue, offset)
+        return pending
+
+    def _suspect(self, pending: Sequence[PendingMessage], waited_s: float) -> None:
+        """Tell the buffer that the engine has failed, if the links or the answers show it."""
+        engine = self._targets.default
+        results = [each.result for each in pending if each.target is engine and each.result is not None]
+        if not engine.up:
+            self._buffer.engine_failed(math.inf)
+        elif not engine.isolates_failures and any(result.code == Code.TIMEOUT for result in results):
+            self._buffer.engine_failed(waited_s)
+
+    def _is_untried(self, pending: PendingMessage) -> bool:
+        topic, target = pending.message.topic, pending.target
+        if self._buffer.diverts(topic, pending.key):
+            return True
+        return target is not None and not target.up and self._buffer.takes(topic)
+
+    def _is_for_buffer(self, pending: PendingMessage) -> bool:
+        if pending.result is None:
+            return pending.is_open
+        is_failed = pending.result.code in DIVERTED_CODES
+        return is_failed and self._buffer.takes(pending.message.topic) and not is_delayed(pending.message)
+
+    def _entry(self, pending: PendingMessage) -> Entry:
+        """Under the id that the caller may have been told, or that the broker may have seen."""
+        message = pending.message
+        if message.id is None and pending.assigned_id is None:
+            pending.assigned_id = self._next_id()
+        return Entry(message.topic, pending.key, pending.assigned_id, message.encoded, self._now_ms())

@@ -1,0 +1,77 @@
+"""One message of a send call on its way through the stages of the rare path."""
+
+from collections.abc import Iterable
+
+from common.contract import Code, SendResult
+from common.ids import show_id
+from common.wire.calls import Message
+from producer_proxy.requests.calls import PassedReply
+from producer_proxy.send.results import RETRY_AFTER_MS, refusal
+from producer_proxy.targets.base import MessageSlice, Target
+from producer_proxy.targets.topics import TopicRoute
+
+
+class PendingMessage:
+    """A message and what the stages have found out about it; it is open until one of them gives it a result.
+
+    Attributes:
+        message: as walked. One with a fault has nothing but the fault.
+        target: of its topic, once the message has passed its checks.
+        route: its destination there, once resolved.
+        assigned_id: 16 bytes, for a message without an id of its own; assigned when it is first needed.
+        reply: set for a reply that was passed on: it waits by itself, and the stages leave it alone.
+        result: the answer; None: open.
+    """
+
+    __slots__ = ("assigned_id", "message", "reply", "result", "route", "target")
+
+    def __init__(self, message: Message) -> None:
+        self.message = message
+        self.target: Target | None = None
+        self.route: TopicRoute | None = None
+        self.assigned_id: bytes | None = None
+        self.reply: PassedReply | None = None
+        self.result: SendResult | None = None
+
+    @property
+    def is_open(self) -> bool:
+        return self.result is None and self.reply is None
+
+    @property
+    def shown_id(self) -> str | None:
+        """The id that the caller sees; None: the message has none yet."""
+        return self.message.id if self.assigned_id is None else show_id(self.assigned_id)
+
+    @property
+    def key(self) -> bytes | None:
+        key = self.message.key
+        return None if key is None else key.encode()
+
+    @property
+    def slice(self) -> MessageSlice:
+        """What its target takes. The message is resolved and has an id."""
+        assert self.route is not None
+        encoded = self.message.encoded
+        return MessageSlice(self.route.destination, self.route.binding_of(self.message), self.assigned_id, encoded)
+
+    def refuse(self, code: int, sentence: str | None = None, retry_after_ms: int = RETRY_AFTER_MS) -> None:
+        """Not stored, or not known to be: `sentence` says why, by default the one of the code."""
+        self.result = refusal(code, sentence, self.shown_id, retry_after_ms)
+
+    def settle(self, code: int, queue: int | None, offset: int | None) -> None:
+        """A target's outcome."""
+        if code in (Code.OK, Code.DUPLICATE):
+            self.result = SendResult(code=code, id=self.shown_id, queue=queue, offset=offset)
+        else:
+            self.refuse(code)
+
+    def answer(self) -> SendResult:
+        """The result; blocks the greenlet for a reply on its way."""
+        if self.result is None and self.reply is not None:
+            self.result = self.reply.wait()
+        assert self.result is not None
+        return self.result
+
+
+def open_ones(pending: Iterable[PendingMessage]) -> list[PendingMessage]:
+    return [each for each in pending if each.is_open]

@@ -1,0 +1,67 @@
+"""Submission of messages to their targets: admission to the queue by grade, appending, and collecting of outcomes."""
+
+import time
+from collections.abc import Callable, Sequence
+
+import gevent
+from gevent.event import AsyncResult
+
+from common.contract import Code
+from producer_proxy.send.pending import PendingMessage, open_ones
+from producer_proxy.targets.base import Target
+
+Group = tuple[Target, int]
+"""A target, and the durability class as which it serves the messages."""
+
+
+def grouped(pending: Sequence[PendingMessage], asked: int) -> dict[Group, list[PendingMessage]]:
+    """Resolved messages by target and class; `asked`: the call's durability, 0: each topic's own."""
+    groups: dict[Group, list[PendingMessage]] = {}
+    for each in pending:
+        assert each.route is not None
+        target, destination = each.route
+        groups.setdefault((target, target.served_as(asked or destination.durability)), []).append(each)
+    return groups
+
+
+def admitted(group: Group, pending: Sequence[PendingMessage]) -> list[PendingMessage]:
+    """Those that may join the target's queue; the others are refused.
+
+    The highest grade first; of one grade a broker gets all or none.
+    """
+    target, durability = group
+    by_grade: dict[int, list[PendingMessage]] = {}
+    for each in pending:
+        assert each.route is not None
+        by_grade.setdefault(each.route.destination.grade, []).append(each)
+    taken = 0
+    for _, members in sorted(by_grade.items()):
+        for each in members:
+            assert each.route is not None
+            binding = each.route.binding_of(each.message)
+            if not target.admits(durability, each.route.destination, binding, taken, len(members)):
+                each.refuse(Code.OVERLOADED)
+        taken += len(open_ones(members))
+    return open_ones(pending)
+
+
+class Submission:
+    """Messages of one target and class that are on their way. Those without an id of their own get one here."""
+
+    def __init__(self, group: Group, pending: Sequence[PendingMessage], next_id: Callable[[], bytes]) -> None:
+        self._pending = pending
+        self._answer: AsyncResult = AsyncResult()
+        for each in pending:
+            if each.message.id is None:
+                each.assigned_id = next_id()
+        target, durability = group
+        target.submit(durability, [each.slice for each in pending], self._answer.set)
+
+    def collect(self, deadline_s: float) -> None:
+        """Give each message its result; blocks the greenlet until the deadline, in monotonic seconds."""
+        try:
+            outcomes = self._answer.get(timeout=max(0.0, deadline_s - time.monotonic()))
+        except gevent.Timeout:
+            outcomes = [(int(Code.TIMEOUT), 0, -1)] * len(self._pending)
+        for each, outcome in zip(self._pending, outcomes, strict=True):
+            each.settle(*outcome)

@@ -1,0 +1,1 @@
+"""Targets: systems that messages are sent to. In order: base, topics, engine and its parts, memory."""

@@ -1,0 +1,197 @@
+"""Destinations at the engine: looked up at its broker groups once per topic, checked against the configuration, kept up to a bound."""
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+import gevent
+
+from common.config.definitions import TopicDefinition
+from common.placement import topic_hash
+from engine.client.append import Destination, Destinations
+from engine.client.brokers import Broker, Brokers
+from engine.client.durability import number_of
+from engine.link import layout
+from producer_proxy.targets.base import ResolveError
+from producer_proxy.targets.topics import TopicView
+
+RESOLVE_TIMEOUT_S = 3.0
+OTHERS_TIMEOUT_S = 0.25  # for all other broker groups once one has answered
+INCOMPLETE_S = 0.5  # how long a destination serves that lacks its id at some broker group
+# 200 MB at most, 200 bytes per topic in use: see bench/append.py. A send to a topic that was evicted has to ask the broker, which costs
+# many times the send. So a bound below the number of topics in use is felt at once.
+DESTINATIONS_MAX = 1_000_000
+
+
+class BacklogMarks(Protocol):
+    """The fallback buffer, as far as destinations carry a mark of it."""
+
+    def has_backlog(self, topic: str) -> bool: ...
+
+    def takes(self, topic: str) -> bool: ...
+
+
+class EngineTopics:
+    """Destinations by name, each looked up at its first use.
+
+    A change of the configuration evicts none of them: a destination is checked against its topic's definition before it is used.
+
+    Args:
+        view: the configuration.
+        brokers: give topics their ids.
+        known: the destinations in use; the hot path looks them up there.
+        buffer: the fallback buffer, if there is one.
+        fit: called as (destination, definition) before a destination is used under a definition for the first time.
+    """
+
+    def __init__(
+        self,
+        view: TopicView,
+        brokers: Brokers,
+        known: Destinations,
+        buffer: BacklogMarks | None = None,
+        fit: Callable[[Destination, TopicDefinition], None] = lambda destination, topic: None,
+    ) -> None:
+        self._view, self._brokers, self._buffer, self._fit = view, brokers, buffer, fit
+        self.known = known
+        self._incomplete: set[bytes] = set()  # names of destinations without an id at some broker group
+
+    def is_right(self, destination: Destination) -> bool:
+        """Whether a destination still agrees with its topic's definition; what can change in place is updated."""
+        self._mark(destination)
+        topic = self._view.topic(destination.name.decode())
+        if topic is None or not _fits(destination, topic):
+            return False
+        self._fit(destination, topic)
+        return True
+
+    def resolve(self, definitions: Mapping[str, TopicDefinition], generation: int) -> dict[str, Destination]:
+        """Destinations of these topics; blocks the greenlet while broker groups are asked for those not known yet.
+
+        Raises:
+            ResolveError: the broker did not answer.
+        """
+        found, missing = {}, {}
+        for name, definition in definitions.items():
+            destination = self.known.get(name.encode())
+            if destination is not None and _fits(destination, definition):
+                if destination.checked_at != generation & 0xFFFFFFFF:
+                    self._fit(destination, definition)
+                found[name] = destination
+            else:
+                missing[name] = definition
+        if missing:
+            found |= self._look_up(missing)
+        for destination in found.values():
+            destination.checked_at = generation & 0xFFFFFFFF
+            self._mark(destination)
+        return found
+
+    def _mark(self, destination: Destination) -> None:
+        if self._buffer is not None:
+            name = destination.name.decode()
+            destination.diverted = self._buffer.has_backlog(name)
+            destination.buffered = destination.diverted or self._buffer.takes(name)
+
+    def _look_up(self, definitions: Mapping[str, TopicDefinition]) -> dict[str, Destination]:
+        only = self._brokers.only
+        made = self._ask_groups(definitions) if only is None else self._ask_only(only, definitions)
+        for name, destination in made.items():
+            self._fit(destination, definitions[name])
+            self.known.put(destination)
+        return made
+
+    def _ask_only(self, broker: Broker, definitions: Mapping[str, TopicDefinition]) -> dict[str, Destination]:
+        code, answer = broker.rpc.call(layout.TOPIC, _question(definitions), RESOLVE_TIMEOUT_S)
+        if code != layout.OK:
+            raise ResolveError(code, answer.decode("utf-8", "replace"))
+        answers = json.loads(answer)["topics"]
+        return {
+            name: _destination(topic, given["id"], given["queues"])
+            for (name, topic), given in zip(definitions.items(), answers, strict=True)
+        }
+
+    def _ask_groups(self, definitions: Mapping[str, TopicDefinition]) -> dict[str, Destination]:
+        """Ask each broker group about the topics of which it holds queues. The queues of one that does not answer stay unused for now."""
+        homes = {name: self._homes(name, topic.queues) for name, topic in definitions.items()}
+        asked = {
+            broker.number: {name: topic for name, topic in definitions.items() if broker.number in homes[name]}
+            for broker in self._brokers.listed
+        }
+        given = self._gather({number: topics for number, topics in asked.items() if topics})
+        made = {}
+        for name, topic in definitions.items():
+            found = {number: topics[name] for number, topics in given.items() if name in topics}
+            if not found:
+                raise ResolveError(layout.UNAVAILABLE, f"topic={name}: no broker group that holds it answers")
+            # The least number: queues are only ever added, and a group that was away may have missed that.
+            queues = min(each["queues"] for each in found.values())
+            ids = b"".join(layout.U32.pack(found.get(number, {"id": 0})["id"]) for number in range(max(asked) + 1))
+            homes_of = homes[name] if queues == topic.queues else self._homes(name, queues)
+            made[name] = _destination(topic, 0, queues, homes_of, ids)
+            if not set(homes_of) <= found.keys():
+                self._evict_soon(name.encode())
+        return made
+
+    def _homes(self, name: str, queues: int) -> bytes:
+        try:
+            return self._brokers.homes(topic_hash(name.encode()), queues)
+        except ValueError as error:
+            raise ResolveError(layout.UNAVAILABLE, str(error)) from error
+
+    def _gather(self, asked: dict[int, dict[str, TopicDefinition]]) -> dict[int, dict[str, dict[str, Any]]]:
+        """Answers about topics by the number of the group, of the groups that answer in time."""
+        calls = {
+            broker.number: gevent.spawn(
+                broker.rpc.call, layout.TOPIC, _question(asked[broker.number]), RESOLVE_TIMEOUT_S
+            )
+            for broker in self._brokers.listed
+            if broker.number in asked and broker.breaker.share
+        }
+        gevent.joinall(list(calls.values()), timeout=RESOLVE_TIMEOUT_S, count=1)
+        gevent.joinall(list(calls.values()), timeout=OTHERS_TIMEOUT_S)
+        given = {}
+        for number, call in calls.items():
+            code, answer = call.value if call.successful() else (layout.TIMEOUT, b"")
+            if code == layout.OK:
+                given[number] = dict(zip(asked[number], json.loads(answer)["topics"], strict=True))
+            call.kill(block=False)
+        return given
+
+    def _evict_soon(self, name: bytes) -> None:
+        """Evict the destination after INCOMPLETE_S, so that the next message asks for the ids that are missing."""
+        if not self._incomplete:
+            gevent.spawn_later(INCOMPLETE_S, self._evict_incomplete)
+        self._incomplete.add(name)
+
+    def _evict_incomplete(self) -> None:
+        names, self._incomplete = self._incomplete, set()
+        for name in names:
+            self.known.discard(name)
+
+
+def binds_ids(destination: Destination) -> bool:
+    """Whether ids that clients chose lead to a queue: where they are checked, and each of several broker groups knows only its own."""
+    return destination.id_window_ms > 0 and destination.homes is not None
+
+
+def _question(definitions: Mapping[str, TopicDefinition]) -> bytes:
+    asked = [{"name": name, "queues": topic.queues} for name, topic in definitions.items()]
+    return json.dumps({"topics": asked}).encode()
+
+
+def _destination(
+    topic: TopicDefinition, topic_id: int, queues: int, homes: bytes | None = None, ids: bytes | None = None
+) -> Destination:
+    name, durability = topic.name.encode(), number_of(topic.durability)
+    return Destination(name, topic_id, queues, durability, topic.body_bytes_max, topic.id_window_ms, homes, ids)
+
+
+def _fits(destination: Destination, topic: TopicDefinition) -> bool:
+    """The broker may have more queues than defined, never fewer: they are only ever added."""
+    return (
+        destination.queues >= topic.queues
+        and destination.durability == number_of(topic.durability)
+        and destination.body_bytes_max == topic.body_bytes_max
+        and destination.id_window_ms == topic.id_window_ms
+    )

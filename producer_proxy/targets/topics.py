@@ -1,0 +1,83 @@
+"""Topics on the send path: the definition and the target of each, and its destination there."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple, Protocol
+
+from common.config.definitions import TopicDefinition
+from common.contract import Code
+from common.wire.calls import Message
+from producer_proxy.targets.base import ResolveError, Target
+
+
+class TopicView(Protocol):
+    """What is used of the configuration's view."""
+
+    @property
+    def generation(self) -> int: ...
+
+    def topic(self, name: str) -> TopicDefinition | None: ...
+
+
+class TopicRoute(NamedTuple):
+    """A topic's target and its destination there."""
+
+    target: Target
+    destination: Any
+
+    def binding_of(self, message: Message) -> bytes | None:
+        """What ties a walked message to one queue: its key, or its own id where ids bind. None: any queue will do."""
+        if message.key is not None:
+            return message.key.encode()
+        if message.id is not None and self.target.binds_ids(self.destination):
+            return message.id.encode()
+        return None
+
+
+class Targets:
+    """The target of each topic.
+
+    Args:
+        default: of every topic that `by_topic` does not name.
+    """
+
+    def __init__(self, default: Target, by_topic: Mapping[str, Target] | None = None) -> None:
+        self.default, self._by_topic = default, dict(by_topic or {})
+
+    def of(self, topic: str) -> Target:
+        return self._by_topic.get(topic, self.default)
+
+    @property
+    def all(self) -> list[Target]:
+        return list(dict.fromkeys((self.default, *self._by_topic.values())))
+
+
+class Topics:
+    """
+    Args:
+        view: the configuration.
+    """
+
+    def __init__(self, view: TopicView, targets: Targets) -> None:
+        self._view, self.targets = view, targets
+
+    def definition(self, name: str) -> TopicDefinition | None:
+        return self._view.topic(name)
+
+    def find(self, names: list[str]) -> dict[str, TopicRoute]:
+        """Routes of defined topics; blocks the greenlet while a target is asked for destinations that are not known yet.
+
+        Raises:
+            ResolveError: a target did not answer, or a topic is not defined any more.
+        """
+        generation = self._view.generation  # before the look-ups: it may change while a target is asked
+        by_target: dict[Target, dict[str, TopicDefinition]] = {}
+        for name in dict.fromkeys(names):
+            definition = self._view.topic(name)
+            if definition is None:
+                raise ResolveError(Code.UNKNOWN_TOPIC, f"topic={name}: not defined")
+            by_target.setdefault(self.targets.of(name), {})[name] = definition
+        return {
+            name: TopicRoute(target, destination)
+            for target, definitions in by_target.items()
+            for name, destination in target.resolve(definitions, generation).items()
+        }

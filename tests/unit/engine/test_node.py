@@ -1,0 +1,167 @@
+"""A node on a simulated machine: requests in, frames out, and the times at which it wants to be called."""
+
+import json
+
+import pytest
+from engine.client.codec import decode_pull_answer, encode_pull
+
+from engine.link import layout
+from engine.log.format import KIND_MESSAGES, pack_batch, pack_record
+from tests.sim.world import KEY, Link, World
+
+
+class Owner:
+    """A client that keeps what it is sent."""
+
+    name = "test"
+
+    def __init__(self) -> None:
+        self.ready = False
+        self.closed = 0
+
+    def on_ready(self, link: Link) -> None:
+        self.ready = True
+
+    def on_unasked(self, link: Link, op: int, payload: bytes) -> None:
+        raise AssertionError("no frame without a request")
+
+    def on_closed(self, link: Link) -> None:
+        self.closed += 1
+
+
+class Desk:
+    def __init__(self) -> None:
+        self.world = World(1)
+        self.engine = self.world.engine("a", tick_ms=20, progress_ms=200)
+        self.owner = Owner()
+        self.link = self.engine.connect(self.owner)
+        self.world.run(50)
+        assert self.owner.ready
+        self.ask(layout.TOPIC, b'{"topics": [{"name": "orders", "queues": 1}]}')
+
+    @property
+    def node(self):
+        return self.engine.node
+
+    def ask(self, op: int, payload: bytes) -> tuple[int, bytes]:
+        answers = self.start(op, payload)
+        self.world.run(10)
+        return answers[0]
+
+    def start(self, op: int, payload: bytes) -> list[tuple[int, bytes]]:
+        answers: list[tuple[int, bytes]] = []
+        self.link.ask(op, payload, lambda code, answer: answers.append((code, answer)))
+        return answers
+
+    def append(self, count: int = 1) -> None:
+        batch = pack_batch(KIND_MESSAGES, 1, 0, [pack_record(b"m\0")] * count)
+        payload = layout.APPEND_HEAD.pack(layout.FSYNC, 1) + batch + bytes(-len(batch) % 8)
+        assert self.ask(layout.APPEND, payload)[0] == layout.OK
+
+
+@pytest.fixture
+def desk():
+    return Desk()
+
+
+def test_a_waiting_pull_is_answered_at_the_end_of_the_turn_that_appends(desk):
+    answers = desk.start(layout.PULL, encode_pull("g", [("orders", 1)], wait_ms=5_000))
+    desk.world.run(100)
+    assert answers == [] and desk.node.delivery.parked == 1
+    desk.append()
+    assert decode_pull_answer(answers[0][1])[1][0].count == 1
+
+
+def test_a_waiting_pull_is_answered_empty_when_its_time_is_over(desk):
+    answers = desk.start(layout.PULL, encode_pull("g", [("orders", 1)], wait_ms=500))
+    desk.world.run(490)
+    assert answers == []
+    desk.world.run(50)
+    assert decode_pull_answer(answers[0][1]) == ([], [])
+
+
+def test_a_peer_that_does_not_authenticate_is_closed(desk):
+    silent = Owner()
+    link = Link.__new__(Link)
+    link.engine, link.world, link.owner, link.closed = desk.engine, desk.world, silent, False
+    link.peer_state = desk.node.on_connected(link)
+    desk.engine._links.append(link)
+    desk.world.run(9_900)
+    assert not link.closed
+    desk.world.run(200)
+    assert link.closed and link not in desk.node.peers
+
+
+def test_a_peer_with_another_key_or_another_first_operation_is_refused(desk):
+    sent = []
+
+    class Stranger:
+        def __init__(self) -> None:
+            self.reason, self.closing = "", False
+            self.peer_state = desk.node.on_connected(self)
+
+        def send_frame(self, op, request_id, code, parts):
+            sent.append((op, code))
+
+        def close(self, reason):
+            self.reason = reason
+
+        def close_when_sent(self):
+            self.closing = True
+
+    first = Stranger()
+    desk.node.on_request(first, layout.PULL, 1, b"")
+    assert first.reason == "not authenticated"
+    second = Stranger()
+    desk.node.on_request(second, layout.HELLO, 1, json.dumps({"version": layout.VERSION}).encode())
+    desk.node.on_request(second, layout.AUTH, 2, KEY)
+    assert second.closing and sent == [(layout.HELLO, layout.OK), (layout.AUTH, layout.UNAUTHENTICATED)]
+
+
+def test_an_unknown_operation_and_an_internal_error_are_answered(desk, monkeypatch):
+    assert desk.ask(77, b"") == (layout.INVALID, b"op 77: unknown to this engine")
+    monkeypatch.setattr(desk.node.delivery, "pull", lambda *arguments: 1 / 0)
+    code, sentence = desk.ask(layout.PULL, encode_pull("g", [("orders", 1)]))
+    assert (code, sentence) == (layout.UNAVAILABLE, b"internal error: the engine's log has the details")
+
+
+def test_progress_is_written_after_its_pause_and_at_the_end(desk):
+    desk.append(3)
+    desk.ask(layout.PULL, encode_pull("g", [("orders", 1)]))
+    assert desk.node.delivery.has_progress
+    desk.world.run(250)
+    assert not desk.node.delivery.has_progress
+    desk.append()
+    desk.ask(layout.PULL, encode_pull("g", [("orders", 1)]))
+    desk.engine.stop()
+    desk.engine.start()
+    assert len(list(desk.node.store.progress(b"gg\0"))) == 1
+
+
+def test_an_idle_node_looks_at_no_deadlines(desk):
+    desk.world.run(20_000)
+    assert desk.node._deadlines.due_ms is None
+    desk.start(layout.PULL, encode_pull("g", [("orders", 1)], wait_ms=100))
+    desk.world.run(10)
+    assert desk.node._deadlines.due_ms is not None
+    desk.world.run(1_000)
+    assert desk.node._deadlines.due_ms is None
+
+
+def test_a_stopping_node_answers_what_waits_and_lets_nothing_wait(desk):
+    answers = desk.start(layout.PULL, encode_pull("g", [("orders", 1)], wait_ms=60_000))
+    desk.world.run(10)
+    desk.node.release_waiting()
+    desk.world.run(10)
+    assert decode_pull_answer(answers[0][1]) == ([], [])
+    code, payload = desk.ask(layout.PULL, encode_pull("g", [("orders", 1)], wait_ms=60_000))
+    assert (code, decode_pull_answer(payload)) == (layout.OK, ([], []))
+
+
+def test_a_closed_link_withdraws_what_waits_on_it(desk):
+    desk.start(layout.PULL, encode_pull("g", [("orders", 1)], wait_ms=60_000))
+    desk.world.run(10)
+    desk.link.close("test")
+    assert desk.node.delivery.parked == 0 and desk.owner.closed == 0
+    desk.world.run(1)
+    assert desk.owner.closed == 1
