@@ -4,7 +4,7 @@ import pytest
 
 from common.clock import FakeClock
 from common.memory_broker import MemoryBroker
-from common.retry import Delays
+from common.retry import DelayList
 from consumer_proxy.pull.in_process import InProcessConsumer, whole_pieces
 from consumer_proxy.sources.base import Failure
 from consumer_proxy.sources.memory import MemorySource
@@ -21,7 +21,7 @@ class Desk:
         self.clock, self.broker, self.calls = FakeClock(), MemoryBroker(), []
         self.broker.create_topic("orders", 1)
         self.source = MemorySource(
-            self.broker, self.clock, lambda *call: self.calls.append(call), Delays((100,)), attempts_max=2
+            self.broker, self.clock, lambda *call: self.calls.append(call), DelayList((100,)), attempts_max=2
         )
         self.consumer = self.of("billing", "orders")
 
