@@ -21,6 +21,7 @@ from engine.link.pull import EARLIEST, LATEST, PullAnswer, PullQuestion, PullSco
 from engine.link.read import ReadAnswer, ReadPosition, ReadQuestion
 from engine.link.record import encode_record, split_records
 from engine.link.topic import decode_topics, encode_topics
+from engine.server.native import NATIVE
 from tests import link_bytes
 from tests.contract.test_link_server import KEY, Engine
 
@@ -50,7 +51,7 @@ class EngineStore:
     """A source over the link of one engine in this process."""
 
     def __init__(self, folder):
-        self.engines = [Engine(folder / "engine", "native" if link_server_is_native() else "twin")]
+        self.engines = [Engine(folder / "engine", "native" if NATIVE else "twin")]
         self.source = EngineSource(self.engines[0].rpc)
 
     def create(self, topic, queues=QUEUES):
@@ -77,7 +78,7 @@ class GroupsStore(EngineStore):
     """A source over two broker groups."""
 
     def __init__(self, folder):
-        form = "native" if link_server_is_native() else "twin"
+        form = "native" if NATIVE else "twin"
         self.engines = [Engine(folder / name, form) for name in NAMES]
         self.source = GroupsSource(KEY)
         self.source.follow(
@@ -87,12 +88,6 @@ class GroupsStore(EngineStore):
 
     def home(self, topic, queue):
         return self.engines[Placement(NAMES).home(topic_hash(topic.encode()), queue)]
-
-
-def link_server_is_native():
-    from engine.server.server import NATIVE
-
-    return NATIVE
 
 
 def turn_until(condition):
