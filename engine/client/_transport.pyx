@@ -6,7 +6,8 @@ from libc.string cimport memcpy, memset
 
 import logging
 
-from common.net._reactor cimport PROTOCOL_LINK, Connection
+from common.net._connection cimport Connection
+from common.net._frames cimport PROTOCOL_LINK
 
 from common.net.limits import Limits
 from engine.link import layout

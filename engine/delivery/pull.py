@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 
-class Ack(NamedTuple):
+class AckRange(NamedTuple):
     """Acknowledgement of one range, with one verdict. `delay_ms`: -1 is unset."""
 
     token: bytes
@@ -26,7 +26,7 @@ class PullRequest(NamedTuple):
     wait_ms: int
     invisible_ms: int
     start: int
-    acks: list[Ack]
+    acks: list[AckRange]
 
 
 class Pull:

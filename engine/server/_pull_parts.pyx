@@ -5,7 +5,7 @@ from libc.string cimport memcpy
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 
-from engine.delivery.pull import Ack
+from engine.delivery.pull import AckRange
 
 cdef enum:
     TOPIC_LEAST = 6
@@ -53,5 +53,5 @@ def read_acks(bytes payload not None, Py_ssize_t at, Py_ssize_t count):
         reason = data[at : at + ack.reason_size] if ack.reason_size else NO_REASON
         at += ack.reason_size
         token = PyBytes_FromStringAndSize(<char*>ack.token, TOKEN_SIZE)
-        acks.append(new_tuple(Ack, (token, ack.first, ack.count, ack.verdict, ack.delay_ms, reason)))
+        acks.append(new_tuple(AckRange, (token, ack.first, ack.count, ack.verdict, ack.delay_ms, reason)))
     return acks if at == size else None

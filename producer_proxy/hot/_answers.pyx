@@ -3,7 +3,7 @@
 
 from libc.string cimport memcpy
 
-from common.net._reactor cimport Connection
+from common.net._connection cimport Connection
 from producer_proxy.hot._bytes cimport put_be32, put_be64
 
 cdef enum:

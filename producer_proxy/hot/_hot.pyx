@@ -9,7 +9,9 @@ from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcmp, memcpy
 
-from common.net._reactor cimport PROTOCOL_UNKNOWN, Connection, reactor_of
+from common.net._connection cimport Connection
+from common.net._frames cimport PROTOCOL_UNKNOWN
+from common.net._reactor cimport reactor_of
 from common.wire cimport _walk
 from engine.client._batcher cimport Lane, Waiter
 from engine.client._destination cimport Destination, Destinations
