@@ -10,7 +10,6 @@ from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memcpy, memset
 
 from common.limits._queue_limit cimport QueueLimit
-from common.net._connection cimport Connection
 from common.net._frames cimport PROTOCOL_LINK
 from common.net._reactor cimport TurnEnd, monotonic_s, reactor_of
 from common.wire._walk cimport murmur2
