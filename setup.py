@@ -3,8 +3,9 @@
 setup.cfg can either find packages or list them; three of ours live in folders of another name (its `package_dir`), so they are
 added to the found ones here: the contract's .thrift files, and the Python client with the two programs of the demo.
 
-Every `_name.pyx` under the packages is an extension. Without a C compiler, or with PENSTOCK_PURE=1, the package installs
-without them and runs on the pure-Python twins. PENSTOCK_EXT=common.wire builds only the modules whose name contains that text.
+Every `_x.pyx` under the packages is an extension; so is every `x.py` with a `_x.pxd` whose first line is a directive of Cython, as module
+`_x` (docs/design/0016-twins.md). Without a C compiler, or with PENSTOCK_PURE=1, the package installs without them and runs on the
+references in pure Python. PENSTOCK_EXT=common.wire builds only the modules whose name contains that text.
 """
 
 import os

@@ -1,5 +1,5 @@
 # cython: language_level=3
-"""Evaluation of filters over stored bytes, for `cimport`: no Python object on the way. Twin: match_pure.py."""
+"""Evaluation of filters over stored bytes, for `cimport`, without Python objects. Reference: match.py."""
 from libc.stdint cimport int32_t, uint8_t, uint32_t, uint64_t
 
 from common.filter._numbers cimport Number
@@ -27,7 +27,7 @@ cdef struct StepData:
 
 
 cdef class FieldTable:
-    cdef readonly object slots   # as the twin's
+    cdef readonly object slots   # see the reference
     cdef list names              # of properties, by slot; None for others
     cdef int tag, key            # slots, -1 when nobody asks
     cdef Value* values

@@ -1,5 +1,8 @@
 # cython: language_level=3
-"""Evaluation over a stored message's bytes. Twin: match_pure.py, which says what is done and why."""
+"""Evaluation over a stored message's bytes. Reference: match.py.
+
+Bounds: the wire cursor checks each step against the message's size, and a Value's `text` lies within the message that was read last.
+"""
 from cpython.mem cimport PyMem_Calloc, PyMem_Free, PyMem_Realloc
 from libc.stdint cimport int32_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcmp, memset
@@ -8,7 +11,7 @@ from common.filter._numbers cimport EQUAL, GREATER, LESS, Number, negate, parse_
 from common.wire._cursor cimport T_MAP, T_STRING, Cursor, read_field, read_map, read_string, skip_value
 
 from common.filter.nodes import FieldSource
-from common.filter.program import Slots, compile_formula
+from common.filter.program import FieldSlots, compile_formula
 
 cdef extern from "string.h":
     void* memmem(const void* text, size_t size, const void* needle, size_t needle_size) nogil
@@ -57,10 +60,10 @@ cdef inline uint32_t hash_of(const uint8_t* text, uint32_t size) noexcept nogil:
 
 
 cdef class FieldTable:
-    """As the twin's, but it keeps the values of the message that was read last."""
+    """Native form of FieldTable; keeps the values of the message that was read last."""
 
     def __cinit__(self):
-        self.slots = Slots()
+        self.slots = FieldSlots()
         self.names = []
         self.tag = self.key = -1
         self.hash_all()
@@ -72,7 +75,6 @@ cdef class FieldTable:
         PyMem_Free(self.sizes)
 
     cpdef int slot(self, field) except -1:
-        """As the twin's."""
         cdef int slot = self.slots(field)
         if slot < len(self.names):
             return slot
@@ -193,7 +195,7 @@ cdef void read_properties(FieldTable table, Cursor* c) noexcept:
 
 
 cdef class Code:
-    """As the twin's."""
+    """Native form; see the reference."""
 
     def __init__(self, program):
         cdef Py_ssize_t at = 0, constant = 0
@@ -232,7 +234,6 @@ cdef int run_steps(const StepData* steps, const Constant* constants, int32_t sta
 
 
 cdef class Filter:
-    """As the twin's."""
 
     def __init__(self, formula):
         self.formula = formula
@@ -242,7 +243,6 @@ cdef class Filter:
         self.cost = <uint32_t>len(program.steps)
 
     def passes(self, bytes message not None):
-        """As the twin's."""
         return bool(self.matches(<const uint8_t*><const char*>message, <uint32_t>len(message)))
 
     cdef int matches(self, const uint8_t* message, uint32_t size) except -1:

@@ -1,5 +1,5 @@
 # cython: language_level=3
-"""Numbers in texts, inlined into _match.pyx. Twin: numbers.py, which has the rule."""
+"""Numbers in texts, inlined into _match.pyx. Reference: numbers.py, which documents the rule."""
 from libc.math cimport trunc
 from libc.stdint cimport INT64_MAX, INT64_MIN, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy

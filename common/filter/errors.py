@@ -1,13 +1,13 @@
-"""What is wrong with a filter.
+"""Errors of filters.
 
 PenstockError
-└── FilterError      the author's input, found when the filter is read, never when a message meets it
+└── FilterError      invalid input of the author, found when the filter is parsed, never at a message
 """
 
 from common.errors import PenstockError
 
 EXCERPT_CHARS = 100
-"""What is shown of a long filter: enough to recognise the place on one line of a terminal."""
+"""Part of a long filter in an error: enough to recognise the position on one line of a terminal."""
 
 
 class FilterError(PenstockError):

@@ -1,7 +1,7 @@
-"""A subscription's filter: which style it is written in, what it says.
+"""Filter of a subscription: detects its style and parses it.
 
-`tag:`, `sql:` or `header:` before it names the style. Else words with || between them, or a lone *, are tags; a filter with one of the
-signs == != && || ! is in header style; everything else is SQL.
+A prefix `tag:`, `sql:` or `header:` names the style. Otherwise words with || between them, or a lone *, are tags; a filter with one of
+the signs == != && || ! is in header style; everything else is SQL.
 """
 
 import re

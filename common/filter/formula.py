@@ -1,7 +1,7 @@
-"""A condition as a formula of two values: is it TRUE, or not? That is all that delivery wants to know.
+"""Formula of a condition in two values, TRUE or not, which is all that delivery needs.
 
 Three-valued logic ends here. "a AND b is TRUE" is "a is TRUE and b is TRUE"; "a AND b is FALSE" is "a is FALSE or b is FALSE"; so every
-question moves inwards until it is put to single predicates, each as the set of outcomes that would satisfy it. A formula is True,
+question moves inwards to single predicates, each with the set of outcomes that satisfies it. A formula is True,
 False, a Test, an All or an Any; the makers below keep it short: no True or False inside, no All directly in an All.
 """
 
@@ -106,7 +106,7 @@ class _Asking:
             raise TooComplex
         return test(condition, mask)
 
-    def _chain(self, parts, mask: int, all_mask: int, any_mask: int) -> Formula:
+    def _chain(self, parts: tuple[Condition, ...], mask: int, all_mask: int, any_mask: int) -> Formula:
         """An AND is TRUE when all are, FALSE when any is, UNKNOWN otherwise; an OR with TRUE and FALSE exchanged."""
         if mask == all_mask:
             return all_of([self.holds(part, all_mask) for part in parts])

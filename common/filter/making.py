@@ -1,10 +1,10 @@
-"""The parser's decisions on meaning: which types go together, what two literals make, what a field alone means.
+"""Type rules of the parser: types that can be compared, comparisons of two literals, the meaning of a field alone.
 
-Every fault of types is found here, when the filter is read: what depends on messages can only be UNKNOWN.
+Every type error is found here, when the filter is parsed; at a message the outcome can only be UNKNOWN.
 """
 
 from enum import Enum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from common.filter import nodes
 from common.filter.errors import FilterError
@@ -29,7 +29,7 @@ from common.filter.nodes import (
     Or,
     Relation,
     Same,
-    Search,
+    TextSearch,
 )  # fmt: skip
 from common.filter.numbers import Number, negate
 from common.filter.patterns import PATTERN_BYTES_MAX, ends_in_escape, is_like
@@ -154,7 +154,7 @@ def one_of(left: Value, listed: list[Value], text: str) -> Condition:
     return InNumbers(left.is_, _numbers(values))  # type: ignore[arg-type]
 
 
-def find(left: Value, search: Search, needle: str, text: str) -> Condition:
+def find(left: Value, search: TextSearch, needle: str, text: str) -> Condition:
     if isinstance(left.is_, str):
         within = {"CONTAINS": left.is_.__contains__, "STARTSWITH": left.is_.startswith, "ENDSWITH": left.is_.endswith}
         return Constant(within[search.name](needle))
@@ -208,7 +208,7 @@ def _compared_conditions(left: Value, relation: Relation, right: Value, text: st
 
 
 def _with_literal(
-    operand, relation: Relation, literal: str | Number, left: Value, right: Value, text: str
+    operand: Any, relation: Relation, literal: str | Number, left: Value, right: Value, text: str
 ) -> Condition:
     if isinstance(literal, str):
         if isinstance(operand, Negated):
@@ -219,7 +219,7 @@ def _with_literal(
     return CompareNumber(operand, relation, literal)
 
 
-def _holds(a, relation: Relation, b, left: Value, right: Value, text: str) -> bool:
+def _holds(a: Any, relation: Relation, b: Any, left: Value, right: Value, text: str) -> bool:
     if isinstance(a, str) != isinstance(b, str):
         raise FilterError(f"{_what(a)} and {_what(b)} do not compare", text, right.at)
     if isinstance(a, str):

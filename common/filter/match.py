@@ -1,14 +1,16 @@
-"""Evaluation over a stored message's bytes. The reference of _match.pyx, answer for answer.
+"""Evaluation over a stored message's bytes. The reference of _match.pyx.
 
-A message is walked once and only the texts that the program asks for are remembered; nothing is decoded. What cannot be walked
-passes: such a record is somebody else's fault to report, and a filter must not make it vanish.
+A message is scanned once, and only the texts that the program needs are remembered; nothing is decoded. A malformed record passes: other
+parts report it, and a filter must not hide it.
 """
+
+from typing import Any
 
 from common.filter.formula import FALSE, TRUE, UNKNOWN, Formula
 from common.filter.nodes import Field, FieldSource, Relation
 from common.filter.numbers import Number, negate, parse_number
 from common.filter.patterns import matches
-from common.filter.program import PASS, Op, Program, Slots, Step, compile_formula
+from common.filter.program import PASS, FieldSlots, FilterProgram, FilterStep, Op, compile_formula
 from common.wire.cursor import Cursor
 from common.wire.faults import WireError
 
@@ -22,7 +24,7 @@ class FieldTable:
     """Finds a set of fields in messages."""
 
     def __init__(self) -> None:
-        self.slots = Slots()
+        self.slots = FieldSlots()
         self._properties: dict[bytes, int] = {}
         self._tag: int | None = None
         self._key: int | None = None
@@ -75,7 +77,7 @@ class FieldTable:
 class Code:
     """A program that can be run on the values of a field table."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: FilterProgram) -> None:
         self.steps, self.start = program
 
     def run(self, values: Values) -> bool:
@@ -105,7 +107,7 @@ class Filter:
             return True
 
 
-def outcome(step: Step, values: Values) -> int:
+def outcome(step: FilterStep, values: Values) -> int:
     """The outcome of a step's predicate."""
     text = values[step.slot]
     if step.op == Op.IS_NULL:
@@ -122,7 +124,7 @@ def outcome(step: Step, values: Values) -> int:
     return _texts(step, text)
 
 
-def _texts(step: Step, text: bytes) -> int:
+def _texts(step: FilterStep, text: bytes) -> int:
     constant = step.constants[0]
     assert isinstance(constant, bytes)
     match step.op:
@@ -141,7 +143,7 @@ def _texts(step: Step, text: bytes) -> int:
     return TRUE if found else FALSE
 
 
-def _numbers(step: Step, text: bytes, values: Values) -> int:
+def _numbers(step: FilterStep, text: bytes, values: Values) -> int:
     number = parse_number(text)
     if number is None:
         return UNKNOWN
@@ -160,6 +162,6 @@ def _numbers(step: Step, text: bytes, values: Values) -> int:
     return _compared(number, other, step.relation)
 
 
-def _compared(left, right, relation: int) -> int:
+def _compared(left: Any, right: Any, relation: int) -> int:
     side = Relation.LESS if left < right else Relation.EQUAL if left == right else Relation.GREATER
     return TRUE if relation & side else FALSE

@@ -1,4 +1,4 @@
-"""What a filter says, as a tree of frozen values. Operands are read from the message, conditions are TRUE, FALSE or UNKNOWN.
+"""Condition of a filter as a tree of frozen values. Operands come from the message; conditions are TRUE, FALSE or UNKNOWN.
 
 Equal filters make equal trees: brackets are gone, chains of AND and OR are one node, comparisons of two literals are a Constant.
 """
@@ -33,7 +33,7 @@ class Relation(IntEnum):
         return Relation(self & 2 | (self & 1) << 2 | (self & 4) >> 2)
 
 
-class Search(IntEnum):
+class TextSearch(IntEnum):
     """Where a needle has to lie."""
 
     CONTAINS = 0
@@ -136,7 +136,7 @@ class Find:
     """A text at one end of the field, or anywhere in it."""
 
     field: Field
-    search: Search
+    search: TextSearch
     needle: str
 
 

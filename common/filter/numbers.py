@@ -1,6 +1,6 @@
 """Numbers in properties, which are texts, and in filters. Whole numbers of 64 bits are exact; everything else is a double.
 
-NUMBER is the whole rule of what counts as a number: no blanks, no suffix, no hexadecimal, no NaN, at most 64 characters.
+NUMBER is the rule for texts that count as a number: no blanks, no suffix, no hexadecimal, no NaN, at most 64 characters.
 """
 
 import re

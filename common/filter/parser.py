@@ -1,4 +1,4 @@
-"""From tokens to a condition, by recursive descent. RocketMQ's grammar, widened; docs/filters.md lists the differences.
+"""Parser of tokens into a condition, by recursive descent. RocketMQ's grammar, widened; docs/filters.md lists the differences.
 
 condition   = conjunction { OR conjunction }
 conjunction = negation { AND negation }
@@ -14,7 +14,7 @@ from collections.abc import Callable
 from common.filter import making, scan
 from common.filter.errors import FilterError
 from common.filter.making import Null, Value
-from common.filter.nodes import And, Condition, Field, FieldSource, Or, Relation, Search
+from common.filter.nodes import And, Condition, Field, FieldSource, Or, Relation, TextSearch
 from common.filter.numbers import INTEGER_MAX, INTEGER_MIN
 from common.filter.scan import END, NAME, NUMBER, SIGN, TEXT, WORD, Token
 
@@ -194,9 +194,9 @@ class _Parser:
             pattern = self._string("a pattern in single quotes")
             escape = self._string("one character in single quotes") if self._take("ESCAPE") else None
             return making.like(left, pattern, escape, self._text)
-        if word in Search.__members__:
+        if word in TextSearch.__members__:
             self._at += 1
-            return making.find(left, Search[word], self._string("a text in single quotes").value, self._text)
+            return making.find(left, TextSearch[word], self._string("a text in single quotes").value, self._text)
         return None
 
     def _list(self) -> list[Value]:

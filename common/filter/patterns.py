@@ -1,12 +1,12 @@
 """Patterns of LIKE. In their compiled form two bytes that no UTF-8 text has stand for `%` and `_`."""
 
 PATTERN_BYTES_MAX = 256
-"""Matching takes at most the pattern's length times the text's in steps."""
+"""Matching takes at most (length of the pattern) × (length of the text) steps."""
 ANY, ONE = 0xFF, 0xFE
 
 
 def ends_in_escape(pattern: str, escape: str) -> bool:
-    """Whether its last escape character has nothing to protect."""
+    """Whether its last escape character precedes no character."""
     return bool(escape) and pattern.replace(escape * 2, "").endswith(escape)
 
 

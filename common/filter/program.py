@@ -1,6 +1,6 @@
-"""A formula as a program: tests in a row, each with where to go on when it holds and when it does not.
+"""Program of a formula: a sequence of tests, each with the next step for both outcomes.
 
-A program is data: both evaluators run it as it is. Texts are UTF-8 bytes, patterns are compiled, operands are slots.
+A program is data: both evaluators run the same one. Texts are UTF-8 bytes, patterns are compiled, operands are slots.
 """
 
 from collections.abc import Callable
@@ -23,7 +23,7 @@ from common.filter.nodes import (
     Operand,
     Predicate,
     Relation,
-    Search,
+    TextSearch,
 )  # fmt: skip
 from common.filter.numbers import Number
 from common.filter.patterns import compile_pattern
@@ -49,7 +49,7 @@ class Op(IntEnum):
     LIKE = 11
 
 
-class Step(NamedTuple):
+class FilterStep(NamedTuple):
     """One test.
 
     Attributes:
@@ -70,14 +70,14 @@ class Step(NamedTuple):
     fails: int
 
 
-class Program(NamedTuple):
+class FilterProgram(NamedTuple):
     """`steps` begin at `start`, which is PASS or DROP when there is nothing to test."""
 
-    steps: tuple[Step, ...]
+    steps: tuple[FilterStep, ...]
     start: int
 
 
-class Slots:
+class FieldSlots:
     """Numbers for fields, in the order in which they are met."""
 
     def __init__(self) -> None:
@@ -92,9 +92,9 @@ class Slots:
         return tuple(self._numbers)
 
 
-def compile_formula(formula: Formula, slots: Callable[[Field], int]) -> Program:
+def compile_formula(formula: Formula, slots: Callable[[Field], int]) -> FilterProgram:
     """Lay the formula out from its end to its start, so that every target is known when a test is written."""
-    backwards: list[Step] = []
+    backwards: list[FilterStep] = []
 
     def lay(part: Formula, holds: int, fails: int) -> int:
         """Targets count from the end here; the answer is where the part begins."""
@@ -102,7 +102,7 @@ def compile_formula(formula: Formula, slots: Callable[[Field], int]) -> Program:
             return holds if part else fails
         if isinstance(part, Test):
             op, slot, relation, other, signs, constants = _meaning(part.predicate, slots)
-            backwards.append(Step(op, slot, relation, part.mask, other, signs, constants, holds, fails))
+            backwards.append(FilterStep(op, slot, relation, part.mask, other, signs, constants, holds, fails))
             return len(backwards) - 1
         for inner in reversed(part.parts):
             if isinstance(part, All):
@@ -120,11 +120,11 @@ def compile_formula(formula: Formula, slots: Callable[[Field], int]) -> Program:
     steps = tuple(
         step._replace(holds=turned(step.holds), fails=turned(step.fails)) for step in reversed(backwards)
     )  # fmt: skip
-    return Program(steps, turned(start))
+    return FilterProgram(steps, turned(start))
 
 
 Meaning = tuple[Op, int, int, int, int, tuple[bytes | Number, ...]]
-_SEARCH = {Search.CONTAINS: Op.CONTAINS, Search.STARTSWITH: Op.STARTSWITH, Search.ENDSWITH: Op.ENDSWITH}
+_SEARCH = {TextSearch.CONTAINS: Op.CONTAINS, TextSearch.STARTSWITH: Op.STARTSWITH, TextSearch.ENDSWITH: Op.ENDSWITH}
 
 
 def _meaning(predicate: Predicate, slots: Callable[[Field], int]) -> Meaning:

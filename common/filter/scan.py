@@ -1,4 +1,4 @@
-"""A filter's text as tokens, for both styles: words, texts in quotes, numbers, signs.
+"""Tokens of a filter's text, for both styles: words, texts in quotes, numbers, signs.
 
 SQL style: 'texts' with '' for a quote, "names" of properties that are no words, comments as -- and /* */.
 Header style: 'texts' and "texts" with \\ before a quote or another \\.

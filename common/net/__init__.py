@@ -1,40 +1,50 @@
-"""Listeners and connections: TCP, TLS, framing, limits. Native where it was built, else the twin; NATIVE says which."""
+"""Listeners and connections: TCP, TLS, framing, limits. `NATIVE` tells whether connections are native or their reference."""
 
-import os
-
-try:
-    if os.environ.get("PENSTOCK_PURE"):
-        raise ImportError("twins asked for")
-    from common.net import _reactor as _native  # type: ignore[attr-defined]
-
-    NATIVE = True
-except ImportError:
-    NATIVE = False
+import socket
+import ssl
+from collections.abc import Callable, Iterable
+from typing import Any
 
 from common.net.limits import Limits
-from common.net.server import Server, listen
+from common.net.server import ConnectionFactory, Server, listen
+from common.twins import use_native
+
+NATIVE = use_native("common.net", "_connection")
+if NATIVE:
+    from common.net._connection import CallConnection
+else:
+    from common.net.connection import CallConnection
 
 __all__ = ["NATIVE", "Limits", "Server", "listen", "serve"]
 
 
-def serve(listeners, limits, on_call, *, prefix_check=None, make_connection=None) -> Server:
+def serve(
+    listeners: Iterable[tuple[socket.socket, ssl.SSLContext | None]],
+    limits: Limits,
+    on_call: Callable[[Any, bytes], None] | None,
+    *,
+    prefix_check: Callable[[Any, bytes], bool] | None = None,
+    make_connection: ConnectionFactory | None = None,
+) -> Server:
     """Serve Thrift calls on listening sockets.
 
     Args:
-        listeners: (socket, ssl_context or None) pairs; sockets from `listen()`.
-        limits: Limits.
-        on_call: called as (connection, frame bytes) in a loop callback, where it must not block; answers by `connection.reply`.
-        prefix_check: (connection, first 64 KiB of a long frame) -> bool, asked once for a stranger's long frame; unset: it is closed.
-        make_connection: (socket, peer, ssl_context) -> connection, for a native hot path in place of `on_call`.
+        listeners: sockets from `listen()`, each with the context of its TLS or None.
+        on_call: called as (connection, frame) in a loop callback, where it must not block; answers by `connection.reply`.
+        prefix_check: called as (connection, first 64 KiB of the frame), once for a long frame before the first verified credential.
+            Without it such a connection is closed.
+        make_connection: called as (socket, peer, ssl_context) in place of `on_call`, for a native hot path.
     """
-    if make_connection is None:
-        make_connection = _factory(limits, on_call, prefix_check)
-    return Server(listeners, limits, make_connection)
+    return Server(listeners, limits, make_connection or _call_connections(limits, on_call, prefix_check))
 
 
-def _factory(limits, on_call, prefix_check):
-    if NATIVE:
-        return lambda sock, peer, tls: _native.CallConnection(sock.detach(), limits, peer, tls, on_call, prefix_check)
-    from common.net.connection import CallConnection
+def _call_connections(
+    limits: Limits,
+    on_call: Callable[[Any, bytes], None] | None,
+    prefix_check: Callable[[Any, bytes], bool] | None,
+) -> ConnectionFactory:
+    def make(sock: socket.socket, peer: str, tls: ssl.SSLContext | None) -> Any:
+        accepted: Any = sock.detach() if NATIVE else sock
+        return CallConnection(accepted, limits, peer, tls, on_call, prefix_check)
 
-    return lambda sock, peer, tls: CallConnection(sock, limits, peer, tls, on_call, prefix_check)
+    return make

@@ -1,7 +1,11 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""The size of an unframed message: the C form of framing.MessageScan.
+"""Size of an unframed message. Reference: MessageScan in framing.py.
 
-A scan goes on where it stopped when more bytes come; begun anew each time, a call in many small pieces would cost the square of its size.
+A scan continues from its last position when more bytes come; begun anew each time, a call in many small pieces would cost the square of its
+size.
+
+Bounds: every read of p[at] follows a check of `at` against `n`; counts and sizes of the message are checked against `n` before `at` moves.
+`depth` is at most DEPTH_MAX + 1, the number of levels.
 """
 
 from libc.stdint cimport uint32_t
@@ -30,8 +34,8 @@ cdef inline bint is_fixed(int kind) noexcept nogil:
     return kind < 11 and least_size(kind) != 0
 
 
-cdef Py_ssize_t scan_message(const unsigned char* p, size_t n, Scan* scan, size_t* need) noexcept nogil:
-    """The size of the message at p; 0 when bytes are missing (*need is then a lower bound of the whole), -1 when illegal."""
+cdef Py_ssize_t scan_message(const unsigned char* p, size_t n, MessageScan* scan, size_t* need) noexcept nogil:
+    """Return the size of the message at p; 0 when bytes are missing (*need is then a lower bound of the size), -1 when invalid."""
     cdef Level* level
     cdef size_t at
     cdef int name_size, kind, outcome
@@ -73,14 +77,14 @@ cdef Py_ssize_t scan_message(const unsigned char* p, size_t n, Scan* scan, size_
     return scan.at
 
 
-cdef inline void push_level(Scan* scan, int kind, int first, int second, uint32_t left) noexcept nogil:
+cdef inline void push_level(MessageScan* scan, int kind, int first, int second, uint32_t left) noexcept nogil:
     cdef Level* level = &scan.levels[scan.depth]
     level.kind, level.first, level.second, level.left = kind, first, second, left
     scan.depth += 1
 
 
-cdef int scan_value(const unsigned char* p, size_t n, size_t at, int kind, Scan* scan, Level* level, size_t* need) noexcept nogil:
-    """Step over one value, or into it; 1 when that was possible. Nothing of the scan has moved where it was not."""
+cdef int scan_value(const unsigned char* p, size_t n, size_t at, int kind, MessageScan* scan, Level* level, size_t* need) noexcept nogil:
+    """Step over one value, or into it; 1 when that was possible, else the scan has not moved."""
     cdef int size = least_size(kind), head, count, first, second = 0
     cdef size_t least
     if scan.depth > DEPTH_MAX or size == 0:
@@ -125,13 +129,13 @@ cdef int scan_value(const unsigned char* p, size_t n, size_t at, int kind, Scan*
 
 
 def message_size(bytes data):
-    """framing.message_size in C, for the test that holds the two against each other. Returns (size, need); size -1 is illegal."""
+    """Native message_size(), for tests that compare both forms. Returns (size, need); size -1 is invalid."""
     return message_size_in_pieces([data])
 
 
 def message_size_in_pieces(list pieces):
-    """The same of a message that comes in these pieces, scanned after each."""
-    cdef Scan scan
+    """As message_size(), for a message that comes in pieces and is scanned after each."""
+    cdef MessageScan scan
     cdef size_t need = 0
     cdef Py_ssize_t size = 0
     cdef bytes data = b""

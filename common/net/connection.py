@@ -1,11 +1,11 @@
-"""The pure-Python twin of `_reactor.CallConnection`: a greenlet that reads, and one that writes while there is output.
-
-It is the reference for what a connection does, and what runs where there is no compiler.
-"""
+"""Connection in pure Python: a greenlet that reads, and one that writes while there is output. The reference of `_connection.pyx`."""
 
 import logging
+import socket
 import ssl
 import time
+from collections.abc import Callable
+from typing import Any
 
 import gevent
 from gevent import socket as gevent_socket
@@ -19,12 +19,20 @@ READ_BYTES = 65_536
 
 
 class CallConnection:
-    """One client. See docs/design/0001-seams.md, section 2, for what callers may rely on."""
+    """One client. docs/design/0001-seams.md, section 2, lists the guarantees."""
 
-    def __init__(self, sock, limits: Limits, peer: str, ssl_context=None, on_call=None, prefix_check=None):
+    def __init__(
+        self,
+        sock: socket.socket,
+        limits: Limits,
+        peer: str,
+        ssl_context: ssl.SSLContext | None = None,
+        on_call: Callable[["CallConnection", bytes], None] | None = None,
+        prefix_check: Callable[["CallConnection", bytes], bool] | None = None,
+    ) -> None:
         self.peer, self.closed, self.busy = peer, False, False
-        self.on_close = None
-        self.context = None
+        self.on_close: Callable[[CallConnection], None] | None = None
+        self.context: Any = None
         self._limits, self._on_call, self._prefix_check = limits, on_call, prefix_check
         self._protocol: int | None = None
         self._trusted = self._greeted = False
@@ -32,17 +40,17 @@ class CallConnection:
         self._scan = MessageScan()
         self._waiting_since = time.monotonic()
         self._partial = False
-        self._writer = None
+        self._writer: Any = None
         self._closing = False
-        self._sock = gevent_socket.socket(sock.family, sock.type, fileno=sock.detach())
-        self.tls = None
+        self._sock: Any = gevent_socket.socket(sock.family, sock.type, fileno=sock.detach())
+        self.tls: ssl.SSLObject | None = None
         if ssl_context is not None:
             self._sock = TlsStream(self._sock, ssl_context)
             self.tls = self._sock.tls
         self._reader = gevent.spawn(self._read)
 
     def reply(self, frame: bytes) -> None:
-        """Answer the call in work; never blocks."""
+        """Answer the call in progress; never blocks."""
         if self.closed:
             return
         if self._protocol == FRAMED:
@@ -74,7 +82,7 @@ class CallConnection:
 
     @property
     def _held(self) -> bool:
-        """Whether no further call is taken: one is in work, or the client does not read the answers that it has."""
+        """Whether no further call is accepted: one is in progress, or the client does not read its answers."""
         return self.busy or (self._writer is not None and len(self._output) >= READ_BYTES)
 
     def _mark(self, *, partial: bool) -> None:
@@ -92,7 +100,7 @@ class CallConnection:
                 self._input += data
                 self._consume()
                 while self._held and len(self._input) >= READ_BYTES and not self.closed:
-                    gevent.sleep(0.01)  # back-pressure: what a client sends ahead stays in the kernel
+                    gevent.sleep(0.01)  # back-pressure: further input stays in the kernel
         except gevent.Timeout:
             self.close("deadline passed")
         except (OSError, ssl.SSLError) as error:
@@ -119,11 +127,12 @@ class CallConnection:
                 if frame is None:
                     return
                 self.busy = self._greeted = True
+                assert self._on_call is not None
                 self._on_call(self, frame)
         except FramingError as error:
             self.close(str(error))
         except Exception:
-            log.exception("connection=%s: closed after an error of ours", self.peer)
+            log.exception("connection=%s: closed after an internal error", self.peer)
             self.close("internal error")
 
     def _next_frame(self) -> bytes | None:
@@ -156,13 +165,13 @@ class CallConnection:
     def _admit(self, size: int, head: int) -> bool:
         if size > self._limits.frame_bytes_max:
             raise FramingError("frame length out of range")
-        stranger_max = self._limits.frame_bytes_untrusted_max
-        if self._trusted or size <= stranger_max:
+        unverified_max = self._limits.frame_bytes_untrusted_max
+        if self._trusted or size <= unverified_max:
             return True
-        if len(self._input) - head < stranger_max:
+        if len(self._input) - head < unverified_max:
             return False
-        if self._prefix_check is None or not self._prefix_check(self, bytes(self._input[head : head + stranger_max])):
-            raise FramingError("a long frame before the first credential verified")
+        if self._prefix_check is None or not self._prefix_check(self, bytes(self._input[head : head + unverified_max])):
+            raise FramingError("a long frame before the first verified credential")
         self._trusted = True
         return True
 

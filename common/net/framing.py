@@ -1,6 +1,6 @@
-"""Where a call ends: telling framed from buffered Thrift by the first bytes, and the size of an unframed message.
+"""End of a call: tells framed from buffered Thrift by the first bytes, and finds the size of an unframed message.
 
-The pure-Python reference; `_reactor.pyx` does the same in C. Big-endian, as Thrift's binary protocol is.
+The reference of `_framing.pyx` and `_frames.pyx`. Big-endian, as Thrift's binary protocol is.
 """
 
 import struct
@@ -12,15 +12,15 @@ _LEAST = {**_FIXED, 11: 4, 12: 1, 13: 6, 14: 5, 15: 5}
 
 
 class FramingError(Exception):
-    """The bytes are no Thrift call of a protocol that this port speaks; the connection cannot be used any further."""
+    """The bytes are no Thrift call of a supported protocol; the connection cannot be used any further."""
 
 
 class Incomplete(Exception):
-    """More bytes are needed; `args[0]` is a lower bound of the whole message's size."""
+    """More bytes are needed; `args[0]` is a lower bound of the message's size."""
 
 
 def sniff(head: bytes) -> int | None:
-    """FRAMED, BUFFERED, or None while fewer than the bytes that decide have come. Raises FramingError on anything else."""
+    """Return FRAMED, BUFFERED, or None while the deciding bytes are missing. Raises FramingError for other protocols."""
     if not head:
         return None
     if head[0] == 0x80:
@@ -36,15 +36,15 @@ def sniff(head: bytes) -> int | None:
 
 
 def message_size(data: bytes | bytearray | memoryview) -> int:
-    """Size in bytes of the strict binary message at the start of `data`.
+    """Return the size in bytes of the strict binary message at the start of `data`.
 
-    Raises Incomplete with a lower bound while bytes are missing, FramingError when no continuation can make it legal.
+    Raises Incomplete with a lower bound while bytes are missing, FramingError when no continuation makes it valid.
     """
     return MessageScan().size(data)
 
 
 class MessageScan:
-    """The search for the end of one message, which goes on where it stopped when more bytes have come.
+    """Search for the end of one message. It continues from its last position when more bytes have come.
 
     Begun anew each time, a call in many small pieces would cost the square of its size.
     """
@@ -53,7 +53,7 @@ class MessageScan:
         self._values: ValueScan | None = None
 
     def size(self, data: bytes | bytearray | memoryview) -> int:
-        """As message_size; `data` begins with what it was at the last call."""
+        """As message_size(); `data` begins with the bytes of the last call."""
         if self._values is None:
             if len(data) < 8:
                 raise Incomplete(8)
@@ -67,14 +67,14 @@ class MessageScan:
 
 
 class ValueScan:
-    """The search for the end of the struct at `at`; the same stack as `Scan` in `_framing.pxd`."""
+    """Search for the end of the struct at `at`; the same stack as `MessageScan` in `_framing.pxd`."""
 
     def __init__(self, at: int) -> None:
         self._at = at
         self._levels: list[list] = [[12, (), 0]]  # type, types of element, values to come
 
     def end(self, data: bytes | bytearray | memoryview) -> int:
-        """The position behind the struct. Raises Incomplete, FramingError."""
+        """Return the position after the struct. Raises Incomplete, FramingError."""
         while self._levels:
             kind, elements, left = self._levels[-1]
             at = self._at
@@ -92,8 +92,8 @@ class ValueScan:
             self._value(data, _need(data, at, 3), data[at])
         return self._at
 
-    def _value(self, data, at: int, kind: int) -> None:
-        """Step over a value, or into it. Where bytes are missing nothing has moved."""
+    def _value(self, data: bytes | bytearray | memoryview, at: int, kind: int) -> None:
+        """Step over a value, or into it. Nothing has moved when bytes are missing."""
         if len(self._levels) > DEPTH_MAX:
             raise FramingError("nested deeper than 16")
         level, inner = self._levels[-1], None
@@ -116,8 +116,8 @@ class ValueScan:
         if inner is not None:
             self._levels.append(inner)
 
-    def _container(self, data, at: int, kind: int) -> tuple[int, list | None]:
-        """Behind its head, and its level; or behind its end, where all its elements have a fixed size."""
+    def _container(self, data: bytes | bytearray | memoryview, at: int, kind: int) -> tuple[int, list | None]:
+        """Return the position after its head, and its level; or after its end, if all its elements have a fixed size."""
         end = _need(data, at, 6 if kind == 13 else 5)
         elements = tuple(data[at : at + 2]) if kind == 13 else (data[at],)
         (count,) = struct.unpack_from(">i", data, end - 4)
@@ -135,7 +135,7 @@ class ValueScan:
         return end, [kind, elements, count * len(elements)]
 
 
-def _need(data, at: int, size: int) -> int:
+def _need(data: bytes | bytearray | memoryview, at: int, size: int) -> int:
     if at + size > len(data):
         raise Incomplete(at + size)
     return at + size

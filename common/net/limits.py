@@ -1,31 +1,31 @@
-"""What one connection, and all of them together, may take from the process."""
+"""Limits of one connection, and of all connections together."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Bounds that hold before anything is allocated for the bytes they bound."""
+    """Bounds that are checked before memory is allocated."""
 
     frame_bytes_max: int = 16_384_000
-    """Apache Thrift's own limit. More lets a client send what its own library could not read back."""
+    """Apache Thrift's own limit. More lets a client send frames that its own library could not read."""
     frame_bytes_untrusted_max: int = 65_536
-    """Until the first credential of a connection has verified. Less would refuse small batches of a new client."""
+    """Before the first verified credential of a connection. Less refuses small batches of a new client."""
     connections_max: int = 20_000
-    """Each idle one costs a file descriptor and under 1 KiB."""
+    """Each idle connection costs a file descriptor and less than 1 KiB."""
     process_bytes_max: int = 1 << 30
     """Buffered input and output of all connections. Beyond it large frames wait in the kernel, unread."""
     read_deadline_s: float = 10.0
-    """From the first byte of a frame to its last; a slower sender is closed."""
+    """From the first byte of a frame to its last; a slower connection is closed."""
     greeting_deadline_s: float = 10.0
     """From accept to the first complete frame."""
     idle_deadline_s: float = 600.0
-    """Between two calls. Less saves descriptors and costs reconnects of clients that keep pools."""
+    """Between two calls. Less saves descriptors but makes clients with connection pools reconnect."""
     write_deadline_s: float = 30.0
     """For a client that does not read its answer."""
 
     def faults(self) -> list[str]:
-        """Every violated rule at once, each with its option and range; empty when all is well."""
+        """Return every violated rule, each with its option and range."""
         found = []
         if not 1024 <= self.frame_bytes_max <= 16_384_000:
             found.append("frame_bytes_max: 1024..16384000")

@@ -1,6 +1,6 @@
-"""Accepting connections, for both forms of connection.
+"""Server: listening sockets and accepted connections of either form.
 
-`serve()` is the one door; docs/design/0001-seams.md, section 2, says what callers may rely on.
+Callers use `serve()`; docs/design/0001-seams.md, section 2, lists its guarantees.
 """
 
 import contextlib
@@ -8,6 +8,9 @@ import errno
 import logging
 import os
 import socket
+import ssl
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import gevent
 from gevent import socket as gevent_socket
@@ -15,12 +18,13 @@ from gevent import socket as gevent_socket
 from common.net.limits import Limits
 
 log = logging.getLogger("penstock.net")
-ACCEPTS_A_TURN = 64
+ConnectionFactory = Callable[[socket.socket, str, ssl.SSLContext | None], Any]
+ACCEPTS_PER_TURN = 64
 _OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
 def listen(host: str, port: int, backlog: int = 1024) -> socket.socket:
-    """A bound, listening, non-blocking TCP socket. Port 0 takes a free one. Raises OSError when the address is taken."""
+    """Return a listening, non-blocking TCP socket. Port 0 takes a free one. Raises OSError when the address is in use."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     sock = gevent_socket.socket(family, socket.SOCK_STREAM)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -30,9 +34,9 @@ def listen(host: str, port: int, backlog: int = 1024) -> socket.socket:
 
 
 def listen_file(path: str, backlog: int = 1024) -> socket.socket:
-    """The same on a socket file that only this user may open; one that a killed process left there is replaced. Raises OSError.
+    """As listen(), on a socket file that only this user may open. A file left by a killed process is replaced. Raises OSError.
 
-    Whether its owner still lives is for the caller to know, by the lock on what it serves.
+    The caller makes sure that no live process uses the file, by the lock on the data that it serves.
     """
     with contextlib.suppress(FileNotFoundError):
         os.unlink(path)
@@ -47,16 +51,20 @@ def listen_file(path: str, backlog: int = 1024) -> socket.socket:
 
 
 class Server:
-    """Listening sockets and the connections that came in through them.
+    """Listening sockets and their connections.
 
     Args:
-        listeners: (socket, ssl_context or None) pairs.
-        limits: what connections may take.
+        listeners: sockets, each with the context of its TLS or None.
         make_connection: called as (socket, peer, ssl_context); returns a connection, which owns the socket and has
             `on_close`, `close(reason)` and `closed`.
     """
 
-    def __init__(self, listeners, limits: Limits, make_connection):
+    def __init__(
+        self,
+        listeners: Iterable[tuple[socket.socket, ssl.SSLContext | None]],
+        limits: Limits,
+        make_connection: ConnectionFactory,
+    ) -> None:
         self.limits = limits
         self.connections: set = set()
         self.refused = 0
@@ -70,29 +78,29 @@ class Server:
 
     @property
     def ports(self) -> list[int]:
-        """The bound port of each listener, in the order given."""
+        """The port of each listener, in the given order."""
         return [sock.getsockname()[1] for _, sock in self._watchers]
 
-    def _accept(self, sock, ssl_context, watcher) -> None:
-        for _ in range(ACCEPTS_A_TURN):
+    def _accept(self, sock: Any, ssl_context: ssl.SSLContext | None, watcher: Any) -> None:
+        for _ in range(ACCEPTS_PER_TURN):
             try:
                 descriptor, address = sock._accept()
             except (BlockingIOError, InterruptedError):
                 return
             except OSError as error:
                 if error.errno in _OUT_OF_DESCRIPTORS:
-                    # The pending connection stays readable, so go on accepting a little later rather than spin.
+                    # The pending connection keeps the listener readable: accept again later instead of spinning.
                     log.warning("listener=%s: %s; accepting again in 0.1 s", sock.getsockname(), error.strerror)
                     watcher.stop()
                     gevent.get_hub().loop.timer(0.1).start(self._resume, sock, ssl_context, watcher)
                 return
-            self._take(socket.socket(sock.family, sock.type, fileno=descriptor), address, ssl_context)
+            self._connect(socket.socket(sock.family, sock.type, fileno=descriptor), address, ssl_context)
 
-    def _resume(self, sock, ssl_context, watcher) -> None:
+    def _resume(self, sock: Any, ssl_context: ssl.SSLContext | None, watcher: Any) -> None:
         if sock.fileno() >= 0:
             watcher.start(self._accept, sock, ssl_context, watcher)
 
-    def _take(self, client, address, ssl_context) -> None:
+    def _connect(self, client: socket.socket, address: Any, ssl_context: ssl.SSLContext | None) -> None:
         if len(self.connections) >= self.limits.connections_max:
             self.refused += 1
             client.close()
@@ -109,11 +117,11 @@ class Server:
         if connection.closed:
             self.connections.discard(connection)
 
-    def _forget(self, connection) -> None:
+    def _forget(self, connection: Any) -> None:
         self.connections.discard(connection)
 
     def stop_accepting(self) -> None:
-        """Close the listening sockets; connections go on."""
+        """Close the listening sockets; connections stay open."""
         for watcher, sock in self._watchers:
             watcher.stop()
             sock.close()

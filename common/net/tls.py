@@ -1,4 +1,4 @@
-"""TLS: a server's context, and a stream that speaks it in memory so that any socket can carry it."""
+"""TLS: a server's context, and a stream that works in memory, so that any socket can carry it."""
 
 import ssl
 from typing import Any
@@ -7,26 +7,25 @@ READ_BYTES = 65_536
 
 
 def server_context(certificate: str, key: str, client_ca: str | None = None) -> ssl.SSLContext:
-    """TLS 1.2 or newer for a listener.
+    """Return a context for a listener, TLS 1.2 or newer.
 
     Args:
         certificate: PEM file with the chain; key: PEM file with its private key.
-        client_ca: PEM file; set, a client may show a certificate, and with one that this authority did not sign there is no connection.
+        client_ca: PEM file; with it a client may show a certificate, which this authority must have signed.
     Raises:
-        OSError, ssl.SSLError: a file is missing or does not fit.
+        OSError, ssl.SSLError: a file is missing or invalid.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.load_cert_chain(certificate, key)
     if client_ca is not None:
         context.load_verify_locations(client_ca)
-        context.verify_mode = ssl.CERT_OPTIONAL  # whose application needs one is known by the call
+        context.verify_mode = ssl.CERT_OPTIONAL  # each call shows whether its application needs one
     return context
 
 
 def certificate_names(tls: Any) -> tuple[str, ...]:
-    """What the client is called by the certificate that it has shown and that was verified: the subject's common names, and alternative
-    names that are DNS names or URIs. Empty without one.
+    """Return the names in the client's verified certificate: common names of the subject, DNS names, URIs. Empty without one.
 
     Args:
         tls: the connection's ssl.SSLObject, or None.
@@ -40,15 +39,15 @@ def certificate_names(tls: Any) -> tuple[str, ...]:
 
 
 class TlsStream:
-    """`recv` and `sendall` of a co-operative socket with TLS between; one reader, one writer. `tls` is its ssl.SSLObject."""
+    """`recv` and `sendall` of a co-operative socket over TLS; one reader, one writer. `tls` is its ssl.SSLObject."""
 
-    def __init__(self, sock, context: ssl.SSLContext):
+    def __init__(self, sock: Any, context: ssl.SSLContext):
         self._sock = sock
         self._in, self._out = ssl.MemoryBIO(), ssl.MemoryBIO()
         self.tls = context.wrap_bio(self._in, self._out, server_side=True)
 
     def recv(self, size: int) -> bytes:
-        """Up to `size` bytes; empty at the end. The handshake happens here. Raises ssl.SSLError, OSError."""
+        """Return up to `size` bytes; empty at the end. Includes the handshake. Raises ssl.SSLError, OSError."""
         while True:
             try:
                 return self.tls.read(size)

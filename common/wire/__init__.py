@@ -1,22 +1,16 @@
-"""The walker: finds the messages and acknowledgements of a call in its bytes, and everything that is wrong with them, without decoding.
+"""Walker over Thrift calls: finds messages and acknowledgements in a frame, and all its faults, without decoding.
 
-`walk_send`, `walk_pull` and `walk_header` take one frame (bytes, without the framing's length) and raise WireError; see calls.py for
-what they return and faults.py for how each fault is answered. NATIVE says which twin is in use; PENSTOCK_PURE=1 forces the pure one.
+`walk_send`, `walk_pull` and `walk_header` take one frame (bytes, without the framing's length) and raise WireError. calls.py documents
+the results, faults.py the answer to each fault. `NATIVE` tells whether the functions are native or their references.
 """
 
-import os
-
+from common.twins import use_native
 from common.wire.faults import WireError
 
-try:
-    if os.environ.get("PENSTOCK_PURE"):
-        raise ImportError("the pure twin was asked for")
+NATIVE = use_native("common.wire", "_native")
+if NATIVE:
     from common.wire._native import murmur2, valid_name, walk_header, walk_pull, walk_send
-
-    NATIVE = True
-except ImportError:
+else:
     from common.wire.walk import murmur2, valid_name, walk_header, walk_pull, walk_send
-
-    NATIVE = False
 
 __all__ = ["NATIVE", "WireError", "murmur2", "valid_name", "walk_header", "walk_pull", "walk_send"]

@@ -1,8 +1,9 @@
-"""Steps of the walker over Thrift's strict binary protocol (big-endian), inlined into it. The twin is cursor_pure.py, function by function.
+"""Cursor over Thrift's strict binary protocol (big-endian), inlined into the walker. Reference: cursor.py, function by function.
 
-Every function checks against the frame's end before it reads and returns False (read_field: -1) after setting the cursor's fault.
-Cost is linear in the bytes stepped over: each element of a container stands for at least one byte that is really there, and
-elements of fixed size are stepped over all at once.
+Every function checks the frame's end before it reads, and returns False (read_field: -1) after setting the cursor's fault. Cost is linear
+in the skipped bytes: each element of a container needs at least one existing byte, and elements of fixed size are skipped at once.
+
+Bounds: `p` has `n` bytes and `at` <= `n` at all times; need() compares with `n - at`, which cannot overflow.
 """
 
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
@@ -85,7 +86,7 @@ cdef inline bint need(Cursor* c, uint32_t size) noexcept nogil:
 
 
 cdef inline int read_field(Cursor* c, int* field_id) noexcept nogil:
-    """The type of the next field, 0 at the struct's end, -1 on a fault."""
+    """Return the type of the next field, 0 at the struct's end, -1 on a fault."""
     cdef int type
     if not need(c, 1):
         return -1
@@ -104,7 +105,7 @@ cdef inline int read_field(Cursor* c, int* field_id) noexcept nogil:
 
 
 cdef inline bint expect(Cursor* c, int type, int wanted, uint32_t field) noexcept nogil:
-    """The field just read has the contract's type."""
+    """Check that the field just read has the contract's type."""
     if type != wanted:
         return fail(c, FIELD_TYPE, c.at - 3, field)
     return True
@@ -142,7 +143,7 @@ cdef inline bint read_string(Cursor* c, uint32_t* start, uint32_t* size) noexcep
 
 
 cdef inline bint read_count(Cursor* c, uint32_t least, uint32_t* count) noexcept nogil:
-    """An element count; what it claims must fit into the bytes behind it, and into what one call may hold altogether."""
+    """Read an element count; it must fit the bytes that follow, and the total limit of a call."""
     cdef int32_t claimed = wire_i32(c.p + c.at)
     if claimed < 0 or <uint64_t>claimed * least > c.n - c.at - 4:
         return fail(c, BAD_COUNT, c.at, 0)
@@ -165,7 +166,7 @@ cdef inline bint read_list(Cursor* c, int* type, uint32_t* count) noexcept nogil
 
 
 cdef inline bint read_list_of(Cursor* c, int wanted, uint32_t count_max, uint32_t field, uint32_t* count) noexcept nogil:
-    """A list of the contract: its element type, and no more elements than one call may carry."""
+    """Read the head of a list of the contract; checks its element type and its limit per call."""
     cdef int type
     cdef uint32_t at = c.at
     if not read_list(c, &type, count):
@@ -231,7 +232,7 @@ cdef inline bint skip_map(Cursor* c, int level) noexcept nogil:
 
 
 cdef inline bint skip_value(Cursor* c, int type, int level) noexcept nogil:
-    """Step over one value that lies inside `level` structs and containers; recursion ends at DEPTH_MAX."""
+    """Skip one value inside `level` structs and containers; recursion ends at DEPTH_MAX."""
     cdef uint32_t start, size = wire_fixed[type]
     if size:
         if not need(c, size):
@@ -250,7 +251,7 @@ cdef inline bint skip_value(Cursor* c, int type, int level) noexcept nogil:
 
 
 cdef inline bint is_name(const unsigned char* p, uint32_t n) noexcept nogil:
-    """The rule of topics and groups."""
+    """Whether the bytes are a valid name of a topic or group."""
     cdef uint32_t i
     if n == 0 or n > NAME_BYTES_MAX or (p[0] == c'.' and (n == 1 or (n == 2 and p[1] == c'.'))):
         return False
@@ -261,7 +262,7 @@ cdef inline bint is_name(const unsigned char* p, uint32_t n) noexcept nogil:
 
 
 cdef inline uint32_t sequence_size(const unsigned char* p, uint32_t left) noexcept nogil:
-    """Bytes of the non-ASCII UTF-8 sequence at p, 0 when it is none: cut short, overlong, a surrogate or above U+10FFFF."""
+    """Return the size of the non-ASCII UTF-8 sequence at p; 0 when it is invalid: cut, overlong, a surrogate or above U+10FFFF."""
     cdef unsigned char first = p[0], low = 0x80, high = 0xBF
     cdef uint32_t size, i
     if first < 0xC2 or first > 0xF4:
@@ -286,7 +287,7 @@ cdef inline uint32_t sequence_size(const unsigned char* p, uint32_t left) noexce
 
 
 cdef inline bint is_utf8(const unsigned char* p, uint32_t n) noexcept nogil:
-    """The same strings that Python's strict decoder takes; eight ASCII bytes a step."""
+    """Whether Python's strict decoder accepts the bytes; eight ASCII bytes per step."""
     cdef uint32_t i = 0, size
     cdef uint64_t word
     while i < n:

@@ -1,4 +1,4 @@
-"""Python's door to the native walker: the same functions and answers as walk_pure.py."""
+"""Python interface of the native walker `_walk`. Reference: walk.py, with the same functions and results."""
 
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
 

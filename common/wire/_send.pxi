@@ -101,7 +101,7 @@ cdef bint read_time(Cursor* c, int64_t* value, int* fault, int fault_if_bad) noe
 
 
 cdef bint message_field(Cursor* c, Message* m, int field_id, int* fault, uint32_t body_bytes_max) noexcept nogil:
-    """Read one known field and check what can be checked of it alone; the topic's name waits for reply_to."""
+    """Read one known field and check what can be checked of it alone; the topic's name is checked after reply_to."""
     fault[0] = 0
     if field_id == 1:
         if not read_string(c, &m.topic_start, &m.topic_size):

@@ -1,12 +1,12 @@
-"""The walker for `cimport`: what one pass over the bytes of a call finds out, as offsets into the frame.
+"""Walker for `cimport`: one pass over the bytes of a call fills structs with offsets into the frame.
 
-A frame is one strict binary Thrift message without the framing's length. All functions are pure: no allocation, no Python, no
-byte outside p[0..n) is read, whatever the frame claims. They return 0 or a `WireFault` number (common/wire/faults.py), which the
-struct repeats as `error` with `error_at` (offset of the offending byte) and `error_field` (see faults.FIELDS; 0 when the fault is
-of no known field). `seqid` is right from the moment the header was read, so a refused call can be answered with it. After a
-non-zero return nothing else in the struct, and nothing in the arrays, may be used.
+A frame is one strict binary Thrift message without the framing's length. All functions are pure: no allocation, no Python, and no
+read outside p[0..n), whatever the frame contains. They return 0 or a `WireFault` number (common/wire/faults.py), which the struct
+repeats as `error`, with `error_at` (offset of the offending byte) and `error_field` (see faults.FIELDS; 0 without a known field). `seqid`
+is valid once the header was read, so a rejected call can be answered with it. After a non-zero return nothing else in the struct or
+the arrays may be used.
 
-A start/size pair is a slice of the frame; of an unset field it is 0/0, so ask the flag where empty and unset differ.
+A start/size pair is a slice of the frame. It is 0/0 for an unset field, so check the flag where empty and unset differ.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
@@ -74,7 +74,7 @@ cdef struct Message:
     uint32_t start            # the bytes of the Message's fields with its STOP: what is stored
     uint32_t size
     uint32_t flags
-    int32_t fault             # MessageFault: answer this message alone with faults.MESSAGE_FAULTS[fault]; its other fields may be used only when 0
+    int32_t fault             # MessageFault: answer only this message with MESSAGE_FAULTS[fault]; other fields are valid only at 0
     uint32_t topic_start
     uint32_t topic_size
     uint32_t body_start
@@ -113,7 +113,7 @@ cdef struct PullCall:
 
 cdef struct Ack:
     uint32_t flags
-    int32_t fault             # AckFault: answer this ack alone with faults.ACK_FAULTS[fault]; its other fields may be used only when 0
+    int32_t fault             # AckFault: answer only this ack with ACK_FAULTS[fault]; other fields are valid only at 0
     uint32_t receipt_start
     uint32_t receipt_size
     int32_t verdict           # 0 DONE when unset

@@ -1,6 +1,8 @@
-"""The native walker; `_walk.pxd` says what callers get, walk_pure.py is the reference and follows the same order of checks.
+"""Native walker. `_walk.pxd` documents the results; the reference walk.py checks in the same order.
 
-A field id that comes twice: every occurrence is held to the rules, the last one's value counts, as in Thrift.
+If a field id occurs twice, each occurrence is checked against the rules and the last value counts, as in Thrift.
+
+Bounds: all reads go through the cursor, whose functions check the frame's end first (`_cursor.pxd`).
 """
 
 from libc.stdint cimport int32_t, int64_t, uint32_t
@@ -96,7 +98,7 @@ cdef bint header_of(Cursor* c, const unsigned char* p, size_t n, Header* header)
 
 
 cdef bint call_of(Cursor* c, const unsigned char* p, size_t n, int32_t* seqid, const char* method, uint32_t size) noexcept nogil:
-    """The header of a call of `method`."""
+    """Read the header and check that it is a call of `method`."""
     cdef Header header
     cdef bint good = header_of(c, p, n, &header)
     seqid[0] = header.seqid
@@ -110,7 +112,7 @@ cdef bint call_of(Cursor* c, const unsigned char* p, size_t n, int32_t* seqid, c
 
 
 cdef bint seen_all(Cursor* c, uint32_t seen, uint32_t required, uint32_t struct_field) noexcept nogil:
-    """No required field (bit id - 1) is missing; else a fault that names the first and points at the struct's STOP."""
+    """Check that no required field (bit id - 1) is missing; else set a fault for the first one, at the struct's STOP."""
     cdef uint32_t missing = required & ~seen, field_id = 1
     if missing == 0:
         return True
@@ -153,7 +155,7 @@ include "_send.pxi"
 include "_pull.pxi"
 
 
-# What others call
+# Interface
 
 cdef int walk_header(const unsigned char* p, size_t n, Header* header) noexcept nogil:
     cdef Cursor c

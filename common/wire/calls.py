@@ -1,7 +1,7 @@
-"""What the walker found in a call, for Python. Field for field the C structs of `_walk.pxd`, which say more about each.
+"""Results of a walk for Python, field for field the C structs of `_walk.pxd`, which document them.
 
-All are offsets into the frame, which they keep alive; properties cut the slice when asked. Where `fault` is not 0, use nothing but
-`fault`, `start` and `size`.
+They hold offsets into the frame, and keep it alive; properties return slices. When `fault` is not 0, only `fault`, `start` and `size` are
+valid.
 """
 
 from dataclasses import dataclass, field
@@ -23,7 +23,7 @@ def _slice(start_name: str, size_name: str):
 
 
 def _text(start_name: str, size_name: str, flag: int):
-    """A property: the str, or None when its flag is not set."""
+    """Return a property: the str, or None when its flag is not set."""
 
     def read(self) -> str | None:
         if not self.flags & flag:
@@ -36,7 +36,7 @@ def _text(start_name: str, size_name: str, flag: int):
 
 @dataclass(slots=True)
 class Message:
-    """One message of a send; `encoded` is what is stored."""
+    """One message of a send; `encoded` is its stored form."""
 
     frame: bytes = field(repr=False, compare=False)
     start: int
@@ -70,7 +70,7 @@ class Message:
 
 @dataclass(slots=True)
 class SendCall:
-    """A send. `credential` are the bytes of the Credential's fields, equal for every call that reuses one."""
+    """A send. `credential`: bytes of the Credential's fields, equal for every call that reuses one."""
 
     frame: bytes = field(repr=False, compare=False)
     seqid: int = 0
@@ -105,7 +105,7 @@ class Ack:
 
 @dataclass(slots=True)
 class PullCall:
-    """A pull. `spans` are (start, size) of its topics; `topics` is None when the group's own are meant."""
+    """A pull. `spans`: (start, size) of its topics; `topics` is None for the topics of the group's definition."""
 
     frame: bytes = field(repr=False, compare=False)
     seqid: int = 0

@@ -1,7 +1,7 @@
-"""Steps of the walker over Thrift's strict binary protocol (big-endian). The reference of `_cursor.pxd`, function by function.
+"""Cursor over Thrift's strict binary protocol (big-endian). The reference of `_cursor.pxd`, function by function.
 
-Every step checks against the frame's end before it reads and raises WireError. Cost is linear in the bytes stepped over: each element
-of a container stands for at least one byte that is really there, and elements of fixed size are stepped over all at once.
+Every step checks the frame's end before it reads, and raises WireError. Cost is linear in the skipped bytes: each element of a container
+needs at least one existing byte, and elements of fixed size are skipped at once.
 """
 
 import re
@@ -11,7 +11,7 @@ from common.wire.faults import WireError, WireFault
 
 I32, I64, STRING, STRUCT, MAP, LIST = 8, 10, 11, 12, 13, 15
 DEPTH_MAX = 16
-ELEMENTS_MAX = 100_000  # of all lists, sets and maps: bounds what a decoder behind the walker can be made to do
+ELEMENTS_MAX = 100_000  # of all lists, sets and maps: bounds the work of a decoder after the walker
 
 FIXED = {2: 1, 3: 1, 4: 8, 6: 2, 8: 4, 10: 8}
 LEAST = {**FIXED, STRING: 4, STRUCT: 1, MAP: 6, 14: 5, LIST: 5}
@@ -23,7 +23,7 @@ _NAME = re.compile(rb"[A-Za-z0-9._-]{1,249}")
 
 
 def valid_name(name: bytes) -> bool:
-    """The rule of topics and groups."""
+    """Whether the bytes are a valid name of a topic or group."""
     return _NAME.fullmatch(name) is not None and name not in (b".", b"..")
 
 
@@ -36,7 +36,7 @@ def valid_utf8(text: bytes) -> bool:
 
 
 class Cursor:
-    """A place in a frame. `seqid` is what a WireError will carry."""
+    """Position in a frame. `seqid` goes into each WireError."""
 
     __slots__ = ("at", "data", "elements", "end", "seqid")
 
@@ -55,7 +55,7 @@ class Cursor:
             self.fail(WireFault.TRUNCATED, self.at)
 
     def field(self) -> tuple[int, int]:
-        """(type, id) of the next field; type 0 at the struct's end."""
+        """Return (type, id) of the next field; type 0 at the struct's end."""
         self.need(1)
         kind = self.data[self.at]
         if kind == 0:
@@ -69,7 +69,7 @@ class Cursor:
         return kind, field_id
 
     def expect(self, kind: int, wanted: int, field: int) -> None:
-        """The field just read has the contract's type."""
+        """Check that the field just read has the contract's type."""
         if kind != wanted:
             self.fail(WireFault.FIELD_TYPE, self.at - 3, field)
 
@@ -86,7 +86,7 @@ class Cursor:
         return value
 
     def string(self) -> tuple[int, int]:
-        """(start, size) of a string or binary."""
+        """Return (start, size) of a string or binary."""
         self.need(4)
         (size,) = _I32(self.data, self.at)
         if size < 0:
@@ -101,7 +101,7 @@ class Cursor:
         return self.data[start : start + size]
 
     def count(self, least: int) -> int:
-        """An element count; what it claims must fit into the bytes behind it, and into what one call may hold altogether."""
+        """Return an element count; it must fit the bytes that follow, and the total limit of a call."""
         (count,) = _I32(self.data, self.at)
         if count < 0 or count * least > self.end - self.at - 4:
             self.fail(WireFault.COUNT, self.at)
@@ -112,7 +112,7 @@ class Cursor:
         return count
 
     def list(self) -> tuple[int, int]:
-        """(element type, count)."""
+        """Return (element type, count)."""
         self.need(5)
         kind = self.data[self.at]
         if kind not in LEAST:
@@ -121,7 +121,7 @@ class Cursor:
         return kind, self.count(LEAST[kind])
 
     def list_of(self, wanted: int, count_max: int, field: int) -> int:
-        """The count of a list of the contract: its element type, and no more elements than one call may carry."""
+        """Return the count of a list of the contract; checks its element type and its limit per call."""
         at = self.at
         kind, count = self.list()
         if kind != wanted:

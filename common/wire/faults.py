@@ -1,8 +1,8 @@
-"""What can be wrong with a call, in three ranks, and how each is answered.
+"""Faults of a call in three ranks, with the answer to each.
 
-    WireError(rule, at, field, seqid)   the bytes are no such call. Answer: TApplicationException with `sentence`; nothing was decoded
+    WireError(rule, at, field, seqid)   the bytes are no such call. Answer: TApplicationException with `sentence`
     CallFault                           parsed, but its own fields break a rule. Answer: that code for the whole call
-    MessageFault, AckFault              one element breaks a rule. Answer: that code for this element; its neighbours go through
+    MessageFault, AckFault              one element breaks a rule. Answer: that code for this element only
 
 The numbers are shared with the native walker (`_cursor.pxd`); they are private to one build and may be renumbered.
 """
@@ -14,7 +14,7 @@ from common.names import NAME_RULE
 
 
 class WireFault(IntEnum):
-    """Why the bytes are not a call. The number is what the native functions return."""
+    """Reasons why bytes are no call; the native functions return their numbers."""
 
     NONE = 0
     TRUNCATED = 1
@@ -35,7 +35,7 @@ class WireFault(IntEnum):
 
 
 class CallFault(IntEnum):
-    """A rule that a well-formed call breaks as a whole. When it breaks several, the first in the order of its bytes."""
+    """Rules about a well-formed call as a whole. Of several broken rules the first in the order of the bytes counts."""
 
     NONE = 0
     NO_MESSAGES = 1
@@ -53,7 +53,7 @@ class CallFault(IntEnum):
 
 
 class MessageFault(IntEnum):
-    """A rule that one message breaks; the first in the order of its bytes, then those about several fields."""
+    """Rules about one message: the first broken one in the order of its bytes, then rules about several fields."""
 
     NONE = 0
     TOPIC_MISSING = 1
@@ -79,7 +79,7 @@ class MessageFault(IntEnum):
 
 
 class AckFault(IntEnum):
-    """A rule that one acknowledgement breaks."""
+    """Rules about one acknowledgement."""
 
     NONE = 0
     RECEIPT_MISSING = 1
@@ -177,13 +177,13 @@ ACK_FAULTS = {
 
 
 class WireError(Exception):
-    """The bytes are no call that this gateway takes. The connection may stay open where the framing still says what follows.
+    """The bytes are no call of this gateway. The connection may stay open if its framing is intact.
 
     Attributes:
         rule: the WireFault.
-        at: offset in the frame of the byte that broke it.
-        field: "Struct.name" where a known field is concerned, else "".
-        seqid: of the call, for the answer; 0 when the header itself is broken.
+        at: offset in the frame of the offending byte.
+        field: "Struct.name" of a known field, else "".
+        seqid: of the call, for the answer; 0 when the header itself is invalid.
     """
 
     def __init__(self, rule: int, at: int, field: int = 0, seqid: int = 0):
@@ -195,6 +195,6 @@ class WireError(Exception):
 
     @property
     def sentence(self) -> str:
-        """One sentence for a person, without any of the call's bytes."""
+        """One sentence without any of the call's bytes."""
         where = f"{self.field}: " if self.field else ""
         return f"{where}{WIRE_SENTENCES[self.rule]} (byte {self.at})"

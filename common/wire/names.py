@@ -1,4 +1,4 @@
-"""What people look for in a stored message: its id and its key."""
+"""Id and key of a stored message, for look-ups."""
 
 from common.wire.cursor import STRING, Cursor
 from common.wire.faults import WireError
@@ -7,7 +7,7 @@ _KEY, _ID = 3, 6
 
 
 def find_names(message: bytes) -> tuple[bytes | None, bytes | None]:
-    """(id, key) of a message in Thrift binary, None where the client set none or the bytes are no message."""
+    """Return (id, key) of a message in Thrift binary; None for an unset one, or when the bytes are no message."""
     cursor = Cursor(message)
     found: dict[int, bytes] = {}
     try:

@@ -1,12 +1,14 @@
-"""The walker in Python: the reference of `_walk.pyx`, and what runs without a compiler.
+"""Walker in pure Python. The reference of `_walk.pyx` and `_native.pyx`.
 
-A field id that comes twice: every occurrence is held to the rules, the last one's value counts, as in Thrift.
+If a field id occurs twice, each occurrence is checked against the rules and the last value counts, as in Thrift.
 """
+
+from collections.abc import Callable
 
 from common.wire import calls
 from common.wire.cursor import STRUCT, Cursor, valid_name, valid_utf8
 from common.wire.faults import WireFault
-from common.wire.murmur2_reference import murmur2
+from common.wire.kafka_hash import murmur2
 from common.wire.pull import pull_request
 from common.wire.send import send_request
 
@@ -19,7 +21,7 @@ _FRAME_BYTES_MAX = 0x7FFFFFFF
 
 
 def _header(c: Cursor) -> tuple[int, int, int]:
-    """(start and size of the name, kind); leaves the sequence id in the cursor."""
+    """Return (start of the name, its size, kind); puts the sequence id into the cursor."""
     if c.end > _FRAME_BYTES_MAX:
         c.fail(WireFault.FRAME_TOO_LARGE, 0)
     c.need(4)
@@ -44,8 +46,10 @@ def _call(c: Cursor, method: bytes) -> None:
         c.fail(WireFault.METHOD, start)
 
 
-def _arguments(c: Cursor, walk_request, call, *limits: int) -> None:
-    """The argument struct with its one field, and nothing behind it."""
+def _arguments(
+    c: Cursor, walk_request: Callable[..., None], call: calls.SendCall | calls.PullCall, *limits: int
+) -> None:
+    """Walk the argument struct with its one field; no byte may follow it."""
     seen = set()
     for field_id in c.fields((0, STRUCT), _ARGUMENTS, _IN_ARGUMENTS):
         seen.add(field_id)
@@ -57,12 +61,12 @@ def _arguments(c: Cursor, walk_request, call, *limits: int) -> None:
 
 def _cursor(frame: bytes) -> Cursor:
     if type(frame) is not bytes:
-        raise TypeError("a frame is bytes")
+        raise TypeError(f"frame of type {type(frame).__name__}: must be bytes")
     return Cursor(frame)
 
 
 def walk_header(frame: bytes) -> tuple[str, int, int]:
-    """(method, seqid, kind: 1 CALL, 2 REPLY, 3 EXCEPTION, 4 ONEWAY). Raises WireError."""
+    """Return (method, seqid, kind: 1 CALL, 2 REPLY, 3 EXCEPTION, 4 ONEWAY). Raises WireError."""
     c = _cursor(frame)
     start, size, kind = _header(c)
     return c.slice(start, size).decode(), c.seqid, kind
@@ -71,7 +75,7 @@ def walk_header(frame: bytes) -> tuple[str, int, int]:
 def walk_send(
     frame: bytes, *, messages_max: int = calls.MESSAGES_MAX, body_bytes_max: int = calls.BODY_BYTES_MAX
 ) -> calls.SendCall:
-    """What a call of `send` holds. Raises WireError."""
+    """Return the content of a call of `send`. Raises WireError."""
     c = _cursor(frame)
     _call(c, b"send")
     call = calls.SendCall(frame, c.seqid)
@@ -80,7 +84,7 @@ def walk_send(
 
 
 def walk_pull(frame: bytes, *, acks_max: int = calls.ACKS_MAX) -> calls.PullCall:
-    """What a call of `pull` holds. Raises WireError."""
+    """Return the content of a call of `pull`. Raises WireError."""
     c = _cursor(frame)
     _call(c, b"pull")
     call = calls.PullCall(frame, c.seqid)

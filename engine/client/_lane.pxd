@@ -2,7 +2,8 @@
 from libc.stdint cimport uint32_t, uint64_t
 
 from common.limits._queue_limit cimport QueueLimit
-from common.net._reactor cimport Connection, TurnEnd
+from common.net._connection cimport Connection
+from common.net._reactor cimport TurnEnd
 from engine.client._append_request cimport AppendItem, AppendRequest, Waiter
 from engine.client._destination cimport Destination
 

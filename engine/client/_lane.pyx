@@ -11,7 +11,9 @@ from libc.stdint cimport uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
 from common.limits._queue_limit cimport QueueLimit
-from common.net._reactor cimport PROTOCOL_LINK, Connection, TurnEnd, monotonic_s, reactor_of
+from common.net._connection cimport Connection
+from common.net._frames cimport PROTOCOL_LINK
+from common.net._reactor cimport TurnEnd, monotonic_s, reactor_of
 from common.wire._walk cimport murmur2
 from engine.client._append_request cimport MOVED, AppendItem, AppendRequest, AppendRun, Waiter
 from engine.client._destination cimport Destination, topic_id_at

@@ -9,7 +9,8 @@ from libc.string cimport memcpy, memset
 
 import logging
 
-from common.net._reactor cimport PROTOCOL_LINK, Connection
+from common.net._connection cimport Connection
+from common.net._frames cimport PROTOCOL_LINK
 
 from engine.link.constants cimport FRAME_HEADER_SIZE, FRAME_REST_SIZE
 

@@ -197,7 +197,8 @@ cdef class Dispatcher(RecordReader):
         cdef int64_t selected = 0
         cdef int64_t decided, index, messages, begin, end, size
         cdef Py_ssize_t start
-        decided, ranges = select(cursor.filter, piece, sizeof(PieceHead), self.messages_left, self.bytes_left, PyList_GET_SIZE(self.out) > 0)
+        start = PyList_GET_SIZE(self.out)
+        decided, ranges = select(cursor.filter, piece, sizeof(PieceHead), self.messages_left, self.bytes_left, start > 0)
         for index, messages, begin, end in ranges:
             self.leave_out(cursor, done, at + index)
             done = at + index + messages
@@ -266,7 +267,8 @@ cdef class Dispatcher(RecordReader):
         self.dirty.add(cursor)
         return leased
 
-    cdef int64_t keep(self, QueueCursor cursor, int64_t first, int64_t end, int64_t stored_at_ms, const uint8_t* records, const uint8_t* stop) except -1:
+    cdef int64_t keep(self, QueueCursor cursor, int64_t first, int64_t end, int64_t stored_at_ms, const uint8_t* records,
+                      const uint8_t* stop) except -1:
         """Make first..end a piece of the answer unless it is empty; returns the size of its records."""
         if end > first:
             self.add_piece(cursor, first, <uint32_t>(end - first), stored_at_ms, records, <uint32_t>(stop - records))

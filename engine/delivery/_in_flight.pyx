@@ -14,31 +14,13 @@ from libc.stdint cimport INT64_MAX, int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memmove
 
-from cpython.bytes cimport PyBytes_FromStringAndSize
+from engine.delivery._progress cimport encode_ranges
+from engine.delivery._range_data cimport RangeData, is_waiting
 
 from engine.delivery.in_flight import InFlightRange
-from engine.delivery.progress import VERSION as PROGRESS_VERSION
 
 cdef enum:
     KEPT_WHEN_EMPTY = 8          # queues that are read now and then keep a small array; one that had thousands is freed
-    VARINT_MAX = 10
-
-cdef uint64_t VERSION = PROGRESS_VERSION
-
-
-cdef inline bint is_last(const RangeData* ranges, Py_ssize_t at, Py_ssize_t count) noexcept:
-    """Whether stored progress ends a range here; else it is stored as one with the next."""
-    return at + 1 == count or ranges[at].end != ranges[at + 1].first or ranges[at].attempt != ranges[at + 1].attempt
-
-
-cdef inline unsigned char* put(unsigned char* out, uint64_t number) noexcept:
-    """Write a varint, at most VARINT_MAX bytes; returns the address after it."""
-    while number > 0x7f:
-        out[0] = <unsigned char>(number & 0x7f | 0x80)
-        number >>= 7
-        out += 1
-    out[0] = <unsigned char>number
-    return out + 1
 
 
 cdef class InFlightRanges:
@@ -304,29 +286,7 @@ cdef class InFlightRanges:
         self.ready_firsts = None
 
     cdef bytes encoded_progress(self, uint64_t floor, int64_t next_offset):
-        cdef const RangeData* ranges = self.slots + self.start
-        cdef int64_t at = self.first_offset(next_offset)
-        cdef int64_t first = at
-        cdef uint64_t merged = 0
-        cdef Py_ssize_t i
-        cdef unsigned char* start
-        cdef unsigned char* out
-        for i in range(self.count):
-            merged += is_last(ranges, i, self.count)
-        start = out = <unsigned char*>malloc(VARINT_MAX * (5 + 3 * merged))
-        if start == NULL:
-            raise MemoryError()
-        out = put(put(put(put(out, VERSION), floor), <uint64_t>at), merged)
-        for i in range(self.count):
-            if is_last(ranges, i, self.count):
-                out = put(put(put(out, <uint64_t>(first - at)), <uint64_t>(ranges[i].end - first)), ranges[i].attempt)
-                at = ranges[i].end
-                first = ranges[i + 1].first if i + 1 < self.count else at
-        out = put(out, <uint64_t>(next_offset - at))
-        try:
-            return PyBytes_FromStringAndSize(<char*>start, out - start)
-        finally:
-            free(start)
+        return encode_ranges(self.slots + self.start, self.count, floor, self.first_offset(next_offset), next_offset)
 
     cdef bint is_held(self, Py_ssize_t at, int64_t first, uint64_t lease, bint foreign) noexcept:
         """Whether the range ends after `first` and belongs to the lease."""

@@ -36,7 +36,7 @@ cdef inline Py_ssize_t size_of(list pieces) except -1:
 
 
 cdef class Prefetch:
-    """Verified pieces of an older segment that no pull has got yet. Without them small pulls would read and verify a batch again and again."""
+    """Verified pieces of an older segment that no pull has got yet. Otherwise small pulls would verify a batch again and again."""
 
     def __cinit__(self, list pieces, int64_t offset, int64_t deleted):
         self.pieces, self.offset, self.deleted = pieces, offset, deleted

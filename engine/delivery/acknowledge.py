@@ -7,7 +7,7 @@ from engine.delivery.counts import DeliveryCounts
 from engine.delivery.dead_lettering import DeadLettering
 from engine.delivery.group_view import GroupView
 from engine.delivery.leases import LeaseClock
-from engine.delivery.pull import Ack
+from engine.delivery.pull import AckRange
 from engine.delivery.queue_cursor import QueueCursor
 from engine.delivery.receipt import ReceiptToken
 from engine.delivery.settings import DeliverySettings
@@ -35,11 +35,11 @@ class Acknowledgements:
         self._dirty, self._counts, self._wake_list = dirty, counts, wake_list
         self._dead_lettering, self._random = dead_lettering, random
 
-    def apply(self, group: GroupView, acks: list[Ack], now_ms: int) -> list[int]:
+    def apply(self, group: GroupView, acks: list[AckRange], now_ms: int) -> list[int]:
         """Apply all; returns their codes in order."""
         return [self.apply_one(group, ack, now_ms) for ack in acks]
 
-    def apply_one(self, group: GroupView, ack: Ack, now_ms: int) -> int:
+    def apply_one(self, group: GroupView, ack: AckRange, now_ms: int) -> int:
         """Apply one; returns its code."""
         token = group.receipts.check(ack.token)
         if token is None or ack.count < 1 or ack.first + ack.count > token.count:
@@ -56,7 +56,7 @@ class Acknowledgements:
         self._counts.acks += ack.count
         return OK
 
-    def _apply(self, cursor: QueueCursor, token: ReceiptToken, ack: Ack, now_ms: int) -> bool:
+    def _apply(self, cursor: QueueCursor, token: ReceiptToken, ack: AckRange, now_ms: int) -> bool:
         first = token.base_offset + ack.first
         end = first + ack.count
         foreign = self._lease_clock.is_foreign(token.lease)
@@ -79,7 +79,7 @@ class Acknowledgements:
         return counted
 
     def _refuse(
-        self, cursor: QueueCursor, first: int, end: int, lease: int, foreign: bool, ack: Ack, now_ms: int
+        self, cursor: QueueCursor, first: int, end: int, lease: int, foreign: bool, ack: AckRange, now_ms: int
     ) -> int:
         """Apply RETRY or REJECT: dead-letter messages without a further attempt, back off the others. Returns their number."""
         attempt_min = 0 if ack.verdict == REJECT else cursor.attempts_max
@@ -107,5 +107,5 @@ class Acknowledgements:
         return held
 
     @staticmethod
-    def _extension_ms(cursor: QueueCursor, ack: Ack) -> int:
+    def _extension_ms(cursor: QueueCursor, ack: AckRange) -> int:
         return ack.delay_ms if ack.delay_ms >= 0 else cursor.group.policy.invisible_ms

@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from typing import Any
 
-from engine.link.acknowledgement import AckRange as Ack
+from engine.link.acknowledgement import AckRange
 from engine.link.pull import PullRequest
 
-__all__ = ["Ack", "Pull", "PullRequest"]
+__all__ = ["AckRange", "Pull", "PullRequest"]
 
 
 class Pull:

@@ -12,7 +12,9 @@ from libc.string cimport memcpy, memset
 import logging
 from collections import deque
 
-from common.net._reactor cimport PROTOCOL_LINK, Connection, Reactor, TurnEnd, reactor_of
+from common.net._connection cimport Connection
+from common.net._frames cimport PROTOCOL_LINK
+from common.net._reactor cimport Reactor, TurnEnd, reactor_of
 from engine.env._clock cimport NodeClock
 from engine.link.constants cimport (
     APPEND_HEAD_SIZE,

@@ -8,9 +8,8 @@ The wheel has four levels of 8,192 slots of 1 ms, 4 s, 4.7 h and 2.2 years. Half
 is spread over the level below in small steps while the slot before it passes, and no single call has to move ten million cells.
 A removed cell stays in its list until its slot is reached or half of all cells are removed ones.
 
-Bounds: `due`, `address`, `hashes` and `following` have `room` entries; cells below `used` were initialised, and every list, the index and
-the free list hold only such cells. `index` has `index_mask + 1` entries, of which at most 85 % are used, so every probe ends. A slot number
-is masked by SLOTS - 1. A segment number is below SEGMENTS_MAX, the size of `counts`.
+Bounds: `due`, `address`, `hashes` and `following` have `room` entries; all lists and the index hold only cells below `used`. `index` has
+`index_mask + 1` entries, at most 85 % of them used, so every probe ends. Slots are masked by SLOTS - 1, segments below SEGMENTS_MAX.
 """
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, realloc
@@ -73,7 +72,6 @@ cdef class TimerTable:
         return 20 * self.used + 4 * (self.index_mask + 1) + sizeof(self.heads)
 
     # -- cells
-
     cdef uint32_t number_of(self, uint64_t base) except? 0xFFFFFFFF:
         found = self.numbers.get(base)
         if found is None:
@@ -397,6 +395,6 @@ cdef class TimerTable:
             cell += 1
         return entries, cell if cell < self.used else -1
 
+
 def due_and_position(entry):
-    """The order of firing."""
     return entry[2], entry[0], entry[1]

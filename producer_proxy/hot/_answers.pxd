@@ -1,7 +1,7 @@
 # cython: language_level=3
 from libc.stdint cimport int32_t, int64_t, uint32_t
 
-from common.net._reactor cimport Connection
+from common.net._connection cimport Connection
 
 cdef enum:
     FIELD_HEAD = 7                    # of a string: type, id, size

@@ -7,7 +7,8 @@ The output is reserved first, for an upper bound of the answer's size: all write
 
 from libc.string cimport memcpy
 
-from common.net._reactor cimport PROTOCOL_FRAMED, Connection
+from common.net._connection cimport Connection
+from common.net._frames cimport PROTOCOL_FRAMED
 from engine.link.constants cimport CODE_DUPLICATE, CODE_OK
 from producer_proxy.hot._bytes cimport put_be32, put_be64
 

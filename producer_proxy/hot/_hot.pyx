@@ -14,7 +14,8 @@ them against the frame's size.
 from libc.stdint cimport uint32_t, uint64_t
 from libc.string cimport memcmp
 
-from common.net._reactor cimport PROTOCOL_UNKNOWN, Connection
+from common.net._connection cimport Connection
+from common.net._frames cimport PROTOCOL_UNKNOWN
 from common.wire cimport _walk
 from engine.client._destination cimport Destination
 from engine.client._lane cimport Lane

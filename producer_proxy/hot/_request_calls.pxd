@@ -1,7 +1,7 @@
 # cython: language_level=3
 from libc.stdint cimport int32_t, int64_t, uint32_t
 
-from common.net._reactor cimport Connection
+from common.net._connection cimport Connection
 from common.wire._walk cimport Message, SendCall
 from engine.client._append_request cimport Waiter
 from engine.client._destination cimport Destination

@@ -4,7 +4,8 @@
 requests/requests.py keeps the open requests of both paths; the reference for every answer is requests/calls.py.
 """
 
-from common.net._reactor cimport Connection, monotonic_s
+from common.net._connection cimport Connection
+from common.net._reactor cimport monotonic_s
 from common.wire._walk cimport HAS_DELAY, HAS_DELIVER_AT, HAS_ID, HAS_REPLY_TO, Message, SendCall
 from engine.client._append_request cimport Waiter
 from engine.client._destination cimport Destination

@@ -43,7 +43,7 @@ def serve(request):
         if request.param == "native":
             if not net.NATIVE:
                 pytest.skip("no native connections in this run")
-            factory = net._factory(limits, on_call, prefix_check)
+            factory = net._call_connections(limits, on_call, prefix_check)
         else:
 
             def factory(sock, peer, ctx):

@@ -5,7 +5,7 @@ from dataclasses import replace
 from engine.delivery.delivery import Delivery, receipt_key
 from engine.delivery.native import FORM, REFERENCE, DeliveryForm
 from engine.delivery.policy import DEFAULT, GroupPolicy
-from engine.delivery.pull import Ack, PullRequest
+from engine.delivery.pull import AckRange, PullRequest
 from engine.delivery.settings import DeliverySettings
 from engine.link.layout import DONE, PIECE, TOKEN, TOKEN_SIZE, U16
 from engine.log.format import pack_record
@@ -33,8 +33,10 @@ class Given:
     def lease(self) -> int:
         return TOKEN.unpack(self.token[: TOKEN_SIZE - 16])[-1]
 
-    def ack(self, first=0, count=None, verdict=DONE, delay_ms=-1, reason=b"") -> Ack:
-        return Ack(self.token, self.delta + first, self.count if count is None else count, verdict, delay_ms, reason)
+    def ack(self, first=0, count=None, verdict=DONE, delay_ms=-1, reason=b"") -> AckRange:
+        return AckRange(
+            self.token, self.delta + first, self.count if count is None else count, verdict, delay_ms, reason
+        )
 
 
 class Policies:

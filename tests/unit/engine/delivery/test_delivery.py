@@ -2,7 +2,7 @@
 
 import pytest
 
-from engine.delivery.pull import Ack
+from engine.delivery.pull import AckRange
 from engine.link.layout import EXTEND, INVALID, LATEST, OK, RETRY, STALE_RECEIPT
 from tests.unit.engine.delivery._world import FORMS, World, offsets
 
@@ -71,11 +71,11 @@ def test_forged_altered_and_foreign_receipts_are_stale(world):
     altered = bytearray(piece.token)
     altered[16] ^= 1
     wrong = [
-        Ack(bytes(48), 0, 1, 0, -1, b""),
-        Ack(bytes(altered), 0, 1, 0, -1, b""),
-        Ack(piece.token, 1, 2, 0, -1, b""),
-        Ack(piece.token, 0, 0, 0, -1, b""),
-        Ack(piece.token, 0xFFFFFFFF, 0xFFFFFFFF, 0, -1, b""),
+        AckRange(bytes(48), 0, 1, 0, -1, b""),
+        AckRange(bytes(altered), 0, 1, 0, -1, b""),
+        AckRange(piece.token, 1, 2, 0, -1, b""),
+        AckRange(piece.token, 0, 0, 0, -1, b""),
+        AckRange(piece.token, 0xFFFFFFFF, 0xFFFFFFFF, 0, -1, b""),
     ]
     assert world.pull(acks=wrong, most=0)[0] == [STALE_RECEIPT] * 5
     assert world.pull(acks=[piece.ack()], group="other", most=0)[0] == [STALE_RECEIPT]

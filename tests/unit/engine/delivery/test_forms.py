@@ -8,7 +8,7 @@ from common.contract import Message
 from engine.config import LogConfig
 from engine.delivery.delivery import Delivery
 from engine.delivery.progress import encode
-from engine.delivery.pull import Ack, PullRequest
+from engine.delivery.pull import AckRange, PullRequest
 from engine.delivery.settings import DeliverySettings
 from engine.env.real import RealEnv
 from engine.link.layout import DONE, EXTEND, PIECE, REJECT, RETRY
@@ -143,7 +143,7 @@ def test_a_random_life_gives_the_same_bytes_in_both_forms(make_pair, steps):
         if what == "ack":
             if pair.given:
                 token, delta, count = pair.given[values[0] % len(pair.given)]
-                pair.pull(0, acks=[Ack(token, delta, max(1, count - values[1]), values[2], -1, b"")])
+                pair.pull(0, acks=[AckRange(token, delta, max(1, count - values[1]), values[2], -1, b"")])
         else:
             getattr(pair, what)(*values)
     pair.progress()

@@ -1,4 +1,4 @@
-"""Kafka's murmur2 in Python: words are little-endian, the tail is not mixed like a word."""
+"""Kafka's murmur2: words are little-endian, the tail is not mixed like a word. The reference of murmur2() in `_walk.pyx`."""
 
 import struct
 
@@ -6,7 +6,7 @@ _SEED, _M, _MASK = 0x9747B28C, 0x5BD1E995, 0xFFFFFFFF
 
 
 def murmur2(key: bytes) -> int:
-    """The unsigned 32-bit hash; Kafka's Java shows the same bits signed."""
+    """Return the unsigned 32-bit hash; Kafka's Java code has the same bits as a signed number."""
     h = _SEED ^ (len(key) & _MASK)
     whole = len(key) & ~3
     for (k,) in struct.iter_unpack("<I", key[:whole]):

@@ -1,0 +1,73 @@
+# cython: language_level=3, boundscheck=False, wraparound=False
+"""Frames of a connection: detects the protocol, finds the end of a message, admits long frames."""
+
+from libc.stdlib cimport free, malloc
+
+from common.net._framing cimport MessageScan, scan_message
+from common.net._output cimport OutputSocket
+
+from common.net.framing import FramingError, sniff
+
+
+cdef class FrameSocket(OutputSocket):
+    """A socket whose input is frames of one protocol. Subclasses override on_prefix()."""
+
+    def __dealloc__(self):
+        free(self.scan)
+
+    cdef bint on_prefix(self, const unsigned char* frame, Py_ssize_t size) except -1:
+        """Judge the start of a frame above the limit before authentication: True when its credential verifies."""
+        return False
+
+    cdef bint sniff(self, bytes first) except -1:
+        """Return whether the protocol is known now; closes connections that are neither framed nor buffered strict binary."""
+        try:
+            kind = sniff(first)
+        except FramingError as error:
+            self.shut(str(error))
+            return False
+        if kind is None:
+            return False
+        self.protocol = kind
+        return True
+
+    cdef Py_ssize_t scan_on(self, const unsigned char* p, size_t size, size_t* need) except? -2:
+        """Continue scan_message() from the end of its last call for this message. Only an incomplete message keeps a scan."""
+        cdef MessageScan fresh
+        cdef MessageScan* scan = self.scan
+        cdef Py_ssize_t message
+        if scan == NULL:
+            fresh.depth = 0
+            scan = &fresh
+        message = scan_message(p, size, scan, need)
+        if message != 0:
+            free(self.scan)
+            self.scan = NULL
+        elif self.scan == NULL:
+            self.scan = <MessageScan*>malloc(sizeof(MessageScan))
+            if self.scan == NULL:
+                raise MemoryError()
+            self.scan[0] = fresh
+        return message
+
+    cdef int admit(self, size_t total, const unsigned char* frame, size_t have) except -1:
+        """Return 1 to go on; 0 when closed, or when a long frame before authentication needs more bytes for its check."""
+        cdef size_t head = 0 if self.protocol == PROTOCOL_BUFFERED else 4
+        cdef size_t unverified_max
+        if total <= head or total - head > self.frame_max:
+            self.shut("frame length out of range")
+            return 0
+        self.in_need = total
+        if self.is_trusted:
+            return 1
+        unverified_max = self.limits.frame_bytes_untrusted_max
+        if total - head <= unverified_max:
+            return 1
+        if have < unverified_max:
+            self.in_need = head + unverified_max
+            return 0
+        if self.on_prefix(frame, unverified_max):
+            self.is_trusted = True
+            return 1
+        self.shut("a long frame before the first verified credential")
+        return 0
