@@ -76,7 +76,6 @@ LARGER_FILES = {
     "common/net/_reactor.pyx": 745,
     "engine/log/write/_append.pyx": 500,
     "engine/log/log.py": 470,
-    "producer_proxy/hot/_hot.pyx": 492,
 }
 
 
