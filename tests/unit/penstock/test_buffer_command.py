@@ -24,7 +24,9 @@ def encoded(**fields) -> bytes:
 
 def entry(number: int, topic: str, key: str | None) -> BufferEntry:
     message = encoded(topic=topic, body=b"%03d" % number, key=key, properties={"n": str(number)})
-    return BufferEntry(topic, None if key is None else key.encode(), number.to_bytes(16, "big"), message, NOW_MS + number)
+    return BufferEntry(
+        topic, None if key is None else key.encode(), number.to_bytes(16, "big"), message, NOW_MS + number
+    )
 
 
 @pytest.fixture
