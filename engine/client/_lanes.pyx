@@ -17,6 +17,8 @@ from engine.link.constants cimport CODE_OVERLOADED, CODE_UNAVAILABLE
 cdef enum:
     RECORD_MORE = 96                  # beside its message, at most
 
+cdef bytes ONLY_HOME = b"\0"          # number of the only broker
+
 
 cdef class CallbackWaiter(Waiter):
     """For the rare path: calls `callback([(code, queue, offset), …])` once, in a loop callback."""
@@ -84,10 +86,10 @@ cdef class Lanes:
         """
         cdef Lane lane
         cdef bint is_crowded = False
-        if self.only is not None:
-            return not self.only.is_up() or self.only.limit.lets_in(self.only.waiting + taken, asked, destination.grade)
         homes = destination.homes
-        if key is not None:
+        if homes is None:
+            homes = ONLY_HOME
+        elif key is not None:
             homes = homes[(murmur2(<bytes>key, len(key)) & 0x7FFFFFFF) % destination.queues:][:1]
         for group in set(homes):
             lane = self.lanes[group]

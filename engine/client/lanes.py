@@ -12,6 +12,7 @@ from engine.client.lane import Lane
 from engine.link import layout
 
 RECORD_MORE = 96  # beside its message, at most
+ONLY_HOME = b"\0"  # number of the only broker
 
 AppendMessage = tuple[Destination, bytes | None, bytes | None, bytes]
 """(destination, key or None, assigned id or None, encoded message)."""
@@ -45,11 +46,10 @@ class Lanes:
 
     def lets_in(self, destination: Destination, key: bytes | None, taken: int, asked: int) -> bool:
         """See `_lanes.Lanes.lets_in`."""
-        if self.only is not None:
-            only = self.only
-            return not only.up or only.limit.admits(only.waiting + taken, asked, destination.grade)
-        homes = destination.homes or b""
-        if key is not None:
+        homes = destination.homes
+        if homes is None:
+            homes = ONLY_HOME
+        elif key is not None:
             homes = homes[queue_of(key, destination.queues) :][:1]
         open_lanes = [lane for each in set(homes) if self._is_open(lane := self.lanes[each], destination) and lane]
         if not open_lanes:

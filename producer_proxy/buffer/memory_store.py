@@ -1,19 +1,20 @@
-"""A store in memory, for tests: same contract, durable as long as the process."""
+"""A store in memory, for tests: same interface; its entries end with the process."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from producer_proxy.buffer.entry import BufferEntry
 from producer_proxy.buffer.errors import BufferUnavailable
+from producer_proxy.buffer.room import RoomLimits
 from producer_proxy.buffer.store import BufferStore, KeptEntry
 
 
 class BufferMemoryStore(BufferStore):
-    """`broken`: a sentence while it is to refuse everything."""
+    """`broken`: a sentence while the store is to refuse everything."""
 
     name = "memory"
     broken: str | None = None
 
-    def __init__(self, limits, now_ms) -> None:
+    def __init__(self, limits: RoomLimits, now_ms: Callable[[], int]) -> None:
         super().__init__(limits, now_ms)
         self._entries: dict[int, BufferEntry] = {}
         self._last = 0

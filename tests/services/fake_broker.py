@@ -86,6 +86,8 @@ class FakeBroker:
             return self._add_timers(payload)
         if op == layout.TIMER_CANCEL:
             return self._cancel_timer(json.loads(payload)["id"])
+        if op in (layout.LEASE, layout.DEPTH):
+            return layout.UNAVAILABLE, b"this broker lends nothing and knows no lag"
         assert op == layout.APPEND
         return self._append(payload)
 

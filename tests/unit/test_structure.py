@@ -106,7 +106,6 @@ BATCH_MAGIC_HOMES = ("engine/link/constants.pxd", "engine/log/format.py")
 LARGER_FILES = {
     "bench/_load.pyx": 520,
     "engine/log/write/_append.pyx": 436,
-    "producer_proxy/hot/_hot.pyx": 492,
 }
 
 
