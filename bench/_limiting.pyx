@@ -7,7 +7,7 @@ from libc.string cimport memcmp
 from common.limits._meter cimport Meter
 from common.limits._queue_limit cimport QueueLimit
 from engine.client._destination cimport Destination, Destinations
-from producer_proxy.hot._admitted cimport Admitted
+from producer_proxy.hot._admitted cimport AdmittedCredential
 from producer_proxy.hot._admission cimport HotAdmission
 
 
@@ -31,7 +31,7 @@ def gate_rounds(HotAdmission gate, Meter topic, Meter application, uint32_t mess
     return passed
 
 
-def all_rounds(HotAdmission gate, Admitted admitted, Destinations destinations, QueueLimit queue, bytes credential, list topics, uint32_t messages,
+def all_rounds(HotAdmission gate, AdmittedCredential admitted, Destinations destinations, QueueLimit queue, bytes credential, list topics, uint32_t messages,
                uint32_t calls):
     """The same with all that HotConnection.examine and take ask between walk and append: credential, grant and destination (each message
     of another topic than the one before), size, rules, limits, room for the grade. Returns how many calls passed."""

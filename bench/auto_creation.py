@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.errors import RunError
-from bench.generator import OVERLOADED, STORED, Target, run_load
+from bench.generator import OVERLOADED, STORED, LoadTarget, run_load
 from bench.servers import rss_bytes
 from bench.settings import LoadSettings
 
@@ -36,7 +36,7 @@ class AutoCreation:
         return asdict(self)
 
 
-def auto_create(settings: LoadSettings, target: Target, pids: Mapping[str, int]) -> AutoCreation:
+def auto_create(settings: LoadSettings, target: LoadTarget, pids: Mapping[str, int]) -> AutoCreation:
     """Send one message to each topic, in calls of 100 over a few connections; existing topics get one more.
 
     Messages refused as OVERLOADED, as on a busy machine, are counted and not sent again.

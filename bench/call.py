@@ -4,7 +4,7 @@ import socket
 import time
 
 from bench.errors import BenchError
-from bench.generator import Target
+from bench.generator import LoadTarget
 from common.contract import Code, Credential, Message, SendRequest, decode_reply, encode_call
 from common.credential import mint
 
@@ -47,7 +47,7 @@ class Line:
         return data
 
 
-def credential(target: Target) -> Credential:
+def credential(target: LoadTarget) -> Credential:
     """Mint a credential that is valid for a few minutes."""
     return Credential(*mint(target.app, target.key_id, target.secret, time.time_ns() // 1_000_000))
 

@@ -58,7 +58,7 @@ class ByKey:
         return GroupPolicy(order=KEY)
 
 
-class InProcessConsumer:
+class BenchConsumer:
     """An engine node on a log of its own, and one consumer that gets its answers' bytes without a socket."""
 
     def __init__(self, directory: str, most: int, policies: Policies = DEFAULTS) -> None:
@@ -139,7 +139,7 @@ def frame(batches: int, records: int, first: int) -> bytes:
     )
 
 
-def waiting_pull(asker: InProcessConsumer, seconds: float) -> float:
+def waiting_pull(asker: BenchConsumer, seconds: float) -> float:
     """Store one message in each of 16 queues for the waiting pull."""
     frames = [frame(TOPICS, 1, first * TOPICS) for first in range(QUEUES)]
     request, used, until, turn = asker.next_request(), 0.0, time.perf_counter() + seconds, 0
@@ -153,7 +153,7 @@ def waiting_pull(asker: InProcessConsumer, seconds: float) -> float:
     return used
 
 
-def stored_batches(asker: InProcessConsumer, seconds: float) -> float:
+def stored_batches(asker: BenchConsumer, seconds: float) -> float:
     """What was stored before in batches of 50 is pulled to its end, again and again."""
     whole = frame(PLACES, 50, 0)
     used, until = 0.0, time.perf_counter() + seconds
@@ -172,7 +172,7 @@ def stored_batches(asker: InProcessConsumer, seconds: float) -> float:
     return used
 
 
-def keyed_batches(asker: InProcessConsumer, seconds: float) -> float:
+def keyed_batches(asker: BenchConsumer, seconds: float) -> float:
     """Messages with keys; each pull acknowledges what the one IN_FLIGHT before it brought."""
     chance = random.Random(7)
     used, until = 0.0, time.perf_counter() + seconds
@@ -219,7 +219,7 @@ def run(name: str, seconds: float, profile: bool) -> None:
     work, most = WORKLOADS[name]
     directory = tempfile.mkdtemp(prefix="penstock-bench-")
     try:
-        asker = InProcessConsumer(directory, most, ByKey() if work is keyed_batches else DEFAULTS)
+        asker = BenchConsumer(directory, most, ByKey() if work is keyed_batches else DEFAULTS)
         asker.profile = cProfile.Profile() if profile else None
         used = work(asker, seconds)
         assert not asker.refused, f"{asker.refused} refused"

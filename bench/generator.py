@@ -26,7 +26,7 @@ OVERLOADED = 201  # refused at once, as on a machine that is busy with something
 
 
 @dataclass(frozen=True)
-class Target:
+class LoadTarget:
     """Whom to load, and as which application."""
 
     producer: tuple[str, int]
@@ -69,7 +69,7 @@ def encode_credential(fields: CredentialFields) -> bytes:
 
 def run_load(
     settings: LoadSettings,
-    target: Target,
+    target: LoadTarget,
     on_window: Callable[[bool], None] = lambda opens: None,
     *,
     messages_max: int = 0,

@@ -31,7 +31,7 @@ from typing import Any
 
 from bench import instance
 from bench.errors import BenchError
-from bench.generator import Target
+from bench.generator import LoadTarget
 from bench.instance import BenchInstance
 from bench.report import machine
 from bench.settings import LoadSettings
@@ -88,7 +88,7 @@ class HangingRun:
         return next(each for each in self.streams if each.name == name)
 
 
-def measure(running: BenchInstance, target: Target, seconds: float) -> HangingRun:
+def measure(running: BenchInstance, target: LoadTarget, seconds: float) -> HangingRun:
     """So long before the broker is stopped, so long without it, and as long again once its breaker has closed.
 
     Raises:
@@ -134,7 +134,9 @@ def _stopped(pid: int) -> Iterator[None]:
         os.kill(pid, signal.SIGCONT)
 
 
-def _call(target: Target, stream: Stream, keys: Sequence[str | None], began_s: float, offset_s: float, done) -> None:
+def _call(
+    target: LoadTarget, stream: Stream, keys: Sequence[str | None], began_s: float, offset_s: float, done
+) -> None:
     sender, who = client(Producer, target.producer), credential(target.app, target.key_id, target.secret)
     timeout_ms = GIVE_UP_MS if stream.name == "keys of the hanging one" else None
     for number, key in zip(count(), cycle(keys), strict=False):

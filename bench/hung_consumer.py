@@ -28,10 +28,10 @@ from pathlib import Path
 
 from bench import instance
 from bench.errors import BenchError
-from bench.generator import Target
+from bench.generator import LoadTarget
 from bench.report import machine
 from bench.settings import LoadSettings
-from bench.work_consumer import Work, client, credential
+from bench.work_consumer import ConsumerTask, client, credential
 from common.contract import Code, Message, Producer, SendRequest
 
 CONSUMERS, QUEUES, BATCH, WORK_S = 3, 12, 32, 0.005
@@ -74,7 +74,7 @@ class HungRun:
 
 
 def run(
-    target: Target, topic: str, model: str, *, seconds: float, hang_s: float, lease_s: float, rate: int = 1_000
+    target: LoadTarget, topic: str, model: str, *, seconds: float, hang_s: float, lease_s: float, rate: int = 1_000
 ) -> HungRun:
     """Messages for `seconds`; a consumer hangs at `hang_s`; then as long again as its lease to get done."""
     course = HungRun(model, lease_s, hang_s)
@@ -109,16 +109,16 @@ def run(
     return course
 
 
-def _start(target: Target, topic: str, model: str, lease_s: float, number: int, file: Path) -> subprocess.Popen:
+def _start(target: LoadTarget, topic: str, model: str, lease_s: float, number: int, file: Path) -> subprocess.Popen:
     queues = list(range(number, QUEUES, CONSUMERS)) if model == "owners" else []
-    work = Work(
+    work = ConsumerTask(
         target.consumer, target.app, target.key_id, target.secret, topic, "bench-readers", int(lease_s * 1000), BATCH,
         WORK_S, str(file), queues,
     )  # fmt: skip
     return subprocess.Popen([sys.executable, "-P", "-m", "bench.work_consumer", json.dumps(work._asdict())])
 
 
-def _warm_up(target: Target, topic: str, files: list[Path]) -> None:
+def _warm_up(target: LoadTarget, topic: str, files: list[Path]) -> None:
     """Messages of number -1, until every consumer has done some."""
     sender, who = client(Producer, target.producer), credential(target.app, target.key_id, target.secret)
     deadline_s = time.monotonic() + 20

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.errors import InstanceError
-from bench.generator import Target
+from bench.generator import LoadTarget
 from bench.settings import LoadSettings
 from common.admin import applications, families, groups, topics
 from common.admin.administrator import Administrator
@@ -71,7 +71,7 @@ class BenchInstance:
                 topics.set_topic(admin, name, topics.TopicSettings(retention_ms=retention_ms))
 
     @contextmanager
-    def prepared(self, settings: LoadSettings) -> Iterator[Target]:
+    def prepared(self, settings: LoadSettings) -> Iterator[LoadTarget]:
         """Topics, an application that may use them, and the group when it has an order; what was made here is deleted
         afterwards.
 
@@ -105,7 +105,7 @@ class BenchInstance:
                     f"{', '.join(late)}: the configuration of the run was not applied in {APPLIED_TIMEOUT_S:g} s"
                 )
             try:
-                yield Target(
+                yield LoadTarget(
                     self._address("producer_proxy"), self._address("consumer_proxy"), key.app, key.key_id, key.secret
                 )
             finally:

@@ -13,7 +13,7 @@ import argparse
 import time
 
 from producer_proxy.hot._admission import HotAdmission
-from producer_proxy.hot._admitted import Admitted
+from producer_proxy.hot._admitted import AdmittedCredential
 
 from bench._limiting import all_rounds, gate_rounds
 from common.callers import Origin
@@ -48,7 +48,7 @@ def all_checks_best_ns(rate: float | None, messages: int, total: int) -> float:
         gate = HotAdmission()
         application, gate.own = (None if rate is None else meter(rate) for _ in range(2))
         patterns = [*(f"other-{number}*" for number in range(9)), "bench-*"]
-        admitted = Admitted(b"c" * 80, 1e12, patterns, application, Origin())
+        admitted = AdmittedCredential(b"c" * 80, 1e12, patterns, application, Origin())
         known = Destinations(len(names) + 1)
         for number, name in enumerate(names):
             made = Destination(name, number + 1, 8, 1, 4 << 20, 0)

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from bench.auto_creation import auto_create
 from bench.errors import RunError
-from bench.generator import OVERLOADED, STORED, Target, run_load
+from bench.generator import OVERLOADED, STORED, LoadTarget, run_load
 from bench.instance import BenchInstance
 from bench.outcome import Outcome, commit
 from bench.servers import Sampler
@@ -55,7 +55,7 @@ def on_one_core() -> Iterator[None]:
         os.sched_setaffinity(0, allowed)
 
 
-def settle(settings: LoadSettings, target: Target) -> int:
+def settle(settings: LoadSettings, target: LoadTarget) -> int:
     """Send one message to each topic until every proxy knows them all; returns how many were stored.
 
     A definition reaches the proxies a moment after the command that made it returns; refusals of that moment are not
@@ -84,7 +84,7 @@ def settle(settings: LoadSettings, target: Target) -> int:
         time.sleep(0.05)
 
 
-def fill(settings: LoadSettings, target: Target) -> int:
+def fill(settings: LoadSettings, target: LoadTarget) -> int:
     """Put `settings.fill` messages into the topics, as fast as it goes; returns how many were stored.
 
     What the proxy refuses as OVERLOADED is sent again: how much it takes at once is not the question here.

@@ -12,7 +12,7 @@ from collections import Counter, defaultdict, deque
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 
-from bench.generator import Target
+from bench.generator import LoadTarget
 from common.contract import Credential, Message, SendRequest, decode_reply, encode_call
 from common.credential import mint
 
@@ -41,7 +41,7 @@ class Offered:
     """
 
     def __init__(
-        self, target: Target, topic: str, rate: float, seconds: float, *,
+        self, target: LoadTarget, topic: str, rate: float, seconds: float, *,
         body_bytes: int, slot_s: float, began_s: float, connections: int = 0,
     ) -> None:  # fmt: skip
         self._end, other = multiprocessing.Pipe(duplex=False)
@@ -60,7 +60,7 @@ class Offered:
 
 
 class _Sender:
-    def __init__(self, target: Target, topic: str, body_bytes: int, slot_s: float, began_s: float) -> None:
+    def __init__(self, target: LoadTarget, topic: str, body_bytes: int, slot_s: float, began_s: float) -> None:
         self._target, self._slot_s, self._began_s = target, slot_s, began_s
         credential = Credential(*mint(target.app, target.key_id, target.secret, time.time_ns() // 1_000_000))
         frame = encode_call("send", 1, SendRequest(credential, [Message(topic=topic, body=b"x" * body_bytes)]))

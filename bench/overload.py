@@ -21,7 +21,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from bench.generator import Target
+from bench.generator import LoadTarget
 from bench.instance import BenchInstance, own
 from bench.offered import Offered, Slot, Slots
 from bench.outcome import commit
@@ -166,7 +166,7 @@ def _set_grades(instance: BenchInstance, names: dict[str, str]) -> None:
         store.close()
 
 
-def _capacity(target: Target, topic: str, seconds: float) -> float:
+def _capacity(target: LoadTarget, topic: str, seconds: float) -> float:
     """Return the messages per second of a closed loop, after its first second."""
     closed = Offered(
         target, topic, 0.0, seconds + 1.0, body_bytes=BODY_BYTES, slot_s=seconds, began_s=time.monotonic() + 1.0, connections=32

@@ -23,7 +23,7 @@ import time
 from bench._histogram import Histogram
 from bench.call import Line, credential
 from bench.errors import BenchError
-from bench.generator import Target
+from bench.generator import LoadTarget
 from bench.instance import BenchInstance, own
 from bench.outcome import commit
 from bench.own_proxy import own_proxy
@@ -46,7 +46,7 @@ REPLY_TOKEN = re.compile(rb"\x0b\x00\x08\x00\x00\x00\x28(.{40})", re.DOTALL)
 SHARES = (("p50", 0.5), ("p99", 0.99), ("p99.9", 0.999))
 
 
-def reply_for_ever(target: Target, producer: tuple[str, int], group: str, topic: str) -> None:
+def reply_for_ever(target: LoadTarget, producer: tuple[str, int], group: str, topic: str) -> None:
     """Pull requests and answer each, until this process is ended."""
     consumer, sender, proof = Line(target.consumer), Line(producer), credential(target)
     asked = {"credential": proof, "group": group, "topics": [topic], "wait_ms": 5_000, "max_messages": 1}
@@ -65,7 +65,7 @@ def reply_for_ever(target: Target, producer: tuple[str, int], group: str, topic:
         frame = acknowledging.replace(A_RECEIPT, receipt[1]) if receipt else first
 
 
-def ask(target: Target, topic: str, rate: float, seconds: float) -> tuple[Histogram, int]:
+def ask(target: LoadTarget, topic: str, rate: float, seconds: float) -> tuple[Histogram, int]:
     """Return the latencies of `seconds` after the warm-up, and the number of requests without a reply."""
     request = SendRequest(
         credential=credential(target), messages=[Message(topic=topic, body=BODY)], reply_wait_ms=WAIT_MS

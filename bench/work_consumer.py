@@ -23,7 +23,7 @@ WAIT_MS = 200
 POLL_S = 0.01
 
 
-class Work(NamedTuple):
+class ConsumerTask(NamedTuple):
     """Arguments of a consumer. `queues`: its own ones, for `owner`."""
 
     address: tuple[str, int]
@@ -51,7 +51,7 @@ def credential(app: str, key_id: str, secret: str) -> Any:
 
 
 class Worker:
-    def __init__(self, work: Work) -> None:
+    def __init__(self, work: ConsumerTask) -> None:
         self._work = work
         self._stub = client(Consumer, (work.address[0], work.address[1]))
         self._credential = credential(work.app, work.key_id, work.secret)
@@ -93,7 +93,7 @@ class Worker:
 
 
 def main() -> None:
-    work = Work(**json.loads(sys.argv[1]))
+    work = ConsumerTask(**json.loads(sys.argv[1]))
     worker = Worker(work)
     if work.queues:
         worker.own()

@@ -1,1 +1,3 @@
-"""Small shared leaves: contract, wire, network, configuration, credentials, operations."""
+"""Shared modules without dependencies on the processes: contract, wire, network, configuration, credentials,
+operations.
+"""

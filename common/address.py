@@ -1,6 +1,6 @@
-"""Where a process listens: a host and a port, or a socket file of this machine, told apart as PostgreSQL's clients do.
+"""Addresses to listen at or connect to: host and port, or a socket file, distinguished as by PostgreSQL's clients.
 
-A frame through a socket file costs a third of what it costs through TCP on one machine.
+On one machine a frame through a socket file costs a third of a frame through TCP.
 """
 
 import socket
@@ -9,11 +9,11 @@ from types import ModuleType
 from typing import NamedTuple
 
 UNIX = "unix:"
-PATH_BYTES_MAX = 107  # what the kernel takes
+PATH_BYTES_MAX = 107  # the kernel's limit
 
 
 class Address(NamedTuple):
-    """A host that begins with a slash is the path of a socket file, and the port is 0."""
+    """Host and port; a host that begins with a slash is the path of a socket file, with port 0."""
 
     host: str
     port: int = 0
@@ -25,27 +25,27 @@ class Address(NamedTuple):
 
 
 def host_and_port(text: str) -> Address:
-    """HOST:PORT or [IPv6]:PORT, as the type of a command's option. Raises ArgumentTypeError."""
+    """Parse HOST:PORT or [IPv6]:PORT, as the type of an option. Raises ArgumentTypeError."""
     host, _, port = text.rpartition(":")
     if not host or not port.isdigit() or int(port) > 65_535:
-        raise ArgumentTypeError(f"{text!r} is not HOST:PORT")
+        raise ArgumentTypeError(f"{text!r} is not an address: use HOST:PORT or [IPV6]:PORT")
     return Address(host.strip("[]"), int(port))
 
 
 def engine_address(text: str) -> Address:
-    """HOST:PORT, [IPv6]:PORT or unix:/PATH, as the type of a command's option. Raises ArgumentTypeError."""
+    """Parse HOST:PORT, [IPv6]:PORT or unix:/PATH, as the type of an option. Raises ArgumentTypeError."""
     if not text.startswith(UNIX):
         return host_and_port(text)
     path = text.removeprefix(UNIX)
     if not path.startswith("/") or len(path.encode()) > PATH_BYTES_MAX:
         raise ArgumentTypeError(
-            f"{text!r}: a socket file's path begins with a slash and has at most {PATH_BYTES_MAX} bytes"
+            f"{text!r} is not a socket file: use unix:/PATH with at most {PATH_BYTES_MAX} bytes after unix:"
         )
     return Address(path)
 
 
 def connect(address: Address, timeout_s: float, sockets: ModuleType = socket) -> socket.socket:
-    """A connected socket with that time-out. Raises OSError.
+    """Return a connected socket with this time-out. Raises OSError.
 
     Args:
         sockets: the module `socket`, or gevent's where the process is not patched.

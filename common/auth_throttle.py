@@ -1,22 +1,22 @@
-"""Slows down connections that present credentials in vain: each answer beyond the first few waits, longer from time to time.
+"""Auth throttle: delays the answers to repeated failed logins of a connection, with growing back-off.
 
-A connection has one call in work, so its holder can ask no faster; whoever opens another one pays for that. Nobody else is slowed.
+A connection has one call in flight, so a client cannot try faster on it. Other connections are not delayed.
 """
 
-FREE = 5
+FREE = 5  # failed attempts that are answered without delay
 PAUSE_S_FIRST, PAUSE_S_MAX = 0.1, 2.0
 CONNECTIONS_MAX = 10_000
 
 
 class AuthThrottle:
-    """Failed attempts by connection, as its peer's address and port tell it; the oldest are forgotten at a bound."""
+    """Counts failed attempts by the connection's peer address and port, for at most CONNECTIONS_MAX connections."""
 
     def __init__(self) -> None:
         self._failed: dict[str, int] = {}
         self.attempts = 0
 
     def failed(self, peer: str) -> float:
-        """Another attempt has failed: for how many seconds its answer is to be kept back."""
+        """Note a failed attempt and return the seconds by which to delay its answer."""
         self.attempts += 1
         count = self._failed.pop(peer, 0) + 1
         self._failed[peer] = count

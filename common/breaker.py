@@ -1,14 +1,15 @@
-"""A circuit breaker for one broker: closed, open, half open. Pure: told what happened and what time it is, it says what may be sent.
+"""Circuit breaker of one broker: closed, open, half open. Pure: from events and times it decides what may be sent.
 
-    closed ── link lost, or an answer owed for longer than the bound ──→ open ── link is back, or it answers ──→ half open ──→ closed
-                                                                          ↑──────────── the same evidence ────────────┘
+    closed ── link lost, or an answer overdue ──→ open ── link is back, or it answers ──→ half open ──→ closed
+                                                   ↑──────────── link lost, or overdue ────────┘
 
-Two kinds of requests are told apart. What could go elsewhere as well is steered away at the first sign, since being wrong about
-it costs nothing; it returns gradually, by `share`. What has nowhere else to go is let through until the broker has been silent for
-`patience_s` or its link is down: a disk that hiccups for 100 ms is no reason to refuse anybody.
+There are two kinds of requests. A request that another broker could take too is routed away at the first sign, because
+a wrong guess costs nothing; such requests return gradually, by `share`. A request that only this broker can take is
+sent until the broker has been silent for `patience_s` or its link is down: a disk stall of 100 ms must not reject
+calls.
 
-The bound adapts to the broker as a TCP sender's timer does to the network: smoothed time plus four times its smoothed deviation
-(Jacobson, "Congestion avoidance and control", 1988; RFC 6298).
+The bound adapts to the broker like the retransmission timer of TCP: smoothed time plus four times its smoothed
+deviation (Jacobson, "Congestion avoidance and control", 1988; RFC 6298).
 """
 
 from dataclasses import dataclass
@@ -27,10 +28,11 @@ class State(Enum):
 class BreakerConfig:
     """
     Attributes:
-        bound_s_min: an answer is never late before. More: isolates later; less: trips when the machine is merely busy.
-        bound_s_max: it is always late then.
-        patience_s: silence after which what has nowhere else to go is refused too.
-        step_s: how long each step of the return takes, of the shares 1/16, 1/8, 1/4, 1/2. Longer: gentler to a broker with cold caches.
+        bound_s_min: an answer is never late before this time. More isolates later; less trips on a busy machine.
+        bound_s_max: an answer is always late after this time.
+        patience_s: silence after which requests that only this broker can take are rejected too.
+        step_s: duration of each step of the return, with shares 1/16, 1/8, 1/4, 1/2. Longer spares a broker with cold
+            caches.
     """
 
     bound_s_min: float = 0.030
@@ -43,10 +45,10 @@ class Breaker:
     """Times are seconds of one monotonic clock.
 
     Attributes:
-        state, reason: the reason is why it is not closed, as a sentence.
-        since_s: when the state began. opened: how often it has opened.
-        share: sixteenths of what could go elsewhere that may come here.
-        refusing: nothing may come here.
+        state, reason: the reason says as a sentence why the breaker is not closed.
+        since_s: start of the state. opened: number of times that it has opened.
+        share: sixteenths of the requests that could go elsewhere which may be sent here.
+        refusing: no request may be sent.
     Invariant: `share` is 0 when open, 16 when closed; `refusing` only when open.
     """
 
@@ -60,28 +62,28 @@ class Breaker:
 
     @property
     def bound_s(self) -> float:
-        """An answer that is owed for longer is late."""
+        """Time after which a missing answer is late."""
         config = self._config
         return min(config.bound_s_max, max(config.bound_s_min, self._smoothed_s + 4 * self._deviation_s))
 
     def link_up(self, now_s: float) -> None:
-        """Connected and greeted. The first time there is nothing to recover from."""
+        """Note an established link. The first link closes the breaker at once: there is nothing to recover from."""
         first, self._linked, self._was_linked = not self._was_linked, True, True
         if self.state is State.OPEN:
             self._readmit(now_s, SHARE_ALL if first else 1)
 
     def link_down(self, now_s: float, reason: str) -> None:
-        """Refused, reset or closed: nothing can be sent."""
+        """Note a link that was refused, reset or closed: nothing can be sent."""
         self._linked = False
         self._open(now_s, reason)
         self.refusing = True
 
     def look(self, now_s: float, slowest_s: float | None, owed_s: float | None) -> None:
-        """Take in what happened since the last look, which should be a few milliseconds ago.
+        """Take what happened since the last call, which should be a few milliseconds ago.
 
         Args:
-            slowest_s: how long the slowest answer took that came meanwhile; None: none came.
-            owed_s: for how long the oldest request is owed its answer; None: nothing is owed.
+            slowest_s: time of the slowest answer since then; None: no answer came.
+            owed_s: age of the oldest request without an answer; None: there is none.
         """
         if slowest_s is not None:
             self._learn(slowest_s)
@@ -113,7 +115,10 @@ class Breaker:
             self.reason = ""
 
     def _learn(self, slowest_s: float) -> None:
-        """Gains below TCP's, for there may be 200 looks a second; and one very late answer must not excuse all others for long."""
+        """Adapt the bound.
+
+        The gains are below TCP's: up to 200 calls per second, and one late answer must not raise it for long.
+        """
         sample_s = min(slowest_s, 2 * self.bound_s)
         self._deviation_s += (abs(sample_s - self._smoothed_s) - self._deviation_s) / 32
         self._smoothed_s += (sample_s - self._smoothed_s) / 64

@@ -1,10 +1,10 @@
-"""The breakers of a proxy as metrics.
+"""Metrics of a proxy's circuit breakers.
 
-| name | type, unit | what to do about it |
+| name | type, unit | action |
 |---|---|---|
-| penstock_breaker_state | 0 closed, 1 half open, 2 open, by broker group | 2: look at that broker |
-| penstock_breaker_opened_total | times opened, by broker group | growing: a broker that hangs, or a disk that stalls |
-| penstock_breaker_bound_seconds | what counts as late at present, by broker group | far above 0.03: a slow disk, or a busy machine |
+| penstock_breaker_state | 0 closed, 1 half open, 2 open, by broker group | 2: check that broker |
+| penstock_breaker_opened_total | times opened, by broker group | growing: the broker hangs or its disk stalls |
+| penstock_breaker_bound_seconds | time limit of an answer, by broker group | far above 0.03: slow disk or busy machine |
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -17,7 +17,7 @@ STATES = (State.CLOSED, State.HALF_OPEN, State.OPEN)
 
 
 class BreakerMetrics:
-    """A collector over the (broker group's name, breaker) pairs that `breakers` tells."""
+    """A collector over the pairs (broker group's name, breaker) that `breakers` returns."""
 
     def __init__(self, breakers: Callable[[], Iterable[tuple[str, Breaker]]]):
         self._breakers = breakers
@@ -27,9 +27,13 @@ class BreakerMetrics:
 
     def collect(self) -> Iterator[Metric]:
         labels = ["broker_group"]
-        state = GaugeMetricFamily("penstock_breaker_state", "0 closed, 1 half open, 2 open", labels=labels)
-        opened = CounterMetricFamily("penstock_breaker_opened", "times opened", labels=labels)
-        bound = GaugeMetricFamily("penstock_breaker_bound_seconds", "an answer owed for longer is late", labels=labels)
+        state = GaugeMetricFamily(
+            "penstock_breaker_state", "State of the circuit breaker: 0 closed, 1 half open, 2 open.", labels=labels
+        )
+        opened = CounterMetricFamily("penstock_breaker_opened", "Times that the circuit breaker opened.", labels=labels)
+        bound = GaugeMetricFamily(
+            "penstock_breaker_bound_seconds", "Time after which a missing answer is late.", labels=labels
+        )
         for name, breaker in self._breakers():
             state.add_metric([name], STATES.index(breaker.state))
             opened.add_metric([name], breaker.opened)

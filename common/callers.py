@@ -1,4 +1,4 @@
-"""Where an application may be used from: networks, and certificates that the other end of a TLS connection has shown."""
+"""Allowed origins of an application: networks, and names of client certificates."""
 
 from typing import Any, NamedTuple
 
@@ -8,27 +8,27 @@ from common.networks import is_within
 
 
 class Origin(NamedTuple):
-    """What an application asks of the connections that its calls come by; nothing where both are empty.
+    """Connections that an application may use; an empty list allows all.
 
     Attributes:
-        addresses: networks, one of which has to hold the peer.
-        certificates: names, one of which the client's certificate has to bear (see common.net.tls.certificate_names).
+        addresses: networks, one of which must contain the peer.
+        certificates: names, one of which the client's certificate must have (see common.net.tls.certificate_names).
     """
 
     addresses: tuple[str, ...] = ()
     certificates: tuple[str, ...] = ()
 
     def admits(self, connection: Any) -> bool:
-        """Whether a connection, of either form, is such a one."""
+        """Whether a connection, of either form, is allowed."""
         if not is_within(connection.peer, self.addresses):
             return False
         return not self.certificates or not set(self.certificates).isdisjoint(certificate_names(connection.tls))
 
     def check(self, app: str, connection: Any) -> None:
-        """Raises AuthenticationError with what is missing."""
+        """Raise AuthenticationError, with the reason, for a connection that is not allowed."""
         if not is_within(connection.peer, self.addresses):
-            raise AuthenticationError(f"credential refused: application={app} may not be used from {connection.peer}")
+            raise AuthenticationError(f"credential rejected: application {app} may not be used from {connection.peer}")
         if not self.admits(connection):
             raise AuthenticationError(
-                f"credential refused: application={app} may only be used over TLS with a client certificate of its own"
+                f"credential rejected: application {app} needs TLS with one of its client certificates"
             )

@@ -1,4 +1,4 @@
-"""The wall clock behind a door, so that tests can turn it."""
+"""Clocks as an interface, so that tests can set the time."""
 
 import time
 from typing import Protocol
@@ -23,7 +23,7 @@ class SystemClock:
 
 
 class FakeClock:
-    """A clock that stands still until a test turns it."""
+    """A clock that only a test advances."""
 
     def __init__(self, now_ms: int = 1_700_000_000_000):
         self._now_ms = now_ms
@@ -36,10 +36,10 @@ class FakeClock:
         return self._monotonic_s
 
     def advance(self, ms: int) -> None:
-        """Let time pass on both clocks."""
+        """Advance both clocks."""
         self._now_ms += ms
         self._monotonic_s += ms / 1000
 
     def step(self, ms: int) -> None:
-        """Set the wall clock by `ms`, forward or back, while no time passes."""
+        """Step the wall clock by `ms`, forward or back, without advancing the monotonic one."""
         self._now_ms += ms

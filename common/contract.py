@@ -1,11 +1,12 @@
-"""The contract of thrift/*.thrift as Python objects, and calls and replies to and from bytes.
+"""The contract of thrift/*.thrift as Python objects, and the encoding of calls and replies.
 
-Loaded once, at import, before any thread; the modules' names are fixed so that the objects pickle. A frame is one strict binary
-message without the framing's length.
+It is loaded once, at import, before any thread. The modules' names are fixed so that the objects can be pickled. A
+frame is one strict binary message without the length of the framing.
 """
 
 from importlib import resources
 from pathlib import Path
+from typing import Any
 
 import thriftpy2
 from thriftpy2.protocol import TCyBinaryProtocol
@@ -17,23 +18,23 @@ from thriftpy2.transport.memory import TCyMemoryBuffer
 INTERNAL_ERROR = TApplicationException.INTERNAL_ERROR
 PROTOCOL_ERROR = TApplicationException.PROTOCOL_ERROR
 UNKNOWN_METHOD = TApplicationException.UNKNOWN_METHOD
-_PIECE_BYTES = 65_536
+_CHUNK_BYTES = 65_536
 
 
 def thrift_folder() -> Path:
-    """Where the .thrift files lie: the source tree's folder, or the `penstock_thrift` package of an installed Penstock."""
+    """The folder of the .thrift files: in the source tree, or the `penstock_thrift` package of an installed Penstock."""
     source = Path(__file__).parent.parent / "thrift"
     if (source / "message.thrift").is_file():
         return source
-    # A package without __init__.py: the folder itself is no plain path to importlib, a file in it is.
+    # A package without __init__.py: importlib gives no plain path for the folder, but does for a file in it.
     return Path(str(resources.files("penstock_thrift") / "message.thrift")).parent
 
 
-def _load(name: str):
+def _load(name: str) -> Any:
     return thriftpy2.load(str(thrift_folder() / f"{name}.thrift"), module_name=f"{name}_thrift")
 
 
-# The includes of the other two find this one under the same name, so there is one Message class, not three.
+# The other two include this one under the same name, so there is one Message class, not three.
 _message = _load("message")
 _producer = _load("producer")
 _consumer = _load("consumer")
@@ -64,10 +65,11 @@ _RESULTS = {"send": Producer.send_result, "pull": Consumer.pull_result}
 
 
 class _OneFrame:
-    """A source that serves one frame and then raises.
+    """A transport that serves one frame and then raises.
 
-    thriftpy2 allocates what a length claims and, over its memory buffer, returns old heap where bytes are missing; over this it
-    stops at the frame's end. It copies each frame that it reads, so a long one comes as many short ones.
+    thriftpy2 allocates as many bytes as a length claims and, over its memory buffer, returns old heap for missing
+    bytes. Over this transport it stops at the frame's end. It copies each frame that it reads, so a long frame is
+    served in chunks.
     """
 
     def __init__(self, frame: bytes):
@@ -78,18 +80,18 @@ class _OneFrame:
             if self._at >= len(self._frame):
                 raise TTransportException(TTransportException.END_OF_FILE, "the message reaches past its frame")
             self._head = False
-            return min(_PIECE_BYTES, len(self._frame) - self._at).to_bytes(4, "big")
-        piece = self._frame[self._at : self._at + size]
-        self._at += len(piece)
+            return min(_CHUNK_BYTES, len(self._frame) - self._at).to_bytes(4, "big")
+        chunk = self._frame[self._at : self._at + size]
+        self._at += len(chunk)
         self._head = True
-        return piece
+        return chunk
 
 
 def _reader(frame: bytes) -> TCyBinaryProtocol:
     return TCyBinaryProtocol(TCyFramedTransport(_OneFrame(frame)))
 
 
-def _encode(name: str, kind: int, seqid: int, struct) -> bytes:
+def _encode(name: str, kind: int, seqid: int, struct: Any) -> bytes:
     out = TCyMemoryBuffer()
     protocol = TCyBinaryProtocol(out)
     protocol.write_message_begin(name, kind, seqid)
@@ -100,8 +102,9 @@ def _encode(name: str, kind: int, seqid: int, struct) -> bytes:
 def decode_call(frame: bytes) -> tuple[str, int, object]:
     """(method, seqid, arguments) of a call, whose `arguments.request` is the request struct.
 
-    Only for a frame that went through `common.wire.walk_send` or `walk_pull` without a WireError: a lying count would hold this
-    decoder for seconds. Fields of elements that the walker faulted may be missing (None) or, where text is no UTF-8, bytes.
+    Only for a frame that passed `common.wire.walk_send` or `walk_pull` without a WireError: a forged count would block
+    this decoder for seconds. Fields of elements with a fault may be missing (None) or, where a text is not UTF-8,
+    bytes.
     """
     protocol = _reader(frame)
     name, _kind, seqid = protocol.read_message_begin()
@@ -110,47 +113,47 @@ def decode_call(frame: bytes) -> tuple[str, int, object]:
     return name, seqid, arguments
 
 
-def decode_struct(kind: type, encoded: bytes):
-    """The struct of class `kind` from its fields and STOP, which the walker has found whole within a call."""
+def decode_struct(kind: type, encoded: bytes) -> Any:
+    """Decode a struct of class `kind` from its fields and STOP, which the walker found complete within a call."""
     struct = kind()
     _reader(encoded).read_struct(struct)
     return struct
 
 
-def encode_struct(struct) -> bytes:
-    """The fields of a struct and STOP."""
+def encode_struct(struct: Any) -> bytes:
+    """Encode the fields of a struct and STOP."""
     out = TCyMemoryBuffer()
     TCyBinaryProtocol(out).write_struct(struct)
     return out.getvalue()
 
 
-def encode_reply(name: str, seqid: int, result) -> bytes:
+def encode_reply(name: str, seqid: int, result: Any) -> bytes:
     """The frame that returns `result`, a SendResponse or PullResponse."""
     return _encode(name, TMessageType.REPLY, seqid, _RESULTS[name](success=result))
 
 
 def encode_exception(name: str, seqid: int, kind: int, text: str) -> bytes:
-    """The frame that raises TApplicationException(kind, text) in the caller: for what is no call at all."""
+    """The frame that raises TApplicationException(kind, text) in the caller: the answer to bytes that are not a call."""
     return _encode(name, TMessageType.EXCEPTION, seqid, TApplicationException(kind, text))
 
 
-def encode_call(name: str, seqid: int, request) -> bytes:
+def encode_call(name: str, seqid: int, request: Any) -> bytes:
     """The frame that calls `name` with `request`, a SendRequest or PullRequest."""
     return _encode(name, TMessageType.CALL, seqid, _ARGUMENTS[name](request))
 
 
 def decode_reply(frame: bytes, seqid: int | None = None) -> object:
-    """The SendResponse or PullResponse of a reply from a proxy that we trust; `seqid`, if given, must be the call's.
+    """The SendResponse or PullResponse of a reply from a trusted proxy; `seqid`, if given, must be that of the call.
 
     Raises:
-        TApplicationException: as sent by the proxy, or made here for an answer that is not one of this call.
+        TApplicationException: sent by the proxy, or made here for an answer that does not belong to this call.
     """
     protocol = _reader(frame)
     name, kind, answered = protocol.read_message_begin()
     if kind == TMessageType.EXCEPTION:
         raise protocol.read_struct(TApplicationException())
     if name not in _RESULTS or kind != TMessageType.REPLY:
-        raise TApplicationException(TApplicationException.INVALID_MESSAGE_TYPE, f"not a reply of ours: {name!r}")
+        raise TApplicationException(TApplicationException.INVALID_MESSAGE_TYPE, f"not a reply of Penstock: {name!r}")
     if seqid is not None and answered != seqid:
         raise TApplicationException(TApplicationException.BAD_SEQUENCE_ID, f"reply {answered} to call {seqid}")
     result = _RESULTS[name]()

@@ -1,7 +1,8 @@
-"""Credentials: minted by an application, verified by a proxy; and what its bearer may do.
+"""Credentials: minted by an application, verified by a proxy; and the permissions of their bearer.
 
-signature = HMAC-SHA256(secret, "penstock/1\\n" + app + "\\n" + key_id + "\\n" + decimal(issued_at_ms)), where the secret is the text
-that `penstock app create` showed, as ASCII bytes. It is a bearer token: it says nothing about the body of a call.
+signature = HMAC-SHA256(secret, "penstock/1\\n" + app + "\\n" + key_id + "\\n" + decimal(issued_at_ms)), where the
+secret is the text that `penstock app create` showed, as ASCII bytes. It is a bearer token: it does not cover the body
+of a call.
 """
 
 import hashlib
@@ -16,12 +17,14 @@ from common.config.view import ConfigView
 from common.errors import AuthenticationError
 
 WINDOW_MS = 300_000
-REFUSED = "credential refused: the application or key is unknown, or the signature is wrong"
-_NOBODYS_SECRET = "0" * 43  # an unknown application costs the same work as a wrong signature
+REFUSED = (
+    "credential rejected: the application or key is unknown, or the signature is wrong: check app, key id and secret"
+)
+_DUMMY_SECRET = "0" * 43  # so that an unknown application costs the same work as a wrong signature
 
 
 class CredentialFields(NamedTuple):
-    """Same names as the contract's struct Credential."""
+    """Fields with the names of the contract's struct Credential."""
 
     app: str
     key_id: str
@@ -30,7 +33,7 @@ class CredentialFields(NamedTuple):
 
 
 def mint(app: str, key_id: str, secret: str, now_ms: int) -> CredentialFields:
-    """A credential good for WINDOW_MS; reuse it, so that the proxy finds its verdict in the cache."""
+    """Mint a credential, valid for WINDOW_MS. Reuse it, so that the proxy finds its verification in the cache."""
     return CredentialFields(app, key_id, now_ms, _sign(secret, app, key_id, now_ms))
 
 
@@ -42,7 +45,7 @@ def _sign(secret: str, app: str, key_id: str, issued_at_ms: int) -> bytes:
 class Principal:
     """An authenticated application and its permissions, as of one generation of the configuration.
 
-    Callers may cache it by the credential's bytes until `expires_at_ms` and as long as the view's generation is `generation`.
+    Callers may cache it by the credential's bytes until `expires_at_ms`, while the view's generation is `generation`.
     """
 
     __slots__ = ("_pull", "_send", "app", "expires_at_ms", "generation", "key_id", "origin", "send_patterns")
@@ -83,12 +86,12 @@ class Verifier:
         self._clock = clock
 
     def verify(self, fields: Any) -> Principal:
-        """Return who presents this credential: any object with the four fields of the contract's struct, types unchecked.
+        """Return the bearer of a credential: any object with the four fields of the contract's struct, types unchecked.
 
         Raises:
-            AuthenticationError: its sentence tells about clocks only to somebody who holds the secret.
+            AuthenticationError: its sentence mentions clocks only to a caller that holds the secret.
         """
-        generation = self._view.generation  # before the look-up: a change in between must not be missed by a cache
+        generation = self._view.generation  # before the look-up, so that a cache does not miss a change in between
         app, secret = self._find(fields)
         if not _signature_matches(fields, secret) or app is None:
             raise AuthenticationError(REFUSED)
@@ -96,7 +99,7 @@ class Verifier:
         if abs(age_ms) > WINDOW_MS:
             when = f"{age_ms // 1000} s ago" if age_ms > 0 else f"{-age_ms // 1000} s in the future"
             raise AuthenticationError(
-                f"credential expired: issued {when} by this proxy's clock, it holds for {WINDOW_MS // 1000} s; "
+                f"credential expired: issued {when} by this proxy's clock, but it is valid for {WINDOW_MS // 1000} s: "
                 "mint a new one, or set the clock"
             )
         return Principal(app, fields.key_id, fields.issued_at_ms + WINDOW_MS, generation)
@@ -104,7 +107,7 @@ class Verifier:
     def _find(self, fields: Any) -> tuple[ApplicationDefinition | None, str]:
         app = self._view.application(fields.app) if isinstance(fields.app, str) else None
         key = app.key(fields.key_id) if app else None
-        return (app, key.secret) if key else (None, _NOBODYS_SECRET)
+        return (app, key.secret) if key else (None, _DUMMY_SECRET)
 
 
 def _signature_matches(fields: Any, secret: str) -> bool:

@@ -1,7 +1,7 @@
-"""How the topics are named in which groups' dead letters lie, and what a dead letter says of itself.
+"""Dead-letter topics: their names, and the properties that a dead letter adds to its message.
 
-They are ordinary topics that nobody defines and nobody sends to: who may pull as the group may pull them. An engine keeps what it buries
-in a queue of its own: the first one that lives in its broker group.
+They are ordinary topics without a definition, and clients cannot send to them. An application that may pull as the
+group may pull them. An engine keeps its dead letters in one queue: the first one that its broker group holds.
 """
 
 from collections.abc import Sequence
@@ -14,8 +14,8 @@ PREFIX = "_dlq."
 PREFIX_RULE = f"names that begin with {PREFIX} are reserved for dead letters: use another one"
 QUEUES_MAX = 10_000
 PROPERTY = "dead_letter_"
-"""What the properties that a dead letter adds to its message's own begin with: group, cause, reason, attempts, first_ms, last_ms,
-topic, queue, offset, id."""
+"""Prefix of the properties that a dead letter adds to those of its message: group, cause, reason, attempts, first_ms,
+last_ms, topic, queue, offset, id."""
 
 REJECTED, ATTEMPTS = "rejected", "attempts"
 CAUSES = (REJECTED, ATTEMPTS)
@@ -24,7 +24,10 @@ _DIGEST_CHARS = 32
 
 
 def dead_letter_topic(group: str) -> str:
-    """The topic of a group's dead letters. A group's name that leaves no room for the prefix ends in a digest of it."""
+    """The topic of a group's dead letters.
+
+    A name too long for the prefix is cut and ends in a digest of the group's name.
+    """
     if len(group) <= NAME_CHARS_MAX - len(PREFIX):
         return PREFIX + group
     digest = blake2b(group.encode(), digest_size=_DIGEST_CHARS // 2).hexdigest()
@@ -32,7 +35,7 @@ def dead_letter_topic(group: str) -> str:
 
 
 def queues_of(topic: str, broker_groups: Sequence[str]) -> int:
-    """How many queues of a dead-letter topic there are to look at, so that each broker group's own is among them."""
+    """The number of queues of a dead-letter topic to read, so that the queue of each broker group is among them."""
     if len(broker_groups) < 2:
         return 1
     placement, hashed = Placement(broker_groups), topic_hash(topic.encode())
@@ -41,13 +44,13 @@ def queues_of(topic: str, broker_groups: Sequence[str]) -> int:
 
 
 def group_of(topic: str) -> str:
-    """Whose dead letters lie in the topic; of a group with a digest in its topic's name that is not to be known.
+    """The group of a dead-letter topic. It cannot be told from a name that ends in a digest.
 
-    A name that is not kept for dead letters comes back as it is.
+    A name that is not reserved for dead letters is returned as it is.
     """
     return topic.removeprefix(PREFIX)
 
 
 def is_dead_letter_topic(name: str) -> bool:
-    """Whether the name is kept for dead letters."""
+    """Whether the name is reserved for dead letters."""
     return name.startswith(PREFIX)

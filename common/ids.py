@@ -1,32 +1,35 @@
 """Message ids that Penstock assigns: 16 bytes, unique without coordination, growing with time in each process.
 
-    0 u48 Unix milliseconds ‖ 6 u48 drawn at random once a process ‖ 12 u32 counter        (big-endian, so that ids sort by time)
+    0 u48 Unix milliseconds ‖ 6 u48 random, drawn once per process ‖ 12 u32 counter        (big-endian, so that ids sort
+    by time)
 
-The counter runs on across milliseconds, so a clock that steps back repeats nothing before 2^32 more ids. Not secret: whoever sees one
-can guess the next. In records and in indexes an id is its 16 bytes; people and clients see 32 lower-case hex characters.
+The counter continues across milliseconds, so a clock that steps back repeats no id before 2^32 more ids. Ids are not
+secret: a reader of one can guess the next. Records and indexes hold the 16 bytes; people and clients see 32 lower-case
+hex characters.
 """
 
 import os
 import re
 import struct
+from collections.abc import Callable
 
 ID_SIZE = 16
 ID_WINDOW_MS_MAX = 86_400_000
-"""The longest time for which a topic may have ids remembered that clients set. An engine that starts looks back no further."""
+"""Longest id window of a topic (ids that clients set). A starting engine reads no further back."""
 
 _TAIL = struct.Struct(">6sI")
 _SHOWN = re.compile(r"[0-9a-f]{32}")
 
 
 class IdSource:
-    """Makes ids. One a process and made after the last fork, so that no two processes share the random part.
+    """Makes ids. There is one per process, made after the last fork, so that no two processes share the random part.
 
     Parameters:
         now_ms: called for each id; Unix milliseconds.
         random_bytes: called once, as os.urandom.
     """
 
-    def __init__(self, now_ms, random_bytes=os.urandom):
+    def __init__(self, now_ms: Callable[[], int], random_bytes: Callable[[int], bytes] = os.urandom):
         self._now_ms = now_ms
         self._process = random_bytes(6)
         self._counter = int.from_bytes(random_bytes(4), "big")
@@ -43,5 +46,5 @@ def show_id(assigned: bytes) -> str:
 
 
 def parse_id(shown: str) -> bytes | None:
-    """The 16 bytes of an assigned id, or None for one that a client chose itself in another form."""
+    """The 16 bytes of an assigned id, or None for a client-set id of another form."""
     return bytes.fromhex(shown) if _SHOWN.fullmatch(shown) else None

@@ -1,7 +1,8 @@
-"""When each key was used last, for whoever wants to revoke the old one of two.
+"""Last use of each key, for an operator who wants to revoke the old one of two.
 
-Noted when a credential is verified, which is done once for each credential and again after changes of the configuration; a credential holds
-for 300 s around its issue. So a key that is in use was noted within the last ten minutes, and a message costs nothing.
+A use is noted when a credential is verified: once per credential, and again after changes of the configuration. A
+credential is valid for 300 s around its issue, so a key in use was noted within the last ten minutes, and messages cost
+nothing.
 """
 
 from collections.abc import Iterator
@@ -12,23 +13,23 @@ KEYS_MAX = 1000
 
 
 class KeyUses:
-    """The keys that were used last, up to a bound."""
+    """The most recently used keys, up to a bound."""
 
     def __init__(self) -> None:
         self._at_ms: dict[tuple[str, str], int] = {}
 
     def note(self, app: str, key_id: str, now_ms: int) -> None:
-        """The key has signed a credential that verified."""
+        """Note a key that signed a verified credential."""
         self._at_ms.pop((app, key_id), None)
         self._at_ms[app, key_id] = now_ms
         if len(self._at_ms) > KEYS_MAX:
             del self._at_ms[next(iter(self._at_ms))]
 
     def collect(self) -> Iterator[Metric]:
-        """For a Prometheus registry."""
+        """The metric, for a Prometheus registry."""
         family = GaugeMetricFamily(
             "penstock_key_last_used_seconds",
-            "When a credential of the key was verified last; within ten minutes of its last use.",
+            "Unix time when a credential of the key was last verified; within ten minutes of its last use.",
             labels=["app", "key_id"],
         )
         for (app, key_id), at_ms in list(self._at_ms.items()):
@@ -36,5 +37,5 @@ class KeyUses:
         yield family
 
     def describe(self) -> list[Metric]:
-        """Registering reads nothing."""
+        """Nothing, so that registering reads no keys."""
         return []

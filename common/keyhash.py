@@ -1,4 +1,4 @@
-"""Which queue a key goes to: Kafka's murmur2, so that a key keeps its partition number when its topic moves here.
+"""The queue of a key: Kafka's murmur2, so that a key keeps its partition number when its topic moves here.
 
 Source of the algorithm and of the test vectors: org.apache.kafka.common.utils.Utils.murmur2 and its UtilsTest.
 """

@@ -1,4 +1,4 @@
-"""Where a caller may come from."""
+"""Checks of a peer's address against a list of networks."""
 
 import ipaddress
 from functools import lru_cache
@@ -10,10 +10,10 @@ def _parsed(networks: tuple[str, ...]) -> tuple[ipaddress.IPv4Network | ipaddres
 
 
 def is_within(peer: str, networks: tuple[str, ...]) -> bool:
-    """Whether a connection's peer, `address:port`, lies in one of the networks; in an empty list everybody does.
+    """Whether a connection's peer, `address:port`, is in one of the networks. An empty list contains every peer.
 
-    An IPv4 address that came through an IPv6 socket counts as what it is. A peer without an address, such as that of a socket
-    file, lies in none.
+    An IPv4 address that came through an IPv6 socket counts as IPv4. A peer without an address, such as that of a socket file,
+    is in no network.
     """
     if not networks:
         return True

@@ -1,4 +1,4 @@
-"""Who presents a credential: verified once by its bytes, remembered until it expires or the configuration changes."""
+"""Cache of verified credentials, by their bytes, until they expire or the configuration changes."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ from common.net.prefix import credential_at_start
 class Principals:
     """
     Args:
-        remembered_max: a full table is emptied, which costs each of its holders one verification.
+        remembered_max: a full cache is emptied, which costs each credential in it one verification.
     """
 
     def __init__(self, view: ConfigView, clock: Clock, remembered_max: int = 10_000):
@@ -24,10 +24,10 @@ class Principals:
         self.uses = KeyUses()
 
     def find(self, encoded: bytes, connection: Any) -> Principal:
-        """Who presents these bytes: a Credential's fields with its STOP, whole as the walker found them.
+        """The bearer of these bytes: a Credential's fields with its STOP, complete as the walker found them.
 
         Raises:
-            AuthenticationError: the credential is wrong, or its application may not be used over `connection`.
+            AuthenticationError: the credential is invalid, or its application may not be used over `connection`.
         """
         found = self._remembered.get(encoded)
         if found is None or found.generation != self._view.generation or self._clock.now_ms() > found.expires_at_ms:
@@ -40,8 +40,10 @@ class Principals:
         found.origin.check(found.app, connection)
         return found
 
-    def prefix_verifies(self, connection, prefix: bytes) -> bool:
-        """Whether a stranger's long call starts with a credential that verifies: the `prefix_check` of common.net.serve."""
+    def prefix_verifies(self, connection: Any, prefix: bytes) -> bool:
+        """Whether a long call of an unverified connection starts with a valid credential: the `prefix_check` of
+        common.net.serve.
+        """
         encoded = credential_at_start(prefix)
         if encoded is None:
             return False

@@ -1,8 +1,10 @@
-"""What names one waiting call: the consumer gets it with a request and sends it back with the reply (docs/design/0013-request-reply.md).
+"""Reply tokens: the name of one waiting call. A consumer gets it with a request and returns it with the reply.
+
+See docs/design/0013-request-reply.md. Layout:
 
     0 u8 version 1 ‖ 1 3 B 0 ‖ 4 u32 call ‖ 8 u64 instance ‖ 16 i64 reply_by_ms ‖ 24 16 B MAC        (little-endian)
 
-Anybody who knows the cluster key can make and check one; nobody else can, and it is good for one call of one proxy process only.
+Only a process with the cluster key can make and check a token. A token is valid for one call of one proxy process.
 """
 
 import struct
@@ -19,7 +21,7 @@ _MAC_SIZE = 16
 
 
 class ReplyToken(NamedTuple):
-    """`instance`: the waiting proxy process. `reply_by_ms`: Unix time after which nobody waits any more."""
+    """`instance`: the waiting proxy process. `reply_by_ms`: Unix time after which the call no longer waits."""
 
     call: int
     instance: int
@@ -43,7 +45,7 @@ class ReplyTokens:
         return body + self._mac(body)
 
     def check(self, data: bytes) -> ReplyToken | None:
-        """What the token says, or None when nobody of this cluster made it."""
+        """The token's fields, or None for a token that was not made in this cluster."""
         if len(data) != TOKEN_SIZE or not compare_digest(self._mac(data[: _BODY.size]), data[_BODY.size :]):
             return None
         return read_token(data)
@@ -55,13 +57,13 @@ class ReplyTokens:
 
 
 def read_token(data: bytes) -> ReplyToken | None:
-    """What 40 bytes of a trusted source say, unchecked; None when they are of another version."""
+    """Decode 40 bytes of a trusted source without a check; None for another version."""
     version, *fields = _BODY.unpack_from(data)
     return ReplyToken(*fields) if version == _VERSION else None
 
 
 def instance_of(data: bytes, at: int = 0) -> int | None:
-    """read_token().instance alone, of a token that lies at `at`; 40 bytes must be there."""
+    """read_token().instance alone, of the token at `at`; 40 bytes must be there."""
     return _INSTANCE.unpack_from(data, at + INSTANCE_AT)[0] if data[at] == _VERSION else None
 
 

@@ -1,4 +1,4 @@
-"""How long a message that failed waits for its next attempt: a fixed list of delays, or delays that grow."""
+"""Back-off between attempts of a failed message: a fixed list of delays, or growing delays."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,18 +9,18 @@ DELAYS_MAX = 100
 FACTOR_MAX = 100.0
 RULE = (
     "a list of 1 to 100 delays in ms, or first_ms, factor (1 to 100), max_ms and jitter (0 to 1); "
-    f"delays are 0 to {DELAY_MS_MAX}"
+    f"delays are 0 to {DELAY_MS_MAX:,} ms"
 )
 
 
 @dataclass(frozen=True)
 class DelayList:
-    """The delay before each attempt; the last one stands for all further attempts."""
+    """The delay before each attempt; the last one is used for all further attempts."""
 
     delays_ms: tuple[int, ...]
 
     def delay_ms(self, attempt: int, random: Callable[[], float]) -> int:
-        """How long to wait after attempt number `attempt` (from 1) failed."""
+        """The delay after attempt number `attempt` (from 1) failed."""
         return self.delays_ms[min(attempt, len(self.delays_ms)) - 1]
 
     def to_value(self) -> list[int]:
@@ -29,9 +29,9 @@ class DelayList:
 
 @dataclass(frozen=True)
 class Exponential:
-    """first, first · factor, first · factor² … up to max; `jitter` is the share of each delay that is left to chance.
+    """first, first · factor, first · factor² … up to max; `jitter` is the random share of each delay.
 
-    Chance only shortens: max_ms holds, and messages that failed together do not come back together.
+    Jitter only shortens a delay: max_ms holds, and messages that failed together are not redelivered together.
     """
 
     first_ms: int = 1_000
@@ -40,7 +40,7 @@ class Exponential:
     jitter: float = 0.2
 
     def delay_ms(self, attempt: int, random: Callable[[], float]) -> int:
-        """How long to wait after attempt number `attempt` (from 1) failed; `random` gives 0 to 1."""
+        """The delay after attempt number `attempt` (from 1) failed; `random` returns 0 to 1."""
         delay = float(self.first_ms)
         for _ in range(attempt - 1):
             if delay >= self.max_ms or self.factor == 1.0 or not delay:
@@ -57,7 +57,7 @@ DEFAULT_RETRY: Retry = Exponential()
 
 
 def parse_retry(value: Any) -> Retry | None:
-    """The policy that a configuration's value stands for; None when it breaks RULE."""
+    """The policy of a configuration's value; None when it breaks RULE."""
     if isinstance(value, list | tuple):
         listed = 1 <= len(value) <= DELAYS_MAX and all(_is_delay(each) for each in value)
         return DelayList(tuple(value)) if listed else None
@@ -74,7 +74,8 @@ def parse_retry(value: Any) -> Retry | None:
 
 
 def parse_retry_text(text: str) -> Any:
-    """A configuration's value from a command line: `1000,5000,60000` or `first_ms=1000,factor=2,max_ms=60000,jitter=0.2`.
+    """Parse a command line's text into a configuration's value: `1000,5000,60000` or
+    `first_ms=1000,factor=2,max_ms=60000,jitter=0.2`.
 
     Raises ValueError with the rule.
     """

@@ -1,8 +1,8 @@
-"""Settings of the engine's log, each with what more and what less of it costs."""
+"""Settings of the engine's log, each with the cost of a larger and a smaller value."""
 
 from dataclasses import dataclass
 
-from engine.errors import ConfigError
+from engine.errors import EngineConfigError
 
 _MIB = 1 << 20
 
@@ -12,73 +12,77 @@ class LogConfig:
     """Settings of the commit log. `checked()` before use."""
 
     segment_bytes: int = 256 * _MIB
-    """Size of a segment file. More makes recovery longer (one segment is scanned) and retention coarser; less means
-    more files, and a smaller largest batch. Two segments are allocated ahead of their use. Multiple of 4096."""
+    """Size of a segment file, a multiple of 4096. More makes recovery longer (one segment is scanned) and retention
+    coarser; less means more files and a smaller largest batch. Two segments are allocated ahead of their use."""
 
     queues_max: int = 10_000
-    """Queues a topic may have. A bound on mistakes only: an unused queue costs nothing."""
+    """Maximum number of queues per topic. It only guards against mistakes: an unused queue costs nothing."""
 
     pending_max: int = 50_000
-    """Topics and progress keys kept in memory before they are written to the view ahead of the next sealed segment.
+    """Changed topics and progress keys kept in memory before a checkpoint is written ahead of the next sealed segment.
     Less writes a hot key more often, more costs about 300 bytes each."""
 
     counters_max: int = 2_000_000
-    """Queues of sealed segments whose next offset stays in memory, at 32 to 64 bytes each. Less means a look-up in RocksDB (some 10 µs)
-    for the first record of such a queue in each segment."""
+    """Queues of sealed segments whose next offset stays in memory, 32 to 64 bytes each. Less means a look-up in RocksDB
+    (some 10 µs) for the first record of such a queue in each segment."""
 
     id_window_bytes_max: int = 256 * _MIB
-    """Memory for the ids that sends are checked against, 32 bytes each in tables at most three quarters full; taken as it is needed. Less
-    makes ids be forgotten before the topic's window has passed when more of them come."""
+    """Maximum memory for the ids that sends are checked against: 32 bytes each, in tables at most three quarters full.
+    Allocated as needed. With less, ids are forgotten before the topic's window has passed when more of them arrive."""
 
     sealed_open_max: int = 64
-    """Sealed segments kept open for readers, two file descriptors each.
-
-    Less re-opens files when readers are spread over old data.
-    """
+    """Sealed segments kept open for readers, two file descriptors each. Less re-opens files when readers are spread
+    over old data."""
 
     store_cache_bytes: int = 8 * _MIB
-    """Block cache of RocksDB. More makes first touches of cold queues quicker."""
+    """Block cache of RocksDB. More makes the first access to cold queues faster."""
 
     retention_ms: int = 72 * 3_600_000
-    """How old the newest message of a segment gets before the segment is deleted, unless a topic in it has a retention of
-    its own. 0: for ever. More needs more disk."""
+    """Age of its newest message at which a segment is deleted, unless a topic in it has a retention of its own. 0:
+    never. More needs more disk."""
 
     log_bytes_max: int = 0
-    """Segments beyond so many bytes are deleted whatever their age, oldest first; what lies beside them counts, too. 0: no such limit."""
+    """Size of the log, side files included, above which the oldest segments are deleted whatever their age. 0: no
+    limit."""
 
     delete_interval_ms: int = 1000
-    """Least time between two deletions of segments. Less frees a full disk sooner, but takes the file system away from writes."""
+    """Least time between two deletions of segments. Less frees a full disk sooner, but delays writes to the file
+    system."""
 
     disk_warn_percent: int = 85
     disk_delete_percent: int = 90
     disk_refuse_percent: int = 95
-    """How full the disk is when the log says so, when the oldest segments are deleted before their time, and when appends are refused.
-    Higher uses more of the disk, and leaves less for whoever else writes to it."""
+    """Disk usage at which the log warns, at which the oldest segments are deleted before their retention ends, and at
+    which appends are refused. Higher uses more of the disk and leaves less for other programs."""
 
     disk_reserve_bytes: int = 512 * _MIB
-    """Appends are refused, too, when less than this is free, and segments deleted when less than twice as much is. It has to
-    hold a new segment and what RocksDB writes meanwhile."""
+    """Free space below which appends are refused; below twice as much, the oldest segments are deleted. It has to hold
+    a new segment and what RocksDB writes meanwhile."""
 
     cold_distance_bytes: int = 256 * _MIB
-    """Sealed segments that end so far behind the end of the log are read as cold: ahead, in a thread, within a budget. More lets
-    readers that are a little late take room from the page cache; less makes them wait for the thread. 0: nothing is cold."""
+    """Distance from the end of the log from which on sealed segments are cold: read ahead, in a thread, within a
+    budget. More lets readers that are a little late use more of the page cache; less makes them wait for the thread.
+    0: nothing is cold."""
 
     cold_bytes_a_second: int = 100 * _MIB
-    """What cold reads may take from the disk. More lets sleepers catch up sooner, less leaves more of the disk, and of the processors
-    that everything read goes through, to those who write."""
+    """Rate of cold reads. More lets consumers that are far behind catch up sooner, less leaves more of the disk and the
+    processors to writes."""
 
     cold_cache_bytes: int = 128 * _MIB
-    """How much of the page cache cold reads may hold. Where a sleeper's queues lie further apart, it reads the same bytes again."""
+    """Part of the page cache that cold reads may hold. A consumer whose queues lie further apart reads the same bytes
+    again."""
 
     look_up: tuple[str, ...] = ("id", "key")
-    """By what messages can be looked up through files beside sealed segments: "id", "key". Each takes 12 bytes of disk a message that has
-    one, and a tenth of a microsecond of a thread; without it a look-up reads messages. Files of what is left out are removed."""
+    """Terms for which lookup files are made: "id", "key". Each takes 12 bytes of disk per message that has one, and a
+    tenth of a microsecond of a thread. Without it a look-up reads messages. Files of families that are left
+    out are removed."""
 
     look_up_bytes_a_second: int = 32 * _MIB
-    """The pace at which a sealed segment is read to make such a file. More makes them sooner, less leaves more to the log."""
+    """Pace at which a sealed segment is read to make lookup files. More makes them sooner, less leaves more to the
+    log."""
 
     def faults(self) -> list[str]:
-        """Every violated rule at once; empty when all is well."""
+        """All violated rules at once; empty when there are none."""
         found = []
         if not 4096 <= self.segment_bytes <= 2048 * _MIB or self.segment_bytes % 4096:
             found.append("segment_bytes: multiple of 4096 in 4096..2147483648")
@@ -95,7 +99,7 @@ class LogConfig:
         if self.store_cache_bytes < 0:
             found.append("store_cache_bytes: at least 0")
         if any(name not in ("id", "key") for name in self.look_up) or len(set(self.look_up)) < len(self.look_up):
-            found.append("look_up: of id and key, each once at most")
+            found.append("look_up: id, key or both, each at most once")
         if self.look_up_bytes_a_second < _MIB:
             found.append(f"look_up_bytes_a_second: at least {_MIB}")
         return found + self._space_faults() + self._cold_faults()
@@ -107,7 +111,7 @@ class LogConfig:
             if getattr(self, name) < 0
         ]
         if not 1 <= self.disk_warn_percent <= self.disk_delete_percent <= self.disk_refuse_percent <= 100:
-            found.append("disk_warn_percent, disk_delete_percent, disk_refuse_percent: 1..100, none above the next")
+            found.append("disk_warn_percent, disk_delete_percent, disk_refuse_percent: 1..100, each at most the next")
         if not 10 <= self.delete_interval_ms <= 3_600_000:
             found.append("delete_interval_ms: 10..3600000")
         return found
@@ -123,8 +127,8 @@ class LogConfig:
         return found
 
     def checked(self) -> "LogConfig":
-        """Itself. Raises ConfigError with all faults."""
+        """Return itself. Raises EngineConfigError with all faults."""
         found = self.faults()
         if found:
-            raise ConfigError(found)
+            raise EngineConfigError(found)
         return self

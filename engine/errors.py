@@ -1,7 +1,7 @@
 """Errors of the engine.
 
 EngineError
-├── ConfigError            all faults of the configuration at once
+├── EngineConfigError            all faults of the configuration at once
 └── LogError               the commit log
     ├── LockedError        another engine holds the directory
     ├── VersionError       the directory was written by a newer Penstock
@@ -25,7 +25,7 @@ class EngineError(Exception):
     code = 203
 
 
-class ConfigError(EngineError):
+class EngineConfigError(EngineError):
     """The configuration cannot be used. `faults` holds every violated rule, each with its option and range."""
 
     code = 100

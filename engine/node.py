@@ -12,7 +12,7 @@ from engine.delivery.delivery import Delivery, receipt_key
 from engine.delivery.policy import DEFAULTS, Policies
 from engine.delivery.queue_ownership import QueueOwnership
 from engine.delivery.settings import DeliverySettings
-from engine.env.native import Clock
+from engine.env.native import NodeClock
 from engine.errors import EngineError, PartlyWrittenError
 from engine.link import layout
 from engine.link.errors import LinkError
@@ -77,7 +77,7 @@ class NodeHost:
         facts: further figures for the verb `status`.
     """
 
-    clock: Clock
+    clock: NodeClock
     random_bytes: Callable[[int], bytes]
     random_fraction: Callable[[], float]
     in_loop: Callable[[Callable[[], None]], None]

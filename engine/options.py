@@ -44,7 +44,7 @@ def look_up(text: str) -> tuple[str, ...]:
 
 
 def log_config(options: argparse.Namespace) -> LogConfig:
-    """The log's settings from the options. Raises ConfigError with all faults."""
+    """The log's settings from the options. Raises EngineConfigError with all faults."""
     warn, delete, refuse = options.disk_percents
     return LogConfig(
         segment_bytes=options.segment_mib * MIB,

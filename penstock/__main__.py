@@ -1,6 +1,6 @@
 """The `penstock` command.
 
-A sub-command's module is imported when it is used, so that `up` stays small and help is quick.
+A sub-command's module is imported when it is used, so that `up` stays small and `--help` is fast.
 """
 
 import os
@@ -13,29 +13,29 @@ import click
 COMMANDS = {
     "up": ("up", "command", "Start everything on one machine."),
     "topic": ("topic", "command", "Create, list, show, set and delete topics."),
-    "group": ("group", "command", "Consumer groups: settings, lag."),
-    "filter": ("filter", "command", "Read a filter of a group and say what it means."),
-    "timer": ("timer", "command", "Delayed messages: list, cancel."),
-    "app": ("app", "command", "Applications: keys and what they may do."),
-    "audit": ("audit", "command", "Who changed what, and from what to what."),
-    "gate": ("gate", "command", "What every producer proxy lets through."),
+    "group": ("group", "command", "Manage consumer groups: settings, lag, position, dead letters."),
+    "filter": ("filter", "command", "Check a group's filter and show its meaning."),
+    "timer": ("timer", "command", "List and cancel delayed messages."),
+    "app": ("app", "command", "Manage applications: keys, grants, limits."),
+    "audit": ("audit", "command", "Show administrative changes: author, old and new value."),
+    "gate": ("gate", "command", "Limit what every producer proxy accepts."),
     "send": ("send", "command", "Send messages from the shell."),
     "pull": ("pull", "command", "Pull messages to the shell."),
-    "message": ("message", "command", "Look at stored messages by id, key, time and offset."),
-    "status": ("status", "command", "Processes, ports, memory, topics and lag of a running `up`."),
+    "message": ("message", "command", "Show stored messages by id, key, time and offset."),
+    "status": ("status", "command", "Show processes, ports, memory, topics and lag of a running `up`."),
     "log": ("log", "command", "Verify, dump, count and repair the log of a stopped engine."),
-    "buffer": ("buffer", "command", "Look into a producer proxy's disk buffer, drain or export it."),
-    "doctor": ("doctor", "command", "What is missing or mis-set on this machine, in plain words."),
-    "bench": ("bench", "command", "Load generator: throughput, latency, CPU."),
+    "buffer": ("buffer", "command", "Show, export or drain a producer proxy's fallback buffer."),
+    "doctor": ("doctor", "command", "Check this machine and show what is missing or misconfigured."),
+    "bench": ("bench", "command", "Generate load and measure throughput, latency and CPU."),
     "engine": ("engine", "command", "Run one engine process."),
     "producer-proxy": ("producer_proxy", "command", "Run one producer proxy process."),
     "consumer-proxy": ("consumer_proxy", "command", "Run one consumer proxy process."),
-    "completion": ("completion", "command", "Completion script for bash, zsh or fish."),
+    "completion": ("completion", "command", "Print the completion script for bash, zsh or fish."),
 }
 
 
 class LazyGroup(click.Group):
-    """Knows its commands' names and one-line texts without importing them."""
+    """A group that has its commands' names and one-line texts without importing them."""
 
     def list_commands(self, context: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -54,16 +54,16 @@ class LazyGroup(click.Group):
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="penstock", message="%(prog)s %(version)s")
 def cli() -> None:
-    """Penstock: a message gateway in front of a message engine of its own. `penstock up --demo` shows it at work.
+    """Penstock: a message gateway in front of its own message engine. `penstock up --demo` runs a demonstration.
 
     \b
-    Exit codes: 0 done, 1 failed, 2 wrong usage or value, 3 not found, 4 conflict with what is there (also: the data
+    Exit codes: 0 done, 1 failed, 2 wrong usage or value, 3 not found, 4 conflict with the present state (also: the data
     directory is in use), 5 unavailable, try again later.
     """
 
 
 def main() -> None:
-    """Run the command line. An error is one line; PENSTOCK_DEBUG=1 shows where it came from."""
+    """Run the command line. An error is one line; PENSTOCK_DEBUG=1 shows its traceback."""
     try:
         cli.main(prog_name="penstock", standalone_mode=True)
     except BrokenPipeError:
@@ -82,7 +82,7 @@ def describe(fault: BaseException) -> str:
 
 
 def silence_stdout() -> None:
-    """Whoever read our output (`| head`) has left; Python must not complain about it while it exits."""
+    """Discard further output: the reader of the pipe (`| head`) has closed it, and Python must not report that at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

@@ -15,7 +15,7 @@
 | penstock_queue_limit | messages that may wait for the engine, by durability | falling: the engine is slow; `penstock gate show` |
 | penstock_queue_waiting | messages that wait for the engine, by durability | near the limit: overload, low grades are refused |
 | penstock_limits_lent | cluster-wide limits in use with a lent slice | 0 under load: the engine was away, static shares apply |
-| penstock_limits_processes | producer proxies among which static shares are divided | differs from the number that run: the engine is away |
+| penstock_limits_processes | producer proxies among which static shares are divided | wrong: the engine is away |
 | penstock_backlogged_topics | topics in use that are BACKLOGGED | above 0: their required groups are too slow; `penstock group lag` |
 | penstock_failed_credentials_total | calls whose credential was refused | rising: an old key, a wrong clock, or guessed credentials |
 | penstock_key_last_used_seconds | Unix time by app and key, of the last 1,000 keys | long ago for the old key of two: revoke it |

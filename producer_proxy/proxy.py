@@ -20,11 +20,11 @@ from producer_proxy.admission.admission import SendAdmission
 from producer_proxy.admission.engine_queries import EngineQueries
 from producer_proxy.admission.lag import TopicLags
 from producer_proxy.buffer.buffering import Buffering
-from producer_proxy.hot.native import Front
+from producer_proxy.hot.native import Front, HotConnection
 from producer_proxy.requests.grouped import GroupedRequests
 from producer_proxy.send.results import RETRY_AFTER_MS, SENTENCES
 from producer_proxy.send.send import DEFAULT_TIMEOUT_MS, SendService
-from producer_proxy.targets.base import Target
+from producer_proxy.targets.base import SendTarget
 from producer_proxy.targets.engine import EngineTarget
 from producer_proxy.targets.engine_topics import DESTINATIONS_MAX, EngineTopics
 from producer_proxy.targets.topics import Targets, Topics
@@ -38,14 +38,14 @@ class ProducerProxy:
     Args:
         listeners: (socket, ssl_context or None) pairs from common.net.listen.
         view: the configuration.
-        brokers: the engine's. Without an only one they are those that the configuration names, followed from here on. With none at all the
-            engine's topics are UNAVAILABLE, and topics with another target are served.
+        brokers: the engine's. Without an only one they are those that the configuration names, followed from here on.
+            With none at all the engine's topics are UNAVAILABLE, and topics with another target are served.
         targets: of topics that are not the engine's, by topic; owned from now on.
     """
 
     def __init__(
         self, listeners: list, view: Any, brokers: Brokers, limits: Limits | None = None,
-        buffering: Buffering | None = None, targets: Mapping[str, Target] | None = None,
+        buffering: Buffering | None = None, targets: Mapping[str, SendTarget] | None = None,
     ) -> None:  # fmt: skip
         self._limits, self._view, self.brokers = limits or Limits(), view, brokers
         self._clock = SystemClock()
@@ -94,7 +94,8 @@ class ProducerProxy:
         )  # fmt: skip
 
     def _hot_connection(self, sock: Any, peer: str, ssl_context: Any) -> Any:
-        return self.front.connection(sock.detach(), self._limits, peer, ssl_context, self._principals.prefix_verifies)
+        prefix_check = self._principals.prefix_verifies
+        return HotConnection(self.front, sock.detach(), self._limits, peer, ssl_context, prefix_check)
 
     def _learn(self, credential: bytes, principal: Principal) -> None:
         if self.front is None:
@@ -149,7 +150,10 @@ class ProducerProxy:
         }
 
     def stop(self) -> None:
-        """Stop accepting, answer SHUTTING_DOWN to further calls, wait for those in work, close. Blocks up to DRAIN_S."""
+        """Stop accepting, answer SHUTTING_DOWN to further calls, wait for those in work, close.
+
+        Blocks up to DRAIN_S.
+        """
         self.server.stop_accepting()
         self.service.closing = True
         if self.front is not None:

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from bench import instance
 from bench.alone.figures import Figure
-from bench.generator import Target, run_load
+from bench.generator import LoadTarget, run_load
 from bench.measure import fill, on_one_core, settle
 from bench.outcome import Latency
 from bench.settings import LoadSettings
@@ -82,7 +82,7 @@ def forget(folder: Path) -> None:
 
 
 @contextmanager
-def draining(settings: LoadSettings, target: Target) -> "Iterator[Synchronized[int]]":
+def draining(settings: LoadSettings, target: LoadTarget) -> "Iterator[Synchronized[int]]":
     """Run a process that drains the topics during the block; yield its number of messages, updated per second."""
     context = multiprocessing.get_context("spawn")
     drained = context.Value("q", 0)
@@ -95,7 +95,7 @@ def draining(settings: LoadSettings, target: Target) -> "Iterator[Synchronized[i
         process.join()
 
 
-def drain(settings: LoadSettings, target: Target, drained: "Synchronized[int]") -> None:
+def drain(settings: LoadSettings, target: LoadTarget, drained: "Synchronized[int]") -> None:
     """Drain the topics repeatedly, each time by a new group, until this process is ended."""
     for number in count():
         step = replace(settings, group=f"{settings.group}-{number}", seconds=1.0, warmup_s=0.0)

@@ -9,13 +9,15 @@ from pathlib import Path
 from bench import instance
 from bench.call import CallError, Line, credential, send_one
 from bench.errors import RunError
-from bench.generator import Target
+from bench.generator import LoadTarget
 
 TIMEOUT_S = 120.0
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
-def seconds_to_first_send(running: instance.BenchInstance, target: Target, topic: str, number: signal.Signals) -> float:
+def seconds_to_first_send(
+    running: instance.BenchInstance, target: LoadTarget, topic: str, number: signal.Signals
+) -> float:
     """End the engine by `number`, and return the seconds from the start of its next process to the first message that
     is stored.
 
@@ -36,7 +38,7 @@ def seconds_to_first_send(running: instance.BenchInstance, target: Target, topic
     return stored_at - _started_at(now)
 
 
-def _first_stored(target: Target, topic: str, deadline: float) -> float:
+def _first_stored(target: LoadTarget, topic: str, deadline: float) -> float:
     """Send one message after the other until one is stored; when that was, in seconds since the machine's start."""
     while True:
         with contextlib.suppress(OSError, CallError), contextlib.closing(Line(target.producer, TIMEOUT_S)) as line:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from bench.errors import RunError
-from bench.generator import STORED, Target, run_load
+from bench.generator import STORED, LoadTarget, run_load
 from bench.measure import on_one_core
 from bench.settings import LoadSettings
 
@@ -24,7 +24,7 @@ class Total:
         return self.calls / self.seconds
 
 
-def in_turns(loads: Sequence[tuple[LoadSettings, Target]]) -> list[Total]:
+def in_turns(loads: Sequence[tuple[LoadSettings, LoadTarget]]) -> list[Total]:
     """Run each load for a part of its seconds, ROUNDS times.
 
     Raises:

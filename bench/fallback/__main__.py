@@ -34,7 +34,7 @@ from bench.fallback.audit import Audit, audit
 from bench.fallback.load import STORED, PacedLoad, TimedCall
 from bench.fallback.parts import Backlog, proxy, redis_server
 from bench.fallback.seconds import OutageMarks, by_second, count_in, p99_ms
-from bench.generator import Target
+from bench.generator import LoadTarget
 from bench.instance import BenchInstance, own
 from bench.outcome import commit
 from bench.report import machine
@@ -136,7 +136,7 @@ def outage(engine: int, seconds: float, live: threading.Event, backlog: Backlog)
     return OutageMarks(began, stopped, resumed, drained, time.monotonic())
 
 
-def target_of(instance: BenchInstance, ready: dict[str, Any], buffer: str) -> Target:
+def target_of(instance: BenchInstance, ready: dict[str, Any], buffer: str) -> LoadTarget:
     """Create both topics, and an application that may send to and read them."""
     store = open_store(instance.facts["config"])
     admin = Administrator(store, "bench")
@@ -149,7 +149,9 @@ def target_of(instance: BenchInstance, ready: dict[str, Any], buffer: str) -> Ta
     if late:
         raise BenchError(f"{', '.join(late)}: the configuration of the run was not applied")
     consumer = instance.facts["consumer_proxy"]
-    return Target((ready["host"], ready["port"]), (consumer["host"], consumer["port"]), key.app, key.key_id, key.secret)
+    return LoadTarget(
+        (ready["host"], ready["port"]), (consumer["host"], consumer["port"]), key.app, key.key_id, key.secret
+    )
 
 
 def figures(

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from bench.fallback.load import connect, credential, key_of
-from bench.generator import Target
+from bench.generator import LoadTarget
 from common.contract import Consumer, Position, PullRequest
 
 
@@ -22,7 +22,7 @@ class Audit(NamedTuple):
     other_ids: int
 
 
-def audit(target: Target, topic: str, queues: int, stored: Iterable[tuple[int, int]]) -> Audit:
+def audit(target: LoadTarget, topic: str, queues: int, stored: Iterable[tuple[int, int]]) -> Audit:
     """Read the whole topic; `stored`: (thread, number) of the messages that must be in it."""
     ids: dict[tuple[int, int], int] = {}
     last: dict[str, int] = {}
@@ -40,7 +40,7 @@ def audit(target: Target, topic: str, queues: int, stored: Iterable[tuple[int, i
     return Audit(sum(place not in ids for place in stored), swapped, copies, other_ids)
 
 
-def read_all(target: Target, topic: str, queues: int) -> Iterator[tuple[str, bytes]]:
+def read_all(target: LoadTarget, topic: str, queues: int) -> Iterator[tuple[str, bytes]]:
     """Yield (id, body), queue by queue in order."""
     client: Any = connect(Consumer, target.consumer)
     who = credential(target)

@@ -11,7 +11,7 @@ from thriftpy2.thrift import TClient
 from thriftpy2.transport import TSocket, TTransportException
 from thriftpy2.transport.framed import TCyFramedTransport
 
-from bench.generator import Target
+from bench.generator import LoadTarget
 from common.contract import Code, Credential, Message, Producer, SendRequest
 from common.credential import mint
 
@@ -38,7 +38,7 @@ class PacedLoad:
         active: while it is clear nothing is sent, and nothing counts as planned.
     """
 
-    def __init__(self, target: Target, topic: str, rate: int, threads: int, active: threading.Event) -> None:
+    def __init__(self, target: LoadTarget, topic: str, rate: int, threads: int, active: threading.Event) -> None:
         self._target, self._topic, self._interval_s, self._active = target, topic, threads / rate, active
         self._stopping = threading.Event()
         self._calls = [(array("d"), array("d"), array("h")) for _ in range(threads)]
@@ -91,7 +91,7 @@ class PacedLoad:
         return connect(Producer, self._target.producer)
 
 
-def credential(target: Target) -> Any:
+def credential(target: LoadTarget) -> Any:
     """Mint a credential."""
     return Credential(**mint(target.app, target.key_id, target.secret, time.time_ns() // 1_000_000)._asdict())
 

@@ -44,7 +44,10 @@ def page(admin: Administrator, definition: type[D], prefix: str, after: str, lim
 
 
 def create(admin: Administrator, definitions: list[D]) -> None:
-    """Write new definitions of one kind, all or (within one transaction) none. Raises VersionConflict where one exists."""
+    """Write new definitions of one kind, all or (within one transaction) none.
+
+    Raises VersionConflict where one exists.
+    """
     kind = definitions[0].kind
     versions = admin.store.put_many(kind, [Change(each.name, each.to_value(), 0) for each in definitions])
     names = [each.name for each in definitions]

@@ -117,7 +117,8 @@ def delete(admin: Administrator, name: str) -> None:
 
 
 def ensure_operator(admin: Administrator, name: str, held: NewKey | None) -> NewKey:
-    """Return a working key of the machine's own application, which may do everything: `held` if it is valid, else a new one.
+    """Return a working key of the machine's own application, which may do everything: `held` if it is valid, else a new
+    one.
 
     Needs only the right to change the configuration, which every caller has anyway.
     """

@@ -1,4 +1,5 @@
-"""The audit journal: author, action, old and new value of every change, without secrets. A full journal drops the oldest records.
+"""The audit journal: author, action, old and new value of every change, without secrets. A full journal drops the
+oldest records.
 
 A record is written after its change. A crash in between can lose the record, but a record never shows a change that was
 not made. It is durable when the verb returns. Records are in the order of their writers' clocks; `version` orders the

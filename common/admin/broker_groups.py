@@ -1,4 +1,7 @@
-"""Broker groups: list, put. The supervisor writes the addresses, so these verbs leave no record in the audit journal."""
+"""Broker groups: list, put.
+
+The supervisor writes the addresses, so these verbs leave no record in the audit journal.
+"""
 
 from collections.abc import Mapping
 
@@ -14,7 +17,10 @@ def list_groups(store: ConfigStore) -> list[BrokerGroupDefinition]:
 
 
 def put(store: ConfigStore, addresses: Mapping[str, str]) -> None:
-    """Write these groups' addresses, all or none; an address that is stored already is left alone. Raises InvalidDefinition."""
+    """Write these groups' addresses, all or none; an address that is stored already is left alone.
+
+    Raises InvalidDefinition.
+    """
     changes = []
     for name, address in addresses.items():
         wanted = BrokerGroupDefinition.from_value(name, {"address": address})

@@ -1,4 +1,7 @@
-"""Topics from a file: one name per line, or `name,queues,durability`. Blank lines and lines that begin with # are skipped."""
+"""Topics from a file: one name per line, or `name,queues,durability`.
+
+Blank lines and lines that begin with # are skipped.
+"""
 
 from collections.abc import Iterable, Iterator
 from typing import Any

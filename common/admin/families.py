@@ -1,4 +1,7 @@
-"""Families: create, list, show, set, delete. A family defines all topics with a prefix that have no entry of their own."""
+"""Families: create, list, show, set, delete.
+
+A family defines all topics with a prefix that have no entry of their own.
+"""
 
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
@@ -55,7 +58,8 @@ def set_family(admin: Administrator, name: str, settings: TopicSettings) -> Fami
 
 
 def delete(admin: Administrator, name: str, existing: Callable[[str], Iterable[str]], force: bool = False) -> int:
-    """Delete a family and return the number of its existing topics. A shorter prefix then defines them, or they are unknown.
+    """Delete a family and return the number of its existing topics. A shorter prefix then defines them, or they are
+    unknown.
 
     Args:
         existing: yields names of the topics that the engine has, by prefix; read only as far as the count needs.

@@ -1,4 +1,7 @@
-"""Consumer groups: create, list, show, set, delete. Lag and reset are verbs of the engine: see engine/client/admin.py."""
+"""Consumer groups: create, list, show, set, delete.
+
+Lag and reset are verbs of the engine: see engine/client/admin.py.
+"""
 
 from common.admin import administrator as verbs
 from common.admin.administrator import Administrator
@@ -13,7 +16,10 @@ class GroupSettings(Changes):
 
 
 def create(admin: Administrator, name: str, settings: GroupSettings) -> GroupDefinition:
-    """Define a group. It needs a definition only for settings that differ from the defaults, or for pulls that name no topic."""
+    """Define a group.
+
+    It needs a definition only for settings that differ from the defaults, or for pulls that name no topic.
+    """
     made = GroupDefinition.from_value(name, settings.given())
     verbs.create(admin, [made])
     return made

@@ -84,5 +84,8 @@ def set_topic(admin: Administrator, name: str, settings: TopicSettings) -> Topic
 
 
 def delete(admin: Administrator, name: str) -> None:
-    """Delete the definition: sends and pulls are rejected from then on. Stored messages stay until retention deletes them."""
+    """Delete the definition: sends and pulls are rejected from then on.
+
+    Stored messages stay until retention deletes them.
+    """
     verbs.delete(admin, TopicDefinition, name)

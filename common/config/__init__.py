@@ -1,4 +1,7 @@
-"""Configuration: one interface, three stores, and the view that processes work by. See docs/design/0004-configuration.md."""
+"""Configuration: one interface, three stores, and the view that processes use.
+
+See docs/design/0004-configuration.md.
+"""
 
 from common.config.opening import open_store
 from common.config.view import ConfigView

@@ -1,4 +1,7 @@
-"""Disk work beside gevent: where gevent has patched the process, the hub's thread pool does it and only the caller waits."""
+"""Blocking disk work.
+
+In a process patched by gevent it runs in the hub's thread pool, so that only the caller waits.
+"""
 
 import sys
 from collections.abc import Callable
@@ -8,15 +11,15 @@ T = TypeVar("T")
 
 
 def gevent_patched() -> bool:
-    """Whether this process's sockets are gevent's. Looks without importing gevent."""
+    """Whether gevent has patched this process's sockets. It does not import gevent."""
     monkey = sys.modules.get("gevent.monkey")
     return monkey is not None and bool(monkey.is_module_patched("socket"))
 
 
 def run_blocking(work: Callable[[], T]) -> T:
-    """Return `work()`, which may fsync; what it raises is raised here."""
+    """Return `work()`, which may fsync; its errors are raised here."""
     if not gevent_patched():
         return work()
-    import gevent  # only in a process whose main chose gevent
+    import gevent  # only in a process whose main has patched
 
     return gevent.get_hub().threadpool.apply(work)

@@ -9,7 +9,8 @@ from common.config.definition import Definition
 
 @dataclass(frozen=True)
 class BrokerGroupDefinition(Definition):
-    """A broker group, which holds its share of all queues. The names of all groups decide which: see common/placement.py.
+    """A broker group, which holds its share of all queues. The names of all groups decide which: see
+    common/placement.py.
 
     Attributes:
         name: takes part in the placement, so it stays when the broker moves.

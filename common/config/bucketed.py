@@ -1,6 +1,6 @@
-"""What all stores share: compare-and-set on entries, made of compare-and-set on a kind's index.
+"""Base of all stores: compare-and-set on entries, built on compare-and-set on a kind's index.
 
-A store below only reads an index, reads buckets, and commits new buckets together with the index that they belong to.
+A store only reads an index, reads buckets, and commits new buckets together with their index.
 """
 
 import random
@@ -23,7 +23,7 @@ class LostRace(ConfigError):
 
 class Index(NamedTuple):
     revisions: tuple[int, ...]
-    token: Any  # what the store compares at the commit
+    token: Any  # the store compares it at the commit
 
 
 class BucketPlan(NamedTuple):
@@ -36,7 +36,7 @@ class BucketPlan(NamedTuple):
 
 
 class BucketedStore(ConfigStore):
-    transaction_bytes_max: int | None = None  # how many bytes of buckets one commit may carry; None: any
+    transaction_bytes_max: int | None = None  # maximum bytes of buckets in one commit; None: no bound
 
     def __init__(self) -> None:
         self._payloads: dict[tuple[str, int], bytes] = {}
@@ -53,11 +53,11 @@ class BucketedStore(ConfigStore):
         """Replace buckets and index durably in one step and return the next token.
 
         Raises:
-            LostRace: the index is no longer the one of `token`.
+            LostRace: the index has changed since `token`.
         """
 
     def _writing(self, kind: str) -> AbstractContextManager:
-        """Held around a read-modify-write; stores whose commit does not compare by itself lock here."""
+        """A context around a read-modify-write. Stores whose commit does not compare take a lock here."""
         return nullcontext()
 
     def get(self, kind: str, name: str) -> Versioned | None:
@@ -96,7 +96,7 @@ class BucketedStore(ConfigStore):
         wanted = list(changes)
         left = {change.name: change for change in wanted}
         if len(left) != len(wanted):
-            raise InvalidEntry(f"{kind}: a name stands twice in one change")
+            raise InvalidEntry(f"{kind}: a name is twice in one change: name each entry once")
         for name in left:
             layout.check_name(kind, name)
         versions: dict[str, int] = {}
@@ -108,13 +108,13 @@ class BucketedStore(ConfigStore):
                 except LostRace:
                     if time.monotonic() > deadline:
                         raise StoreUnavailable(
-                            f"{kind}: other writers kept winning for {RACE_DEADLINE_S:.0f} s"
+                            f"{kind}: not written, other writers were faster for {RACE_DEADLINE_S:.0f} s: try again later"
                         ) from None
-                    time.sleep(random.uniform(0.001, 0.02))  # spreads the writers that lost the same race
+                    time.sleep(random.uniform(0.001, 0.02))  # spreads writers that lost the same race
         return [versions[change.name] for change in wanted]
 
     def _put_round(self, kind: str, left: dict[str, Change], versions: dict[str, int]) -> None:
-        """Commit as many groups of buckets as no other writer interferes with, moving names from `left` to `versions`."""
+        """Commit groups of buckets until another writer interferes, moving names from `left` to `versions`."""
         index = self._read_index(kind)
         for group in self._groups(self._plan(kind, left, index)):
             revisions = list(index.revisions)
@@ -129,7 +129,7 @@ class BucketedStore(ConfigStore):
                     del left[name]
 
     def _plan(self, kind: str, left: dict[str, Change], index: Index) -> list[BucketPlan]:
-        """New payloads of all buckets concerned; every expectation is checked here, before the first commit."""
+        """New payloads of all affected buckets. Every expected version is checked here, before the first commit."""
         by_bucket: dict[int, list[Change]] = {}
         for change in left.values():
             by_bucket.setdefault(layout.bucket_of(change.name, len(index.revisions)), []).append(change)
@@ -152,7 +152,7 @@ class BucketedStore(ConfigStore):
             yield group
 
     def _cached(self, kind: str, numbers: Sequence[int], index: Index) -> list[bytes]:
-        """Buckets from memory where the index says that they have not changed."""
+        """The buckets, from memory where the index shows that they have not changed."""
         result = {number: self._payloads.get((kind, number), b"") for number in numbers}
         stale = [number for number in numbers if layout.revision_of(result[number]) != index.revisions[number]]
         for number, payload in zip(stale, self._read_buckets(kind, stale, index) if stale else [], strict=True):

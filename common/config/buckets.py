@@ -2,14 +2,14 @@
 
 Bucket, little-endian:
     0 u32 magic 0x31424350 ("PCB1")
-    4 u32 crc32 of everything behind it
-    8 u64 revision; raised by one each time the bucket is written
+    4 u32 crc32 of all following bytes
+    8 u64 revision; incremented with each write of the bucket
    16 zlib: for each entry, by name:  "\\n" name "\\t" version "\\t" JSON
       and a closing "\\n", so that one entry is found by a search for "\\n" name "\\t"
 
-Index: "penstock-index 1 " crc32 in hex "\\n" and the JSON list of all buckets' revisions (0: never written). Whoever commits
-replaces buckets and index in one step, so the index alone tells a follower which buckets to fetch.
-An entry's version is the bucket's revision at which it was written, hence never used twice.
+Index: "penstock-index 1 " crc32 in hex "\\n" and the JSON list of all buckets' revisions (0: never written). A commit
+replaces buckets and index in one step, so a follower finds the changed buckets by the index alone.
+An entry's version is the revision of its bucket when it was written, so it is never used twice.
 """
 
 import json
@@ -21,11 +21,12 @@ from typing import Any
 
 from common.config.errors import BucketFull, InvalidEntry, StoreDamaged
 from common.config.store import Value, Versioned
+from common.quoting import quoted, thing
 
 BUCKET_BYTES_MAX = (
     900_000  # ZooKeeper refuses packets from 1,048,575 bytes on; the rest is for index, paths and headers
 )
-TEXT_BYTES_MAX = 64 << 20  # what a bucket may unpack to: a damaged or forged one must not eat the memory
+TEXT_BYTES_MAX = 64 << 20  # of an unpacked bucket: a damaged or forged one must not exhaust the memory
 VALUE_BYTES_MAX = 64 << 10
 MAGIC = 0x31424350
 HEADER = struct.Struct("<IIQ")
@@ -33,19 +34,22 @@ NAME = re.compile(r"[!-~]{1,249}")
 
 
 def bucket_of(name: str, buckets: int) -> int:
-    return zlib.crc32(name.encode(errors="replace")) % buckets  # also of a name that nobody could have stored
+    return zlib.crc32(name.encode(errors="replace")) % buckets  # replace: also for names that cannot be stored
 
 
 def pack(lines: dict[str, bytes], revision: int, subject: str) -> bytes:
     """Encode a bucket of lines as `entry_line` makes them.
 
     Raises:
-        BucketFull: the result would not fit ZooKeeper; every store refuses it alike.
+        BucketFull: the result would not fit ZooKeeper; every store rejects it.
     """
     text = b"\n" + b"\n".join(lines[name] for name in sorted(lines)) + b"\n"
     body = revision.to_bytes(8, "little") + zlib.compress(text, 6)
     if len(body) + 8 > BUCKET_BYTES_MAX or len(text) > TEXT_BYTES_MAX:
-        raise BucketFull(f"{subject}: the change would make it {len(body) + 8} bytes; at most {BUCKET_BYTES_MAX} fit")
+        raise BucketFull(
+            f"{subject}: the change would make it {len(body) + 8:,} bytes, at most {BUCKET_BYTES_MAX:,} fit: "
+            "use fewer or smaller definitions, or a family"
+        )
     return struct.pack("<II", MAGIC, zlib.crc32(body)) + body
 
 
@@ -56,9 +60,9 @@ def revision_of(payload: bytes) -> int:
 def verify(payload: bytes, subject: str) -> bytes:
     """Return the payload if it is empty or an undamaged bucket, else raise StoreDamaged."""
     if payload and (len(payload) < HEADER.size or HEADER.unpack_from(payload)[0] != MAGIC):
-        raise StoreDamaged(f"{subject}: not a bucket of this version")
+        raise StoreDamaged(f"{subject}: damaged, or of another version: wrong magic number")
     if payload and zlib.crc32(payload[8:]) != HEADER.unpack_from(payload)[1]:
-        raise StoreDamaged(f"{subject}: checksum does not match")
+        raise StoreDamaged(f"{subject}: damaged: the checksum does not match")
     return payload
 
 
@@ -73,7 +77,7 @@ def unpack(payload: bytes, subject: str) -> bytes:
     inflate = zlib.decompressobj()
     text = inflate.decompress(payload[HEADER.size :], TEXT_BYTES_MAX)
     if not inflate.eof:
-        raise StoreDamaged(f"{subject}: unpacks to more than {TEXT_BYTES_MAX} bytes")
+        raise StoreDamaged(f"{subject}: damaged: it unpacks to more than {TEXT_BYTES_MAX:,} bytes")
     return text
 
 
@@ -83,7 +87,7 @@ def lines_of(text: bytes) -> dict[str, bytes]:
 
 
 def find(text: bytes, name: str) -> Versioned | None:
-    """One entry of a bucket's text, parsing nothing else."""
+    """One entry of a bucket's text, without parsing the others."""
     mark = b"\n" + name.encode() + b"\t"
     at = text.find(mark)
     if at < 0:
@@ -94,7 +98,9 @@ def find(text: bytes, name: str) -> Versioned | None:
 def entry_line(name: str, version: int, value: Value) -> bytes:
     data = json.dumps(value, separators=(",", ":"), sort_keys=True)  # ASCII, so no raw newline or tab can be in it
     if len(data) > VALUE_BYTES_MAX:
-        raise InvalidEntry(f"{name}: the value takes {len(data)} bytes of JSON; at most {VALUE_BYTES_MAX} are allowed")
+        raise InvalidEntry(
+            f"{quoted(name)}: the value has {len(data):,} bytes of JSON: use at most {VALUE_BYTES_MAX:,}"
+        )
     return f"{name}\t{version}\t{data}".encode()
 
 
@@ -109,7 +115,7 @@ def parse_line(line: bytes) -> Versioned:
 
 def check_name(kind: str, name: Any) -> None:
     if not isinstance(name, str) or not NAME.fullmatch(name):
-        raise InvalidEntry(f"{kind} name {str(name)[:64]!r}: 1 to 249 printable ASCII characters without spaces")
+        raise InvalidEntry(f"{thing(kind, name)}: invalid name: use 1 to 249 printable ASCII characters without spaces")
 
 
 def pack_index(revisions: Sequence[int]) -> bytes:
@@ -120,5 +126,5 @@ def pack_index(revisions: Sequence[int]) -> bytes:
 def unpack_index(payload: bytes, subject: str) -> tuple[int, ...]:
     head, _, body = payload.partition(b"\n")
     if head != b"penstock-index 1 %08x" % zlib.crc32(body):
-        raise StoreDamaged(f"{subject}: not an index of this version, or its checksum does not match")
+        raise StoreDamaged(f"{subject}: damaged, or of another version: the checksum of the index does not match")
     return tuple(json.loads(body))

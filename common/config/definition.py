@@ -35,7 +35,10 @@ class Definition:
 
     @classmethod
     def check_settings(cls, name: str, value: Mapping[str, Any]) -> None:
-        """Check new values of single settings, before the definition that they change is known. Raises InvalidDefinition."""
+        """Check new values of single settings, before the definition that they change is known.
+
+        Raises InvalidDefinition.
+        """
         checks = Checks(cls.kind, name, value)
         cls._checked_settings(checks)
         checks.raise_faults()

@@ -1,4 +1,4 @@
-"""Families: one definition for all topics whose names begin with a prefix, so that a million topics need no million entries."""
+"""Families: one definition for all topics with a prefix, so that a million topics do not need a million entries."""
 
 import logging
 from collections.abc import Iterable, Mapping
@@ -12,10 +12,10 @@ log = logging.getLogger("penstock.config")
 
 
 class Families:
-    """All families at one moment. Made for hundreds: every change of one parses all of them again.
+    """All families at one time. Made for hundreds: every change of one parses all of them again.
 
     Args:
-        entries: (name, value) of each, the name with its `*`. One that is broken leaves its names without a definition: a
+        entries: (name, value) of each, the name with its `*`. The topics of an invalid family have no definition: a
             shorter prefix was not meant for them, and could promise less.
     """
 
@@ -32,7 +32,7 @@ class Families:
         return None
 
     def topic(self, name: str) -> TopicDefinition | None:
-        """What a topic of this name, which has no entry of its own, is."""
+        """The definition of a topic without an entry of its own."""
         family = None if is_dead_letter_topic(name) else self.matching(name)
         return family.topic(name) if family else None
 
@@ -41,5 +41,5 @@ def _parse(name: str, value: Mapping[str, Any]) -> FamilyDefinition | None:
     try:
         return FamilyDefinition.from_value(name, value)
     except InvalidDefinition as fault:
-        log.warning("%s; its topics are treated as unknown", fault)
+        log.warning("family=%s: invalid, its topics are treated as unknown: %s", name, fault)
         return None

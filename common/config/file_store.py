@@ -1,12 +1,13 @@
-"""The store of one machine: a directory that all of its processes share.
+"""The file store: a directory that all processes of one machine share.
 
-    DIR/lock                  writers hold its flock; dies with its holder
-    DIR/<kind>/index          which revision of each bucket is current; its replacement is the commit
+    DIR/lock                  writers hold its flock, which ends with its holder
+    DIR/<kind>/index          the current revision of each bucket; its replacement is the commit
     DIR/<kind>/017.42         bucket 17 at revision 42. Never rewritten once the index names it
     DIR/applied/<process>.PID see reports.py
-    DIR/claims/<name>         held by the flock of the process that claimed the name
+    DIR/claims/<name>         locked by the flock of the process that claimed the name
 
-Files are 0600 and directories 0700: applications' secrets are in here. DIR must be on a local file system (flock, atomic rename).
+Files are 0600 and directories 0700, because they hold the applications' secrets. DIR must be on a local file system
+(flock, atomic rename).
 """
 
 import fcntl
@@ -31,17 +32,17 @@ from common.config.store import KINDS, Applied, ConfigVersion
 
 LOCK_DEADLINE_S = 10.0
 POLL_S = 0.2
-FRESH_NS = 2_000_000_000  # a file changed so lately may change again within one tick of the file system's clock
+FRESH_NS = 2_000_000_000  # a younger file may change again within one tick of the file system's clock
 
 log = logging.getLogger("penstock.config")
 
 
 class FileStore(BucketedStore):
     def __init__(self, directory: Path | str):
-        """Open the store in `directory`, which is made if it is not there.
+        """Open the store in `directory`, which is created if it is missing.
 
         Raises:
-            StoreUnavailable: it cannot be made or read.
+            StoreUnavailable: it cannot be created or read.
         """
         super().__init__()
         self._root = Path(directory)
@@ -63,7 +64,7 @@ class FileStore(BucketedStore):
                 payload = path.read_bytes()
             except FileNotFoundError:
                 if not path.parent.is_dir():
-                    raise  # the whole store is gone, which must not read as an empty one
+                    raise  # the whole store is missing, which must not read as an empty one
                 return Index((0,) * KINDS[kind].buckets, None)
         return Index(layout.unpack_index(payload, str(path)), None)
 
@@ -79,8 +80,8 @@ class FileStore(BucketedStore):
                 except FileNotFoundError:
                     current = self._read_index(kind).revisions[number]
             if current == revision:
-                raise StoreDamaged(f"{path}: missing, but the index names it")
-            revision = current  # a writer replaced it between our two reads
+                raise StoreDamaged(f"{path}: the file is missing, but the index names it")
+            revision = current  # a writer replaced it between the two reads
         return b""
 
     def _commit(self, kind: str, payloads: dict[int, bytes], revisions: tuple[int, ...], token: Any) -> Any:
@@ -94,7 +95,7 @@ class FileStore(BucketedStore):
             files.write_synced(directory / name, payload)
         files.sync_directory(directory)  # the new names must be on disk before an index that names them
         files.replace(directory / "index", layout.pack_index(revisions))
-        for name in os.listdir(directory):  # also what crashed writers left behind
+        for name in os.listdir(directory):  # old revisions, also those that crashed writers left
             if current.get(name[:3], name) != name:
                 (directory / name).unlink(missing_ok=True)
 
@@ -105,8 +106,10 @@ class FileStore(BucketedStore):
             deadline = time.monotonic() + LOCK_DEADLINE_S
             while not _try_lock(fd):
                 if time.monotonic() > deadline:
-                    raise StoreUnavailable(f"{self._root}/lock: another process held it for {LOCK_DEADLINE_S:.0f} s")
-                time.sleep(0.005)  # not a blocking flock: that would stop all greenlets of the process
+                    raise StoreUnavailable(
+                        f"{self._root}/lock: another process held the lock for {LOCK_DEADLINE_S:.0f} s: try again later"
+                    )
+                time.sleep(0.005)  # not a blocking flock, which would block all greenlets of the process
             yield
         finally:
             os.close(fd)
@@ -124,13 +127,13 @@ class FileStore(BucketedStore):
 
     def _poll(self, seen: dict[str, tuple | None]) -> None:
         revisions: dict[str, tuple[int, ...] | None] = {kind: self._revisions(kind) for kind in KINDS}
-        for kind in KINDS:  # what changed between the caller's last read and here is told too
+        for kind in KINDS:  # reports also changes between the caller's last read and here
             self._tell(kind)
         while not self._closed.wait(POLL_S):
             away = self._away_since_ms is not None
             self._note_availability()
             if away and self._away_since_ms is None:
-                revisions = dict.fromkeys(KINDS)  # contact is back: everything is told again
+                revisions = dict.fromkeys(KINDS)  # contact is back: report everything again
                 seen = dict.fromkeys(KINDS)
             for kind in KINDS:
                 stat = self._stat(kind)
@@ -150,14 +153,16 @@ class FileStore(BucketedStore):
         return (stat.st_mtime_ns, stat.st_ino, stat.st_size)
 
     def _fresh(self, stat: tuple | None) -> bool:
-        """Two quick commits can leave equal stats: a reused inode within one tick. So a young file is always read."""
+        """Whether the file is so young that two commits can have equal stats (a reused inode within one tick): it is
+        always read.
+        """
         return stat is not None and self._clock.now_ms() * 1_000_000 - stat[0] < FRESH_NS
 
     def _revisions(self, kind: str) -> tuple[int, ...] | None:
         try:
             return self._read_index(kind).revisions
         except (StoreUnavailable, StoreDamaged) as error:
-            log.warning("%s", error)
+            log.warning("config kind=%s: cannot be read, keeping its last state: %s", kind, error)
             return None
 
     def _tell(self, kind: str) -> None:
@@ -165,7 +170,7 @@ class FileStore(BucketedStore):
             try:
                 callback(kind)
             except Exception:
-                log.exception("config kind=%s: a watcher failed", kind)
+                log.exception("config kind=%s: a watcher of changes failed", kind)
 
     def _note_availability(self) -> None:
         gone = not self._root.is_dir()
@@ -185,7 +190,7 @@ class FileStore(BucketedStore):
 
     def applied(self) -> dict[str, Applied]:
         with self._as_unavailable():
-            return self._reports.living()
+            return self._reports.running()
 
     def close(self) -> None:
         self._closed.set()
@@ -212,7 +217,7 @@ class FileStore(BucketedStore):
 
     def release(self, name: str) -> None:
         if name in self._claims:
-            os.close(self._claims.pop(name))  # the file stays: removing it would let two processes hold "the" name
+            os.close(self._claims.pop(name))  # the file stays: after its removal two processes could hold the same name
 
     @contextmanager
     def _as_unavailable(self) -> Iterator[None]:
@@ -220,7 +225,7 @@ class FileStore(BucketedStore):
             yield
         except OSError as error:
             raise StoreUnavailable(
-                f"configuration at {self._root}: {error.strerror or error} ({error.filename})"
+                f"configuration at {self._root}: not available: {error.strerror or error} ({error.filename})"
             ) from error
 
 

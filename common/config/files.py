@@ -1,11 +1,11 @@
-"""Files that are replaced whole, so that neither a crash nor a power cut leaves half of one."""
+"""Atomic replacement of files: neither a crash nor a power cut leaves a partial file."""
 
 import os
 from pathlib import Path
 
 
 def write_synced(path: Path, data: bytes) -> None:
-    """Write and fsync a file (0600). It may stay torn after a crash; for names that nothing refers to yet."""
+    """Write and fsync a file (0600). A crash may leave it torn, so it is for names that nothing refers to yet."""
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     try:
         with os.fdopen(fd, "wb", closefd=False) as file:
@@ -18,7 +18,7 @@ def write_synced(path: Path, data: bytes) -> None:
 def replace(path: Path, data: bytes) -> None:
     """Put `data` at `path` durably: readers and crashes see the old content or the new one. Mode 0600.
 
-    The caller makes sure that nobody else replaces the same path at the same time.
+    The caller ensures that no other writer replaces the same path at the same time.
     """
     new = path.with_name(path.name + ".new")
     write_synced(new, data)

@@ -1,20 +1,21 @@
-"""One kind of definitions at one moment, as packed buckets; what was looked up is kept parsed, within a bound."""
+"""One kind of definitions at one time, as packed buckets; a bounded number of parsed entries is cached."""
 
 from typing import Any
 
 from common.config import buckets as layout
 from common.config.snapshot import Buckets
 
-# Definitions parsed since the last turn; at most twice as many are held, which is some 60 MB at names of 30 characters.
+# Parsed definitions per generation; two generations are held, which is some 60 MB at names of 30 characters.
 PARSED_MAX = 100_000
-ABSENT_WEIGHT = 10  # a name that does not exist counts for so many: it is somebody's typing, not a working set
+ABSENT_WEIGHT = 10  # an unknown name counts for so many: it is a typing error, not a working set
 
 
 class KindView:
     """Buckets stay packed until the first look-up in them, entries unparsed until their own.
 
-    Parsed entries are in two generations: when the recent one is full it becomes the older one, whose entries go unless they
-    are asked for again meanwhile. So a million names that are asked for once cost a bound, and what is in use stays.
+    Parsed entries are in two generations. A full recent generation becomes the older one, whose entries are dropped
+    unless they are looked up again meanwhile. So a million names looked up once stay within the bound, and entries in
+    use stay.
     """
 
     def __init__(self, buckets: Buckets):
@@ -25,7 +26,7 @@ class KindView:
         self._room = PARSED_MAX
 
     def successor(self, buckets: Buckets) -> "KindView":
-        """The view after a change; what was unpacked and parsed of unchanged buckets is kept."""
+        """The view after a change; unpacked texts and parsed entries of unchanged buckets are kept."""
         new = KindView(buckets)
         if len(buckets.payloads) == len(self.buckets.payloads):
             new._room = self._room
@@ -36,7 +37,7 @@ class KindView:
         return new
 
     def unparsed(self) -> "KindView":
-        """The same buckets with nothing parsed yet, for when the meaning of names has changed without them."""
+        """The same buckets without parsed entries: for a change of families, which changes the meaning of names."""
         new = KindView(self.buckets)
         new.texts = self.texts
         return new
@@ -48,12 +49,12 @@ class KindView:
         return text
 
     def entries(self) -> list[tuple[str, dict[str, Any]]]:
-        """Every name and value, parsed here and now: for a kind with few."""
+        """Every name and value, parsed on each call: for a kind with few entries."""
         lines = [item for number in range(len(self.texts)) for item in layout.lines_of(self.text(number)).items()]
         return [(name, layout.parse_line(line).value) for name, line in lines]
 
     def keep(self, number: int, name: str, found: Any) -> None:
-        """Remember what a name of this bucket means; None: it does not exist."""
+        """Cache the entry of a name of this bucket; None: it does not exist."""
         self.recent[number][name] = found
         self._room -= 1 if found is not None else ABSENT_WEIGHT
         if self._room <= 0:

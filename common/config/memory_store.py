@@ -1,4 +1,4 @@
-"""The store in memory: the model that the others are tested against, and what tests of everything else use."""
+"""The store in memory: the model that the others are tested against, used by the tests of all other parts."""
 
 import threading
 from collections.abc import Callable, Sequence
@@ -13,7 +13,7 @@ from common.config.store import KINDS, Applied, ConfigVersion
 
 @dataclass
 class Shared:
-    """What a server would hold; several MemoryStores on one of these are like several processes."""
+    """The content of a server; several MemoryConfigStores that share one are like several processes."""
 
     lock: threading.Lock = field(default_factory=threading.Lock)
     revisions: dict[str, tuple[int, ...]] = field(default_factory=dict)
@@ -41,7 +41,7 @@ class MemoryConfigStore(BucketedStore):
         return MemoryConfigStore(self._shared)
 
     def set_available(self, available: bool, now_ms: int | None = None) -> None:
-        """Cut this store off its content, or give it back, as an outage would."""
+        """Start or end an outage of this store."""
         self._away_since_ms = None if available else now_ms or SystemClock().now_ms()
         if available:
             for callback in self._watchers:
@@ -111,4 +111,4 @@ class MemoryConfigStore(BucketedStore):
 
     def _check(self) -> None:
         if self._away_since_ms is not None:
-            raise StoreUnavailable("memory store: cut off")
+            raise StoreUnavailable("memory store: in an outage")

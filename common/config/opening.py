@@ -1,19 +1,20 @@
-"""From a URL to a store."""
+"""Stores by their URLs."""
 
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from common.config.errors import InvalidEntry
 from common.config.store import ConfigStore
+from common.quoting import quoted
 
 
 def open_store(url: str) -> ConfigStore:
     """Open `file:///dir` or `zookeeper://host1:port,host2:port/chroot?options` (options: see zookeeper_options.py).
 
-    A ZooKeeper store opens also while ZooKeeper is away and connects when it can.
+    A ZooKeeper store also opens while ZooKeeper is unavailable, and connects later.
 
     Raises:
         InvalidEntry: the URL is not one of these.
-        StoreUnavailable: the directory cannot be made or read.
+        StoreUnavailable: the directory cannot be created or read.
     """
     parts = urlsplit(url)
     if parts.scheme == "file" and parts.netloc in ("", "localhost") and parts.path:
@@ -21,8 +22,12 @@ def open_store(url: str) -> ConfigStore:
 
         return FileStore(unquote(parts.path))
     if parts.scheme == "zookeeper" and parts.netloc:
-        from common.config.zookeeper_options import ZooKeeperOptions  # kazoo takes 60 ms to import: only who needs it
+        from common.config.zookeeper_options import (
+            ZooKeeperOptions,  # importing kazoo takes 60 ms: only where it is needed
+        )
         from common.config.zookeeper_store import ZooKeeperStore
 
         return ZooKeeperStore(ZooKeeperOptions.from_parts(parts.netloc, parts.path, dict(parse_qsl(parts.query))))
-    raise InvalidEntry(f"configuration URL {url!r}: use file:///directory or zookeeper://host:port,host:port/chroot")
+    raise InvalidEntry(
+        f"configuration URL {quoted(url)}: invalid: use file:///DIR or zookeeper://HOST:PORT,HOST:PORT/CHROOT"
+    )

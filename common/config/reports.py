@@ -1,6 +1,6 @@
-"""Who works by which version of the configuration, on one machine: a file per process that is locked while the process lives.
+"""Reports of applied configuration versions on one machine: one file per process, locked while the process runs.
 
-The flock makes it ephemeral: it goes with its holder however that ends, and a reused process id cannot revive it.
+The flock makes a report ephemeral: it ends with its holder in every case, and a reused process id cannot revive it.
 """
 
 import fcntl
@@ -12,7 +12,7 @@ from urllib.parse import quote, unquote
 from common.clock import Clock
 from common.config.store import Applied, ConfigVersion
 
-REPORT_BYTES = 512  # padded, so that one write replaces all of the last one and a reader never sees a mixture
+REPORT_BYTES = 512  # padded, so that one write replaces the whole report and a reader never sees a mixture
 
 
 class Reports:
@@ -30,15 +30,15 @@ class Reports:
     def _claim(self, path: Path) -> int:
         while True:
             fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            fcntl.flock(fd, fcntl.LOCK_EX)  # only a reader that probes can hold it, for microseconds
+            fcntl.flock(fd, fcntl.LOCK_EX)  # only a probing reader can hold it, for microseconds
             try:
                 if os.stat(path).st_ino == os.fstat(fd).st_ino:
                     return fd
             except FileNotFoundError:
                 pass
-            os.close(fd)  # the reader took it for a dead process's and removed it: make it again
+            os.close(fd)  # a reader took it for that of an ended process and removed it: create it again
 
-    def living(self) -> dict[str, Applied]:
+    def running(self) -> dict[str, Applied]:
         found: dict[str, Applied] = {}
         for path in self._directory.iterdir():
             report = self._read(path)
@@ -54,14 +54,14 @@ class Reports:
             return None
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            path.unlink(missing_ok=True)  # nobody holds it, so its process is dead
+            path.unlink(missing_ok=True)  # it is not locked, so its process has ended
             return None
         except BlockingIOError:
             text = os.pread(fd, REPORT_BYTES, 0)
         finally:
             os.close(fd)
         if not text:
-            return None  # claimed a moment ago, not written yet
+            return None  # just claimed, not written yet
         data = json.loads(text)
         return Applied(data["version"], int(path.suffix[1:]), data["at_ms"])
 

@@ -1,8 +1,9 @@
-"""The last configuration that a process saw, kept so that it starts while the store is away.
+"""Snapshots: the last configuration that a process saw, for a start while the store is unavailable.
 
-Line 1: JSON {"format":1,"saved_at_ms","sha256" of the file with these 64 characters left out,"kinds":{kind:{"revisions":[…],"sizes":[…]}}}
-Then all kinds' buckets in that order, as in the store. 0600: it holds the applications' secrets. Its modification time is
-when the process last knew it to be current.
+Line 1: JSON {"format":1,"saved_at_ms","sha256" of the file with these 64 characters left out,
+"kinds":{kind:{"revisions":[…],"sizes":[…]}}}. Then all kinds' buckets in that order, as in the store. Mode 0600,
+because it holds the applications' secrets. Its modification time is the last time when the process knew it to be
+current.
 """
 
 import hashlib
@@ -30,7 +31,7 @@ class Snapshot(NamedTuple):
 
 
 def save(path: Path, kinds: dict[str, Buckets], now_ms: int) -> None:
-    """Durable when it returns; raises OSError."""
+    """Write a snapshot; durable on return. Raises OSError."""
     body = b"".join(payload for kind in kinds.values() for payload in kind.payloads)
     head = {
         "format": 1,
@@ -46,41 +47,41 @@ def save(path: Path, kinds: dict[str, Buckets], now_ms: int) -> None:
 
 
 def _digest(line: bytes, body: bytes) -> str:
-    """Of the head as well: a flipped bit in a size or a revision would give the right bytes a wrong meaning."""
+    """The digest of head and body: a flipped bit in a size or a revision would give intact bytes a wrong meaning."""
     return hashlib.sha256(line + b"\n" + body).hexdigest()
 
 
 def mark_current(path: Path) -> None:
-    """Note that the snapshot still is what the store holds."""
+    """Note that the snapshot still equals the store."""
     try:
         os.utime(path)
     except OSError as error:
-        log.warning("snapshot=%s: %s", path, error)
+        log.warning("snapshot=%s: cannot be marked as current: %s", path, error)
 
 
 def load(path: Path) -> Snapshot | None:
-    """The snapshot, or None with a warning when it is damaged or unreadable, without one when there is none."""
+    """The snapshot; None when it is missing, or, with a warning, when it is damaged or cannot be read."""
     try:
         head, _, body = path.read_bytes().partition(b"\n")
         current_at_ms = path.stat().st_mtime_ns // 1_000_000
     except FileNotFoundError:
         return None
     except OSError as error:
-        log.warning("snapshot=%s: ignored, it cannot be read: %s", path, error)
+        log.warning("snapshot=%s: ignored, cannot be read: %s", path, error)
         return None
     try:
         return Snapshot(_parse(head, body), current_at_ms)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        log.warning("snapshot=%s: ignored, it is damaged: %s", path, error)
+        log.warning("snapshot=%s: ignored, damaged: %s", path, error)
         return None
 
 
 def _parse(line: bytes, body: bytes) -> dict[str, Buckets]:
     head = json.loads(line)
     if head["format"] != 1:
-        raise ValueError(f"its format is {head['format']}")
+        raise ValueError(f"unknown format {head['format']}")
     if head["sha256"] != _digest(line.replace(head["sha256"].encode(), b"", 1), body):
-        raise ValueError("checksum does not match")
+        raise ValueError("the checksum does not match")
     kinds = {}
     at = 0
     for name, kind in head["kinds"].items():

@@ -1,4 +1,4 @@
-"""What every configuration store can do. Siblings: memory_store, file_store, zookeeper_store."""
+"""The interface of every configuration store. Siblings: memory_store, file_store, zookeeper_store."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -11,13 +11,14 @@ ConfigVersion = dict[str, int]  # kind -> number that grows with every change of
 
 @dataclass(frozen=True)
 class EntryKind:
-    """How entries of one kind are laid out.
+    """Layout of the entries of one kind.
 
     Attributes:
-        buckets: entries are hashed into so many buckets. More: a change rewrites less; fewer: a full load is quicker.
-            Fixed when a store's first entry of the kind is written; a later change here does not touch old stores.
-        followed: proxies keep it in memory and watch it.
-        bucket_entries_max: when set, a full bucket drops its first names; for journals whose names begin with the time.
+        buckets: number of buckets that entries are hashed into. With more a change rewrites less; with fewer a full
+            load is faster. Fixed when a store's first entry of the kind is written; a later change here does not affect
+            old stores.
+        followed: proxies keep the kind in memory and watch it.
+        bucket_entries_max: a full bucket drops its first names; for journals, whose names begin with the time.
     """
 
     buckets: int
@@ -31,7 +32,7 @@ KINDS: Mapping[str, EntryKind] = {
     "group": EntryKind(64),
     "application": EntryKind(64),
     "setting": EntryKind(16),
-    "broker_group": EntryKind(1),  # one bucket, so that whoever reads sees all groups as of one moment
+    "broker_group": EntryKind(1),  # one bucket, so that a reader sees all groups as of one time
     "audit": EntryKind(64, followed=False, bucket_entries_max=500),
 }
 FOLLOWED = tuple(name for name, kind in KINDS.items() if kind.followed)
@@ -45,7 +46,7 @@ class Versioned(NamedTuple):
 
 
 class Change(NamedTuple):
-    """One entry to write, `value` None to delete it. `expected_version` 0: it must not exist yet."""
+    """One entry to write; `value` None deletes it. `expected_version` 0: it must not exist yet."""
 
     name: str
     value: Value | None
@@ -53,7 +54,7 @@ class Change(NamedTuple):
 
 
 class Applied(NamedTuple):
-    """What a living process last reported."""
+    """The last report of a running process."""
 
     version: ConfigVersion
     pid: int
@@ -72,7 +73,7 @@ class ConfigStore(ABC):
 
     @abstractmethod
     def entries(self, kind: str, prefix: str = "", after: str = "", limit: int = 1000) -> list[tuple[str, Versioned]]:
-        """The first `limit` entries with names that begin with `prefix` and sort behind `after`, by name."""
+        """The first `limit` entries by name whose names begin with `prefix` and sort after `after`."""
 
     def names(self, kind: str, prefix: str = "", after: str = "", limit: int = 1000) -> list[str]:
         """Like `entries`, names only: the last one is the next page's `after`."""
@@ -80,79 +81,82 @@ class ConfigStore(ABC):
 
     @abstractmethod
     def count(self, kind: str, prefix: str = "") -> int:
-        """How many names begin with `prefix`. Reads every bucket, like `entries`, but parses no value."""
+        """The number of names that begin with `prefix`. It reads every bucket, like `entries`, but parses no value."""
 
     @abstractmethod
     def taken(self, kind: str, names: Iterable[str]) -> list[str]:
-        """Those of `names` that exist, in the order given."""
+        """The existing ones of `names`, in the given order."""
 
     @abstractmethod
     def put_many(self, kind: str, changes: Iterable[Change]) -> list[int]:
-        """Make all changes and return their new versions in order (of a deletion: the version at which it went).
+        """Make all changes and return their new versions in order (for a deletion: its version).
 
-        Versions are checked before anything is written: a VersionConflict or InvalidEntry then means that nothing was. What fits
-        one transaction (the file store: everything; ZooKeeper: about 1 MB of buckets, some 30,000 topics) is atomic; a
-        larger set is not, and a conflict or outage in its middle leaves the first part written.
+        Versions are checked before the first write: after a VersionConflict or InvalidEntry nothing was written. A set
+        that fits one transaction is atomic (file store: any set; ZooKeeper: about 1 MB of buckets, some 30,000 topics).
+        A larger set is not: a conflict or outage in its middle leaves the first part written.
 
         Raises:
             VersionConflict, InvalidEntry, BucketFull, UncertainWrite
         """
 
     def put(self, kind: str, name: str, value: Value, expected_version: int) -> int:
-        """Write one entry durably and return its new version; `expected_version` 0: it must not exist."""
+        """Write one entry durably and return its new version. `expected_version` 0: it must not exist."""
         return self.put_many(kind, [Change(name, value, expected_version)])[0]
 
     def delete(self, kind: str, name: str, expected_version: int) -> None:
         if expected_version < 1:
-            raise ValueError("deleting needs the version that was read")
+            raise ValueError("a deletion needs the version that was read")
         self.put_many(kind, [Change(name, None, expected_version)])
 
     @abstractmethod
     def index(self, kind: str) -> Sequence[int]:
-        """The revision of each bucket of the kind, as of now; 0 for one that was never written. Does not read the buckets."""
+        """The current revision of each bucket of the kind; 0: never written. It does not read the buckets."""
 
     @abstractmethod
     def buckets(self, kind: str, numbers: Sequence[int]) -> list[bytes]:
-        """These buckets as stored (see buckets.py), each at the revision that `index` gave or newer; b"" if never written."""
+        """These buckets as stored (see buckets.py), each at the revision of `index` or newer; b"" if never written."""
 
     def version(self, kinds: Sequence[str] = FOLLOWED) -> ConfigVersion:
         return {kind: sum(self.index(kind)) for kind in kinds}
 
     @abstractmethod
     def watch(self, callback: Callable[[str], None]) -> None:
-        """Call `callback(kind)` within a second of a change by any process, and for every kind when contact to the store returns.
+        """Call `callback(kind)` within a second of a change by any process, and for every kind when contact to the
+        store returns.
 
-        Several changes may come as one call. It runs in the store's own thread or greenlet, never inside the call that
-        made the change (except in the memory store), and may use the store.
+        Several changes may cause one call. The callback runs in the store's own thread or greenlet, never inside the
+        call that made the change (except in the memory store), and may use the store.
         """
 
     @property
     @abstractmethod
     def unavailable_since_ms(self) -> int | None:
-        """Unix time since when there is no contact; None while there is."""
+        """Unix time since which there is no contact; None while there is contact."""
 
     @abstractmethod
     def report_applied(self, process: str, version: ConfigVersion) -> None:
-        """Say that `process` now works by `version`. The report vanishes with this store's process."""
+        """Report that `process` now uses `version`. The report ends with this store's process."""
 
     @abstractmethod
     def applied(self) -> dict[str, Applied]:
-        """The latest report of every process that still lives."""
+        """The latest report of every running process."""
 
     @abstractmethod
     def claim(self, name: str) -> bool:
-        """Hold this name among all processes of the store, until `release` or the process's end; False: another has it.
+        """Claim a name among all processes of the store, until `release` or the process's end; False: another process
+        has it.
 
-        It may be lost before that, with the store's session: ask `holds` before each use. May raise StoreUnavailable.
+        The claim may be lost earlier, with the store's session: ask `holds` before each use. May raise
+        StoreUnavailable.
         """
 
     @abstractmethod
     def holds(self, name: str) -> bool:
-        """Whether the name was claimed by this store object and is still held, as far as can be told without asking anybody."""
+        """Whether this store object claimed the name and still holds it, as far as is known without a request."""
 
     @abstractmethod
     def release(self, name: str) -> None:
-        """Let go of a name; one that is not held is no error."""
+        """Release a name; a name that is not held is no error."""
 
     @abstractmethod
     def close(self) -> None: ...

@@ -1,4 +1,6 @@
-"""The configuration as a process sees it: always in memory, followed as it changes, kept on disk for a start without the store."""
+"""A process's view of the configuration: in memory, updated with every change, saved on disk for a start without the
+store.
+"""
 
 import logging
 import threading
@@ -35,13 +37,14 @@ class ConfigView:
         process: str | None = None,
         clock: Clock | None = None,
     ):
-        """Load everything from the store, or from the snapshot while the store is away, and follow changes from then on.
+        """Load everything from the store, or from the snapshot while the store is unavailable, and follow changes from
+        then on.
 
         Args:
-            snapshot_path: where to keep the last state; None: nowhere.
-            process: under this name the version at work is reported to the store after each change.
+            snapshot_path: file for the last state; None: none is kept.
+            process: name under which the applied version is reported to the store after each change.
         Raises:
-            StoreUnavailable: the store is away and there is no usable snapshot.
+            StoreUnavailable: the store is unavailable and there is no usable snapshot.
         """
         self._store = store
         self._snapshot_path = Path(snapshot_path) if snapshot_path else None
@@ -53,7 +56,7 @@ class ConfigView:
             kind: KindView(Buckets((0,) * KINDS[kind].buckets, (b"",) * KINDS[kind].buckets)) for kind in FOLLOWED
         }
         self._unsynced = set(FOLLOWED)  # kinds that may be older than the store
-        self._snapshot_at_ms: int | None = None  # while some kind is from the snapshot: when that was current
+        self._snapshot_at_ms: int | None = None  # while some kind is from the snapshot: the time when that was current
         self._families = Families()
         self.generation = 1
         self._unsaved = False
@@ -75,7 +78,7 @@ class ConfigView:
         return self._find("application", name, ApplicationDefinition.from_value)
 
     def broker_groups(self) -> list[BrokerGroupDefinition]:
-        """All of them by name; empty where the configuration names none. One that is broken is left out."""
+        """All broker groups by name; empty where the configuration names none. Invalid ones are left out."""
         names = sorted(name for name, _ in self._kinds["broker_group"].entries())
         found = [self._find("broker_group", name, BrokerGroupDefinition.from_value) for name in names]
         return [each for each in found if each is not None]
@@ -89,12 +92,12 @@ class ConfigView:
 
     @property
     def version(self) -> ConfigVersion:
-        """What this view shows, in the store's own numbers."""
+        """The version that this view shows, in the store's numbers."""
         return {kind: sum(view.buckets.revisions) for kind, view in self._kinds.items()}
 
     @property
     def age_s(self) -> float:
-        """For how long the store may have changed unseen; 0.0 while there is contact."""
+        """Time for which changes of the store may have been missed; 0.0 while there is contact."""
         since_ms = self._snapshot_at_ms or self._store.unavailable_since_ms
         return 0.0 if since_ms is None else max(0.001, (self._clock.now_ms() - since_ms) / 1000)
 
@@ -127,7 +130,7 @@ class ConfigView:
         try:
             return parse(name, entry.value)
         except InvalidDefinition as fault:
-            log.warning("%s; treated as unknown", fault)
+            log.warning("%s=%s: invalid, treated as unknown: %s", kind, name, fault)
             return None
 
     def _load(self) -> None:
@@ -142,13 +145,13 @@ class ConfigView:
     def _start_on_snapshot(self, error: Exception) -> None:
         saved = snapshot.load(self._snapshot_path) if self._snapshot_path else None
         if saved is None:
-            raise StoreUnavailable(f"{error}; and there is no snapshot to start on") from error
+            raise StoreUnavailable(f"{error}; there is no snapshot to start from") from error
         with self._refreshing:
             for kind in self._unsynced & saved.kinds.keys():
                 self._show(kind, KindView(saved.kinds[kind]))
             if self._unsynced:
                 self._snapshot_at_ms = saved.current_at_ms
-        log.warning("config: %s; started on the snapshot, %.0f s old", error, self.age_s)
+        log.warning("config: started from the snapshot, which is %.0f s old: %s", self.age_s, error)
 
     def _changed(self, kind: str) -> None:
         if kind not in self._kinds or self._closed.is_set():
@@ -156,7 +159,7 @@ class ConfigView:
         try:
             self._refresh(kind)
         except (StoreUnavailable, StoreDamaged) as error:
-            log.warning("config kind=%s: keeping what was seen last: %s", kind, error)
+            log.warning("config kind=%s: cannot be read, keeping its last state: %s", kind, error)
             self._unsynced.add(kind)  # the keeper tries again
             self._wake.set()
 
@@ -180,12 +183,15 @@ class ConfigView:
     def _show(self, kind: str, view: KindView) -> None:
         if kind == "family":
             self._families = Families(view.entries())
-            # After the families: who still reads the old view keeps what he finds by the old ones there.
+            # After the families: a reader that still uses the old view caches there what it finds by the old families.
             self._kinds["topic"] = self._kinds["topic"].unparsed()
         self._kinds[kind] = view
 
     def _fetch(self, kind: str, old: Buckets) -> Buckets:
-        """The kind's current buckets. A bucket may be newer than the index read here; its own change is then yet to be told."""
+        """The kind's current buckets.
+
+        A bucket may be newer than the index read here; its change will be reported later.
+        """
         revisions = tuple(self._store.index(kind))
         same_layout = len(revisions) == len(old.payloads)
         payloads = list(old.payloads) if same_layout else [b""] * len(revisions)
@@ -203,7 +209,7 @@ class ConfigView:
             try:
                 callback()
             except Exception:
-                log.exception("config: a listener to changes failed")
+                log.exception("config: a listener for changes failed")
 
     def _keep(self) -> None:
         """Write snapshots and repeat refreshes that failed, until closed."""
@@ -229,4 +235,4 @@ class ConfigView:
             run_blocking(lambda: snapshot.save(path, kinds, self._clock.now_ms()))
         except OSError as error:
             self._unsaved = True
-            log.warning("snapshot=%s: not written: %s", path, error)
+            log.warning("snapshot=%s: cannot be written, will be tried again: %s", path, error)

@@ -1,8 +1,8 @@
-"""How to reach ZooKeeper: the part of a configuration URL behind `zookeeper://`.
+"""Options of ZooKeeper: the part of a configuration URL after `zookeeper://`.
 
     zookeeper://h1:2181,h2:2181/penstock/prod?auth_file=/etc/penstock/zookeeper.auth&ca_file=/etc/penstock/ca.pem
 
-Options are never secrets, only the files that hold them: URLs stand on command lines.
+Options name files that hold secrets, never the secrets: URLs are visible on command lines.
 """
 
 import stat
@@ -12,19 +12,21 @@ from pathlib import Path
 from typing import Any, Self
 
 from common.config.errors import InvalidEntry
+from common.quoting import listed, quoted
 
 
 @dataclass(frozen=True)
 class ZooKeeperOptions:
     """
     Attributes:
-        chroot: everything of this cluster is below it; "" for the root.
-        auth_file: one line `user:password`, mode 0600, for the digest scheme. Every node is then made for that user alone
-            (CREATOR_ALL). Without it the nodes are open to whoever reaches ZooKeeper: for tests and closed machines.
-        ca_file: turns TLS on and names who may have signed the servers' certificates.
-        cert_file, key_file: the client's own certificate, where the servers ask for one.
-        session_timeout_s: longer survives longer stalls; shorter tells sooner that a process is gone.
-        connect_timeout_s: how long a call waits for a connection before it says that the store is away.
+        chroot: parent of all nodes of this cluster; "" for the root.
+        auth_file: one line `user:password`, mode 0600, for the digest scheme. Every node is then created for that user
+            alone (CREATOR_ALL). Without it every client of ZooKeeper can change the nodes: for tests and closed
+            machines.
+        ca_file: enables TLS; certificates of the authorities that sign the servers' certificates.
+        cert_file, key_file: the client's certificate, where the servers require one.
+        session_timeout_s: longer survives longer stalls; shorter detects an ended process sooner.
+        connect_timeout_s: time that a call waits for a connection before it raises StoreUnavailable.
     """
 
     hosts: str
@@ -40,37 +42,37 @@ class ZooKeeperOptions:
     def from_parts(cls, hosts: str, path: str, query: Mapping[str, str]) -> Self:
         """
         Raises:
-            InvalidEntry: with every option that is unknown or no number.
+            InvalidEntry: with every option that is unknown or not a number.
         """
         faults: list[str] = []
         given: dict[str, Any] = {}
         known = {field.name: field.default for field in fields(cls)[2:]}
         for name, text in query.items():
             if name not in known:
-                faults.append(f"{name}: unknown; known are {', '.join(known)}")
+                faults.append(f"{name}: unknown option: use {listed(list(known))}")
             elif isinstance(known[name], float):
                 given[name] = _seconds(name, text, faults)
             else:
                 given[name] = text
         if "@" in hosts:
-            faults.append("no user or password in the URL: use auth_file")
+            faults.append("the URL has a user or password: use auth_file")
         if faults:
-            raise InvalidEntry("zookeeper URL: " + "; ".join(faults))
+            raise InvalidEntry("ZooKeeper URL: " + "; ".join(faults))
         return cls(hosts, path.rstrip("/"), **given)
 
     def auth(self) -> list[tuple[str, str]]:
-        """Kazoo's auth_data. The file must be closed to others."""
+        """Kazoo's auth_data. Other users must not be able to read the file."""
         if not self.auth_file:
             return []
         path = Path(self.auth_file)
         try:
             if stat.S_IMODE(path.stat().st_mode) & 0o077:
-                raise InvalidEntry(f"{path}: others may read it; chmod 600")
+                raise InvalidEntry(f"{path}: readable by other users: chmod 600 it")
             text = path.read_text().strip()
         except OSError as error:
-            raise InvalidEntry(f"{path}: {error.strerror}") from error
+            raise InvalidEntry(f"{path}: cannot be read: {error.strerror}") from error
         if ":" not in text or "\n" in text:
-            raise InvalidEntry(f"{path}: must be one line user:password")
+            raise InvalidEntry(f"{path}: invalid content: use one line user:password")
         return [("digest", text)]
 
 
@@ -80,5 +82,5 @@ def _seconds(name: str, text: str, faults: list[str]) -> float:
     except ValueError:
         value = -1.0
     if not 0.1 <= value <= 600:
-        faults.append(f"{name}: must be from 0.1 to 600 seconds")
+        faults.append(f"{name}: {quoted(text)} is out of range: use 0.1 to 600 seconds")
     return value

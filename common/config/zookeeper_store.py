@@ -1,12 +1,12 @@
-"""The store of a cluster: ZooKeeper, below one chroot.
+"""The ZooKeeper store of a cluster, below one chroot.
 
-    CHROOT/<kind>/index       revisions of all buckets; its compare-and-set is the commit, its watch tells of changes
+    CHROOT/<kind>/index       revisions of all buckets; its compare-and-set is the commit, its watch reports changes
     CHROOT/<kind>/017         bucket 17, set in the same transaction as the index
     CHROOT/applied/<process>  ephemeral; JSON {"version","pid","at_ms"}
     CHROOT/claims/<name>      ephemeral: the name belongs to the process of its session
 
-A process has one watch a kind, however many topics there are. Following is by level, not by event: on every event, every new
-connection and now and then anyway, the index is read again and compared, so a lost event only costs time.
+A process has one watch per kind, whatever the number of topics. It follows by level, not by event: on every event,
+every new connection and every RESYNC_S, the index is read again and compared. So a lost event only costs time.
 """
 
 import functools
@@ -42,10 +42,10 @@ log = logging.getLogger("penstock.config")
 
 
 class ZooKeeperStore(BucketedStore):
-    transaction_bytes_max = 950_000  # the whole packet must stay below 1,048,575 bytes
+    transaction_bytes_max = 950_000  # ZooKeeper rejects packets from 1,048,575 bytes on
 
     def __init__(self, options: ZooKeeperOptions):
-        """Connects in the background, for as long as it takes; calls wait `connect_timeout_s` for it."""
+        """Connect in the background, without a deadline; calls wait `connect_timeout_s` for the connection."""
         super().__init__()
         self._options = options
         self._clock = SystemClock()
@@ -57,11 +57,13 @@ class ZooKeeperStore(BucketedStore):
         self._untold: set[str] = set()
         self._seen: dict[str, tuple[int, ...] | None] = dict.fromkeys(KINDS)
         self._watchers: list[Callable[[str], None]] = []
-        self._on_event = {kind: functools.partial(self._index_event, kind) for kind in KINDS}  # kazoo keeps one of each
+        self._on_event = {
+            kind: functools.partial(self._index_event, kind) for kind in KINDS
+        }  # kazoo keeps one per kind
         self._reports: dict[str, ConfigVersion] = {}
         self._claims: dict[str, int] = {}  # name -> session
         self._report_again = False
-        self._reporting = threading.Lock()  # the follower repeats reports beside the caller who makes them
+        self._reporting = threading.Lock()  # the follower repeats reports concurrently with callers
         self._follower: threading.Thread | None = None
         self._client = _client(options)
         self._client.add_listener(self._state_changed)
@@ -108,7 +110,7 @@ class ZooKeeperStore(BucketedStore):
         if any(isinstance(failure, RACED) for failure in failures):
             raise LostRace(kind)
         if failures:
-            raise StoreUnavailable(f"{self._name}: refused the change: {failures[0]!r}")
+            raise StoreUnavailable(f"{self._name}: ZooKeeper rejected the change: {failures[0]!r}")
         return 0 if token is None else results[-1].version
 
     def watch(self, callback: Callable[[str], None]) -> None:
@@ -170,7 +172,7 @@ class ZooKeeperStore(BucketedStore):
         return True
 
     def holds(self, name: str) -> bool:
-        """False also while there is no contact: the session may have ended, and the name be another's."""
+        """False also without contact: the session may have ended, and another process may hold the name."""
         return self._connected.is_set() and self._claims.get(name) == self._client.client_id[0]
 
     def release(self, name: str) -> None:
@@ -181,7 +183,7 @@ class ZooKeeperStore(BucketedStore):
     def close(self) -> None:
         self._closed = True
         self._wake.set()
-        self._connected.set()  # whoever waits for a connection finds out that there will be none
+        self._connected.set()  # wakes callers that wait for a connection, to fail
         self._client.stop()
         self._client.close()
         if self._follower is not None and self._follower is not threading.current_thread():
@@ -190,7 +192,7 @@ class ZooKeeperStore(BucketedStore):
     # Following
 
     def _state_changed(self, state: str) -> None:
-        """Called by kazoo, which must not be kept: only notes and wakes."""
+        """Called in kazoo's thread, which must not block: it only notes the state and wakes the follower."""
         if state == KazooState.CONNECTED:
             self._away_since_ms = None
             self._connected.set()
@@ -202,7 +204,7 @@ class ZooKeeperStore(BucketedStore):
             self._connected.clear()
             if self._away_since_ms is None and not self._closed:
                 self._away_since_ms = self._clock.now_ms()
-                log.warning("%s: connection %s; working by what was seen last", self._name, state.lower())
+                log.warning("%s: connection %s, keeping the last known configuration", self._name, state.lower())
 
     def _index_event(self, kind: str, event: Any) -> None:
         self._dirty.add(kind)
@@ -229,11 +231,11 @@ class ZooKeeperStore(BucketedStore):
                 log.debug("%s", error)
                 pause_s = RETRY_S
             except Exception:
-                log.exception("%s: following failed", self._name)
+                log.exception("%s: following changes failed, trying again", self._name)
                 pause_s = RETRY_S
 
     def _follow_once(self) -> None:
-        """Look at every kind that may have changed. What fails stays noted for the next time."""
+        """Check every kind that may have changed. A kind that fails stays marked for the next time."""
         if self._report_again:
             self._report_again = False
             try:
@@ -243,7 +245,7 @@ class ZooKeeperStore(BucketedStore):
                 self._report_again = True
                 raise
         for kind in list(self._dirty):
-            self._dirty.discard(kind)  # first, so that an event from here on is not forgotten
+            self._dirty.discard(kind)  # before the read, so that a later event is not lost
             try:
                 revisions = self._watched_index(kind)
             except BaseException:
@@ -258,7 +260,7 @@ class ZooKeeperStore(BucketedStore):
         watch = self._on_event[kind]
         index = self._index_from(kind, lambda path: self._client.get_async(path, watch=watch))
         if index.token is None and self._ask(lambda: self._client.exists_async(self._path(kind, "index"), watch=watch)):
-            return self._watched_index(kind)  # made between the two questions
+            return self._watched_index(kind)  # created between the two requests
         return index.revisions
 
     def _tell(self, kind: str) -> None:
@@ -266,7 +268,7 @@ class ZooKeeperStore(BucketedStore):
             try:
                 callback(kind)
             except Exception:
-                log.exception("config kind=%s: a watcher failed", kind)
+                log.exception("config kind=%s: a watcher of changes failed", kind)
 
     # Asking
 
@@ -284,27 +286,27 @@ class ZooKeeperStore(BucketedStore):
             return None
 
     def _ask_all(self, sends: Sequence[Callable[[], Any]], *, writes: bool = False) -> list[Any]:
-        """Send requests without waiting between them and return the answers; reads are repeated over a lost connection."""
+        """Send requests without waiting in between and return the answers; reads are repeated after a lost connection."""
         deadline = time.monotonic() + self._options.connect_timeout_s
         while True:
             left_s = deadline - time.monotonic()
             if self._closed:
                 raise StoreUnavailable(f"{self._name}: closed")
             if not self._connected.wait(max(left_s, 0)):
-                raise StoreUnavailable(f"{self._name}: no connection for {self._options.connect_timeout_s:g} s")
+                raise StoreUnavailable(f"{self._name}: no connection within {self._options.connect_timeout_s:g} s")
             try:
                 answers = [send() for send in sends]
                 return [answer.get(timeout=self._options.session_timeout_s) for answer in answers]
             except (*CUT_OFF, self._client.handler.timeout_exception) as error:
                 if writes:
                     raise UncertainWrite(
-                        f"{self._name}: connection lost in mid-write; read before trying again"
+                        f"{self._name}: connection lost during a write: read before trying again"
                     ) from error
                 if left_s <= 0:
                     raise StoreUnavailable(f"{self._name}: no answer: {error!r}") from error
                 self._client.handler.sleep_func(0.05)  # kazoo reports the loss before it changes its state
             except (zk.NoAuthError, zk.AuthFailedError) as error:
-                raise StoreUnavailable(f"{self._name}: refused our authentication: {error!r}") from error
+                raise StoreUnavailable(f"{self._name}: authentication failed, check auth_file: {error!r}") from error
 
 
 def _client(options: ZooKeeperOptions) -> KazooClient:
@@ -315,7 +317,7 @@ def _client(options: ZooKeeperOptions) -> KazooClient:
         handler = SequentialGeventHandler()
     auth = options.auth()
     if not auth:
-        log.warning("zookeeper=%s: no auth_file: whoever reaches it can change the configuration", options.hosts)
+        log.warning("zookeeper=%s: no auth_file: every client of it can change the configuration", options.hosts)
     return KazooClient(
         hosts=options.hosts,
         timeout=options.session_timeout_s,

@@ -7,7 +7,7 @@ from libc.string cimport memcmp, memset
 from common.filter._numbers cimport EQUAL, GREATER, LESS, Number, negate, parse_number, side_of_numbers
 from common.wire._cursor cimport T_MAP, T_STRING, Cursor, read_field, read_map, read_string, skip_value
 
-from common.filter.nodes import Source
+from common.filter.nodes import FieldSource
 from common.filter.program import Slots, compile_formula
 
 cdef extern from "string.h":
@@ -76,11 +76,11 @@ cdef class FieldTable:
         cdef int slot = self.slots(field)
         if slot < len(self.names):
             return slot
-        self.names.append(field.name.encode() if field.source == Source.PROPERTY else None)
+        self.names.append(field.name.encode() if field.source == FieldSource.PROPERTY else None)
         self.grow()
-        if field.source == Source.TAG:
+        if field.source == FieldSource.TAG:
             self.tag = slot
-        elif field.source == Source.KEY:
+        elif field.source == FieldSource.KEY:
             self.key = slot
         else:
             self.properties += 1

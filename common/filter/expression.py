@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from common.filter.errors import FilterError
 from common.filter.formula import Formula, TooComplex, formula_of
-from common.filter.nodes import Condition, Constant, Field, InTexts, Source
+from common.filter.nodes import Condition, Constant, Field, FieldSource, InTexts
 from common.filter.parser import parse_header, parse_sql
 
 FILTER_BYTES_MAX = 65_536
@@ -74,7 +74,7 @@ def _parse_tags(text: str) -> Condition:
     if text.strip() == "*":
         return Constant(True)
     tags = {tag.strip() for tag in text.split("||")}
-    return InTexts(Field(Source.TAG), tuple(sorted(tags, key=lambda tag: tag.encode())))
+    return InTexts(Field(FieldSource.TAG), tuple(sorted(tags, key=lambda tag: tag.encode())))
 
 
 def _first_wrong(text: str) -> int:

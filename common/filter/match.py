@@ -5,7 +5,7 @@ passes: such a record is somebody else's fault to report, and a filter must not 
 """
 
 from common.filter.formula import FALSE, TRUE, UNKNOWN, Formula
-from common.filter.nodes import Field, Relation, Source
+from common.filter.nodes import Field, FieldSource, Relation
 from common.filter.numbers import Number, negate, parse_number
 from common.filter.patterns import matches
 from common.filter.program import PASS, Op, Program, Slots, Step, compile_formula
@@ -30,9 +30,9 @@ class FieldTable:
     def slot(self, field: Field) -> int:
         """The field's number; given when it is new."""
         slot = self.slots(field)
-        if field.source == Source.TAG:
+        if field.source == FieldSource.TAG:
             self._tag = slot
-        elif field.source == Source.KEY:
+        elif field.source == FieldSource.KEY:
             self._key = slot
         else:
             self._properties[field.name.encode()] = slot

@@ -9,7 +9,7 @@ from enum import IntEnum
 from common.filter.numbers import Number
 
 
-class Source(IntEnum):
+class FieldSource(IntEnum):
     """Where in a message an operand's text lies."""
 
     PROPERTY = 0
@@ -45,7 +45,7 @@ class Search(IntEnum):
 class Field:
     """A text of the message, or nothing when the message does not have it. `name` is empty unless it is a property's."""
 
-    source: Source
+    source: FieldSource
     name: str = ""
 
 

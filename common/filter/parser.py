@@ -14,7 +14,7 @@ from collections.abc import Callable
 from common.filter import making, scan
 from common.filter.errors import FilterError
 from common.filter.making import Null, Value
-from common.filter.nodes import And, Condition, Field, Or, Relation, Search, Source
+from common.filter.nodes import And, Condition, Field, FieldSource, Or, Relation, Search
 from common.filter.numbers import INTEGER_MAX, INTEGER_MIN
 from common.filter.scan import END, NAME, NUMBER, SIGN, TEXT, WORD, Token
 
@@ -46,7 +46,7 @@ RESERVED = frozenset(
 )
 _HEADER_WORDS = frozenset(["true", "false", "nil", "null"])
 _HEADER_SIGNS = {"&&": "AND", "||": "OR", "!": "NOT"}
-_FIELDS = {"TAGS": Field(Source.TAG), "KEYS": Field(Source.KEY)}
+_FIELDS = {"TAGS": Field(FieldSource.TAG), "KEYS": Field(FieldSource.KEY)}
 
 
 def parse_sql(text: str) -> Condition:
@@ -228,9 +228,9 @@ class _Parser:
         elif word:
             found = self._literal_word(word)
         elif kind == WORD:
-            found = _FIELDS.get(value) or Field(Source.PROPERTY, value)
+            found = _FIELDS.get(value) or Field(FieldSource.PROPERTY, value)
         elif kind == NAME:
-            found = Field(Source.PROPERTY, value)
+            found = Field(FieldSource.PROPERTY, value)
         else:
             raise self._wrong("expected a property, a value or (")
         self._at += 1

@@ -10,6 +10,7 @@ from common.filter.nodes import (
     Condition,
     Constant,
     Field,
+    FieldSource,
     Find,
     InNumbers,
     InTexts,
@@ -24,7 +25,6 @@ from common.filter.nodes import (
     Predicate,
     Relation,
     Same,
-    Source,
 )  # fmt: skip
 from common.filter.parser import RESERVED
 
@@ -92,8 +92,8 @@ def _operand(operand: Operand) -> str:
 
 
 def _name(field: Field) -> str:
-    if field.source != Source.PROPERTY:
-        return "TAGS" if field.source == Source.TAG else "KEYS"
+    if field.source != FieldSource.PROPERTY:
+        return "TAGS" if field.source == FieldSource.TAG else "KEYS"
     plain = _PLAIN.fullmatch(field.name) and field.name.upper() not in RESERVED and field.name not in ("TAGS", "KEYS")
     return field.name if plain else '"' + field.name.replace('"', '""') + '"'
 

@@ -3,10 +3,10 @@ from libc.stdint cimport uint64_t
 
 
 cdef struct Bucket:
-    bint limited                      # without it everything passes
-    double rate                       # tokens a second
-    double burst                      # what it can hold
-    double tokens                     # below 0: taken ahead
+    bint limited                      # False: everything passes
+    double rate                       # tokens per second
+    double burst                      # capacity in tokens
+    double tokens                     # below 0: taken in advance
 
 
 cdef class Meter:
@@ -15,7 +15,7 @@ cdef class Meter:
     cdef double refilled_at
     cdef readonly double asked_messages, asked_bytes
     cdef bint messages_short, bytes_short
-    cdef uint64_t call                # whose messages `pending_*` are
+    cdef uint64_t call                # the call that `pending_*` belong to
     cdef double pending_messages, pending_bytes
     cdef int refill(self, double now) noexcept
     cdef double wait_for(self, double messages, double bytes, double now) noexcept

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""The token buckets of one limit, for the hot path. Its twin, meter_pure.py, says what everything means."""
+"""Token buckets of one limit: the native form of meter.py, for the hot path."""
 
 from libc.math cimport INFINITY
 
@@ -39,33 +39,33 @@ cdef inline double wait_of(Bucket* bucket, double amount) noexcept:
 
 
 cdef class Meter:
-    """See meter_pure.Meter."""
+    """See meter.Meter."""
 
     def set_rates(self, messages, bytes, double now):
-        """See meter_pure.Meter.set_rates."""
+        """See meter.Meter.set_rates."""
         self.refill(now)
         set_rate(&self.messages, messages)
         set_rate(&self.bytes, bytes)
 
     def wait_s(self, double messages, double bytes, double now):
-        """See meter_pure.Meter.wait_s."""
+        """See meter.Meter.wait_s."""
         return self.wait_for(messages, bytes, now)
 
     def room(self, double now):
-        """See meter_pure.Meter.room."""
+        """See meter.Meter.room."""
         self.refill(now)
         return self.messages.tokens if self.messages.limited else INFINITY, self.bytes.tokens if self.bytes.limited else INFINITY
 
     def take(self, double messages, double bytes):
-        """See meter_pure.Meter.take."""
+        """See meter.Meter.take."""
         self.spend(messages, bytes)
 
     def refuse(self, double messages, double bytes):
-        """See meter_pure.Meter.refuse."""
+        """See meter.Meter.refuse."""
         self.turn_away(messages, bytes)
 
     def read_demand(self):
-        """See meter_pure.Meter.read_demand."""
+        """See meter.Meter.read_demand."""
         demand = self.asked_messages, self.asked_bytes, self.messages_short, self.bytes_short
         self.asked_messages = self.asked_bytes = 0
         self.messages_short = self.bytes_short = False
@@ -86,7 +86,7 @@ cdef class Meter:
         return one if one > other else other
 
     cdef double wait_with(self, uint64_t call, double bytes, double now) noexcept:
-        """Like wait_s for one more message of a call, whose messages so far are remembered until `commit` or the next call."""
+        """Like wait_s for one more message of a call. The call's messages so far are kept until `commit` or the next call."""
         if self.call != call:
             self.call, self.pending_messages, self.pending_bytes = call, 0, 0
         self.pending_messages += 1
@@ -94,7 +94,7 @@ cdef class Meter:
         return self.wait_for(self.pending_messages, self.pending_bytes, now)
 
     cdef int commit(self, uint64_t call) noexcept:
-        """Take what the call has asked for; once, however often it is called."""
+        """Take the amount that the call has asked for; a second commit of the call does nothing."""
         if self.call == call:
             self.spend(self.pending_messages, self.pending_bytes)
             self.call = 0

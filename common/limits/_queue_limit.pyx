@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""How much may wait for a target, for the hot path. Its twin, queue_limit_pure.py, says what everything means."""
+"""The adaptive bound of a queue: the native form of queue_limit.py, for the hot path."""
 
 from libc.math cimport INFINITY, sqrt
 from libc.stdint cimport uint64_t
@@ -16,7 +16,7 @@ cdef double[3] SHARES = SHARES_PURE
 
 
 cdef class QueueLimit:
-    """See queue_limit_pure.QueueLimit."""
+    """See queue_limit.QueueLimit."""
 
     def __init__(self):
         self.limit, self.queue_s = FIRST_PURE, QUEUE_PURE
@@ -24,19 +24,19 @@ cdef class QueueLimit:
 
     @property
     def bound_s(self):
-        """See queue_limit_pure.QueueLimit.bound_s."""
+        """See queue_limit.QueueLimit.bound_s."""
         return self.bound()
 
     def admits(self, uint64_t waiting, uint64_t asked, int grade):
-        """See queue_limit_pure.QueueLimit.admits."""
+        """See queue_limit.QueueLimit.admits."""
         return self.lets_in(waiting, asked, grade)
 
     def answered(self, double started, double now, uint64_t waiting):
-        """See queue_limit_pure.QueueLimit.answered."""
+        """See queue_limit.QueueLimit.answered."""
         self.sample(started, now, waiting)
 
     def look(self, double oldest, double now):
-        """See queue_limit_pure.QueueLimit.look."""
+        """See queue_limit.QueueLimit.look."""
         self.see(now)
         self.is_stalled = now - max(oldest, self.stood_until) > STALL * self.bound()
 

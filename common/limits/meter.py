@@ -1,14 +1,14 @@
-"""The token buckets of one limit: messages and bytes a second. The twin of `_meter`, and its description.
+"""Token buckets of one limit: messages and bytes per second. The reference of `_meter`.
 
-Time is passed in, in seconds of any clock that never steps back.
+Time is passed in, in seconds of a clock that never steps back.
 """
 
 import math
 
 BURST_S = 1.0
-"""How much of its rate a bucket holds. More lets a client that was idle send more at once; the long run is the same."""
+"""Seconds of its rate that a bucket holds. More lets an idle client send a larger burst; the average is the same."""
 STALLED_S = 1.0
-"""The wait that a rate of 0 tells: nobody knows when it will rise."""
+"""The wait that a rate of 0 reports, because it is unknown when the rate will rise."""
 
 
 class _Bucket:
@@ -44,10 +44,11 @@ class _Bucket:
 
 
 class Meter:
-    """Two buckets that a message must pass both.
+    """Two buckets; a message must pass both.
 
-    What is larger than a bucket passes when the bucket is full and is paid for afterwards, so that the average holds and nothing is
-    refused for ever. Whoever holds a call back for a moment takes at once: the tokens fall below zero, later ones wait behind it.
+    A message larger than a bucket passes when the bucket is full and is paid for afterwards. So the average holds, and
+    no message is rejected for ever. A caller that delays a call takes its tokens at once: they fall below zero, and
+    later calls wait after it.
 
     Invariant: over any time t, at most rate · t + burst + one message (or one call that passed as a whole) pass.
     """
@@ -61,37 +62,40 @@ class Meter:
         self.short = [False, False]
 
     def set_rates(self, messages: float | None, bytes: float | None, now: float) -> None:
-        """Go on at these rates a second; None: not limited. A bucket that becomes limited begins full; others keep their tokens."""
+        """Continue at these rates per second; None: not limited.
+
+        A newly limited bucket starts full; others keep their tokens.
+        """
         self._refill(now)
         self._messages.set_rate(messages)
         self._bytes.set_rate(bytes)
 
     def wait_s(self, messages: float, bytes: float, now: float) -> float:
-        """In how many seconds so much could be taken, if nobody else takes any; 0.0: now."""
+        """Seconds until this amount could be taken if no other caller takes any; 0.0: now."""
         self._refill(now)
         return max(self._messages.wait_s(messages), self._bytes.wait_s(bytes))
 
     def room(self, now: float) -> tuple[float, float]:
-        """(messages, bytes) that could be taken now; infinite where there is no limit."""
+        """(messages, bytes) that could be taken now; infinite without a limit."""
         self._refill(now)
         return self._messages.room(), self._bytes.room()
 
     def take(self, messages: float, bytes: float) -> None:
-        """Take so much, whatever there is."""
+        """Take this amount, whether or not the buckets hold it."""
         self.asked_messages += messages
         self.asked_bytes += bytes
         self._messages.tokens -= messages
         self._bytes.tokens -= bytes
 
     def refuse(self, messages: float, bytes: float) -> None:
-        """So much was asked for and not given: it counts as demand."""
+        """Note a rejected amount: it counts as demand."""
         self.asked_messages += messages
         self.asked_bytes += bytes
         self.short[0] |= self._messages.wait_s(messages) > 0
         self.short[1] |= self._bytes.wait_s(bytes) > 0
 
     def read_demand(self) -> tuple[float, float, bool, bool]:
-        """(messages, bytes, whether messages were short, whether bytes were) since the last reading."""
+        """(messages, bytes, whether messages were short, whether bytes were) since the last call."""
         demand = self.asked_messages, self.asked_bytes, self.short[0], self.short[1]
         self.asked_messages = self.asked_bytes = 0.0
         self.short = [False, False]

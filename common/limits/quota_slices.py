@@ -1,7 +1,7 @@
-"""The limits that a process holds calls to, with its share of each: what it borrows, how, and what counts when nobody lends.
+"""Quota slices of a process: its shares of cluster-wide limits, borrowed from a lender, and the fallback without one.
 
-A process that hears nothing from its lender falls back to a static share, the total by the number of living processes of its kind
-when the lender last spoke; never to more.
+A process without an answer from its lender falls back to a static share: the total divided by the number of processes
+of its role that were alive at the lender's last answer.
 """
 
 import json
@@ -14,10 +14,10 @@ from common.limits.lender import SLICE_S
 
 TICK_S = 0.2
 IDLE_S = 5.0
-"""A limit that nobody used for so long is not borrowed; its bucket is full again and its static share stands ready."""
+"""No slice is borrowed of a limit that was unused for so long: its bucket is full and its static share is enough."""
 LIMITS_A_REQUEST = 500
-_SMOOTHING = 0.4  # of demand, a tick
-_EAGERNESS = 2.0  # a process that had to refuse asks for twice its share
+_SMOOTHING = 0.4  # of demand, per tick
+_EAGERNESS = 2.0  # a process that had to reject calls asks for twice its slice
 
 Answer = Callable[[int, bytes], None]
 
@@ -44,7 +44,7 @@ class _Side:
 
 @dataclass(slots=True)
 class _Limit:
-    """`held` keeps the meter while it is in use, so that its tokens outlive whoever looks it up for each call."""
+    """`held` keeps the meter alive while it is in use, because callers look it up for each call and keep no reference."""
 
     meter: "weakref.ref[Meter]"
     held: Meter | None
@@ -55,9 +55,9 @@ class _Limit:
 class QuotaSlices:
     """
     Args:
-        role, process: who borrows; processes of one role share a limit.
-        ask: called as (payload, answer) to ask the lender; `answer(code, payload)` comes once, later or at once, with a code that
-            is not 0 when it cannot be asked.
+        role, process: the borrower; processes of one role share a limit.
+        ask: called as (payload, answer) to ask the lender; it calls `answer(code, payload)` once, now or later, with a
+            code other than 0 when the lender cannot be reached.
         now: seconds of a clock that never steps back.
     """
 
@@ -68,12 +68,13 @@ class QuotaSlices:
         self._limits: dict[str, _Limit] = {}
         self._ticked_at = now()
         self.live = 1
-        self.lent = 0  # limits of which a lent share counts now; the others go by their static share
+        self.lent = 0  # limits with a valid slice; the others use their static share
 
     def meter(self, key: str, messages: int, bytes: int) -> Meter | None:
-        """The meter of a limit by its key, such as `topic:orders`, at these totals a second from now on; None when both are 0.
+        """The meter of a limit by its key, such as `topic:orders`, at these totals per second from now on; None when
+        both are 0.
 
-        Whoever asks under one key gets one meter, as long as somebody holds it or has used it lately.
+        One key has one meter for as long as a caller keeps it, or it was used within IDLE_S.
         """
         if not messages and not bytes:
             return None
@@ -89,7 +90,7 @@ class QuotaSlices:
         return meter
 
     def _resize(self, limit: _Limit, totals: dict[str, int | None]) -> None:
-        """Other totals: the share keeps its proportion until the lender has spoken."""
+        """Take new totals: the slice keeps its proportion until the lender has answered."""
         for name, total in totals.items():
             old = limit.sides.get(name)
             side = limit.sides[name] = _Side(total)
@@ -97,7 +98,7 @@ class QuotaSlices:
                 side.demand, side.share, side.lent_until = old.demand, old.share * total / old.total, old.lent_until
 
     def tick(self) -> None:
-        """Every TICK_S: measure demand, let what has run out fall back, ask the lender for the next shares."""
+        """Every TICK_S: measure demand, fall back where a slice has expired, ask the lender for the next slices."""
         now = self._now()
         seconds = max(0.001, now - self._ticked_at)
         self._ticked_at = now
@@ -129,7 +130,7 @@ class QuotaSlices:
         meter.set_rates(sides["messages"].rate(self.live, now), sides["bytes"].rate(self.live, now), now)
 
     def _borrow(self, wanted: list[tuple[str, str]], now: float) -> None:
-        """Ask for the shares of these sides; without any it is a sign of life."""
+        """Ask for slices of these sides; without any the request only shows that the process is alive."""
         limits = []
         for key, name in wanted:
             side = self._limits[key].sides[name]
@@ -139,7 +140,7 @@ class QuotaSlices:
 
     def _answered(self, wanted: list[tuple[str, str]], asked_at: float, code: int, payload: bytes) -> None:
         if code:
-            return  # away: what was lent runs out by itself
+            return  # the lender cannot be reached: slices expire by themselves
         answer = json.loads(payload)
         self.live = max(1, answer["live"])
         for (key, name), share in zip(wanted, answer["shares"], strict=True):
@@ -147,6 +148,6 @@ class QuotaSlices:
             meter = limit.meter() if limit else None
             if limit is None or meter is None or (side := limit.sides[name]).total is None:
                 continue
-            # From when it was asked for: it ends here before it ends at the lender, whatever the answer took.
+            # Counted from the question, not the answer: so it expires here before it expires at the lender.
             side.share, side.lent_until = min(share, side.total), asked_at + SLICE_S
             self._apply(limit, meter)

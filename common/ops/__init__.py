@@ -1,6 +1,6 @@
-"""What every process has for its operator: logs, metrics and health pages, the readiness line, the stop signal.
+"""Operations of every process: logs, pages of metrics and health, the readiness line, the stop signal.
 
-Names are loaded on first use, so that the supervisor can have the logs without gevent.
+Names are loaded on first use, so that the supervisor can use the logs without gevent.
 """
 
 from importlib import import_module

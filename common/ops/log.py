@@ -1,7 +1,7 @@
-"""Log lines on stderr, one form for people and one (JSON) for machines.
+"""Log lines on stderr, as text for people or as JSON for programs.
 
-A line names the thing first: `topic=pay queue=3 epoch=7: truncated 4096→4010`. Give the thing as
-`extra={"about": {"topic": "pay", "queue": 3}}` and both forms show it; a message may also spell it out itself.
+A line names its subject first: `topic=pay queue=3 epoch=7: truncated 4096→4010`. Pass the subject as
+`extra={"about": {"topic": "pay", "queue": 3}}` and both forms show it, or write it into the message.
 """
 
 import json as _json
@@ -28,7 +28,7 @@ class TextFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object a line; a trace is one string inside it, so that a line is always one event."""
+    """One JSON object per line. A trace is one string in it, so a line is always one event."""
 
     def __init__(self, process: str) -> None:
         super().__init__()
@@ -55,12 +55,12 @@ def utc(seconds: float) -> str:
 
 
 def setup_logging(process: str, level: str = "INFO", json: bool = False) -> None:
-    """Send this process's log lines to stderr. The environment wins over the arguments' defaults.
+    """Write this process's log lines to stderr. The environment overrides the arguments.
 
     Args:
         process: the name shown in every line, e.g. `engine`.
-        level: least level shown; PENSTOCK_LOG_LEVEL overrides it.
-        json: JSON lines; PENSTOCK_LOG=json asks for the same.
+        level: lowest level shown; PENSTOCK_LOG_LEVEL overrides it.
+        json: write JSON lines; PENSTOCK_LOG=json does the same.
     """
     as_json = json or os.environ.get("PENSTOCK_LOG") == "json"
     handler = logging.StreamHandler(sys.stderr)
@@ -69,4 +69,4 @@ def setup_logging(process: str, level: str = "INFO", json: bool = False) -> None
     root.handlers[:] = [handler]
     wanted = os.environ.get("PENSTOCK_LOG_LEVEL", level).upper()
     root.setLevel(wanted if wanted in logging.getLevelNamesMapping() else "INFO")
-    logging.getLogger("kazoo").setLevel(logging.WARNING)  # it tells every ping at INFO
+    logging.getLogger("kazoo").setLevel(logging.WARNING)  # at INFO it logs every ping

@@ -1,4 +1,4 @@
-"""Label counts that stay bounded: a page of metrics must not grow with the number of topics."""
+"""Counters with a bounded number of labels: a page of metrics must not grow with the number of topics."""
 
 from collections.abc import Callable, Iterator, Mapping
 
@@ -8,9 +8,9 @@ OTHER = "other"
 
 
 class TopLabels:
-    """Gives the busiest labels a series each until `limit` is reached; all later ones share "other".
+    """Gives each of the busiest labels a series until `limit` is reached; all later labels share "other".
 
-    A label that has its series keeps it, so every series, "other" included, only ever grows, as a counter must.
+    A label keeps its series, so every series, "other" included, only grows, as a counter must.
     """
 
     def __init__(self, limit: int = 50) -> None:
@@ -31,7 +31,7 @@ class TopLabels:
 
 
 class CountsCollector:
-    """A Prometheus counter family fed, at scrape time only, from a mapping that somebody else keeps.
+    """A Prometheus counter family that reads its values from a mapping at scrape time.
 
     Args:
         read: returns totals since start by label value; called in the scrape's greenlet.
@@ -50,5 +50,5 @@ class CountsCollector:
         yield family
 
     def describe(self) -> list[Metric]:
-        """Registering must not read the counts, so the family is described empty."""
+        """The family without values, because registering must not read them."""
         return [CounterMetricFamily(self.name, self.text, labels=[self.label])]

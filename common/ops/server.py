@@ -1,6 +1,6 @@
 """The operator's port: `/metrics`, `/healthz`, `/readyz`.
 
-Plain HTTP, without authentication: bind it where only operators reach.
+Plain HTTP without authentication: bind it to an address that only operators reach.
 """
 
 import json
@@ -20,21 +20,21 @@ log = logging.getLogger(__name__)
 Health = Callable[[], Mapping[str, bool | str]]
 CONNECTIONS_MAX = 64
 PAGE_AGE_S_MAX = 2.0
-PAGE_LOOP_SHARE = 0.02  # of the loop's time for making pages, as that blocks it: scrapers share one until then
+PAGE_LOOP_SHARE = 0.02  # of the loop's time may go into making pages, which blocks it; scrapers share a page meanwhile
 JSON = "application/json"
 
 
 class _Listener(WSGIServer):
     def handle(self, sock: socket.socket, address: Any) -> None:
-        # Without it Nagle and delayed acknowledgements make every keep-alive answer wait for 40 ms.
+        # Without it, Nagle and delayed acknowledgements delay every keep-alive answer by 40 ms.
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         super().handle(sock, address)
 
 
 class OpsServer:
-    """Serves the three pages in greenlets of its own until `stop()`.
+    """Serves the three pages in its own greenlets until `stop()`.
 
-    `health()` names what the process depends on: True is well, False or a sentence (the reason) is not ready.
+    `health()` returns the state of each dependency: True is ready, False or a sentence (the reason) is not ready.
     """
 
     def __init__(self, host: str, port: int, registry: CollectorRegistry, health: Health) -> None:
@@ -45,20 +45,20 @@ class OpsServer:
 
     @property
     def port(self) -> int:
-        """The real port, also when 0 was asked for."""
+        """The bound port, also when 0 was requested."""
         return self._server.server_port
 
     def stop(self) -> None:
-        """Close the listener and all connections; an answer half written is cut after a second."""
+        """Close the listener and all connections; an unfinished answer is cut after a second."""
         self._server.stop(timeout=1)
 
     def _answer(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         pages = {"/metrics": self._metrics, "/healthz": self._healthz, "/readyz": self._readyz}
         page = pages.get(environ["PATH_INFO"])
         if page is None:
-            status, kind, body = "404 Not Found", "text/plain", b"pages: " + " ".join(pages).encode() + b"\n"
+            status, kind, body = "404 Not Found", "text/plain", b"no such page: use " + " ".join(pages).encode() + b"\n"
         elif environ["REQUEST_METHOD"] not in ("GET", "HEAD"):
-            status, kind, body = "405 Method Not Allowed", "text/plain", b"only GET\n"
+            status, kind, body = "405 Method Not Allowed", "text/plain", b"method not allowed: use GET\n"
         else:
             status, kind, body = page()
         start_response(status, [("Content-Type", kind), ("Content-Length", str(len(body)))])
@@ -73,19 +73,19 @@ class OpsServer:
         return "200 OK", CONTENT_TYPE_LATEST, self._page
 
     def _healthz(self) -> tuple[str, str, bytes]:
-        return "200 OK", JSON, b'{"alive": true}\n'  # that it is answered at all says that the loop turns
+        return "200 OK", JSON, b'{"alive": true}\n'  # an answer shows that the event loop runs
 
     def _readyz(self) -> tuple[str, str, bytes]:
         try:
             state = dict(self._health())
         except Exception as fault:
-            log.exception("readyz: the health check itself failed")
-            state = {"health": f"the check failed: {fault}"}
+            log.exception("readyz: the health check failed")
+            state = {"health": f"the health check failed: {fault}"}
         faults = {name: value or "not ready" for name, value in state.items() if value is not True}
         body = json.dumps({"ready": not faults, "faults": faults, "checks": sorted(state)}).encode() + b"\n"
         return ("503 Service Unavailable" if faults else "200 OK"), JSON, body
 
 
 def start_ops(host: str, port: int, registry: CollectorRegistry, health: Health) -> OpsServer:
-    """Start the operator's pages of this process; port 0 takes a free one."""
+    """Start the operator's pages of this process; port 0 chooses a free port."""
     return OpsServer(host, port, registry, health)

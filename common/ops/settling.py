@@ -1,4 +1,4 @@
-"""Before a proxy says that it serves: give its links a moment, so that whoever waited for the word is not refused first."""
+"""A short wait for a proxy's links before it reports that it serves, so that the first calls are not rejected."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -12,9 +12,9 @@ class Event(Protocol):
 
 
 def settle(health: Callable[[], Mapping[str, bool | str]], asked: Event, deadline_s: float = 2.0) -> bool:
-    """Block until all of `health()` is True, or the deadline has passed, or a stop is asked for; True when all is well.
+    """Block until all of `health()` is True, the deadline has passed, or a stop is requested; True when all is ready.
 
-    A proxy whose engine is away serves all the same after the deadline: its answers say what is wrong.
+    A proxy without an engine serves after the deadline too: its answers report the reason.
     """
     end = time.monotonic() + deadline_s
     while not all(value is True for value in health().values()):

@@ -1,4 +1,4 @@
-"""SIGTERM and SIGINT for the gevent mains."""
+"""Handling of SIGTERM and SIGINT in processes that use gevent."""
 
 import logging
 import os
@@ -13,26 +13,26 @@ log = logging.getLogger(__name__)
 class StopSignal:
     """Set by the first SIGTERM or SIGINT. A second one ends the process at once with code 1.
 
-    Make it before the process announces that it is ready: a signal that comes earlier than the handler kills.
+    Create it before the process reports that it is ready: an earlier signal would kill the process.
     """
 
     def __init__(self) -> None:
         self.asked = Event()
         self.name = ""
-        # Watchers of the loop itself, not gevent.signal_handler(): that one does not keep the loop alive.
+        # Watchers of the loop itself: gevent.signal_handler() does not keep the loop alive.
         self._watchers = [gevent.get_hub().loop.signal(number) for number in (signal.SIGTERM, signal.SIGINT)]
         for watcher, number in zip(self._watchers, (signal.SIGTERM, signal.SIGINT), strict=True):
             watcher.start(self._on_signal, number)
 
     def _on_signal(self, number: int) -> None:
         if self.asked.is_set():
-            log.warning("%s again: leaving at once", signal.Signals(number).name)
+            log.warning("signal=%s: received again, exiting at once", signal.Signals(number).name)
             os._exit(1)
         self.name = signal.Signals(number).name
         self.asked.set()
 
     def wait(self, timeout_s: float | None = None) -> str:
-        """Block this greenlet until a stop is asked for; returns the signal's name, or "" when the time has passed."""
+        """Block this greenlet until a stop is requested; return the signal's name, or "" after the time-out."""
         self.asked.wait(timeout_s)
         return self.name
 
@@ -41,12 +41,12 @@ _current: StopSignal | None = None
 
 
 def catch_stop() -> StopSignal:
-    """Install the handlers (once a process) without waiting."""
+    """Install the handlers, once per process, without waiting."""
     global _current
     _current = _current or StopSignal()
     return _current
 
 
 def wait_for_stop() -> str:
-    """Block this greenlet until SIGTERM or SIGINT; returns the signal's name. The loop goes on turning."""
+    """Block this greenlet until SIGTERM or SIGINT; return the signal's name. The event loop keeps running."""
     return catch_stop().wait()

@@ -4,7 +4,7 @@ from typing import Any
 
 from common.limits import Meter
 from consumer_proxy.call import Call
-from consumer_proxy.pull.positions import PositionRead
+from consumer_proxy.pull.positions import PositionPull
 from engine.link.pull import NOTHING, PullAnswer, PullScope
 
 
@@ -35,7 +35,7 @@ class OpenPull:
         self.scope: PullScope | None = None
         self.handle: Any = None
         self.tick = 0
-        self.position_read: PositionRead | None = None
+        self.position_read: PositionPull | None = None
         self.acked: PullAnswer = NOTHING
         self.meter: Meter | None = None
         self.was_held = False

@@ -21,7 +21,7 @@ class PositionReport(NamedTuple):
     report: ReadReport | None
 
 
-class PositionRead:
+class PositionPull:
     """The positions of one pull.
 
     Args:

@@ -23,7 +23,7 @@ from consumer_proxy.call import NO_RANGES, Call
 from consumer_proxy.errors import Refused
 from consumer_proxy.pull.native import build_reply, read_call
 from consumer_proxy.pull.open_pull import OpenPull
-from consumer_proxy.pull.positions import PositionRead
+from consumer_proxy.pull.positions import PositionPull
 from consumer_proxy.pull.replies import not_a_call, position_reports, refusal, tail
 from consumer_proxy.pull.reply_format import REPLY_BYTES_MAX
 from consumer_proxy.pull.request_rules import check_request
@@ -178,7 +178,7 @@ class Pulls:
         pull.connection.trust()
         admission.check_group(principal, call.group.decode())
         arguments: Any = decode_call(frame)[2]
-        read = pull.position_read = PositionRead(arguments.request.positions, partial(admission.queues_of, principal))
+        read = pull.position_read = PositionPull(arguments.request.positions, partial(admission.queues_of, principal))
         if call.ranges == NO_RANGES:
             self._read(pull, read)
             return
@@ -191,7 +191,7 @@ class Pulls:
 
         self._ask(pull, self._source.pull, question, acknowledged)
 
-    def _read(self, pull: OpenPull, read: PositionRead) -> None:
+    def _read(self, pull: OpenPull, read: PositionPull) -> None:
         if read.asks:
             self._ask(pull, self._source.read, read.question(pull.call), self._was_read)
         else:

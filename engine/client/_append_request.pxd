@@ -44,10 +44,12 @@ cdef class Waiter:
 cdef class AppendRequest:
     # Invariants, on which every loop over the arrays rests:
     # 1. items[0..item_count) and runs[0..run_count) are filled, with item_count <= item_cap and run_count <= run_cap.
-    # 2. head, tail and next are 0 or number an item from 1 to item_count; following next from head reaches tail and then 0.
+    # 2. head, tail and next are 0 or number an item from 1 to item_count; following next from head reaches tail and
+    #    then 0.
     # 3. A record lies in arena[at..at + size), with at + size <= arena_used <= arena_cap.
     # 4. waiter is MOVED or an index of waiters; a run's destination is 0 or numbers one of destinations from 1.
-    # 5. frame_bytes is at least the size of the encoded frame: its head, and each run with its header, its records and up to 8 bytes of padding.
+    # 5. frame_bytes is at least the size of the encoded frame: its head, and each run with its header, its records and
+    #    up to 8 bytes of padding.
     cdef list waiters                 # None: all its messages were moved
     cdef list destinations            # of the runs whose messages could go elsewhere
     cdef double sent_at               # monotonic seconds

@@ -67,7 +67,8 @@ cdef class AppendRequest:
     cdef Cell* cell(self, uint32_t topic_id, uint32_t queue) noexcept:
         """The cell of this queue's last run, or the empty one where it belongs.
 
-        The search ends within the table: at most half of its cells are filled, and the mask keeps the index below cell_count.
+        The search ends within the table: at most half of its cells are filled, and the mask keeps the index below
+        cell_count.
         """
         cdef uint64_t key = (<uint64_t>topic_id << 32) | queue
         cdef uint32_t mask = self.cell_count - 1
@@ -144,7 +145,10 @@ cdef class AppendRequest:
         return item
 
     cdef unsigned char* encode(self, unsigned char* start, uint32_t request_id, int durability) noexcept:
-        """Write the frame to `start`, where `frame_bytes` are free: head, then the runs as batches in their final form. Returns its end."""
+        """Write the frame to `start`, where `frame_bytes` are free: head, then the runs as batches in their final form.
+
+        Returns its end.
+        """
         cdef unsigned char* out = start + FRAME_HEADER_SIZE + APPEND_HEAD_SIZE
         cdef unsigned char* head
         cdef uint32_t r, i, pad
@@ -194,7 +198,10 @@ cdef class AppendRequest:
         return self.finish()
 
     cdef int answer(self, const unsigned char* results, Py_ssize_t size) except -1:
-        """Spread the broker's results, one per batch, over the messages. The size is checked first: the loop reads no byte beyond it."""
+        """Spread the broker's results, one per batch, over the messages.
+
+        The size is checked first: the loop reads no byte beyond it.
+        """
         cdef uint32_t r, i
         cdef uint16_t code
         cdef uint32_t queue

@@ -27,7 +27,10 @@ cdef class Destination:
 
 
 cdef inline uint32_t topic_id_at(Destination destination, int group) except? 0:
-    """The topic's id at a broker group; 0: not known. `group` is a home of the destination, so it lies within `ids`: see __init__."""
+    """The topic's id at a broker group; 0: not known.
+
+    `group` is a home of the destination, so it lies within `ids`: see __init__.
+    """
     if destination.ids is not None:
         return (<const uint32_t*><const char*>destination.ids)[group]
     return destination.topic_id

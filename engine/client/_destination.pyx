@@ -16,7 +16,8 @@ cdef class Destination:
     Args:
         topic_id: the only broker's; with several broker groups they are in `ids`.
         durability: number of the topic's durability class.
-        homes, ids: with several broker groups, the home of each queue and the topic id at each group; see _destination.pxd.
+        homes, ids: with several broker groups, the home of each queue and the topic id at each group; see
+            _destination.pxd.
     """
 
     def __init__(self, bytes name, uint32_t topic_id, uint32_t queues, unsigned char durability, uint32_t body_bytes_max,
@@ -33,10 +34,11 @@ cdef class Destination:
 
 
 cdef class Destinations:
-    """Destinations by name, at most `count_max`. A full table evicts one that was not used lately (the clock algorithm).
+    """Destinations by name, at most `count_max`. A full table evicts one that was not used lately (the clock
+    algorithm).
 
-    A hand goes round the dict and spares each destination that was found since the hand passed it. A destination costs about 200 bytes
-    with a name of 20 characters, which is its key too.
+    A hand goes round the dict and spares each destination that was found since the hand passed it. A destination costs
+    about 200 bytes with a name of 20 characters, which is its key too.
     """
 
     def __init__(self, Py_ssize_t count_max):
@@ -71,7 +73,9 @@ cdef class Destinations:
         return <Destination>found
 
     cdef int make_room(self) except -1:
-        """Evict one. Positions shift when the dict is resized, so the hand may pass some twice and some not: those only stay longer."""
+        """Evict one. Positions shift when the dict is resized, so the hand may pass some twice and some not: those only
+        stay longer.
+        """
         cdef PyObject* key
         cdef PyObject* value
         while True:

@@ -1,7 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""A lane: messages on their way to one broker. While an append is in flight, what comes forms the next one, across topics.
+"""A lane: messages on their way to one broker. While an append is in flight, what comes forms the next one, across
+topics.
 
-A lane is one link per broker for the durability classes that it serves, so an answer from memory never waits for a sync. Nothing here
+A lane is one link per broker for the durability classes that it serves, so an answer from memory never waits for a
+sync. Nothing here
 waits: results come to a Waiter in the loop callback that read the broker's answer. The reference is lane.py.
 """
 
@@ -99,13 +101,18 @@ cdef class Lane(TurnEnd):
         old.forget_moved()
 
     def yield_sent(self):
-        """Let `rescue` take what was sent and may go elsewhere: the broker may store it all the same, under the same ids."""
+        """Let `rescue` take what was sent and may go elsewhere: the broker may store it all the same, under the same
+        ids.
+        """
         cdef AppendRequest append
         for append in self.flying if self.rescue is not None else []:
             self.rescue(append, self.group)
 
     def expire(self, double now):
-        """Answer TIMEOUT to every call whose deadline has passed; its messages may still be stored. To be called about every 20 ms."""
+        """Answer TIMEOUT to every call whose deadline has passed; its messages may still be stored.
+
+        To be called about every 20 ms.
+        """
         cdef Waiter waiter
         cdef AppendRequest append
         self.limit.look((<AppendRequest>self.flying[0]).started_at if self.flying else now, now)
@@ -133,7 +140,9 @@ cdef class Lane(TurnEnd):
         return self.limit.lets_in(self.waiting, asked, grade)
 
     cdef uint32_t choose_queue(self, Destination destination, const unsigned char* key, Py_ssize_t key_size) except? 0:
-        """A key's own queue, by Kafka's hash; without a key one queue of the topic for the whole append, the next for the next."""
+        """A key's own queue, by Kafka's hash; without a key one queue of the topic for the whole append, the next for
+        the next.
+        """
         cdef int lane = self.number
         cdef uint32_t number = <uint32_t>self.append_number
         if key_size >= 0:
@@ -164,9 +173,10 @@ cdef class Lane(TurnEnd):
                  uint32_t size, const unsigned char* token, bint bound, uint32_t index) except -1:
         """Take one message of the waiter that joined last; its bytes are copied. The caller has asked has_room().
 
-        A request, which has a reply token, is a run of its own; so is a message without an assigned id where ids are checked. What
-        follows it in its queue comes after it. `bound`: it must not go to another broker, as its key has chosen the queue, or it has
-        a token. The copies stay within `total`, for which place() has made room in the arena.
+        A request, which has a reply token, is a run of its own; so is a message without an assigned id where ids are
+        checked. What follows it in its queue comes after it. `bound`: it must not go to another broker, as its key has
+        chosen the queue, or it has a token. The copies stay within `total`, for which place() has made room in the
+        arena.
         """
         cdef uint32_t window_ms = destination.id_window_ms if id16 == NULL else 0
         cdef uint32_t head = RECORD_HEAD_SIZE + (ASSIGNED_ID_SIZE if id16 != NULL else 0)
@@ -188,7 +198,10 @@ cdef class Lane(TurnEnd):
         return 0
 
     cdef int move(self, AppendRequest source, const AppendItem* item, Destination destination, uint32_t queue, Waiter waiter) except -1:
-        """Take a message over from another append, under the same id. The waiter has entered. Both arenas hold item.size bytes of it."""
+        """Take a message over from another append, under the same id.
+
+        The waiter has entered. Both arenas hold item.size bytes of it.
+        """
         cdef int flags = source.arena[item.at + 4]
         cdef uint32_t window_ms = 0 if flags & RECORD_HAS_ID else destination.id_window_ms
         cdef AppendRequest append = self.filling

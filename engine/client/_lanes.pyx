@@ -1,8 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""Lanes of the same durability to all broker groups: choice of the lane that takes a message, and of another when that one fails.
+"""Lanes of the same durability to all broker groups: choice of the lane that takes a message, and of another when that
+one fails.
 
-A message with a key has one queue, which has one home. One without a key takes the next queue whose home takes it. A group that fails,
-or has enough waiting, only changes the order in which queues are taken. The reference is lanes.py.
+A message with a key has one queue, which has one home. One without a key takes the next queue whose home takes it. A
+group that fails, or has enough waiting, only changes the order in which queues are taken. The reference is lanes.py.
 """
 
 from libc.stdint cimport int64_t, uint32_t, uint64_t
@@ -99,8 +100,9 @@ cdef class Lanes:
     def submit(self, messages, callback):
         """Append (destination, key or None, assigned id or None, encoded message) tuples; the rare path's entry.
 
-        `callback([(code, queue, offset), …])` comes once: later in a loop callback, or at once when nothing was taken. UNAVAILABLE:
-        no broker takes this message now; OVERLOADED: too much waits already. Neither is stored. Returns whether any was taken.
+        `callback([(code, queue, offset), …])` comes once: later in a loop callback, or at once when nothing was taken.
+        UNAVAILABLE: no broker takes this message now; OVERLOADED: too much waits already. Neither is stored. Returns
+        whether any was taken.
         """
         cdef CallbackWaiter waiter = CallbackWaiter(len(messages), callback)
         cdef Destination destination
@@ -133,7 +135,9 @@ cdef class Lanes:
         return True
 
     def ask(self, Destination destination, key, id16, bytes encoded, token_for, callback):
-        """As submit(), of one request: `token_for(group)` gives the message's trailer, or None when too many wait already."""
+        """As submit(), of one request: `token_for(group)` gives the message's trailer, or None when too many wait
+        already.
+        """
         cdef CallbackWaiter waiter = CallbackWaiter(1, callback)
         cdef uint32_t queue
         cdef Lane lane
@@ -157,7 +161,8 @@ cdef class Lanes:
                  <uint32_t>len(encoded), token, True, 0)
 
     def rescue(self, AppendRequest append, int group):
-        """Move messages without a key to queues of other broker groups than this one. What none takes stays in the append.
+        """Move messages without a key to queues of other broker groups than this one. What none takes stays in the
+        append.
 
         The loops follow the append's links: see the invariants in _append_request.pxd.
         """
@@ -229,7 +234,9 @@ cdef class Lanes:
         return queue
 
     cdef uint32_t choose_for(self, Destination destination, const unsigned char* frame, const Message* message) except? 0:
-        """choose() by the message's key, or by its own id where ids are checked: a copy must reach the queue of the first one."""
+        """choose() by the message's key, or by its own id where ids are checked: a copy must reach the queue of the
+        first one.
+        """
         if message.flags & HAS_KEY:
             return self.choose(destination, frame + message.key_start, message.key_size)
         if message.flags & HAS_ID and destination.id_window_ms:
@@ -237,7 +244,9 @@ cdef class Lanes:
         return self.choose(destination, NULL, -1)
 
     cdef uint32_t next_of(self, Destination destination, bint any_share):
-        """The next queue whose lane takes a message that could go elsewhere; with `any_share` also one that takes only what could not."""
+        """The next queue whose lane takes a message that could go elsewhere; with `any_share` also one that takes only
+        what could not.
+        """
         cdef uint32_t queue
         cdef Lane lane
         for _ in range(destination.queues):

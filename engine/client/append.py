@@ -42,7 +42,8 @@ class AppendClient:
         group: the broker group's number.
     Attributes:
         on_hello: called with the Hello of every new connection, before it is used: topic ids belong to its log_id.
-        on_up: called when a lane is connected. on_down: called with a sentence when a lane is lost or could not be connected.
+        on_up: called when a lane is connected. on_down: called with a sentence when a lane is lost or could not be
+            connected.
     """
 
     def __init__(

@@ -14,7 +14,8 @@ class Destination:
     Args:
         topic_id: the only broker's; with several broker groups they are in `ids`.
         durability: number of the topic's durability class.
-        homes, ids: with several broker groups, the home of each queue and the topic id at each group; see _destination.pxd.
+        homes, ids: with several broker groups, the home of each queue and the topic id at each group; see
+            _destination.pxd.
     """
 
     __slots__ = (

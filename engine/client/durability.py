@@ -1,8 +1,8 @@
 """Durability classes: the one table of their names, their numbers, and the lanes that serve them.
 
-A class is what a topic's definition or a send asks for. A lane is what a proxy keeps for it: one link per broker, so that an answer from
-memory never waits for a sync. Several classes may share a lane. A class gets a lane of its own by a row in LANES, its number in CLASSES,
-and LANE_COUNT in _durability.pxd.
+A class is what a topic's definition or a send asks for. A lane is what a proxy keeps for it: one link per broker, so
+that an answer from memory never waits for a sync. Several classes may share a lane. A class gets a lane of its own by a
+row in LANES, its number in CLASSES, and LANE_COUNT in _durability.pxd.
 """
 
 from typing import NamedTuple
@@ -16,7 +16,8 @@ class LaneRow(NamedTuple):
         number: of the lane, at each broker and over all brokers: its index in LANES.
         label: of its metrics.
         durability: number of the class that its appends ask the broker for.
-        in_flight_max: appends that may be unanswered. More keeps a slow disk busy; it costs nothing where answers are quick.
+        in_flight_max: appends that may be unanswered. More keeps a slow disk busy; it costs nothing where answers are
+            quick.
     """
 
     number: int
@@ -40,7 +41,8 @@ class DurabilityClass(NamedTuple):
 
 LANES = (
     LaneRow(0, "memory", layout.MEMORY, 1),
-    # Two syncs overlap: while one is on the disk, the next append is already at the broker, so the disk never waits for the network.
+    # Two syncs overlap: while one is on the disk, the next append is already at the broker, so the disk never waits for
+    # the network.
     LaneRow(1, "fsync", layout.FSYNC, 2),
 )
 # A broker without replicas serves the replicated classes from its disk.

@@ -117,7 +117,9 @@ class Lane:
         old.forget_moved()
 
     def yield_sent(self) -> None:
-        """Let `rescue` take what was sent and may go elsewhere: the broker may store it all the same, under the same ids."""
+        """Let `rescue` take what was sent and may go elsewhere: the broker may store it all the same, under the same
+        ids.
+        """
         if self.rescue is not None:
             for _, append in self._flying:
                 self.rescue(append, self.group)

@@ -1,4 +1,7 @@
-"""Lanes of the same durability to all broker groups: choice of the lane that takes a message. The reference of `_lanes`."""
+"""Lanes of the same durability to all broker groups: choice of the lane that takes a message.
+
+The reference of `_lanes`.
+"""
 
 from collections.abc import Callable, Sequence
 
@@ -92,7 +95,10 @@ class Lanes:
         lane.add(destination, queue, layout.U32.pack(len(body)) + body, waiter, 0, True)
 
     def rescue(self, append: AppendRequest, group: int) -> None:
-        """Move messages without a key to queues of other broker groups than this one. What none takes stays in the append."""
+        """Move messages without a key to queues of other broker groups than this one.
+
+        What none takes stays in the append.
+        """
         for run in append.runs:
             for item in run.items:
                 if item.bound or item.waiter is None:

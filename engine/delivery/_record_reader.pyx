@@ -50,7 +50,7 @@ cdef class RecordReader:
         self.requests, self.now_ns = requests, now_ns
         appender = getattr(store, "appender", None)
         self.store, self.lease_clock, self.dirty = store, lease_clock, dirty
-        self.floors = getattr(store, "floors", None)
+        self.floors = getattr(store, "start_offsets", None)
         self.tail = Tail(appender, store.log_id) if isinstance(appender, Appender) else None
         self.prefetches = OrderedDict()
 

@@ -7,13 +7,13 @@ from engine.delivery.counts import DeliveryCounts
 from engine.delivery.dead_lettering import DeadLettering
 from engine.delivery.group_view import GroupView
 from engine.delivery.leases import LeaseClock
-from engine.delivery.ports import DeliveryLog
 from engine.delivery.pull import Ack
 from engine.delivery.queue_cursor import QueueCursor
 from engine.delivery.receipt import ReceiptToken
 from engine.delivery.settings import DeliverySettings
 from engine.delivery.subscription import WakeList
 from engine.link.layout import DONE, EXTEND, INVALID, OK, REJECT, RETRY, STALE_RECEIPT
+from engine.log.port import DeliveryLog
 
 
 class Acknowledgements:

@@ -14,12 +14,13 @@ from engine.delivery import dead_letter
 from engine.delivery.counts import DeliveryCounts
 from engine.delivery.in_flight import InFlightRange
 from engine.delivery.leases import LeaseClock
-from engine.delivery.ports import DeliveryLog, RequestJudge
+from engine.delivery.ports import RequestJudge
 from engine.delivery.queue_cursor import QueueCursor
 from engine.delivery.queue_ownership import QueueOwnership
 from engine.delivery.subscription import WakeList
 from engine.errors import CorruptionError, EngineError, OffsetOutOfRangeError
 from engine.log.format import KIND_MESSAGES, pack_batch, whole_records
+from engine.log.port import DeliveryLog
 
 log = logging.getLogger(__name__)
 MESSAGES_PER_STEP = 256

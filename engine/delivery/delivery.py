@@ -17,13 +17,14 @@ from engine.delivery.group import Group
 from engine.delivery.leases import LeaseClock
 from engine.delivery.native import FORM, DeliveryForm
 from engine.delivery.policy import DEFAULTS, Policies
-from engine.delivery.ports import DeliveryLog, RequestJudge
+from engine.delivery.ports import RequestJudge
 from engine.delivery.pull import Pull, PullRequest
 from engine.delivery.queue_cursor import QueueCursor
 from engine.delivery.queue_ownership import QueueOwnership
 from engine.delivery.receipt import KEY_SIZE
 from engine.delivery.settings import DeliverySettings
 from engine.delivery.subscription import Subscription
+from engine.log.port import DeliveryLog
 
 
 class Delivery:

@@ -13,7 +13,7 @@ from engine.delivery.group_view import GroupView
 from engine.delivery.key_order import key_number
 from engine.delivery.key_recovery import sort_open
 from engine.delivery.leases import LeaseClock
-from engine.delivery.ports import DeliveryLog, RequestJudge
+from engine.delivery.ports import RequestJudge
 from engine.delivery.pull import Pull
 from engine.delivery.queue_cursor import QueueCursor
 from engine.delivery.settings import DeliverySettings
@@ -22,7 +22,8 @@ from engine.errors import CorruptionError, OffsetOutOfRangeError
 from engine.filter.native import select
 from engine.link.layout import HAS_TRAILER, PIECE
 from engine.log.format import whole_records
-from engine.log.types import Piece
+from engine.log.port import DeliveryLog
+from engine.log.types import RecordSlice
 
 log = logging.getLogger(__name__)
 
@@ -143,7 +144,7 @@ class Dispatcher:
                     return True
         return True
 
-    def _select(self, cursor: QueueCursor, pull: Pull, group: GroupView, piece: Piece, now_ms: int) -> bool:
+    def _select(self, cursor: QueueCursor, pull: Pull, group: GroupView, piece: RecordSlice, now_ms: int) -> bool:
         """Lease the messages that the filter selects, range by range; leave out the others. False when the pull is full."""
         at, count, stored_at_ms, records = piece
         asked, selected = pull.messages_left, 0
@@ -153,7 +154,7 @@ class Dispatcher:
             first = at + index
             self._leave_out(cursor, done, first)
             done = first + messages
-            part = Piece(first, messages, stored_at_ms, records[start:end])
+            part = RecordSlice(first, messages, stored_at_ms, records[start:end])
             size = self._lease_in_order(cursor, pull, group, first, done, [part], now_ms)
             selected += messages
             pull.bytes_left -= size
@@ -171,7 +172,14 @@ class Dispatcher:
             self._counts.passed_over += end - first
 
     def _lease_in_order(
-        self, cursor: QueueCursor, pull: Pull, group: GroupView, first: int, end: int, pieces: list[Piece], now_ms: int
+        self,
+        cursor: QueueCursor,
+        pull: Pull,
+        group: GroupView,
+        first: int,
+        end: int,
+        pieces: list[RecordSlice],
+        now_ms: int,
     ) -> int:
         """Lease the pieces, with order by key only the messages whose turn it is; returns the leased bytes."""
         if cursor.keys is not None and first == cursor.next_offset:
@@ -179,10 +187,12 @@ class Dispatcher:
         self._lease(cursor, pull, group, first, end, pieces, now_ms)
         return sum(len(piece.records) for piece in pieces)
 
-    def _lease_by_key(self, cursor: QueueCursor, pull: Pull, group: GroupView, pieces: list[Piece], now_ms: int) -> int:
+    def _lease_by_key(
+        self, cursor: QueueCursor, pull: Pull, group: GroupView, pieces: list[RecordSlice], now_ms: int
+    ) -> int:
         """Lease those of the new messages that are first of their key; the others wait. Returns the leased bytes."""
         assert cursor.keys is not None
-        taken: list[Piece] = []  # of the range that grows
+        taken: list[RecordSlice] = []  # of the range that grows
         size = 0
         for at, _, stored_at_ms, records in pieces:
             start = end = 0
@@ -201,7 +211,7 @@ class Dispatcher:
         return size + self._lease_gathered(cursor, pull, group, taken, now_ms)
 
     def _lease_gathered(
-        self, cursor: QueueCursor, pull: Pull, group: GroupView, taken: list[Piece], now_ms: int
+        self, cursor: QueueCursor, pull: Pull, group: GroupView, taken: list[RecordSlice], now_ms: int
     ) -> int:
         if not taken:
             return 0
@@ -284,6 +294,6 @@ class Dispatcher:
         self._dirty.add(cursor)
 
 
-def _gather(taken: list[Piece], first: int, end: int, stored_at_ms: int, records: bytes) -> None:
+def _gather(taken: list[RecordSlice], first: int, end: int, stored_at_ms: int, records: bytes) -> None:
     if end > first:
-        taken.append(Piece(first, end - first, stored_at_ms, records))
+        taken.append(RecordSlice(first, end - first, stored_at_ms, records))

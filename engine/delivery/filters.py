@@ -11,7 +11,7 @@ from functools import lru_cache
 from common.dead_letters import is_dead_letter_topic
 from common.filter.expression import read_filter
 from common.filter.native import Filter
-from engine.delivery.ports import DeliveryLog
+from engine.log.port import DeliveryLog
 
 NONE: Mapping[str, str] = {}
 

@@ -8,13 +8,13 @@ from common.dead_letters import is_dead_letter_topic
 from engine.delivery import filters, progress
 from engine.delivery.native import FORM, DeliveryForm
 from engine.delivery.policy import DEFAULT, GroupPolicy
-from engine.delivery.ports import DeliveryLog
 from engine.delivery.queue_cursor import QueueCursor
 from engine.delivery.receipt import topic_hash
 from engine.delivery.settings import DeliverySettings
 from engine.delivery.subscription import Subscription
 from engine.errors import EngineError
 from engine.link.layout import AT_TIME, LATEST
+from engine.log.port import DeliveryLog
 from engine.log.types import Topic
 
 log = logging.getLogger(__name__)

@@ -1,10 +1,10 @@
 """Start of an order by key: adds the messages that were open before it."""
 
 from engine.delivery.key_order import key_number
-from engine.delivery.ports import DeliveryLog
 from engine.delivery.queue_cursor import QueueCursor
 from engine.errors import CorruptionError, OffsetOutOfRangeError
 from engine.log.format import whole_records
+from engine.log.port import DeliveryLog
 
 READ_MAX = 1_000
 READ_BYTES_MAX = 1 << 20

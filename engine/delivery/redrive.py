@@ -13,10 +13,10 @@ from common.keyhash import queue_of
 from engine.delivery import dead_letter
 from engine.delivery.dead_letter import StoredMessage
 from engine.delivery.delivery import Delivery
-from engine.delivery.ports import DeliveryLog
 from engine.delivery.queue_cursor import QueueCursor
 from engine.errors import CorruptionError, DiskFullError
 from engine.log.format import KIND_MESSAGES, pack_batch, whole_records
+from engine.log.port import DeliveryLog
 from engine.log.types import Topic
 
 READ_MAX = 500

@@ -15,7 +15,7 @@ cdef extern from "<time.h>" nogil:
     int CLOCK_MONOTONIC
 
 
-cdef class Clock:
+cdef class NodeClock:
     """Wall time and monotonic time of the machine."""
 
     cpdef int64_t wall_ms(self) except? -1:

@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 
 from engine.env.background import Background
-from engine.env.native import Clock
+from engine.env.native import NodeClock
 from engine.env.store import Store
 
 
@@ -74,7 +74,7 @@ class File(ABC):
 class Env(ABC):
     """The engine's only door to the machine."""
 
-    clock: Clock
+    clock: NodeClock
     """Wall time and monotonic time, for native callers too."""
 
     @abstractmethod

@@ -1,12 +1,12 @@
 """The machine's clocks, and the reference for `_clock.pyx`.
 
-Native code calls the native form without Python. A simulated clock subclasses `Clock` and overrides `wall_ms` and `monotonic_ns`.
+Native code calls the native form without Python. A simulated clock subclasses `NodeClock` and overrides `wall_ms` and `monotonic_ns`.
 """
 
 import time
 
 
-class Clock:
+class NodeClock:
     """Wall time and monotonic time of the machine."""
 
     def wall_ms(self) -> int:

@@ -6,8 +6,8 @@ from common.twins import use_native
 
 NATIVE = use_native("engine.env", "_clock")
 if NATIVE and not TYPE_CHECKING:
-    from engine.env._clock import Clock
+    from engine.env._clock import NodeClock
 else:
-    from engine.env.clock import Clock
+    from engine.env.clock import NodeClock
 
-__all__ = ["NATIVE", "Clock"]
+__all__ = ["NATIVE", "NodeClock"]

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from engine.env.background import Background, ThreadBackground, original
 from engine.env.base import Env, File
-from engine.env.native import Clock
+from engine.env.native import NodeClock
 from engine.env.store import RocksStore, Store
 from engine.errors import LockedError
 
@@ -124,7 +124,7 @@ class RealFile(File):
 class RealEnv(Env):
     """The machine itself."""
 
-    clock = Clock()
+    clock = NodeClock()
 
     def open(self, path: str, *, create: bool = False) -> File:
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT | os.O_TRUNC if create else 0)

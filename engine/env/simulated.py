@@ -15,7 +15,7 @@ from random import Random
 
 from engine.env.background import Background, InlineBackground
 from engine.env.base import Env, File
-from engine.env.native import Clock
+from engine.env.native import NodeClock
 from engine.env.store import MemoryStore, Store
 from engine.errors import LockedError
 
@@ -155,7 +155,7 @@ class SimulatedStore(MemoryStore):
         super().flush()
 
 
-class SimulatedClock(Clock):
+class SimulatedClock(NodeClock):
     """The clocks of a simulated machine: both follow `SimulatedEnv.clock_ms`, which tests set."""
 
     def __init__(self, env: "SimulatedEnv") -> None:

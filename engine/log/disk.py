@@ -1,4 +1,4 @@
-"""How full the disk is: fine, worth a warning, so full that old segments go, so full that appends are refused."""
+"""Levels of disk usage: fine, warn, delete old segments, refuse appends."""
 
 import logging
 from enum import IntEnum
@@ -9,17 +9,17 @@ from engine.env.base import Env
 logger = logging.getLogger(__name__)
 
 BACK_PERCENT = 1.0
-"""A level is left only when the disk is so much emptier than where it began, so that the log does not flap."""
+"""A level ends only when usage is this much below where it begins, so that the log does not flap."""
 
 
 class DiskLevel(IntEnum):
-    """What to do about it; each includes those before."""
+    """Measures by disk usage; each level includes those before."""
 
     FINE, WARN, DELETE, REFUSE = range(4)
 
 
 class DiskWatch:
-    """The file system that holds the log. `check()` is one statvfs."""
+    """Watches the file system that holds the log. `check()` is one statvfs."""
 
     def __init__(self, env: Env, directory: str, config: LogConfig) -> None:
         self._env, self._directory = env, directory
@@ -30,7 +30,7 @@ class DiskWatch:
 
     @property
     def sentence(self) -> str:
-        """The state for people."""
+        """The state in words."""
         return (
             f"the disk of {self._directory} is {self.percent:.1f} % full with {self.free >> 20} MiB free "
             f"(appends are refused from {self._percents[2]} % on, or below {self._reserves[2] >> 20} MiB)"
@@ -38,11 +38,11 @@ class DiskWatch:
 
     @property
     def percent(self) -> float:
-        """How much of what we may use is used, as df counts."""
+        """Used part of the usable space, as df counts it."""
         return 100 * self.used / max(self.used + self.free, 1)
 
     def check(self) -> DiskLevel:
-        """Look again, tell the log about a change of level, and return it. A disk that cannot be asked keeps its level."""
+        """Measure again, log a change of level, and return it. The level stays when the disk cannot be measured."""
         try:
             self.used, self.free = self._env.disk(self._directory)
         except OSError as error:

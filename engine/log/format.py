@@ -4,7 +4,7 @@ import struct
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from google_crc32c import extend, value
+from google_crc32c import value
 
 from engine.errors import VersionError
 
@@ -18,16 +18,13 @@ BATCH_HEADER_SIZE = 48
 KIND_MESSAGES, KIND_TOPIC, KIND_PROGRESS, KIND_EPOCH, KIND_COUNTERS = range(5)
 KIND_TIMER, KIND_TIMER_MARK = 8, 9
 KIND_FIRED = 10
-"""Messages of a topic that were delayed until now; in all else like MESSAGES."""
+"""Messages of a topic that had been delayed; in everything else like MESSAGES."""
 
 KIND_MAX = 15
 FLAG_CHECK_IDS = 1
-"""Of a batch: it holds one message, which is not stored if the topic has had its id within the window."""
+"""Flag of a batch: it holds one message, which is not stored when the topic received its id within the window."""
 CONTROL_TOPIC_ID = 0
-"""Control batches form queues of their own: topic id 0, queue = kind.
-
-So indexes and offsets treat them as any other.
-"""
+"""Control batches form queues of topic id 0, with queue = kind, so indexes and offsets treat them as any other."""
 
 INDEX_MAGIC = b"PNSTIDX1"
 INDEX_HEADER = struct.Struct("<8s16sQQqIIIIIIII")
@@ -37,11 +34,11 @@ INDEX_ENTRY = struct.Struct("<QIIII")
 ID_MAGIC = b"PNSTDUP1"
 ID_HEADER = struct.Struct("<8s16sQIIIIII")
 ID_ENTRY = struct.Struct("<16sQII")
-"""Of a message whose id was checked: hash ‖ offset ‖ queue ‖ the Unix second from which on the id is forgotten."""
+"""Per message whose id was checked: hash ‖ offset ‖ queue ‖ Unix second from which on the id is forgotten."""
 
 CODE_OK, CODE_DUPLICATE, CODE_INVALID, CODE_TOO_LARGE, CODE_UNKNOWN_TOPIC, CODE_NO_ROOM = 0, 2, 100, 101, 102, 203
 APPENDED = struct.Struct("<HxxIQ")
-"""What became of a batch: code ‖ queue, of a DUPLICATE's first copy only ‖ base offset."""
+"""Result per batch: code ‖ queue (of a DUPLICATE's first copy, else 0) ‖ base offset."""
 
 TRAILER_SIZE = 40
 _RECORD = struct.Struct("<IB")
@@ -52,18 +49,13 @@ _TIMER_MARK = struct.Struct("<QQ")
 
 
 def padded(size: int) -> int:
-    """The size with the zero bytes behind it that bring the next batch to a multiple of 8."""
+    """The size including the zero bytes that align the next batch to 8."""
     return (size + 7) & ~7
-
-
-def batch_checksum(log_id: bytes, position: int, batch: bytes | memoryview) -> int:
-    """CRC-32C of bytes 4..size, seeded with the log's id and the batch's position."""
-    return extend(extend(value(log_id), position.to_bytes(8, "little")), bytes(batch[4:]))
 
 
 @dataclass(frozen=True)
 class SegmentHeader:
-    """The first 64 bytes of a segment file. `epoch` is the writer's when the file was made."""
+    """The first 64 bytes of a segment file. `epoch` is the writer's at the time the file was made."""
 
     log_id: bytes
     base: int
@@ -103,10 +95,7 @@ def pack_record(payload: bytes, assigned_id: bytes = b"") -> bytes:
 
 
 def pack_batch(kind: int, topic_id: int, queue: int, records: Iterable[bytes]) -> bytes:
-    """A batch as its writer hands it to the log.
-
-    Epoch, offset, time and checksum still zero, padded to a multiple of 8.
-    """
+    """A batch as a writer passes it to the log: epoch, offset, time and checksum zero, padded to a multiple of 8."""
     parts = list(records)
     body = b"".join(parts)
     size = BATCH_HEADER_SIZE + len(body)
@@ -115,7 +104,7 @@ def pack_batch(kind: int, topic_id: int, queue: int, records: Iterable[bytes]) -
 
 
 def whole_records(records: bytes) -> Iterator[bytes]:
-    """The records of a slice one by one, each with its size in front."""
+    """The records of a slice one by one, each with its size first."""
     at = 0
     while at < len(records):
         end = at + 4 + _RECORD.unpack_from(records, at)[0]
@@ -124,7 +113,7 @@ def whole_records(records: bytes) -> Iterator[bytes]:
 
 
 def split_records(records: bytes) -> Iterator[bytes]:
-    """What follows each record's flags byte and id."""
+    """Per record the bytes after its flags and id."""
     at = 0
     while at < len(records):
         size, flags = _RECORD.unpack_from(records, at)
@@ -139,7 +128,7 @@ def count_records(batch: bytes | memoryview) -> int:
         if len(batch) - at < 6:
             return -1
         size, flags = _RECORD.unpack_from(batch, at)
-        # At least a flags byte and a struct's stop byte, behind the id when there is one.
+        # At least a flags byte and a struct's stop byte, after the id when there is one.
         if size > len(batch) - at - 4 or flags > 3 or size < 2 + 16 * (flags & 1) + TRAILER_SIZE * (flags >> 1):
             return -1
         if flags & 2 and (count or at + 4 + size != len(batch)):
@@ -172,7 +161,7 @@ def parse_progress(payload: bytes) -> tuple[bytes, bytes]:
 
 
 def pack_counter(topic_id: int, queue: int, next_offset: int) -> bytes:
-    """Payload of a COUNTERS record: where a queue goes on whose batches may all be deleted."""
+    """Payload of a COUNTERS record: where a queue continues whose batches may all be deleted."""
     return _COUNTER.pack(topic_id, queue, next_offset)
 
 
@@ -182,9 +171,9 @@ def parse_counter(payload: bytes) -> tuple[int, int, int]:
 
 
 def pack_timer_mark(covered_to: int, base: int, addresses: Iterable[int]) -> bytes:
-    """Payload of a TIMER_MARK record: timers of the segment at `base` that have fired, were cancelled or carried on.
+    """Payload of a TIMER_MARK record: timers of the segment at `base` that have fired, were cancelled or relocated.
 
-    `covered_to`: all fired batches below this position are in marks up to this one; 0 when the mark says nothing of it.
+    `covered_to`: all fired batches below this position are in marks up to this one; 0 when the mark does not say.
     """
     ended = list(addresses)
     return _TIMER_MARK.pack(covered_to, base) + struct.pack(f"<{len(ended)}I", *ended)

@@ -141,8 +141,6 @@ class Log:
         self.bounds, self.read, self.offset_at_time = reader.bounds, reader.read, reader.offset_at_time
         self.take_woken, self.is_fetching = reader.take_woken, self.cold.waits
         self.checkpoint = writer.checkpoints.checkpoint
-        self.floors = self.start_offsets
-        """The former name, for callers that have not changed yet."""
 
     @property
     def epoch(self) -> int:

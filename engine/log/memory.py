@@ -1,4 +1,5 @@
-"""The log's twin in memory, for tests of delivery: the same methods and meanings as `DeliveryLog`, and nothing is stored.
+"""The log's twin in memory, for tests of delivery: the same methods and meanings as `DeliveryLog`, and nothing is
+stored.
 
 A record is whatever bytes the test appends; a batch is one `store()`.
 """
@@ -6,7 +7,7 @@ A record is whatever bytes the test appends; a batch is one `store()`.
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from engine.errors import ConfigError, OffsetOutOfRangeError, UnknownTopicError
+from engine.errors import EngineConfigError, OffsetOutOfRangeError, UnknownTopicError
 from engine.log.format import (
     BATCH_HEADER,
     BATCH_HEADER_SIZE,
@@ -19,7 +20,7 @@ from engine.log.format import (
 from engine.log.types import RecordSlice, Topic
 
 
-class _Queue:
+class _StoredQueue:
     def __init__(self) -> None:
         self.first_offset = self.end_offset = 0
         self.bases: list[int] = []
@@ -31,7 +32,7 @@ class MemoryLog:
 
     def __init__(self) -> None:
         self._topics: dict[str, Topic] = {}
-        self._queues: dict[tuple[int, int], _Queue] = {}
+        self._queues: dict[tuple[int, int], _StoredQueue] = {}
         self._progress: dict[bytes, bytes] = {}
         self._watched: set[tuple[int, int]] = set()
         self._woken: list[tuple[int, int]] = []
@@ -86,13 +87,13 @@ class MemoryLog:
         asked = list(wanted)
         for name, queues in asked:
             if queues < 1:
-                raise ConfigError([f"topic {name}: {queues} queues: use at least 1"])
+                raise EngineConfigError([f"topic {name}: {queues} queues: use at least 1"])
         for name, queues in asked:
             old = self._topics.get(name)
             topic = Topic(old.id if old else len(self._topics) + 1, name, max(queues, old.queues if old else 0))
             self._topics[name] = topic
             for queue in range(topic.queues):
-                self._queues.setdefault((topic.id, queue), _Queue())
+                self._queues.setdefault((topic.id, queue), _StoredQueue())
         return [self._topics[name] for name, _ in asked]
 
     def topic(self, name: str) -> Topic | None:
@@ -160,7 +161,7 @@ class MemoryLog:
             return CODE_UNKNOWN_TOPIC
         return CODE_OK if queue < topic.queues else CODE_INVALID
 
-    def _queue(self, topic_id: int, queue: int) -> _Queue:
+    def _queue(self, topic_id: int, queue: int) -> _StoredQueue:
         found = self._queues.get((topic_id, queue))
         if found is None:
             raise UnknownTopicError(f"topic={topic_id} queue={queue}: unknown")

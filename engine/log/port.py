@@ -25,7 +25,7 @@ from engine.log.types import RecordSlice, Topic
 
 
 class Positions(Protocol):
-    """How far the log goes, and waiting until it is synced."""
+    """The end of the log, and waiting until it is synced."""
 
     @property
     def end_position(self) -> int:
@@ -47,7 +47,7 @@ class TopicLog(Protocol):
     def create_topics(self, wanted: Iterable[tuple[str, int]]) -> list[Topic]:
         """Find or create each (name, queues), in order; a topic with fewer queues grows.
 
-        Raises ConfigError, DiskFullError.
+        Raises EngineConfigError, DiskFullError.
         """
 
 
@@ -103,7 +103,7 @@ class AppendableLog(Positions, Protocol):
 
 
 class DeliveryLog(AppendableLog, ReadableLog, TopicLog, ProgressLog, Protocol):
-    """What delivery calls: groups, their cursors, dead letters, redrive.
+    """The log for delivery: groups, their cursors, dead letters, redrive.
 
     The native reader of delivery also looks for `appender`, `log_id`, `start_offsets` and `retention`; a log without
     them is read through `read` alone.
@@ -111,7 +111,7 @@ class DeliveryLog(AppendableLog, ReadableLog, TopicLog, ProgressLog, Protocol):
 
 
 class TimerRecords(Positions, Protocol):
-    """What timers call: `Log.for_timers`."""
+    """The log for timers: `Log.for_timers`."""
 
     log_id: bytes
     fired: list[tuple[int, int, int]]
@@ -159,8 +159,18 @@ class TimerRecords(Positions, Protocol):
         """Drop what is known of a segment that was deleted."""
 
 
+class PendingTimers(Protocol):
+    """Delayed messages, for retention: they outlive the segment that they were stored in."""
+
+    def relocate(self, base: int) -> Iterator[None]:
+        """Append again what is pending in the segment, in steps. Raises DiskFullError."""
+
+    def forget(self, base: int) -> None:
+        """Drop what is known of the segment: it was deleted."""
+
+
 class SpaceReport(Protocol):
-    """What metrics and operators see of retention: `Log.retention`."""
+    """Retention for metrics and operators: `Log.retention`."""
 
     deleted_segments: int
     deleted_bytes: int
@@ -178,8 +188,11 @@ class SpaceReport(Protocol):
     def earliest_ms(self) -> int:
         """Creation time of the oldest segment."""
 
-    def step(self) -> int:
-        """Do the next piece of retention's work; returns in how many milliseconds to call again."""
+    def step(self, timers: PendingTimers | None = None) -> int:
+        """Do the next piece of retention's work; returns in how many milliseconds to call again.
+
+        An engine with timers passes them in every call.
+        """
 
 
 class PacedWork(Protocol):
@@ -190,7 +203,7 @@ class PacedWork(Protocol):
 
 
 class UpkeepLog(Positions, Protocol):
-    """What the node calls to keep the log in order and to end it."""
+    """The log for the node, which keeps it in order and ends it."""
 
     @property
     def retention(self) -> SpaceReport:

@@ -1,4 +1,4 @@
-"""What the timers keep in the log, and which of it outlives a checkpoint in the view."""
+"""The timers' records in the log, and their state in the view."""
 
 from array import array
 from collections.abc import Callable, Iterator, Mapping
@@ -13,7 +13,8 @@ from engine.log.write.writer import LogWriter
 
 
 class TimerLog:
-    """The timers' side of a log: TIMER and TIMER_MARK records, by their address. Implements `engine.log.port.TimerRecords`.
+    """The timers' side of a log: TIMER and TIMER_MARK records, by their address. Implements
+    `engine.log.port.TimerRecords`.
 
     Attributes:
         fired: what recovery found: (base of the segment, byte address, size) of batches of fired timers that may be
@@ -82,7 +83,10 @@ class TimerLog:
                 yield segment, ended
 
     def mark(self, ended: Mapping[int, list[int]], covered_to: int) -> None:
-        """Append that these timers have ended: base of the segment to byte addresses. One batch: all of them or none."""
+        """Append that these timers have ended: base of the segment to byte addresses.
+
+        One batch: all of them or none.
+        """
         marks = [pack_timer_mark(covered_to, base, addresses) for base, addresses in ended.items()]
         offset = self._control.append(KIND_TIMER_MARK, marks)
         for base, addresses in ended.items():

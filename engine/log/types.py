@@ -22,7 +22,3 @@ class RecordSlice(NamedTuple):
     count: int  # type: ignore[assignment]  # hides tuple.count, which has no use here
     stored_at_ms: int
     records: bytes
-
-
-Piece = RecordSlice
-"""The former name, for callers that have not changed yet."""

@@ -1,13 +1,14 @@
-"""What the log says about topics, progress and segments, as sorted keys: the latest in memory, the rest in the store.
+"""The view: topics, progress and segments as sorted keys, derived from the log. The latest in memory, the rest in the
+store.
 
-Nothing reaches the store before the log that says it is durable: RocksDB may write out its buffers at any time, and a
-state that is ahead of the log would hand out the ids of topics that a power cut has taken back. Replay may repeat
-what the store holds already; every value is absolute, so that is harmless.
+Nothing reaches the store before the log that says it is durable. RocksDB may write out its buffers at any time, and a
+view ahead of the log would reuse the ids of topics that a power cut has taken back. Replay may repeat what the store
+holds already; every value is absolute, so that does no harm.
 
 Keys: t ‖ topic name → id, queues. i ‖ id → queues, name. p ‖ progress key → value. q ‖ topic id ‖ queue ‖ first
-offset in a segment → the segment's base, the queue's next offset behind it. m ‖ … → of the log as a whole. Numbers in
-keys are big-endian, to sort. w ‖ a segment's base ‖ offset of a TIMER_MARK batch → addresses in the segment of timers that have ended,
-under the highest offset: all of them have.
+offset in a segment → the segment's base, the queue's next offset after it. m ‖ … → state of the log as a whole.
+w ‖ a segment's base ‖ offset of a TIMER_MARK batch → addresses in the segment of timers that have ended; an entry under
+the highest offset: all of them have. Numbers in keys are big-endian, to sort.
 """
 
 import struct
@@ -32,9 +33,9 @@ _ALL = 0xFFFFFFFFFFFFFFFF
 
 
 class Checkpoint:
-    """What the store knows.
+    """State of the log that the store reflects.
 
-    The log is replayed from the segment at `segment_base`, and was durable up to `durable_position`.
+    The log is replayed from the segment at `segment_base` on. It was durable up to `durable_position`.
     """
 
     def __init__(self, log_id: bytes, segment_base: int, durable_position: int, next_topic_id: int, epoch: int) -> None:
@@ -52,14 +53,14 @@ class Checkpoint:
 
     @classmethod
     def parse(cls, value: bytes) -> "Checkpoint | None":
-        """The checkpoint, or None when it is of another version, so that the view is built again."""
+        """The checkpoint, or None when it has another version, so that the view is rebuilt."""
         if len(value) != _CHECKPOINT.size or value[:4] != VIEW_VERSION.to_bytes(4, "little"):
             return None
         return cls(*_CHECKPOINT.unpack(value)[1:])
 
 
 def queue_key(topic_id: int, queue: int, first_offset: int) -> bytes:
-    """Key of the segment in which the queue's offsets from `first_offset` on begin."""
+    """Key of a segment in which the queue has records, the first at `first_offset`."""
     return _QUEUE_KEY.pack(b"q", topic_id, queue, first_offset)
 
 
@@ -69,24 +70,24 @@ def queue_value(segment_base: int, next_offset: int) -> bytes:
 
 
 def after_prefix(prefix: bytes) -> bytes:
-    """The least key above all that begin with the prefix."""
+    """The lowest key above all that begin with the prefix."""
     stripped = prefix.rstrip(b"\xff")
     return stripped[:-1] + bytes([stripped[-1] + 1])
 
 
 class View:
-    """Sorted keys in layers: `pending` takes changes, older layers are on their way to the store."""
+    """Sorted keys in layers: the first takes changes, older ones are being written to the store."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
         self._layers: list[dict[bytes, bytes | None]] = [{}]
         checkpoint = Checkpoint.parse(store.get(CHECKPOINT_KEY) or b"")
         self.replay_base = checkpoint.segment_base if checkpoint is not None else 0
-        """Where the durable checkpoint lets replay begin; segments from here on must not go."""
+        """Segment at which replay begins by the durable checkpoint; segments from here on must not be deleted."""
 
     @property
     def pending_count(self) -> int:
-        """Changed keys that no checkpoint has taken up yet."""
+        """Number of changed keys that no checkpoint includes yet."""
         return len(self._layers[0])
 
     def put(self, key: bytes, value: bytes | None) -> None:
@@ -98,7 +99,7 @@ class View:
         self._layers[0].update(entries)
 
     def get(self, key: bytes) -> bytes | None:
-        """The value as of now."""
+        """The current value, or None."""
         for layer in self._layers:
             if key in layer:
                 return layer[key]
@@ -113,13 +114,13 @@ class View:
         return merge(stored, sorted((key, value) for key, value in changed.items() if value is not None))
 
     def freeze(self) -> dict[bytes, bytes | None]:
-        """The changes so far, for a checkpoint; later ones go to a new layer. They stay visible until `drop`."""
+        """Freeze the changes so far for a checkpoint; later ones go to a new layer. They stay visible until `drop`."""
         frozen = self._layers[0]
         self._layers.insert(0, {})
         return frozen
 
     def drop(self, frozen: dict[bytes, bytes | None]) -> None:
-        """The layer has reached the store. Safe in another thread.
+        """Drop a frozen layer that has reached the store. Safe in another thread.
 
         Layers leave at the end, oldest first, and come at the start.
         """
@@ -155,19 +156,19 @@ class View:
             found.append(Topic(topic_id, key[1:].decode(), queues))
         return found
 
-    # Timers that have fired, were cancelled or carried on
+    # Timers that have fired, were cancelled or relocated
 
     def put_ended_timers(self, base: int, mark_offset: int, addresses: bytes) -> None:
-        """Timers of the segment at `base` have ended, so says the mark at that offset."""
+        """Note the mark at that offset: timers of the segment at `base` have ended."""
         self.put(_ENDED_KEY.pack(b"w", base, mark_offset), addresses)
 
     def put_all_ended(self, base: int) -> None:
-        """No timer of the segment is pending any more."""
+        """Note that no timer of the segment is pending."""
         self.forget_timers(base)
         self.put(_ENDED_KEY.pack(b"w", base, _ALL), b"-")
 
     def ended_timers(self, base: int) -> list[int] | None:
-        """Sorted addresses of those that have ended; None when all have."""
+        """Sorted addresses of timers that have ended; None when all have."""
         ended = array("I")
         for key, value in self.scan(_ENDED_KEY.pack(b"w", base, 0), _ENDED_KEY.pack(b"w", base + 1, 0)):
             if _ENDED_KEY.unpack(key)[2] == _ALL:
@@ -176,28 +177,32 @@ class View:
         return sorted(ended)
 
     def forget_timers(self, base: int) -> None:
-        """The segment is gone, or everything of it has ended."""
+        """Drop the segment's marks: it was deleted, or all its timers have ended."""
         for key, _ in list(self.scan(_ENDED_KEY.pack(b"w", base, 0), _ENDED_KEY.pack(b"w", base + 1, 0))):
             self.put(key, None)
 
     def put_fired_from(self, position: int | None) -> None:
-        """Batches of fired timers that no mark covers lie at or above the position; None when there are none."""
+        """Note the lowest position of batches of fired timers that no mark covers; None when there are none."""
         self.put(_FIRED_KEY, None if position is None else position.to_bytes(8, "little"))
 
     def fired_from(self) -> int | None:
-        """As of the checkpoint."""
+        """The position that `put_fired_from` noted last, as of the checkpoint."""
         value = self.get(_FIRED_KEY)
         return None if value is None else int.from_bytes(value, "little")
 
-    # Where a queue's offsets lie
+    # Segments of a queue
 
     def stored_end(self, topic_id: int, queue: int) -> int:
-        """The queue's next offset behind its last sealed segment; 0 when it has none."""
+        """The queue's next offset after its last sealed segment; 0 when it has none."""
         found = self.span_of(topic_id, queue, 0xFFFFFFFFFFFFFFFF)
         return found[2] if found else 0
 
     def span_of(self, topic_id: int, queue: int, offset: int) -> tuple[int, int, int] | None:
-        """(the queue's first offset in it, base, its next offset behind it) of the last segment that begins not above `offset`."""
+        """The queue's last segment that begins at or below `offset`.
+
+        Returns:
+            (the queue's first offset in it, the segment's base, the queue's next offset after it), or None.
+        """
         found = self.store.last_at_or_before(queue_key(topic_id, queue, offset))
         if found is None or found[0][:9] != queue_key(topic_id, queue, 0)[:9]:
             return None
@@ -211,7 +216,8 @@ class View:
             yield _QUEUE_KEY.unpack(key)[3], _QUEUE_VALUE.unpack(value)[0]
 
     def keys_up_to(self, topic_id: int, queue: int, first_offset: int) -> list[bytes]:
-        """Keys of the queue's segments that begin at or below the offset, without its very last one: that holds its counter."""
+        """Keys of the queue's segments that begin at or below the offset, except its last one, which holds its
+        counter."""
         gone: list[bytes] = []
         start, end = queue_key(topic_id, queue, 0), queue_key(topic_id, queue, 0xFFFFFFFFFFFFFFFF)
         last = queue_key(topic_id, queue, first_offset)
@@ -225,7 +231,10 @@ class View:
         return gone
 
     def put_counter(self, topic_id: int, queue: int, next_offset: int) -> None:
-        """Where a queue goes on whose segments are all gone. In recovery only; a segment that begins there replaces it."""
+        """Note where a queue continues whose segments are all deleted.
+
+        Only in recovery; a later segment replaces it.
+        """
         key = queue_key(topic_id, queue, next_offset)
         if self.stored_end(topic_id, queue) < next_offset:
             self.store.write([(key, queue_value(NO_SEGMENT, next_offset))])

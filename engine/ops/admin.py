@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable
 
 from engine.delivery.delivery import Delivery
-from engine.env.native import Clock
+from engine.env.native import NodeClock
 from engine.link import layout
 from engine.log import Log
 from engine.ops.admin_dead_letters import DeadLetterVerbs
@@ -26,7 +26,7 @@ class Admin:
     """
 
     def __init__(
-        self, store: Log, delivery: Delivery, clock: Clock, facts: Callable[[], dict], stop: Callable[[], None],
+        self, store: Log, delivery: Delivery, clock: NodeClock, facts: Callable[[], dict], stop: Callable[[], None],
         on_stored: Callable[[], None],
     ) -> None:  # fmt: skip
         self._store, self._delivery, self._facts, self._stop = store, delivery, facts, stop

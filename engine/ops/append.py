@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable
 from functools import partial
 
-from engine.env.native import Clock
+from engine.env.native import NodeClock
 from engine.errors import EngineError
 from engine.link import layout
 from engine.log import Log
@@ -23,7 +23,7 @@ class Append:
         on_appended: called after records were appended, so that waiting pulls get them.
     """
 
-    def __init__(self, store: Log, clock: Clock, on_appended: Callable[[], None]) -> None:
+    def __init__(self, store: Log, clock: NodeClock, on_appended: Callable[[], None]) -> None:
         self._store, self._clock, self._on_appended = store, clock, on_appended
         self.appends = self.batches = self.messages = self.bytes = 0
 

@@ -14,7 +14,7 @@ from common.limits.depth import Bounds, DepthBreaker, Reason
 from engine.delivery import progress
 from engine.delivery.delivery import Delivery
 from engine.delivery.receipt import topic_hash
-from engine.env.native import Clock
+from engine.env.native import NodeClock
 from engine.link import layout
 from engine.log import Log
 from engine.log.types import Topic
@@ -64,7 +64,7 @@ class LagBreakers:
         opened: how often a breaker has opened.
     """
 
-    def __init__(self, store: Log, delivery: Delivery, clock: Clock) -> None:
+    def __init__(self, store: Log, delivery: Delivery, clock: NodeClock) -> None:
         self._store, self._delivery, self._clock = store, delivery, clock
         self._kept: dict[str, _TopicBreaker] = {}
         self._swept_ms = 0

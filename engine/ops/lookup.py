@@ -8,7 +8,7 @@ from engine.link import layout
 from engine.link.layout import NO_TOKEN, PIECE, U32
 from engine.log import Log
 from engine.log.lookup_index.lookup_file import ID, KEY, Family
-from engine.log.lookup_index.search import FoundRecord, LookupCursor, LookupQuery, Search
+from engine.log.lookup_index.search import FoundRecord, LookupCursor, LookupQuery, LookupSearch
 from engine.ops.checks import is_whole, json_object, shown
 from engine.ops.errors import RequestError
 from engine.ops.peer import Peer
@@ -75,7 +75,7 @@ class LookUps:
         self._waiting.add(peer, request_id, search.cancel, refuse)
         self._store.look_up.start(search, partial(self._in_loop, finish))
 
-    def _finish(self, peer: Peer, op: int, request_id: int, search: Search, with_records: bool) -> None:
+    def _finish(self, peer: Peer, op: int, request_id: int, search: LookupSearch, with_records: bool) -> None:
         self._running -= 1
         if search.is_cancelled:
             return
@@ -88,7 +88,7 @@ class LookUps:
         report = {"next": search.cursor, "read_bytes": search.read_bytes}
         peer.send_frame(op, request_id, layout.OK, _answer(report, found, with_records))
 
-    def _readable(self, search: Search) -> list[FoundRecord]:
+    def _readable(self, search: LookupSearch) -> list[FoundRecord]:
         """The found messages from their queues' readable offsets on. Retention has not deleted the segments of the others yet."""
         first = {
             queue: self._store.bounds(search.topic_id, queue)[0] for queue in {found.queue for found in search.found}

@@ -1,33 +1,23 @@
 """PULL: acknowledgements in, messages out; a pull may wait for messages."""
 
 from engine.delivery.delivery import Delivery
-from engine.delivery.pull import Pull, PullRequest
-from engine.env.native import Clock
+from engine.delivery.pull import Pull
+from engine.env.native import NodeClock
 from engine.link import layout
-from engine.link.errors import PayloadError
 from engine.link.pull import decode_request, encode_answer
-from engine.ops.errors import RequestError
 from engine.ops.peer import Peer
 from engine.ops.waiting import WaitingRequests
-
-
-def decode_pull(payload: bytes) -> PullRequest:
-    """Decode a PULL. Raises RequestError with one sentence when the bytes are not one."""
-    try:
-        return decode_request(payload)
-    except PayloadError as error:
-        raise RequestError(str(error)) from error
 
 
 class PullMessages:
     """Serves PULL."""
 
-    def __init__(self, delivery: Delivery, clock: Clock, waiting: WaitingRequests) -> None:
+    def __init__(self, delivery: Delivery, clock: NodeClock, waiting: WaitingRequests) -> None:
         self._delivery, self._clock, self._waiting, self._on_wait = delivery, clock, waiting, waiting.on_wait
 
     def handle(self, peer: Peer, request_id: int, payload: bytes) -> None:
-        """Serve the pull, now or when messages arrive or its time is over."""
-        request = decode_pull(payload)
+        """Serve the pull, now or when messages arrive or its time is over. Raises PayloadError."""
+        request = decode_request(payload)
         if self._waiting.stopping:
             request = request._replace(max_messages=0)
 

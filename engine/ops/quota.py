@@ -4,7 +4,7 @@ import json
 import math
 
 from common.limits.lender import QuotaLender
-from engine.env.native import Clock
+from engine.env.native import NodeClock
 from engine.link import layout
 from engine.ops.checks import json_answer
 from engine.ops.errors import RequestError
@@ -16,7 +16,7 @@ LIMITS_PER_REQUEST = 1000
 class QuotaLending:
     """Serves LEASE."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: NodeClock) -> None:
         self._clock = clock
         self._lender = QuotaLender(self._now_s())
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from common.timer_heap import TimerHeap
-from engine.env.native import Clock
+from engine.env.native import NodeClock
 from engine.errors import CorruptionError, OffsetOutOfRangeError
 from engine.link.layout import INVALID, NO_TOKEN, OFFSET_OUT_OF_RANGE, OK, PIECE, READ, U32, UNAVAILABLE, UNKNOWN_TOPIC
 from engine.log import Log
@@ -97,7 +97,7 @@ def _number(request: dict, name: str, default: int) -> int:
 class PositionReads:
     """Serves READ from the log and keeps the reads that wait."""
 
-    def __init__(self, store: Log, clock: Clock, waiting: WaitingRequests) -> None:
+    def __init__(self, store: Log, clock: NodeClock, waiting: WaitingRequests) -> None:
         self._store, self._clock, self._waiting = store, clock, waiting
         self._waits = TimerHeap()
         self._by_queue: dict[tuple[int, int], OrderedDict[PositionRead, None]] = {}

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from common.reply_token import TOKEN_SIZE, instance_of
-from engine.env.native import Clock
+from engine.env.native import NodeClock
 from engine.link import layout
 from engine.ops.errors import RequestError
 from engine.ops.peer import Peer
@@ -17,7 +17,7 @@ class ReplyOps:
         on_wait: called when a reply waits for its confirmation, so that the node looks at its clocks.
     """
 
-    def __init__(self, exchange: Exchange, clock: Clock, on_wait: Callable[[], None]) -> None:
+    def __init__(self, exchange: Exchange, clock: NodeClock, on_wait: Callable[[], None]) -> None:
         self._exchange, self._clock, self._on_wait = exchange, clock, on_wait
 
     def listen(self, peer: Peer, request_id: int, payload: bytes) -> None:

@@ -13,7 +13,7 @@ import logging
 from collections import deque
 
 from common.net._reactor cimport PROTOCOL_LINK, Connection, Reactor, TurnEnd, reactor_of
-from engine.env._clock cimport Clock
+from engine.env._clock cimport NodeClock
 from engine.link.constants cimport (
     APPEND_HEAD_SIZE,
     APPEND_RESULT_SIZE,
@@ -97,7 +97,7 @@ cdef class Turn(TurnEnd):
 
     cdef object store, node
     cdef Appender appender
-    cdef Clock clock
+    cdef NodeClock clock
     cdef list staged
     cdef object requests          # a deque
     cdef readonly uint64_t appends, batches, messages, bytes

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import gevent
 
-from engine.env.native import Clock
+from engine.env.native import NodeClock
 from engine.node import Node
 
 log = logging.getLogger("penstock.engine")
@@ -21,7 +21,7 @@ class NodeLoop:
         clock: the node's clock.
     """
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: NodeClock) -> None:
         self._clock = clock
         loop = gevent.get_hub().loop
         self._new_timer = loop.timer

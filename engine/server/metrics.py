@@ -81,20 +81,11 @@ class EngineMetrics:
             "cold_read_bytes": (store.cold.bytes_fetched, "Bytes fetched for readers far behind the end."),
             "deleted_segments": (retention.deleted_segments, "Segments deleted."),
             "deleted_bytes": (retention.deleted_bytes, "Size of deleted segments."),
-            "early_deleted_segments": (
-                retention.early_segments,
-                "Segments deleted before their retention ended, for room.",
-            ),
+            "early_deleted_segments": (retention.early_segments, "Segments deleted before their retention ended."),
             "duplicates": (ids.hits, "Messages not stored because their id was seen before."),
-            "ids_forgotten": (
-                ids.forgotten,
-                "Maximum number of ids forgotten before the end of their window, for lack of memory.",
-            ),
+            "ids_forgotten": (ids.forgotten, "Ids forgotten before the end of their window, at most."),
             "look_ups": (node.look_ups.requests, "Requests for messages by id or key."),
-            "look_up_read_bytes": (
-                node.look_ups.read_bytes,
-                "Bytes of segments without look-up files that were read for look-ups.",
-            ),
+            "look_up_read_bytes": (node.look_ups.read_bytes, "Bytes of segments read for lack of look-up files."),
             "name_files_made": (made.files, "Look-up files made for sealed segments."),
             "name_runs_made": (made.runs, "Partial look-up files made for the open segment."),
             "name_file_bytes": (made.written_bytes, "Bytes written to look-up files, partial ones included."),

@@ -1,4 +1,4 @@
-"""`penstock audit`: who changed what, and from what to what."""
+"""`penstock audit`: administrative changes with author, old and new value."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -15,18 +15,26 @@ NAMES_SHOWN = 3
 
 @click.command()
 @click.option(
-    "--kind", help="Only changes of this kind: topic, family, group, application, setting, progress, dead_letters."
+    "--kind",
+    metavar="KIND",
+    help="Show only changes of this kind: topic, family, group, application, setting, progress or dead_letters.",
 )
-@click.option("--name", help="Only changes of what has this name.")
-@click.option("--who", help="Only changes by this caller, such as cli:alice@host.")
-@click.option("--limit", type=click.IntRange(1, 32_000), default=50, show_default=True, help="So many, the newest.")
+@click.option("--name", metavar="NAME", help="Show only changes of the entry with this name.")
+@click.option("--who", metavar="AUTHOR", help="Show only changes by this author, such as cli:alice@host.")
+@click.option(
+    "--limit",
+    type=click.IntRange(1, 32_000),
+    default=50,
+    metavar="N",
+    help="Show at most N records, newest first (default 50).",
+)
 @output_option
 @instance_options()
 def command(instance: Instance, kind: str | None, name: str | None, who: str | None, limit: int, output: str) -> None:
-    """Show administrative changes, the newest first: who, what, from what to what. Never secrets.
+    """Show administrative changes, newest first: author, action, old and new value. Secrets are never shown.
 
-    Each record was on the disk when its command ended. They are listed by the clocks of those who made them; changes of one
-    entry are in the order of their `version`, whatever the clocks said.
+    A record is on disk when its command ends. Records are ordered by their authors' clocks; `version` orders the
+    changes of one entry, whatever the clocks were.
     """
     with open_config(instance) as store:
         records = journal.latest(store, limit, kind=kind, name=name, who=who)
@@ -34,7 +42,7 @@ def command(instance: Instance, kind: str | None, name: str | None, who: str | N
 
 
 def row(record: dict[str, Any], *, whole: bool) -> dict[str, Any]:
-    """A record as stored, with its moment and its change in words; of many names the first, unless `whole`."""
+    """A record as stored, with its time and its change as text; only the first of many names, unless `whole`."""
     at = datetime.fromtimestamp(record["at_ms"] / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + "Z"
     names, more = record["names"], record["count"] - NAMES_SHOWN
     if more > 0 and not whole:
@@ -43,7 +51,7 @@ def row(record: dict[str, Any], *, whole: bool) -> dict[str, Any]:
 
 
 def changed(old: dict[str, Any] | None, new: dict[str, Any] | None) -> str:
-    """`field old → new`, field by field; what was made or deleted has only one side."""
+    """`field old → new` per field; a creation or deletion has only one side."""
     before, after = old or {}, new or {}
     fields = [field for field in {**before, **after} if before.get(field) != after.get(field)]
     if old is None or new is None:

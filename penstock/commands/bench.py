@@ -1,4 +1,4 @@
-"""`penstock bench`: load a running Penstock, or one started for the purpose."""
+"""`penstock bench`: generate load on a running Penstock, or on one started for it."""
 
 import json
 import sys
@@ -25,9 +25,9 @@ SETTING_OF = {"warmup": "warmup_s", "timeout": "timeout_s", "ack": "acknowledge"
 
 
 def number(name: str, kind: Any, text: str) -> Any:
-    """An option whose default is the setting's; unset it leaves a named workload's value alone."""
+    """An option with the setting's default; without it a named workload keeps its own value."""
     default = getattr(DEFAULTS, SETTING_OF.get(name, name))
-    return click.option(f"--{name.replace('_', '-')}", type=kind, default=None, help=f"{text}  [default: {default}]")
+    return click.option(f"--{name.replace('_', '-')}", type=kind, default=None, help=f"{text} (default {default}).")
 
 
 @click.command("bench")
@@ -35,40 +35,45 @@ def number(name: str, kind: Any, text: str) -> Any:
 @click.option(
     "--data",
     type=click.Path(path_type=Path),
-    help="Load the `penstock up` of this directory; unset: start one and end it afterwards.",
+    metavar="DIR",
+    help="Use the running `penstock up` of data directory DIR (default: start one and stop it afterwards).",
 )
-@number("connections", int, "Producer connections, one call in flight on each.")
-@number("batch", int, "Messages a call.")
-@number("size", int, "Bytes of a body.")
-@number("topics", int, "How many topics.")
-@number("pattern", str, "Name of topic %d.")
-@number("queues", int, "Queues of each topic.")
-@number("keys", int, "Distinct keys; 0: none.")
-@number("durability", click.Choice(list(DURABILITIES)), "What an answer promises.")
-@number("seconds", float, "Length of the measured window.")
-@number("warmup", float, "Seconds before it.")
-@number("rate", float, "Open loop: messages a second, latency from the planned time; 0: closed loop.")
-@number("spacing", click.Choice(SPACINGS), "Of planned times.")
-@number("consumers", int, "Pull connections, for pull and both.")
-@number("group", str, "The consumers' group.")
-@number("order", click.Choice(ORDERS), "Of the group, which must be new then.")
-@number("max_messages", int, "Of one pull.")
-@number("wait_ms", int, "Long poll of a pull.")
-@number("fill", int, "Messages to put there before a pull.")
-@number("timeout", float, "Seconds without an answer that end the run.")
-@number("seed", int, "Of topics, keys and planned times.")
-@click.option("--ack/--no-ack", default=None, help="Acknowledge on the next pull.  [default: ack]")
+@number("connections", int, "Use this many producer connections, with one call in flight each")
+@number("batch", int, "Send this many messages per call")
+@number("size", int, "Send bodies of this many bytes")
+@number("topics", int, "Use this many topics")
+@number("pattern", str, "Name topics by this pattern; %d is the number")
+@number("queues", int, "Create topics with this many queues")
+@number("keys", int, "Use this many distinct keys; 0: no keys")
+@number("durability", click.Choice(list(DURABILITIES)), "Ask for this durability")
+@number("seconds", float, "Measure for this many seconds")
+@number("warmup", float, "Run this many seconds before the measurement")
+@number(
+    "rate",
+    float,
+    "Send this many messages per second in an open loop, with latency from the planned time; 0: closed loop",
+)
+@number("spacing", click.Choice(SPACINGS), "Space the planned times in this way")
+@number("consumers", int, "Use this many pull connections, in modes pull and both")
+@number("group", str, "Pull as this group")
+@number("order", click.Choice(ORDERS), "Create the group with this order; it must not exist")
+@number("max_messages", int, "Pull at most this many messages per call")
+@number("wait_ms", int, "Let a pull wait this many milliseconds")
+@number("fill", int, "Send this many messages before mode pull")
+@number("timeout", float, "Stop after this many seconds without an answer")
+@number("seed", int, "Use this seed for topics, keys and planned times")
+@click.option("--ack/--no-ack", default=None, help="Acknowledge messages with the next pull (default), or not.")
 @click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
 def command(what: str, data: Path | None, output: str, **options: Any) -> None:
-    """Load generator: throughput, latency percentiles, CPU of each server process.
+    """Generate load and measure throughput, latency percentiles and the CPU time of each server process.
 
     \b
-    send   calls of send (the default)
-    pull   fill the topics, then drain them by pulls
+    send   send messages (the default)
+    pull   fill the topics, then pull all messages
     both   send, pull and acknowledge at the same time
     or the name of a workload; other options then change its settings.
 
-    Exit codes: 0 done, 1 failed or answers that should not be.
+    Exit codes: 0 done, 1 failed or unexpected answers.
     """
     try:
         require_native()
@@ -83,7 +88,7 @@ def command(what: str, data: Path | None, output: str, **options: Any) -> None:
 
 
 def choose(what: str, options: dict[str, Any]) -> tuple[str, LoadSettings]:
-    """The workload or mode with what the options change."""
+    """The workload or mode, changed by the options."""
     given = {SETTING_OF.get(name, name): value for name, value in options.items() if value is not None}
     if what in NAMES:
         workload = load(what)

@@ -1,4 +1,4 @@
-"""`penstock buffer`: what waits in a fallback buffer, looked at, exported, or drained after its proxy is gone."""
+"""`penstock buffer`: show, export or drain a fallback buffer whose proxy has stopped."""
 
 import base64
 import json
@@ -18,7 +18,7 @@ from penstock.commands.exits import CONFLICT, FAILED, UNAVAILABLE, USAGE, Comman
 from penstock.commands.instance import Instance, instance_options
 from penstock.commands.output import output_option, show_one, show_rows
 from producer_proxy.buffer.disk import survey
-from producer_proxy.buffer.disk.survey import Damage, Waiting
+from producer_proxy.buffer.disk.survey import BufferDamage, Waiting
 from producer_proxy.buffer.errors import BufferError_, BufferInUse
 from producer_proxy.buffer.pace import PER_S
 
@@ -27,34 +27,40 @@ COLUMNS = ("accepted_at", "topic", "key", "id", "body_bytes")
 DIRECTORY = click.Path(exists=True, file_okay=False, path_type=Path)
 
 directory_argument = click.argument("directory", metavar="DIR", type=DIRECTORY)
-topic_option = click.option("--topic", help="Only this topic.")
-dead_option = click.option("--dead", is_flag=True, help="The dead-letter list, with each entry's reason.")
+topic_option = click.option("--topic", metavar="TOPIC", help="Show only this topic.")
+dead_option = click.option("--dead", is_flag=True, help="Show the dead-letter list, with the reason of each entry.")
 
 
 @click.group("buffer", cls=CommandGroup)
 def command() -> None:
-    """Look into the disk buffer in DIR (a producer proxy's --buffer), export it, or drain it after its proxy is gone.
+    """Show, export or drain the disk buffer in DIR (a producer proxy's --buffer).
 
-    Reading is safe while the proxy runs. A proxy that starts on DIR drains it by itself, and one on a Redis what dead proxies left there.
+    Reading is safe while the proxy runs. A proxy that starts on DIR drains it by itself. A proxy with a Redis buffer
+    also drains the entries that stopped proxies left there.
 
     \b
     penstock buffer status .penstock/buffer/producer_proxy
     penstock buffer status redis://10.0.0.5:6379
     penstock buffer inspect .penstock/buffer/producer_proxy --topic orders --limit 20
     penstock buffer export .penstock/buffer/producer_proxy --dead > dead.jsonl
-    penstock buffer drain /mnt/of-a-dead-host/buffer --data .penstock
+    penstock buffer drain /mnt/failed-host/buffer --data .penstock
     """
 
 
 @command.command()
 @click.argument("place", metavar="DIR|URL")
-@click.option("--password-file", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Of the Redis.")
+@click.option(
+    "--password-file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Read the password of the Redis from FILE.",
+)
 @output_option
 def status(place: str, password_file: Path | None, output: str) -> None:
-    """Entries and age of what waits, the dead-letter list, and what is wrong.
+    """Show number and age of the waiting entries, the dead-letter list, and damage.
 
-    Of a directory, or of a Redis by the URL that proxies have as --buffer-redis. Exit code 1 when there is damage, or when the Redis may
-    lose what it holds.
+    Give a directory, or the URL of a Redis as in --buffer-redis of the proxies. Exit code 1 when there is damage, or
+    when the Redis may lose entries.
     """
     if "://" in place:
         show, well = of_redis(place, password_file)
@@ -65,7 +71,7 @@ def status(place: str, password_file: Path | None, output: str) -> None:
 
 
 def of_redis(url: str, password_file: Path | None) -> tuple[dict[str, Any], bool]:
-    """What to show, and whether all is well."""
+    """The rows to show, and whether there is no problem."""
     try:
         from redis import RedisError  # an extra
 
@@ -73,7 +79,7 @@ def of_redis(url: str, password_file: Path | None) -> tuple[dict[str, Any], bool
         from producer_proxy.buffer.redis.client import connect
         from producer_proxy.buffer.redis.survey import survey as survey_redis
     except ImportError as error:
-        raise CommandError(f"a Redis needs redis-py: pip install 'penstock[redis]' ({error})", FAILED) from error
+        raise CommandError(f"redis-py is missing: pip install 'penstock[redis]' ({error})", FAILED) from error
     try:
         address = parse_address(url)
         password = None if password_file is None else password_file.read_text().strip()
@@ -98,13 +104,13 @@ def age_s(at_ms: int | None) -> float | None:
 
 
 def of_directory(directory: Path) -> tuple[dict[str, Any], bool]:
-    """What to show, and whether all is well."""
+    """The rows to show, and whether there is no problem."""
     topics: dict[str, int] = {}
-    damage: list[Damage] = []
+    damage: list[BufferDamage] = []
     size = torn = 0
     oldest_ms: int | None = None
     for found in read(directory, False):
-        if isinstance(found, Damage):
+        if isinstance(found, BufferDamage):
             torn += found.size_bytes if found.torn else 0
             damage += [] if found.torn else [found]
             continue
@@ -129,11 +135,17 @@ def of_directory(directory: Path) -> tuple[dict[str, Any], bool]:
 @command.command()
 @directory_argument
 @topic_option
-@click.option("--limit", type=click.IntRange(0), default=100, show_default=True, help="At most so many entries.")
+@click.option(
+    "--limit",
+    type=click.IntRange(0),
+    default=100,
+    metavar="N",
+    help="Show at most N entries, oldest first (default 100).",
+)
 @dead_option
 @output_option
 def inspect(directory: Path, topic: str | None, limit: int, dead: bool, output: str) -> None:
-    """List entries, oldest first, without their bodies."""
+    """List waiting entries, oldest first, without their bodies."""
     found = islice(entries(directory, topic, dead), limit)
     show_rows([row(each) for each in found], (*COLUMNS, "reason") if dead else COLUMNS, output)
 
@@ -143,7 +155,7 @@ def inspect(directory: Path, topic: str | None, limit: int, dead: bool, output: 
 @topic_option
 @dead_option
 def export(directory: Path, topic: str | None, dead: bool) -> None:
-    """Write entries as JSON lines: the message's fields, and `message`, its stored bytes in base64."""
+    """Write entries as JSON lines: the fields of the message, and `message`, its stored bytes in base64."""
     for each in entries(directory, topic, dead):
         message = decode_struct(Message, each.entry.message)
         value = {**row(each), "tag": message.tag, "properties": message.properties, "message": text(each.entry.message)}
@@ -152,16 +164,27 @@ def export(directory: Path, topic: str | None, dead: bool) -> None:
 
 @command.command()
 @directory_argument
-@click.option("--per-s", type=click.IntRange(1), default=PER_S, show_default=True, help="Entries a second at most.")
-@click.option("--timeout-s", type=click.FloatRange(min=0.1), default=30.0, show_default=True,
-              help="Give up after so long without progress.")  # fmt: skip
+@click.option(
+    "--per-s",
+    type=click.IntRange(1),
+    default=PER_S,
+    metavar="N",
+    help=f"Send at most N entries per second (default {PER_S:,}).",
+)
+@click.option(
+    "--timeout-s",
+    type=click.FloatRange(min=0.1),
+    default=30.0,
+    metavar="SECONDS",
+    help="Stop after this many seconds without progress (default 30).",
+)
 @instance_options("engine")
 def drain(instance: Instance, directory: Path, per_s: int, timeout_s: float) -> None:
-    """Give every entry to the engine; each is deleted after the engine has it on disk.
+    """Send every entry to the engine, and delete each after the engine has it on disk.
 
-    Exit code 4 while a proxy holds DIR, 5 when the engine does not take everything: what is left stays.
+    Exit code 4 while a proxy uses DIR, 5 when the engine does not accept every entry: the others stay.
     """
-    from producer_proxy.buffer.empty import empty  # the engine's client, which the other verbs do without
+    from producer_proxy.buffer.empty import empty  # the engine's client, which the other verbs do not need
 
     places = list(instance.engines().values())
     engine = places[0] if len(places) == 1 else None
@@ -172,13 +195,13 @@ def drain(instance: Instance, directory: Path, per_s: int, timeout_s: float) -> 
                 lambda left: progress.say(f"{left:,} entries left"),
             )  # fmt: skip
     except BufferInUse as error:
-        raise CommandError(f"{error}; it drains by itself", CONFLICT) from error
+        raise CommandError(f"{error}: it drains by itself", CONFLICT) from error
     except (BufferError_, OSError) as error:
         raise CommandError(str(error), UNAVAILABLE) from error
-    click.echo(f"{drained} entries are in the engine, {buried} on the dead-letter list")
+    click.echo(f"{drained} entries sent to the engine, {buried} moved to the dead-letter list")
 
 
-def read(directory: Path, dead: bool) -> Iterator[Waiting | Damage]:
+def read(directory: Path, dead: bool) -> Iterator[Waiting | BufferDamage]:
     try:
         yield from survey.buried(directory) if dead else survey.survey(directory)
     except OSError as error:

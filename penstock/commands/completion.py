@@ -1,4 +1,4 @@
-"""`penstock completion`: the script that teaches a shell our commands and options."""
+"""`penstock completion`: the script by which a shell completes commands and options."""
 
 import click
 from click.shell_completion import get_completion_class
@@ -17,5 +17,5 @@ def command(context: click.Context, shell: str) -> None:
     """Print the completion script for SHELL."""
     made = get_completion_class(shell)
     if made is None:
-        raise click.ClickException(f"no completion for {shell}")
+        raise click.ClickException(f"{shell}: completion is not supported: use bash, zsh or fish")
     click.echo(made(context.find_root().command, {}, "penstock", "_PENSTOCK_COMPLETE").source())

@@ -1,6 +1,6 @@
 """`penstock group dead-letters`: list, redrive, purge.
 
-Each is a loop of small requests, so that it may be stopped and begun again at any time.
+Each is a loop of small requests, so it can be stopped and started again at any time.
 """
 
 import time
@@ -23,11 +23,18 @@ SETTLE_S_MAX = 30.0
 
 def choice_options(command: Any) -> Any:
     for option in (
-        click.option("--until-ms", type=int, help="Died before this Unix time."),
-        click.option("--since-ms", type=int, help="Died at or after this Unix time."),
-        click.option("--topic", help="Came from this topic."),
-        click.option("--reason", help="The reason has this in it."),
-        click.option("--cause", type=click.Choice(CAUSES)),
+        click.option(
+            "--until-ms", type=int, metavar="MS", help="Choose those that were dead-lettered before this Unix time."
+        ),
+        click.option(
+            "--since-ms",
+            type=int,
+            metavar="MS",
+            help="Choose those that were dead-lettered at or after this Unix time.",
+        ),
+        click.option("--topic", metavar="TOPIC", help="Choose messages of this topic."),
+        click.option("--reason", metavar="TEXT", help="Choose those whose reason contains TEXT."),
+        click.option("--cause", type=click.Choice(CAUSES), help="Choose those with this cause."),
     ):
         command = option(command)
     return command
@@ -35,9 +42,9 @@ def choice_options(command: Any) -> Any:
 
 @click.group("dead-letters", cls=CommandGroup)
 def dead_letters() -> None:
-    """What the group rejected, or did not get done in its attempts.
+    """List, redrive or purge messages that the group rejected, or that failed in all attempts.
 
-    They lie in the topic _dlq.GROUP, where the group itself may also pull them.
+    They are in the topic _dlq.GROUP, from which the group may also pull them.
 
     \b
     penstock group dead-letters list readers --cause rejected
@@ -49,11 +56,17 @@ def dead_letters() -> None:
 @dead_letters.command("list")
 @click.argument("name")
 @choice_options
-@click.option("--limit", type=click.IntRange(1, 100_000), default=100, show_default=True)
+@click.option(
+    "--limit",
+    type=click.IntRange(1, 100_000),
+    default=100,
+    metavar="N",
+    help="Show at most N dead letters, oldest first (default 100).",
+)
 @output_option
 @instance_options("engine")
 def list_command(instance: Instance, name: str, limit: int, output: str, **choice: Any) -> None:
-    """List dead letters, the oldest first."""
+    """List dead letters, oldest first."""
     rows: list[dict[str, Any]] = []
     with engines(instance) as links:
         for link in links:
@@ -76,14 +89,20 @@ def list_command(instance: Instance, name: str, limit: int, output: str, **choic
 @dead_letters.command()
 @click.argument("name")
 @choice_options
-@click.option("--to", metavar="TOPIC", help="Send them there.  [where they came from]")
-@click.option("--rate", type=click.IntRange(1), default=2_000, show_default=True, help="Messages a second, about.")
+@click.option("--to", metavar="TOPIC", help="Send them to TOPIC (default: their own topics).")
+@click.option(
+    "--rate",
+    type=click.IntRange(1),
+    default=2_000,
+    metavar="N",
+    help="Send about N messages per second (default 2,000).",
+)
 @output_option
 @instance_options("engine")
 def redrive(instance: Instance, name: str, to: str | None, rate: int, output: str, **choice: Any) -> None:
-    """Send dead letters again; each is taken out when its copy is durable.
+    """Send dead letters again; each is removed when its copy is durable.
 
-    The topic's other groups get them too. Those in a consumer's hands, and those of topics that are gone, stay.
+    The topic's other groups receive them too. Dead letters that are in flight, and those of deleted topics, stay.
     """
     count = 0
     with engines(instance) as links:
@@ -100,13 +119,13 @@ def redrive(instance: Instance, name: str, to: str | None, rate: int, output: st
 @dead_letters.command()
 @click.argument("name")
 @choice_options
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--yes", is_flag=True, help="Purge without asking.")
 @output_option
 @instance_options("engine")
 def purge(instance: Instance, name: str, yes: bool, output: str, **choice: Any) -> None:
-    """Throw dead letters away. Those in a consumer's hands stay."""
+    """Delete dead letters. Those that are in flight stay."""
     if not yes:
-        click.confirm(f"Throw dead letters of {name} away?", abort=True, err=True)
+        click.confirm(f"Delete dead letters of group {name}?", abort=True, err=True)
     with engines(instance) as links:
         count = sum(answer["count"] for link in links for answer in _walk(link, "purge", name, choice))
     note(instance, "purge", "dead_letters", name, None, {"purged": count, **_said(choice)})
@@ -114,19 +133,19 @@ def purge(instance: Instance, name: str, yes: bool, output: str, **choice: Any) 
 
 
 def _said(choice: dict[str, Any]) -> dict[str, Any]:
-    """What of the dead letters was chosen."""
+    """The given filters."""
     return {name: value for name, value in choice.items() if value is not None}
 
 
 def _walk(
     link: "_Link", verb: str, group: str, choice: dict[str, Any], rate: int | None = None
 ) -> Iterator[dict[str, Any]]:
-    """Ask an engine until what was there at the beginning has been seen."""
+    """Ask an engine until all dead letters of the beginning have been seen."""
     after, end = 0, None
     while end is None or after < end:
         answer = link.ask(verb, group=group, after=after, **choice)
         yield answer
-        stuck = answer["next"] == after  # its records are being fetched from far behind the log's end
+        stuck = answer["next"] == after  # its records are being fetched from an old part of the log
         after, end = answer["next"], answer["end"] if end is None else end
         if rate and answer["count"]:
             time.sleep(answer["count"] / rate)
@@ -136,16 +155,16 @@ def _walk(
 
 def _wait_settled(link: "_Link", group: str) -> None:
     until = time.monotonic() + SETTLE_S_MAX
-    # A moment that no dead letter has: the request sends nothing and tells how many copies are not durable yet.
+    # No dead letter is that old: the request sends nothing and returns how many copies are not durable yet.
     while link.ask("redrive", group=group, until_ms=0)["unsettled"]:
         if time.monotonic() > until:
-            raise CommandError("sent, but the engine does not say that the copies are durable; run it again later")
+            raise CommandError("sent, but the copies are not durable yet: run the command again later")
         time.sleep(FETCH_PAUSE_S)
 
 
 @contextmanager
 def engines(instance: Instance) -> Iterator[list["_Link"]]:
-    """Every engine's administrative link, its refusals as one line."""
+    """An administrative link to every engine; a rejected request becomes one line."""
     from penstock.commands.engines import connected  # the link and its native parts: only for commands that need it
 
     with connected(instance) as found:
@@ -153,7 +172,7 @@ def engines(instance: Instance) -> Iterator[list["_Link"]]:
 
 
 class _Link:
-    """One engine. Among several one that has never heard of the group has no dead letters of it."""
+    """One engine. Among several, an engine that does not know the group has no dead letters of it."""
 
     def __init__(self, name: str, engine: Any, is_one_of_many: bool) -> None:
         self.name, self._engine, self._is_one_of_many = name, engine, is_one_of_many

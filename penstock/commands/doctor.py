@@ -1,4 +1,4 @@
-"""`penstock doctor`: what is missing or mis-set on this machine, in plain words."""
+"""`penstock doctor`: checks of this machine, with advice."""
 
 import json
 from collections.abc import Iterator
@@ -32,12 +32,12 @@ def findings(data: Path) -> Iterator[DoctorFinding]:
     envvar="PENSTOCK_DATA",
     show_envvar=True,
     type=click.Path(path_type=Path),
-    show_default=True,
-    help="Data directory to judge.",
+    metavar="DIR",
+    help="Check the disk of data directory DIR (default ./.penstock).",
 )
 @output_option
 def command(data: Path, output: str) -> None:
-    """Look at this machine and say what to do. Exit code 1 when something is missing without which Penstock cannot run."""
+    """Check this machine and show what to do. Exit code 1 when something is missing that Penstock needs."""
     found = list(findings(data.absolute()))
     lacking = [each for each in found if each.state == "missing"]
     if output == "json":
@@ -53,5 +53,5 @@ def show(found: list[DoctorFinding], lacking: list[DoctorFinding]) -> None:
         click.echo(f"{MARKS[each.state]}  {each.subject:<{width}}  {each.words}")
         if each.advice:
             click.echo(f"{'':<7}  {'':<{width}}  → {each.advice}")
-    words = f"{len(lacking)} things are missing" if lacking else "nothing essential is missing"
+    words = f"{len(lacking)} requirements are missing" if lacking else "no requirement is missing"
     click.echo(f"\nPenstock can{'not' if lacking else ''} run here: {words}.")

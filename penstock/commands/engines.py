@@ -1,4 +1,4 @@
-"""What commands ask of all broker groups' engines, and which of them holds a queue."""
+"""Requests of commands to the engines of all broker groups."""
 
 import json
 from collections.abc import Iterator
@@ -16,12 +16,12 @@ from penstock.commands.instance import Instance
 NOT_HERE = (
     Code.UNKNOWN_TOPIC,
     Code.UNKNOWN_GROUP,
-)  # a broker group that holds no queue of a topic may never have heard of it
+)  # a broker group without a queue of the topic may not know it
 
 
 @contextmanager
 def connected(instance: Instance, timeout_s: float = 5.0) -> Iterator[dict[str, AdminClient]]:
-    """A link to every engine, by the broker group's name. One that cannot be reached is a CommandError that names it."""
+    """Links to all engines, by the broker group's name. An unreachable engine raises a CommandError that names it."""
     with ExitStack() as links:
         found = {}
         for name, address in instance.engines().items():
@@ -32,7 +32,7 @@ def connected(instance: Instance, timeout_s: float = 5.0) -> Iterator[dict[str, 
 
 @contextmanager
 def named(name: str) -> Iterator[None]:
-    """An engine's refusals and failures become the command's: one line that begins with the broker group."""
+    """Turn an engine's errors into the command's: one line that begins with the broker group."""
     who = "engine" if name == "main" else f"engine of {name}"
     try:
         yield
@@ -44,7 +44,7 @@ def named(name: str) -> Iterator[None]:
 
 @contextmanager
 def joined(instance: Instance, timeout_s: float = 5.0) -> Iterator["AdminClient | JoinedLink"]:
-    """All engines as if they were one, for what is asked of stored messages. Refusals and failures become the command's."""
+    """All engines as one, for queries of stored messages. Their errors become the command's."""
     with connected(instance, timeout_s) as engines, named("main"):
         yield JoinedLink(engines) if len(engines) > 1 else next(iter(engines.values()))
 
@@ -57,7 +57,7 @@ class JoinedLink:
         self._placement = Placement(list(engines))
 
     def call(self, op: int, payload: bytes) -> tuple[int, bytes]:
-        """A READ of one position, or a look-up by id or key."""
+        """Send a READ of one position, or a look-up by id or key."""
         request = json.loads(payload)
         if op != layout.READ:
             return self._look_up(op, request)
@@ -66,7 +66,10 @@ class JoinedLink:
         return self._engines[home].call(op, payload)
 
     def ask(self, verb: str, **options: Any) -> dict[str, Any]:
-        """`topics` by prefix: each by the engine that has most of its queues. `status`: what all engines look up by files."""
+        """`topics` by prefix: each from the engine with most of its queues.
+
+        `status`: the lookup indexes that all engines have.
+        """
         answers = [engine.ask(verb, **options) for engine in self._engines]
         if verb == "status":
             return {"look_up": list(set.intersection(*(set(answer.get("look_up", [])) for answer in answers)))}
@@ -78,7 +81,7 @@ class JoinedLink:
         return {"topics": [most[name] for name in sorted(most)]}
 
     def _look_up(self, op: int, request: dict[str, Any]) -> tuple[int, bytes]:
-        """One engine after the other; where the next request goes on says which it is."""
+        """Ask one engine after the other; the `next` of a request names the engine to continue with."""
         number, following = request["next"] or (0, None)
         code, answer = self._engines[number].call(op, json.dumps({**request, "next": following}).encode())
         report: dict[str, Any] = {"next": None}
@@ -97,7 +100,10 @@ class JoinedLink:
 
 
 def ask_all(instance: Instance, verb: str, **options: Any) -> dict[str, dict[str, Any]]:
-    """The answers by broker group. A group that does not know the topic or the consumer group is left out, unless none does."""
+    """Answers by broker group.
+
+    A broker group that does not know the topic or consumer group is left out, unless none does.
+    """
     answers, unknown = {}, None
     with connected(instance) as engines:
         for name, engine in engines.items():
@@ -117,11 +123,11 @@ def ask_all(instance: Instance, verb: str, **options: Any) -> dict[str, dict[str
 def rows_of_queues(
     answers: dict[str, list[dict[str, Any]]], groups: list[str], topic: str | None = None
 ) -> list[dict[str, Any]]:
-    """One row a queue, by topic and number: its home's, with the broker group's name where there are several.
+    """One row per queue, by topic and number: that of its home, with the broker group's name where there are several.
 
     Args:
         answers: rows with `queue`, and `topic` where it is not given, by broker group.
-        groups: all there are; an engine has rows of queues that live elsewhere, and they say nothing.
+        groups: all broker groups. Rows of an engine about queues of another home are dropped.
     """
     if len(groups) == 1:
         return [row for rows in answers.values() for row in rows]

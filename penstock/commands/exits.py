@@ -1,6 +1,7 @@
-"""Exit codes, and errors as one line on stderr; a filter's has two more, which show the place.
+"""Exit codes, and errors as one line on stderr; an error of a filter has two more lines, which show the place.
 
-0 done · 1 failed · 2 wrong usage or value · 3 not found · 4 conflict with what is there · 5 unavailable, try again later
+0 done · 1 failed · 2 wrong usage or value · 3 not found · 4 conflict with the present state · 5 unavailable, try again
+later
 """
 
 import os
@@ -28,7 +29,7 @@ CODES: dict[type[Exception], int] = {
 
 
 class CommandError(Exception):
-    """A sentence for the user and the exit code."""
+    """An error with a sentence for the user and an exit code."""
 
     def __init__(self, sentence: str, exit_code: int = FAILED):
         super().__init__(sentence)
@@ -54,7 +55,7 @@ class Command(click.Command):
             _end(context, error, error.exit_code)
         except (PenstockError, ConnectionError, TimeoutError) as error:
             if isinstance(error, BrokenPipeError):
-                raise  # our own output's reader has left
+                raise  # the reader of our output has closed it
             _end(context, error, next((code for kind, code in CODES.items() if isinstance(error, kind)), FAILED))
 
 

@@ -1,4 +1,4 @@
-"""`penstock filter`: trying filters without a group."""
+"""`penstock filter`: checks of filters without a group."""
 
 import click
 
@@ -10,7 +10,7 @@ from penstock.commands.output import output_option, show_one
 
 @click.group("filter", cls=CommandGroup)
 def command() -> None:
-    """Filters of groups: docs/filters.md.
+    """Check filters of groups. The language: docs/filters.md.
 
     \b
     penstock filter check "country IN ('DE', 'FR') AND amount >= 100"
@@ -21,6 +21,6 @@ def command() -> None:
 @click.argument("text")
 @output_option
 def check(text: str, output: str) -> None:
-    """Read the filter TEXT and show its style and how it was understood; nothing is changed."""
+    """Check the filter TEXT and show its style and meaning. Nothing is changed."""
     found = read_filter(text)
     show_one({"style": found.style, "meaning": print_condition(found.condition)}, output)

@@ -27,7 +27,8 @@ def row(group: GroupDefinition) -> dict[str, Any]:
 def group() -> None:
     """Manage consumer groups: settings, lag, position, dead letters.
 
-    A group needs a definition only to change its settings, or to pull without naming topics. All settings: docs/settings.md.
+    A group needs a definition only to change its settings, or to pull without naming topics. All settings:
+    docs/settings.md.
 
     \b
     penstock group create readers --topic orders --invisible-ms 60000
@@ -105,7 +106,9 @@ def delete(instance: Instance, name: str, output: str) -> None:
 @output_option
 @instance_options("engine")
 def lag(instance: Instance, name: str, topic: str | None, output: str) -> None:
-    """Show the group's lag per queue: messages, bytes (estimated from the newest message) and age of the oldest message."""
+    """Show the group's lag per queue: messages, bytes (estimated from the newest message) and age of the oldest
+    message.
+    """
     rows, columns = _ask_engines(instance, "lag", "queues", topic, LAG_COLUMNS, group=name, detail=True)
     show_rows(rows, columns, output)
     if output == "table":

@@ -1,4 +1,4 @@
-"""As which application a command sends and pulls.
+"""The application that a command sends and pulls as.
 
 Secrets come from a file or the environment, never from the command line, which every user of the machine can read.
 """
@@ -23,12 +23,12 @@ from penstock.commands.instance import Instance, administration
 
 OPERATOR = "penstock-cli"
 SECRET_VARIABLE = "PENSTOCK_SECRET"
-REUSE_MS = WINDOW_MS // 3  # well inside the window, so that clocks may differ
+REUSE_MS = WINDOW_MS // 3  # far below the window, so that clocks may differ
 
 
 @dataclass
 class Identity:
-    """Mints credentials for one application and reuses each for a while."""
+    """Mints credentials for one application and reuses each for REUSE_MS."""
 
     key: NewKey
     _minted: Credential | None = None
@@ -43,10 +43,15 @@ class Identity:
 def identity_options(command: Callable) -> Callable:
     for option in (
         click.option(
-            "--secret-file", type=click.Path(path_type=Path), help=f"Holds the secret.  [else env {SECRET_VARIABLE}]"
+            "--secret-file",
+            type=click.Path(path_type=Path),
+            metavar="FILE",
+            help=f"Read the secret from FILE (default: ${SECRET_VARIABLE}).",
         ),
-        click.option("--key-id", help="Which of its keys."),
-        click.option("--app", help=f"Application.  [without: {OPERATOR} of the data directory]"),
+        click.option("--key-id", metavar="KEY", help="Use this key of the application."),
+        click.option(
+            "--app", metavar="NAME", help=f"Act as this application (default: {OPERATOR} of the data directory)."
+        ),
     ):
         command = option(command)
     return command
@@ -56,10 +61,10 @@ def choose(instance: Instance, app: str | None, key_id: str | None, secret_file:
     """The application that the options name, or the data directory's own operator."""
     if app is None:
         if key_id or secret_file:
-            raise CommandError("--key-id and --secret-file need --app", USAGE)
+            raise CommandError("--key-id and --secret-file: no application is given: use --app NAME too", USAGE)
         return Identity(_operator(instance))
     if key_id is None:
-        raise CommandError("--app needs --key-id", USAGE)
+        raise CommandError("--app: no key is given: use --key-id KEY too", USAGE)
     return Identity(NewKey(app, key_id, _secret(secret_file)))
 
 
@@ -67,25 +72,28 @@ def _secret(secret_file: Path | None) -> str:
     if secret_file is None:
         secret = os.environ.get(SECRET_VARIABLE, "")
         if not secret:
-            raise CommandError(f"--app needs --secret-file FILE or the secret in {SECRET_VARIABLE}", USAGE)
+            raise CommandError(f"--app: no secret is given: use --secret-file FILE, or set {SECRET_VARIABLE}", USAGE)
         return secret
     try:
         return secret_file.read_text().strip()
     except (OSError, UnicodeDecodeError) as error:
         raise CommandError(
-            f"{secret_file}: cannot be read as a secret: {getattr(error, 'strerror', None) or 'no text'}", USAGE
+            f"{secret_file}: the secret cannot be read: {getattr(error, 'strerror', None) or 'not a text'}", USAGE
         ) from error
 
 
 def _operator(instance: Instance) -> NewKey:
-    """The key in DIR/operator.key (0600), made on demand; checked against the configuration, which may have been reset."""
+    """The key in DIR/operator.key (0600), created on demand.
+
+    It is checked against the configuration, which may have been reset.
+    """
     path = instance.data / "operator.key"
     held = _read_key(path)
     with administration(instance) as admin:
         key = applications.ensure_operator(admin, OPERATOR, held)
     if key != held:
         with administration(instance, changes=True):
-            pass  # the proxies must know the new key before it is used, also by another command that finds it in the file
+            pass  # the proxies must know the new key before any command that reads the file uses it
         files.replace(path, json.dumps({"app": key.app, "key_id": key.key_id, "secret": key.secret}).encode())
     return key
 

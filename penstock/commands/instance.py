@@ -1,4 +1,4 @@
-"""Which Penstock a command talks to: what a running `up` says in its data directory, or what the options say."""
+"""The Penstock that a command uses: from the data directory of a running `up`, or from options."""
 
 import functools
 import getpass
@@ -27,14 +27,14 @@ APPLIED_S_MAX = 3.0
 
 @dataclass(frozen=True)
 class Instance:
-    """Everything is looked up when it is asked for: changing the configuration needs no running process."""
+    """Addresses and configuration, looked up on demand: a change of the configuration needs no running process."""
 
     data: Path
     config_url: str | None
     addresses: dict[str, str]
 
     def config(self) -> str:
-        """The configuration's URL. Raises CommandError if nothing tells where it is."""
+        """The configuration's URL. Raises CommandError if it is unknown."""
         if self.config_url:
             return self.config_url
         running = read_running(self.data)
@@ -43,27 +43,27 @@ class Instance:
         if (self.data / "config").is_dir():
             return (self.data / "config").absolute().as_uri()
         raise CommandError(
-            f"no Penstock at {self.data}: start one with `penstock up --data {self.data}`, or say --config URL",
+            f"{self.data}: no Penstock: start one with `penstock up --data {self.data}`, or use --config URL",
             UNAVAILABLE,
         )
 
     def address(self, process: str) -> Address:
-        """Where producer_proxy, consumer_proxy or engine listens."""
+        """The address of producer_proxy, consumer_proxy or engine."""
         given = self.addresses.get(process)
         if given:
             host, _, port = given.rpartition(":")
             if not host or not port.isdigit():
-                raise CommandError(f"{given!r} is no address: use HOST:PORT", USAGE)
+                raise CommandError(f"{given!r} is not an address: use HOST:PORT", USAGE)
             return host.strip("[]"), int(port)
         found = (read_running(self.data) or {}).get(process)
         if not found:
             raise CommandError(
-                f"no running Penstock at {self.data}: start one with `penstock up --data {self.data}`", UNAVAILABLE
+                f"{self.data}: no running Penstock: start one with `penstock up --data {self.data}`", UNAVAILABLE
             )
         return found["host"], found["port"]
 
     def engines(self) -> dict[str, Address]:
-        """Every broker group's engine, by the group's name."""
+        """The engine of every broker group, by the group's name."""
         if "engine" not in self.addresses and (running := read_running(self.data)) and "broker_groups" in running:
             places = {name: running[process] for name, process in running["broker_groups"].items()}
             return {name: (place["host"], place["port"]) for name, place in places.items()}
@@ -79,7 +79,7 @@ class Instance:
         try:
             return path.read_bytes()
         except OSError as error:
-            raise CommandError(f"{path}: {error.strerror}", UNAVAILABLE) from error
+            raise CommandError(f"{path}: the cluster key cannot be read: {error.strerror}", UNAVAILABLE) from error
 
 
 @contextmanager
@@ -93,24 +93,30 @@ def open_config(instance: Instance) -> Iterator[ConfigStore]:
 
 @contextmanager
 def administration(instance: Instance, *, changes: bool = False) -> Iterator[Administrator]:
-    """The verbs' context. With `changes` it ends when every running process works by the changes that were made in it."""
+    """The verbs' context.
+
+    With `changes` it ends when every running process has applied them, or warns after APPLIED_S_MAX.
+    """
     with open_config(instance) as store:
         yield Administrator(store, f"cli:{_user()}@{socket.gethostname()}")
         if changes:
             late = wait_applied(store, store.version(), APPLIED_S_MAX)
             if late:
-                click.echo(f"warning: stored, but not yet in use at {', '.join(late)}", err=True)
+                click.echo(f"warning: stored, but not yet applied by {', '.join(late)}", err=True)
 
 
 def note(
     instance: Instance, action: str, kind: str, name: str, old: dict[str, Any] | None, new: dict[str, Any]
 ) -> None:
-    """Put what an operator had the engine do into the audit journal, behind it. Only warns when the journal cannot be reached."""
+    """Record an operator's request to the engine in the audit journal, after it.
+
+    Only warns when the journal cannot be reached.
+    """
     try:
         with administration(instance) as admin:
             audit.record(admin.store, admin.clock, admin.who, action, kind, [name], old, new)
     except (CommandError, ConfigError) as error:
-        click.echo(f"warning: done, but not in the audit journal: {error}", err=True)
+        click.echo(f"warning: done, but not recorded in the audit journal: {error}", err=True)
 
 
 def _user() -> str:
@@ -132,15 +138,19 @@ def instance_options(*processes: str) -> Callable:
         wrapped: Callable = with_instance
         for process in processes:
             wrapped = click.option(
-                f"--{_option(process)}", metavar="HOST:PORT", help=f"The {process.replace('_', ' ')}."
+                f"--{_option(process)}",
+                metavar="HOST:PORT",
+                help=f"Use this {process.replace('_', ' ')} (default: that of DIR).",
             )(wrapped)
-        wrapped = click.option("--config", metavar="URL", help="Configuration store, in place of DIR's.")(wrapped)
+        wrapped = click.option(
+            "--config", metavar="URL", help="Use the configuration store at URL (default: that of DIR)."
+        )(wrapped)
         return click.option(
             "--data",
             type=click.Path(path_type=Path),
             default=lambda: os.environ.get("PENSTOCK_DATA", "./.penstock"),
             metavar="DIR",
-            help="Data directory of a running `up`.  [env PENSTOCK_DATA, else ./.penstock]",
+            help="Use the `up` of data directory DIR (default: $PENSTOCK_DATA, else ./.penstock).",
         )(wrapped)
 
     return decorate

@@ -1,4 +1,4 @@
-"""When the keys of an application were used last, by what the proxies of a running `up` tell on their operators' pages."""
+"""Last use of an application's keys, from the metrics of the proxies of a running `up`."""
 
 import urllib.request
 from collections.abc import Iterable
@@ -15,21 +15,21 @@ PAGE_S_MAX = 2.0
 
 
 def last_used(instance: Instance, app: str) -> dict[str, str]:
-    """By key id, as a UTC time; a key that no proxy knows to have been used is left out, and so are all when none can be asked."""
+    """UTC times by key id. Keys without a known use are left out, and all keys when a proxy cannot be reached."""
     facts = read_running(instance.data)
     if facts is None:
         return {}
     found: dict[str, float] = {}
     try:
         for proxy in PROXIES:
-            for key_id, at_s in _told(f"http://{facts[proxy]['host']}:{facts['ops'][proxy]}/metrics", app):
+            for key_id, at_s in _reported(f"http://{facts[proxy]['host']}:{facts['ops'][proxy]}/metrics", app):
                 found[key_id] = max(at_s, found.get(key_id, 0.0))
     except OSError:
         return {}
     return {key_id: f"{datetime.fromtimestamp(at_s, UTC):%Y-%m-%dT%H:%M:%SZ}" for key_id, at_s in found.items()}
 
 
-def _told(url: str, app: str) -> Iterable[tuple[str, float]]:
+def _reported(url: str, app: str) -> Iterable[tuple[str, float]]:
     with urllib.request.urlopen(url, timeout=PAGE_S_MAX) as answer:
         page = answer.read().decode()
     for family in text_string_to_metric_families(page):

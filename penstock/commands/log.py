@@ -1,4 +1,4 @@
-"""`penstock log`: a stopped engine's data directory, looked at and repaired."""
+"""`penstock log`: checks and repair of a stopped engine's data directory."""
 
 import json
 from collections.abc import Iterator
@@ -30,19 +30,19 @@ directory_argument = click.argument(
 
 @click.group("log", cls=CommandGroup)
 def command() -> None:
-    """Look at and repair the log in a data directory DIR while its engine is stopped.
+    """Verify, dump, count and repair the log in data directory DIR while its engine is stopped.
 
     \b
     penstock log verify .penstock
     penstock log dump .penstock --topic orders --queue 0 --records --limit 20
     penstock log stats .penstock --top 5
-    penstock log repair .penstock          # says what it would do; --yes does it
+    penstock log repair .penstock          # shows the steps; --yes makes them
     """
 
 
 @contextmanager
 def errors_as_sentences() -> Iterator[None]:
-    """The engine's errors as sentences with an exit code."""
+    """Turn the engine's errors into sentences with an exit code."""
     try:
         yield
     except (EngineError, OSError) as error:
@@ -63,10 +63,10 @@ def held(path: Path) -> Iterator[Directory]:
 @directory_argument
 @output_option
 def verify_command(directory: Path, output: str) -> None:
-    """Read every byte and report what is damaged: file, position, bytes and records lost, a line each.
+    """Read every byte and report damage, one line each: file, position, lost bytes and records.
 
-    Exit code 0 when all is well, 1 when damage was found. The torn tail that a crash leaves is reported and is no damage:
-    nobody was promised what was in it, and the next start cuts it.
+    Exit code 0 without damage, 1 with damage. A torn tail after a crash is reported but is not damage: its records were
+    never confirmed, and the next start cuts it.
     """
     found: list[Finding] = []
 
@@ -98,16 +98,23 @@ def verdict(totals: Totals) -> str:
 
 @command.command("dump")
 @directory_argument
-@click.option("--topic", help="Only this topic.")
-@click.option("--queue", type=click.IntRange(0), help="Only this queue.")
-@click.option("--from", "start", type=click.IntRange(0), default=0, help="From this offset of each queue on.")
-@click.option("--limit", type=click.IntRange(0), help="At most so many lines.")
-@click.option("--records", is_flag=True, help="A line a message instead of a line a batch.")
+@click.option("--topic", metavar="TOPIC", help="Print only this topic.")
+@click.option("--queue", type=click.IntRange(0), metavar="N", help="Print only queue N.")
+@click.option(
+    "--from",
+    "start",
+    type=click.IntRange(0),
+    default=0,
+    metavar="OFFSET",
+    help="Start at OFFSET of each queue (default 0).",
+)
+@click.option("--limit", type=click.IntRange(0), metavar="N", help="Print at most N lines (default: all).")
+@click.option("--records", is_flag=True, help="Print one line per message instead of one line per batch.")
 @output_option
 def dump_command(
     directory: Path, topic: str | None, queue: int | None, start: int, limit: int | None, records: bool, output: str
 ) -> None:
-    """Print batches, or with --records their messages, in the order in which they were stored. -o json: an object a line."""
+    """Print batches, or with --records their messages, in the order of the log. -o json prints one object per line."""
     columns = RECORD_COLUMNS if records else BATCH_COLUMNS
     with held(directory) as opened_directory:
         if output != "json":
@@ -117,7 +124,7 @@ def dump_command(
 
 
 def line(row: dict[str, Any], columns: tuple[str, ...]) -> str:
-    """One row as text; a stream cannot align its columns."""
+    """One row as text. The columns of a stream cannot be aligned."""
     if "damage" in row:
         return f"DAMAGE file={row['file']} position={row['position']}: {row['bytes']} {row['damage']}"
     cells = {**row, "stored_at": stored_at(row["stored_at_ms"])}
@@ -125,7 +132,7 @@ def line(row: dict[str, Any], columns: tuple[str, ...]) -> str:
 
 
 def stored_at(at_ms: int) -> str:
-    """In UTC; the number itself when no calendar has it."""
+    """The time in UTC; the number itself when it is out of the calendar's range."""
     try:
         return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     except (ValueError, OverflowError, OSError):
@@ -134,10 +141,12 @@ def stored_at(at_ms: int) -> str:
 
 @command.command("stats")
 @directory_argument
-@click.option("--top", type=click.IntRange(0), default=10, show_default=True, help="So many topics, the largest first.")
+@click.option(
+    "--top", type=click.IntRange(0), default=10, metavar="N", help="Show the N topics with the most bytes (default 10)."
+)
 @output_option
 def stats_command(directory: Path, top: int, output: str) -> None:
-    """Segments, batches, records and bytes, in all and by topic."""
+    """Count segments, batches, records and bytes, in total and by topic."""
     with held(directory) as opened_directory:
         stats = count(opened_directory)
         topics = topic_rows(opened_directory, stats, top)
@@ -172,13 +181,13 @@ def mean(total: int, count_: int) -> float:
 
 @command.command("repair")
 @directory_argument
-@click.option("--yes", is_flag=True, help="Do it. Without this nothing is changed.")
+@click.option("--yes", is_flag=True, help="Make the repairs (default: only show them).")
 @output_option
 def repair_command(directory: Path, yes: bool, output: str) -> None:
-    """Build damaged indexes and the view again, and cut a torn tail. Says what it would do; --yes does it.
+    """Rebuild damaged indexes and the view, and cut a torn tail. Without --yes only the steps are shown.
 
-    Bytes that do not verify stay where they are with all good records behind them; consumers step over them. Exit code 1
-    when such damage is left.
+    Bytes that do not verify stay, with all good records after them; consumers skip them. Exit code 1 when such damage
+    is left.
     """
     with errors_as_sentences():
         wanted = plan(directory)
@@ -195,8 +204,8 @@ def repair_command(directory: Path, yes: bool, output: str) -> None:
             click.echo(f"stays: {each}")
         if not yes:
             click.echo(
-                f"Nothing was changed. {'penstock log repair --yes does it.' if done else 'There is nothing to do.'}"
+                f"Nothing was changed. {'Use --yes to make these repairs.' if done else 'There is nothing to repair.'}"
             )
         elif not done:
-            click.echo("There was nothing to do.")
+            click.echo("There was nothing to repair.")
     raise SystemExit(1 if any(each.what == DAMAGE for each in wanted.stays) else 0)

@@ -1,4 +1,4 @@
-"""`penstock message`: look at stored messages by id, key, time and offset. Nothing is leased and no group moves."""
+"""`penstock message`: stored messages by id, key, time and offset. Nothing is leased and no group's position moves."""
 
 import json
 from datetime import UTC, datetime
@@ -21,13 +21,19 @@ TABLE_BODY_CHARS = 60
 ASK_TIMEOUT_S = 30.0
 
 
-topic_option = click.option("--topic", "-t", required=True)
-limit_option = click.option("--limit", type=click.IntRange(1, 10_000), default=20, show_default=True)
+topic_option = click.option("--topic", "-t", required=True, metavar="TOPIC", help="Search this topic.")
+limit_option = click.option(
+    "--limit",
+    type=click.IntRange(1, 10_000),
+    default=20,
+    metavar="N",
+    help="Show at most N messages, oldest first (default 20).",
+)
 
 
 @click.group(cls=CommandGroup)
 def message() -> None:
-    """Look at stored messages by id, key, time and offset. Nothing is leased and no group moves.
+    """Show stored messages by id, key, time and offset. Nothing is leased and no group's position moves.
 
     \b
     penstock message show 0197d2c4a1b05f3e9d7c21aa00000001 --topic orders
@@ -41,36 +47,43 @@ def message() -> None:
 @message.command()
 @click.argument("shown", metavar="ID")
 @topic_option
-@click.option("--from", "from_ms", type=TimeType(), help="Only what was stored since.")
+@click.option(
+    "--from", "from_ms", type=TimeType(), help="Search only messages stored since TIME: an age, as 10m, or a date."
+)
 @output_option
 @instance_options("engine")
 def show(instance: Instance, shown: str, topic: str, from_ms: int | None, output: str) -> None:
     """Show the message with this id.
 
-    An engine with `--look-up none` has to read messages, and this says so. Then, what was stored within 10 minutes of the time in an
-    assigned id is read; for messages that lay in a fallback buffer longer, say --from. For an id that a client chose all of the topic is
-    read, or what was stored since --from.
+    An engine with `--look-up none` has no index and reads messages; the command reports that. For an assigned id it
+    reads messages stored within 10 minutes of the time in the id; use --from for messages that were in a fallback
+    buffer for longer. For a client-set id it reads the whole topic, or messages stored since --from.
     """
     with joined(instance, ASK_TIMEOUT_S) as link:
         found = lookup.by_id(link, topic, shown, from_ms, tell)
     if not found:
-        raise CommandError(f"id={shown}: no such message in topic {topic} where it was looked for", NOT_FOUND)
+        raise CommandError(
+            f'message "{shown}": not found in topic "{topic}" where it was searched: try --from', NOT_FOUND
+        )
     show_messages(found, output)
 
 
 @message.command()
 @topic_option
-@click.option("--key", help="Only messages with this key.")
+@click.option("--key", metavar="KEY", help="Show only messages with this key.")
 @click.option(
-    "--from", "from_ms", type=TimeType(), help="Stored since: an age, as 10m, or a time.  [default: the oldest]"
+    "--from",
+    "from_ms",
+    type=TimeType(),
+    help="Search messages stored since TIME: an age, as 10m, or a date (default: the oldest).",
 )
 @limit_option
 @output_option
 @instance_options("engine")
 def find(instance: Instance, topic: str, key: str | None, from_ms: int | None, limit: int, output: str) -> None:
-    """Find messages by key, by time, or by both; the oldest first."""
+    """Find messages by key, by time, or by both, oldest first."""
     if key is None and from_ms is None:
-        raise click.UsageError("say --key, --from, or both")
+        raise click.UsageError("no key or time is given: use --key, --from, or both")
     with joined(instance, ASK_TIMEOUT_S) as link:
         if key is None:
             found = lookup.since(link, topic, from_ms or 0, limit)
@@ -81,20 +94,20 @@ def find(instance: Instance, topic: str, key: str | None, from_ms: int | None, l
 
 @message.command()
 @topic_option
-@click.option("--queue", "-q", type=click.IntRange(min=0), required=True)
-@click.option("--offset", type=click.IntRange(min=0), required=True)
+@click.option("--queue", "-q", type=click.IntRange(min=0), required=True, metavar="N", help="Show messages of queue N.")
+@click.option("--offset", type=click.IntRange(min=0), required=True, metavar="OFFSET", help="Start at OFFSET.")
 @limit_option
 @output_option
 @instance_options("engine")
 def browse(instance: Instance, topic: str, queue: int, offset: int, limit: int, output: str) -> None:
-    """Show the messages of a queue from an offset on."""
+    """Show the messages of a queue, starting at an offset."""
     with joined(instance, ASK_TIMEOUT_S) as link:
         found = lookup.browse(link, topic, queue, offset, limit)
     show_messages(found, output)
 
 
 def tell(sentence: str) -> None:
-    """To whoever waits, and out of the way of the output."""
+    """Print a sentence on stderr, apart from the output."""
     click.echo(sentence, err=True)
 
 
@@ -108,7 +121,7 @@ def show_messages(found: list[Stored], output: str) -> None:
 
 
 def row(stored: Stored) -> dict[str, Any]:
-    """The message as scripts read it; the names are those of `penstock pull -o json`."""
+    """The message as JSON values, with the names of `penstock pull -o json`."""
     decoded = decode_struct(Message, stored.message)
     return {
         "topic": decoded.topic,

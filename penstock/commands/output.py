@@ -1,4 +1,4 @@
-"""-o table|json: rows for people or for scripts."""
+"""-o table|json: output for people or scripts."""
 
 import json
 from collections.abc import Callable, Iterable, Sequence
@@ -15,8 +15,7 @@ def output_option(command: Callable) -> Callable:
         "--output",
         type=click.Choice(["table", "json"]),
         default="table",
-        show_default=True,
-        help="For people or scripts.",
+        help="Print for people (table, the default) or for scripts (json).",
     )(command)
 
 
@@ -30,7 +29,7 @@ def show_rows(rows: Sequence[Row], columns: Sequence[str], output: str) -> None:
 
 
 def show_one(row: Row, output: str) -> None:
-    """One thing: a JSON object, or a line a field."""
+    """One entry: a JSON object, or one line per field."""
     if output == "json":
         click.echo(json.dumps(row, indent=1))
         return

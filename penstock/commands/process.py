@@ -1,4 +1,4 @@
-"""Commands that become one process of ours."""
+"""Commands that become one process of Penstock."""
 
 import os
 import sys
@@ -9,9 +9,9 @@ from penstock.up.plan import module_command
 
 
 def process_command(name: str, module: str) -> click.Command:
-    """A command that hands all its arguments, `--help` too, to the module's own main.
+    """A command that passes all its arguments, `--help` too, to the module's main.
 
-    By exec, not by import: gevent must patch before anything else is loaded, and the process then has one name and pid.
+    By exec, not by import: gevent must patch before other modules are loaded, and the process keeps one name and pid.
     """
 
     @click.command(

@@ -1,4 +1,4 @@
-"""Progress of a long command, for whoever watches it on a terminal."""
+"""Progress of a long command, on a terminal."""
 
 import sys
 from collections.abc import Iterable, Iterator
@@ -12,14 +12,14 @@ EVERY = 10_000
 
 
 def say(text: str) -> None:
-    """A line on stderr that the next one replaces; nothing where stderr is no terminal."""
+    """Print a line on stderr that the next one replaces; nothing when stderr is not a terminal."""
     if sys.stderr.isatty():
         click.echo(f"\r\033[K{text}", err=True, nl=False)
 
 
 @contextmanager
 def shown() -> Iterator[None]:
-    """Progress told within leaves no trace behind it."""
+    """Remove the progress line at the end."""
     try:
         yield
     finally:
@@ -27,7 +27,7 @@ def shown() -> Iterator[None]:
 
 
 def counted(items: Iterable[T], what: str) -> Iterator[T]:
-    """The items, telling how many have passed."""
+    """Yield the items and show how many have passed."""
     for number, item in enumerate(items):
         if number % EVERY == 0:
             say(f"{number:,} {what}")

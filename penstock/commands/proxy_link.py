@@ -1,4 +1,4 @@
-"""One connection to a proxy, for commands: blocking, framed, straight on the contract."""
+"""One connection of a command to a proxy: blocking and framed."""
 
 import socket
 from typing import Any
@@ -8,13 +8,13 @@ from thriftpy2.thrift import TApplicationException
 from common import contract
 from penstock.commands.exits import UNAVAILABLE, CommandError
 
-UNTRUSTED_CALL_BYTES_MAX = 60_000  # a proxy takes no larger frame before a connection's first good credential
+UNTRUSTED_CALL_BYTES_MAX = 60_000  # a proxy accepts no larger frame before the connection's first valid credential
 ANSWER_BYTES_MAX = 16_384_000
 CONNECT_S_MAX = 5.0
 
 
 class ProxyLink:
-    """Use it in a `with`. `name` is the method that this proxy serves."""
+    """A connection, to be used in a `with`. `name` is the method that the proxy serves."""
 
     def __init__(self, name: str, address: tuple[str, int]):
         self._name = name
@@ -24,7 +24,7 @@ class ProxyLink:
         try:
             self._sock = socket.create_connection(address, timeout=CONNECT_S_MAX)
         except OSError as error:
-            raise CommandError(f"{self._where}: {error.strerror or error}", UNAVAILABLE) from error
+            raise CommandError(f"{self._where}: no connection: {error.strerror or error}", UNAVAILABLE) from error
         self._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def __enter__(self) -> "ProxyLink":
@@ -37,12 +37,13 @@ class ProxyLink:
         """Send one request and return the response struct.
 
         Args:
-            empty: a request of the same credential that does nothing; sent ahead of one that is too big for a new connection.
+            empty: a request with the same credential that does nothing. It is sent before a request that is too large
+                for a new connection.
         Raises:
             CommandError: no answer, or a TApplicationException.
         """
         self._seqid += 1
-        seqid = self._seqid  # the call ahead, if any, takes the next one
+        seqid = self._seqid  # the extra call, if any, takes the next one
         frame = contract.encode_call(self._name, seqid, request)
         if len(frame) > UNTRUSTED_CALL_BYTES_MAX and not self._trusted and empty is not None:
             self.call(empty, timeout_s)
@@ -51,10 +52,10 @@ class ProxyLink:
             self._sock.sendall(len(frame).to_bytes(4, "big") + frame)
             size = int.from_bytes(self._receive(4), "big")
             if size > ANSWER_BYTES_MAX:
-                raise CommandError(f"{self._where}: this is no proxy of Penstock")
+                raise CommandError(f"{self._where}: the answer is not that of a Penstock proxy: check the address")
             response = contract.decode_reply(self._receive(size), seqid)
         except OSError as error:
-            raise CommandError(f"{self._where}: {error.strerror or error}", UNAVAILABLE) from error
+            raise CommandError(f"{self._where}: no connection: {error.strerror or error}", UNAVAILABLE) from error
         except TApplicationException as error:
             raise CommandError(f"{self._where}: {error.message}") from error
         self._trusted = True

@@ -1,4 +1,4 @@
-"""`penstock pull`: messages to the shell."""
+"""`penstock pull`: pull messages to the shell."""
 
 import base64
 import json
@@ -21,30 +21,34 @@ FOLLOW_WAIT_MS = 10_000
 
 @click.command(cls=Command)
 @click.argument("words", nargs=-1, metavar="[TOPIC]...")
-@click.option("--group", "-g", required=True, help="The consumer group; it comes into being by its first pull.")
+@click.option("--group", "-g", required=True, metavar="GROUP", help="Pull as this group; its first pull creates it.")
 @click.option(
-    "--topic", "-t", "topics", multiple=True, help="Repeatable; without any: what the group's definition names."
+    "--topic",
+    "-t",
+    "topics",
+    multiple=True,
+    metavar="TOPIC",
+    help="Pull from this topic; repeatable (default: the topics of the group's definition).",
 )
-@click.option("--max", "count_max", type=click.IntRange(min=1), help="End after so many messages.")
+@click.option(
+    "--max", "count_max", type=click.IntRange(min=1), metavar="N", help="Stop after N messages (default: no limit)."
+)
 @click.option(
     "--wait",
     "wait_ms",
     type=click.IntRange(0, 30_000),
     default=1000,
-    show_default=True,
-    help="Milliseconds to wait for the first.",
+    metavar="MS",
+    help="Wait this many milliseconds for the first message (default 1000).",
 )
-@click.option("--follow", "-f", is_flag=True, help="Go on until Ctrl-C.")
-@click.option(
-    "--ack/--no-ack", default=True, show_default=True, help="Acknowledge what was printed, or leave it to come again."
-)
+@click.option("--follow", "-f", is_flag=True, help="Continue until Ctrl-C.")
+@click.option("--ack/--no-ack", default=True, help="Acknowledge printed messages (default), or have them redelivered.")
 @click.option(
     "-o",
     "--output",
     type=click.Choice(["body", "table", "json"]),
     default="body",
-    show_default=True,
-    help="json: a line a message.",
+    help="Print bodies (default), a table, or JSON with one line per message.",
 )
 @identity_options
 @instance_options("consumer_proxy")
@@ -62,7 +66,7 @@ def pull(
     key_id: str | None,
     secret_file: Path | None,
 ) -> None:
-    """Pull messages as a group and print them, a line each; ends when nothing is left.
+    """Pull messages as a group and print them, one per line, until none is left.
 
     \b
     penstock pull orders --group readers
@@ -80,7 +84,10 @@ def pull(
 
 
 class Puller:
-    """Acknowledges what was printed, and flushed, with the next pull; a last pull of no messages takes the rest."""
+    """Pulls and prints.
+
+    Printed and flushed messages are acknowledged with the next pull; a last, empty pull does the rest.
+    """
 
     def __init__(self, link: ProxyLink, identity: Identity, group: str, topics: list[str] | None, ack: bool):
         self._link = link
@@ -110,14 +117,14 @@ class Puller:
             self._identity.credential(), self._group, self._topics, count, PULL_BYTES_MAX, wait_ms, acks
         )
         hello = PullRequest(self._identity.credential(), self._group, self._topics, 0)
-        self._printed = []  # whatever becomes of this call, they are not acknowledged a second time
+        self._printed = []  # they are not acknowledged a second time, even if this call fails
         response = self._link.call(request, wait_ms / 1000 + 5.0, empty=hello)
         if response.code >= 100:
             raise CommandError(response.error or f"code {response.code}", code_for_contract(response.code))
         refused = [result for result in response.ack_results if result.code >= 100]
         if refused:
             click.echo(
-                f"warning: {len(refused)} acknowledgements refused: {refused[0].error or refused[0].code}", err=True
+                f"warning: {len(refused)} acknowledgements rejected: {refused[0].error or refused[0].code}", err=True
             )
         return response
 
@@ -156,7 +163,7 @@ def _json(delivery: Delivery) -> bytes:
 
 
 def shown_body(body: bytes) -> dict[str, str]:
-    """A JSON field for it: text as it is, anything else in base64."""
+    """The body as a JSON field: text as it is, other bytes in base64."""
     try:
         return {"body": body.decode()}
     except UnicodeDecodeError:

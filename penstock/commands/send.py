@@ -1,4 +1,4 @@
-"""`penstock send`: messages from the shell."""
+"""`penstock send`: send messages from the shell."""
 
 import json
 import sys
@@ -18,29 +18,33 @@ from penstock.commands.proxy_link import ProxyLink
 
 MESSAGES_MAX = 500
 CALL_BYTES_MAX = 8 << 20
-STORED = 100  # codes below say that the message is kept
-FOR_NOW = range(200, 300)  # nothing was stored, and the same message may be taken later
+STORED = 100  # codes below mean that the message is stored
+FOR_NOW = range(200, 300)  # not stored, but the same message may be accepted later
 BACK_OFF_S = 0.2
 
 
 @click.command(cls=Command)
 @click.argument("words", nargs=-1, metavar="[TOPIC] [BODY]")
-@click.option("--topic", "-t", help="The topic; without it the first argument is the topic.")
-@click.option("--key", help="Same key, same queue.")
-@click.option("--tag", help="One word for filters.")
-@click.option("--property", "properties", multiple=True, metavar="NAME=VALUE", help="Repeatable.")
-@click.option("--lines", is_flag=True, help="Each line of stdin is a message.")
+@click.option("--topic", "-t", metavar="TOPIC", help="Send to this topic (default: the first argument).")
+@click.option("--key", metavar="KEY", help="Send with this key; equal keys go to one queue.")
+@click.option("--tag", metavar="TAG", help="Send with this tag, for filters.")
 @click.option(
-    "--durability", type=click.Choice([name.lower() for name in Durability._NAMES_TO_VALUES if name != "TOPIC_DEFAULT"])
+    "--property", "properties", multiple=True, metavar="NAME=VALUE", help="Send with this property; repeatable."
+)
+@click.option("--lines", is_flag=True, help="Send each line of stdin as a message.")
+@click.option(
+    "--durability",
+    type=click.Choice([name.lower() for name in Durability._NAMES_TO_VALUES if name != "TOPIC_DEFAULT"]),
+    help="Ask for this durability (default: that of the topic).",
 )
 @click.option(
     "--timeout",
     type=click.FloatRange(0.1, 600),
     default=5.0,
-    show_default=True,
-    help="Seconds for each call, and for sending again what was refused for now.",
+    metavar="SECONDS",
+    help="Limit each call, and the retries of messages that may be accepted later (default 5).",
 )
-@click.option("--quiet", "-q", is_flag=True, help="Print nothing when all went well.")
+@click.option("--quiet", "-q", is_flag=True, help="Print nothing when all messages are stored.")
 @identity_options
 @output_option
 @instance_options("producer_proxy")
@@ -60,7 +64,7 @@ def send(
     secret_file: Path | None,
     output: str,
 ) -> None:
-    """Send BODY, or what stdin holds, to a topic. Ends with code 0 only if every message is stored.
+    """Send BODY, or the content of stdin, to a topic. The exit code is 0 only if every message is stored.
 
     \b
     penstock send orders 'first message'
@@ -88,21 +92,21 @@ def _what(words: tuple[str, ...], topic: str | None, lines: bool) -> tuple[str, 
     rest = list(words)
     if topic is None:
         if not rest:
-            raise click.UsageError("say the topic: penstock send TOPIC [BODY]")
+            raise click.UsageError("no topic is given: use penstock send TOPIC [BODY]")
         topic = rest.pop(0)
     if lines:
         if rest:
-            raise click.UsageError("--lines reads stdin: give no BODY")
+            raise click.UsageError("--lines reads stdin: leave out BODY")
         return topic, _available_lines()
     if len(rest) > 1:
-        raise click.UsageError("one BODY only: quote it if it has spaces")
+        raise click.UsageError("more than one BODY is given: quote a body with spaces")
     return topic, [[rest[0].encode("utf-8", "surrogateescape") if rest else sys.stdin.buffer.read()]]
 
 
 def _available_lines() -> Iterator[list[bytes]]:
-    """Whole lines of stdin, as many as are there: a slow writer's lines do not wait for a full batch."""
+    """Whole lines of stdin, as many as are available: lines of a slow writer do not wait for a full batch."""
     stdin: Any = sys.stdin.buffer  # a BufferedReader, whose type leaves read1 out
-    begun: list[bytes] = []  # pieces of a line whose end has not come yet
+    begun: list[bytes] = []  # parts of a line that has no end yet
     while chunk := stdin.read1(1 << 20):
         *whole, last = chunk.split(b"\n")
         if whole:
@@ -119,7 +123,7 @@ def _properties(pairs: tuple[str, ...]) -> dict[str, str]:
     for pair in pairs:
         name, equals, value = pair.partition("=")
         if not equals or not name:
-            raise CommandError(f"--property {pair!r}: must be NAME=VALUE", USAGE)
+            raise CommandError(f"--property {pair!r}: not a property: use NAME=VALUE", USAGE)
         found[name] = value
     return found
 
@@ -142,7 +146,10 @@ def _batches(pieces: Iterable[list[bytes]]) -> Iterator[list[bytes]]:
 def _send_until(
     link: ProxyLink, identity: Identity, batch: list[Message], durability: str | None, timeout_s: float
 ) -> list[SendResult]:
-    """A result for each message; those refused for now (broker away, over a limit) are sent again while the time lasts."""
+    """A result per message.
+
+    Messages that may be accepted later (broker unavailable, over a limit) are retried until the timeout.
+    """
     end = time.monotonic() + timeout_s
     results = _send(link, identity, batch, durability, timeout_s)
     while again := [index for index, result in enumerate(results) if result.code in FOR_NOW]:
@@ -174,7 +181,7 @@ def _check(results: list[SendResult]) -> None:
 
 
 def _show(results: list[SendResult], output: str, header: bool) -> None:
-    """A line a message; JSON lines too, since a stream of them has no end."""
+    """One line per message; in JSON too, because a stream has no end."""
     rows = [{"code": each.code, "id": each.id, "queue": each.queue, "offset": each.offset} for each in results]
     if output == "json":
         lines = [json.dumps(row) for row in rows]

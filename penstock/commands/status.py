@@ -19,15 +19,15 @@ from penstock.up.status import gather
     envvar="PENSTOCK_DATA",
     show_envvar=True,
     type=click.Path(path_type=Path),
-    show_default=True,
-    help="The data directory of a running `penstock up`.",
+    metavar="DIR",
+    help="Show the running `penstock up` of data directory DIR (default ./.penstock).",
 )
 @output_option
 def command(data: Path, output: str) -> None:
-    """Show what the `up` of a data directory runs. Exit code 5 when none does, 1 when a process is not ready."""
+    """Show the processes of a running `up`. Exit code 5 when none runs, 1 when a process is not ready."""
     facts = read_running(data)
     if facts is None:
-        raise CommandError(f"no running Penstock at {data}: start one with `penstock up --data {data}`", UNAVAILABLE)
+        raise CommandError(f"{data}: no running Penstock: start one with `penstock up --data {data}`", UNAVAILABLE)
     state = gather(facts)
     if output == "json":
         click.echo(json.dumps(state, indent=1))

@@ -19,7 +19,7 @@ PAGE = 1000
 
 @click.group(cls=CommandGroup)
 def timer() -> None:
-    """Delayed messages that have not been delivered yet.
+    """List and cancel delayed messages that are pending.
 
     \b
     penstock timer list --topic orders
@@ -28,12 +28,18 @@ def timer() -> None:
 
 
 @timer.command("list")
-@click.option("--topic", help="Only of this topic.")
-@click.option("--limit", type=click.IntRange(1, 100_000), default=1000, show_default=True)
+@click.option("--topic", metavar="TOPIC", help="List only messages of this topic.")
+@click.option(
+    "--limit",
+    type=click.IntRange(1, 100_000),
+    default=1000,
+    metavar="N",
+    help="List at most N messages (default 1000).",
+)
 @output_option
 @instance_options("engine")
 def list_command(instance: Instance, topic: str | None, limit: int, output: str) -> None:
-    """List pending messages, the soonest first; of more than the limit any of them."""
+    """List pending messages, soonest first. With more than the limit, an arbitrary part is listed."""
     rows: list[dict[str, Any]] = []
     is_all = True
     with connected(instance) as engines:
@@ -44,11 +50,11 @@ def list_command(instance: Instance, topic: str | None, limit: int, output: str)
     rows = sorted(rows, key=lambda each: each["due_ms"])[:limit]
     show_rows([row(each) for each in rows], COLUMNS, output)
     if not is_all and output == "table":
-        click.echo(f"{len(rows):,} shown, there are more: --limit", err=True)
+        click.echo(f"{len(rows):,} shown, there are more: use a higher --limit", err=True)
 
 
 def pending(engine: AdminClient, topic: str | None, limit: int) -> tuple[list[dict[str, Any]], bool]:
-    """(up to so many, whether that is all). The engine looks through all pending messages, a page at a time."""
+    """(up to `limit` rows, whether these are all). The engine reads its pending messages page by page."""
     rows: list[dict[str, Any]] = []
     start = 0
     while start >= 0 and len(rows) < limit:
@@ -58,29 +64,30 @@ def pending(engine: AdminClient, topic: str | None, limit: int) -> tuple[list[di
 
 
 def row(timer: dict[str, Any]) -> dict[str, Any]:
-    """As people read it; JSON has the milliseconds too."""
+    """The row with its time as text; the milliseconds stay for JSON."""
     due = datetime.fromtimestamp(timer["due_ms"] / 1000, UTC)
     return {**timer, "due": due.isoformat(timespec="milliseconds")}
 
 
 @timer.command()
 @click.argument("id")
-@click.option("--topic", required=True)
+@click.option("--topic", required=True, metavar="TOPIC", help="Cancel a message of this topic.")
 @output_option
 @instance_options("engine")
 def cancel(instance: Instance, id: str, topic: str, output: str) -> None:
-    """Withdraw a pending message, or a loop with all rounds that are to come."""
+    """Cancel a pending message, or all coming rounds of a loop."""
     with connected(instance) as engines:
         cancelled = [_cancel(name, engine, topic, id) for name, engine in engines.items()]
     if not any(cancelled):
         raise CommandError(
-            "engine: no such delayed message, or already delivered", code_for_contract(Code.NOT_CANCELLABLE)
+            f'delayed message "{id}": not found in topic "{topic}", or already delivered',
+            code_for_contract(Code.NOT_CANCELLABLE),
         )
     show_one({"topic": topic, "cancelled": id}, output)
 
 
 def _cancel(name: str, engine: AdminClient, topic: str, id: str) -> bool:
-    """Whether this engine had it."""
+    """Whether this engine had the message."""
     with named(name):
         try:
             timers.cancel(engine, topic, id)

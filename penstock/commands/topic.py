@@ -31,9 +31,9 @@ def row(topic: TopicDefinition) -> dict[str, Any]:
 def topic() -> None:
     """Create, list, show, set and delete topics.
 
-    A family is one definition for all topics whose names begin with a prefix. Such a topic needs no entry of its own: it is
-    created by its first message. The longest matching prefix wins, and a topic's own entry overrides every family. All
-    settings: docs/settings.md.
+    A family is one definition for all topics whose names begin with a prefix. Such a topic needs no entry of its own:
+    it is created by its first message. The longest matching prefix wins, and a topic's own entry overrides every
+    family. All settings: docs/settings.md.
 
     \b
     penstock topic create orders payments --queues 16 --durability fsync

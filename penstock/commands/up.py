@@ -20,37 +20,59 @@ AUTO_FILE = ""
     envvar="PENSTOCK_DATA",
     show_envvar=True,
     type=click.Path(path_type=Path),
-    show_default=True,
-    help="Where all is kept.",
+    metavar="DIR",
+    help="Keep all data in directory DIR (default ./.penstock).",
 )
-@click.option("--ports", metavar="auto|BASE", help="BASE and those behind it, or free ones. Default: 9700 when free.")
+@click.option(
+    "--ports", metavar="auto|BASE", help="Use ports from BASE on, or free ones (default: from 9700 on, else free ones)."
+)
 @click.option(
     "--groups",
     type=click.IntRange(1, GROUPS_MAX),
     metavar="N",
-    help="Broker groups, an engine each. Default: as many as DIR has, 1 where it is new.",
+    help="Run N broker groups with one engine each (default: as many as DIR has; 1 for a new DIR).",
 )
 @click.option(
     "--look-up",
     type=click.Choice(LOOK_UPS),
     default=LOOK_UPS[0],
-    show_default=True,
-    help="Files by which engines find messages: 12 bytes a message each. Those of what is left out are removed.",
+    help="Keep these lookup indexes for messages, 12 bytes per message each, and remove the others (default id,key).",
 )
-@click.option("--listen-host", default="127.0.0.1", show_default=True, help="Address of all listeners.")
+@click.option("--listen-host", default="127.0.0.1", metavar="HOST", help="Listen on this address (default 127.0.0.1).")
 @click.option(
-    "--config", metavar="URL", help="Configuration store: file:///DIR or zookeeper://HOSTS/PATH. Default: DIR/config."
-)
-@click.option(
-    "--ready-file", type=click.Path(path_type=Path), help="JSON with addresses and pids, written when all serve."
+    "--config",
+    metavar="URL",
+    help="Use this configuration store: file:///DIR or zookeeper://HOSTS/PATH (default: DIR/config).",
 )
 @click.option(
-    "--demo", is_flag=False, flag_value=AUTO_FILE, metavar="[FILE]", help="Send a file, line by line, and check it."
+    "--ready-file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write addresses and pids as JSON to FILE when all processes serve.",
 )
-@click.option("--demo-producer", type=click.Choice(LANGUAGES), default="auto", show_default=True)
-@click.option("--demo-consumer", type=click.Choice(LANGUAGES), default="auto", show_default=True)
-@click.option("--demo-lines", type=click.IntRange(min=1), help="Only the first lines of the file.")
-@click.option("--demo-exit", is_flag=True, help="End after the demo's verdict: exit code 0 when all was well, else 1.")
+@click.option(
+    "--demo",
+    is_flag=False,
+    flag_value=AUTO_FILE,
+    metavar="[FILE]",
+    help="Send FILE line by line, and check what arrives (default: a text file of this machine).",
+)
+@click.option(
+    "--demo-producer",
+    type=click.Choice(LANGUAGES),
+    default="auto",
+    help="Send with the client of this language (default auto).",
+)
+@click.option(
+    "--demo-consumer",
+    type=click.Choice(LANGUAGES),
+    default="auto",
+    help="Pull with the client of this language (default auto).",
+)
+@click.option(
+    "--demo-lines", type=click.IntRange(min=1), metavar="N", help="Send only the first N lines (default: all)."
+)
+@click.option("--demo-exit", is_flag=True, help="Stop after the demo, with exit code 0 if it was successful, else 1.")
 def command(
     data: Path,
     ports: str | None,
@@ -67,10 +89,10 @@ def command(
 ) -> None:
     """Start one engine, one producer proxy and one consumer proxy, and keep them running.
 
-    With --groups several engines share the topics' queues. Their number is settled when a data directory is new.
+    With --groups several engines share the topics' queues. Their number is fixed when the data directory is created.
 
-    A process that dies is started again on the same port. Ctrl-C stops all of them, the proxies first. A second `up` on
-    the same data directory refuses with exit code 4.
+    A process that ends is restarted on the same port. Ctrl-C stops all of them, the proxies first. A second `up` on the
+    same data directory fails with exit code 4.
     """
     wanted = None if demo is None else demo_arguments(demo, demo_producer, demo_consumer, demo_lines)
     ready = ready_file.absolute() if ready_file else None

@@ -1,5 +1,5 @@
-"""The demo of `penstock up --demo`: a real file, line by line, through the whole path, and the proof that it arrived.
+"""The demo of `penstock up --demo`: sends a file line by line through the whole path and proves that it arrived.
 
-In order: source (the file), programs (who sends and pulls), access (topic, application, group), pair (the two processes),
-check (the proof), view (what is shown meanwhile).
+In order: source (the file), programs (the clients), access (topic, application, group), pair (the two processes),
+check (the proof), view (the progress).
 """

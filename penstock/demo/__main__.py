@@ -1,4 +1,4 @@
-"""`python -m penstock.demo`: the demo as a process of its own, so that the supervisor beside it stays small and awake."""
+"""`python -m penstock.demo`: the demo as a process of its own, so that the supervisor stays small and responsive."""
 
 import argparse
 import signal
@@ -20,7 +20,7 @@ LOOK_S = 0.1
 
 
 def main() -> int:
-    """Run one demo against the `up` of --data. Exit code 0: all proven; 1: not."""
+    """Run one demo on the `up` of --data. Exit code 0: proven; 1: failed."""
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(1))  # unwinds, so that the two programs are stopped
     options = parse()
     try:
@@ -33,19 +33,19 @@ def main() -> int:
 
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m penstock.demo", description=main.__doc__)
-    parser.add_argument("--data", required=True, type=Path, help="data directory of the running `penstock up`")
-    parser.add_argument("--file", type=Path, help="default: a text file found on this machine")
-    parser.add_argument("--lines", type=int, help="only the first lines")
+    parser.add_argument("--data", required=True, type=Path, help="use the running `penstock up` of this data directory")
+    parser.add_argument("--file", type=Path, help="send this file (default: a text file of this machine)")
+    parser.add_argument("--lines", type=int, help="send only this many lines (default: all)")
     for role in ("producer", "consumer"):
         parser.add_argument(f"--{role}", choices=("auto", *TOOLS), default="auto")
     return parser.parse_args()
 
 
 def run(options: argparse.Namespace) -> tuple[bool, str]:
-    """The whole demo: returns whether all is proven, and the verdict in words."""
+    """Run the demo; return whether all is proven, and the verdict as a sentence."""
     facts = read_running(options.data)
     if facts is None:
-        raise DemoError(f"no `penstock up` serves {options.data}")
+        raise DemoError(f"{options.data}: no running Penstock: start one with `penstock up --data {options.data}`")
     with tempfile.TemporaryDirectory(prefix="penstock-demo-") as scratch:
         return prove(facts, read_source(options.file or usual_file(), options.lines, Path(scratch)), options)
 
@@ -67,7 +67,7 @@ def prove(facts: dict[str, Any], source: DemoSource, options: argparse.Namespace
 
 
 def watch(pair: Pair) -> str:
-    """Show progress until both have ended well; returns why not, or ""."""
+    """Show progress until both processes have ended; return the reason of a failure, or ""."""
     pause = threading.Event()
     with make_view() as view:
         while not pair.finished:

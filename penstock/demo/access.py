@@ -1,4 +1,4 @@
-"""What the demo needs of a running Penstock: a topic of its own, an application that may use it, a group."""
+"""Definitions for the demo: a new topic, an application that may use it, a group."""
 
 import secrets
 import time
@@ -25,12 +25,12 @@ class Access:
 
 
 def make_access(config: str, body_bytes: int) -> Access:
-    """Write the definitions and wait until the proxies work by them.
+    """Write the definitions and wait until the proxies have applied them.
 
-    Each run has a topic of its own (demo, demo-2, …): what an earlier run left must not count for this one.
+    Each run has a new topic (demo, demo-2, …), so that messages of an earlier run do not count.
 
     Raises:
-        DemoError: a proxy did not take the configuration over in time.
+        DemoError: a proxy did not apply the configuration in time.
     """
     store = open_store(config)
     try:
@@ -43,7 +43,7 @@ def make_access(config: str, body_bytes: int) -> Access:
         grants = (Grant("send", f"{NAME}*"), Grant("pull", f"{NAME}*"))
         put(store, "application", NAME, ApplicationDefinition(NAME, (key,), grants).to_value())
         if late := wait_applied(store, store.version(), APPLIED_S_MAX):
-            raise DemoError(f"{', '.join(late)} did not take over the configuration within {APPLIED_S_MAX:.0f} s")
+            raise DemoError(f"{', '.join(late)}: configuration not applied within {APPLIED_S_MAX:.0f} s")
         return access
     finally:
         store.close()

@@ -1,4 +1,4 @@
-"""The proof: pure bookkeeping of what arrived, against what the file says. Trusts neither the producer nor the consumer."""
+"""The proof: checks deliveries against the file. Pure; it trusts neither the producer nor the consumer."""
 
 import hashlib
 from dataclasses import dataclass, field
@@ -28,10 +28,10 @@ class Faults:
 
 
 class Check:
-    """Fed with one delivery at a time, in the order in which the consumer got them.
+    """Takes one delivery at a time, in the consumer's order.
 
-    What must hold: every line index once, each with the line's own SHA-256, its key the one that the producer was told to
-    give, and within a key rising line indices at rising offsets of one queue.
+    It checks that every line index arrives once, with the line's SHA-256 and the key that the producer had to use, and
+    that within a key line indices and offsets of one queue rise.
     """
 
     def __init__(self, source: DemoSource, keys: int) -> None:
@@ -87,7 +87,7 @@ class Check:
         return hashlib.sha256(self._got).hexdigest()
 
     def finish(self) -> bool:
-        """Count what never came; True when all is proven."""
+        """Count missing lines; True when all is proven."""
         for line in range(self.source.count if not self.complete else 0):
             if not self._seen[line]:
                 self.faults.add("lines that never arrived", str(line))

@@ -1,4 +1,4 @@
-"""What keeps the demo from running at all, as one sentence; a failed check is a verdict and no error."""
+"""Errors that keep the demo from running, as one sentence each. A failed check is a verdict, not an error."""
 
 
 class DemoError(Exception):

@@ -17,12 +17,12 @@ from penstock.up.child import die_with
 
 BATCH = 100
 KEYS = 16
-QUIET_S_MAX = 30.0  # neither sent nor received anything for so long: it hangs
+QUIET_S_MAX = 30.0  # without progress for so long, the demo has stalled
 ERROR_LINES = 3
 
 
 class DemoProcess:
-    """One of the two processes. Its output is read by a thread, so that it never waits for us."""
+    """One of the two processes. A thread reads its output, so that it never blocks on a full pipe."""
 
     def __init__(self, program: DemoProgram, arguments: list[str], secret: str, on_line: Any) -> None:
         parent = os.getpid()
@@ -47,7 +47,7 @@ class DemoProcess:
 
     @property
     def code(self) -> int | None:
-        """Its exit code once it has ended and all of its output was read."""
+        """The exit code once it has ended and its output was read."""
         code = self.process.poll()
         if code is not None:
             for reader in self._readers:
@@ -72,7 +72,7 @@ def read_lines(stream: IO[str], on_line: Any) -> None:
 
 
 class Pair:
-    """Both processes and what is known of their progress."""
+    """Both processes and their progress."""
 
     def __init__(
         self, source: DemoSource, access: Access, programs: tuple[DemoProgram, DemoProgram], facts: dict[str, Any]
@@ -100,7 +100,7 @@ class Pair:
         return time.monotonic() - self.began
 
     def fault(self) -> str:
-        """Why waiting longer is of no use; "" while it is."""
+        """The reason to stop waiting; "" while there is progress."""
         for role, running in (("producer", self.producer), ("consumer", self.consumer)):
             if running.code not in (None, 0):
                 return f"the {running.language} {role} ended with code {running.code}: {running.complaint()}"
@@ -108,7 +108,7 @@ class Pair:
         if moved != self._moved:
             self._moved, self._moved_at = moved, time.monotonic()
         if time.monotonic() - self._moved_at > QUIET_S_MAX:
-            return f"nothing has moved for {QUIET_S_MAX:.0f} s. {self.producer.complaint()} {self.consumer.complaint()}"
+            return f"no progress for {QUIET_S_MAX:.0f} s. {self.producer.complaint()} {self.consumer.complaint()}"
         return ""
 
     @property

@@ -1,4 +1,4 @@
-"""Who sends and who pulls: the SDKs' demo programs, in the languages whose tool chains are on this machine."""
+"""The demo programs of the SDKs, in the languages whose tool chains are installed."""
 
 import glob
 import importlib
@@ -14,7 +14,7 @@ from penstock.demo.errors import DemoError
 
 BUILD_S_MAX = 240
 PREFERENCE = {"producer": ("php", "cpp", "go", "python"), "consumer": ("go", "php", "cpp", "python")}
-# What a language needs: programs, and files of which each pattern must match.
+# Requirements per language: programs, and patterns that must each match a file.
 TOOLS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "php": (("make", "php", "thrift"), ("/usr/lib/php/*/TBinaryProtocol*.php",)),
     "go": (("make", "go", "thrift"), ("/usr/share/gocode/src/github.com/apache/thrift/lib/go/thrift",)),
@@ -34,12 +34,12 @@ class DemoProgram:
 
 
 def environment() -> dict[str, str]:
-    """Ours, with the interpreter that has thriftpy2 and with Go where its own installer puts it."""
+    """This process's environment, with the interpreter that has thriftpy2 and with the folder of Go's installer."""
     return {**os.environ, "PYTHON": sys.executable, "PATH": f"{os.environ.get('PATH', '')}:{GO_HOME}"}
 
 
 def missing(language: str) -> list[str]:
-    """What keeps this machine from running the language's client."""
+    """Missing requirements of the language's client."""
     programs, patterns = TOOLS[language]
     lacking = [name for name in programs if not shutil.which(name, path=environment()["PATH"])]
     lacking += [pattern for pattern in patterns if not glob.glob(pattern)]
@@ -49,7 +49,7 @@ def missing(language: str) -> list[str]:
 
 
 def build(language: str) -> str:
-    """Build the language's programs where needed; returns what went wrong, or ""."""
+    """Build the language's programs where needed; return the error, or ""."""
     if language == "python":
         return ""
     command = ["make", "--quiet", "-C", str(SOURCE_TREE), language]
@@ -61,15 +61,15 @@ def build(language: str) -> str:
 
 
 def choose(role: str, asked: str) -> tuple[DemoProgram, list[str]]:
-    """The program for a role ("producer" or "consumer"), and sentences on why others were passed over.
+    """The program for a role ("producer" or "consumer"), and notes on the languages that were skipped.
 
     Raises:
-        DemoError: a language asked for by name does not work here.
+        DemoError: a language given by name does not work on this machine.
     """
     notes: list[str] = []
     for language in PREFERENCE[role] if asked == "auto" else (asked,):
         lacking = missing(language)
-        fault = f"not here: {', '.join(lacking)}" if lacking else build(language)
+        fault = f"missing: {', '.join(lacking)}" if lacking else build(language)
         if not fault:
             return program(language, role), notes
         notes.append(f"no {language} {role} ({fault})")
@@ -77,7 +77,7 @@ def choose(role: str, asked: str) -> tuple[DemoProgram, list[str]]:
 
 
 def program(language: str, role: str) -> DemoProgram:
-    """From the source tree; an installed Penstock without its tree still has the Python ones."""
+    """The program in the source tree; an installed Penstock without the tree has the Python programs."""
     if (SOURCE_TREE / "run").exists():
         return DemoProgram(language, [str(SOURCE_TREE / "run"), language, f"demo_{role}"])
     examples = next(iter(importlib.import_module("penstock_client_examples").__path__))

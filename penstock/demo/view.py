@@ -1,4 +1,4 @@
-"""What the demo shows while it runs: a live table on a terminal, a line every few seconds elsewhere."""
+"""Progress of the demo: a live table on a terminal, one line every few seconds elsewhere."""
 
 import sys
 import time
@@ -32,7 +32,7 @@ class TableView:
     """For people."""
 
     def __init__(self) -> None:
-        from rich.live import Live  # 30 ms and 5 MB that a run without a terminal does without
+        from rich.live import Live  # costs 30 ms and 5 MB, which a run without a terminal does not need
 
         self._live = Live(refresh_per_second=5, transient=True)
 
@@ -46,7 +46,7 @@ class TableView:
     def show(self, pair: Pair) -> None:
         from rich.table import Table
 
-        # A figure a row: side by side they would be cut on a terminal of 80 columns.
+        # One figure per row: side by side they would be cut on a terminal of 80 columns.
         table = Table(
             "", f"{pair.producer.language} → Penstock → {pair.consumer.language}", title=pair.check.source.name
         )

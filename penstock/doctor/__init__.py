@@ -1,1 +1,1 @@
-"""`penstock doctor`: what is missing or mis-set on this machine. A file a subject; each check returns findings."""
+"""`penstock doctor`: checks of this machine. One file per subject; each check returns findings."""

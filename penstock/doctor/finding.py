@@ -1,4 +1,4 @@
-"""What a check says."""
+"""The result of a check."""
 
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -10,7 +10,7 @@ class DoctorFinding:
 
     Attributes:
         state: "ok"; "note" (works, could be better or is optional); "missing" (Penstock does not work without it).
-        advice: what to do about it, in plain words; "" when there is nothing to do.
+        advice: what to do about it; "" when there is nothing to do.
     """
 
     subject: str

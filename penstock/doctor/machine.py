@@ -14,8 +14,8 @@ DIRTY_BYTES_NOTED = 4 << 30
 def open_files() -> DoctorFinding:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft >= FILES_WANTED or soft == resource.RLIM_INFINITY:
-        return DoctorFinding("open files", "ok", f"up to {soft:,} a process")
-    words = f"up to {soft:,} a process: at most that many connections at a proxy"
+        return DoctorFinding("open files", "ok", f"up to {soft:,} per process")
+    words = f"up to {soft:,} per process, which limits the connections of a proxy"
     return DoctorFinding("open files", "note", words, f"for more: `ulimit -n {FILES_WANTED}` (hard limit {hard:,})")
 
 
@@ -26,7 +26,7 @@ def memory() -> DoctorFinding:
     if available >= MEMORY_WANTED_BYTES:
         return DoctorFinding("memory", "ok", words)
     return DoctorFinding(
-        "memory", "note", words, "the processes need about 200 MiB idle; the page cache needs the rest"
+        "memory", "note", words, "the processes need about 200 MiB when idle; the page cache uses the rest"
     )
 
 
@@ -38,11 +38,11 @@ def kernel_value(name: str) -> int | None:
 
 
 def dirty_pages() -> DoctorFinding:
-    """How much unwritten data the kernel may gather; writing much of it at once stalls appends."""
+    """The amount of unwritten data that the kernel may collect; writing much of it at once stalls appends."""
     ratio, limit = kernel_value("vm.dirty_ratio"), kernel_value("vm.dirty_bytes")
     total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     most = limit or total * (ratio or 20) // 100
-    words = f"up to {most >> 20:,} MiB unwritten in the page cache before writers are held"
+    words = f"up to {most >> 20:,} MiB unwritten in the page cache before writers wait"
     if most <= DIRTY_BYTES_NOTED:
         return DoctorFinding("dirty pages", "ok", words)
     advice = "under heavy load on a slow disk `sysctl vm.dirty_background_bytes=268435456` makes stalls shorter"
@@ -57,11 +57,11 @@ def overcommit() -> DoctorFinding:
 
 
 def clock() -> DoctorFinding:
-    """Credentials carry a time that must be within five minutes of the proxies'."""
+    """The clock source. A credential's time must be within five minutes of the proxies' clocks."""
     source = Path("/sys/devices/system/clocksource/clocksource0/current_clocksource")
     name = source.read_text().strip() if source.exists() else "unknown"
     slow = name in ("hpet", "acpi_pm")
-    advice = "each look at the clock is a slow device access; choose tsc if the machine has it" if slow else ""
+    advice = "each read of the clock is a slow device access: use tsc if the machine has it" if slow else ""
     return DoctorFinding(
-        "clock", "note" if slow else "ok", f"source {name}; keep it synchronised: credentials carry a time", advice
+        "clock", "note" if slow else "ok", f"source {name}; keep it synchronised: credentials contain the time", advice
     )

@@ -1,4 +1,4 @@
-"""Python, compilers, native modules, other languages' tool chains."""
+"""Python, compilers, native modules, tool chains of other languages."""
 
 import importlib
 import os
@@ -21,7 +21,9 @@ OPTIONAL_PROGRAMS = {
 
 
 def python() -> DoctorFinding:
-    return DoctorFinding("Python", "ok", ".".join(map(str, sys.version_info[:3])))  # an older one cannot run this line
+    return DoctorFinding(
+        "Python", "ok", ".".join(map(str, sys.version_info[:3]))
+    )  # an older one cannot import this module
 
 
 def libraries() -> DoctorFinding:
@@ -29,7 +31,7 @@ def libraries() -> DoctorFinding:
     if not lacking:
         return DoctorFinding("libraries", "ok", f"all {len(LIBRARIES)} are installed")
     return DoctorFinding(
-        "libraries", "missing", f"not installed: {', '.join(lacking)}", "pip install penstock, or `make run`"
+        "libraries", "missing", f"not installed: {', '.join(lacking)}", "run `pip install penstock`, or `make run`"
     )
 
 
@@ -37,7 +39,7 @@ def compiler() -> DoctorFinding:
     found = next((name for name in (os.environ.get("CC"), "cc", "gcc", "clang") if name and shutil.which(name)), None)
     if found:
         return DoctorFinding("C compiler", "ok", found)
-    advice = "optional: install gcc and python3-dev, then `make native`: about ten times the speed"
+    advice = "optional, about ten times as fast: install gcc and python3-dev, then run `make native`"
     return DoctorFinding("C compiler", "note", "none", advice)
 
 
@@ -53,7 +55,7 @@ def native_sources() -> dict[str, Path]:
 
 
 def native_state(name: str, source: Path) -> str:
-    """ "" when the module is built and loads, else why not."""
+    """ "" when the module is built and loads, else the reason why not."""
     built = [source.with_name(source.stem + suffix) for suffix in EXTENSION_SUFFIXES]
     if not any(path.exists() for path in built):
         return "not built"
@@ -65,10 +67,10 @@ def native_state(name: str, source: Path) -> str:
 
 
 def native_modules() -> DoctorFinding:
-    """Which of the native modules are active; the others run as their pure-Python twins."""
+    """The active native modules; the others run as their references in Python."""
     sources = native_sources()
     if os.environ.get("PENSTOCK_PURE"):
-        words = "all off: PENSTOCK_PURE is set, the pure-Python twins run"
+        words = "all off, because PENSTOCK_PURE is set; the references in Python run"
         return DoctorFinding("native modules", "note", words, "unset PENSTOCK_PURE for speed")
     states = {name: native_state(name, path) for name, path in sources.items()}
     off = {name: state for name, state in states.items() if state}
@@ -77,11 +79,11 @@ def native_modules() -> DoctorFinding:
     words = f"{len(states) - len(off)} of {len(states)} active; pure Python: " + ", ".join(
         f"{name} {state}" for name, state in off.items()
     )
-    return DoctorFinding("native modules", "note", words, "with a C compiler: `make native`")
+    return DoctorFinding("native modules", "note", words, "with a C compiler, run `make native`")
 
 
 def languages() -> list[DoctorFinding]:
-    """The clients' tool chains; only Python's is needed."""
+    """The clients' tool chains. Only Python's is required."""
     findings = []
     for language in TOOLS:
         if lacking := missing(language):

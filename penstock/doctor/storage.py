@@ -1,4 +1,4 @@
-"""The data directory's disk: room, the time of an fsync, what kind of file system."""
+"""The data directory's disk: free space, file system, time of an fsync."""
 
 import os
 import shutil
@@ -14,7 +14,7 @@ FSYNC_NOTED_MS = 10.0
 TRIES = 20
 RECORD = b"x" * 4096
 NOT_DISKS = {
-    "tmpfs": "memory, gone with the machine",
+    "tmpfs": "memory, lost at a restart of the machine",
     "nfs": "a network",
     "nfs4": "a network",
     "overlay": "a container's layer",
@@ -22,7 +22,7 @@ NOT_DISKS = {
 
 
 def existing(path: Path) -> Path:
-    """The path, or the nearest folder above it that is there."""
+    """The path, or its nearest parent that exists."""
     while not path.exists():
         path = path.parent
     return path
@@ -33,14 +33,14 @@ def room(data: Path) -> DoctorFinding:
     words = f"{free / (1 << 30):,.1f} GiB free at {data}"
     if free >= ROOM_WANTED_BYTES:
         return DoctorFinding("disk space", "ok", words)
-    return DoctorFinding("disk space", "note", words, "the log keeps whole segments of 256 MiB: give it 2 GiB or more")
+    return DoctorFinding("disk space", "note", words, "the log keeps whole segments of 256 MiB: provide 2 GiB or more")
 
 
 def file_system(data: Path) -> DoctorFinding:
     kind = mounted_kind(existing(data).resolve())
     if kind in NOT_DISKS:
         words = f"{kind}: {NOT_DISKS[kind]}"
-        return DoctorFinding("file system", "note", words, "keep what must last on a local disk: --data DIR")
+        return DoctorFinding("file system", "note", words, "use a data directory on a local disk: --data DIR")
     return DoctorFinding("file system", "ok", kind)
 
 
@@ -55,11 +55,11 @@ def mounted_kind(path: Path) -> str:
 
 
 def sync_time(data: Path) -> DoctorFinding:
-    """Median time of writing 4 KiB and waiting for the disk: what a FSYNC send costs at least."""
+    """Median time of writing 4 KiB and waiting for the disk: the minimum time of an FSYNC send."""
     folder = existing(data)
     if not os.access(folder, os.W_OK):
         return DoctorFinding(
-            "fsync", "missing", f"{folder} cannot be written", "choose another --data DIR or change its owner"
+            "fsync", "missing", f"{folder} cannot be written", "use another --data DIR, or change its owner"
         )
     took_ms = []
     with tempfile.TemporaryFile(dir=folder) as file:
@@ -72,4 +72,6 @@ def sync_time(data: Path) -> DoctorFinding:
     words = f"median {median:.2f} ms, worst of {TRIES} {worst:.2f} ms"
     if median <= FSYNC_NOTED_MS:
         return DoctorFinding("fsync", "ok", words)
-    return DoctorFinding("fsync", "note", words, "durable sends wait so long; a faster disk or larger calls help")
+    return DoctorFinding(
+        "fsync", "note", words, "each durable send waits that long; a faster disk or larger calls help"
+    )

@@ -1,4 +1,4 @@
-"""What `penstock up` prints for the person who started it."""
+"""The output of `penstock up` when it serves."""
 
 from collections.abc import Iterable
 from typing import Any

@@ -1,4 +1,4 @@
-"""One supervised process: start, readiness line, death, and how long to wait before the next try."""
+"""One supervised process: start, readiness line, exit, and back-off before the next start."""
 
 import contextlib
 import ctypes
@@ -15,15 +15,15 @@ from penstock.up.plan import ChildPlan
 LOG_BYTES_MAX = 16 << 20
 BACKOFF_FIRST_S = 0.1
 BACKOFF_MAX_S = 5.0
-STEADY_S = 30.0  # after this long the next death counts as the first again
+STEADY_S = 30.0  # after running this long, the next exit counts as the first again
 PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None)
 
 
 class Child:
-    """Owned by the supervisor's single thread. States: not started → starting → ready → dead → starting …
+    """Owned by the supervisor's single thread. States: not started → starting → ready → ended → starting …
 
-    Invariant: `facts` is {} unless this very process has said that it serves.
+    Invariant: `facts` is {} unless the present process has reported that it serves.
     """
 
     def __init__(self, plan: ChildPlan) -> None:
@@ -32,9 +32,9 @@ class Child:
         self.facts: dict[str, Any] = {}
         self.ready_fd = -1
         self.restarts = 0
-        self.deaths_in_row = 0
+        self.exits_in_row = 0
         self.ever_ready = False
-        self.start_at = 0.0  # monotonic; when a dead child is due again
+        self.start_at = 0.0  # monotonic; when an ended child is started again
         self._process: subprocess.Popen[bytes] | None = None
         self._line = b""
         self._started_at = 0.0
@@ -67,45 +67,45 @@ class Child:
             stdout=output,
             stderr=output,
             pass_fds=inherited,
-            start_new_session=True,  # Ctrl-C at the terminal is the supervisor's: it stops them in order
+            start_new_session=True,  # Ctrl-C at the terminal reaches only the supervisor, which stops its children in order
             preexec_fn=lambda: die_with(parent),
         )
 
     def read_ready(self) -> bool:
-        """Take what is on the readiness pipe; True once the whole line is there. The pipe is closed then."""
+        """Read from the readiness pipe; True, with the pipe closed, once the line is complete."""
         chunk = os.read(self.ready_fd, 4096)
         self._line += chunk
         if chunk and not chunk.endswith(b"\n"):
             return False
         self._close_pipe()
         if not self._line.endswith(b"\n"):
-            return False  # it closed the pipe without a word: it is about to die
+            return False  # it closed the pipe without a line: it is about to end
         self.facts = json.loads(self._line)
         self.ever_ready = True
         return True
 
     def reap(self) -> int | None:
-        """Return the exit status if the process has ended since the last look (negative: the signal), else None."""
+        """Return the exit status if the process has ended since the last call (negative: the signal), else None."""
         status = self._process.poll() if self._process else None
         if status is None:
             return None
         self._process = None
         self._close_pipe()
         self.facts = {}
-        self._note_death()
+        self._note_exit()
         return status
 
-    def _note_death(self) -> None:
+    def _note_exit(self) -> None:
         now = time.monotonic()
-        self.deaths_in_row = 1 if now - self._started_at > STEADY_S else self.deaths_in_row + 1
-        self.start_at = now + min(BACKOFF_FIRST_S * 2 ** (self.deaths_in_row - 1), BACKOFF_MAX_S)
+        self.exits_in_row = 1 if now - self._started_at > STEADY_S else self.exits_in_row + 1
+        self.start_at = now + min(BACKOFF_FIRST_S * 2 ** (self.exits_in_row - 1), BACKOFF_MAX_S)
 
     def signal(self, number: int) -> None:
         if self._process:
             self._process.send_signal(number)
 
     def log_tail(self, lines: int = 8) -> str:
-        """The end of its log, for the person who has to know why it died."""
+        """The end of its log, which shows why it ended."""
         try:
             with open(self.plan.log or os.devnull, "rb") as log:
                 log.seek(max(0, os.fstat(log.fileno()).st_size - 8192))
@@ -120,17 +120,17 @@ class Child:
 
 
 def open_log(path: Path) -> Any:
-    """Open for appending; a log that has grown too big becomes `.1`, one generation back."""
+    """Open for appending. A log above LOG_BYTES_MAX is renamed to `.1`, the only older generation."""
     if path.exists() and path.stat().st_size > LOG_BYTES_MAX:
         path.replace(path.with_suffix(".log.1"))
     return open(path, "ab", buffering=0)
 
 
 def die_with(parent: int) -> None:
-    """In the child, before exec: the kernel kills it when the supervisor is gone, however that went.
+    """In the child, before exec: let the kernel kill it when the supervisor ends, in every case.
 
-    KILL and not TERM: the log survives it by design, and a process that hangs must not outlive its supervisor either.
+    KILL and not TERM: the log survives it by design, and a hanging process must not outlive its supervisor.
     """
     _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:
-        os._exit(1)  # the parent died before the request above was in place
+        os._exit(1)  # the parent ended before the request above was in place

@@ -10,7 +10,7 @@ FOLDERS = ("config", "engine", "logs")
 
 
 def prepare(data: Path) -> None:
-    """Create what is missing, closed to other users; what is there stays as it is."""
+    """Create missing folders, without access for other users; existing ones stay as they are."""
     data.mkdir(parents=True, exist_ok=True)
     data.chmod(0o700)
     for name in FOLDERS:
@@ -18,7 +18,7 @@ def prepare(data: Path) -> None:
 
 
 def ensure_cluster_key(data: Path) -> Path:
-    """Return the path of the key that the processes prove to each other; made once and then kept."""
+    """Return the path of the key by which the processes authenticate to each other; created once, then kept."""
     path = data / "cluster.key"
     with contextlib.suppress(FileExistsError):
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)

@@ -1,4 +1,4 @@
-"""Why `penstock up` does not serve.
+"""Errors of `penstock up`.
 
 UpError ← AlreadyRunning, PortTaken, ChildFailed. Each is one sentence for a person.
 """
@@ -9,14 +9,14 @@ class UpError(Exception):
 
 
 class AlreadyRunning(UpError):
-    """Another `up` holds the data directory; nothing was touched."""
+    """Another `up` uses the data directory; nothing was changed."""
 
     exit_code = 4
 
 
 class PortTaken(UpError):
-    """A port that was asked for by number is in use."""
+    """A port that was given by number is in use."""
 
 
 class ChildFailed(UpError):
-    """A process died again and again before it ever served."""
+    """A process ended repeatedly before it served."""

@@ -1,4 +1,4 @@
-"""What a running `up` tells others: DIR/up.json and the --ready-file, the same JSON, replaced as a whole."""
+"""Facts about a running `up`: DIR/up.json and the --ready-file, the same JSON, replaced atomically."""
 
 import json
 import os
@@ -13,7 +13,7 @@ from penstock.up.ports import engine_name
 
 
 def describe(plan: UpPlan, children: Iterable[Child]) -> dict[str, Any]:
-    """Where everything is. A child's port is the one that it announced."""
+    """Addresses, paths and pids. A child's port is the one that it announced."""
     facts: dict[str, Any] = {}
     pids, ops = {"up": os.getpid()}, {}
     for child in children:
@@ -35,14 +35,14 @@ def write_all(plan: UpPlan, children: Iterable[Child]) -> None:
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Replace a file by rename: a reader finds the old text or the new one, never a part."""
+    """Replace a file by rename: a reader finds the whole old or new text."""
     part = path.with_name(f".{path.name}.{os.getpid()}")
     part.write_text(text, encoding="utf-8")
     part.replace(path)
 
 
 def remove_stale(data: Path, ready_file: Path | None) -> None:
-    """Before a start and after a stop nobody is to find addresses where nobody listens."""
+    """Remove the files before a start and after a stop: their addresses are not served then."""
     for path in filter(None, (data / "up.json", ready_file)):
         path.unlink(missing_ok=True)
 

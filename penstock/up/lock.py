@@ -1,4 +1,4 @@
-"""The lock that keeps a second `up` off a data directory, and what its holder wrote into it."""
+"""The lock that keeps a second `up` off a data directory, and the facts that its holder wrote into it."""
 
 import fcntl
 import json
@@ -11,7 +11,7 @@ from penstock.up.errors import AlreadyRunning
 
 
 class DirectoryLock:
-    """`flock` on DIR/up.lock, held by this process's open file, so that it dies with the process however that ends.
+    """`flock` on DIR/up.lock, held by this process's open file, so that it ends with the process in every case.
 
     Raises:
         AlreadyRunning: on entry, when another process holds it.
@@ -29,14 +29,16 @@ class DirectoryLock:
         except BlockingIOError:
             holder = self.noted().get("pid", "?")
             self._file.close()
-            raise AlreadyRunning(f"{self.path.parent} is served by another `penstock up` (pid {holder})") from None
+            raise AlreadyRunning(
+                f"{self.path.parent}: served by another `penstock up` (pid {holder}): stop it, or use another --data"
+            ) from None
         return self
 
     def __exit__(self, kind: type | None, fault: BaseException | None, trace: TracebackType | None) -> None:
-        self._file.close()  # the file stays: removing a lock file lets two processes hold "the" lock
+        self._file.close()  # the file stays: after its removal two processes could hold the lock
 
     def noted(self) -> dict[str, Any]:
-        """What the last holder wrote: its pid and the ports that it used; {} when nothing readable is there."""
+        """The last holder's facts: its pid and ports; {} when they cannot be read."""
         try:
             noted = json.loads(self.path.read_text(encoding="utf-8") or "{}")
         except (OSError, ValueError):
@@ -44,7 +46,7 @@ class DirectoryLock:
         return noted if isinstance(noted, dict) else {}
 
     def note(self, facts: dict[str, Any]) -> None:
-        """Leave facts for the next holder and for whoever is refused."""
+        """Write facts for the next holder, and for the error of a second `up`."""
         self._file.seek(0)
         self._file.truncate()
         json.dump(facts, self._file)
@@ -52,7 +54,7 @@ class DirectoryLock:
 
 
 def is_held(data: Path) -> bool:
-    """Whether an `up` serves this directory now. Asks by a shared lock, let go at once."""
+    """Whether an `up` serves this directory now. It tries a shared lock and releases it at once."""
     try:
         with open(data / "up.lock", "rb") as lock:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)

@@ -1,4 +1,4 @@
-"""What `up` is going to run: values only, nothing is started here."""
+"""The plan of `up`: the processes to run, as values. Nothing is started here."""
 
 import sys
 from collections.abc import Sequence
@@ -15,9 +15,9 @@ class ChildPlan:
 
     name: str
     command: list[str]
-    log: Path | None  # None: it shares our terminal
+    log: Path | None  # None: it shares the terminal
     announces: bool = True
-    stop_rank: int = 0  # lower ranks are stopped first, and have ended before the next rank is told
+    stop_rank: int = 0  # lower ranks are stopped first, and have ended before the next rank is stopped
 
 
 @dataclass(frozen=True)
@@ -31,16 +31,19 @@ class UpPlan:
     ports: Ports
     children: list[ChildPlan] = field(default_factory=list)
     ready_file: Path | None = None
-    groups: int = 1  # broker groups; with one, the proxies are told its engine's address and nothing is placed
+    groups: int = 1  # broker groups; with one, the proxies get its engine's address and nothing is placed
 
 
 def module_command(module: str) -> list[str]:
-    """`-P`: a folder named `engine` in the user's working directory must not be imported in place of ours."""
+    """The command line of a module. `-P`: a folder `engine` in the working directory must not be imported instead."""
     return [sys.executable, "-P", "-m", module]
 
 
 def group_name(number: int) -> str:
-    """Of broker group `number`, from 1 on. Part of the placement: it must not change while there are messages."""
+    """The name of broker group `number`, from 1 on.
+
+    The placement depends on it: it must not change while there are messages.
+    """
     return f"group-{number}"
 
 
@@ -48,7 +51,10 @@ def make_plan(
     data: Path, host: str, config: str | None, key: Path, ports: Ports, ready_file: Path | None, groups: int = 1,
     engine_options: Sequence[str] = (),
 ) -> UpPlan:  # fmt: skip
-    """The processes of one machine: an engine a broker group, and two proxies. These stop first, so that what they took is answered."""
+    """The processes of one machine: one engine per broker group, and two proxies.
+
+    The proxies stop first and answer their calls.
+    """
     url = config or (data / "config").as_uri()
 
     def address(name: str) -> str:
@@ -57,7 +63,7 @@ def make_plan(
     def common(name: str) -> list[str]:
         return ["--listen", address(name), "--ops", address(f"{name}_ops"), "--config", url, "--cluster-key", str(key)]
 
-    # One engine is met through a socket file, which costs less; several are found by their addresses in the configuration.
+    # A single engine is reached by a socket file, which costs less; several by their addresses in the configuration.
     socket_file = str((data / "engine.sock").absolute())
     has_socket_file = groups == 1 and len(socket_file.encode()) <= PATH_BYTES_MAX
 

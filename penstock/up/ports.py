@@ -1,4 +1,4 @@
-"""Which ports the machine's processes use: a port for calls and one for the operator each."""
+"""Ports of the machine's processes: each has one for calls and one for the operator."""
 
 import random
 import socket
@@ -9,10 +9,10 @@ from penstock.up.errors import PortTaken, UpError
 PROCESSES = ("producer_proxy", "consumer_proxy", "engine")
 NAMES = PROCESSES + tuple(
     f"{name}_ops" for name in PROCESSES
-)  # with one broker group; those of further ones come behind
+)  # with one broker group; the ports of further groups follow
 DEFAULT_BASE = 9700
 # Below the range from which the kernel takes the local ports of outgoing connections: one of those could take a port
-# between our look and the child's bind.
+# between this check and the child's bind.
 FREE_RANGE = range(20_000, 32_000)
 TRIES = 2_000
 
@@ -20,19 +20,19 @@ Ports = dict[str, int]
 
 
 def engine_name(number: int) -> str:
-    """Of the engine of broker group `number`, from 1 on: its process, its ports and its directory are called so."""
+    """The name of the engine of broker group `number`, from 1 on: of its process, its ports and its directory."""
     return "engine" if number == 1 else f"engine-{number}"
 
 
 def names_of(groups: int) -> tuple[str, ...]:
-    """Who needs a port, in the order in which a base numbers them."""
+    """Names of all ports, in the order in which they follow a base."""
     more = [engine_name(number) for number in range(2, groups + 1)]
     return (*NAMES, *(name for engine in more for name in (engine, f"{engine}_ops")))
 
 
 def is_free(host: str, port: int) -> bool:
     with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # TIME_WAIT of the last run is no obstacle
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # sockets of the last run in TIME_WAIT do not count
         try:
             probe.bind((host, port))
             probe.listen(1)
@@ -45,11 +45,11 @@ def choose(asked: str | None, host: str, last: Mapping[str, int], names: tuple[s
     """Return a port for each of `names`.
 
     Args:
-        asked: "auto" (the last run's when free, else any free ones), a number (that and those behind it), or None
+        asked: "auto" (the last run's when free, else any free ones), a number (that and the following ones), or None
             (like auto, but prefers the default base to arbitrary ones).
-        last: what the last run on this data directory used.
+        last: the ports of the last run on this data directory.
     Raises:
-        PortTaken: a port asked for by number is in use.
+        PortTaken: a port given by number is in use.
     """
     if asked not in (None, "auto"):
         return numbered(parse_base(asked, names), host, names)
@@ -65,7 +65,7 @@ def choose(asked: str | None, host: str, last: Mapping[str, int], names: tuple[s
 
 def parse_base(text: str | None, names: tuple[str, ...]) -> int:
     if not (text or "").isdigit() or not 1 <= int(text or 0) <= 65535 - len(names):
-        raise UpError(f"--ports takes auto or a number from 1 to {65535 - len(names)}, not {text}")
+        raise UpError(f"--ports {text}: not a port: use auto or a number from 1 to {65535 - len(names):,}")
     return int(text or 0)
 
 
@@ -73,7 +73,7 @@ def numbered(base: int, host: str, names: tuple[str, ...]) -> Ports:
     ports = {name: base + index for index, name in enumerate(names)}
     for name, port in ports.items():
         if not is_free(host, port):
-            raise PortTaken(f"port {port} ({name}) on {host} is in use; give another --ports BASE or --ports auto")
+            raise PortTaken(f"port {port} ({name}) on {host}: in use: use another --ports BASE, or --ports auto")
     return ports
 
 
@@ -84,4 +84,6 @@ def any_free(host: str, names: tuple[str, ...] = NAMES) -> Ports:
             found.append(port)
         if len(found) == len(names):
             return dict(zip(names, found, strict=True))
-    raise PortTaken(f"no {len(names)} free ports on {host} between {FREE_RANGE.start} and {FREE_RANGE.stop}")
+    raise PortTaken(
+        f"{host}: fewer than {len(names)} free ports from {FREE_RANGE.start} to {FREE_RANGE.stop}: use --ports BASE"
+    )

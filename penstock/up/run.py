@@ -32,10 +32,10 @@ class UpOptions:
 
 
 def run_up(options: UpOptions) -> int:
-    """Serve until told to stop; returns the exit code.
+    """Serve until a stop signal; return the exit code.
 
     Raises:
-        UpError: one sentence why not; nothing of ours is left running.
+        UpError: the reason as one sentence; no process is left running.
     """
     began = time.monotonic()
     data = options.data.absolute()
@@ -66,7 +66,7 @@ def make_supervisor(plan: UpPlan, options: UpOptions, began: float) -> Superviso
 
 
 def announcer(plan: UpPlan, began: float) -> Callable[[list[Child]], None]:
-    """Writes the files each time all serve; the whole banner only at the first."""
+    """A callback that writes the files each time all processes serve, and prints the banner the first time."""
     announced: list[bool] = []
 
     def on_serving(children: list[Child]) -> None:
@@ -79,7 +79,7 @@ def announcer(plan: UpPlan, began: float) -> Callable[[list[Child]], None]:
 
 
 def say(line: str) -> None:
-    """Print for the operator. A terminal that has gone away is no reason to stop serving."""
+    """Print for the operator. A closed terminal does not stop the service."""
     try:
         print(line, flush=True)
     except OSError:

@@ -1,4 +1,4 @@
-"""Signals as bytes on a pipe, so that one `poll` waits for children, readiness and the operator alike."""
+"""Signals as bytes on a pipe, so that one `poll` waits for children, readiness and the operator."""
 
 import os
 import signal
@@ -8,7 +8,7 @@ STOPS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 class SignalPipe:
-    """While entered, stop signals are remembered in `stops` and every signal wakes who polls `fd`."""
+    """While entered, stop signals are counted in `stops`, and every signal wakes a poll of `fd`."""
 
     def __init__(self) -> None:
         self.stops = 0

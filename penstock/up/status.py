@@ -1,4 +1,4 @@
-"""What runs, from the outside: each process by /proc and its operator's page, the engine by its own answer."""
+"""The state of a running `up`: processes by /proc and their operator's pages, engines by their answers."""
 
 import http.client
 import os
@@ -20,7 +20,7 @@ TOPICS_MAX = 10_000
 
 
 def gather(facts: dict[str, Any]) -> dict[str, Any]:
-    """All of it as JSON values. A part that does not answer is told as such; the others are shown all the same."""
+    """The whole state as JSON values. A part that does not answer is reported so; the others are shown."""
     engines = list(facts.get("broker_groups", {"main": "engine"}).values())
     processes = [process(name, facts) for name in ("up", *PROXIES, *engines)]
     state: dict[str, Any] = {"data": facts["data"], "config": facts["config"], "processes": processes}
@@ -50,7 +50,7 @@ def engine_or_error(facts: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def breakers(facts: dict[str, Any], name: str) -> dict[str, str]:
-    """What a proxy holds of each broker group: closed, half-open or open."""
+    """A proxy's circuit breaker of each broker group: closed, half-open or open."""
     page_text = page(facts[name]["host"], facts["ops"][name], "/metrics", shown="all")
     return {group: BREAKER_STATES.get(value, value) for group, value in BREAKER_LINE.findall(page_text)}
 
@@ -66,7 +66,7 @@ def process(name: str, facts: dict[str, Any]) -> dict[str, Any]:
 
 
 def rss_bytes(pid: int) -> int:
-    """Resident memory; 0 for a process that has gone."""
+    """Resident memory; 0 for a process that has ended."""
     try:
         return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except (OSError, IndexError):
@@ -74,7 +74,7 @@ def rss_bytes(pid: int) -> int:
 
 
 def page(host: str, port: int, path: str, shown: str = "yes") -> str:
-    """ "yes" for 200 (or the page, with `shown` "all"), else what it answered or why it did not."""
+    """ "yes" for status 200 (or the page, with `shown` "all"), else its answer, or the reason why there was none."""
     connection = http.client.HTTPConnection(host, port, timeout=PAGE_S_MAX)
     try:
         connection.request("GET", path)
@@ -89,7 +89,7 @@ def page(host: str, port: int, path: str, shown: str = "yes") -> str:
 
 
 def add_applied(processes: list[dict[str, Any]], store: ConfigStore) -> None:
-    """Which configuration each process works by; `behind` names the kinds in which the store is newer."""
+    """Add the configuration that each process has applied; `behind` names the kinds of which the store is newer."""
     wanted, reports = store.version(), store.applied()
     for each in processes:
         kind = "engine" if each["name"].startswith("engine-") else each["name"]
@@ -100,7 +100,7 @@ def add_applied(processes: list[dict[str, Any]], store: ConfigStore) -> None:
 
 
 def engine(facts: dict[str, Any], name: str) -> dict[str, Any]:
-    """The log's ends, how many topics and groups there are, and how far each group is behind."""
+    """The log's ends, the number of topics and groups, and the lag of each group."""
     key = Path(facts["cluster_key"]).read_bytes()
     place = facts[name]
     with AdminClient((place["host"], place["port"]), key, timeout_s=PAGE_S_MAX) as admin:

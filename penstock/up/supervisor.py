@@ -1,6 +1,7 @@
-"""Keeps the planned processes running until it is told to stop. One thread, one poll; nothing here blocks for long.
+"""The supervisor: keeps the planned processes running until a stop signal. One thread, one poll; nothing blocks for
+long.
 
-Unpatched and small on purpose: it stays in memory for as long as everything else does.
+It is small and not patched by gevent, because it stays in memory as long as the other processes.
 """
 
 import select
@@ -13,7 +14,7 @@ from penstock.up.errors import ChildFailed
 from penstock.up.plan import ChildPlan, UpPlan
 from penstock.up.signals import SignalPipe
 
-STOP_S = 4.0  # a rank's time to end by itself before it is killed; two ranks stay below ten seconds
+STOP_S = 4.0  # time for a rank to end before it is killed; two ranks stay below ten seconds
 FIRST_TRIES_MAX = 3
 IMPATIENT_S = 10.0
 
@@ -23,9 +24,9 @@ class Supervisor:
 
     Args:
         say: prints one line for the operator.
-        on_serving: called whenever all processes serve: at first, and again after each restart.
-        companion: an extra process that is started when all serve for the first time, stopped before the others, and
-            never restarted (the demo). With `leave_with_companion` its end stops everything.
+        on_serving: called whenever all processes serve: first at the start, then after each restart.
+        companion: an extra process (the demo) that is started when all serve for the first time, is stopped before the
+            others, and is never restarted. With `leave_with_companion` its end stops all.
     """
 
     def __init__(
@@ -44,10 +45,10 @@ class Supervisor:
         self._announced = False
 
     def run(self) -> int:
-        """Serve until a stop signal (exit code 0) or until the companion's end decides.
+        """Serve until a stop signal (exit code 0) or until the companion ends, where that decides.
 
         Raises:
-            ChildFailed: a process could not be brought up at all; all others have been stopped.
+            ChildFailed: a process never started to serve; all others have been stopped.
         """
         with SignalPipe() as signals:
             try:
@@ -103,9 +104,9 @@ class Supervisor:
         if status is None:
             return
         tail = child.log_tail()
-        if not child.ever_ready and child.deaths_in_row >= FIRST_TRIES_MAX:
-            raise ChildFailed(f"{child.name} does not start ({ending(status)}); see {child.plan.log}\n{tail}")
-        self._say(f"{child.name}: {ending(status)}; starting it again on the same port (log: {child.plan.log})")
+        if not child.ever_ready and child.exits_in_row >= FIRST_TRIES_MAX:
+            raise ChildFailed(f"{child.name}: does not start ({ending(status)}): see {child.plan.log}\n{tail}")
+        self._say(f"{child.name}: {ending(status)}, restarting it on the same port (log: {child.plan.log})")
 
     def _look_after_companion(self) -> None:
         status = self._companion.reap() if self._companion else None
@@ -113,11 +114,11 @@ class Supervisor:
             self._exit_code = status if status >= 0 else 1
 
     def _tell_delay(self, since: float) -> float:
-        """Say once in a while who is still not up; returns when that was."""
+        """Report every IMPATIENT_S which processes do not serve yet; return the time of the last report."""
         if self._announced or time.monotonic() - since < IMPATIENT_S:
             return since
         names = ", ".join(child.name for child in self.children if not child.facts)
-        self._say(f"still waiting for {names} (a large log takes a while to check after a crash)")
+        self._say(f"waiting for {names} (after a crash, checking a large log takes time)")
         return time.monotonic()
 
     def _stop(self, signals: SignalPipe) -> None:
@@ -127,7 +128,7 @@ class Supervisor:
             self._stop_all([child for child in self.children if child.plan.stop_rank == rank], signals)
 
     def _stop_all(self, children: list[Child], signals: SignalPipe) -> None:
-        """TERM, then KILL after STOP_S or at once when the operator insists by a second signal."""
+        """Send TERM, then KILL after STOP_S, or at once after a second signal from the operator."""
         deadline, patience = time.monotonic() + STOP_S, signals.stops
         for child in children:
             child.signal(signal.SIGTERM)

@@ -55,7 +55,10 @@ class SendAdmission:
         self.follow()
 
     def follow(self) -> None:
-        """Apply the settings of the configuration as it is now. Topics and applications follow when they are next used."""
+        """Apply the settings of the configuration as it is now.
+
+        Topics and applications follow when they are next used.
+        """
         self.settings = GateSettings.of(self._view)
         for queue in self._queues():
             queue.queue_s = self.settings.queue_ms / 1000

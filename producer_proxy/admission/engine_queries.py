@@ -1,4 +1,6 @@
-"""Queries to the engine: one broker group lends slices of cluster-wide quotas, and each knows the lag of groups on its queues."""
+"""Queries to the engine: one broker group lends slices of cluster-wide quotas, and each knows the lag of groups on its
+queues.
+"""
 
 import json
 from collections.abc import Callable
@@ -34,8 +36,8 @@ class EngineQueries:
     def lags(self, payload: bytes, answer: Answer) -> None:
         """Send DEPTH. Each of several groups is asked about the queues that it holds, with its share of the bounds.
 
-        Messages are spread evenly, so the share is that of the queues. The first reason counts. Isolated groups are not asked: nothing is
-        sent to them either.
+        Messages are spread evenly, so the share is that of the queues. The first reason counts. Isolated groups are not
+        asked: nothing is sent to them either.
         """
         if self._brokers.only is not None:
             return _send(self._brokers.only, DEPTH, payload, answer)

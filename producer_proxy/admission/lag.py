@@ -11,7 +11,10 @@ from common.config.definitions import TopicDefinition
 from common.limits.quota_slices import Answer
 
 TOPICS_PER_TICK = 500
-"""With more topics in use, each is asked about less often in proportion. A question costs the engine some microseconds per queue."""
+"""With more topics in use, each is asked about less often in proportion.
+
+A question costs the engine some microseconds per queue.
+"""
 
 
 class TopicLags:

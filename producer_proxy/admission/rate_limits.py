@@ -1,4 +1,6 @@
-"""Rate-limit admission of one call, message by message: admitted at once, after a short hold, or refused with a time to retry."""
+"""Rate-limit admission of one call, message by message: admitted at once, after a short hold, or refused with a time to
+retry.
+"""
 
 import math
 from collections.abc import Iterable
@@ -23,7 +25,8 @@ class RateLimitAdmission:
         self.hold_s = 0.0
 
     def admit(self, meter: Meter | None, size: int) -> list[Meter]:
-        """Admit one message of `size` bytes, whose topic has this limit, and return []; or return the limits that it would break.
+        """Admit one message of `size` bytes, whose topic has this limit, and return []; or return the limits that it
+        would break.
 
         After its first refusal a limit admits nothing more of the call: a later message must not overtake.
         """
@@ -49,7 +52,8 @@ class RateLimitAdmission:
             refused[1] += size
 
     def retry_after_ms(self, broken: list[Meter]) -> int:
-        """The time until all that these limits refused of the call would pass, without other callers. Call it after the last `admit`.
+        """The time until all that these limits refused of the call would pass, without other callers. Call it after the
+        last `admit`.
 
         It counts from the answer, which comes after the call's own hold.
         """

@@ -1,7 +1,7 @@
 """Rules of a topic for its messages: JSON bodies, required properties. A topic without rules costs nothing.
 
-Messages of a topic with rules take the rare path. A body is parsed in the loop, where 1 MiB of JSON takes some 10 ms. So the topic's
-`body_bytes_max` bounds what one message costs the others.
+Messages of a topic with rules take the rare path. A body is parsed in the loop, where 1 MiB of JSON takes some 10 ms.
+So the topic's `body_bytes_max` bounds what one message costs the others.
 """
 
 import json

@@ -5,7 +5,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
-from producer_proxy.buffer.entry import Entry
+from producer_proxy.buffer.entry import BufferEntry
 
 cdef extern from "crc32c.h" nogil:
     uint32_t crc32c_extend(uint32_t crc, const void* data, size_t size)
@@ -36,7 +36,8 @@ def entries_at(bytes data, uint64_t start, list positions, int64_t bytes_max):
     cdef list found = []
     for position in positions:
         at = position - start
-        # Unsigned: a position before `start` wraps to a huge `at`, so both conditions together keep the head within `data`.
+        # Unsigned: a position before `start` wraps to a huge `at`, so both conditions together keep the head within
+        # `data`.
         if position < start or at + BLOCK_HEAD > size:
             break
         block = raw + at
@@ -91,7 +92,9 @@ def marks_of(uint64_t base, list offsets):
 
 
 cdef object entry_of(const unsigned char* raw, uint64_t size):
-    """As entry.decode of raw[0..size); None where that raises. Each size is checked against `size` before the bytes after it are read."""
+    """As entry.decode of raw[0..size); None where that raises. Each size is checked against `size` before the bytes
+    after it are read.
+    """
     cdef uint16_t topic_size
     cdef uint32_t key_size
     cdef int64_t accepted_at_ms
@@ -111,7 +114,7 @@ cdef object entry_of(const unsigned char* raw, uint64_t size):
         topic = raw[ENTRY_HEAD : ENTRY_HEAD + topic_size].decode("ascii")
     except UnicodeDecodeError:
         return None
-    return tuple.__new__(Entry, (
+    return tuple.__new__(BufferEntry, (
         topic,
         raw[record_at - key_size : record_at] if raw[1] & HAS_KEY else None,
         raw[record_at + 1 : message_at] if message_at > record_at + 1 else None,

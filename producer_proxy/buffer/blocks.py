@@ -1,4 +1,4 @@
-"""The bytes of the disk buffer's files; docs/design/0015-fallback-buffer.md says why they are so.
+"""The bytes of the disk buffer's files, and of dead-letter entries; docs/design/0015-fallback-buffer.md explains them.
 
     segment  %020d.buf, named by its position     16-byte head: "PSTKBUF1" ‖ u64 position; then blocks, each at a multiple of 8
     block    0 u32 crc32c (seeded by the block's position, over bytes 4..size) ‖ 4 u32 size ‖ 8 u16 magic 0x4642 ‖ 10 u8 kind ‖ 11 u8 0
@@ -19,7 +19,7 @@ SEGMENT_HEAD = struct.Struct("<8sQ")
 SEGMENT_MAGIC = b"PSTKBUF1"
 BLOCK_HEAD = struct.Struct("<IIHBBI")
 BLOCK_MAGIC = 0x4642
-ENTRY, BURIED = 1, 2
+ENTRY, DEAD = 1, 2
 BLOCK_BYTES_MAX = 32 << 20
 _U64 = struct.Struct("<Q")
 _DONE = struct.Struct("<II")
@@ -35,7 +35,10 @@ class Block(NamedTuple):
 
 
 class Gap(NamedTuple):
-    """Bytes that are no block. `torn`: at the end, and cut off or never written, as a crash leaves them; else they were damaged."""
+    """Bytes that are not a block.
+
+    `torn`: at the end of the file, cut off or never written because of a crash; else they were damaged.
+    """
 
     offset: int
     size: int
@@ -54,7 +57,7 @@ def pack_block(kind: int, position: int, payload: bytes) -> bytes:
 
 
 def block_at(data: bytes, offset: int, position: int) -> Block | None:
-    """The good block at `offset` of `data`, which stands at `position` of the log; None when there is none."""
+    """The good block at `offset` of `data`, which is at `position` of the log; None: there is no good block."""
     if offset + BLOCK_HEAD.size > len(data):
         return None
     checksum, size, magic, kind, _, _ = BLOCK_HEAD.unpack_from(data, offset)
@@ -66,10 +69,10 @@ def block_at(data: bytes, offset: int, position: int) -> Block | None:
 
 
 def blocks(data: bytes, base: int) -> Iterator[Block | Gap]:
-    """All of a file at position `base`: its good blocks and what lies between them.
+    """All of a file at position `base`: its good blocks, and the gaps between them.
 
-    Behind a bad block the next good one is looked for at every multiple of 8. The checksum knows its position, so that stale or
-    copied bytes are never taken for one.
+    After a bad block the next good one is searched at every multiple of 8. The checksum covers the position, so stale
+    or copied bytes never pass for a block.
     """
     at = SEGMENT_HEAD.size
     while at < len(data):
@@ -86,7 +89,10 @@ def blocks(data: bytes, base: int) -> Iterator[Block | Gap]:
 
 
 def _is_whole(data: bytes, at: int) -> bool:
-    """Whether a block's head is there, fits what is left exactly, and its last bytes were written: then a bit of it has changed since."""
+    """Whether a block was written whole: its head fits the bytes that are left, and its last bytes are there.
+
+    Then it was damaged later.
+    """
     if at + BLOCK_HEAD.size > len(data):
         return False
     _, size, magic, _, _, _ = BLOCK_HEAD.unpack_from(data, at)
@@ -109,7 +115,10 @@ def pack_done(position: int, offset: int) -> bytes:
 
 
 def done_offsets(data: bytes, base: int) -> set[int]:
-    """The drained entries of the segment at `base`. A damaged mark counts for nothing: its entry is drained again, under the same id."""
+    """The drained entries of the segment at `base`.
+
+    A damaged mark is ignored: its entry is drained again under the same id.
+    """
     whole = len(data) - len(data) % _DONE.size
     return {
         offset
@@ -118,12 +127,12 @@ def done_offsets(data: bytes, base: int) -> set[int]:
     }
 
 
-def pack_buried(at_ms: int, reason: str, entry: bytes) -> bytes:
+def pack_dead(at_ms: int, reason: str, entry: bytes) -> bytes:
     text = reason.encode()[:1000]
     return struct.pack("<qH", at_ms, len(text)) + text + entry
 
 
-def unpack_buried(payload: bytes) -> tuple[int, str, bytes]:
+def unpack_dead(payload: bytes) -> tuple[int, str, bytes]:
     """(buried-at, reason, entry)."""
     at_ms, size = struct.unpack_from("<qH", payload)
     return at_ms, payload[10 : 10 + size].decode("utf-8", "replace"), payload[10 + size :]

@@ -1,4 +1,6 @@
-"""From a store back to the engine: one batch at a time, at a bounded rate, deleted only after the engine's acknowledgement."""
+"""From a store back to the engine: one batch at a time, at a bounded rate, deleted only after the engine's
+acknowledgement.
+"""
 
 import logging
 import time
@@ -12,8 +14,8 @@ from common.wire.names import find_names
 from engine.client.durability import FSYNC
 from producer_proxy.buffer.errors import BufferError_
 from producer_proxy.buffer.pace import Pace
-from producer_proxy.buffer.store import BufferStore, Entry, KeptEntry
-from producer_proxy.targets.base import MessageSlice, Outcome, ResolveError, Target
+from producer_proxy.buffer.store import BufferEntry, BufferStore, KeptEntry
+from producer_proxy.targets.base import MessageSlice, Outcome, ResolveError, SendTarget
 from producer_proxy.targets.topics import TopicRoute, Topics
 
 log = logging.getLogger("penstock.producer_proxy.buffer")
@@ -29,7 +31,8 @@ class Drainer:
 
     Args:
         topics: routes by name; may block.
-        per_s: entries per second at most. More empties the buffer sooner and leaves less of the engine for live traffic.
+        per_s: entries per second at most. More empties the buffer sooner and leaves less of the engine for live
+            traffic.
         wait_for: topics that another store has to drain first.
         served: called after a batch of which a target took entries.
     """
@@ -74,7 +77,10 @@ class Drainer:
             self.pace.woke(time.monotonic() - asked_s)
 
     def step(self) -> float:
-        """Drain one batch; returns the pause before the next. Blocks until the engine has answered or its link is lost."""
+        """Drain one batch; returns the pause before the next.
+
+        Blocks until the engine has answered or its link is lost.
+        """
         started = time.monotonic()
         batch = self._store.take(self._skipped(started), self.pace.batch, BATCH_BYTES_MAX)
         if not batch:
@@ -109,7 +115,7 @@ class Drainer:
         except ResolveError as error:
             self._note(str(error))
             return None
-        by_target: dict[Target, list[int]] = {}
+        by_target: dict[SendTarget, list[int]] = {}
         for index, kept in enumerate(batch):
             by_target.setdefault(routes[kept.entry.topic].target, []).append(index)
         codes = [int(Code.UNAVAILABLE)] * len(batch)
@@ -122,7 +128,8 @@ class Drainer:
         if not taken:
             self._note("the engine's link is down or full")
             return None
-        # No deadline: a batch without an answer must not be sent a second time. It ends with the answer or with the link.
+        # No deadline: a batch without an answer must not be sent a second time. It ends with the answer or with the
+        # link.
         for indexes, answer in taken:
             outcomes: list[Outcome] = answer.get()
             for index, (code, _, _) in zip(indexes, outcomes, strict=True):
@@ -170,7 +177,7 @@ class Drainer:
         self.last_error = sentence
 
 
-def _slice(entry: Entry, route: TopicRoute) -> MessageSlice:
+def _slice(entry: BufferEntry, route: TopicRoute) -> MessageSlice:
     """The entry as it was first submitted: what ties it to a queue is as in TopicRoute.binding_of."""
     key = entry.key
     if key is None and entry.assigned_id is None and route.target.binds_ids(route.destination):

@@ -1,4 +1,7 @@
-"""Drains a disk buffer whose proxy is gone, in a process of its own. The process needs no patches: the links use gevent's sockets."""
+"""Drains a disk buffer whose proxy is gone, in a process of its own.
+
+The process needs no patches: the links use gevent's sockets.
+"""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

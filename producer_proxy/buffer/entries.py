@@ -3,19 +3,20 @@
 from collections.abc import Iterable, Sequence
 
 from producer_proxy.buffer.blocks import block_at, pack_done
-from producer_proxy.buffer.entry import Entry, EntryError, decode
+from producer_proxy.buffer.entry import BufferEntry, EntryError, decode
 from producer_proxy.buffer.value import unpack_value
 
 
-def entries_at(data: bytes, start: int, positions: Iterable[int], bytes_max: int) -> tuple[list[Entry], int]:
+def entries_at(data: bytes, start: int, positions: Iterable[int], bytes_max: int) -> tuple[list[BufferEntry], int]:
     """The entries of a disk buffer's blocks at these ascending positions, and their size in bytes.
 
-    It ends before the first block that is not whole in `data`, is damaged, or would exceed `bytes_max`. The first entry may exceed it.
+    It ends before the first block that is not whole in `data`, is damaged, or would exceed `bytes_max`. The first entry
+    may exceed it.
 
     Args:
         data: bytes of one segment, from the log's position `start` on.
     """
-    found: list[Entry] = []
+    found: list[BufferEntry] = []
     used = 0
     for position in positions:
         block = block_at(data, position - start, position) if position >= start else None
@@ -29,7 +30,7 @@ def entries_at(data: bytes, start: int, positions: Iterable[int], bytes_max: int
     return found, used
 
 
-def entries_of(values: Iterable[bytes]) -> list[Entry | None]:
+def entries_of(values: Iterable[bytes]) -> list[BufferEntry | None]:
     """An entry for each of a Redis buffer's values; None for a foreign or damaged value."""
     return [_entry_of(value) for value in values]
 
@@ -39,7 +40,7 @@ def marks_of(base: int, offsets: Sequence[int]) -> bytes:
     return b"".join(pack_done(base + offset, offset) for offset in offsets)
 
 
-def _entry_of(value: bytes) -> Entry | None:
+def _entry_of(value: bytes) -> BufferEntry | None:
     try:
         return unpack_value(value)
     except EntryError:

@@ -16,10 +16,10 @@ ID_SIZE = 16
 
 
 class EntryError(ValueError):
-    """The bytes are no entry of this version."""
+    """The bytes are not an entry of this version."""
 
 
-class Entry(NamedTuple):
+class BufferEntry(NamedTuple):
     """
     Attributes:
         key: the message's key in UTF-8; None: it has none.
@@ -46,7 +46,7 @@ class Entry(NamedTuple):
         return _HEAD.size + len(self.topic) + len(self.key or b"") + 1 + given + len(self.message)
 
 
-def decode(data: bytes) -> Entry:
+def decode(data: bytes) -> BufferEntry:
     """Raises EntryError."""
     if len(data) < _HEAD.size + 1:
         raise EntryError(f"an entry of {len(data)} bytes")
@@ -62,8 +62,8 @@ def decode(data: bytes) -> Entry:
     try:
         topic = data[_HEAD.size : _HEAD.size + topic_size].decode("ascii")
     except UnicodeDecodeError:
-        raise EntryError("the entry's topic is no name") from None
-    return Entry(
+        raise EntryError("the entry's topic is not ASCII") from None
+    return BufferEntry(
         topic,
         data[record_at - key_size : record_at] if flags & _HAS_KEY else None,
         data[record_at + 1 : message_at] or None,

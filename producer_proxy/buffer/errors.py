@@ -1,4 +1,4 @@
-"""Why the fallback buffer does not take or give something.
+"""Errors of the fallback buffer.
 
 PenstockError
 └── BufferError_

@@ -1,19 +1,23 @@
 """The switch: decides by topic, by ordering key and by the state of the engine which messages go into the buffer.
 
-A message of a buffered topic is diverted when the engine has failed it, when its key has a backlog, or while the engine is suspected. The
+A message of a buffered topic is diverted when the engine has failed it, when its key has a backlog, or while the engine
+is suspected. The
 engine is suspected from a timeout or a broken link until a drain has succeeded: the drain is the probe.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 
 from common.contract import Code
-from producer_proxy.buffer.entry import Entry
+from producer_proxy.buffer.entry import BufferEntry
 from producer_proxy.buffer.errors import BufferError_, BufferUnavailable
 from producer_proxy.buffer.ordering_keys import OnTopic, no_change
 from producer_proxy.buffer.store import BufferStore
 
 DIVERTED_CODES = frozenset((Code.OVERLOADED, Code.UNAVAILABLE, Code.TIMEOUT))
-"""Answers of a broker or a lane that divert a message of a buffered topic. TIMEOUT: the engine may have it too, under the same id."""
+"""Answers of a broker or a lane that divert a message of a buffered topic.
+
+TIMEOUT: the engine may have it too, under the same id.
+"""
 MARGIN_SHARE, MARGIN_S_MAX = 0.25, 0.2
 PATIENCE_S_MAX = 1.0
 SUSPICION_S_MIN = 0.5
@@ -58,7 +62,10 @@ class FallbackBuffer:
         return any(topic in store.ordering_keys.topics() for store in self.stores.values())
 
     def diverts(self, topic: str, key: bytes | None) -> bool:
-        """Whether a message has to go into the buffer untried. A backlog counts also after the topic's buffer was switched off."""
+        """Whether a message has to go into the buffer untried.
+
+        A backlog counts also after the topic's buffer was switched off.
+        """
         if any(store.ordering_keys.holds(topic, key) for store in self.stores.values()):
             return True
         return self.suspects_engine and self.takes(topic)
@@ -79,7 +86,7 @@ class FallbackBuffer:
             self._suspected = False
             self._on_suspicion(False)
 
-    def put(self, entries: Sequence[Entry]) -> list[int]:
+    def put(self, entries: Sequence[BufferEntry]) -> list[int]:
         """Store them durably, in order; a contract code for each: BUFFERED, or why not. Blocks the greenlet."""
         codes = [int(Code.BUFFERED)] * len(entries)
         for topics in self._by_chain(entries):
@@ -96,18 +103,22 @@ class FallbackBuffer:
         return codes
 
     def held_by_others(self, store: BufferStore) -> set[str]:
-        """Topics that another store has to drain first: a store gets entries only after the one before it has refused them."""
+        """Topics that another store has to drain first: a store gets entries only after the one before it has refused
+        them.
+        """
         order = list(self.stores.values())
         return {topic for before in order[: order.index(store)] for topic in before.ordering_keys.topics()}
 
-    def _by_chain(self, entries: Sequence[Entry]) -> list[set[str]]:
+    def _by_chain(self, entries: Sequence[BufferEntry]) -> list[set[str]]:
         groups: dict[tuple[str, ...], set[str]] = {}
         for topic in {entry.topic for entry in entries}:
             groups.setdefault(tuple(store.name for store in self._chain_or_backlog(topic)), set()).add(topic)
         return list(groups.values())
 
-    def _put(self, entries: list[Entry]) -> None:
-        """Store entries in the first store of the topics' chain that takes them, but never ahead of a later store's backlog."""
+    def _put(self, entries: list[BufferEntry]) -> None:
+        """Store entries in the first store of the topics' chain that takes them, but never ahead of a later store's
+        backlog.
+        """
         chain = self._chain_or_backlog(entries[0].topic)
         if not chain:
             raise BufferUnavailable("buffer: it was switched off for this topic; nothing was stored")

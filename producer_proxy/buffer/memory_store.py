@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Sequence
 
-from producer_proxy.buffer.entry import Entry
+from producer_proxy.buffer.entry import BufferEntry
 from producer_proxy.buffer.errors import BufferUnavailable
 from producer_proxy.buffer.store import BufferStore, KeptEntry
 
@@ -15,9 +15,9 @@ class BufferMemoryStore(BufferStore):
 
     def __init__(self, limits, now_ms) -> None:
         super().__init__(limits, now_ms)
-        self._entries: dict[int, Entry] = {}
+        self._entries: dict[int, BufferEntry] = {}
         self._last = 0
-        self.dead: list[tuple[str, Entry]] = []
+        self.dead: list[tuple[str, BufferEntry]] = []
 
     def take(self, skip: Collection[str], count_max: int, bytes_max: int) -> list[KeptEntry]:
         taken: list[KeptEntry] = []
@@ -39,7 +39,7 @@ class BufferMemoryStore(BufferStore):
     def close(self) -> None:
         pass
 
-    def _write(self, entries: Sequence[Entry]) -> None:
+    def _write(self, entries: Sequence[BufferEntry]) -> None:
         if self.broken:
             raise BufferUnavailable(self.broken)
         for entry in entries:

@@ -1,4 +1,4 @@
-"""What the fallback buffer counts.
+"""Metrics of the fallback buffer.
 
 | name | type, unit | what to do about it |
 |---|---|---|
@@ -7,15 +7,17 @@
 | penstock_buffer_stored_total | messages answered BUFFERED | - |
 | penstock_buffer_refused_total | messages that found no room or no working store | make room, or bring the engine back |
 | penstock_buffer_drained_total | entries given to the engine, by store | - |
-| penstock_buffer_drain_per_s | entries a second aimed at, by store | below --buffer-drain-per-s for long: the loop is busy |
+| penstock_buffer_drain_per_s | entries per second aimed at, by store | below --buffer-drain-per-s for long: the loop is busy |
 | penstock_buffer_dead | entries on the dead-letter list, by store | `penstock buffer export` |
-| penstock_buffer_damaged_total | entries or stretches that could not be read | a disk; the log names file and bytes |
+| penstock_buffer_damaged_total | entries or ranges of bytes that could not be read | check the disk; the log names file and bytes |
 | penstock_buffer_working | 1: the store takes entries | 0: /readyz says why |
-| penstock_buffer_weak | 1: the store holds less than it should, as an operator allowed | the log and `--buffer-redis-accept` |
+| penstock_buffer_weak | 1: the store has weaknesses that an operator allowed | the log and `--buffer-redis-accept` |
 | penstock_buffer_engine_suspected | 1: buffered topics go straight into the buffer | look at the engine |
 """
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from collections.abc import Iterator
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from producer_proxy.buffer.buffering import Buffering
 
@@ -26,10 +28,10 @@ class BufferMetrics:
     def __init__(self, buffering: Buffering) -> None:
         self._buffering = buffering
 
-    def describe(self):
+    def describe(self) -> list[Metric]:
         return []
 
-    def collect(self):
+    def collect(self) -> Iterator[Metric]:
         buffering = self._buffering
         if not buffering.stores or buffering.buffer is None:
             return
@@ -38,11 +40,13 @@ class BufferMetrics:
             for name, text in (
                 ("entries", "messages waiting"), ("bytes", "bytes waiting"), ("oldest_seconds", "age of the oldest entry"),
                 ("dead", "entries on the dead-letter list"), ("working", "whether the store takes entries"),
-                ("weak", "1: holds less than it should, as an operator allowed"),
+                ("weak", "1: has weaknesses that an operator allowed"),
             )
         }  # fmt: skip
         drained = CounterMetricFamily("penstock_buffer_drained", "entries given to the engine", labels=["store"])
-        pace = GaugeMetricFamily("penstock_buffer_drain_per_s", "what the drain aims at", labels=["store"])
+        pace = GaugeMetricFamily(
+            "penstock_buffer_drain_per_s", "entries per second that the drain aims at", labels=["store"]
+        )
         damaged = CounterMetricFamily("penstock_buffer_damaged", "entries that could not be read", labels=["store"])
         for name, store in buffering.stores.items():
             stats = store.stats()

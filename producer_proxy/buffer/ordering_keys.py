@@ -1,13 +1,14 @@
 """Ordering keys with a backlog in the buffer: later messages of such a key are diverted too, so that none overtakes.
 
-Keys are counted by their hash in 1,024 slots per topic; messages without a key have one slot. Keys that share a slot divert together. That
-is stricter than needed, and bounds memory at 1,025 counters per topic however many keys there are.
+Keys are counted by their hash in 1,024 slots per topic; messages without a key have one slot. Keys that share a slot
+divert together. That is stricter than needed, and bounds memory at 1,025 counters per topic however many keys there
+are.
 """
 
 from collections.abc import Callable, Iterable
 
 from common.keyhash import murmur2
-from producer_proxy.buffer.entry import Entry
+from producer_proxy.buffer.entry import BufferEntry
 
 SLOTS = 1024
 NO_KEY = -1
@@ -50,7 +51,7 @@ class OrderingKeys:
         for topic in before.keys() ^ self._counts.keys():
             self._on_topic(topic, topic in self._counts)
 
-    def enter(self, entries: Iterable[Entry]) -> None:
+    def enter(self, entries: Iterable[BufferEntry]) -> None:
         for entry in entries:
             counts = self._counts.get(entry.topic)
             if counts is None:
@@ -59,7 +60,7 @@ class OrderingKeys:
             slot = slot_of(entry.key)
             counts[slot] = counts.get(slot, 0) + 1
 
-    def leave(self, entries: Iterable[Entry]) -> None:
+    def leave(self, entries: Iterable[BufferEntry]) -> None:
         for entry in entries:
             counts, slot = self._counts.get(entry.topic, {}), slot_of(entry.key)
             if slot not in counts:  # a new count has removed it meanwhile

@@ -1,30 +1,32 @@
-"""How fast a store is drained beside live traffic: how many entries a batch, and when the next one. Pure: it is told what time it is.
+"""The pace of a drain beside live traffic: size of the next batch, and pause before it. Pure: the time is passed in.
 
-The rate is additive increase, multiplicative decrease over the lateness of the drain's own wake-ups: when the loop turns to the drain
-later than asked, live calls have waited as long. It begins low, and is never lower: a backlog that stays is a harm as well, as its keys
-stay diverted.
+The rate follows additive increase, multiplicative decrease over the lateness of the drain's own wake-ups: when the loop
+wakes the drain later than asked, live calls have waited as long. The rate starts at its minimum and never falls below
+it, because the keys of a backlog stay diverted.
 """
 
 PER_S = 20_000
 BATCH_MIN, BATCH_MAX = 16, 200
-"""Handling a batch is a stretch of the loop's time that no call gets, so it has no more entries than the rate needs. BATCH_MAX is also
-what a crash repeats at the most."""
+"""No call runs while a batch is handled, so it has no more entries than the rate needs.
+
+A crash repeats at most BATCH_MAX entries.
+"""
 LATE_S = 0.005
 SLOWER, FASTER = 0.9, 0.002
 """Together: the rate falls while more than some 3 % of the turns are late."""
-SHARE_MIN = 0.6  # of the default rate: ten minutes at 1,000/s are drained within one, with 1,000/s joining them
+SHARE_MIN = 0.6  # of the default rate: a backlog of ten minutes at 1,000/s is drained within one minute, beside 1,000/s of new entries
 BEHIND_S_MAX = 0.02
 YIELD_S = 0.0005
 SMOOTHING = 0.1
-TURN_S_MAX = 0.05  # one that waited for an engine that was away says nothing about the next
+TURN_S_MAX = 0.05  # a longer turn waited for an engine that was away; it says nothing about the next
 
 
 class Pace:
     """
     Args:
-        per_s_max: entries a second, at most.
+        per_s_max: entries per second, at most.
     Attributes:
-        per_s: what it aims at now.
+        per_s: the rate that it aims at now.
     Invariant: SHARE_MIN · per_s_max ≤ per_s ≤ per_s_max.
     """
 
@@ -32,22 +34,27 @@ class Pace:
         self._per_s_max = per_s_max
         self.per_s = SHARE_MIN * per_s_max
         self._due_s = 0.0
-        self._batch_s = self._late_s = 0.0  # what each takes, smoothed
+        self._batch_s = self._late_s = 0.0  # smoothed durations
 
     @property
     def batch(self) -> int:
-        """Entries of the next one: what comes due until the one after it can begin, and a quarter more to make up for delays."""
+        """Entries of the next batch: those due until the batch after it can begin, and a quarter more to make up for
+        delays.
+        """
         turn_s = self._batch_s + YIELD_S + self._late_s
         return max(BATCH_MIN, min(BATCH_MAX, int(1.25 * self.per_s * turn_s)))
 
     def drained(self, count: int, took_s: float, now_s: float) -> float:
-        """A batch of `count` is done; for how long to leave the loop alone. No more than a moment's delay is made up for."""
+        """A batch of `count` entries is done; returns the pause before the next.
+
+        At most BEHIND_S_MAX of delay is made up for.
+        """
         self._batch_s += SMOOTHING * (min(took_s, TURN_S_MAX) - self._batch_s)
         self._due_s = max(self._due_s, now_s - took_s - BEHIND_S_MAX) + count / self.per_s
         return max(YIELD_S, self._due_s - now_s)
 
     def woke(self, late_s: float) -> None:
-        """The loop turned to the drain so much later than it had asked for."""
+        """The loop woke the drain so much later than asked."""
         self._late_s += SMOOTHING * (min(late_s, TURN_S_MAX) - self._late_s)
         if late_s > LATE_S:
             self.per_s = max(SHARE_MIN * self._per_s_max, self.per_s * SLOWER)

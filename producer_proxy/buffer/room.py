@@ -1,9 +1,9 @@
-"""How much a store may hold. What does not fit is refused; nothing is ever dropped to make room."""
+"""Capacity of a store. Entries that do not fit are refused; no entry is ever dropped to make room."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from producer_proxy.buffer.entry import Entry
+from producer_proxy.buffer.entry import BufferEntry
 from producer_proxy.buffer.errors import BufferFull
 
 
@@ -12,7 +12,8 @@ class RoomLimits:
     """
     Attributes:
         bytes_max: of entries. More rides out a longer outage and takes longer to drain.
-        age_ms_max: while the oldest entry is older, nothing more is taken: an engine that is away for so long needs a person.
+        age_ms_max: nothing more is stored while the oldest entry is older: an engine that is away for so long needs an
+            operator.
         topic_percent_max: of bytes_max for one topic, so that one stuck topic leaves room for the others.
     """
 
@@ -31,14 +32,14 @@ class RoomLimits:
 
 
 class Room:
-    """What is in a store, by topic, held against the limits."""
+    """The contents of a store by topic, checked against the limits."""
 
     def __init__(self, limits: RoomLimits, now_ms: Callable[[], int]) -> None:
         self._limits, self._now_ms = limits, now_ms
         self.entries = self.bytes = 0
         self._by_topic: dict[str, int] = {}
 
-    def check(self, entries: Iterable[Entry], oldest_at_ms: int | None) -> None:
+    def check(self, entries: Iterable[BufferEntry], oldest_at_ms: int | None) -> None:
         """Raises BufferFull when these do not fit as a whole."""
         limits = self._limits
         if oldest_at_ms is not None and self._now_ms() - oldest_at_ms > limits.age_ms_max:
@@ -50,26 +51,26 @@ class Room:
             total += entry.size_bytes
             by_topic[entry.topic] = by_topic.get(entry.topic, 0) + entry.size_bytes
         if self.bytes + total > limits.bytes_max:
-            raise BufferFull(f"buffer: full, {limits.bytes_max} bytes; nothing was stored")
+            raise BufferFull(f"buffer: full at {limits.bytes_max} bytes; nothing was stored")
         share = limits.bytes_max * limits.topic_percent_max // 100
         for topic, size in by_topic.items():
             if self._by_topic.get(topic, 0) + size > share:
-                raise BufferFull(f"buffer: topic={topic} has its share of {share} bytes; nothing was stored")
+                raise BufferFull(f"buffer: topic={topic} has filled its share of {share} bytes; nothing was stored")
 
-    def enter(self, entries: Iterable[Entry]) -> None:
+    def enter(self, entries: Iterable[BufferEntry]) -> None:
         self._move(entries, 1)
 
-    def leave(self, entries: Iterable[Entry]) -> None:
+    def leave(self, entries: Iterable[BufferEntry]) -> None:
         self._move(entries, -1)
 
     def emptied(self) -> "Room":
-        """Another one with the same limits, to count anew."""
+        """An empty room with the same limits, for a new count."""
         return Room(self._limits, self._now_ms)
 
-    def _move(self, entries: Iterable[Entry], sign: int) -> None:
+    def _move(self, entries: Iterable[BufferEntry], sign: int) -> None:
         for entry in entries:
             size = sign * entry.size_bytes
-            if sign < 0 and self._by_topic.get(entry.topic, 0) < -size:  # everything was counted anew meanwhile
+            if sign < 0 and self._by_topic.get(entry.topic, 0) < -size:  # a new count has replaced this one meanwhile
                 continue
             self.entries += sign
             self.bytes += size

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from gevent.event import Event
 
-from producer_proxy.buffer.entry import Entry
+from producer_proxy.buffer.entry import BufferEntry
 from producer_proxy.buffer.ordering_keys import OrderingKeys
 from producer_proxy.buffer.room import Room, RoomLimits
 
@@ -15,7 +15,7 @@ class KeptEntry(NamedTuple):
     """An entry in a store; `handle` is what the store finds it by."""
 
     handle: Any
-    entry: Entry
+    entry: BufferEntry
 
 
 class BufferStats(NamedTuple):
@@ -37,11 +37,13 @@ class BufferStats(NamedTuple):
 
 
 class BufferStore(ABC):
-    """Entries that wait for the engine, oldest first. All methods are for the loop's thread; those that say so block their greenlet.
+    """Entries that wait for the engine, oldest first. All methods are for the loop's thread; those that say so block
+    their greenlet.
 
     Attributes:
         name: for metrics and messages.
-        ordering_keys: keys with entries here. A key enters before its first entry is written and leaves when its last is removed.
+        ordering_keys: keys with entries here. A key enters before its first entry is written and leaves when its last
+            is removed.
         filled: set when there may be something to take.
     """
 
@@ -55,7 +57,7 @@ class BufferStore(ABC):
         self.now_ms = now_ms
         self.filled = Event()
 
-    def put(self, entries: Sequence[Entry]) -> None:
+    def put(self, entries: Sequence[BufferEntry]) -> None:
         """Store all of them or none, durably on return. Blocks.
 
         Raises:
@@ -71,7 +73,8 @@ class BufferStore(ABC):
         self.filled.set()
 
     def remove(self, kept: Sequence[KeptEntry]) -> None:
-        """The engine has them: delete. May block. After a crash before the deletion is durable, `take` returns them again.
+        """The engine has them: delete. May block. After a crash before the deletion is durable, `take` returns them
+        again.
 
         Raises:
             BufferUnavailable: they stay, and `take` returns them again.
@@ -80,7 +83,10 @@ class BufferStore(ABC):
         self._leave([each.entry for each in kept])
 
     def dead_letter(self, kept: Sequence[KeptEntry], reason: str) -> None:
-        """The engine will never take them: move them to the dead-letter list, durably. Blocks. Raises BufferFull, BufferUnavailable."""
+        """The engine will never take them: move them to the dead-letter list, durably.
+
+        Blocks. Raises BufferFull, BufferUnavailable.
+        """
         self._dead_letter(kept, reason)
         self.dead_count += len(kept)
         self.remove(kept)
@@ -90,37 +96,38 @@ class BufferStore(ABC):
             self.room.entries, self.room.bytes, self.oldest_at_ms(), self.dead_count, self.damaged, self.fault(), self.warning()
         )  # fmt: skip
 
-    def found(self, entries: Sequence[Entry]) -> None:
+    def found(self, entries: Sequence[BufferEntry]) -> None:
         """For stores that open with a backlog."""
         self._enter(entries)
         if entries:
             self.filled.set()
 
     def recounted(self, ordering_keys: OrderingKeys, room: Room) -> None:
-        """For stores that have counted anew what they hold."""
+        """For stores that have counted their entries again."""
         self.ordering_keys.become(ordering_keys)
         self.room = room
         if room.entries:
             self.filled.set()
 
-    def _enter(self, entries: Sequence[Entry]) -> None:
+    def _enter(self, entries: Sequence[BufferEntry]) -> None:
         self.ordering_keys.enter(entries)
         self.room.enter(entries)
 
-    def _leave(self, entries: Sequence[Entry]) -> None:
+    def _leave(self, entries: Sequence[BufferEntry]) -> None:
         self.ordering_keys.leave(entries)
         self.room.leave(entries)
 
-    def _leave_unwritten(self, entries: Sequence[Entry]) -> None:
+    def _leave_unwritten(self, entries: Sequence[BufferEntry]) -> None:
         """Stop counting entries that could not be written."""
         self._leave(entries)
 
     @abstractmethod
     def take(self, skip: Collection[str], count_max: int, bytes_max: int) -> list[KeptEntry]:
-        """The oldest entries, each topic's in order, without those of the topics in `skip`. The first is returned whatever its size.
+        """The oldest entries, each topic's in order, without those of the topics in `skip`. The first is returned
+        whatever its size.
 
-        They stay in the store. May block. Raises BufferUnavailable. A store whose topics share a sequence may return only the entries
-        before the first that is skipped.
+        They stay in the store. May block. Raises BufferUnavailable. A store whose topics share a sequence may return
+        only the entries before the first that is skipped.
         """
 
     @abstractmethod
@@ -140,7 +147,7 @@ class BufferStore(ABC):
         """Release files and connections; entries stay."""
 
     @abstractmethod
-    def _write(self, entries: Sequence[Entry]) -> None: ...
+    def _write(self, entries: Sequence[BufferEntry]) -> None: ...
 
     @abstractmethod
     def _delete(self, kept: Sequence[KeptEntry]) -> None: ...

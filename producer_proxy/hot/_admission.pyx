@@ -12,7 +12,9 @@ cdef double HOLD = HOLD_S
 
 
 cdef class HotAdmission:
-    """Serves one call at a time: begin, weigh each message whose topic has a limit, ask for the verdict, commit when the call is taken."""
+    """Serves one call at a time: begin, weigh each message whose topic has a limit, ask for the verdict, commit when
+    the call is taken.
+    """
 
     cdef int begin(self, double now) noexcept:
         self.call += 1

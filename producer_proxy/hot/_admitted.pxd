@@ -10,7 +10,7 @@ cdef struct Pattern:
     bint is_prefix
 
 
-cdef class Admitted:
+cdef class AdmittedCredential:
     cdef bytes credential
     cdef double expires_at            # monotonic seconds
     cdef tuple texts                  # keeps the patterns' bytes

@@ -8,7 +8,7 @@ from libc.string cimport memcmp
 from common.limits._meter cimport Meter
 
 
-cdef class Admitted:
+cdef class AdmittedCredential:
     """A credential that verified, and what its application may send to: the native form of Principal.may_send."""
 
     def __init__(self, bytes credential, double expires_at, patterns, Meter meter, origin):

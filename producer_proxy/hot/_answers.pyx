@@ -1,5 +1,6 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""Answers to sends: a SendResponse as a framed or buffered REPLY, in the connection's output. Fields are in the order of their ids.
+"""Answers to sends: a SendResponse as a framed or buffered REPLY, in the connection's output. Fields are in the order
+of their ids.
 
 The output is reserved first, for an upper bound of the answer's size: all writes lie within it.
 """

@@ -1,42 +1,39 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""The hot path of send: from the socket's bytes to the broker's batch and back, in loop callbacks, without a Python object per message.
+"""The hot path of send: from the socket's bytes to the broker's batch and back, in loop callbacks, without a Python
+object per message.
 
-It takes only what is common: a credential that verified before, topics at the engine that are known and granted, no fault, no delay. A
-request, and a call of one reply, go on in _request_calls.pyx. Everything else goes, whole calls at a time, to `slow(connection, frame)`,
-which is producer_proxy/send/send.py and the reference for every answer.
+It takes only what is common: a credential that verified before, topics at the engine that are known and granted, no
+fault, no delay. A request, and a call of one reply, go on in _request_calls.pyx. Everything else goes, whole calls at a
+time, to `slow(connection, frame)`, which is producer_proxy/send/send.py and the reference for every answer.
 
-A call in work lives in two places. The front holds what examine() found out, until the next call: see "the call in hand". A HotCall holds
-what is needed until the answer. Offsets into the frame come from the walker, which has checked them against the frame's size.
+A call in work lives in two places. The front holds what examine() found out, until the next call: see "the call in
+hand". A HotCall holds what is needed until the answer. Offsets into the frame come from the walker, which has checked
+them against the frame's size.
 """
 
-from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
-from libc.stdlib cimport free, malloc, realloc
-from libc.string cimport memcmp, memcpy
+from libc.stdint cimport uint32_t, uint64_t
+from libc.string cimport memcmp
 
-from common.net._reactor cimport PROTOCOL_UNKNOWN, Connection, reactor_of
+from common.net._reactor cimport PROTOCOL_UNKNOWN, Connection
 from common.wire cimport _walk
-from engine.client._append_request cimport Waiter
-from engine.client._destination cimport Destination, Destinations
+from engine.client._destination cimport Destination
 from engine.client._lane cimport Lane
 from engine.client._lanes cimport NO_QUEUE, Lanes
-from engine.link.constants cimport (
-    ASSIGNED_ID_SIZE, CODE_OVERLOADED, CODE_TIMEOUT, CODE_UNAVAILABLE, DURABILITY_MAX,
-)
-from producer_proxy.hot._admission cimport ADMIT, REFUSE, HotAdmission
-from producer_proxy.hot._admitted cimport Admitted
-from producer_proxy.hot._answers cimport Result, encode_results
-from producer_proxy.hot._bytes cimport put_be32, put_be64
-from producer_proxy.hot._request_calls cimport HotRequest, RequestCalls
+from engine.link.constants cimport ASSIGNED_ID_SIZE, CODE_OVERLOADED
+from producer_proxy.hot._admission cimport ADMIT, REFUSE
+from producer_proxy.hot._admitted cimport AdmittedCredential
+from producer_proxy.hot._answers cimport encode_results
+from producer_proxy.hot._call_results cimport CallResults
+from producer_proxy.hot._front cimport MESSAGES_MAX, Front
+from producer_proxy.hot._request_calls cimport HotRequest
 from producer_proxy.requests._clock cimport unix_ms
 
 from producer_proxy.buffer.fallback import patience_s
 
 cdef enum:
-    MESSAGES_MAX = 1000
     RARE_FLAGS = _walk.HAS_DELIVER_AT | _walk.HAS_DELAY | _walk.HAS_REPLY_TO
     BODY_BYTES_ANY = 16384000         # the topic's own limit is checked once the topic is known
     RECORD_MORE = 96                  # of a message in an append beside its bytes, at most
-    LATENCY_BUCKETS = 16              # powers of two from 62.5 µs
     CODE_RATE_LIMITED = 200           # the proxy's own answer: not a code of the link
 
 cdef enum CallDecision:               # of examine() about the whole call in hand
@@ -53,194 +50,15 @@ cdef struct CallTotals:               # over the messages of the call in hand
     bint is_buffered                  # a topic has a fallback buffer
     bint is_crowded                   # a lane has enough waiting; with several broker groups, while the messages are examined
 
-cdef const char* HEX = b"0123456789abcdef"
 
-
-cdef class Front:
-    """State shared by all connections of a producer proxy.
-
-    Args:
-        lanes_by_class: the Lanes that serve each durability class, by its number; None at 0.
-        destinations: of the engine's topics in use; filled by the rare path.
-        is_right: asked about a destination at its first use after a change of the configuration. generation: of the configuration.
-        slow: called as (connection, frame bytes) in a loop callback for every call that is not common.
-        sentences: contract code -> its sentence, as bytes.
-        process_bytes: 6 random bytes, the middle of every id assigned here; see common/ids.py for the layout.
-        rescue: called as (connection, frame bytes, [(code, queue, offset, id)]) for a call to buffered topics that the engine failed.
-        requests: GroupedRequests, the open requests.
+cdef class HotCall(CallResults):
+    """One call in work. A connection reuses its own until a deadline passes: then it answers, and late results are
+    dropped.
     """
 
-    cdef tuple lanes
-    cdef void* lanes_by_class[DURABILITY_MAX + 1]       # Lanes, borrowed from `lanes`
-    cdef Destinations destinations
-    cdef object is_right
-    cdef uint32_t generation
-    cdef object slow
-    cdef HotAdmission admission
-    cdef readonly RequestCalls request_calls
-    cdef dict sentences
-    cdef dict admitted
-    cdef unsigned char process_bytes[6]
-    cdef uint32_t id_counter
-    cdef double timeout_s
-    cdef int32_t retry_after_ms
-    # The call in hand: filled by examine(), used by the method that it chose, void with the next call. Entries 0 to call.message_count - 1
-    # of the arrays are filled; the walker gives at most MESSAGES_MAX. `chosen` borrows from `destinations`: nothing is evicted meanwhile.
-    cdef _walk.SendCall call
-    cdef _walk.Message* messages
-    cdef void** chosen                # the Destination of each message
-    cdef uint32_t queues[MESSAGES_MAX]          # and its queue, with several broker groups
-    cdef void* call_lanes             # Lanes that take all of it, borrowed from `lanes`
-    cdef size_t call_bytes            # of its messages
-    cdef int refusal                  # the code of REFUSE_ALL
-    cdef bint closing
-    cdef bint diverting               # the engine is suspected: calls to buffered topics take the rare path
-    cdef object rescue
-    cdef readonly uint64_t calls, hot_calls, hot_messages, bytes_in
-    cdef uint64_t latency[LATENCY_BUCKETS]
-    cdef readonly double latency_sum_s
-    cdef readonly dict codes
-
-    def __init__(self, tuple lanes_by_class, Destinations destinations, is_right, generation, slow, dict sentences,
-                 bytes process_bytes, int timeout_ms, int retry_after_ms, rescue, requests):
-        cdef int number
-        if len(lanes_by_class) != DURABILITY_MAX + 1:
-            raise ValueError(f"lanes_by_class: {len(lanes_by_class)} entries: use {DURABILITY_MAX + 1}, one per class and None at 0")
-        self.lanes = lanes_by_class
-        for number in range(1, DURABILITY_MAX + 1):
-            self.lanes_by_class[number] = <void*><Lanes?>lanes_by_class[number]
-        self.slow, self.sentences, self.rescue = slow, sentences, rescue
-        self.destinations, self.is_right, self.generation = destinations, is_right, generation & 0xFFFFFFFF
-        self.admitted, self.codes, self.admission = {}, {}, HotAdmission()
-        self.request_calls = RequestCalls(requests, self.codes, sentences, retry_after_ms)
-        memcpy(self.process_bytes, <const unsigned char*>process_bytes, 6)
-        self.timeout_s = timeout_ms / 1000.0
-        self.retry_after_ms = retry_after_ms
-        self.messages = <_walk.Message*>malloc(MESSAGES_MAX * sizeof(_walk.Message))
-        self.chosen = <void**>malloc(MESSAGES_MAX * sizeof(void*))
-        if self.messages == NULL or self.chosen == NULL:
-            raise MemoryError()
-
-    def __dealloc__(self):
-        free(self.messages)
-        free(self.chosen)
-
-    def connection(self, int fd, limits, str peer, ssl_context, prefix_check):
-        """A connection served by this front; it owns the descriptor."""
-        return HotConnection(self, fd, limits, peer, ssl_context, prefix_check)
-
-    def admit(self, bytes credential, double expires_at, patterns, meter, origin):
-        """The rare path has verified these credential bytes. Their application may send to topics that match `patterns`, within the meter's
-        limit, until `expires_at` in monotonic seconds."""
-        if credential in self.admitted:
-            return
-        if len(self.admitted) >= 10_000:
-            self.admitted.clear()
-        self.admitted[credential] = Admitted(credential, expires_at, patterns, meter, origin)
-
-    def follow(self, generation, own, bint takes_replies):
-        """The configuration changed: every credential is verified again, and every destination checked against its definition.
-
-        Args:
-            own: the Meter of the proxy's own limit; None: it has none. takes_replies: operators have not switched replies off.
-        """
-        cdef Admitted admitted
-        self.generation = generation & 0xFFFFFFFF
-        self.admission.own, self.request_calls.takes_replies = own, takes_replies
-        for admitted in self.admitted.values():
-            admitted.expires_at = 0       # connections hold their last one
-        self.admitted.clear()
-
-    def divert(self, bint is_suspected):
-        """The engine is suspected, or trusted again: calls to buffered topics take the rare path, or the hot one."""
-        self.diverting = is_suspected
-
-    def stop(self):
-        """Leave every call to the rare path, which answers SHUTTING_DOWN."""
-        self.closing = True
-
-    def latency_buckets(self):
-        """Counts of hot calls by time from the call's bytes to its answer: bucket i is up to 62.5 µs * 2**i."""
-        return [self.latency[i] for i in range(LATENCY_BUCKETS)]
-
-    cdef int assign(self, unsigned char* id16, uint64_t now_ms) except -1:
-        self.id_counter += 1
-        put_be64(id16, now_ms << 16)
-        memcpy(id16 + 6, self.process_bytes, 6)
-        put_be32(id16 + 12, self.id_counter)
-        return 0
-
-    cdef bint check(self, Destination destination) except -1:
-        """Check a destination against its definition, once per change of the configuration."""
-        if not self.is_right(destination):
-            return False
-        destination.checked_at = self.generation
-        return True
-
-    cdef int observe(self, double seconds) except -1:
-        cdef int bucket = 0
-        cdef double bound = 62.5e-6
-        while seconds > bound and bucket < LATENCY_BUCKETS - 1:
-            bound *= 2
-            bucket += 1
-        self.latency[bucket] += 1
-        self.latency_sum_s += seconds
-        return 0
-
-
-cdef class HotCall(Waiter):
-    """One call in work. A connection reuses its own until a deadline passes: then it answers, and late results are dropped.
-
-    `results` and `ids` are grown before they are written: count <= results_cap, ids_used <= ids_cap.
-    """
-
-    cdef HotConnection connection
+    cdef HotConnection connection     # None: answered, or its client has gone
     cdef Front front
     cdef bytes frame                  # kept while one of the call's topics is buffered, else None
-    cdef int32_t seqid
-    cdef uint32_t count
-    cdef uint32_t results_cap
-    cdef Result* results
-    cdef unsigned char* ids
-    cdef size_t ids_used, ids_cap
-    cdef double started_at
-    cdef int32_t retry_after_ms
-
-    def __dealloc__(self):
-        free(self.results)
-        free(self.ids)
-
-    cdef int start(self, int32_t seqid, uint32_t count, double now, double timeout_s) except -1:
-        if count > self.results_cap:
-            self.results = <Result*>grow(self.results, count * sizeof(Result))
-            self.results_cap = count
-        self.seqid, self.count, self.waiting, self.retry_after_ms = seqid, count, 0, self.front.retry_after_ms
-        self.ids_used = 0
-        self.started_at, self.deadline = now, now + timeout_s
-        return 0
-
-    cdef int set_id(self, uint32_t index, const unsigned char* id, uint32_t size, bint assigned) except -1:
-        cdef uint32_t shown = size * 2 if assigned else size
-        cdef unsigned char* out
-        cdef uint32_t i
-        if self.ids_used + shown > self.ids_cap:
-            self.ids_cap = max(64, 2 * (self.ids_used + shown))
-            self.ids = <unsigned char*>grow(self.ids, self.ids_cap)
-        out = self.ids + self.ids_used
-        if assigned:
-            for i in range(size):
-                out[2 * i] = HEX[id[i] >> 4]
-                out[2 * i + 1] = HEX[id[i] & 15]
-        else:
-            memcpy(out, id, size)
-        self.results[index].id_at, self.results[index].id_size = <uint32_t>self.ids_used, shown
-        self.results[index].code = CODE_TIMEOUT       # until it is answered
-        self.ids_used += shown
-        return 0
-
-    cdef int result(self, uint32_t index, int code, uint32_t queue, int64_t offset) except -1:
-        self.results[index].code, self.results[index].queue, self.results[index].offset = code, queue, offset
-        return 0
 
     cdef int done(self) except -1:
         cdef HotConnection connection = self.connection
@@ -263,25 +81,11 @@ cdef class HotCall(Waiter):
         connection.call = None
         return connection.answered()
 
-    cdef bint failed(self) noexcept:
-        """Whether a message has one of buffer.fallback.DIVERTED_CODES."""
-        cdef uint32_t i
-        for i in range(self.count):
-            if self.results[i].code in (CODE_OVERLOADED, CODE_UNAVAILABLE, CODE_TIMEOUT):
-                return True
-        return False
-
     cdef int hand_over(self) except -1:
         """Leave the call to a greenlet, which diverts what failed into the buffer and answers."""
         cdef HotConnection connection = self.connection
-        cdef Result* r
-        cdef uint32_t i
-        outcomes = []
-        for i in range(self.count):
-            r = &self.results[i]
-            outcomes.append((r.code, r.queue, r.offset, self.ids[r.id_at:r.id_at + r.id_size]))
         self.connection = connection.call = None
-        self.front.rescue(connection, self.frame, outcomes)
+        self.front.rescue(connection, self.frame, self.outcomes())
         return 0
 
     cdef int encode(self) except -1:
@@ -295,12 +99,12 @@ cdef class HotCall(Waiter):
 
 
 cdef class HotConnection(Connection):
-    """A client of the producer proxy."""
+    """A client of the producer proxy, served by this front; owns the descriptor."""
 
     cdef Front front
     cdef HotCall call
     cdef HotRequest request            # the last one
-    cdef Admitted last
+    cdef AdmittedCredential last
     cdef object prefix_check
 
     def __init__(self, Front front, int fd, limits, str peer, ssl_context, prefix_check):
@@ -345,7 +149,7 @@ cdef class HotConnection(Connection):
         cdef const unsigned char* topic = NULL
         cdef uint32_t topic_size = 0, i
         cdef Destination destination = None
-        cdef Admitted admitted
+        cdef AdmittedCredential admitted
         cdef CallTotals totals
         cdef void* lanes = NULL
         cdef void* serving
@@ -372,7 +176,8 @@ cdef class HotConnection(Connection):
                 return GO_SLOW
             if destination.meter is not None:
                 front.admission.weigh(destination.meter, m.size, i)
-            # The walker faults a call whose durability is not 0 to DURABILITY_MAX; a destination's is checked when it is made.
+            # The walker faults a call whose durability is not 0 to DURABILITY_MAX; a destination's is checked when it
+            # is made.
             serving = front.lanes_by_class[call.durability if call.durability else destination.durability]
             if lanes == NULL:
                 lanes = serving
@@ -388,12 +193,14 @@ cdef class HotConnection(Connection):
         front.call_lanes = lanes
         return conclude(front, <Lanes>lanes, admitted, &totals)
 
-    cdef Admitted admitted(self, const unsigned char* credential, uint32_t size):
-        """The verified credential with these bytes; None: the rare path has to verify it, or to say what is wrong with the connection."""
-        cdef Admitted last = self.last
+    cdef AdmittedCredential admitted(self, const unsigned char* credential, uint32_t size):
+        """The verified credential with these bytes; None: the rare path has to verify it, or to say what is wrong with
+        the connection.
+        """
+        cdef AdmittedCredential last = self.last
         if last is None or len(last.credential) != size or memcmp(<const unsigned char*>last.credential, credential, size) != 0 \
                 or last.expires_at == 0:
-            last = self.front.admitted.get(credential[:size])
+            last = self.front.credentials.get(credential[:size])
             if last is not None and not last.may_come_by(self):
                 last = None
             self.last = last
@@ -408,7 +215,7 @@ cdef class HotConnection(Connection):
             call = self.call = HotCall()
             call.connection, call.front = self, self.front
         call.frame = None
-        call.start(self.front.call.seqid, self.front.call.message_count, self.reactor.now, timeout_s)
+        call.start(self.front.call.seqid, self.front.call.message_count, self.front.retry_after_ms, self.reactor.now, timeout_s)
         return call
 
     cdef int refuse(self, const unsigned char* frame) except -1:
@@ -497,8 +304,9 @@ cdef class HotConnection(Connection):
         return 0
 
 
-cdef inline Destination usable(Front front, Admitted admitted, const unsigned char* topic, uint32_t size):
-    """The destination of a topic that the application may send to; None: not known, not granted, or not right any more."""
+cdef inline Destination usable(Front front, AdmittedCredential admitted, const unsigned char* topic, uint32_t size):
+    """The destination of a topic that the application may send to; None: not known, not granted, or not right any more.
+    """
     cdef Destination destination = front.destinations.find(topic, size) if admitted.may_send(topic, size) else None
     if destination is None or (destination.checked_at != front.generation and not front.check(destination)):
         return None
@@ -523,8 +331,10 @@ cdef inline bint choose_queue(Front front, Lanes lanes, Destination destination,
     return True
 
 
-cdef inline int conclude(Front front, Lanes lanes, Admitted admitted, CallTotals* totals) except -1:
-    """A CallDecision about a call whose messages can all be taken: by room in the append, rate limits, and room in the queue for their grade."""
+cdef inline int conclude(Front front, Lanes lanes, AdmittedCredential admitted, CallTotals* totals) except -1:
+    """A CallDecision about a call whose messages can all be taken: by room in the append, rate limits, and room in the
+    queue for their grade.
+    """
     cdef uint32_t count = front.call.message_count
     cdef int verdict
     if not lanes.take_all(totals.bytes + RECORD_MORE * count):
@@ -545,10 +355,3 @@ cdef inline int conclude(Front front, Lanes lanes, Admitted admitted, CallTotals
         front.refusal, front.admission.retry_after_ms = CODE_OVERLOADED, front.retry_after_ms
         return REFUSE_ALL
     return ASK if front.call.reply_wait_ms else TAKE
-
-
-cdef void* grow(void* old, size_t size) except NULL:
-    cdef void* grown = realloc(old, size)
-    if grown == NULL:
-        raise MemoryError()
-    return grown

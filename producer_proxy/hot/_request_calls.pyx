@@ -78,7 +78,8 @@ cdef class RequestCalls:
     cdef int reply(self, Connection connection, const unsigned char* frame, const SendCall* call, const Message* message, double timeout_s) except -1:
         """Pass on a plain reply; its connection is answered when its arrival is known.
 
-        The walker has checked the slices of the message. `cut` cannot wrap: the token's field head lies before the token.
+        The walker has checked the slices of the message. `cut` cannot wrap: the token's field head lies before the
+        token.
         """
         cdef HotReply replying = HotReply.__new__(HotReply)
         cdef uint32_t cut = message.reply_to_start - FIELD_HEAD
@@ -97,7 +98,7 @@ cdef class RequestCalls:
 
 
 cdef class HotRequest(Waiter):
-    """One request in work. An Asker of requests.py."""
+    """One request in work. An RequestAsker of requests.py."""
 
     @property
     def is_gone(self):

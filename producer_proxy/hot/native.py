@@ -1,4 +1,7 @@
-"""Selects the hot path: native code only, over native lanes. `Front` is None without it; then the rare path takes every call."""
+"""Selects the hot path, which is native code only, over native lanes.
+
+Without it `Front` is None and the rare path takes every call.
+"""
 
 from typing import Any
 
@@ -6,8 +9,10 @@ from common.twins import use_native
 from engine.client.append import NATIVE as NATIVE_LANES
 
 Front: Any = None
-NATIVE = use_native("producer_proxy.hot", "_hot", requires=NATIVE_LANES)
+HotConnection: Any = None
+NATIVE = use_native("producer_proxy.hot", "_front", "_hot", requires=NATIVE_LANES)
 if NATIVE:
-    from producer_proxy.hot._hot import Front  # type: ignore[no-redef]
+    from producer_proxy.hot._front import Front  # type: ignore[no-redef]
+    from producer_proxy.hot._hot import HotConnection  # type: ignore[no-redef]
 
-__all__ = ["NATIVE", "Front"]
+__all__ = ["NATIVE", "Front", "HotConnection"]

@@ -58,7 +58,7 @@ cdef class RequestTimer:
 cdef class OpenRequest(RequestTimer):
     """As the reference's."""
 
-    cdef Requests requests
+    cdef OpenRequests requests
     cdef object asker
     cdef list followers               # None: there are none
     cdef uint32_t number
@@ -131,7 +131,7 @@ cdef class OpenRequest(RequestTimer):
 
     cdef int due(self) except -1:
         """Its deadline."""
-        cdef Requests requests = self.requests
+        cdef OpenRequests requests = self.requests
         del requests.calls[self.number]
         self.is_over = True
         if self.is_stored and self.outcome == NONE:
@@ -193,7 +193,7 @@ cdef class ReplyInFlight(RequestTimer):
         return 0
 
 
-cdef class Requests:
+cdef class OpenRequests:
     """As the reference's."""
 
     cdef object rpc, clock, wake

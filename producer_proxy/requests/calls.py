@@ -1,4 +1,7 @@
-"""The rare path of requests and replies, in greenlets, and the sentences of both paths. The hot one is hot/_request_calls.pyx."""
+"""The rare path of requests and replies, in greenlets, and the sentences of both paths.
+
+The hot one is hot/_request_calls.pyx.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -11,7 +14,7 @@ from common.wire.calls import BODY_BYTES_MAX, HAS_DELAY, HAS_DELIVER_AT, HAS_REP
 from common.wire.calls import Message as WalkedMessage
 from producer_proxy.requests.grouped import GroupedRequests
 from producer_proxy.requests.requests import OpenRequest
-from producer_proxy.targets.base import MessageSlice, Target
+from producer_proxy.targets.base import MessageSlice, SendTarget
 
 REPLY_WAIT_MS_MAX = 300_000
 WAIT_SENTENCES = {
@@ -46,7 +49,7 @@ class _GreenletAsker:
 
 
 def ask(
-    requests: GroupedRequests, target: Target, durability: int, connection: Any, call: SendCall, message: MessageSlice,
+    requests: GroupedRequests, target: SendTarget, durability: int, connection: Any, call: SendCall, message: MessageSlice,
     shown_id: str, not_stored: Callable[[int], SendResult],
 ) -> SendResult:  # fmt: skip
     """Store the call's message and block this greenlet until its reply has come or cannot come any more.

@@ -1,6 +1,8 @@
-"""Requests and replies over all broker groups. A request waits at the group that holds its queue; its token leads the reply there.
+"""Requests and replies over all broker groups. A request waits at the group that holds its queue; its token leads the
+reply there.
 
-The token's instance number begins with three bytes of a hash of the group's name, so every proxy that gets the reply knows the group.
+The token's instance number begins with three bytes of a hash of the group's name, so every proxy that gets the reply
+knows the group.
 """
 
 import os
@@ -16,24 +18,24 @@ from common.contract import Code
 from common.reply_token import INSTANCE_AT
 from common.twins import use_native
 from engine.client.brokers import Broker, Brokers
-from producer_proxy.requests.requests import Asker, OpenRequest
+from producer_proxy.requests.requests import OpenRequest, RequestAsker
 
 NATIVE = use_native("producer_proxy.requests", "_requests")
 if NATIVE and not TYPE_CHECKING:
-    from producer_proxy.requests._requests import Requests
+    from producer_proxy.requests._requests import OpenRequests
 else:
-    from producer_proxy.requests.requests import Requests
+    from producer_proxy.requests.requests import OpenRequests
 
 MARK_SIZE = 3
 TICK_S = 0.01
 
 
 class GroupedRequests:
-    """One Requests per broker group, made at its first use; the methods are explained there."""
+    """One OpenRequests per broker group, made at its first use; the methods are explained there."""
 
     def __init__(self, brokers: Brokers, clock: Clock) -> None:
         self._brokers, self._clock = brokers, clock
-        self._made: dict[str, tuple[Broker, Requests]] = {}
+        self._made: dict[str, tuple[Broker, OpenRequests]] = {}
         self._tick = gevent.get_hub().loop.timer(TICK_S, TICK_S)
         self._ticking = False
 
@@ -57,7 +59,7 @@ class GroupedRequests:
     def late(self) -> int:
         return sum(requests.late for _, requests in self._made.values())
 
-    def open(self, asker: Asker, group: int, wait_ms: int) -> OpenRequest | None:
+    def open(self, asker: RequestAsker, group: int, wait_ms: int) -> OpenRequest | None:
         """Register a request that is about to be appended at the broker group of this number; None: too many are open."""
         return self._of(self._brokers.numbered(group)).open(asker, wait_ms)
 
@@ -79,11 +81,11 @@ class GroupedRequests:
         """Stop the timer."""
         self._tick.stop()
 
-    def _of(self, broker: Broker) -> Requests:
+    def _of(self, broker: Broker) -> OpenRequests:
         made = self._made.get(broker.name)
         if made is None or made[0] is not broker:
             mark = _mark(broker.name)
-            requests = Requests(
+            requests = OpenRequests(
                 broker.rpc,
                 self._brokers.cluster_key,
                 self._clock,

@@ -1,7 +1,8 @@
-"""Requests and replies at one broker group. Steps, tokens and codes: docs/design/0013-request-reply.md. The reference of `_requests`.
+"""Requests and replies at one broker group. Steps, tokens and codes: docs/design/0013-request-reply.md. The reference
+of `_requests`.
 
-Nothing here blocks: askers and repliers are told in a loop callback. All state belongs to calls that are open, or were until their
-deadline, so it may end with this process.
+Nothing here blocks: askers and repliers are told in a loop callback. All state belongs to calls that are open, or were
+until their deadline, so it may end with this process.
 """
 
 import os
@@ -23,10 +24,13 @@ KEPT_BYTES_MAX = 16 << 20
 TICK_MS = 5
 
 StoredAt = tuple[bytes, bytes, int, int]
-"""(topic, id, queue, offset) of a stored request. An engine with another log may give the same position to another request."""
+"""(topic, id, queue, offset) of a stored request.
+
+An engine with another log may give the same position to another request.
+"""
 
 
-class Asker(Protocol):
+class RequestAsker(Protocol):
     """The sender of a request."""
 
     @property
@@ -59,7 +63,7 @@ class OpenRequest:
         "_asker", "_followers", "_requests", "code", "is_over", "is_stored", "kept_bytes", "links", "place", "reply", "token",
     )  # fmt: skip
 
-    def __init__(self, requests: "Requests", asker: Asker, token: bytes, links: int) -> None:
+    def __init__(self, requests: "OpenRequests", asker: RequestAsker, token: bytes, links: int) -> None:
         self._requests, self._asker, self.token, self.links = requests, asker, token, links
         self._followers: list[OpenRequest] = []
         self.code: int | None = None
@@ -143,7 +147,7 @@ class OpenRequest:
             self.reply = None
 
 
-class Requests:
+class OpenRequests:
     """The open requests of this process at one broker group, and the replies that it passes on to there.
 
     Args:
@@ -184,7 +188,7 @@ class Requests:
 
     # -- the asker's side
 
-    def open(self, asker: Asker, wait_ms: int) -> OpenRequest | None:
+    def open(self, asker: RequestAsker, wait_ms: int) -> OpenRequest | None:
         """Register a request that is about to be appended with this token as its trailer; None: too many are open."""
         if len(self._calls) >= OPEN_MAX:
             return None
@@ -283,7 +287,8 @@ class Requests:
     # -- the replier's side
 
     def pass_on(self, data: bytes, reply: bytes, told: Callable[[int], None], timeout_ms: int) -> int | None:
-        """Send a reply to the waiting client's proxy. Returns the code if it is known at once; else `told(code)` is called once.
+        """Send a reply to the waiting client's proxy. Returns the code if it is known at once; else `told(code)` is
+        called once.
 
         Args:
             data: the token as it came. reply: a Message without reply_to, encoded.

@@ -1,4 +1,6 @@
-"""Checks of one message before anything is asked of its target: form, permission, topic, size, switches, features, rules."""
+"""Checks of one message before anything is asked of its target: form, permission, topic, size, switches, features,
+rules.
+"""
 
 from common.contract import Code
 from common.credential import Principal
@@ -8,7 +10,7 @@ from producer_proxy.admission.admission import SendAdmission
 from producer_proxy.admission.rules import broken_rule
 from producer_proxy.send.pending import PendingMessage
 from producer_proxy.send.results import BACKLOG_RETRY_AFTER_MS, OFF_RETRY_AFTER_MS, refusal
-from producer_proxy.targets.base import Target
+from producer_proxy.targets.base import SendTarget
 from producer_proxy.targets.topics import Topics
 
 
@@ -58,7 +60,7 @@ class MessageChecks:
         return None
 
 
-def _missing_feature(message: Message, target: Target, is_request: bool) -> str | None:
+def _missing_feature(message: Message, target: SendTarget, is_request: bool) -> str | None:
     """The field that asks for what the target does not support, as a sentence; None: it supports all of it."""
     if message.operation and "cancel" not in target.features:
         return (

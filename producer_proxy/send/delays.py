@@ -46,7 +46,7 @@ class Delayed(NamedTuple):
     value: DelayedMessage
 
 
-class Delays:
+class DelayStage:
     """
     Args:
         topics: definitions and routes.

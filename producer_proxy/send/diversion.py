@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from common.contract import Code, SendResult
 from common.ids import parse_id
 from common.wire.calls import Message
-from producer_proxy.buffer.entry import Entry
+from producer_proxy.buffer.entry import BufferEntry
 from producer_proxy.buffer.fallback import DIVERTED_CODES, FallbackBuffer, patience_s
 from producer_proxy.send.delays import is_delayed
 from producer_proxy.send.pending import PendingMessage
@@ -89,9 +89,9 @@ class Diversion:
         is_failed = pending.result.code in DIVERTED_CODES
         return is_failed and self._buffer.takes(pending.message.topic) and not is_delayed(pending.message)
 
-    def _entry(self, pending: PendingMessage) -> Entry:
+    def _entry(self, pending: PendingMessage) -> BufferEntry:
         """Under the id that the caller may have been told, or that the broker may have seen."""
         message = pending.message
         if message.id is None and pending.assigned_id is None:
             pending.assigned_id = self._next_id()
-        return Entry(message.topic, pending.key, pending.assigned_id, message.encoded, self._now_ms())
+        return BufferEntry(message.topic, pending.key, pending.assigned_id, message.encoded, self._now_ms())

@@ -7,7 +7,7 @@ from common.ids import show_id
 from common.wire.calls import Message
 from producer_proxy.requests.calls import PassedReply
 from producer_proxy.send.results import RETRY_AFTER_MS, refusal
-from producer_proxy.targets.base import MessageSlice, Target
+from producer_proxy.targets.base import MessageSlice, SendTarget
 from producer_proxy.targets.topics import TopicRoute
 
 
@@ -27,7 +27,7 @@ class PendingMessage:
 
     def __init__(self, message: Message) -> None:
         self.message = message
-        self.target: Target | None = None
+        self.target: SendTarget | None = None
         self.route: TopicRoute | None = None
         self.assigned_id: bytes | None = None
         self.reply: PassedReply | None = None

@@ -1,7 +1,8 @@
 """One send call, start to end, in a greenlet: the rare path, and the reference of the hot one.
 
-authenticate → check each message → limits → delays → diversion → resolve → admission to the queue → append → answer. Each message is one
-PendingMessage, which the stages take and give a result. The answer has one result per message, in order.
+authenticate → check each message → limits → delays → diversion → resolve → admission to the queue → append → answer.
+Each message is one PendingMessage, which the stages take and give a result. The answer has one result per message, in
+order.
 """
 
 import logging
@@ -27,7 +28,7 @@ from producer_proxy.buffer.fallback import FallbackBuffer
 from producer_proxy.requests.calls import PassedReply, ask, fault_of
 from producer_proxy.requests.grouped import GroupedRequests
 from producer_proxy.send.checks import MessageChecks
-from producer_proxy.send.delays import Delays
+from producer_proxy.send.delays import DelayStage
 from producer_proxy.send.diversion import Diversion, HotOutcome
 from producer_proxy.send.pending import PendingMessage, open_ones
 from producer_proxy.send.results import refusal
@@ -63,7 +64,7 @@ class SendService:
         self._ids = IdSource(now_ms)
         self._checks = MessageChecks(topics, admission)
         self._diversion = Diversion(buffer, topics.targets, self._ids.next, now_ms)
-        self._delays = Delays(topics, now_ms, self._ids.next)
+        self._delays = DelayStage(topics, now_ms, self._ids.next)
         self.brake = AuthThrottle()
         self.closing = False
         self.in_work = self.answered = 0
@@ -186,7 +187,10 @@ class SendService:
     def _resolved(
         self, call: SendCall, principal: Principal, pending: Sequence[PendingMessage]
     ) -> Sequence[PendingMessage]:
-        """Give each message its route; blocks for topics that are not known yet. Returns those that have one: all or none."""
+        """Give each message its route; blocks for topics that are not known yet.
+
+        Returns those that have one: all or none.
+        """
         if not pending:
             return []
         try:

@@ -8,9 +8,9 @@ from gevent.event import AsyncResult
 
 from common.contract import Code
 from producer_proxy.send.pending import PendingMessage, open_ones
-from producer_proxy.targets.base import Target
+from producer_proxy.targets.base import SendTarget
 
-Group = tuple[Target, int]
+Group = tuple[SendTarget, int]
 """A target, and the durability class as which it serves the messages."""
 
 

@@ -1,7 +1,7 @@
 """The interface of a target: a system that keeps the messages of topics. Siblings: engine, memory.
 
-A target is given values and encodes them last. The hot path knows the engine's lanes by name and passes this interface by; messages of
-topics with another target take the rare path.
+A target is given values and encodes them last. The hot path knows the engine's lanes by name and passes this interface
+by; messages of topics with another target take the rare path.
 """
 
 from abc import ABC, abstractmethod
@@ -24,7 +24,8 @@ class MessageSlice(NamedTuple):
     """One message for a target.
 
     Attributes:
-        destination: of its topic, from this target's `resolve()`. It has the attributes name, queues, durability and grade.
+        destination: of its topic, from this target's `resolve()`. It has the attributes name, queues, durability and
+            grade.
         key: what ties the message to one queue; None: any of the topic's queues will do.
         assigned_id: 16 bytes; None: the message carries an id of its own.
         encoded: the Message in Thrift binary, as it came.
@@ -42,7 +43,9 @@ OnOutcomes = Callable[[list[Outcome]], object]
 
 
 class Repetition(NamedTuple):
-    """Rounds of a delayed message after the first: the first gap, their number, the growth of the gap, the last due time. 0: none."""
+    """Rounds of a delayed message after the first: the first gap, their number, the growth of the gap, the last due
+    time. 0: none.
+    """
 
     gap_ms: int
     times: int
@@ -69,12 +72,13 @@ DelayedOutcome = tuple[int, int | None, int | None]
 """(contract code, queue, offset) of one delayed message; None where it is not known yet."""
 
 
-class Target(ABC):
+class SendTarget(ABC):
     """
     Attributes:
         name: for sentences and health.
         features: of "delay", "cancel" and "reply", those that it supports. The send path refuses the others by name.
-        isolates_failures: parts that fail are isolated by the target itself, so one timeout does not make all of it suspect.
+        isolates_failures: parts that fail are isolated by the target itself, so one timeout does not make all of it
+            suspect.
     """
 
     name: str
@@ -93,7 +97,10 @@ class Target(ABC):
 
     @abstractmethod
     def served_as(self, durability: int) -> int:
-        """The number of the durability class that a class is served as. Messages of one such class are submitted together."""
+        """The number of the durability class that a class is served as.
+
+        Messages of one such class are submitted together.
+        """
 
     def binds_ids(self, destination: Any) -> bool:
         """Whether an id that a client has set leads to a queue, as a key does."""
@@ -101,7 +108,10 @@ class Target(ABC):
 
     @abstractmethod
     def admits(self, durability: int, destination: Any, key: bytes | None, taken: int, asked: int) -> bool:
-        """Whether `asked` messages may join what waits, after `taken` others of their call. True where nothing could take them now."""
+        """Whether `asked` messages may join what waits, after `taken` others of their call.
+
+        True where nothing could take them now.
+        """
 
     @abstractmethod
     def submit(self, durability: int, messages: Sequence[MessageSlice], on_outcomes: OnOutcomes) -> bool:
@@ -113,7 +123,9 @@ class Target(ABC):
     def ask(
         self, durability: int, message: MessageSlice, token_for: Callable[[int], bytes | None], on_outcomes: OnOutcomes
     ) -> None:
-        """As `submit` of one request; `token_for(group)` gives its trailer, or None when too many wait. Feature "reply"."""
+        """As `submit` of one request; `token_for(group)` gives its trailer, or None when too many wait. Feature
+        "reply".
+        """
         raise NotImplementedError(f"target {self.name}: reply")
 
     def add_delayed(
@@ -123,7 +135,10 @@ class Target(ABC):
         raise NotImplementedError(f"target {self.name}: delay")
 
     def cancel(self, durability: int, topic: str, shown_id: str, deadline_s: float) -> tuple[int, str | None]:
-        """Withdraw a delayed message: (contract code, sentence of a refusal). Blocks as `add_delayed`. Feature "cancel"."""
+        """Withdraw a delayed message: (contract code, sentence of a refusal).
+
+        Blocks as `add_delayed`. Feature "cancel".
+        """
         raise NotImplementedError(f"target {self.name}: cancel")
 
     @property

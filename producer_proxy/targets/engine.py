@@ -1,4 +1,7 @@
-"""The engine as a target: its brokers' lanes, its topics, its timers. The hot path uses the same lanes and topics without this object."""
+"""The engine as a target: its brokers' lanes, its topics, its timers.
+
+The hot path uses the same lanes and topics without this object.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -7,12 +10,12 @@ from common.limits import QueueLimit
 from engine.client.append import Destination, Lanes
 from engine.client.brokers import Brokers
 from engine.client.durability import LANES, lane_of
-from producer_proxy.targets.base import DelayedMessage, DelayedOutcome, MessageSlice, OnOutcomes, Target
+from producer_proxy.targets.base import DelayedMessage, DelayedOutcome, MessageSlice, OnOutcomes, SendTarget
 from producer_proxy.targets.engine_timers import EngineTimers
 from producer_proxy.targets.engine_topics import EngineTopics, binds_ids
 
 
-class EngineTarget(Target):
+class EngineTarget(SendTarget):
     """
     Args:
         brokers: owned from now on.

@@ -1,7 +1,7 @@
 """Delayed messages at the engine: their broker and queue, and the requests that add and cancel them.
 
-A delayed message goes to no queue yet. With several broker groups it waits at the one that holds its later queue. No table says which one
-that is, so a cancellation asks all of them.
+A delayed message goes to no queue yet. With several broker groups it waits at the one that holds its later queue. No
+table says which one that is, so a cancellation asks all of them.
 """
 
 import time

@@ -1,4 +1,6 @@
-"""Destinations at the engine: looked up at its broker groups once per topic, checked against the configuration, kept up to a bound."""
+"""Destinations at the engine: looked up at its broker groups once per topic, checked against the configuration, kept up
+to a bound.
+"""
 
 import json
 from collections.abc import Callable, Mapping
@@ -18,8 +20,8 @@ from producer_proxy.targets.topics import TopicView
 RESOLVE_TIMEOUT_S = 3.0
 OTHERS_TIMEOUT_S = 0.25  # for all other broker groups once one has answered
 INCOMPLETE_S = 0.5  # how long a destination serves that lacks its id at some broker group
-# 200 MB at most, 200 bytes per topic in use: see bench/append.py. A send to a topic that was evicted has to ask the broker, which costs
-# many times the send. So a bound below the number of topics in use is felt at once.
+# 200 MB at most, 200 bytes per topic in use: see bench/append.py. A send to a topic that was evicted has to ask the
+# broker, which costs many times the send. So a bound below the number of topics in use is felt at once.
 DESTINATIONS_MAX = 1_000_000
 
 
@@ -34,7 +36,8 @@ class BacklogMarks(Protocol):
 class EngineTopics:
     """Destinations by name, each looked up at its first use.
 
-    A change of the configuration evicts none of them: a destination is checked against its topic's definition before it is used.
+    A change of the configuration evicts none of them: a destination is checked against its topic's definition before it
+    is used.
 
     Args:
         view: the configuration.
@@ -112,7 +115,10 @@ class EngineTopics:
         }
 
     def _ask_groups(self, definitions: Mapping[str, TopicDefinition]) -> dict[str, Destination]:
-        """Ask each broker group about the topics of which it holds queues. The queues of one that does not answer stay unused for now."""
+        """Ask each broker group about the topics of which it holds queues.
+
+        The queues of one that does not answer stay unused for now.
+        """
         homes = {name: self._homes(name, topic.queues) for name, topic in definitions.items()}
         asked = {
             broker.number: {name: topic for name, topic in definitions.items() if broker.number in homes[name]}
@@ -171,7 +177,9 @@ class EngineTopics:
 
 
 def binds_ids(destination: Destination) -> bool:
-    """Whether ids that clients chose lead to a queue: where they are checked, and each of several broker groups knows only its own."""
+    """Whether ids that clients chose lead to a queue: where they are checked, and each of several broker groups knows
+    only its own.
+    """
     return destination.id_window_ms > 0 and destination.homes is not None
 
 

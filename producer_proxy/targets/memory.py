@@ -1,6 +1,7 @@
 """Messages kept in this process: a target over a broker in memory, for tests and for proxies that need no engine.
 
-It loses what it holds with the process, checks no ids against earlier ones, and takes no delayed messages and no requests.
+It loses what it holds with the process, checks no ids against earlier ones, and takes no delayed messages and no
+requests.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -12,7 +13,7 @@ from common.keyhash import queue_of
 from common.memory_broker import MemoryBroker
 from engine.client.durability import number_of
 from engine.link.record import encode_record
-from producer_proxy.targets.base import MessageSlice, OnOutcomes, Outcome, Target
+from producer_proxy.targets.base import MessageSlice, OnOutcomes, Outcome, SendTarget
 
 
 class MemoryDestination(NamedTuple):
@@ -24,8 +25,9 @@ class MemoryDestination(NamedTuple):
     grade: int
 
 
-class MemoryTarget(Target):
-    """Messages without a key go to one queue of their topic per submission, and to the next queue with the next submission.
+class MemoryTarget(SendTarget):
+    """Messages without a key go to one queue of their topic per submission, and to the next queue with the next
+    submission.
 
     Args:
         broker: where the messages are kept; a topic that it does not know is created with the queues of its definition.

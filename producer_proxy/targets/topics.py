@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, Protocol
 from common.config.definitions import TopicDefinition
 from common.contract import Code
 from common.wire.calls import Message
-from producer_proxy.targets.base import ResolveError, Target
+from producer_proxy.targets.base import ResolveError, SendTarget
 
 
 class TopicView(Protocol):
@@ -21,7 +21,7 @@ class TopicView(Protocol):
 class TopicRoute(NamedTuple):
     """A topic's target and its destination there."""
 
-    target: Target
+    target: SendTarget
     destination: Any
 
     def binding_of(self, message: Message) -> bytes | None:
@@ -40,14 +40,14 @@ class Targets:
         default: of every topic that `by_topic` does not name.
     """
 
-    def __init__(self, default: Target, by_topic: Mapping[str, Target] | None = None) -> None:
+    def __init__(self, default: SendTarget, by_topic: Mapping[str, SendTarget] | None = None) -> None:
         self.default, self._by_topic = default, dict(by_topic or {})
 
-    def of(self, topic: str) -> Target:
+    def of(self, topic: str) -> SendTarget:
         return self._by_topic.get(topic, self.default)
 
     @property
-    def all(self) -> list[Target]:
+    def all(self) -> list[SendTarget]:
         return list(dict.fromkeys((self.default, *self._by_topic.values())))
 
 
@@ -64,13 +64,14 @@ class Topics:
         return self._view.topic(name)
 
     def find(self, names: list[str]) -> dict[str, TopicRoute]:
-        """Routes of defined topics; blocks the greenlet while a target is asked for destinations that are not known yet.
+        """Routes of defined topics; blocks the greenlet while a target is asked for destinations that are not known
+        yet.
 
         Raises:
             ResolveError: a target did not answer, or a topic is not defined any more.
         """
         generation = self._view.generation  # before the look-ups: it may change while a target is asked
-        by_target: dict[Target, dict[str, TopicDefinition]] = {}
+        by_target: dict[SendTarget, dict[str, TopicDefinition]] = {}
         for name in dict.fromkeys(names):
             definition = self._view.topic(name)
             if definition is None:

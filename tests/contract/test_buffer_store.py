@@ -4,7 +4,7 @@ import pytest
 
 from common.config.memory_store import MemoryConfigStore as MemoryConfig
 from producer_proxy.buffer.disk.store import DiskStore
-from producer_proxy.buffer.entry import Entry
+from producer_proxy.buffer.entry import BufferEntry
 from producer_proxy.buffer.errors import BufferFull
 from producer_proxy.buffer.memory_store import BufferMemoryStore
 from producer_proxy.buffer.redis.address import parse_address
@@ -17,13 +17,13 @@ from tests.unit.producer_proxy.buffer.entries import NOW_MS, entry, numbers
 LIMITS = RoomLimits(bytes_max=1 << 20, age_ms_max=60_000, topic_percent_max=50)
 
 
-class Clock:
+class NodeClock:
     at_ms = NOW_MS
 
 
 @pytest.fixture
 def clock():
-    return Clock()
+    return NodeClock()
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +54,7 @@ def store(request, tmp_path, clock):
 
 
 def test_entries_come_back_whole_in_the_order_in_which_they_were_put_and_stay_until_they_are_removed(store):
-    odd = Entry("orders", None, None, bytes(range(256)) * 20, NOW_MS)
+    odd = BufferEntry("orders", None, None, bytes(range(256)) * 20, NOW_MS)
     store.put([entry(1), entry(2, "pay")])
     store.put([odd])
     store.put([entry(3)])

@@ -139,7 +139,7 @@ class ConfigStoreContract:
             store.put("topic", name, {}, 0)
 
     def test_a_value_that_is_too_big_is_refused(self, store):
-        with pytest.raises(InvalidEntry, match="65536"):
+        with pytest.raises(InvalidEntry, match="65,536"):
             store.put("topic", "orders", {"text": "x" * 70_000}, 0)
 
     def test_a_bucket_beyond_the_limit_is_refused_and_stays_as_it_was(self, store):
@@ -148,7 +148,7 @@ class ConfigStoreContract:
             itertools.islice((name for name in numbers if layout.bucket_of(name, KINDS["setting"].buckets) == 3), 25)
         )
         noise = {name: {"text": base64.b64encode(os.urandom(45_000)).decode()} for name in names}
-        with pytest.raises(BucketFull, match="900000"):
+        with pytest.raises(BucketFull, match="900,000"):
             store.put_many("setting", [Change(name, noise[name], 0) for name in names])
         assert store.names("setting") == []
         store.put_many("setting", [Change(name, noise[name], 0) for name in names[:15]])
@@ -364,7 +364,7 @@ class TestZooKeeperStore(ConfigStoreContract):
         for path in ("/closed", "/closed/topic", "/closed/topic/index", "/closed/applied", "/closed/applied/proxy"):
             acls, _ = owner._client.get_acls(path)
             assert {acl.id.scheme for acl in acls} == {"digest"}, path
-        with pytest.raises(Exception, match="refused our authentication"):
+        with pytest.raises(Exception, match="authentication failed"):
             stranger.get("topic", "orders")
 
     def test_it_co_operates_with_gevent(self, server):

@@ -8,7 +8,7 @@ import pytest
 
 from engine.config import LogConfig
 from engine.env.simulated import SimulatedEnv
-from engine.errors import ConfigError, OffsetOutOfRangeError, UnknownTopicError
+from engine.errors import EngineConfigError, OffsetOutOfRangeError, UnknownTopicError
 from engine.log.format import KIND_MESSAGES, pack_batch, pack_record, padded, split_records, whole_records
 from engine.log.memory import MemoryLog
 from engine.log.port import DeliveryLog
@@ -138,7 +138,7 @@ def test_topics_are_found_created_and_grown_and_never_shrink(log):
 
 
 def test_a_topic_without_queues_is_refused_and_nothing_is_created(log):
-    with pytest.raises(ConfigError):
+    with pytest.raises(EngineConfigError):
         log.create_topics([("good", 1), ("bad", 0)])
     assert log.topic("good") is None
 

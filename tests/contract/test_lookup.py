@@ -18,7 +18,7 @@ from engine.link.look_up import decode_look_up_answer
 from engine.link.read import ReadAnswer
 from engine.link.record import split_records
 from engine.log.lookup_index.maker import IDLE_S
-from engine.log.lookup_index.search import Search
+from engine.log.lookup_index.search import LookupSearch
 from engine.log.read.start_offsets import Retention
 from tests import link_bytes as raw
 from tests.contract.test_link_server import FORMS, NATIVE, Engine
@@ -56,7 +56,7 @@ def with_files(request, tmp_path):
 
 
 def make_files(engine: Engine) -> None:
-    """Have files of names made of all sealed segments."""
+    """Have lookup files made of all sealed segments."""
     engine.log.checkpoint()
     next(pause_s for pause_s in engine.log.look_up.maker.steps() if pause_s == IDLE_S)
 
@@ -202,7 +202,7 @@ def test_what_lies_below_the_readable_offset_is_not_shown(with_files):
         def of(self, topic: str) -> Retention:
             return Retention(size_bytes=1)
 
-    engine.log.floors.policy = Short()
+    engine.log.start_offsets.policy = Short()
     assert look(engine, layout.LOOK_UP_KEY, key="k")[1] == look(engine, layout.LOOK_UP_ID, id="i")[1] == [(0, 1)]
 
 
@@ -220,13 +220,13 @@ def test_a_search_that_fails_is_answered_and_hurts_nobody_else(with_files, monke
     engine = with_files
     store(engine, engine.topic(), 0, message(b"x", b"k"))
 
-    def fail(search: Search) -> None:
+    def fail(search: LookupSearch) -> None:
         raise RuntimeError("a fault of ours")
 
     with monkeypatch.context() as broken:
-        broken.setattr(Search, "run", fail)
+        broken.setattr(LookupSearch, "run", fail)
         code, sentence = engine.ask(layout.LOOK_UP_KEY, b'{"topic": "orders", "key": "k"}')
-    assert code == layout.UNAVAILABLE and b"log says why" in sentence
+    assert code == layout.UNAVAILABLE and b"internal error" in sentence
     assert look(engine, layout.LOOK_UP_KEY, key="k")[1] == [(0, 0)]
 
 

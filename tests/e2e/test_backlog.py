@@ -93,4 +93,4 @@ def test_a_higher_bound_and_none_at_all_count_within_a_second(penstock_up, sende
 def test_a_bound_without_a_group_is_refused_and_named(penstock_up):
     wrong = penstock_up.call("topic", "create", "unbound", "--backlog-messages", "5")
     assert wrong.returncode == 2
-    assert b"required_groups: must name a group" in wrong.stderr
+    assert b"required_groups: the list is empty: name a group" in wrong.stderr

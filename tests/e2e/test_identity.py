@@ -131,10 +131,7 @@ def test_an_application_with_certificates_is_served_only_over_tls_that_shows_one
     for wrong in ({}, {"folder": folder}, {"folder": folder, "certificate": "other"}):
         code, sentence = ask(ports, kind, vault, **wrong)
         assert code == Code.UNAUTHENTICATED
-        assert (
-            sentence
-            == "credential refused: application=vault may only be used over TLS with a client certificate of its own"
-        )
+        assert sentence == "credential rejected: application vault needs TLS with one of its client certificates"
 
 
 @pytest.mark.parametrize("kind", ["send", "pull"])

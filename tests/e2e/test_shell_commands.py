@@ -145,7 +145,7 @@ def test_an_application_needs_key_and_grant_and_loses_both_at_once(run, topic, t
     run(*send)
     run(*send[:-2], PENSTOCK_SECRET=key["secret"])
     run("app", "revoke", "shop", key["key_id"])
-    assert b"credential refused" in run(*send, code=1).stderr
+    assert b"credential rejected" in run(*send, code=1).stderr
 
 
 def test_an_unknown_topic_is_exit_code_3_and_a_dead_proxy_5(run, topic):
@@ -174,14 +174,14 @@ def test_a_familys_topics_are_created_by_their_first_message_and_keep_it_from_be
     assert run("pull", "metrics.a", "-g", "metrics").stdout == b"first\n"
     page = run("topic", "list", "--auto-created", "--prefix", "metrics.", "--after", "metrics.a", "--limit", "1")
     assert page.stdout.split()[3::2] == [b"metrics.b", b"2"]
-    assert b"the next page: --after metrics.b" in page.stderr
+    assert b"use --after metrics.b for the next page" in page.stderr
     assert (
         json.loads(run("topic", "list", "--auto-created", "--count", "--prefix", "metrics.", "-o", "json").stdout)[
             "auto_created"
         ]
         == 3
     )
-    assert b"3 topics would lose this definition; --force" in run("topic", "delete", "metrics.*", code=4).stderr
+    assert b"3 topics would lose this definition: use --force" in run("topic", "delete", "metrics.*", code=4).stderr
     run("topic", "delete", "metrics.*", "--force")
     run("send", "metrics.a", "too late", code=3)
 
@@ -209,7 +209,10 @@ def test_a_stored_message_is_found_by_its_ids_its_key_its_time_and_its_offset(ru
     assert [each["body"] for each in ask("find", "--from", "10m")] == ["first", "second"]
     assert ask("browse", "--queue", str(sent["queue"]), "--offset", "0")[0] == found
     assert b"first" in run("message", "show", sent["id"], "--topic", topic).stdout
-    assert b"no such message" in run("message", "show", "nosuch", "--topic", topic, code=3).stderr
+    assert b"not found in topic" in run("message", "show", "nosuch", "--topic", topic, code=3).stderr
     assert b"no such topic" in run("message", "find", "--topic", "nosuch", "--from", "1h", code=3).stderr
-    assert b"not an age such as" in run("message", "find", "--topic", topic, "--from", "yesterday", code=2).stderr
+    assert (
+        b"is not a time: use an age such as"
+        in run("message", "find", "--topic", topic, "--from", "yesterday", code=2).stderr
+    )
     assert b"--key, --from" in run("message", "find", "--topic", topic, code=2).stderr

@@ -165,5 +165,5 @@ def look_up(log: Log, family: str, name: bytes) -> set[tuple[int, int, int]]:
 
 
 def make_names(log: Log) -> None:
-    """Let files of names be made until there is nothing to do."""
+    """Let lookup files be made until there is nothing to do."""
     next(pause_s for pause_s in log.look_up.maker.steps() if pause_s in (IDLE_S, AFTER_FAULT_S))

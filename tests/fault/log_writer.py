@@ -24,7 +24,8 @@ def body(number: int) -> bytes:
 
 def main(directory: str, batches: int) -> None:
     """Append eight batches per turn, each turn with a group commit in flight."""
-    log = open_log(RealEnv(), directory, LogConfig(segment_bytes=1 << 20))
+    env = RealEnv()
+    log = open_log(env, directory, LogConfig(segment_bytes=1 << 20))
     log.create_topics([("topic", 1)])
     first = log.bounds(1, 0)[1]
     out = sys.stdout
@@ -35,7 +36,7 @@ def main(directory: str, batches: int) -> None:
 
     for number in range(first, first + batches, 8):
         frame = b"".join(pack_batch(KIND_MESSAGES, 1, 0, [pack_record(body(n))]) for n in range(number, number + 8))
-        answers = log.append(frame, 8, log._env.now_ms())
+        answers = log.append(frame, 8, env.now_ms())
         assert [offset for _, offset in answers] == list(range(number, number + 8)), answers
         log.when_durable(log.end_position, lambda count=number + 8: confirm(count))
         gevent.sleep(0)

@@ -17,7 +17,7 @@ from random import Random
 
 from common.config.memory_store import MemoryConfigStore as MemoryConfig
 from producer_proxy.buffer.disk.store import DiskStore
-from producer_proxy.buffer.entry import Entry
+from producer_proxy.buffer.entry import BufferEntry
 from producer_proxy.buffer.errors import BufferError_
 from producer_proxy.buffer.redis.address import parse_address
 from producer_proxy.buffer.redis.client import connect
@@ -49,13 +49,13 @@ class Promises:
             self.records.discard(place)
 
 
-def entry(round_: int, number: int) -> Entry:
+def entry(round_: int, number: int) -> BufferEntry:
     """Return unique content."""
     body = b"%d.%d." % (round_, number) * (1 + number % 97)
-    return Entry(f"promised.{number % TOPICS}", b"%d" % (number % KEYS), None, body, NOW_MS + number)
+    return BufferEntry(f"promised.{number % TOPICS}", b"%d" % (number % KEYS), None, body, NOW_MS + number)
 
 
-def place_of(found: Entry) -> tuple[int, int]:
+def place_of(found: BufferEntry) -> tuple[int, int]:
     round_, number = found.message.split(b".", 2)[:2]
     return int(round_), int(number)
 
@@ -69,7 +69,7 @@ class OnDisk:
         self.store = DiskStore(directory, RoomLimits(), lambda: NOW_MS, SEGMENT_BYTES)
         self.promises_early = careless
 
-    def entries(self) -> Iterable[Entry]:
+    def entries(self) -> Iterable[BufferEntry]:
         return [kept.entry for kept in self.store.take((), 10_000_000, 1 << 40)]
 
 
@@ -99,7 +99,7 @@ class InRedis:
             lambda: connect(address), address.layout, MemoryConfig(), RoomLimits(), lambda: NOW_MS, ["everysec"]
         )
 
-    def entries(self) -> Iterable[Entry]:
+    def entries(self) -> Iterable[BufferEntry]:
         return [
             found
             for shard in self.store._slots.drainable()
@@ -142,7 +142,7 @@ class BufferWriter:
         Load(opened.store, round_, Random(seed), say, opened.promises_early).run()
 
 
-def faults(entries: Iterable[Entry], promises: Promises) -> Iterable[str]:
+def faults(entries: Iterable[BufferEntry], promises: Promises) -> Iterable[str]:
     """Promises that the buffer does not keep, bytes that were never written, and keys whose order changed."""
     found: set[tuple[int, int]] = set()
     last: dict[tuple[int, str, bytes | None], int] = {}

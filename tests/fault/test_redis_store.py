@@ -170,7 +170,7 @@ def test_keys_stay_diverted_while_everything_is_counted_anew(opened, layout, mon
 
     monkeypatch.setattr(kind, "read", watched)
     store.ordering_keys.watch(lambda topic, diverts: told.append((topic, diverts)))
-    store._look_anew()
+    store._recount()
     assert len(diverted) > 4 and all(diverted) and told == []
     assert store.room.entries == 3 and drain(store) == [0, 1, 2]
 

@@ -106,8 +106,7 @@ BATCH_MAGIC_HOMES = ("engine/link/constants.pxd", "engine/log/format.py")
 LARGER_FILES = {
     "bench/_load.pyx": 520,
     "common/net/_reactor.pyx": 745,
-    "engine/log/write/_append.pyx": 500,
-    "engine/log/log.py": 479,
+    "engine/log/write/_append.pyx": 436,
     "producer_proxy/hot/_hot.pyx": 492,
 }
 

@@ -27,7 +27,10 @@ class Key:
 
 @dataclass(frozen=True, order=True)
 class Grant:
-    """`action` is send or pull; `pattern` a name, or a prefix followed by `*`. Pull patterns hold for topics and groups."""
+    """`action` is send or pull; `pattern` a name, or a prefix followed by `*`.
+
+    Pull patterns hold for topics and groups.
+    """
 
     action: str
     pattern: str

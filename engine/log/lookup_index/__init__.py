@@ -1,1 +1,1 @@
-"""Look-up by id and by key: files of names beside sealed segments, and what finds messages by them."""
+"""Look-up by id and by key: lookup files beside sealed segments, partial indexes of the active one, and searches."""

@@ -1,5 +1,5 @@
 # cython: language_level=3
-"""What collecting names takes from laying them out."""
+"""Lookup entries and their layout in blocks, for the collector."""
 from libc.stdint cimport uint32_t, uint64_t
 
 

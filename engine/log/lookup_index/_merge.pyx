@@ -1,5 +1,5 @@
 # cython: language_level=3
-"""Sorted names: laid out in the blocks of a file, and those of several files merged into one. Twin and reference: merge_pure.py."""
+"""Sorted lookup entries: laid out in the blocks of a file, and merged from several files. Reference: merge.py."""
 from libc.stdint cimport uint8_t, uint32_t
 from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcpy, memset
@@ -41,13 +41,13 @@ cdef struct Head:
 
 
 cdef class Merger:
-    """The sorted names of several files as one.
+    """Merges the sorted entries of several files.
 
     Args:
-        sources: of each file its blocks' packed entries in order, none empty.
+        sources: per file its blocks' packed entries in order, none empty.
     """
 
-    cdef list sources, held      # `held`: the packed entries that the heads point into
+    cdef list sources, held      # `held`: the packed entries that the heads point to
     cdef Head* heads
     cdef LookupEntry* entries
     cdef size_t used, room
@@ -68,7 +68,7 @@ cdef class Merger:
         free(self.entries)
 
     def fill(self, size_t count):
-        """Hold the next entries, so many if there are; returns how many."""
+        """Hold the next `count` entries, fewer at the end; returns their number."""
         cdef LookupEntry* grown
         cdef int empty = 0
         if count > self.room:
@@ -89,7 +89,10 @@ cdef class Merger:
         return packed_blocks(self.entries, self.used, first, count, seed, number)
 
     cdef int merge(self, size_t count, int sources) noexcept:
-        """Take entries until there are enough, or a source has none left in hand: its number, else -1."""
+        """Take entries until there are `count`, or a source's block is used up: returns its number, else -1.
+
+        `fill` has made room for `count` entries, and each head's block has at least one entry.
+        """
         cdef int i, lowest
         cdef const LookupEntry* entry
         with nogil:
@@ -107,7 +110,7 @@ cdef class Merger:
         return -1
 
     cdef int refill(self, size_t number) except -1:
-        """The source's next block; one that has none is left out."""
+        """Load the source's next block. A source at its end is removed."""
         cdef bytes packed = next(self.sources[number], None)
         cdef size_t last = len(self.sources) - 1
         if packed is None:

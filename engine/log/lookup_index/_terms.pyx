@@ -1,7 +1,7 @@
 # cython: language_level=3
-"""The names of stored messages, by which people look for them: ids as they are shown, and keys. Twin and reference: names_pure.py.
+"""Lookup terms of stored messages: ids as they are shown, and keys. Reference: terms.py.
 
-All of it is for threads beside the loop: bytes are verified, hashed, compared and sorted without the interpreter's lock.
+Made for threads beside the loop: bytes are verified, hashed, compared and sorted without the GIL.
 """
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc, realloc
@@ -9,17 +9,12 @@ from libc.string cimport memcmp, memcpy, memset
 
 from cpython.bytes cimport PyBytes_FromStringAndSize
 
+from engine.link.constants cimport BATCH_HEADER_SIZE, BATCH_MAGIC, KIND_FIRED, KIND_MAX, KIND_MESSAGES, RECORD_HAS_ID
 from engine.log.segment._ids cimport Names, find_names, siphash128
 from engine.log.segment._index cimport BatchHeader, crc32c_extend
 from engine.log.lookup_index._merge cimport LookupEntry, packed_blocks
 
 cdef enum:
-    MAGIC = 0x5042
-    HEADER_SIZE = 48
-    KIND_MESSAGES = 0
-    KIND_FIRED = 10
-    KIND_MAX = 15
-    HAS_ID = 1
     DIGIT_BITS = 11
     DIGITS = 6
     FAMILY_ID = 1
@@ -41,7 +36,7 @@ cdef bint term_of(const uint8_t* record, int family, Name* name) noexcept nogil:
     cdef Names names
     cdef int i
     names.id_size = names.key_size = 0
-    if record[4] & HAS_ID:
+    if record[4] & RECORD_HAS_ID:
         if family == FAMILY_ID:
             for i in range(16):
                 name.shown[2 * i] = HEX[message[i] >> 4]
@@ -69,7 +64,8 @@ cdef inline bint holds_messages(const BatchHeader* header) noexcept nogil:
 
 
 cdef class BatchScanner:
-    """What a WindowScan asks for in place of a BatchReader's `scan`: takes whole batches, one after the other, up to the first that is none."""
+    """Replaces a BatchReader's `scan` in a WindowScan: takes whole batches in order, up to the first bytes that are
+    none."""
 
     cdef uint64_t base
     cdef uint32_t seed
@@ -80,13 +76,13 @@ cdef class BatchScanner:
         self.base, self.family = base, family
 
     cdef bint take(self, const BatchHeader* header, uint32_t at) noexcept nogil:
-        """A whole batch of messages; False when there is no memory."""
+        """Take a whole, verified batch of messages. Returns False when there is no memory."""
         return True
 
     def scan(self, index, buffer, uint64_t at, uint64_t end, uint64_t shift=0):
-        """As BatchReader.scan, but for the index, which stays as it is, and control batches and epochs, which are not looked at.
+        """As BatchReader.scan, except that the index stays as it is, and control batches and epochs are ignored.
 
-        `shift` is the file's address at which the buffer begins; `at` and `end` are the file's.
+        `shift` is the file's address at which the buffer begins; `at` and `end` are addresses in the file.
         """
         cdef const uint8_t[::1] view = buffer
         cdef const BatchHeader* header
@@ -97,9 +93,9 @@ cdef class BatchScanner:
         if at >= end:
             return at, [], 0, 0, 0
         with nogil:
-            while room and at + HEADER_SIZE <= end:
+            while room and at + BATCH_HEADER_SIZE <= end:
                 header = <const BatchHeader*>&view[at - shift]
-                if header.magic != MAGIC or header.size < HEADER_SIZE or header.size > end - at or header.kind > KIND_MAX:
+                if header.magic != BATCH_MAGIC or header.size < BATCH_HEADER_SIZE or header.size > end - at or header.kind > KIND_MAX:
                     break
                 position = self.base + at
                 crc = crc32c_extend(self.seed, &position, 8)
@@ -115,11 +111,11 @@ cdef class BatchScanner:
 
 
 cdef class TermCollector(BatchScanner):
-    """The sorted names of a segment, in passes of bounded memory: each takes the lowest hashes that the one before left.
+    """Collects a segment's sorted entries in passes of bounded memory: each takes the lowest hashes that are left.
 
     Args:
         family: 1 ids, 2 keys.
-        entries_max: of one pass; more only when one hash alone has more.
+        entries_max: per pass; more only when one hash alone has more.
     """
 
     cdef LookupEntry* entries
@@ -143,7 +139,7 @@ cdef class TermCollector(BatchScanner):
         self.used, self.low, self.high = 0, low, HIGHEST
 
     cdef bint take(self, const BatchHeader* header, uint32_t at) noexcept nogil:
-        cdef const uint8_t* record = <const uint8_t*>header + HEADER_SIZE
+        cdef const uint8_t* record = <const uint8_t*>header + BATCH_HEADER_SIZE
         cdef const uint8_t* end = <const uint8_t*>header + header.size
         cdef Name name
         cdef uint64_t hashed, high
@@ -178,7 +174,7 @@ cdef class TermCollector(BatchScanner):
         return True
 
     cdef void cut(self) noexcept nogil:
-        """Leave the upper half of what is sorted to the next pass; equal hashes stay together."""
+        """Leave the upper half of the sorted entries to the next pass; equal hashes stay together."""
         cdef size_t kept = self.used // 2
         cdef uint64_t border = self.entries[kept].hash
         while kept and self.entries[kept - 1].hash == border:
@@ -194,7 +190,10 @@ cdef class TermCollector(BatchScanner):
             self.entries_max *= 2
 
     cdef bint sort(self) noexcept nogil:
-        """By hash, and so by address among equal hashes, since they came in that order; each pair once. False: no memory."""
+        """Sort by hash, and by address among equal hashes, since they came in that order; each pair once.
+
+        Returns False when there is no memory.
+        """
         cdef LookupEntry* other
         cdef LookupEntry* source = self.entries
         cdef LookupEntry* target
@@ -221,7 +220,7 @@ cdef class TermCollector(BatchScanner):
                 target[starts[count]] = source[i]
                 starts[count] += 1
             source, target = target, source
-        # An even number of passes: what is sorted is where it was before.
+        # After an even number of passes the sorted entries are back in their own array.
         for i in range(self.used):
             if used == 0 or source[i].hash != source[used - 1].hash or source[i].at != source[used - 1].at:
                 source[used] = source[i]
@@ -231,7 +230,7 @@ cdef class TermCollector(BatchScanner):
         return True
 
     def finish(self):
-        """Sort what this pass took. Returns (entries, where the next pass begins or None)."""
+        """Sort what this pass took. Returns (number of entries, hash at which the next pass begins or None)."""
         cdef bint room
         with nogil:
             room = self.sort()
@@ -245,7 +244,7 @@ cdef class TermCollector(BatchScanner):
 
 
 cdef class TermSearcher(BatchScanner):
-    """The batches of a segment in which a message of a topic has a name; for segments that have no file of names.
+    """Finds the batches in which a message of a topic has a term; for segments without a lookup file.
 
     Args:
         from_ms, to_ms: stored at or after, and not after.
@@ -267,7 +266,7 @@ cdef class TermSearcher(BatchScanner):
         free(self.hits)
 
     cdef bint take(self, const BatchHeader* header, uint32_t at) noexcept nogil:
-        cdef const uint8_t* record = <const uint8_t*>header + HEADER_SIZE
+        cdef const uint8_t* record = <const uint8_t*>header + BATCH_HEADER_SIZE
         cdef const uint8_t* end = <const uint8_t*>header + header.size
         cdef uint32_t* grown
         if header.topic_id != self.topic_id or not self.from_ms <= header.stored_at_ms <= self.to_ms:
@@ -294,10 +293,10 @@ cdef class TermSearcher(BatchScanner):
 
 
 def records_with_term(bytes batch not None, int family, bytes name not None):
-    """[(number in the batch, record as stored)] of a whole batch's messages that have the name."""
+    """[(number in the batch, record as stored)] of a whole, verified batch's messages that have the term."""
     cdef const uint8_t* data = batch
     cdef const uint8_t* wanted = name
-    cdef uint32_t at = HEADER_SIZE, size, number = 0
+    cdef uint32_t at = BATCH_HEADER_SIZE, size, number = 0
     cdef uint32_t end = len(batch)
     found = []
     while at < end:
@@ -310,7 +309,7 @@ def records_with_term(bytes batch not None, int family, bytes name not None):
 
 
 def term_hash(bytes log_id not None, uint32_t topic_id, bytes name not None):
-    """The hash under which a topic's message with that id or key is filed."""
+    """Hash under which a topic's message with that id or key is indexed."""
     cdef const uint64_t* key = <const uint64_t*><const char*>log_id
     cdef uint64_t low, high
     siphash128(key[0], key[1] ^ topic_id, name, len(name), &low, &high)

@@ -1,11 +1,11 @@
-"""What making files of names has done since the start; written by the maker's thread alone, read by metrics."""
+"""Counts of the maker of lookup files since the start: written by its thread alone, read by metrics."""
 
 from dataclasses import dataclass
 
 
 @dataclass
 class MakerCounts:
-    """`files` and `runs` that were made, and what for them."""
+    """`files`: lookup files made; `runs`: partial indexes made; bytes read and written for both."""
 
     files: int = 0
     runs: int = 0

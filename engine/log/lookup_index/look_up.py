@@ -8,7 +8,7 @@ from engine.env.base import Env
 from engine.log.disk import DiskLevel, DiskWatch
 from engine.log.lookup_index.lookup_file import FAMILIES
 from engine.log.lookup_index.maker import LookupFileMaker
-from engine.log.lookup_index.search import LookupCursor, LookupQuery, Search, SearchRange
+from engine.log.lookup_index.search import LookupCursor, LookupQuery, LookupSearch, SearchRange
 from engine.log.segment.segments import LogSegments
 from engine.log.write.native import Appender
 
@@ -16,10 +16,13 @@ logger = logging.getLogger(__name__)
 
 
 class LookUp:
-    """Belongs to the loop's thread; searches run in a thread of its own, one slice after the other."""
+    """Starts searches.
+
+    Belongs to the loop's thread; searches run in a thread of their own, one slice after the other.
+    """
 
     maker: LookupFileMaker
-    """Makes the files, as long as a thread calls its `steps()`."""
+    """Makes the lookup files, as long as a thread calls its `steps()`."""
 
     def __init__(
         self, env: Env, directory: str, config: LogConfig, log_id: bytes,
@@ -31,40 +34,43 @@ class LookUp:
         self.maker = LookupFileMaker(
             env, directory, log_id, lambda: segments.sealed.bases, [FAMILIES[name] for name in config.look_up],
             config.look_up_bytes_a_second, has_room=lambda: disk.level < DiskLevel.DELETE, open_segment=self._open_segment,
-            side=segments.sealed.side,
+            side=segments.sealed.side, clock=lambda: env.clock.monotonic_ns() / 1e9,
         )  # fmt: skip
         self._background = env.background()
         self._closed = False
 
-    def search(self, wanted: LookupQuery, cursor: LookupCursor) -> Search:
-        """A search over the log as it is now, to be run once: by `start`, or by the caller where it may block."""
-        return Search(self._env, self._directory, self._log_id, self.maker, self._places(), wanted, cursor)
+    def search(self, wanted: LookupQuery, cursor: LookupCursor) -> LookupSearch:
+        """A search over the log as it is now, to run once: by `start`, or by the caller where it may block."""
+        return LookupSearch(self._env, self._directory, self._log_id, self.maker, self._places(), wanted, cursor)
 
-    def start(self, search: Search, done: Callable[[], None]) -> None:
-        """Have a slice run in the thread, and `done()` called there behind it; it has to be safe there."""
+    def start(self, search: LookupSearch, done: Callable[[], None]) -> None:
+        """Run a slice in the thread, then call `done()` there; it has to be safe there."""
 
         def work() -> None:
             try:
                 if not self._closed:
                     search.run()
             except Exception:
-                logger.exception("a look-up failed")
-                search.error = "the engine failed; its log says why"
+                logger.exception("look-up failed")
+                search.error = "internal error: the engine's log has the details"
             done()
 
         self._background.submit(work)
 
     def close(self) -> None:
-        """Blocks until the slice that runs has ended; what waits is not begun. Behind the thread of the maker's steps."""
+        """Wait for the slice that runs; slices that wait are not begun.
+
+        Call after the thread of `maker.steps()` has ended.
+        """
         self._closed = True
         self._background.stop()
         self.maker.close()
 
     def _open_segment(self) -> tuple[int, int] | None:
-        """(base, address behind the last whole batch) of the segment that is written; in the maker's thread."""
+        """(base, address after the last whole batch) of the active segment; in the maker's thread."""
         active = self._segments.active
         end_at = self._appender.end_position - active.base
-        # The log may be rolling just now: then the end is already the next segment's.
+        # While the log rolls, the end is already the next segment's.
         return (active.base, end_at) if end_at <= active.header.size else None
 
     def _places(self) -> list[SearchRange]:

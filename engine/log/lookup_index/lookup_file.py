@@ -1,8 +1,8 @@
-"""A file of names beside a sealed segment: sorted hashes of ids or keys, each with the address of a batch that has it.
+"""A lookup file beside a sealed segment: sorted hashes of ids or keys, each with the address of a batch that has it.
 
-A run is the same of a stretch of the segment that is being written. In blocks of 4 KiB, each with a checksum that says which block of which
-file it is; so any one can be read and trusted without the others. Hashes are spread evenly, so the block is guessed from the hash: one or
-two are read for a name. Layout: docs/format/log.md.
+A partial index is the same for a stretch of the active segment. Both are blocks of 4 KiB, each with a checksum that
+depends on the file and the block's number, so one block can be read and trusted without the others. Hashes are spread
+evenly, so the block is estimated from the hash: one or two are read per look-up. Layout: docs/format/log.md.
 """
 
 import struct
@@ -22,10 +22,11 @@ BLOCK = 4096
 BLOCK_ENTRIES = 340
 BLOCKS_A_WRITE = 64
 SYNC_BLOCKS = 256
-"""Synced so often while it is written: the log's own syncs wait behind ours."""
+"""Blocks written between two syncs of the file: the log's own syncs wait for its unsynced bytes."""
 
 _GUESSES = 4
-"""Then the rest is halved: one hash may have many entries, and guessing would go on from block to block."""
+"""Estimates before the search halves the rest: one hash may have many entries, and estimates would advance block by
+block."""
 
 _WHOSE = struct.Struct("<8s16sQI")
 _CONTENT = struct.Struct("<IQIIqq")
@@ -36,7 +37,7 @@ _HASHES = 1 << 64
 
 
 class Family(NamedTuple):
-    """What names a file holds. `number` is in its header."""
+    """Kind of term that a file holds: ids or keys. `number` is in its header."""
 
     name: str
     number: int
@@ -48,20 +49,20 @@ FAMILIES = {family.name: family for family in (ID, KEY)}
 
 
 class Title(NamedTuple):
-    """Which file of names it is, by what its header and the checksums of its blocks have to say."""
+    """Identity of a lookup file: what its header and the checksums of its blocks must match."""
 
     path: str
     whose: bytes
     """The header's first fields: kind of file, log, segment, family."""
     state: tuple[int, int]
-    """Of a whole segment the address of its last batch and that one's checksum, of a run the addresses between which its batches lie."""
+    """For a segment: address and checksum of its last batch. For a partial index: the addresses it covers."""
     seed: bytes
     outlives: bool
-    """A run is worth nothing to another process, so it is neither synced nor given a name that would be kept."""
+    """False for a partial index: no other process uses it, so it is not synced and its name marks it as temporary."""
 
 
 class Summary(NamedTuple):
-    """What a file's header says. The times are those of its segment's oldest and newest message, or its stretch's."""
+    """Contents of a file's header. Times are those of the oldest and newest message that it covers."""
 
     blocks: int
     entries: int
@@ -70,7 +71,7 @@ class Summary(NamedTuple):
 
 
 class Sorted(Protocol):
-    """What a TermCollector or a Merger holds."""
+    """Sorted entries of a TermCollector or a Merger."""
 
     def blocks(self, first: int, count: int, seed: bytes, number: int) -> bytes: ...
 
@@ -81,25 +82,28 @@ def lookup_path(directory: str, base: int, family: Family) -> str:
 
 
 def file_title(directory: str, log_id: bytes, base: int, family: Family, index: IndexHeader) -> Title:
-    """The file of a sealed segment whose index file says so."""
+    """Title of a sealed segment's lookup file; `index` says which state of the segment."""
     whose, seed = _WHOSE.pack(MAGIC, log_id, base, family.number), _SEED.pack(log_id, base, family.number)
     return Title(lookup_path(directory, base, family), whose, (index.last_at, index.last_crc), seed, True)
 
 
 def partial_title(directory: str, log_id: bytes, base: int, family: Family, from_at: int, end_at: int) -> Title:
-    """The run of a stretch of a segment."""
+    """Title of the partial index of a stretch of a segment."""
     path = f"{lookup_path(directory, base, family)}.{from_at}-{end_at}.tmp"
     whose, seed = _WHOSE.pack(RUN_MAGIC, log_id, base, family.number), _SEED.pack(log_id, base, family.number)
     return Title(path, whose, (from_at, end_at), seed + _STRETCH.pack(from_at, end_at), False)
 
 
 def entries_of(block: bytes) -> bytes:
-    """The entries of a block, packed."""
+    """A block's entries, packed."""
     return block[8 : 8 + int.from_bytes(block[4:8], "little") * _ENTRY.size]
 
 
 class LookupFileWriter:
-    """Writes one file; one that outlives the process under another name, until it is whole and synced. `close()` it in any case."""
+    """Writes one file. One that outlives the process has another name until it is whole and synced.
+
+    `close()` it always.
+    """
 
     def __init__(self, env: Env, directory: str, title: Title) -> None:
         self._env, self._directory, self._title = env, directory, title
@@ -109,11 +113,11 @@ class LookupFileWriter:
 
     @property
     def size_bytes(self) -> int:
-        """Of the file, when it is finished."""
+        """Size of the finished file."""
         return BLOCK * (1 + self._blocks)
 
     def add(self, entries: Sorted, count: int) -> Iterator[int]:
-        """Write so many more entries, sorted and behind all before; yields bytes written."""
+        """Write `count` more entries, sorted and after all before; yields bytes written."""
         for first in range(0, count, BLOCKS_A_WRITE * BLOCK_ENTRIES):
             data = entries.blocks(first, BLOCKS_A_WRITE, self._title.seed, self._blocks + 1)
             self._write(data, BLOCK * (1 + self._blocks))
@@ -124,7 +128,7 @@ class LookupFileWriter:
         self._entries += count
 
     def finish(self, oldest_ms: int, newest_ms: int) -> None:
-        """Write the header; sync and name a file that is to outlive the process. Blocks."""
+        """Write the header; sync and name a file that outlives the process. Blocks."""
         content = _CONTENT.pack(self._blocks, self._entries, *self._title.state, oldest_ms, newest_ms)
         head = (self._title.whose + content).ljust(BLOCK - 4, b"\0")
         self._write(head + crc32c(head).to_bytes(4, "little"), 0)
@@ -137,7 +141,7 @@ class LookupFileWriter:
             self._env.sync_directory(self._directory)
 
     def close(self) -> None:
-        """Leave nothing of a file that was not finished."""
+        """Remove a file that was not finished."""
         if self._file is not None:
             self._file.close()
             self._file = None
@@ -156,10 +160,10 @@ class LookupFileWriter:
 
 
 class LookupFile:
-    """An open file of names. `close()` it.
+    """An open lookup file. `close()` it.
 
     Args:
-        title: which one it must be, of the segment as it is now.
+        title: identity that the file must have, for the segment as it is now.
     Raises:
         CorruptionError: it is missing, damaged, of another segment, or of an earlier state of this one.
     """
@@ -169,7 +173,7 @@ class LookupFile:
         try:
             self._file = env.open(self.path)
         except FileNotFoundError:
-            raise CorruptionError(self.path, 0, 0, "the file of names is missing") from None
+            raise CorruptionError(self.path, 0, 0, "the lookup file is missing") from None
         try:
             self.summary = self._header(title)
         except (CorruptionError, OSError):
@@ -181,7 +185,10 @@ class LookupFile:
         self._file.close()
 
     def addresses(self, hashed: int, from_at: int = 0) -> Iterator[int]:
-        """Ascending addresses of the batches with that hash, from an address on. Raises CorruptionError when a block does not verify."""
+        """Ascending addresses of the batches with that hash, from an address on.
+
+        Raises CorruptionError when a block does not verify.
+        """
         number, entries = self._find((hashed, from_at))
         while entries:
             start = bisect_left(entries, (hashed, from_at))
@@ -210,7 +217,7 @@ class LookupFile:
         return list(_ENTRY.iter_unpack(self.packed(number)))
 
     def packed(self, number: int) -> bytes:
-        """The same as it is in the file."""
+        """The same entries, packed as in the file."""
         data = self._read(number)
         crc = crc32c(data[4:], crc32c(self._seed + number.to_bytes(4, "little")))
         count = int.from_bytes(data[4:8], "little")
@@ -219,7 +226,7 @@ class LookupFile:
         return entries_of(data)
 
     def _find(self, wanted: tuple[int, int]) -> tuple[int, list[tuple[int, int]]]:
-        """The first block whose last entry is not below the wanted one, or no entries."""
+        """First block whose last entry is not below the wanted one, or no entries."""
         low, high = 1, self.summary.blocks + 1
         low_hash, high_hash = 0, _HASHES
         guesses, found = 0, (0, [])  # type: tuple[int, tuple[int, list[tuple[int, int]]]]

@@ -1,12 +1,11 @@
-"""Making files of names, behind the log: one segment after the other, the newest first, in a thread, at a set pace.
+"""Making lookup files after the fact: one segment after the other, the newest first, in a thread, at a set pace.
 
-Nothing of it is on the path of a message, and nothing needs it: a segment without its file is searched by reading it. What is missing or
-was found damaged is made again from the segment. Of the segment that is being written it makes partials, before anything else.
+Nothing of it is on the path of a message, and nothing depends on it: a segment without its lookup file is searched by
+reading it. A missing or damaged file is rebuilt from the segment. Partial indexes of the active segment come first.
 """
 
 import logging
 import math
-import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import suppress
@@ -23,13 +22,13 @@ from engine.log.segment.side_files import SideFiles
 logger = logging.getLogger(__name__)
 
 ENTRIES_MAX = 2 << 20
-"""Of one pass over a stretch of a segment, in 24 bytes of memory each. More only when one name alone has more."""
+"""Entries per pass over a stretch of a segment, 24 bytes of memory each. More only when one term alone has more."""
 
 FASTER_MAX = 8
-"""Times the pace, when so many files wait."""
+"""Largest factor on the pace when many files wait."""
 
 REST = 3
-"""The least pause behind a step, in times of the step: a quarter of a core at most, however fast the pace."""
+"""Least pause after a step, as a multiple of the step: at most a quarter of a core, however fast the pace."""
 
 IDLE_S = 1.0
 AFTER_FAULT_S = 60.0
@@ -39,22 +38,22 @@ Work = tuple[int, Family]
 
 
 class LookupFileMaker:
-    """Call `steps()` in a thread. `has` and `suspect` may be called in any.
+    """Makes lookup files. Call `steps()` in a thread of its own; `has` and `suspect` may be called in any thread.
 
     Args:
-        sealed: bases of the sealed segments as of now.
-        families: those that are wanted; files of others are removed.
-        bytes_per_s: the pace at which a segment is read, times the files that wait (up to 8), so that it keeps up. More makes files sooner,
-        less leaves more of the disk and the processor to the log.
-        has_room: whether the disk can take more.
-        clock: seconds.
+        sealed: returns the bases of the sealed segments as of now.
+        families: families to make; files of others are removed.
+        bytes_per_s: pace at which a segment is read, multiplied by the number of files that wait (up to 8). More makes
+            files sooner, less leaves more of the disk and the processor to the log.
+        has_room: returns whether the disk can take more.
+        clock: seconds; only differences count.
         open_segment: see PartialIndexes.
-        side: told of the files.
+        side: notified of each file that comes or goes.
     """
 
     def __init__(
         self, env: Env, directory: str, log_id: bytes, sealed: Callable[[], set[int]], families: Iterable[Family],
-        bytes_per_s: int, has_room: Callable[[], bool] = lambda: True, clock: Callable[[], float] = time.monotonic,
+        bytes_per_s: int, clock: Callable[[], float], has_room: Callable[[], bool] = lambda: True,
         open_segment: Callable[[], tuple[int, int] | None] = lambda: None, side: SideFiles | None = None,
     ) -> None:  # fmt: skip
         self._env, self._directory, self._log_id, self._sealed = env, directory, log_id, sealed
@@ -71,18 +70,18 @@ class LookupFileMaker:
 
     @property
     def waiting(self) -> int:
-        """Files to be made."""
+        """Number of files to make."""
         return len(self._waiting) + len(self._suspects)
 
     def has(self, base: int, family: Family) -> bool:
-        """Whether the file is made, as far as is known."""
+        """Whether the file is made and not known to be damaged."""
         return (base, family) in self._there
 
     def suspect(self, base: int, family: Family, error: CorruptionError) -> None:
-        """Somebody has found the file missing or damaged: it is not used any more, and made again."""
+        """Report the file missing or damaged: it is no longer used, and is rebuilt."""
         if self.has(base, family) and self._env.exists(self._segment_path(base)):
             self.counts.damage += 1
-            logger.error("%s; it is made again from its segment", error)
+            logger.error("%s; it is rebuilt from its segment", error)
             self._suspects.append((base, family))
         self._there.discard((base, family))
 
@@ -120,18 +119,18 @@ class LookupFileMaker:
             try:
                 yield from self._paced(self._beside_partials(self._make(*work)))
             except (OSError, CorruptionError) as error:
-                # Retention takes the segment's files one after the other.
+                # Retention removes the segment's files one after the other.
                 if self._env.exists(self._segment_path(work[0])):
-                    logger.error("file=%s: not made, trying again: %s", lookup_path(self._directory, *work), error)
+                    logger.error("file=%s: not made, retrying: %s", lookup_path(self._directory, *work), error)
                     self._waiting.insert(0, work)
                     yield AFTER_FAULT_S
 
     def close(self) -> None:
-        """Remove what no other process could use. Not while a thread calls `steps()`."""
+        """Remove the partial indexes, which no other process can use. Not while a thread calls `steps()`."""
         self.partials.clear()
 
     def _listed(self) -> set[Work]:
-        """The files that are there."""
+        """The lookup files in the directory."""
         found = set()
         for name in self._env.list(self._directory):
             for family in FAMILIES.values():
@@ -146,7 +145,7 @@ class LookupFileMaker:
             self._unlink(lookup_path(self._directory, base, family))
 
     def _look(self) -> None:
-        """See which segments have come and gone."""
+        """Take note of segments that were sealed or deleted."""
         self.partials.drop_suspects()
         sealed = self._sealed()
         if sealed == self._seen:
@@ -161,7 +160,7 @@ class LookupFileMaker:
         self._seen = set(sealed)
 
     def _next(self) -> Work | None:
-        """What is damaged, then what is newest."""
+        """The next file to make: damaged ones first, then the newest segment's."""
         while self._suspects:
             work = self._suspects.popleft()
             self._unlink(lookup_path(self._directory, *work))
@@ -170,33 +169,33 @@ class LookupFileMaker:
         return self._waiting.pop() if self._waiting else None
 
     def _catch_up(self) -> Iterator[int]:
-        """Make the partials that are due; yields bytes read or written."""
+        """Make the partial indexes that are due; yields bytes read or written."""
         for family in self._families:
-            while self._clock() >= self._partials_not_before and self.partials.behind(family):
+            while self._clock() >= self._partials_not_before and self.partials.due(family):
                 try:
                     yield from self.partials.make(family, self.entries_max)
                 except CorruptionError:
                     self.partials.drop_suspects()
                 except OSError as error:
-                    logger.error("directory=%s: no run is made, trying again: %s", self._directory, error)
+                    logger.error("directory=%s: partial index not made, retrying: %s", self._directory, error)
                     self._partials_not_before = self._clock() + AFTER_FAULT_S
 
     def _beside_partials(self, work: Iterator[int]) -> Iterator[int]:
-        """Between any two steps what the open segment waits for."""
+        """Do the work, and between any two steps what is due for the active segment."""
         for size in work:
             yield size
             yield from self._catch_up()
 
     def _paced(self, work: Iterator[int]) -> Iterator[float]:
-        """At the pace, the faster the more waits."""
+        """Do the work at the pace, faster when more of it waits."""
         began = self._clock()
         for size in work:
-            waiting = len(self._waiting) + sum(self.partials.behind(family) for family in self._families)
+            waiting = len(self._waiting) + sum(self.partials.due(family) for family in self._families)
             yield max(size / (self._pace * min(1 + waiting, FASTER_MAX)), REST * (self._clock() - began))
             began = self._clock()
 
     def _make(self, base: int, family: Family) -> Iterator[int]:
-        """Make one file from partials of all of its segment; yields bytes read or written."""
+        """Make one file from partial indexes that cover its segment; yields bytes read or written."""
         work = (base, family)
         index = read_index_header(self._env, self._directory, base)
         yield from self.partials.complete(work, index.end_at, self.entries_max)

@@ -1,4 +1,4 @@
-"""Sorted names: laid out in the blocks of a file, and those of several files merged into one. The reference for _merge.pyx."""
+"""Sorted lookup entries: laid out in the blocks of a file, and merged from several files. Reference for _merge.pyx."""
 
 import struct
 from collections.abc import Iterator
@@ -26,10 +26,10 @@ def packed_blocks(held: list[tuple[int, int]], first: int, count: int, seed: byt
 
 
 class Merger:
-    """The sorted names of several files as one.
+    """Merges the sorted entries of several files.
 
     Args:
-        sources: of each file its blocks' packed entries in order, none empty.
+        sources: per file its blocks' packed entries in order, none empty.
     """
 
     def __init__(self, sources: list[Iterator[bytes]]) -> None:
@@ -37,7 +37,7 @@ class Merger:
         self._entries: list[tuple[int, int]] = []
 
     def fill(self, count: int) -> int:
-        """Hold the next entries, so many if there are; returns how many."""
+        """Hold the next `count` entries, fewer at the end; returns their number."""
         self._entries = list(islice(self._merged, count))
         return len(self._entries)
 

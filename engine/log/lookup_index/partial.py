@@ -1,7 +1,7 @@
-"""Runs: files of names of stretches of a segment, so that a look-up in the one that is being written reads only what came since the last.
+"""Partial indexes: lookup files of stretches of the active segment, so that a look-up reads only what came after them.
 
-They live as long as the process: none is synced, none is trusted by another start. Those of one segment and family cover it from its first
-batch on without a gap, until the file of the sealed segment is merged from them.
+They live as long as the process: they are not synced, and another process does not trust them. Those of one segment and
+family cover it from its first batch on without a gap, until the lookup file of the sealed segment is merged from them.
 """
 
 import logging
@@ -32,10 +32,12 @@ from engine.log.segment.window_scan import Stretch
 logger = logging.getLogger(__name__)
 
 PARTIAL_BYTES = 8 << 20
-"""Of the segment, a partial. More makes each look-up read more behind the last partial, less makes more partials, each of which is asked."""
+"""Bytes of the segment per partial index. More makes each look-up read more after the last one, less makes more of
+them to search."""
 
 PARTIALS_MERGED = 16
-"""So many of one size become one. More lets look-ups ask more of them, less writes the same names more often."""
+"""Number of partial indexes of one size that are merged into one. More leaves more of them to search, less writes the
+same entries more often."""
 
 NEVER_MS = 1 << 62
 
@@ -44,7 +46,7 @@ Key = tuple[int, Family]
 
 
 class PartialIndex(NamedTuple):
-    """The names of the batches between two addresses. `pieces`: of how many stretches of PARTIAL_BYTES."""
+    """The lookup entries of the batches between two addresses. `pieces`: number of stretches of PARTIAL_BYTES in it."""
 
     from_at: int
     end_at: int
@@ -54,10 +56,11 @@ class PartialIndex(NamedTuple):
 
 
 class PartialIndexes:
-    """Those of all segments that have no files yet. Belongs to the thread that makes them; what says so may be called in any.
+    """Partial indexes of all segments without lookup files. Belongs to the thread that makes them, except where noted.
 
     Args:
-        open_segment: base of the segment that is being written and the address behind its last whole batch; None when there is none.
+        open_segment: returns the active segment's base and the address after its last whole batch; None while the log
+            rolls.
     """
 
     def __init__(
@@ -72,27 +75,30 @@ class PartialIndexes:
         self.partial_bytes, self.partials_merged = PARTIAL_BYTES, PARTIALS_MERGED
 
     def covering(self, base: int, family: Family, at: int) -> PartialIndex | None:
-        """The run that says what is in the segment from the address on. In any thread."""
+        """The partial index that covers the address. In any thread."""
         return next((partial for partial in self.of(base, family) if partial.from_at <= at < partial.end_at), None)
 
     def of(self, base: int, family: Family) -> tuple[PartialIndex, ...]:
-        """The segment's, in order. In any thread."""
+        """The segment's partial indexes, in order. In any thread."""
         return self._partials.get((base, family), ())
 
     def title(self, base: int, family: Family, partial: PartialIndex) -> Title:
-        """By which its file is opened. In any thread."""
+        """Title by which its file is opened. In any thread."""
         return partial_title(self._directory, self._log_id, base, family, partial.from_at, partial.end_at)
 
     def suspect(self, base: int, family: Family, partial: PartialIndex, error: CorruptionError) -> bool:
-        """Somebody has found its file missing or damaged. False when it has only been merged or removed meanwhile. In any thread."""
+        """Report its file missing or damaged. In any thread.
+
+        Returns False when it was only merged or removed meanwhile.
+        """
         if partial not in self.of(base, family):
             return False
-        logger.error("%s; it is made again from its segment", error)
+        logger.error("%s; it is rebuilt from its segment", error)
         self._suspects.append(((base, family), partial))
         return True
 
     def drop_suspects(self) -> None:
-        """Forget what was found damaged, and what lies behind it in its segment; it is made again."""
+        """Forget what was reported damaged, and what follows it in its segment; both are rebuilt."""
         while self._suspects:
             key, damaged = self._suspects.popleft()
             partials = self.of(*key)
@@ -101,7 +107,7 @@ class PartialIndexes:
                 self._replace(key, partials[: partials.index(damaged)])
 
     def forget(self, base: int, family: Family) -> None:
-        """Remove the segment's: its file is made, or it has gone."""
+        """Remove those of a segment: its lookup file is made, or the segment was deleted."""
         self._replace((base, family), ())
 
     def clear(self) -> None:
@@ -109,31 +115,35 @@ class PartialIndexes:
         for key in list(self._partials):
             self._replace(key, ())
 
-    def behind(self, family: Family) -> int:
-        """How many partials of the open segment are to be made."""
+    def due(self, family: Family) -> int:
+        """Number of partial indexes of the active segment that are due."""
         place = self._open_segment()
         return 0 if place is None else (place[1] - self._covered(place[0], family)) // self.partial_bytes
 
     def make(self, family: Family, entries_max: int) -> Iterator[int]:
-        """Make the next run of the open segment, if enough has come, and one of many small ones; yields bytes read or written."""
+        """Make the next partial index of the active segment, if one is due, and merge small ones; yields bytes read
+        or written."""
         place = self._open_segment()
         if place is None or place[1] - self._covered(place[0], family) < self.partial_bytes:
             return
         yield from self._make_next((place[0], family), place[1], entries_max)
 
     def complete(self, key: Key, end_at: int, entries_max: int) -> Iterator[int]:
-        """Make all that are missing up to a sealed segment's end; yields bytes read or written."""
+        """Make those that are missing up to a sealed segment's end; yields bytes read or written."""
         while self._covered(*key) < end_at:
             yield from self._make_next(key, end_at, entries_max)
 
     def merge(self, key: Key, partials: tuple[PartialIndex, ...], writer: LookupFileWriter) -> Iterator[int]:
-        """Write what the partials have into one file; yields bytes written. Raises CorruptionError when one is suspect now."""
+        """Merge partial indexes into one file; yields bytes written.
+
+        Raises CorruptionError when one of them is damaged.
+        """
         merger = Merger([self._blocks(key, partial) for partial in partials])
         while count := merger.fill(BLOCKS_A_WRITE * BLOCK_ENTRIES):
             yield from writer.add(merger, count)
 
     def _make_next(self, key: Key, end_at: int, entries_max: int) -> Iterator[int]:
-        """A run behind the last one, of about PARTIAL_BYTES and not beyond an address; then one in place of many."""
+        """Make one after the last one, of about PARTIAL_BYTES and not beyond an address; then merge small ones."""
         from_at = at = self._covered(*key)
         collector = TermCollector(self._log_id, key[0], key[1].number, entries_max)
         collector.begin(0)
@@ -143,7 +153,7 @@ class PartialIndexes:
             if at - from_at >= self.partial_bytes:
                 break
         else:
-            at = end_at  # bytes that do not verify, if there are any left
+            at = end_at  # the rest, if any, does not verify
 
         def in_passes(writer: LookupFileWriter) -> Iterator[int]:
             count, low = collector.finish()
@@ -165,7 +175,7 @@ class PartialIndexes:
             self._replace(key, (*self.of(*key)[: -len(last)], merged))
 
     def _read(self, base: int, at: int, end_at: int, collector: TermCollector) -> Iterator[Stretch]:
-        """Give the collector the segment's batches between two addresses."""
+        """Feed the collector the segment's batches between two addresses."""
         file = self._env.open(f"{self._directory}/{segment_name(base)}")
         try:
             for stretch in feed_batches(self._batches, file, base, end_at, collector, at):
@@ -204,7 +214,7 @@ class PartialIndexes:
         return partials[-1].end_at if partials else SEGMENT_HEADER_SIZE
 
     def _replace(self, key: Key, partials: tuple[PartialIndex, ...]) -> None:
-        """Searches see the old ones or the new ones, and whoever finds a file gone looks here again."""
+        """Searches see the old ones or the new ones. A search that finds a file gone looks here again."""
         gone = [partial for partial in self.of(*key) if partial not in partials]
         if partials:
             self._partials[key] = partials
@@ -218,14 +228,14 @@ class PartialIndexes:
 
 
 def merged_partial(partials: tuple[PartialIndex, ...]) -> PartialIndex:
-    """One in place of neighbours."""
+    """One in place of neighbours, without its file."""
     return PartialIndex(
         partials[0].from_at, partials[-1].end_at, sum(partial.pieces for partial in partials), *span_of(partials)
     )
 
 
 def span_of(partials: tuple[PartialIndex, ...]) -> tuple[int, int]:
-    """When the oldest and the newest message in them were stored, ms."""
+    """Times in ms at which the oldest and the newest message in them were stored."""
     return (
         min((partial.oldest_ms for partial in partials), default=NEVER_MS),
         max((partial.newest_ms for partial in partials), default=-NEVER_MS),

@@ -1,7 +1,8 @@
-"""One look-up by id or key, in slices: through the files of names where a segment has one or runs, through the segment where it has none.
+"""One look-up by id or key, in slices: by lookup files and partial indexes, and by reading segments that have none.
 
-A search belongs to one thread at a time, and touches nothing but files: what the loop knows is given to it when it begins. A message is
-found only when its own id or key is the wanted one and its batch verifies, so neither equal hashes nor a damaged file can show a wrong one.
+A search belongs to one thread at a time and touches only files: the state of the loop is passed to it when it begins. A
+message is found only when its own id or key is the wanted one and its batch verifies. So neither equal hashes nor a
+damaged file can return a wrong message.
 """
 
 from collections.abc import Iterator
@@ -19,18 +20,21 @@ from engine.log.segment.native import BatchReader
 
 SLICE_MS = 250
 SLICE_BYTES = 64 << 20
-"""Of segments that have to be read. A look-up that comes to either goes on with its next request; others get their turn in between."""
+"""Bytes of segments read per slice.
+
+A look-up that reaches either limit continues with its next request, after others.
+"""
 
 
 class SearchRange(NamedTuple):
-    """A segment to look into. `end_at` is None when it is sealed."""
+    """A segment to search. `end_at` is None when it is sealed."""
 
     base: int
     end_at: int | None
 
 
 class LookupQuery(NamedTuple):
-    """What to look for. Times are those of storing, both included."""
+    """A term of a topic to search for. Times are those of storing, both inclusive."""
 
     family: Family
     topic_id: int
@@ -42,7 +46,7 @@ class LookupQuery(NamedTuple):
 
 
 class LookupCursor(NamedTuple):
-    """Where to go on: a batch's position in the log, and the first offset in it that was not looked at."""
+    """The place to continue at: a batch's position in the log, and the first offset in it that was not searched."""
 
     position: int
     offset: int
@@ -58,13 +62,13 @@ class FoundRecord(NamedTuple):
 
 
 class _SliceEnds(Exception):
-    """There is as much as was asked for, or the slice has lasted long enough. `cursor` is set."""
+    """Enough was found, or the slice has reached its limits. `cursor` is set."""
 
 
-class Search:
-    """Looks on from a cursor until there is enough.
+class LookupSearch:
+    """Searches from a cursor on until enough is found.
 
-    After `run`, `found` is what was found, in the order of the log, and `cursor` says where to go on: None when all has been looked at.
+    After `run`, `found` has the records in the order of the log, and `cursor` says where to continue: None at the end.
     """
 
     def __init__(
@@ -86,19 +90,19 @@ class Search:
         self.cursor: LookupCursor | None = cursor
         self.is_cancelled = False
         self.error = ""
-        """Why nothing is known, if the files cannot be read."""
+        """Reason why the files cannot be read; empty when they can."""
 
     def cancel(self) -> None:
-        """Nobody waits for it any more. Safe in another thread."""
+        """End it early: its caller has left. Safe in another thread."""
         self.is_cancelled = True
 
     @property
     def topic_id(self) -> int:
-        """Whose messages are looked for."""
+        """Topic that is searched."""
         return self._wanted.topic_id
 
     def run(self) -> None:
-        """Look on for one slice. Blocks."""
+        """Search one slice. Blocks."""
         if self.is_cancelled:
             return
         self._until_ms = self._env.now_ms() + SLICE_MS
@@ -117,7 +121,7 @@ class Search:
         try:
             file = self._env.open(f"{self._directory}/{segment_name(place.base)}")
         except FileNotFoundError:
-            return  # retention took it
+            return  # retention deleted it
         try:
             for at in self._addresses(place, file, max(self._start.position - place.base, SEGMENT_HEADER_SIZE)):
                 self._take(place, file, at)
@@ -125,11 +129,11 @@ class Search:
             file.close()
 
     def _addresses(self, place: SearchRange, file: File, at: int) -> Iterator[int]:
-        """Ascending addresses of batches that may hold what is wanted."""
+        """Ascending addresses of batches that may hold the term."""
         family, partials = self._wanted.family, self._maker.partials
         while partial := partials.covering(place.base, family, at):
             try:
-                for found in self._by_names(partials.title(place.base, family, partial), at):
+                for found in self._by_lookup_file(partials.title(place.base, family, partial), at):
                     yield found
                     at = found + 8
                 at = partial.end_at
@@ -139,7 +143,9 @@ class Search:
         if self._maker.has(place.base, family):
             try:
                 index = read_index_header(self._env, self._directory, place.base)
-                for found in self._by_names(file_title(self._directory, self._log_id, place.base, family, index), at):
+                for found in self._by_lookup_file(
+                    file_title(self._directory, self._log_id, place.base, family, index), at
+                ):
                     yield found
                     at = found + 8
                 return
@@ -148,7 +154,7 @@ class Search:
                     self._maker.suspect(place.base, family, error)
         yield from self._by_reading(place, file, at)
 
-    def _by_names(self, title: Title, at: int) -> Iterator[int]:
+    def _by_lookup_file(self, title: Title, at: int) -> Iterator[int]:
         names = LookupFile(self._env, title)
         try:
             if names.summary.newest_ms >= self._wanted.from_ms and names.summary.oldest_ms <= self._wanted.to_ms:
@@ -168,7 +174,7 @@ class Search:
             self._pause_at(place.base + stretch.end)
 
     def _take(self, place: SearchRange, file: File, at: int) -> None:
-        """Add what the batch has of the wanted. One that does not verify is passed over: the scrub tells of it."""
+        """Add the batch's matching records. A batch that does not verify is skipped: the scrub reports it."""
         wanted, position = self._wanted, place.base + at
         self._pause_at(position)
         head = file.read_at(BATCH_HEADER_SIZE, at)
@@ -193,7 +199,7 @@ class Search:
             raise _SliceEnds
 
     def _pause_at(self, position: int) -> None:
-        """End the slice here if it has lasted long enough and has come on."""
+        """End the slice here if it has reached a limit and has made progress."""
         late = self.read_bytes >= SLICE_BYTES or self._env.now_ms() >= self._until_ms
         if late and position > self._start.position:
             self.cursor = LookupCursor(position, 0)

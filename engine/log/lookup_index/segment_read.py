@@ -1,4 +1,4 @@
-"""A segment's batches, verified and given to a TermCollector or a TermSearcher, a small step at a time."""
+"""Feeding a segment's batches, verified, to a TermCollector or a TermSearcher, in small steps."""
 
 import os
 from collections.abc import Iterator
@@ -11,11 +11,11 @@ from engine.log.segment.window_scan import Stretch, StretchKind, WindowScan
 
 STEP_BYTES = 1 << 20
 PAGE = 4096
-"""The first one of a step stands for all of it: asking for more would read it twice."""
+"""Only the first page of a step is checked for being cached: checking more would read it twice."""
 
 
 class _InPlaceOfIndex:
-    """What a WindowScan needs of a BatchReader, but that a TermCollector or TermSearcher takes the batches."""
+    """A BatchReader for a WindowScan whose `scan` feeds a TermCollector or a TermSearcher."""
 
     def __init__(self, batches: BatchReader, taker: Any) -> None:
         self.scan, self.check, self.find_next = taker.scan, batches.check, batches.find_next
@@ -24,9 +24,9 @@ class _InPlaceOfIndex:
 def feed_batches(
     batches: BatchReader, file: File, base: int, end_at: int, taker: Any, start: int = SEGMENT_HEADER_SIZE
 ) -> Iterator[Stretch]:
-    """Give all whole batches from `start` to `end_at` to the taker; yields each stretch that it has taken. Blocks.
+    """Feed all whole batches from `start` to `end_at` to the taker; yields each stretch that it has taken. Blocks.
 
-    What was not in the page cache before does not stay there: a look far back must not push out what consumers read.
+    Bytes that were not in the page cache do not stay there: a look-up must not evict what consumers read.
     """
     at, end_at = start, min(end_at, file.size())
     buffer = bytearray(STEP_BYTES)
@@ -48,7 +48,7 @@ def feed_batches(
 
 
 def _read(file: File, buffer: bytearray, at: int, end_at: int) -> int:
-    """How many bytes of the file lie in the buffer now; none where a sector cannot be read."""
+    """Fill the buffer; returns the number of bytes read, 0 where a sector cannot be read."""
     size = min(len(buffer), end_at - at)
     try:
         if file.fileno() >= 0:
@@ -61,7 +61,7 @@ def _read(file: File, buffer: bytearray, at: int, end_at: int) -> int:
 
 
 def _scan_one(batches: BatchReader, file: File, base: int, end_at: int, taker: Any, at: int) -> Stretch | None:
-    """The stretch at an address where no batch fits into a step: a large one, damage, or None at the end."""
+    """The stretch at an address where no batch fits into a step: a large batch, damage, or None at the end."""
     scan = WindowScan(_InPlaceOfIndex(batches, taker), file, base, SegmentIndex(base, 0))  # type: ignore[arg-type]
     scan.limit = end_at
     try:

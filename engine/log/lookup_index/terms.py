@@ -1,4 +1,4 @@
-"""The names of stored messages, by which people look for them: ids as they are shown, and keys. The reference for _names.pyx."""
+"""Lookup terms of stored messages: ids as they are shown, and keys. Reference for _terms.pyx."""
 
 import struct
 from collections.abc import Iterator
@@ -19,13 +19,13 @@ def term_of(record: bytes, family: int) -> bytes | None:
 
 
 def term_hash(log_id: bytes, topic_id: int, name: bytes) -> int:
-    """The hash under which a topic's message with that id or key is filed."""
+    """Hash under which a topic's message with that id or key is indexed."""
     k0, k1 = struct.unpack("<QQ", log_id)
     return int.from_bytes(siphash(struct.pack("<QQ", k0, k1 ^ topic_id), name)[:8], "little")
 
 
 def records_with_term(batch: bytes, family: int, name: bytes) -> list[tuple[int, bytes]]:
-    """[(number in the batch, record as stored)] of a whole batch's messages that have the name."""
+    """[(number in the batch, record as stored)] of a whole batch's messages that have the term."""
     return [(number, record) for number, record in enumerate(_records(batch)) if term_of(record, family) == name]
 
 
@@ -38,7 +38,8 @@ def _records(batch: bytes) -> Iterator[bytes]:
 
 
 class BatchScanner:
-    """What a WindowScan asks for in place of a BatchReader's `scan`: takes whole batches, one after the other, up to the first that is none."""
+    """Replaces a BatchReader's `scan` in a WindowScan: takes whole batches in order, up to the first bytes that are
+    none."""
 
     def __init__(self, log_id: bytes, base: int, family: int) -> None:
         self._batches = BatchReader(log_id)
@@ -50,9 +51,9 @@ class BatchScanner:
     def scan(
         self, index: object, buffer: bytes | memoryview, at: int, end: int, shift: int = 0
     ) -> tuple[int, list[int], int, int, int]:
-        """As BatchReader.scan, but for the index, which stays as it is, and control batches and epochs, which are not looked at.
+        """As BatchReader.scan, except that the index stays as it is, and control batches and epochs are ignored.
 
-        `shift` is the file's address at which the buffer begins; `at` and `end` are the file's.
+        `shift` is the file's address at which the buffer begins; `at` and `end` are addresses in the file.
         """
         last = last_crc = 0
         while size := self._batches.check(buffer, at - shift, end - shift, self._base + at):
@@ -67,11 +68,11 @@ class BatchScanner:
 
 
 class TermCollector(BatchScanner):
-    """The sorted names of a segment, in passes of bounded memory: each takes the lowest hashes that the one before left.
+    """Collects a segment's sorted entries in passes of bounded memory: each takes the lowest hashes that are left.
 
     Args:
         family: 1 ids, 2 keys.
-        entries_max: of one pass; more only when one hash alone has more.
+        entries_max: per pass; more only when one hash alone has more.
     """
 
     def __init__(self, log_id: bytes, base: int, family: int, entries_max: int) -> None:
@@ -105,7 +106,7 @@ class TermCollector(BatchScanner):
         self._entries.append((hashed, at))
 
     def _cut(self) -> None:
-        """Leave the upper half of what is sorted to the next pass; equal hashes stay together."""
+        """Leave the upper half of the sorted entries to the next pass; equal hashes stay together."""
         border = self._entries[len(self._entries) // 2][0]
         kept = sum(hashed < border for hashed, _ in self._entries)
         self._high = border - 1
@@ -120,7 +121,7 @@ class TermCollector(BatchScanner):
         self._entries = sorted(set(self._entries))
 
     def finish(self) -> tuple[int, int | None]:
-        """Sort what this pass took. Returns (entries, where the next pass begins or None)."""
+        """Sort what this pass took. Returns (number of entries, hash at which the next pass begins or None)."""
         self._sort()
         return len(self._entries), None if self._high == HIGHEST else self._high + 1
 
@@ -130,7 +131,7 @@ class TermCollector(BatchScanner):
 
 
 class TermSearcher(BatchScanner):
-    """The batches of a segment in which a message of a topic has a name; for segments that have no file of names.
+    """Finds the batches in which a message of a topic has a term; for segments without a lookup file.
 
     Args:
         from_ms, to_ms: stored at or after, and not after.

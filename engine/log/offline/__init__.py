@@ -1,1 +1,1 @@
-"""What `penstock log` does with a data directory whose engine is stopped. See README.md in the folder above."""
+"""The actions of `penstock log` on a data directory whose engine is stopped. See README.md in the folder above."""

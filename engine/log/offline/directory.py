@@ -1,4 +1,4 @@
-"""A data directory held by a tool: its lock, its segments, and how its log is known."""
+"""A data directory opened by a tool: its lock, its segments, and the identity of its log."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -16,12 +16,12 @@ from engine.log.view import CHECKPOINT_KEY, Checkpoint, View
 
 
 class NoLogError(LogError):
-    """There is no log in the directory."""
+    """The directory has no log."""
 
 
 @dataclass
 class SegmentFile:
-    """One segment on the disk. `header` is made up from the name and the neighbours when `sound` is not true."""
+    """One segment on the disk. Unless it is `sound`, its `header` is made from the name and the neighbours."""
 
     path: str
     base: int
@@ -30,13 +30,13 @@ class SegmentFile:
 
     @property
     def index_path(self) -> str:
-        """Where its index file is, if it has one."""
+        """Path of its index file."""
         return self.path.removesuffix(SUFFIX) + ".idx"
 
 
 @dataclass
 class Directory:
-    """A directory whose lock we hold."""
+    """An opened directory. The tool holds its lock."""
 
     path: str
     env: Env
@@ -47,23 +47,23 @@ class Directory:
     view_fault: str
     checkpoint: Checkpoint | None
     names: dict[int, str] = field(default_factory=dict)
-    """Topics seen in the log so far, for those that the view does not know."""
+    """Topics that were found in the log so far, by id."""
 
     @property
     def state_path(self) -> str:
-        """Where RocksDB is."""
+        """Folder of RocksDB."""
         return f"{self.path}/state"
 
     def batches(self) -> BatchReader:
-        """A reader for this log's batches; one for each thread."""
+        """A reader for this log's batches; one per thread."""
         return BatchReader(self.log_id)
 
     def open(self, segment: SegmentFile) -> File:
-        """The segment's file."""
+        """Open the segment's file."""
         return self.env.open(segment.path)
 
     def topic_name(self, topic_id: int) -> str | None:
-        """By the view, else by the records seen so far."""
+        """Name of the topic by the view, else by the records seen so far."""
         if topic_id not in self.names and self.view is not None:
             try:
                 topic = self.view.topic_by_id(topic_id)
@@ -75,18 +75,18 @@ class Directory:
 
 
 def find(given: Path) -> str:
-    """DIR or DIR/engine, whichever holds a log. Raises NoLogError."""
+    """DIR or DIR/engine, whichever has a log. Raises NoLogError."""
     for path in (given, given / "engine"):
         if (path / "log").is_dir():
             return str(path)
-    raise NoLogError(f"there is no log in {given} nor in {given / 'engine'}")
+    raise NoLogError(f"{given}: no log in it, nor in {given / 'engine'}: give the data directory of an engine")
 
 
 @contextmanager
 def opened(given: Path, env: Env | None = None) -> Iterator[Directory]:
-    """The directory, looked at without changing it, with its lock held meanwhile.
+    """Open the directory for reading and hold its lock meanwhile.
 
-    Raises NoLogError, LockedError, VersionError, and CorruptionError when nothing says which log it is.
+    Raises NoLogError, LockedError, VersionError, and CorruptionError when the log cannot be identified.
     """
     path, env = find(given), env or ReadOnlyEnv()
     unlock = env.lock(f"{path}/lock")

@@ -16,7 +16,7 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class DumpQuery:
-    """Which of it. `start` is the first offset of each queue, `records` asks for a row a record."""
+    """Selection of rows. `start`: first offset of each queue; `records`: one row per record instead of per batch."""
 
     topic: str | None = None
     queue: int | None = None
@@ -26,7 +26,7 @@ class DumpQuery:
 
 
 def dump(directory: Directory, wanted: DumpQuery) -> Iterator[Row]:
-    """A row a batch or record that verifies, and one for each stretch that does not, which has `damage` in it."""
+    """One row per batch or record that verifies, and one with `damage` per stretch that does not."""
     left = wanted.limit if wanted.limit is not None else -1
     for segment in directory.segments:
         for row in _segment(directory, segment, wanted):
@@ -82,7 +82,7 @@ def _is_wanted(wanted: DumpQuery, name: str | None, queue: int, topic_id: int, e
 
 
 def _records(batch: bytes, of: Row, wanted: DumpQuery) -> Iterator[Row]:
-    """A row a record. An id that the proxy assigned is in the record's head and shown as the 32 characters it stands for."""
+    """One row per record. An id that the proxy assigned is in the record's head; it is shown as 32 hex characters."""
     at = BATCH_HEADER_SIZE
     for offset in range(of["offset"], of["offset"] + of["records"]):
         size = int.from_bytes(batch[at : at + 4], "little")

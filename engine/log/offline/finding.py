@@ -1,21 +1,22 @@
-"""What a look at a directory found, one thing each."""
+"""Findings of a verification."""
 
 from dataclasses import asdict, dataclass
 from typing import Any
 
 DAMAGE, TORN_TAIL, NOTE = "damage", "torn tail", "note"
 INDEX, VIEW, TAIL, LEFTOVER = "index", "view", "tail", "leftover"
-"""What `repair` can do: build the index or the view again, cut the tail, remove a file that means nothing."""
+"""Repairs: rebuild the index or the view, cut the tail, remove a leftover file."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """`damage` makes the directory bad; a `torn tail` is what any crash leaves, and a `note` what the next start mends.
+    """One finding. `damage` makes the directory bad; a `torn tail` is normal after a crash; the next start mends a
+    `note`.
 
     Args:
-        position: of the log; in other files than segments a byte address.
-        records: how many are lost, None when nobody can say.
-        mend: what repair does about it; empty when only a copy of the file could help.
+        position: position in the log; in files other than segments a byte address.
+        records: number of lost records, None when unknown.
+        mend: repair that helps; empty when only a copy of the file would.
     """
 
     what: str
@@ -27,7 +28,7 @@ class Finding:
     mend: str = ""
 
     def to_value(self) -> dict[str, Any]:
-        """For JSON."""
+        """The finding as JSON."""
         return asdict(self)
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""The files of names beside a segment against what is really in it."""
+"""Checks lookup files against what is in their segment."""
 
 from engine.errors import CorruptionError
 from engine.log.lookup_index.lookup_file import (
@@ -21,16 +21,16 @@ from engine.log.segment.native import crc32c
 
 
 def lookup_faults(directory: Directory, segment: SegmentFile, *, whole: bool) -> list[tuple[str, str]]:
-    """[(path, what is wrong)] of the segment's files of names. Blocks; reads the segment once more for each.
+    """[(path, fault)] of the segment's lookup files. Blocks; reads the segment once per file.
 
     Args:
-        whole: nothing of the segment is damaged, so its files must hold just what it does.
+        whole: nothing of the segment is damaged, so its files must have exactly its terms.
     """
     folder, faults = f"{directory.path}/log", []
     try:
         index = read_index_header(directory.env, folder, segment.base)
     except CorruptionError:
-        return []  # the index is built again first
+        return []  # the index is rebuilt first
     for family in FAMILIES.values():
         path = lookup_path(folder, segment.base, family)
         if not directory.env.exists(path):
@@ -38,14 +38,14 @@ def lookup_faults(directory: Directory, segment: SegmentFile, *, whole: bool) ->
         try:
             found = _entries_found(directory, segment, family, index)
             if whole and found != _entries_wanted(directory, segment, family, index):
-                faults.append((path, "its names are not those of the segment"))
+                faults.append((path, "its entries are not those of the segment"))
         except CorruptionError as error:
             faults.append((path, str(error).partition(" bytes lost: ")[2]))
     return faults
 
 
 def _entries_found(directory: Directory, segment: SegmentFile, family: Family, index: IndexHeader) -> tuple[int, int]:
-    """(how many, their checksum) of the file's entries. Raises CorruptionError."""
+    """(number, checksum) of the file's entries. Raises CorruptionError."""
     title = file_title(f"{directory.path}/log", directory.log_id, segment.base, family, index)
     names = LookupFile(directory.env, title)
     try:
@@ -60,7 +60,7 @@ def _entries_found(directory: Directory, segment: SegmentFile, family: Family, i
 
 
 def _entries_wanted(directory: Directory, segment: SegmentFile, family: Family, index: IndexHeader) -> tuple[int, int]:
-    """The same of what the segment holds."""
+    """(number, checksum) of the entries that the segment calls for."""
     collector = TermCollector(directory.log_id, segment.base, family.number, ENTRIES_MAX)
     file = directory.open(segment)
     low: int | None = 0

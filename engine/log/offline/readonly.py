@@ -1,4 +1,4 @@
-"""The machine as a tool sees it that must not change anything: files open for reading, RocksDB too."""
+"""Read-only access for tools: files and RocksDB are opened for reading."""
 
 import fcntl
 import os
@@ -10,14 +10,14 @@ from engine.errors import LockedError
 
 
 class ReadOnlyEnv(RealEnv):
-    """Opens for reading, so a read-only file system and a copy that belongs to somebody else will do."""
+    """Opens for reading, so a read-only file system or a copy owned by another user is enough."""
 
     def open(self, path: str, *, create: bool = False) -> RealFile:
-        assert not create, "a tool that only looks"
+        assert not create, "read-only"
         return RealFile(path, os.open(path, os.O_RDONLY | os.O_CLOEXEC))
 
     def lock(self, path: str) -> Callable[[], None]:
-        """As RealEnv.lock, but the file keeps its content, and none is made where no engine ever ran."""
+        """As RealEnv.lock, but the file keeps its content, and none is created where no engine has run."""
         if not os.path.exists(path):
             return lambda: None
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -31,7 +31,7 @@ class ReadOnlyEnv(RealEnv):
 
 
 class ReadOnlyStore(RocksStore):
-    """RocksDB without its lock, without compaction, and without a new file in its folder."""
+    """RocksDB without its lock, without compaction, and without new files in its folder."""
 
     def __init__(self, path: str) -> None:
         import rocksdict
@@ -39,12 +39,12 @@ class ReadOnlyStore(RocksStore):
         check_store(path)
         self._rocks, self._path = rocksdict, path
         options, blocks = rocksdict.Options(raw_mode=True), rocksdict.BlockBasedOptions()
-        blocks.set_bloom_filter(10, False)  # as the engine; without it filters would not be read, and not verified
+        blocks.set_bloom_filter(10, False)  # as in the engine; otherwise filters would be neither read nor verified
         options.set_block_based_table_factory(blocks)
         with self._errors():
             self._database = rocksdict.Rdict(path, options, access_type=rocksdict.AccessType.read_only())
 
     def live_tables(self) -> set[str]:
-        """Names of the files that are in use; others wait to be removed."""
+        """Names of the files that are in use; the others wait to be removed."""
         with self._errors():
             return {found["name"].lstrip("/") for found in self._database.live_files()}

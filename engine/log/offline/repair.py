@@ -1,7 +1,7 @@
-"""Mending a directory: what the log alone can build again is built again, and nothing that verifies is ever removed.
+"""Repairing a directory: what can be rebuilt from the log is rebuilt, and nothing that verifies is ever removed.
 
-The tail and the view are left to the engine's own recovery, which cuts durably before anything is written behind the
-end and can be repeated after a crash at any point.
+The tail and the view are left to the engine's own recovery. It cuts durably before anything is written after the end,
+and can be repeated after a crash at any point.
 """
 
 import os
@@ -21,16 +21,16 @@ from engine.log.segment.segment import open_segment
 from engine.log.write.sealer import ensure_index
 
 _WORDS = {
-    INDEX: "build the index again from its segment",
-    VIEW: "build the view again from the log (the old one is kept beside it as state.damaged)",
-    TAIL: "cut what is behind the last whole batch",
+    INDEX: "rebuild the index from its segment",
+    VIEW: "rebuild the view from the log (the old one is kept beside it as state.damaged)",
+    TAIL: "cut what follows the last whole batch",
     LEFTOVER: "remove",
 }
 
 
 @dataclass(frozen=True)
 class RepairStep:
-    """One thing to do."""
+    """One repair."""
 
     mend: str
     file: str
@@ -42,13 +42,13 @@ class RepairStep:
         return f"file={self.file}{at}: {_WORDS[self.mend]}"
 
     def to_value(self) -> dict[str, Any]:
-        """For JSON."""
+        """The step as JSON."""
         return asdict(self)
 
 
 @dataclass(frozen=True)
 class RepairPlan:
-    """What would be done, and the damage that stays: records that are gone, in bytes that are left where they are."""
+    """Repairs to do, and the damage that stays: lost records, in bytes that are left where they are."""
 
     directory: str
     steps: list[RepairStep]
@@ -57,7 +57,7 @@ class RepairPlan:
 
 
 def plan(given: Path) -> RepairPlan:
-    """Verify the directory and say what to do. Changes nothing."""
+    """Verify the directory and plan its repair. Changes nothing."""
     found: list[Finding] = []
     with opened(given) as directory:
         verify(directory, found.append)
@@ -68,9 +68,9 @@ def plan(given: Path) -> RepairPlan:
 
 
 def carry_out(wanted: RepairPlan) -> Iterator[RepairStep]:
-    """Do it, a step at a time; each is yielded when it is done and durable.
+    """Do the repairs one by one; each is yielded when it is done and durable.
 
-    Raises LockedError, and what open_log raises. After a crash in between, plan anew.
+    Raises LockedError, and what open_log raises. After a crash in between, plan again.
     """
     env = RealEnv()
     for step in wanted.steps:
@@ -84,7 +84,7 @@ def carry_out(wanted: RepairPlan) -> Iterator[RepairStep]:
 
 
 def _steps(found: Iterable[Finding], directory: str) -> Iterator[RepairStep]:
-    """A file is mended once however much is wrong with it; the view comes last, since it is built from the indexes."""
+    """One step per file and kind of repair. The view comes last, since it is rebuilt from the indexes."""
     seen = set()
     for mend in (LEFTOVER, INDEX, TAIL, VIEW):
         for each in found:

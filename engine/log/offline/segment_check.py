@@ -1,4 +1,4 @@
-"""Every byte of one segment, and its index file against what is really in it."""
+"""Checks every byte of one segment, and its index file against what is in it."""
 
 from dataclasses import dataclass, field
 
@@ -32,20 +32,20 @@ class Lost:
     end: int
     records: int | None = None
     batches: list[Batch] = field(default_factory=list)
-    """What the index file says lay here."""
+    """Batches that were here, by the index file."""
 
     def describe(self) -> str:
-        """Whose records they were, as far as anybody knows."""
+        """The records that were here, as far as known."""
         if self.batches:
             named = [f"topic={t} queue={q} offsets={first}..{first + count}" for t, q, first, _, count in self.batches]
             more = f" and {len(named) - 3} more batches" if len(named) > 3 else ""
             return ", ".join(named[:3]) + more
-        return "not even the header of what lay here can be trusted" if self.records is None else "does not verify"
+        return "the header of the batch does not verify either" if self.records is None else "does not verify"
 
 
 @dataclass
 class Checked:
-    """What is in a segment."""
+    """Contents of a segment."""
 
     index: SegmentIndex
     created_ms: int
@@ -59,13 +59,13 @@ class Checked:
     control: list[tuple[int, bytes]] = field(default_factory=list)
     """(address, batch) of the control batches."""
     index_fault: str = ""
-    """What is wrong with the index file."""
+    """Fault of the index file; empty when it has none."""
     directory: SealedIndex | None = None
-    """The index as the segment says that it should be."""
+    """The index as it should be by the segment."""
 
 
 def check_segment(directory: Directory, segment: SegmentFile, *, sealed: bool) -> Checked:
-    """Read it from end to end. Blocks; raises OSError only when it cannot even be opened."""
+    """Read the segment from end to end. Blocks. Raises OSError only when it cannot be opened."""
     file = directory.open(segment)
     try:
         opened = Segment(segment.path, segment.header, file)
@@ -83,7 +83,7 @@ def check_segment(directory: Directory, segment: SegmentFile, *, sealed: bool) -
 
 
 def _load(directory: Directory, segment: Segment) -> tuple[str, int, bytes, int]:
-    """(what is wrong with the index file, the segment's creation, its body, its entries)."""
+    """(fault of the index file, the segment's creation time, the file's body, its number of entries)."""
     path = segment.path.removesuffix(".seg") + ".idx"
     created_ms = segment.header.created_ms
     try:
@@ -95,7 +95,7 @@ def _load(directory: Directory, segment: Segment) -> tuple[str, int, bytes, int]
         return str(error).partition(" bytes lost: ")[2], created_ms, b"", 0
     except OSError as error:
         return f"it cannot be read: {error.strerror}", created_ms, b"", 0
-    # A made-up header does not know it; the entries' times are relative to it.
+    # A replaced header does not have it; the entries' times are relative to it.
     fields = INDEX_HEADER.unpack_from(data)
     return "", created_ms or fields[4], data[INDEX_HEADER.size :], fields[6]
 
@@ -111,7 +111,7 @@ def _take(checked: Checked, scan: WindowScan, stretch: Stretch) -> None:
 
 
 def _records(scan: WindowScan, stretch: Stretch) -> int | None:
-    """How many records the damaged batch had, if its header still fits its place exactly."""
+    """Number of records in the damaged batch, if its header still fits its place exactly."""
     at, end = stretch.at, stretch.end
     if end - at < BATCH_HEADER_SIZE:
         return None
@@ -122,7 +122,7 @@ def _records(scan: WindowScan, stretch: Stretch) -> int | None:
 
 
 def _compare(checked: Checked, base: int, body: bytes | None, entry_count: int) -> None:
-    """Hold the index file against the scan; where they differ, learn from it what the damaged bytes were."""
+    """Check the index file against the scan; where they differ, it tells what the damaged bytes were."""
     queues, checked.batches, own = checked.index.encode()
     checked.directory = SealedIndex(base, checked.created_ms, base + checked.end_at, queues, checked.batches, own)
     checked.records = sum(memoryview(own)[queues * DIRECTORY_ENTRY.size :].cast("I")[4::6])

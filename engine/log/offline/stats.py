@@ -1,4 +1,4 @@
-"""How much of what is in a log."""
+"""Log statistics by topic and record kind."""
 
 from collections import Counter
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""Reading a whole directory and saying what is wrong with it."""
+"""Verification of a whole directory."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,19 +17,19 @@ from engine.log.segment.window_scan import SECTOR, StretchKind, WindowScan
 
 @dataclass
 class Totals:
-    """What was looked at, and how much of it is bad."""
+    """Sums of what was read and what of it is bad."""
 
     segments: int = 0
     batches: int = 0
     records: int = 0
     bytes: int = 0
-    """Of the files, unused ends included."""
+    """Size of the segment files, unused ends included."""
     damage: int = 0
     torn_tail_bytes: int = 0
 
 
 class Verification:
-    """One look at one directory. Memory is bounded by one segment's index and the keys of progress.
+    """One verification of one directory. Memory is bounded by one segment's index and the keys of progress.
 
     Args:
         report: called with each finding as it is made.
@@ -40,7 +40,7 @@ class Verification:
         self.totals = Totals()
 
     def run(self) -> Totals:
-        """Read everything. Blocks for as long as that takes."""
+        """Read everything. Blocks."""
         directory = self._directory
         view = ViewCheck(directory, self._report)
         current = open_segment_of(directory)
@@ -78,7 +78,7 @@ class Verification:
         if not segment.sound:
             self._found(
                 DAMAGE, segment, 0, SEGMENT_HEADER_SIZE, 0,
-                "the segment's header does not verify or is another log's; its batches are found all the same",
+                "the segment's header does not verify or is another log's; its batches are found nevertheless",
             )  # fmt: skip
 
     def _segment(self, segment: SegmentFile, checked: Checked, *, is_open: bool) -> None:
@@ -97,11 +97,11 @@ class Verification:
             self._index(segment, checked.index_fault)
         else:
             for path, fault in lookup_faults(self._directory, segment, whole=not checked.lost):
-                reason = f"{fault}; the engine makes it again when it is gone, or when it meets the damage"
+                reason = f"{fault}; the engine rebuilds it once it is removed, or when it meets the damage"
                 self._report(Finding(DAMAGE, path, 0, 0, 0, reason, LEFTOVER))
 
     def _kind(self, segment: SegmentFile, lost: Lost, is_open: bool) -> str:
-        """Only what nobody was promised may be called a torn tail."""
+        """Only bytes that were never reported durable count as a torn tail."""
         checkpoint = self._directory.checkpoint
         promised = checkpoint is not None and segment.base + lost.at < checkpoint.durable_position
         return TORN_TAIL if is_open and lost.kind is StretchKind.TAIL and not promised else DAMAGE
@@ -116,7 +116,7 @@ class Verification:
             )  # fmt: skip
         for path in side_files(segment.path):
             if self._directory.env.exists(path):
-                reason = "of the open segment, from when it was full; the next start removes it"
+                reason = "belongs to the active segment, from when it was full; the next start removes it"
                 self._report(Finding(NOTE, path, 0, 0, 0, reason, LEFTOVER))
 
     def _index(self, segment: SegmentFile, fault: str) -> None:
@@ -124,10 +124,10 @@ class Verification:
         expected = checkpoint is not None and segment.base >= checkpoint.segment_base
         missing = not self._directory.env.exists(segment.index_path)
         what = NOTE if expected and missing else DAMAGE
-        self._report(Finding(what, segment.index_path, 0, 0, 0, f"{fault}; it is built again when it is needed", INDEX))
+        self._report(Finding(what, segment.index_path, 0, 0, 0, f"{fault}; it is rebuilt when it is needed", INDEX))
 
     def _prepared(self, segment: SegmentFile) -> None:
-        """Behind the open segment: made ahead of its use, or the first batch in it was torn."""
+        """Check a segment after the active one: created ahead of its use, or its first batch was torn."""
         self.totals.bytes += segment.header.size
         checked = check_segment(self._directory, segment, sealed=False)
         for lost in checked.lost:
@@ -161,13 +161,13 @@ class Verification:
         for name in env.list(folder):
             path = f"{folder}/{name}"
             if name.endswith(".tmp"):
-                self._report(Finding(NOTE, path, 0, 0, 0, "was being made; the next start removes it", LEFTOVER))
+                self._report(Finding(NOTE, path, 0, 0, 0, "incomplete; the next start removes it", LEFTOVER))
             elif name.endswith(SIDE_SUFFIXES) and path not in known:
-                self._report(Finding(NOTE, path, 0, 0, 0, "it lies there without its segment", LEFTOVER))
+                self._report(Finding(NOTE, path, 0, 0, 0, "its segment is missing", LEFTOVER))
 
 
 def open_segment_of(directory: Directory) -> int:
-    """Base of the segment in which the log would go on: the last one with a whole batch, else the first one."""
+    """Base of the segment in which the log would continue: the last one with a whole batch, else the first one."""
     for segment in reversed(directory.segments):
         if _holds_a_batch(directory, segment):
             return segment.base
@@ -185,5 +185,5 @@ def _holds_a_batch(directory: Directory, segment: SegmentFile) -> bool:
 
 
 def verify(directory: Directory, report: Callable[[Finding], None]) -> Totals:
-    """Read the whole directory; see Verification."""
+    """Verify the whole directory; see Verification."""
     return Verification(directory, report).run()

@@ -1,7 +1,7 @@
-"""RocksDB's view of topics, progress and queues against the log that it was built from.
+"""Checks the view of topics, progress and queues in RocksDB against the log that it was built from.
 
-Only one way: all that the log says below the checkpoint must be in the view. The view may know more, of segments that
-retention has removed.
+One way only: everything that the log says below the checkpoint must be in the view. The view may have more, from
+segments that retention has deleted.
 """
 
 import struct
@@ -21,9 +21,9 @@ _QUEUE_ENTRY = struct.Struct(">xIIQ"), struct.Struct("<QQ")
 
 
 class ViewCheck:
-    """Fed segment by segment; `finish` says what is left.
+    """Takes the log segment by segment; `finish` reports the rest.
 
-    Holds the last value's checksum of each progress key, and nothing else that grows with the log.
+    Holds the checksum of each progress key's last value, and nothing else that grows with the log.
     """
 
     def __init__(self, directory: Directory, report: Callable[[Finding], None]) -> None:
@@ -45,7 +45,10 @@ class ViewCheck:
                 self._take_progress(position, payload)
 
     def queues(self, base: int, directory: SealedIndex) -> None:
-        """Take the queues of a whole segment. Those of segments that a start would replay need not be there yet."""
+        """Take the queues of a whole segment.
+
+        Queues of segments that a start would replay need not be in the view yet.
+        """
         if self._of is not None and base < self._of[1].segment_base:
             self._guarded(lambda: self._queues(base, directory))
 
@@ -61,7 +64,7 @@ class ViewCheck:
         what = NOTE if directory.view_fault == "missing" or directory.view else DAMAGE
         fault = directory.view_fault or "it has no checkpoint of this version"
         self._report(
-            Finding(what, directory.state_path, 0, 0, 0, f"{fault}; the next start builds it from the log", VIEW)
+            Finding(what, directory.state_path, 0, 0, 0, f"{fault}; the next start rebuilds it from the log", VIEW)
         )
 
     def _guarded(self, check: Callable[[], None]) -> None:
@@ -71,7 +74,7 @@ class ViewCheck:
             check()
         except (CorruptionError, OSError) as error:
             self._of = None
-            self._found(f"{error}; the next start builds it from the log", listed=True)
+            self._found(f"{error}; the next start rebuilds it from the log", listed=True)
 
     def _found(self, reason: str, *, listed: bool = False) -> None:
         self._wrong += 1
@@ -97,7 +100,10 @@ class ViewCheck:
             self._later.setdefault(key, set()).add(crc32c(value))
 
     def _compare_progress(self) -> None:
-        """A crash between the store's keys and its checkpoint leaves newer values, so those pass as well."""
+        """Compare the values.
+
+        A crash between the store's keys and its checkpoint leaves newer values, so those pass, too.
+        """
         assert self._of is not None
         for key, crc in self._progress.items():
             held = crc32c(self._of[0].store.get(b"p" + key) or b"")

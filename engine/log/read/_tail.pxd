@@ -1,23 +1,16 @@
 # cython: language_level=3
-"""Reading what was appended last, for `cimport` by engine/delivery: no Python object on the way, and one read of the file for many queues."""
+"""Reading what was appended last, for `cimport` by engine/delivery: no Python objects, and one read for many queues."""
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
-from engine.log.write._append cimport Appender
 from engine.log.segment._index cimport IndexEntry
+from engine.log.segment._slice cimport Slice
+from engine.log.write._append cimport Appender
 
 
 cdef enum:
     SOME = 1                     # a slice was found
-    NOTHING = 0                  # the queue ends here, or nothing more fits
-    ELSEWHERE = 2                # an older segment, damage, another kind of file: ask Log.read()
-
-
-cdef struct Slice:
-    int64_t first_offset
-    int64_t stored_at_ms
-    uint32_t count
-    uint32_t size
-    const uint8_t* records       # valid until the next call
+    NOTHING = 0                  # the queue ends here, or no further record fits
+    ELSEWHERE = 2                # an older segment, damage, another kind of file: call Log.read()
 
 
 cdef class Tail:
@@ -27,10 +20,11 @@ cdef class Tail:
     cdef size_t window_room
     cdef uint64_t window_position, window_size
 
-    # Offset behind the queue's last readable record; -1 when the segment being written has nothing of the queue.
+    # Offset after the queue's last readable record; -1 when the active segment has no record of the queue.
     cdef int64_t end(self, uint32_t topic_id, uint32_t queue) noexcept
 
-    # Records from `offset` on, of one batch. At most `max_bytes` of them, but at least one unless `some`. The answer is one of the three above.
+    # Finds records from `offset` on, of one batch: at most `max_bytes`, but at least one record unless `some`.
+    # Returns SOME, NOTHING or ELSEWHERE.
     cdef int next(self, uint32_t topic_id, uint32_t queue, int64_t offset, int64_t max_records, int64_t max_bytes, bint some,
                   Slice* found) except -1
 

@@ -1,21 +1,22 @@
 # cython: language_level=3
-"""Reading what was appended last. Its twin is Log.read(), to which it also leaves everything that is not plain.
+"""Reading what was appended last. Reference: `LogReader.read`, which also does everything that is not plain.
 
-Consumers that keep up read batches that lie side by side in the log although they belong to many queues. So what lies between the first of them and
-the end is read at once, and stays here for the queues that follow: bytes below `end_position` never change. Every batch is verified all the same.
+Consumers that keep up read batches that lie side by side in the log although they belong to many queues. So the bytes
+between the first of them and the end are read at once and kept for the following queues: bytes below `end_position`
+never change. Every batch is verified.
 """
 from libc.errno cimport EINTR, errno
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, realloc
 from posix.unistd cimport pread
 
-from engine.log.write._append cimport Appender
+from engine.link.constants cimport BATCH_HEADER_SIZE, BATCH_MAGIC
 from engine.log.segment._index cimport BatchHeader, IndexEntry, crc32c_extend, key_of
+from engine.log.segment._slice cimport Slice, cut, last_at_or_below
+from engine.log.write._append cimport Appender
 
 cdef enum:
-    MAGIC = 0x5042
-    HEADER_SIZE = 48
-    BEFORE = 2048                # a queue whose turn comes later may have been written a little earlier
+    BEFORE = 2048                # a queue that is read later may have been written a little earlier
     WINDOW = 65536
     GAP_MAX = 4096               # two batches of a queue at most this far apart are worth one read
 
@@ -58,11 +59,11 @@ cdef class Tail:
         if max_records <= 0 or (max_bytes <= 0 and some):
             return NOTHING
         batch = self.fetch(run, at, count, limit)
-        if batch == NULL or run[at].size < HEADER_SIZE:
+        if batch == NULL or run[at].size < BATCH_HEADER_SIZE:
             return ELSEWHERE
         header = <BatchHeader*>batch
         position = self.appender.segment_base + run[at].at
-        if (header.size != run[at].size or header.magic != MAGIC or header.base_offset != run[at].base_offset
+        if (header.size != run[at].size or header.magic != BATCH_MAGIC or header.base_offset != run[at].base_offset
                 or header.count != run[at].count or header.topic_id != topic_id or header.queue != queue):
             return ELSEWHERE
         crc = crc32c_extend(crc32c_extend(self.seed, &position, 8), batch + 4, header.size - 4)
@@ -70,15 +71,15 @@ cdef class Tail:
             return ELSEWHERE
         found.first_offset = offset
         found.stored_at_ms = header.stored_at_ms
-        found.records = batch + HEADER_SIZE
+        found.records = batch + BATCH_HEADER_SIZE
         found.count = header.count
-        found.size = header.size - HEADER_SIZE
+        found.size = header.size - BATCH_HEADER_SIZE
         if offset != <int64_t>header.base_offset or found.count > max_records or found.size > max_bytes:
             cut(found, <uint32_t>(offset - <int64_t>header.base_offset), max_records, max_bytes, some)
         return SOME if found.count else NOTHING
 
     cdef const uint8_t* fetch(self, const IndexEntry* run, uint32_t at, uint32_t count, uint64_t limit) except? NULL:
-        """The batch's bytes, from the window when they are in it; NULL when the file does not give them."""
+        """The batch's bytes, from the window when they are in it; NULL when the file does not have all of them."""
         cdef uint64_t base = self.appender.segment_base
         cdef uint64_t start = run[at].at
         cdef uint64_t stop = start + run[at].size
@@ -116,37 +117,3 @@ cdef class Tail:
         if base + run[at].at + run[at].size > self.window_position + self.window_size:
             return NULL
         return self.window + (base + run[at].at - self.window_position)
-
-
-cdef inline uint32_t last_at_or_below(const IndexEntry* run, uint32_t count, uint64_t offset) noexcept nogil:
-    """The last entry that begins at or below the offset; run[0] does."""
-    cdef uint32_t low = 0
-    cdef uint32_t high = count - 1
-    cdef uint32_t middle
-    if run[high].base_offset <= offset:
-        return high
-    while low + 1 < high:
-        middle = (low + high) >> 1
-        if run[middle].base_offset <= offset:
-            low = middle
-        else:
-            high = middle
-    return low
-
-
-cdef inline void cut(Slice* found, uint32_t skipped, int64_t max_records, int64_t max_bytes, bint some) noexcept nogil:
-    """Leave of a whole batch what is wanted: nothing before `skipped`, no record that would exceed the bytes, except the first of all."""
-    cdef const uint8_t* at = found.records
-    cdef uint32_t left = found.count - skipped
-    cdef uint32_t size
-    for _ in range(skipped):
-        at += 4 + (<const uint32_t*>at)[0]
-    found.records = at
-    found.count = found.size = 0
-    while found.count < left and found.count < max_records:
-        size = 4 + (<const uint32_t*>at)[0]
-        if <int64_t>found.size + size > max_bytes and (found.count or some):
-            break
-        at += size
-        found.size += size
-        found.count += 1

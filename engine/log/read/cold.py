@@ -1,8 +1,9 @@
-"""Reads far behind the end of the log: fetched ahead by a thread, within a budget, through a bounded part of the page cache.
+"""Cold reads, far behind the end of the log: fetched ahead by a thread, within a budget and a part of the page cache.
 
-The loop never waits for the disk on their behalf. What is in memory anyway is read as it is. Other bytes are fetched a window at a time;
-until it is there the reader gets nothing and its queue is woken afterwards, as if records had arrived. Windows that were used longest ago
-are dropped from the page cache, so that a sleeper who drains a day's messages does not push out those that everybody else wants.
+The loop never waits for the disk for them. Bytes that are in memory are read as they are. Other bytes are fetched one
+window at a time: until it is there the read returns nothing, and its queue is woken afterwards as if records had
+arrived. The windows that were used longest ago are dropped from the page cache, so that a consumer that catches up on a
+day's messages does not evict what the others read.
 """
 
 from collections import OrderedDict, deque
@@ -16,35 +17,37 @@ from engine.log.segment.segment import Segment
 from engine.log.write.native import Appender
 
 WINDOW = 1 << 20
-"""Read once the next one is there, too: a batch that begins in one ends in the other, unless it is larger than that."""
+"""Bytes fetched at once. A window is read when the next one is there, too: a batch that begins in one may end in the
+other."""
 
 AHEAD = 4
-"""Windows fetched behind the one that is wanted, but no more than a quarter of the cache: other readers' windows are in it."""
+"""Windows fetched after the one that is wanted, at most a quarter of the cache: it also holds other readers'
+windows."""
 
 IN_MEMORY_MS = 1000
-"""For how long a window that was found in memory is taken to be there: looking costs the loop some 30 µs."""
+"""Time for which a window that was found in memory counts as being there: checking costs the loop some 30 µs."""
 
 FOUND_MAX = 16_384
 
 LATE_MS_MAX = 2
-"""How far reads may be ahead of the budget before they pause."""
+"""Amount by which reads may exceed the budget before they pause."""
 
 CREDIT_MS = 10
-"""How much of an unused budget is kept: pauses are some ms longer than asked for on a busy machine."""
+"""Unused budget that is kept: on a busy machine pauses last some ms longer than asked for."""
 
 REST_MS_MAX = 1000
 
 ALONE_MS = 1000
-"""When nobody has appended for so long there is nobody to be spared, and reads are as fast as they can be."""
+"""Time without appends after which the budget no longer applies: there are no writers to protect."""
 
 GRANT_BYTES = 65_536
-"""What the first read is taken to be until it has been done; later ones are taken to be as large as those before."""
+"""Assumed size of the first read; later ones are assumed to be as large as those before."""
 
 READ_BYTES_MIN = 4096
-"""What a read is taken to be at least."""
+"""Least assumed size of a read."""
 
 TURN_BYTES = 131_072
-"""What is read between two looks at the sockets: of woken queues so many are given at a time that they have about this."""
+"""Bytes read between two polls of the sockets: `take_woken` returns as many queues as have about this much."""
 
 NO_LIMIT = 0xFFFFFFFFFFFFFFFF
 
@@ -52,11 +55,15 @@ Window = tuple[int, int]
 """Base of the segment, number in it."""
 
 REST: Window = (-1, 0)
-"""What readers wait for that have used up the budget."""
+"""Stands for the pause that readers wait for when the budget is used up."""
 
 
 class ColdReads:
-    """All methods belong to the loop's thread but those that say otherwise."""
+    """Decides which cold bytes may be read now. Methods belong to the loop's thread, except where noted.
+
+    Args:
+        notify: called in the thread whenever a window has arrived; has to be safe there.
+    """
 
     def __init__(self, env: Env, directory: str, config: LogConfig, notify: Callable[[], None] | None = None) -> None:
         self._env, self._directory, self._config = env, directory, config
@@ -66,7 +73,7 @@ class ColdReads:
         self._windows_max = config.cold_cache_bytes // WINDOW
         self._ahead = max(1, min(AHEAD, self._windows_max // 4))
         self._waiting: dict[Window, dict[tuple[int, int], None]] = {}
-        # In order: who was woken and found the budget used up again is before the others the next time.
+        # In order: a queue that was woken and found the budget used up comes before the others the next time.
         self._arrived: deque[Window] = deque()
         self._woken: list[tuple[int, int]] = []
         self._due_ms = 0.0
@@ -76,10 +83,9 @@ class ColdReads:
         self.bytes_fetched = 0
         self.deferred = 0
         self.notify: Callable[[], None] = notify or (lambda: None)
-        """Called in the thread whenever a window has arrived; has to be safe there."""
 
     def covers(self, segment: Segment, appender: Appender) -> bool:
-        """Whether the segment lies so far behind the end that it is read as cold."""
+        """Whether the segment is so far from the end of the log that it is read as cold."""
         distance = self._config.cold_distance_bytes
         if segment.sealed is None or not 0 < distance < appender.end_position - segment.next_base:
             return False
@@ -88,7 +94,7 @@ class ColdReads:
         return True
 
     def limit(self, segment: Segment, topic_id: int, queue: int, offset: int) -> int:
-        """The byte address up to which the segment may be read for this queue now; 0 when it has to wait and will be woken."""
+        """Byte address up to which the segment may be read for this queue now; 0 when it waits and will be woken."""
         self._settle()
         assert segment.sealed is not None
         at = segment.sealed.locate(topic_id, queue, offset)
@@ -99,7 +105,7 @@ class ColdReads:
         number, last = at // WINDOW, (segment.end_at - 1) // WINDOW
         if self._is_in_memory(segment, number):
             return (number + 1) * WINDOW
-        # A topic's queues lie scattered: of one window each has little, and every read costs the loop the same.
+        # A topic's queues are scattered: each has little of one window, and every read costs the loop the same.
         for wanted in range(number, min(number + self._ahead, last) + 1):
             self._want(segment, wanted)
         self._settle()
@@ -119,12 +125,15 @@ class ColdReads:
         return bool(self._arrived or self._woken)
 
     def served(self, topic_id: int, queue: int, size: int) -> None:
-        """So many bytes were read, from the disk or not: all that follows costs the same as for fresh ones."""
+        """Charge the bytes that were read, from the disk or not: what follows costs the same."""
         self._charge(size - self._granted.pop((topic_id, queue), 0.0))
         self._read_bytes = max(READ_BYTES_MIN, self._read_bytes + (size - self._read_bytes) / 8)
 
     def _is_granted(self, topic_id: int, queue: int) -> bool:
-        """Whether the budget allows a read. It is paid before anything is fetched, so that others do not use it up meanwhile."""
+        """Whether the budget allows a read.
+
+        It is charged before the fetch, so that others do not use it up meanwhile.
+        """
         if (topic_id, queue) in self._granted:
             return True
         if REST not in self._waiting and self._late_ms() <= LATE_MS_MAX:
@@ -139,12 +148,12 @@ class ColdReads:
 
     def _grant(self, topic_id: int, queue: int) -> None:
         if len(self._granted) == FOUND_MAX:
-            self._granted.clear()  # of readers that have gone, mostly
+            self._granted.clear()  # mostly of readers that have gone
         self._granted[topic_id, queue] = self._read_bytes
         self._charge(self._read_bytes)
 
     def _grant_resting(self) -> None:
-        """To those who wait longest, as many as the budget allows; the others go on waiting."""
+        """Grant reads to the queues that have waited longest, as far as the budget allows."""
         resting = self._waiting.get(REST, {})
         while resting and self._late_ms() <= LATE_MS_MAX:
             queue = next(iter(resting))
@@ -165,7 +174,7 @@ class ColdReads:
 
     def _late_ms(self) -> float:
         now_ms = self._env.now_ms()
-        # A clock that steps back stops nobody for longer than this.
+        # A clock that steps back delays no read for longer than this.
         self._due_ms = min(self._due_ms, now_ms + REST_MS_MAX)
         return self._due_ms - now_ms
 
@@ -174,7 +183,7 @@ class ColdReads:
         return is_here and (number == last or self._windows.get((segment.base, number + 1), False))
 
     def take_woken(self) -> list[tuple[int, int]]:
-        """Queues that were told to wait and can be read now; `notify()` has been called again if there are more."""
+        """Queues that waited and can be read now. `notify()` was called again if there are more."""
         if self._arrived:
             self._settle()
         count = max(1, int(TURN_BYTES / self._read_bytes))
@@ -184,11 +193,11 @@ class ColdReads:
         return woken
 
     def waits(self, topic_id: int, queue: int) -> bool:
-        """Whether a read of this queue was told to wait and nobody has been woken for it yet."""
+        """Whether a read of this queue returned nothing because its records are being fetched."""
         return any((topic_id, queue) in queues for queues in self._waiting.values())
 
     def close(self) -> None:
-        """Blocks until the thread has done what it was asked."""
+        """End the thread after its tasks. Blocks."""
         self.notify = lambda: None
         self._background.stop()
 
@@ -212,7 +221,7 @@ class ColdReads:
         self._evict()
 
     def _settle(self) -> None:
-        """Take note of what the thread has brought."""
+        """Take note of the windows that have arrived."""
         while self._arrived:
             window = self._arrived.popleft()
             if window == REST:
@@ -224,7 +233,7 @@ class ColdReads:
 
     def _evict(self) -> None:
         for window in list(self._windows)[: max(0, len(self._windows) - self._windows_max)]:
-            # One that is still on its way goes later: somebody waits for it.
+            # A window that is still being fetched is dropped later: a reader waits for it.
             if self._windows[window]:
                 del self._windows[window]
                 self._background.submit(partial(self._forget, f"{self._directory}/{segment_name(window[0])}", window))
@@ -240,7 +249,7 @@ class ColdReads:
             finally:
                 file.close()
         except OSError:
-            pass  # deleted meanwhile, or unreadable: who reads it learns that
+            pass  # deleted meanwhile, or unreadable: the read reports it
         self._arrived.append(window)
         self.notify()
 

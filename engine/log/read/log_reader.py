@@ -1,4 +1,5 @@
-"""Reading as the layers above call it: by topic and queue, at or above the log start offset, and woken when more can be read."""
+"""Reading as the layers above call it: by topic and queue, at or above the log start offset, and woken when more
+can be read."""
 
 from collections.abc import Callable
 

@@ -1,7 +1,4 @@
-"""Finding a queue's records.
-
-The segment being written, those on their way to be sealed, then sealed ones through the store.
-"""
+"""Finding a queue's records: in the active segment, in those being sealed, then in sealed ones through the view."""
 
 from bisect import bisect_left
 from collections.abc import Iterator
@@ -9,6 +6,7 @@ from collections.abc import Iterator
 from engine.errors import CorruptionError, OffsetOutOfRangeError
 from engine.log.read.cold import ColdReads
 from engine.log.segment.native import BatchReader, SealedIndex, SegmentIndex
+from engine.log.segment.read_end import DAMAGED, DONE, HOLE
 from engine.log.segment.segment import Segment
 from engine.log.segment.segments import LogSegments
 from engine.log.types import RecordSlice
@@ -18,11 +16,10 @@ from engine.log.write.native import Appender
 SIZES_MAX = 100_000
 SPANS_MAX = 10_000
 NO_LIMIT = 0xFFFFFFFFFFFFFFFF
-DONE, BELOW, HOLE, DAMAGED = range(4)
 
 
 class QueueReader:
-    """Reads by offset and by time. Keeps nothing between calls but the order of the segments."""
+    """Reads by offset and by time. Between calls it keeps only caches."""
 
     def __init__(self, log_id: bytes, appender: Appender, view: View, segments: LogSegments, cold: ColdReads) -> None:
         self._appender = appender
@@ -31,9 +28,10 @@ class QueueReader:
         self._batches = BatchReader(log_id)
         self.cold = cold
         self._sizes: dict[tuple[int, int, int], int] = {}
-        """(base, topic id, queue) -> bytes that the queue has in a sealed segment, as far as somebody asked."""
+        """(base, topic id, queue) -> bytes that the queue has in a sealed segment, as far as they were needed."""
         self._spans: dict[tuple[int, int], tuple[int, int, int]] = {}
-        """(topic id, queue) -> what View.span_of() said last: who drains a queue asks for the same segment again and again."""
+        """(topic id, queue) -> last result of View.span_of(): reading through a queue needs the same segment many
+        times."""
 
     def bounds(self, topic_id: int, queue: int) -> tuple[int, int]:
         """(first readable offset, end offset)."""
@@ -43,7 +41,7 @@ class QueueReader:
     def read(
         self, topic_id: int, queue: int, offset: int, max_records: int, max_bytes: int, *, whole: bool = False
     ) -> list[RecordSlice]:
-        """As Log.read."""
+        """See LogReader.read."""
         pieces: list[RecordSlice] = []
         segment = self._segments.active
         source: SegmentIndex | SealedIndex = self._appender.index
@@ -70,7 +68,7 @@ class QueueReader:
                 if limit == 0:
                     return pieces
         if not pieces and how == DONE and limit != self._limit(segment):
-            # A hole in the queue behind what was fetched: no answer to wait for.
+            # A hole in the queue after what was fetched: no fetch will fill it.
             how, at, _, _, bad_at, bad_bytes = self._batches.read(
                 source, segment.file, topic_id, queue, NO_LIMIT, at, records, size, pieces, whole
             )
@@ -94,7 +92,8 @@ class QueueReader:
         return self._end(topic_id, queue) if offset is None else offset
 
     def offset_within(self, topic_id: int, queue: int, size: int) -> int:
-        """The oldest offset such that the queue's batches from it on have at most `size` bytes; the newest batch always stays."""
+        """Oldest offset such that the queue's batches from it on have at most `size` bytes; the newest batch always
+        counts."""
         kept = end = self._end(topic_id, queue)
         for first, base in reversed(list(self._runs(topic_id, queue, 0))):
             known = self._sizes.get((base, topic_id, queue), size + 1)
@@ -104,7 +103,7 @@ class QueueReader:
                 continue
             found, left = segment.source().offset_within(topic_id, queue, size, self._limit(segment), kept == end)
             if found is None and left:
-                continue  # all that the segment has of it is being written
+                continue  # the queue's batches in this segment are not readable yet
             kept = kept if found is None else found
             if found != first:
                 break
@@ -121,7 +120,7 @@ class QueueReader:
     def _explain(
         self, topic_id: int, queue: int, offset: int, how: int, at: int, place: tuple[Segment, int, int]
     ) -> list[RecordSlice]:
-        """Why nothing can be read at `offset`: the end, out of range, or damage."""
+        """Return or raise the reason why nothing can be read at `offset`: the end, out of range, or damage."""
         segment, bad_at, bad_bytes = place
         if offset == self._end(topic_id, queue):
             return []
@@ -178,7 +177,8 @@ class QueueReader:
         return (sealed, sealed.source()) if sealed is not None else None
 
     def _runs(self, topic_id: int, queue: int, offset: int) -> Iterator[tuple[int, int]]:
-        """(first offset of the queue in it, base) of the segments whose first offset is not below `offset`, in order."""
+        """(first offset of the queue in it, base) of the segments whose first offset is not below `offset`, in
+        order."""
         sealing = tuple(self._segments.sealing)
         last = -1
         for first, base in self._view.segments_from(topic_id, queue, offset):

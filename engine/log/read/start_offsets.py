@@ -1,4 +1,7 @@
-"""The lowest readable offset of queues whose topic has a retention of its own. Segments go by the longest in them."""
+"""Log start offsets: the lowest readable offset of queues whose topic has a retention of its own.
+
+Segments are deleted by the longest retention in them, so records past a shorter one are hidden, not deleted.
+"""
 
 from collections import OrderedDict
 from collections.abc import Callable
@@ -8,13 +11,13 @@ from engine.log.read.queue_reader import QueueReader
 from engine.log.view import View
 
 KEPT_MS = 1000
-"""For how long a floor counts before it is looked up again."""
+"""Time for which a start offset counts before it is looked up again."""
 
 CACHED_MAX = 100_000
 
 
 class Retention(NamedTuple):
-    """A topic's own; 0: none, so that the log's counts. `size` is shared evenly among its queues."""
+    """A topic's own retention; 0: none, so that the log's applies. `size_bytes` is divided evenly among its queues."""
 
     age_ms: int = 0
     size_bytes: int = 0
@@ -24,7 +27,7 @@ NONE = Retention()
 
 
 class RetentionPolicy(Protocol):
-    """Who knows the topics' definitions."""
+    """Source of the topics' retentions."""
 
     @property
     def generation(self) -> int:
@@ -32,14 +35,14 @@ class RetentionPolicy(Protocol):
 
     @property
     def is_known(self) -> bool:
-        """False while the definitions have yet to be read: until then nothing may be called too old."""
+        """False while the definitions have yet to be read: until then nothing counts as too old."""
 
     def of(self, topic: str) -> Retention:
         """The topic's own retention."""
 
 
 class NoRetentionPolicy:
-    """No definitions: the log's own retention for all."""
+    """The log's own retention for all topics."""
 
     generation = 0
     is_known = True
@@ -50,7 +53,7 @@ class NoRetentionPolicy:
 
 
 class StartOffsets:
-    """Looked up when somebody asks, so that idle topics cost nothing."""
+    """Looked up when it is needed, so that idle topics cost nothing."""
 
     def __init__(
         self, reader: QueueReader, view: View, now_ms: Callable[[], int], policy: RetentionPolicy | None = None
@@ -74,25 +77,28 @@ class StartOffsets:
         return found
 
     def of(self, topic_id: int, queue: int) -> int:
-        """No record below it may be read. Up to a second old."""
+        """Log start offset of the queue: records below it are not read.
+
+        Up to a second old; 0 without an own retention.
+        """
         own = self.retention(topic_id)
         if own is NONE or not any(own):
             return 0
         now_ms = self._now_ms()
-        floor, until_ms = self._found.get((topic_id, queue), (0, 0))
+        start, until_ms = self._found.get((topic_id, queue), (0, 0))
         if not until_ms - KEPT_MS <= now_ms < until_ms:
-            floor = self._look_up(topic_id, queue, own, now_ms)
-            self._found[topic_id, queue] = floor, now_ms + KEPT_MS
+            start = self._look_up(topic_id, queue, own, now_ms)
+            self._found[topic_id, queue] = start, now_ms + KEPT_MS
             if len(self._found) > CACHED_MAX:
                 self._found.popitem(last=False)
-        return floor
+        return start
 
     def _look_up(self, topic_id: int, queue: int, own: Retention, now_ms: int) -> int:
-        floor = 0
+        start = 0
         if own.age_ms:
-            floor = self._reader.offset_at_time(topic_id, queue, now_ms - own.age_ms)
+            start = self._reader.offset_at_time(topic_id, queue, now_ms - own.age_ms)
         if own.size_bytes:
             topic = self._view.topic_by_id(topic_id)
             share = own.size_bytes // topic.queues if topic is not None else own.size_bytes
-            floor = max(floor, self._reader.offset_within(topic_id, queue, share))
-        return floor
+            start = max(start, self._reader.offset_within(topic_id, queue, share))
+        return start

@@ -1,1 +1,1 @@
-"""Segment files and what lies beside them: indexes, checked ids, scanning."""
+"""Segment files and their side files: indexes, checked ids, scans."""

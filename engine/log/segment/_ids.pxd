@@ -1,5 +1,5 @@
 # cython: language_level=3
-"""The ids of messages, and the window of those that sends are checked against. See ids_pure.py for what it all means."""
+"""Ids of messages, and the window of ids that sends are checked against. Reference with explanations: ids.py."""
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
 from common.wire._cursor cimport Cursor, T_STRING, read_field, read_string, skip_value
@@ -18,7 +18,7 @@ cdef packed struct IdEntry:
 
 
 cdef struct IdTable:
-    uint64_t* filter             # a Bloom filter in words, one for four slots: nearly all look-ups in vain end at it
+    uint64_t* filter             # a Bloom filter, one word per four slots: nearly all unsuccessful look-ups end at it
     IdEntry* slots
     size_t mask
     size_t count
@@ -39,7 +39,10 @@ cdef struct Names:
 
 
 cdef inline bint find_names(const uint8_t* message, uint32_t size, Names* names) noexcept nogil:
-    """The id and key of a message in Thrift binary; False when it is none. A field that comes twice counts as last written."""
+    """Id and key of a message in Thrift binary; False when the bytes are none.
+
+    Of a repeated field the last one counts.
+    """
     cdef Cursor c
     cdef int type, field_id
     cdef uint32_t start, length
@@ -81,6 +84,6 @@ cdef class IdWindow:
 
 
 cdef inline uint32_t expiry_s(int64_t stored_at_ms, uint32_t window_ms) noexcept nogil:
-    """The second from which on the id is forgotten; never 0."""
+    """Unix second from which on the id is forgotten; never 0."""
     cdef int64_t at = (stored_at_ms + window_ms + 999) // 1000
     return <uint32_t>0xFFFFFFFF if at >> 32 > 0 else <uint32_t>at if at > 0 else 1

@@ -1,18 +1,17 @@
 # cython: language_level=3
-"""The ids of messages, and the window of those that sends are checked against. Twin and reference: ids_pure.py."""
+"""Ids of messages, and the window of ids that sends are checked against. Reference: ids.py."""
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy, memmove
 
 from cpython.bytes cimport PyBytes_FromStringAndSize
 
+from engine.link.constants cimport BATCH_CHECK_IDS, BATCH_HEADER_SIZE
 from engine.log.segment._index cimport BatchHeader
 
 cdef enum:
-    HEADER_SIZE = 48
-    FLAG_CHECK_IDS = 1
     SLOTS_MIN = 4096
     SLOT_SIZE = sizeof(IdEntry) + 2
-    TABLES_LEAST = 7             # that there is room for, so that the one that goes for room is a small part of the window
+    TABLES_LEAST = 7             # tables that fit, so that dropping one for room loses a small part of the window
 
 cdef extern from *:
     """
@@ -32,17 +31,19 @@ cdef const char* HEX = b"0123456789abcdef"
 
 
 cdef inline uint64_t filter_bits(const Hash* hash) noexcept nogil:
-    """Of a filter's word, four."""
+    """Four bits of a filter's word."""
     cdef uint64_t one = 1
     return one << (hash.high & 63) | one << (hash.high >> 6 & 63) | one << (hash.high >> 12 & 63) | one << (hash.high >> 18 & 63)
 
 
 cdef class IdWindow:
-    """Ids seen lately, with the queue and offset of their first copies, in tables that fill one after the other.
+    """Recent ids, with the queue and offset of their first copies, in tables that fill one after the other.
+
+    A table is never full, so every probe ends at a free slot.
 
     Args:
-        log_id: the hash's key comes from it.
-        bytes_max: of all tables; at the bound the oldest one goes before its time, which shortens the window.
+        log_id: key of the hash.
+        bytes_max: size of all tables; at the limit the oldest one is dropped early, which shortens the window.
     """
 
     def __cinit__(self, bytes log_id, size_t bytes_max):
@@ -62,7 +63,7 @@ cdef class IdWindow:
 
     @property
     def count(self):
-        """Ids that are remembered; some may be past their window."""
+        """Number of remembered ids; some may be past their window."""
         return self.entries
 
     @property
@@ -71,7 +72,10 @@ cdef class IdWindow:
         return self.slots_used * SLOT_SIZE
 
     cdef bint hash_record(self, uint32_t topic_id, const uint8_t* record, Hash* hash) noexcept nogil:
-        """Of the topic and the record's id as people see it; False when it has none."""
+        """Hash the topic and the record's id as clients see it; False when it has none.
+
+        The record's size was checked by the appender: it has a flags byte, and 16 bytes of id when the flag says so.
+        """
         cdef uint32_t size = (<const uint32_t*>record)[0]
         cdef uint8_t shown[32]
         cdef Names names
@@ -93,7 +97,7 @@ cdef class IdWindow:
         cdef IdTable* table
         cdef IdEntry* entry
         cdef uint64_t bits = filter_bits(hash)
-        # Each may be a miss of the cache; asked for together they cost little more than one.
+        # Each may be a cache miss; fetched together they cost little more than one.
         for i in range(self.table_count):
             prefetch(&self.tables[i].filter[(hash.low & self.tables[i].mask) >> 2])
         for i in range(self.table_count - 1, -1, -1):
@@ -140,11 +144,11 @@ cdef class IdWindow:
         return 0
 
     cdef void commit(self) noexcept:
-        """What was added stays."""
+        """Keep what was added."""
         self.undo_count = 0
 
     cdef void take_back(self) noexcept:
-        """Forget what was added since the last commit(), the last first: so no chain of slots is cut."""
+        """Forget what was added since the last commit(), the last one first, so that no chain of slots is cut."""
         cdef uint64_t number
         cdef IdTable* table
         while self.undo_count:
@@ -158,7 +162,8 @@ cdef class IdWindow:
             self.entries -= 1
 
     cdef int add_table(self, uint32_t now_s) except -1:
-        """As large as all that is remembered, within bounds: few tables to look into, and each a small part of a full window."""
+        """As large as all that is remembered, within bounds: few tables to search, each a small part of a full
+        window."""
         cdef size_t slots = SLOTS_MIN
         cdef size_t wanted = max(self.entries, self.expected)
         cdef IdTable* grown
@@ -195,7 +200,7 @@ cdef class IdWindow:
         memmove(self.tables, self.tables + 1, self.table_count * sizeof(IdTable))
 
     def load(self, const uint8_t[::1] entries not None, int64_t now_ms):
-        """Take in entries as collect() gives them, older ones first; those past their window are left out."""
+        """Add entries as collect() returns them, older ones first; those past their window are left out."""
         cdef size_t i, count = entries.shape[0] // sizeof(IdEntry)
         cdef IdEntry entry
         cdef Hash hash
@@ -218,7 +223,10 @@ cdef class IdWindow:
         return None if found == NULL else (found.queue, found.offset)
 
     def collect(self, const uint8_t[::1] data not None, size_t at, size_t end):
-        """The entries of all batches with the flag "check ids" among the whole batches from `at` to `end`, 32 bytes each."""
+        """Entries of 32 bytes for all batches with the flag "check ids" among the whole batches from `at` to `end`.
+
+        The caller has verified the batches in that range, so each header lies within it and its size leads to the next.
+        """
         cdef uint8_t* out = NULL
         cdef uint8_t* grown
         cdef size_t used = 0, room = 0
@@ -229,7 +237,7 @@ cdef class IdWindow:
             while at < end:
                 header = <BatchHeader*>&data[at]
                 at += (<size_t>header.size + 7) & ~<size_t>7
-                if not header.flags & FLAG_CHECK_IDS or not self.hash_record(header.topic_id, <uint8_t*>header + HEADER_SIZE, &hash):
+                if not header.flags & BATCH_CHECK_IDS or not self.hash_record(header.topic_id, <uint8_t*>header + BATCH_HEADER_SIZE, &hash):
                     continue
                 if used + sizeof(IdEntry) > room:
                     grown = <uint8_t*>realloc(out, room * 2 + 4096)

@@ -1,5 +1,6 @@
 # cython: language_level=3
-"""The index of a segment, in memory while it is written and mapped once it is sealed, and the batch layout that all native parts share."""
+"""The index of a segment (in memory while it is active, mapped once it is sealed), and the batch header for native
+code."""
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
 
@@ -29,7 +30,7 @@ cdef packed struct IndexEntry:
     uint32_t at                  # of the batch in the segment's file
     uint32_t size
     uint32_t count
-    uint32_t stored_delta_ms     # behind the segment's creation, held within 32 bits
+    uint32_t stored_delta_ms     # after the segment's creation, limited to 32 bits
 
 
 cdef packed struct DirectoryEntry:
@@ -76,7 +77,7 @@ cdef class SegmentIndex(EntrySource):
     cdef size_t mask
     cdef readonly size_t used
     cdef readonly size_t entry_count
-    cdef public size_t checked   # batches whose ids were checked; more than there are when a write was refused
+    cdef public size_t checked   # batches whose ids were checked; too many when a write was refused
     cdef QueueSlot* find(self, uint64_t key) noexcept
     cdef QueueSlot* claim(self, uint64_t key) except NULL
     cdef int add(self, QueueSlot* slot, uint64_t base_offset, uint32_t at, uint32_t size, uint32_t count, int64_t stored_at_ms) except -1

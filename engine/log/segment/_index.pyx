@@ -1,8 +1,9 @@
 # cython: language_level=3
-"""Which batches of a segment belong to a queue: a hash of growable runs while it is written, a sorted file once it is sealed.
+"""The batches of each queue in a segment: a hash of growable arrays while it is active, a sorted file once it is
+sealed.
 
-Twin: index_pure.py. Byte layout of the file: docs/format/log.md. Only the loop's thread changes an index; `encode` and `counters` may
-run in another thread once the segment is full, because nothing changes it any more.
+Reference: index.py. Byte layout of the file: docs/format/log.md. Only the loop's thread changes an index; `encode` and
+`counters` may run in another thread once the segment is full, because nothing changes it any more.
 """
 from libc.stdlib cimport calloc, free, malloc, qsort, realloc
 from libc.string cimport memcpy
@@ -34,14 +35,15 @@ cdef int compare_slots(const void* left, const void* right) noexcept nogil:
 
 
 cdef class EntrySource:
-    """Where the entries of a queue are found, sorted by offset."""
+    """Entries per queue, sorted by offset."""
 
     cdef const IndexEntry* find_run(self, uint64_t key, uint32_t* count) noexcept:
         count[0] = 0
         return NULL
 
     def entries(self, uint32_t topic_id, uint32_t queue):
-        """[(base offset, byte address in the file, size, count, stored delta in ms)] of a queue; for tests and offline tools."""
+        """[(base offset, byte address in the file, size, count, stored delta in ms)] of a queue; for tests and
+        tools."""
         cdef uint32_t count = 0
         cdef const IndexEntry* run = self.find_run(key_of(topic_id, queue), &count)
         return [(run[i].base_offset, run[i].at, run[i].size, run[i].count, run[i].stored_delta_ms) for i in range(count)]
@@ -53,7 +55,7 @@ cdef class EntrySource:
         return run[0].base_offset if count else None
 
     def committed_end(self, uint32_t topic_id, uint32_t queue, uint64_t limit_at):
-        """Offset behind the queue's last batch that begins below `limit_at`; None when the queue has no batch here.
+        """Offset after the queue's last batch that begins below `limit_at`; None when the queue has no batch here.
 
         A queue whose only batches here lie above the limit ends where the first of them begins.
         """
@@ -99,10 +101,11 @@ cdef class EntrySource:
         return run[low - 1].at if low else None
 
     def offset_within(self, uint32_t topic_id, uint32_t queue, uint64_t size, uint64_t limit_at, bint is_newest):
-        """(base offset of the queue's oldest batch such that it and those behind it have at most `size` bytes, what is left of the size).
+        """Find the queue's oldest batch such that it and those after it have at most `size` bytes.
 
-        None when none below the limit fits, though the last one fits always when it is the queue's newest; nothing is left when an older
-        one did not fit.
+        Returns:
+            (its base offset, what is left of the size). The offset is None when no batch below the limit fits; the
+            queue's newest one always fits. Nothing is left when an older batch did not fit.
         """
         cdef uint32_t count = 0
         cdef const IndexEntry* run = self.find_run(key_of(topic_id, queue), &count)
@@ -118,17 +121,20 @@ cdef class EntrySource:
 
 
 cdef class SegmentIndex(EntrySource):
-    """Open addressing over queues, each with its run of entries. 32 bytes a slot, 24 an entry.
+    """Open addressing over queues, each with its array of entries. 32 bytes per slot, 24 per entry.
+
+    At most 70 % of the slots are used, so every probe ends at a free slot.
 
     Args:
-        expected: how many queues to make room for at once.
+        expected: number of queues to make room for at once.
     """
 
     def __cinit__(self, uint64_t base, int64_t created_ms, size_t expected=0):
         self.base = base
         self.created_ms = created_ms
         self.mask = 255
-        # Doubling a table of a million queues takes a tenth of a second, so the next segment's starts as large as it ended.
+        # Doubling a table of a million queues takes a tenth of a second, so the next segment's starts as large as it
+        # ended.
         while expected * 10 > (self.mask + 1) * 7:
             self.mask = self.mask * 2 + 1
         self.slots = <QueueSlot*>calloc(self.mask + 1, sizeof(QueueSlot))
@@ -138,7 +144,7 @@ cdef class SegmentIndex(EntrySource):
     def __dealloc__(self):
         cdef size_t i
         if self.slots != NULL:
-            # Freeing a million runs takes a tenth of a second; the sealing thread does it without holding up the loop.
+            # Freeing a million arrays takes a tenth of a second; the sealing thread does it without delaying the loop.
             with nogil:
                 for i in range(self.mask + 1):
                     free(self.slots[i].entries)
@@ -153,7 +159,10 @@ cdef class SegmentIndex(EntrySource):
         return &self.slots[at]
 
     cdef QueueSlot* claim(self, uint64_t key) except NULL:
-        """The queue's slot, made when missing. Slots move when the table grows: do not keep the pointer over another claim."""
+        """The queue's slot, created when missing.
+
+        Slots move when the table grows: do not keep the pointer over a claim.
+        """
         cdef QueueSlot* slot = self.find(key)
         if slot != NULL:
             return slot
@@ -187,7 +196,7 @@ cdef class SegmentIndex(EntrySource):
         cdef IndexEntry* run
         cdef uint32_t capacity
         if slot.count == slot.capacity:
-            # One entry first: with a million queues most have one batch a segment.
+            # One entry first: with a million queues most have one batch per segment.
             capacity = slot.capacity * 2 if slot.capacity else 1
             run = <IndexEntry*>realloc(slot.entries, capacity * sizeof(IndexEntry))
             if run == NULL:
@@ -221,11 +230,11 @@ cdef class SegmentIndex(EntrySource):
 
     def add_entry(self, uint32_t topic_id, uint32_t queue, uint64_t base_offset, uint32_t at, uint32_t size, uint32_t count,
                   int64_t stored_at_ms):
-        """Take a batch into the index; recovery's way for one whose checksum is wrong but whose place in its queue is known."""
+        """Take a batch into the index; for recovery, when its checksum is wrong but its offsets are known."""
         self.add(self.claim(key_of(topic_id, queue)), base_offset, at, size, count, stored_at_ms)
 
     def next_offset(self, uint32_t topic_id, uint32_t queue):
-        """The offset that the queue's next record gets, staged ones counted; None when the queue is not known here."""
+        """Offset of the queue's next record, staged ones included; None when the queue is not known here."""
         cdef QueueSlot* slot = self.find(key_of(topic_id, queue))
         return slot.next_offset if slot != NULL else None
 
@@ -284,10 +293,13 @@ cdef class SegmentIndex(EntrySource):
 
 
 cdef class SealedIndex(EntrySource):
-    """The index file of a sealed segment, read where it lies. The caller has verified its checksum.
+    """The index file of a sealed segment, read in place. The caller has verified its checksum.
+
+    Every access stays within `body`: its size is checked against the counts here, and `find_run` checks each directory
+    entry against the number of entries.
 
     Args:
-        body: all bytes behind the file's header: the directory, then the entries.
+        body: all bytes after the file's header: the directory, then the entries.
     """
 
     def __init__(self, uint64_t base, int64_t created_ms, uint64_t end, uint32_t directory_count, uint32_t entry_count, body):
@@ -328,7 +340,8 @@ cdef class SealedIndex(EntrySource):
         return &self.entries[found.first_entry]
 
     def queues(self, uint32_t start, uint32_t count):
-        """[(topic id, queue, first offset, next offset)] of up to `count` queues from the directory's entry `start` on."""
+        """[(topic id, queue, first offset, next offset)] of up to `count` queues from the directory's entry `start`
+        on."""
         cdef uint32_t i
         found = []
         for i in range(start, min(<uint64_t>start + count, <uint64_t>self.directory_count)):

@@ -1,4 +1,4 @@
-"""Verifying, slicing and scanning batches in pure Python: the reference for _read.pyx."""
+"""Verifying, slicing and scanning batches in pure Python: the reference for _batch_reader.pyx."""
 
 from bisect import bisect_right
 from mmap import mmap
@@ -8,13 +8,8 @@ from google_crc32c import extend, value
 from engine.env.base import File
 from engine.log.format import BATCH_HEADER, BATCH_HEADER_SIZE, BATCH_MAGIC, KIND_MAX, padded
 from engine.log.segment.index import EntrySource, SegmentIndex
+from engine.log.segment.read_end import BELOW, DAMAGED, DONE, HOLE, ReadEnd
 from engine.log.types import RecordSlice
-
-DONE, BELOW, HOLE, DAMAGED = range(4)
-"""How a read ended: limits reached or no more batches here; the run begins above the offset; offsets are missing.
-
-A bad batch.
-"""
 
 _MAGIC_BYTES = BATCH_MAGIC.to_bytes(2, "little")
 
@@ -32,31 +27,28 @@ class BatchReader:
     def read(
         self, source: EntrySource, file: File, topic_id: int, queue: int, limit_at: int, offset: int,
         max_records: int, max_bytes: int, out: list[RecordSlice], whole: bool = False,
-    ) -> tuple[int, int, int, int, int, int]:  # fmt: skip
-        """As the native one.
-
-        (how it ended, next offset, records left, bytes left, byte address of the damage, its bytes).
-        """
+    ) -> ReadEnd:  # fmt: skip
+        """As the native one."""
         run = source.entries(topic_id, queue)
         at = bisect_right(run, offset, key=lambda entry: entry[0]) - 1
         if at < 0:
-            return BELOW, offset, max_records, max_bytes, 0, 0
+            return ReadEnd(BELOW, offset, max_records, max_bytes)
         while at < len(run) and max_records > 0 and (max_bytes > 0 or not out):
             base_offset, place, size, count, _ = run[at]
             if place >= limit_at:
                 break
             if offset < base_offset:
-                return HOLE, base_offset, max_records, max_bytes, place, 0
+                return ReadEnd(HOLE, base_offset, max_records, max_bytes, place)
             at += 1
             if offset >= base_offset + count:
                 continue
             batch = file.read_at(size, place)
             if not self._is(batch, source.base + place, (size, topic_id, queue, count, base_offset)):
-                return DAMAGED, base_offset + count, max_records, max_bytes, place, size
+                return ReadEnd(DAMAGED, base_offset + count, max_records, max_bytes, place, size)
             room = len(batch) if whole else max_bytes
             start, end, taken = _slice(batch, count, offset - base_offset, max_records, room, bool(out))
             if taken == 0:
-                return DONE, offset, max_records, 0, 0, 0
+                return ReadEnd(DONE, offset, max_records, 0)
             stored_at_ms = int.from_bytes(batch[40:48], "little", signed=True)
             out.append(RecordSlice(offset, taken, stored_at_ms, batch[start:end]))
             offset += taken
@@ -65,7 +57,7 @@ class BatchReader:
             if offset < base_offset + count:
                 max_bytes = 0 if max_records else max_bytes
                 break
-        return DONE, offset, max_records, max_bytes, 0, 0
+        return ReadEnd(DONE, offset, max_records, max_bytes)
 
     def _is(self, batch: bytes, position: int, expected: tuple[int, int, int, int, int]) -> bool:
         """Whether the bytes are whole and the very batch that the index means."""
@@ -93,7 +85,7 @@ class BatchReader:
     ) -> tuple[int, list[int], int, int, int]:
         """As the native one.
 
-        (address behind the last valid batch, control addresses, highest epoch, last address, its checksum).
+        (address after the last valid batch, control addresses, highest epoch, last address, its checksum).
         """
         control, highest, last, last_crc = [], 0, 0, 0
         while size := self.check(buffer, at, end, index.base + at):

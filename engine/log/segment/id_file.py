@@ -1,7 +1,7 @@
-"""The file of a sealed segment's checked ids: from it the window of ids is filled again at a start, without reading messages.
+"""File of a sealed segment's checked ids: a start fills the window of ids from it, without reading messages.
 
-Only segments with batches that have the flag "check ids" have one; the segment's index file says how many ids it holds and when the last
-of them expires. It is not needed for anything but a start, and made again from the segment when it is missing or damaged.
+Only segments with batches that have the flag "check ids" have one. The segment's index file says how many ids it holds
+and when the last of them expires. When it is missing or damaged it is rebuilt from the segment.
 """
 
 from typing import NamedTuple
@@ -15,11 +15,11 @@ from engine.log.segment.window_scan import StretchKind, WindowScan
 
 SUFFIX = ".dup"
 STEP_BYTES = 128 << 10
-"""Checking a step holds the interpreter's lock, so more would delay the loop."""
+"""Checking one step holds the GIL, so more would delay the loop."""
 
 
 class IdSummary(NamedTuple):
-    """What the index file says of the segment's checked ids."""
+    """Summary of the segment's checked ids in its index file."""
 
     count: int  # type: ignore[assignment]
     expire_s: int
@@ -29,7 +29,7 @@ NO_IDS = IdSummary(0, 0)
 
 
 def id_path(directory: str, base: int) -> str:
-    """Path of the segment's file of ids."""
+    """Path of the segment's id file."""
     return f"{directory}/{segment_name(base).removesuffix('.seg')}{SUFFIX}"
 
 
@@ -51,7 +51,7 @@ def collect_ids(segment: Segment) -> bytes:
 
 
 def write_ids(env: Env, segment: Segment, entries: bytes, last_at: int) -> IdSummary:
-    """Write the file, durable on return but for its name. Blocks.
+    """Write the file, durable on return except for its name. Blocks.
 
     Args:
         last_at: byte address of the segment's last batch.
@@ -75,10 +75,13 @@ def write_ids(env: Env, segment: Segment, entries: bytes, last_at: int) -> IdSum
 
 
 def load_ids(env: Env, directory: str, base: int, last_at: int, last_crc: int) -> bytes:
-    """The entries. Raises CorruptionError when the file is missing, damaged, or not of the segment with that last batch."""
+    """The entries.
+
+    Raises CorruptionError when the file is missing, damaged, or not of the segment with that last batch.
+    """
     path = id_path(directory, base)
     if not env.exists(path):
-        raise CorruptionError(path, 0, 0, "the file of ids is missing")
+        raise CorruptionError(path, 0, 0, "the id file is missing")
     file = env.open(path)
     try:
         data = file.read_at(file.size(), 0)

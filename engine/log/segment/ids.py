@@ -1,8 +1,8 @@
-"""The ids of messages, and the window of those that sends are checked against: the reference for _ids.pyx.
+"""Ids of messages, and the window of ids that sends are checked against. Reference for _ids.pyx.
 
-An id is compared as people see it: what the client set, or the 32 hex characters of an assigned one. Its hash is SipHash-2-4-128
-keyed by the log's id, the second half of the key mixed with the topic's id; so no client can choose ids that fall together, and
-equal hashes mean equal ids (at ten million ids the odds against it are 10^24 to one).
+An id is compared as clients see it: what they set, or the 32 hex characters of an assigned one. Its hash is
+SipHash-2-4-128, keyed by the log's id, with the second half of the key mixed with the topic's id. So no client can
+choose ids that collide, and equal hashes mean equal ids (at ten million ids the odds against it are 10^24 to one).
 """
 
 import struct
@@ -60,14 +60,14 @@ def _rotated(x: int, bits: int) -> int:
 
 
 def shown_id(record: bytes) -> bytes | None:
-    """The id of a record (from its size field on) as people see it; None when it has none."""
+    """The id of a record (from its size field on) as clients see it; None when it has none."""
     if record[4] & 1:
         return record[5:21].hex().encode()
     return find_names(record[5:])[0]
 
 
 def expiry_s(stored_at_ms: int, window_ms: int) -> int:
-    """The second from which on the id is forgotten; never 0."""
+    """Unix second from which on the id is forgotten; never 0."""
     return min(max((stored_at_ms + window_ms + 999) // 1000, 1), 0xFFFFFFFF)
 
 
@@ -79,10 +79,10 @@ class _Table:
 
 
 class IdWindow:
-    """Ids seen lately, with the queue and offset of their first copies, in tables that fill one after the other.
+    """Recent ids, with the queue and offset of their first copies, in tables that fill one after the other.
 
-    A table that is full is never changed again, so nothing has to be taken out of one: it goes as a whole when the last of its ids is past
-    its window, or earlier when there is no room. Looked up are all, the newest first.
+    A full table is never changed, so no id is removed by itself. A table is dropped when the last of its ids is past
+    its window, or earlier when there is no room. A look-up searches all tables, the newest first.
     """
 
     def __init__(self, log_id: bytes, bytes_max: int) -> None:
@@ -96,7 +96,7 @@ class IdWindow:
 
     @property
     def count(self) -> int:
-        """Ids that are remembered; some may be past their window."""
+        """Number of remembered ids; some may be past their window."""
         return sum(table.count for table in self._tables)
 
     @property
@@ -105,7 +105,7 @@ class IdWindow:
         return sum(table.slots for table in self._tables) * SLOT_SIZE
 
     def hash(self, topic_id: int, shown: bytes) -> bytes:
-        """Of the topic and an id as people see it."""
+        """Hash of the topic and an id as clients see it."""
         return _siphash(self._k0, self._k1 ^ topic_id, shown)
 
     def find(self, hashed: bytes, now_s: int) -> tuple[int, int] | None:
@@ -129,7 +129,7 @@ class IdWindow:
         self._undo.append((table, hashed))
 
     def commit(self) -> None:
-        """What was added stays."""
+        """Keep what was added."""
         self._undo.clear()
 
     def take_back(self) -> None:
@@ -140,7 +140,7 @@ class IdWindow:
             table.count -= 1
 
     def load(self, entries: bytes | memoryview, now_ms: int) -> None:
-        """Take in entries as collect() gives them, older ones first; those past their window are left out."""
+        """Add entries as collect() returns them, older ones first; those past their window are left out."""
         self._expected = len(entries) // ID_ENTRY.size
         for hashed, offset, queue, expires_s in ID_ENTRY.iter_unpack(entries):
             if expires_s > now_ms // 1000:
@@ -153,7 +153,7 @@ class IdWindow:
         return self.find(self.hash(topic_id, shown), now_ms // 1000)
 
     def collect(self, data: bytes | memoryview | mmap, at: int, end: int) -> bytes:
-        """The entries of all batches with the flag "check ids" among the whole batches from `at` to `end`, 32 bytes each."""
+        """Entries of 32 bytes for all batches with the flag "check ids" among the whole batches from `at` to `end`."""
         found = bytearray()
         while at < end:
             _, size, _, _, flags, _, topic_id, queue, _, window_ms, offset, stored_at_ms = BATCH_HEADER.unpack_from(
@@ -167,7 +167,8 @@ class IdWindow:
         return bytes(found)
 
     def _add_table(self, now_s: int) -> None:
-        """As large as all that is remembered, within bounds: few tables to look into, and each a small part of a full window."""
+        """As large as all that is remembered, within bounds: few tables to search, and each a small part of a full
+        window."""
         slots, wanted = SLOTS_MIN, max(self.count, self._expected)
         while slots * 3 < wanted * 4 and slots * 2 * TABLES_LEAST <= self._slots_max:
             slots *= 2

@@ -1,4 +1,4 @@
-"""The index of a segment in pure Python: the reference for _index.pyx, and its stand-in where there is no compiler."""
+"""The index of a segment in pure Python: the reference for _index.pyx, used where there is no compiler."""
 
 from bisect import bisect_left, bisect_right
 
@@ -16,12 +16,12 @@ def crc32c(data: bytes | memoryview, crc: int = 0) -> int:
 
 
 def delta_of(stored_at_ms: int, created_ms: int) -> int:
-    """Milliseconds behind the segment's creation, held within 32 bits."""
+    """Milliseconds after the segment's creation, limited to 32 bits."""
     return min(max(stored_at_ms - created_ms, 0), 0xFFFFFFFF)
 
 
 class EntrySource:
-    """Where the entries of a queue are found, sorted by offset."""
+    """Entries per queue, sorted by offset."""
 
     base: int
     created_ms: int
@@ -36,7 +36,7 @@ class EntrySource:
         return run[0][0] if run else None
 
     def committed_end(self, topic_id: int, queue: int, limit_at: int) -> int | None:
-        """Offset behind the queue's last batch that begins below `limit_at`; None when the queue has no batch here."""
+        """Offset after the queue's last batch that begins below `limit_at`; None when the queue has no batch here."""
         run = self.entries(topic_id, queue)
         if not run:
             return None
@@ -59,10 +59,11 @@ class EntrySource:
     def offset_within(
         self, topic_id: int, queue: int, size: int, limit_at: int, is_newest: bool
     ) -> tuple[int | None, int]:
-        """(base offset of the queue's oldest batch such that it and those behind it have at most `size` bytes, what is left of the size).
+        """Find the queue's oldest batch such that it and those after it have at most `size` bytes.
 
-        None when none below the limit fits, though the last one fits always when it is the queue's newest; nothing is left when an older
-        one did not fit.
+        Returns:
+            (its base offset, what is left of the size). The offset is None when no batch below the limit fits; the
+            queue's newest one always fits. Nothing is left when an older batch did not fit.
         """
         found = None
         for base_offset, at, batch_size, _, _ in reversed(self.entries(topic_id, queue)):
@@ -87,19 +88,19 @@ class SegmentIndex(EntrySource):
 
     @property
     def used(self) -> int:
-        """Queues known."""
+        """Number of known queues."""
         return len(self._next)
 
     @property
     def entry_count(self) -> int:
-        """Batches known."""
+        """Number of known batches."""
         return sum(map(len, self._runs.values()))
 
     def entries(self, topic_id: int, queue: int) -> list[Entry]:
         return self._runs.get((topic_id, queue), [])
 
     def claim(self, topic_id: int, queue: int, next_offset: int) -> None:
-        """Know the queue by its next offset, as yet without a batch."""
+        """Note the queue's next offset, without a batch so far."""
         self._next.setdefault((topic_id, queue), next_offset)
 
     def add_entry(
@@ -115,7 +116,7 @@ class SegmentIndex(EntrySource):
         self._next[topic_id, queue] = self._runs[topic_id, queue].pop()[0]
 
     def next_offset(self, topic_id: int, queue: int) -> int | None:
-        """The offset that the queue's next record gets, staged ones counted; None when the queue is not known here."""
+        """Offset of the queue's next record, staged ones included; None when the queue is not known here."""
         return self._next.get((topic_id, queue))
 
     def counters(self) -> "SegmentIndex":
@@ -136,7 +137,7 @@ class SegmentIndex(EntrySource):
 
 
 class SealedIndex(EntrySource):
-    """The index file of a sealed segment, read where it lies. The caller has verified its checksum."""
+    """The index file of a sealed segment, read in place. The caller has verified its checksum."""
 
     def __init__(
         self, base: int, created_ms: int, end: int, directory_count: int, entry_count: int, body: bytes | memoryview
@@ -166,7 +167,8 @@ class SealedIndex(EntrySource):
         )
 
     def queues(self, start: int, count: int) -> list[tuple[int, int, int, int]]:
-        """[(topic id, queue, first offset, next offset)] of up to `count` queues from the directory's entry `start` on."""
+        """[(topic id, queue, first offset, next offset)] of up to `count` queues from the directory's entry `start`
+        on."""
         found = []
         for at in range(start, min(start + count, self.directory_count)):
             topic_id, queue, first, _, next_offset = self._directory(at)

@@ -1,8 +1,8 @@
-"""The index file beside a sealed segment: a sorted directory of queues and their entries. Written once, read by
-binary search.
+"""Index file beside a sealed segment: a sorted directory of queues and their entries. Written once, read by binary
+search.
 
-Its header says which log, which segment and which last batch it belongs to, so a file of another segment, or of an
-earlier life of this one, is not taken for it.
+Its header names the log, the segment and the last batch it belongs to, so a file of another segment, or of an earlier
+state of this one, is rejected.
 """
 
 import logging
@@ -30,7 +30,7 @@ def index_path(segment: Segment) -> str:
 
 
 class IndexHeader(NamedTuple):
-    """What the file says of its segment as a whole."""
+    """Summary of a segment in its index file."""
 
     created_ms: int
     end_at: int
@@ -60,7 +60,7 @@ def write_index(env: Env, segment: Segment, index: SegmentIndex, last_at: int, i
 
     Args:
         last_at: byte address of the segment's last batch, 0 when it has none.
-        ids: what its file of ids holds.
+        ids: summary of its id file.
     """
     directory_count, entry_count, body = index.encode()
     last_crc = segment.file.read_at(4, last_at) if last_at else bytes(4)

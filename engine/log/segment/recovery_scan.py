@@ -1,7 +1,7 @@
-"""Reading a segment from end to end: its index, its control batches, and what of it is damaged.
+"""Scan of a mapped segment for recovery: its index, its control batches, and its damage.
 
-Bad bytes with a valid batch behind them are stepped over, never cut: a batch is found again at a multiple of 8, and
-since the checksum is seeded with the log's id and the position, nothing else can pass for one.
+Bad bytes before a valid batch are skipped, never cut. The next batch is found at a multiple of 8; its checksum is
+seeded with the log's id and the position, so nothing else can pass for one. Tools scan in windows: window_scan.py.
 """
 
 import logging
@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class SegmentDamage:
-    """Bytes that could not be used. They were left where they are."""
+    """Bytes that could not be used. They are left where they are."""
 
     path: str
     position: int
@@ -38,7 +38,7 @@ class SegmentDamage:
 
 @dataclass
 class RecoveryScan:
-    """What a scan found beside the index, which is the segment's now."""
+    """Results of a scan beside the index, which the segment has now."""
 
     last_at: int = 0
     epoch: int = 0
@@ -61,9 +61,8 @@ def scan_segment(
     """Build the segment's index in memory and set its end. Blocks for its size.
 
     Args:
-        is_tail: it is the segment being written, so bad bytes behind the last valid batch are a torn tail and not
-        damage. end_before: (topic id, queue) to the queue's next offset as of the segments before this one, None when
-        nobody knows.
+        is_tail: it is the active segment, so bad bytes after the last valid batch are a torn tail and not damage.
+        end_before: returns the next offset of (topic id, queue) as of the segments before this one, None when unknown.
     """
     index = segment.open_index()
     view = memoryview(segment.file.view())
@@ -109,7 +108,7 @@ def report(segment: Segment, at: int, size: int, reason: str) -> SegmentDamage:
 
 
 def _sort(scan: RecoveryScan, view: memoryview, addresses: list[int]) -> None:
-    """Control batches are copied. Delayed messages stay where they are: the timers read them, and there may be much of it."""
+    """Copy control batches. Delayed messages stay in the file: the timers read them, and they may be large."""
     for at in addresses:
         kind = view[at + 10]
         if kind == KIND_FIRED:
@@ -123,10 +122,7 @@ def _size(view: memoryview, at: int) -> int:
 
 
 def _next_valid(batches: BatchReader, segment: Segment, view: memoryview, at: int) -> int | None:
-    """Address of the first valid batch from the bad bytes at `at` on.
-
-    The unwritten end of the file is skipped unread.
-    """
+    """Address of the first valid batch from the bad bytes at `at` on. The unwritten end of the file is not read."""
     data = segment.file.next_data(at) if at < len(view) else None
     if data is None or data >= len(view):
         return None
@@ -140,10 +136,9 @@ def _take_damaged(
     place: tuple[int, int],
     end_before: Callable[[int, int], int | None],
 ) -> SegmentDamage:
-    """Report the bad bytes; where their header still fits exactly, index them, so that readers meet the damage at its
-    offsets.
+    """Report the bad bytes. Where their header still fits exactly, index them, so that reads report the damage.
 
-    Without that the queue's next record would get the lost one's offset whenever the lost one was its last.
+    Otherwise the queue's next record would get the offset of the lost one whenever the lost one was its last.
     """
     at, following = place
     _, size, magic, kind, _, _, topic_id, queue, count, _, base_offset, stored_at_ms = BATCH_HEADER.unpack_from(
@@ -158,4 +153,4 @@ def _take_damaged(
         return report(
             segment, at, following - at, f"topic={topic_id} queue={queue} offsets={base_offset}..{base_offset + count}"
         )
-    return report(segment, at, following - at, "not even the header of what lay here can be trusted")
+    return report(segment, at, following - at, "the header of the batch does not verify either")

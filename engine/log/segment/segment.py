@@ -1,7 +1,7 @@
-"""Segment files: making one ahead of its use, opening one, and the set of those that are sealed.
+"""Segment files: creating one, opening one, and the set of sealed ones.
 
 A segment appears under its name only when it is allocated, has its header and is synced, so a crash leaves no
-half-made one.
+incomplete one.
 """
 
 import errno
@@ -29,34 +29,34 @@ class Segment:
         self.index: SegmentIndex | None = None
         self.sealed: SealedIndex | None = None
         self.end_at = SEGMENT_HEADER_SIZE
-        """Byte address behind the last batch; of the segment being written the appender knows better."""
+        """Byte address after the last batch. Out of date for the active segment: see the appender's end position."""
 
     @property
     def next_base(self) -> int:
-        """Position of the segment behind it.
-
-        Positions are file addresses, so the unused end of a file is a gap in them.
-        """
+        """Position of the next segment. Positions are file addresses, so the unused end of a file is a gap in them."""
         return self.base + self.header.size
 
     def open_index(self, expected: int = 0) -> SegmentIndex:
-        """A fresh, empty index in memory, with room for so many queues."""
+        """Begin an empty index in memory, with room for `expected` queues."""
         self.index = SegmentIndex(self.base, self.header.created_ms, expected)
         return self.index
 
     def source(self) -> SegmentIndex | SealedIndex:
-        """Where its entries are found now."""
+        """The index that has its entries now."""
         source = self.sealed or self.index
         assert source is not None
         return source
 
     def close(self) -> None:
-        """Close the file; the index mapping goes with its last user."""
+        """Close the file; the index mapping ends with its last user."""
         self.file.close()
 
 
 def create_segment(env: Env, directory: str, header: SegmentHeader) -> Segment:
-    """Make the file: allocated, headed, synced, named. Blocks. Raises DiskFullError; nothing is left behind then."""
+    """Create the file: allocate, write the header, sync, name it. Blocks.
+
+    Raises DiskFullError and leaves nothing then.
+    """
     path = f"{directory}/{segment_name(header.base)}"
     making = path + ".tmp"
     file = env.open(making, create=True)
@@ -70,8 +70,10 @@ def create_segment(env: Env, directory: str, header: SegmentHeader) -> Segment:
         file.close()
         env.unlink(making)
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise DiskFullError(f"no room for {path} of {header.size} bytes") from error
-        env.die(f"{path} cannot be made: {error}")
+            raise DiskFullError(
+                f"{path}: no room for a segment of {header.size} bytes: free some disk space"
+            ) from error
+        env.die(f"{path}: the segment cannot be created: {error}")
     file.path = path
     return Segment(path, header, file)
 
@@ -89,26 +91,26 @@ def open_segment(env: Env, directory: str, base: int, fallback: SegmentHeader | 
             file.close()
             raise CorruptionError(path, base, SEGMENT_HEADER_SIZE, "the segment's header does not verify")
         logger.error(
-            "file=%s position=%d: the segment's header does not verify; its batches are read all the same", path, base
+            "file=%s position=%d: the segment's header does not verify; its batches are read nevertheless", path, base
         )
         header = fallback
     return Segment(path, header, file)
 
 
 class SealedSegments:
-    """The sealed segments of a log, opened on first use; the least recently used are closed again."""
+    """Sealed segments of a log, opened on first use; the least recently used are closed again."""
 
     def __init__(self, bases: list[int], open_max: int, opener: Callable[[int], Segment], side: SideFiles) -> None:
         self.bases = set(bases)
         self.side = side
-        """What lies beside them."""
+        """Sizes of the files beside them."""
         self._open_max = open_max
         self._opener = opener
         self._opened: OrderedDict[int, Segment] = OrderedDict()
         self._arrived: deque[Segment] = deque()
 
     def get(self, base: int) -> Segment | None:
-        """The segment with its index, or None when it is not there (any more). May read the whole index file, once."""
+        """The segment with its index, or None when there is none (any more). May read the whole index file, once."""
         while self._arrived:
             self._keep(self._arrived.popleft())
         segment = self._opened.get(base)
@@ -122,14 +124,14 @@ class SealedSegments:
         return segment
 
     def add(self, segment: Segment) -> None:
-        """Take one in that is open and sealed. Safe in another thread, which therefore closes nothing."""
+        """Add an open, sealed segment. Safe in another thread; therefore it closes nothing."""
         for path in side_files(segment.path):
             self.side.weigh(path)
         self._arrived.append(segment)
         self.bases.add(segment.base)
 
     def remove(self, base: int) -> None:
-        """Let readers forget it. The file is closed, the mapping of its index goes with the segment object."""
+        """Remove it from what readers see and close its file. The mapping of its index ends with the segment object."""
         segment = self.get(base)
         self.bases.discard(base)
         if segment is not None:

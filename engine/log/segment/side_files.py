@@ -1,4 +1,4 @@
-"""What lies beside the segments: indexes, checked ids, files of names and runs of them; and how many bytes that is."""
+"""Side files of segments (indexes, checked ids, lookup files, partial indexes) and their total size."""
 
 from collections.abc import Iterable
 
@@ -7,7 +7,7 @@ from engine.log.format import segment_name
 
 SUFFIX = ".seg"
 SIDE_SUFFIXES = (".idx", ".dup", ".mid", ".key")
-"""Of what is made from a segment, lies beside it, and is deleted with it."""
+"""Suffixes of files that are made from a segment, lie beside it, and are deleted with it."""
 
 
 def side_files(path: str) -> list[str]:
@@ -16,7 +16,7 @@ def side_files(path: str) -> list[str]:
 
 
 class SideFiles:
-    """Told of each file that comes, changes or goes, so that nobody has to list a directory of thousands. In any thread."""
+    """Total size, kept by notifications instead of listing a directory of thousands. Methods may run in any thread."""
 
     def __init__(self, env: Env) -> None:
         self._env = env
@@ -24,11 +24,11 @@ class SideFiles:
 
     @property
     def size_bytes(self) -> int:
-        """Of all of them."""
+        """Size of all of them."""
         return sum(tuple(self._sizes.values()))
 
     def weigh(self, path: str) -> None:
-        """Look at a file that has come, changed or gone."""
+        """Measure a file that has come, changed or gone."""
         size = self._env.size(path)
         if size:
             self._sizes[path] = size
@@ -36,7 +36,7 @@ class SideFiles:
             self._sizes.pop(path, None)
 
     def weigh_all(self, directory: str, bases: Iterable[int]) -> None:
-        """Look at what lies beside these segments. Some microseconds each."""
+        """Measure the files beside these segments. Some microseconds each."""
         for base in bases:
             for path in side_files(f"{directory}/{segment_name(base)}"):
                 self.weigh(path)

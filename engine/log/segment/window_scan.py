@@ -1,8 +1,8 @@
-"""One segment from end to end in windows: which bytes are whole batches and which are not.
+"""Scan of one segment from end to end in windows: which bytes are whole batches and which are not.
 
-For tools and the scrub, which must neither map a file (a bad sector would be SIGBUS) nor hold one in memory. The
+For tools and the scrub, which must neither map a file (a bad sector would raise SIGBUS) nor hold one in memory. The
 window lies at its own address in a reserved range as large as the segment, so that the native scan sees file
-addresses; what has been walked is given back to the system.
+addresses. Scanned pages are given back to the system. Recovery maps the file instead: see recovery_scan.py.
 """
 
 import mmap
@@ -23,15 +23,15 @@ _MAGIC_BYTES = BATCH_MAGIC.to_bytes(2, "little")
 
 
 class StretchKind(Enum):
-    """What a stretch of a segment is."""
+    """Contents of a stretch of a segment."""
 
     GOOD = "whole batches"
-    BAD = "bytes that do not verify, with a whole batch behind them"
-    TAIL = "bytes other than zero behind the last whole batch"
+    BAD = "bytes that do not verify, before a whole batch"
+    TAIL = "bytes other than zero after the last whole batch"
 
 
 class Stretch(NamedTuple):
-    """Addresses in the file, from `at` to before `end`; `control` are those of its batches that are not messages."""
+    """Bytes of the file from `at` to before `end`. `control`: addresses of its batches that are not messages."""
 
     kind: StretchKind
     at: int
@@ -40,7 +40,7 @@ class Stretch(NamedTuple):
 
 
 class WindowScan:
-    """Walks one segment, once. `room` holds the bytes of the stretch that was yielded last, at their own addresses.
+    """Scans one segment, once. `room` holds the bytes of the stretch that was yielded last, at their file addresses.
 
     Args:
         index: takes every whole batch.
@@ -56,14 +56,14 @@ class WindowScan:
         with suppress(OSError):
             self.room.madvise(mmap.MADV_HUGEPAGE)  # a fault for each 4 KiB would cost more than the checksums
         self.end_at = SEGMENT_HEADER_SIZE
-        """Behind the last whole batch so far."""
+        """Address after the last whole batch so far."""
         self.last_at = 0
         self.unreadable: list[int] = []
-        """Addresses of the sectors that the disk would not give; they count as zeros."""
+        """Addresses of sectors that cannot be read; they count as zeros."""
         self._from = self._to = self._used_to = 0
 
     def stretches(self, at: int = SEGMENT_HEADER_SIZE) -> Iterator[Stretch]:
-        """Everything behind the header, or from `at` on, in order; zeros behind the last batch are not mentioned. Blocks."""
+        """All bytes after the header, or from `at` on, in order, except zeros after the last batch. Blocks."""
         while at < self.limit:
             good = self._good(at)
             if good is not None:
@@ -89,7 +89,7 @@ class WindowScan:
         self.room.close()
 
     def _good(self, at: int) -> Stretch | None:
-        """The whole batches that begin at `at`, about a window of them."""
+        """About one window of whole batches that begin at `at`, or None."""
         self._load(at, at + self._window)
         if self._reach(at) > self._to:
             self._load(at, self._reach(at))
@@ -100,14 +100,17 @@ class WindowScan:
         return Stretch(StretchKind.GOOD, at, end, control)
 
     def _reach(self, at: int) -> int:
-        """Behind the batch at `at` if there is one, whole or not."""
+        """Address after the batch at `at`, whole or not; 0 when there is none."""
         if at + BATCH_HEADER_SIZE > self._to:
             return 0
         _, size, magic = BATCH_HEADER.unpack_from(self.room, at)[:3]
         return at + size if magic == BATCH_MAGIC and at + size <= self.limit else 0
 
     def _find(self, at: int) -> int | None:
-        """The first whole batch behind the bad bytes at `at`; without one, `_used_to` is behind the last byte that is not 0."""
+        """First whole batch after the bad bytes at `at`.
+
+        Without one, `_used_to` is after the last byte that is not 0.
+        """
         low = self._used_to = at
         while (data := self._file.next_data(low)) is not None and data < self.limit:
             low = max(low, data & ~7)
@@ -124,7 +127,7 @@ class WindowScan:
         return None
 
     def _last_used(self, start: int, end: int) -> int:
-        """Behind the last byte that is not zero, 0 when all are."""
+        """Address after the last byte that is not zero, 0 when all are."""
         while end > start:
             piece = self.room[max(start, end - len(_ZEROS)) : end]
             if piece != _ZEROS and (stripped := piece.rstrip(b"\0")):
@@ -133,7 +136,7 @@ class WindowScan:
         return 0
 
     def _find_large(self, low: int) -> int | None:
-        """A whole batch that begins in the window and ends behind it."""
+        """A whole batch that begins in the window and ends after it."""
         end = self._to
         found = self.room.find(_MAGIC_BYTES, low + 8, end)
         while found >= 0:
@@ -146,7 +149,7 @@ class WindowScan:
         return None
 
     def _load(self, start: int, end: int) -> None:
-        """Have the bytes from `start` to `end` in the room, and no page before them."""
+        """Load the bytes from `start` to `end` into the room, and release the pages before them."""
         end = min(end, self.limit)
         page = start - start % mmap.PAGESIZE
         if not self._from <= start <= self._to:
@@ -159,7 +162,7 @@ class WindowScan:
             self._to += self._read(self._to, end)
 
     def _read(self, at: int, end: int) -> int:
-        """Into the room; a sector that cannot be read stays zero there and is remembered."""
+        """Read into the room. A sector that cannot be read stays zero there and is noted."""
         end = min(end, at + self._window)
         try:
             taken = self._fill(at, end)
@@ -168,14 +171,14 @@ class WindowScan:
             self.room[at : at + len(data)] = data
             taken = len(data)
         if not taken:
-            self.limit = at  # somebody cut the file
+            self.limit = at  # the file was cut meanwhile
         return taken or end - at
 
     def _fill(self, at: int, end: int) -> int:
         fd = self._file.fileno()
         if fd >= 0:
-            with memoryview(self.room)[at:end] as place:
-                return os.preadv(fd, [place], at)
+            with memoryview(self.room)[at:end] as target:
+                return os.preadv(fd, [target], at)
         data = self._file.read_at(end - at, at)
         self.room[at : at + len(data)] = data
         return len(data)

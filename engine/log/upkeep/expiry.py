@@ -73,7 +73,8 @@ class Expiry:
 
 
 def newest_ms(env: Env, segment: Segment) -> int:
-    """Time at which the segment's last batch was stored; the segment's creation when it has none or it is unreadable."""
+    """Time at which the segment's last batch was stored; the segment's creation when it has none or it is
+    unreadable."""
     created_ms = segment.header.created_ms
     try:
         file = env.open(index_path(segment))

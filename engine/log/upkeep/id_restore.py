@@ -1,4 +1,4 @@
-"""A start: the window of ids as it was, from the files of the sealed segments that are young enough, and the scan of the open one."""
+"""Rebuilds the de-duplication window at start-up, from the id files of sealed segments that are young enough."""
 
 import logging
 
@@ -15,16 +15,18 @@ logger = logging.getLogger(__name__)
 
 
 def restore_window(env: Env, directory: str, bases: list[int], window: IdWindow, now_ms: int) -> None:
-    """Fill the window from the sealed segments' files, as far back as it reaches and has room for. Blocks for their size.
+    """Fill the window from the sealed segments' id files, as far back as it reaches and has room. Blocks for their
+    size.
 
     Args:
-        bases: of the sealed segments, in order.
+        bases: bases of the sealed segments, in order.
     """
     chosen: list[tuple[int, IndexHeader]] = []
     room, old = window.capacity, 0
     for base in reversed(bases):
         header = _header(env, directory, base)
-        # A segment is made ahead, while the second before it still takes messages; so are old only the ones before two old ones.
+        # A segment is created while the second before it still takes messages, so only those before two old ones are
+        # old.
         old = old + 1 if header.created_ms < now_ms - ID_WINDOW_MS_MAX else 0
         if header.ids.expire_s * 1000 > now_ms:
             chosen.append((base, header))
@@ -51,7 +53,7 @@ def _entries(env: Env, directory: str, base: int, header: IndexHeader) -> bytes:
     try:
         return load_ids(env, directory, base, header.last_at, header.last_crc)
     except CorruptionError as error:
-        logger.warning("file=%s: made again from its segment, because %s", id_path(directory, base), error)
+        logger.warning("file=%s: rebuilt from its segment, because %s", id_path(directory, base), error)
     segment = open_segment(env, directory, base)
     try:
         segment.end_at = header.end_at

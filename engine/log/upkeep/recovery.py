@@ -1,4 +1,4 @@
-"""From the files of a directory to a state that can serve: what to scan, what to cut, what to report.
+"""Recovery: from the files of a directory to a state that can serve, by scanning, cutting and reporting.
 
 Only the segments from the checkpoint on are scanned, so the time does not depend on the size of the log or the number
 of topics. Without a store the index files of all segments rebuild it, and segments without a sound index file are
@@ -41,7 +41,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass
 class Recovered:
-    """What recovery found: the segment to go on in, and what the log above it needs to know."""
+    """Result of a recovery: the segment to continue in, and what the log needs to begin."""
 
     log_id: bytes
     epoch: int = 1
@@ -89,7 +89,7 @@ class Recovery:
         self._batches = BatchReader(header.log_id)
         if checkpoint is not None and checkpoint.log_id != header.log_id:
             raise BehindCheckpointError(
-                f"{self._directory}: the folder state belongs to another log; remove it to build it again"
+                f"{self._directory}: the folder state belongs to another log; remove it, and the next start rebuilds it"
             )
         if checkpoint is not None:
             self._take_checkpoint(checkpoint, bases)
@@ -111,7 +111,8 @@ class Recovery:
     def _create(self, checkpoint: Checkpoint | None) -> Recovered:
         if checkpoint is not None:
             raise BehindCheckpointError(
-                f"{self._directory}: no segment is left, but the state knows of {checkpoint.durable_position}"
+                f"{self._directory}: no segment is left, but the folder state says that {checkpoint.durable_position} "
+                "bytes were durable"
             )
         log_id = self._env.random_bytes(16)
         header = SegmentHeader(log_id, 0, 1, self._config.segment_bytes, self._env.now_ms())
@@ -120,9 +121,9 @@ class Recovery:
         return Recovered(log_id, active=segment)
 
     def _any_header(self, bases: list[int], checkpoint: Checkpoint | None) -> SegmentHeader:
-        """A sound header to know the log by.
+        """A sound header, to identify the log.
 
-        All are looked at, so that a newer version is met before anything is changed.
+        All are read, so that a newer version is met before anything is changed.
         """
         sound = None
         for base in bases if len(bases) <= 64 else bases[-64:]:
@@ -142,13 +143,15 @@ class Recovery:
 
     def _take_checkpoint(self, checkpoint: Checkpoint, bases: list[int]) -> None:
         if checkpoint.segment_base not in bases:
-            raise BehindCheckpointError(f"{self._directory}: the segment at {checkpoint.segment_base} is missing")
+            raise BehindCheckpointError(
+                f"{self._directory}: the segment at {checkpoint.segment_base} is missing: put it back"
+            )
         self._state.next_topic_id = checkpoint.next_topic_id
         self._state.epoch = checkpoint.epoch
         self._state.sealed = [base for base in bases if base < checkpoint.segment_base]
 
     def _open(self, base: int, bases: list[int], sample: SegmentHeader) -> Segment:
-        """Open a segment; a damaged header is made up from the file's name and its neighbour's."""
+        """Open a segment; a damaged header is replaced by one made from the file's name and its neighbour."""
         above = [other for other in bases if other > base]
         size = above[0] - base if above else sample.size
         return open_segment(
@@ -156,9 +159,9 @@ class Recovery:
         )
 
     def _replay(self, bases: list[int], checkpoint: Checkpoint | None, sample: SegmentHeader) -> list[Segment]:
-        """Take in every segment from the checkpoint on. The last one that holds a batch is the one to go on in.
+        """Replay every segment from the checkpoint on. The last one with a batch becomes active.
 
-        Returns those behind it.
+        Returns the empty segments after it.
         """
         first = checkpoint.segment_base if checkpoint else 0
         waiting = [self._open(base, bases, sample) for base in bases if base >= first]
@@ -173,9 +176,10 @@ class Recovery:
         return empty
 
     def _find_fired(self, bases: list[int], checkpoint: Checkpoint | None) -> None:
-        """Timers that fired just before a segment was full are marked in the next one, if the process lived so long.
+        """Find batches of fired timers in full segments that are not replayed.
 
-        So the end of what is not scanned anyway is looked through, where the view or, without one, the newest full segment may hold such.
+        Timers that fired just before a segment was full are marked in the next one, unless the process ended before.
+        The view says from which position on; without a view, the newest full segment may hold such batches.
         """
         fired_from = self._view.fired_from() if checkpoint is not None else max(bases, default=None)
         if fired_from is None:
@@ -188,10 +192,10 @@ class Recovery:
             segment.close()
 
     def _make_ready(self, empty: list[Segment]) -> None:
-        """The first change to the directory: everything that could refuse it has been checked."""
+        """Make the first change to the directory: every reason to refuse it has been checked."""
         active = self._state.active
         assert active is not None
-        # Its side files, if it has any, are from before a crash that took back the first batch of the next segment.
+        # Its side files, if any, are from before a crash that took back the first batch of the next segment.
         for path in side_files(active.path):
             self._env.unlink(path)
         self._cut(active)
@@ -202,10 +206,7 @@ class Recovery:
             self._env.unlink(segment.path)
 
     def _take_full(self, segment: Segment, *, rebuilding: bool) -> None:
-        """A segment behind which the log goes on.
-
-        By its index file when that is sound, else by a scan that writes one.
-        """
+        """Replay a full segment: by its index file when that is sound, else by a scan that writes one."""
         try:
             segment.sealed = load_index(self._env, segment)
         except CorruptionError as error:
@@ -251,15 +252,15 @@ class Recovery:
         return self._view.stored_end(topic_id, queue) if topic is not None and queue < topic.queues else None
 
     def _cut(self, segment: Segment) -> None:
-        """Make everything behind the last valid batch zero, durably, before anything is written there.
+        """Make everything after the last valid batch zero, durably, before anything is written there.
 
-        Stale bytes behind the end could otherwise be read back as batches after the next crash. A crash in here only
-        repeats it.
+        Otherwise stale bytes after the end could be read back as batches after the next crash. It can be repeated after
+        a crash at any point.
         """
         if segment.file.next_data(segment.end_at) is not None:
             tail = segment.file.read_at(BATCH_HEADER_SIZE, segment.end_at)
             if any(tail):
-                logger.warning("file=%s position=%d: cut a torn tail", segment.path, segment.base + segment.end_at)
+                logger.warning("file=%s position=%d: torn tail cut", segment.path, segment.base + segment.end_at)
             segment.file.truncate(segment.end_at)
         try:
             segment.file.allocate(segment.header.size)
@@ -290,6 +291,7 @@ class Recovery:
         end = active.base + active.end_at
         if end < checkpoint.durable_position:
             raise BehindCheckpointError(
-                f"{active.path}: the log ends at {end}, but {checkpoint.durable_position} was durable: a file was replaced by an "
-                "older copy, or its end was damaged. Put the newer file back, or remove the folder state to accept the loss"
+                f"{active.path}: the log ends at {end}, but {checkpoint.durable_position} was durable: "
+                "a file was replaced by an older copy, or its end was damaged. Put the newer file back, or remove "
+                "the folder state to accept the loss"
             )

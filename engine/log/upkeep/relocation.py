@@ -39,7 +39,10 @@ class Relocator:
         self._control, self._view, self._batches, self._end_of = control, view, batches, end_of
 
     def relocate(self, segment: Segment) -> Iterator[None]:
-        """Relocate in steps of a few milliseconds. Raises DiskFullError; records that are there twice by then do no harm."""
+        """Relocate in steps of a few milliseconds.
+
+        Raises DiskFullError; records that are there twice by then do no harm.
+        """
         for kind, is_current in (
             (KIND_TOPIC, self._is_topic),
             (KIND_PROGRESS, self._is_progress),

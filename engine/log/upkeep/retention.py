@@ -8,12 +8,12 @@ readers skip.
 
 import logging
 from collections.abc import Generator, Iterator
-from typing import Protocol
 
 from engine.config import LogConfig
 from engine.env.base import Env
 from engine.errors import DiskFullError
 from engine.log.disk import DiskLevel, DiskWatch
+from engine.log.port import PendingTimers
 from engine.log.read.start_offsets import StartOffsets
 from engine.log.segment.segment import Segment
 from engine.log.segment.segments import LogSegments
@@ -29,16 +29,6 @@ BUSY_MS = 5
 """Pause between two steps of one deletion."""
 
 CHECK_MS = 1000
-
-
-class PendingTimers(Protocol):
-    """Delayed messages, which outlive the segment that they were stored in."""
-
-    def relocate(self, base: int) -> Iterator[None]:
-        """Append again what is pending in the segment, in steps. Raises DiskFullError."""
-
-    def forget(self, base: int) -> None:
-        """Drop what is known of the segment: it was deleted."""
 
 
 class Retainer:
@@ -159,7 +149,8 @@ class Retainer:
         try:
             yield from self._relocator.relocate(segment)
         except DiskFullError as error:
-            # Deleting it frees the room that is missing. The view has all of it; only without the view would it be lost.
+            # Deleting it frees the room that is missing. The view has all of it; only without the view would it be
+            # lost.
             logger.error("file=%s: deleted although not all of it could be relocated: %s", segment.path, error)
 
     def _synced(self) -> None:

@@ -1,7 +1,7 @@
-"""The scrub: sealed segments read again and again at a set pace, so that damage is known before a consumer meets it.
+"""The scrub: reads sealed segments repeatedly at a set pace, so that damage is known before a consumer meets it.
 
-In a thread of its own, in steps of a fraction of a window: the native scan holds the interpreter's lock, and the loop
-must not notice. It changes nothing; what it finds is counted and logged, and `penstock log verify` says more.
+It runs in a thread of its own, in steps of a fraction of a window: the native scan holds the GIL, and the loop must not
+be delayed. It changes nothing. What it finds is counted and logged; `penstock log verify` reports more.
 """
 
 import logging
@@ -26,7 +26,7 @@ IDLE_S = 60.0
 
 @dataclass
 class ScrubCounts:
-    """Since the start; read by metrics, written by the scrub's thread alone."""
+    """Counts since the start; read by metrics, written by the scrub's thread alone."""
 
     bytes: int = 0
     segments: int = 0
@@ -45,7 +45,7 @@ class Scrub:
     """Reads one segment after the other, oldest first, then begins again.
 
     Args:
-        bytes_per_s: the pace. More finds damage earlier, less leaves more of the disk to the log.
+        bytes_per_s: pace. More finds damage earlier, less leaves more of the disk to the log.
         others: checks further files beside each segment.
     """
 
@@ -78,7 +78,7 @@ class Scrub:
             yield size / self.bytes_per_s
 
     def _segment(self, base: int) -> Iterator[int]:
-        """Check one segment; yields bytes read. One that retention has taken meanwhile is passed over."""
+        """Check one segment; yields bytes read. A segment that retention deleted meanwhile is skipped."""
         try:
             segment = open_segment(self._env, self._directory, base)
         except FileNotFoundError:
@@ -96,7 +96,7 @@ class Scrub:
             segment.close()
 
     def _batches_of(self, segment: Segment) -> Iterator[int]:
-        # The index of each step is thrown away: kept for a whole segment it would be another copy of the file beside it.
+        # The index of each step is dropped: for a whole segment it would be another copy of its index file.
         scan = WindowScan(
             self._batches, segment.file, segment.base, SegmentIndex(segment.base, 0), window_bytes=STEP_BYTES
         )
@@ -111,7 +111,7 @@ class Scrub:
             scan.close()
 
     def _index_of(self, segment: Segment) -> int:
-        """Verify the index file as a reader would; its size."""
+        """Verify the index file as a reader would; returns its size."""
         path = segment.path.removesuffix(".seg") + ".idx"
         try:
             load_index(self._env, segment)
@@ -139,6 +139,6 @@ class Scrub:
 
 
 def _leave_cache(file: File, stretch: Stretch) -> None:
-    """What only the scrub has read must not push out what consumers read."""
+    """Drop the bytes from the page cache: they must not evict what consumers read."""
     if file.fileno() >= 0:
         os.posix_fadvise(file.fileno(), stretch.at, stretch.end - stretch.at, os.POSIX_FADV_DONTNEED)

@@ -4,36 +4,43 @@
     from engine.log.write._append cimport Appender
     cdef Appender appender = log.appender
 
-Only the loop's thread may call it. `results` takes 16 bytes a batch: u16 code, 2 zero bytes, u32 queue of a DUPLICATE's first copy (else 0), u64
-base offset. The caller's bytes are never changed and need to live only during the call.
+Only the loop's thread may call it. `results` takes 16 bytes per batch: u16 code, 2 zero bytes, u32 queue of a DUPLICATE's
+first copy (else 0), u64 base offset. The caller's bytes are never changed and need to live only during the call.
 """
+cimport cython
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from posix.uio cimport iovec
 
 from engine.log.segment._ids cimport IdWindow
 from engine.log.segment._index cimport SegmentIndex
+from engine.log.write._queue_counts cimport QueueCounts
+from engine.log.write._watches cimport Watches
 
 
+@cython.final
 cdef class Appender:
     cdef readonly uint64_t end_position      # bytes below it are in the page cache; nothing at or above it can be read
     cdef readonly uint32_t epoch             # as patched into batches
     cdef readonly SegmentIndex index         # of the segment being written
-    cdef readonly IdWindow ids               # that batches with the flag "check ids" are held against
+    cdef readonly IdWindow ids               # that batches with the flag "check ids" are checked against
     cdef readonly uint64_t segment_base
-    cdef readonly uint64_t client_batches    # given so far, our own records not counted
+    cdef readonly uint64_t client_batches    # of clients so far; control batches are not counted
 
-    # Validates, assigns offsets and writes. Returns how many batches were accepted; raises DiskFullError when the write was refused as a whole.
+    # Checks, assigns offsets and writes. Returns the number of accepted batches; raises DiskFullError when nothing was
+    # written.
     cdef int append_frame(self, const unsigned char* batches, size_t size, uint32_t count, int64_t now_ms, unsigned char* results) except -1
 
-    # The same without the write: several frames, then one commit() at the end of the loop turn. `results` are valid at once, but must not be
-    # answered before commit() has returned. Both may raise: DiskFullError when nothing staged since the last commit() is stored, so answer its
-    # `code` (203) to all of them; PartlyWrittenError when some of it may be (code 300).
+    # The same without the write: several frames, then one commit() at the end of the loop turn. `results` are valid at
+    # once, but must not be answered before commit() has returned. Both may raise: DiskFullError when nothing staged
+    # since
+    # the last commit() is stored, so answer its `code` (203) to all of them; PartlyWrittenError when some of it may be
+    # (code 300).
     cdef int stage_frame(self, const unsigned char* batches, size_t size, uint32_t count, int64_t now_ms, unsigned char* results) except -1
     cdef int commit(self) except -1
 
     cdef readonly uint64_t last_at           # byte address of the last written batch in its segment, 0 when there is none
 
-    # The rest is the appender's own.
+    # The rest is private to the appender.
     cdef object offsets, topics, roller, file, env
     cdef str refusal
     cdef int fd
@@ -41,22 +48,20 @@ cdef class Appender:
     cdef uint64_t segment_end, stage_position, staged_last_at
     cdef bint part_written, owes, lost, refuses, is_closed
     cdef public list older
-    cdef uint32_t* topic_queues              # by topic id; 0 not looked up yet, NO_SUCH_TOPIC looked up in vain
-    cdef size_t topic_room
+    cdef QueueCounts queue_counts
+    cdef Watches watches
     cdef uint8_t* staging
     cdef size_t staged
     cdef iovec* parts
     cdef int part_count
     cdef uint64_t* undo
     cdef size_t undo_count, undo_room
-    cdef uint64_t* watches
-    cdef size_t watch_mask, watch_count
-    cdef uint64_t* woken
-    cdef size_t woken_count, woken_ready, woken_room
     cdef int stage(self, const unsigned char* batches, size_t size, uint32_t count, int64_t now_ms, unsigned char* results, bint trusted) except -1
     cdef ssize_t write_by_object(self, int first, uint64_t at, int* error) except? -2
-    cdef int stage_batch(self, const unsigned char* batch, size_t size, bint trusted, int64_t now_ms, unsigned char* result) except -1
-    cdef int check_batch(self, const unsigned char* batch, size_t size, bint trusted) except -1
+    cdef int stage_batch(self, const unsigned char* batch, bint trusted, int64_t now_ms, unsigned char* result) except -1
+    cdef int check_batch(self, const unsigned char* batch, bint trusted) except -1
+    cdef int make_room(self, uint64_t padded, size_t copied) except -1
+    cdef int copy_batch(self, const unsigned char* batch, uint64_t base_offset, int64_t now_ms, uint64_t padded) except -1
     cdef int queues_of(self, uint32_t topic_id, uint32_t* queues) except -1
     cdef uint64_t counter(self, uint64_t key) except? 0xFFFFFFFFFFFFFFFF
     cdef int add_part(self, const void* data, size_t size) except -1
@@ -65,5 +70,3 @@ cdef class Appender:
     cdef int roll_back(self) except -1
     cdef int remember(self, uint64_t key) except -1
     cdef int check_refusal(self, bint trusted) except -1
-    cdef bint disarm(self, uint64_t key) noexcept
-    cdef int wake(self, uint64_t key) except -1

@@ -1,18 +1,28 @@
 # cython: language_level=3
-"""The one writer: checks batches, gives them offsets, patches and checksums their headers, and writes them with one call.
+"""The appender: checks batches, gives them offsets, completes and checksums their headers, and writes them by one call.
 
-Twin: append_pure.py. The work of an append is a copy into the staging area (large bodies are written from the caller's bytes), two hash
-probes and a checksum; `flush` is one pwritev. Index entries are made when a batch is staged and become visible when `end_position` passes
-them, so a reader in between sees nothing, and a refused write takes them back.
+Reference: append.py. The work of an append is a copy into the staging area (large bodies are written from the caller's
+bytes), two hash probes and a checksum; `flush` is one pwritev. Index entries are made when a batch is staged and become
+visible when `end_position` passes them, so a reader in between sees nothing, and a refused write takes them back.
+
+Beside it: _check.pxd (what makes a batch valid), _queue_counts.pxd (queues by topic), _watches.pxd (armed and woken
+queues).
 """
 from libc.errno cimport EAGAIN, EDQUOT, EINTR, ENOSPC, errno
-from libc.stdlib cimport calloc, free, malloc, realloc
+from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcpy, memset, strerror
 
 from cpython.bytes cimport PyBytes_FromStringAndSize
 
+from engine.link.constants cimport (
+    APPEND_RESULT_SIZE, BATCH_HEADER_SIZE, CODE_DUPLICATE, CODE_INVALID, CODE_TOO_LARGE, CODE_UNAVAILABLE,
+    CODE_UNKNOWN_TOPIC, KIND_MESSAGES, SEGMENT_HEADER_SIZE,
+)
 from engine.log.segment._ids cimport Hash, IdEntry, expiry_s
-from engine.log.segment._index cimport BatchHeader, QueueSlot, crc32c_extend, hash_of, key_of
+from engine.log.segment._index cimport BatchHeader, QueueSlot, crc32c_extend, key_of
+from engine.log.write._check cimport is_well_formed
+from engine.log.write._queue_counts cimport known_queues, set_queues
+from engine.log.write._watches cimport arm, disarm, free_watches, init_watches, take_ready, wake
 
 from engine.errors import ClosedError, DiskFullError, PartlyWrittenError
 
@@ -20,20 +30,9 @@ cdef extern from "sys/uio.h" nogil:
     ssize_t pwritev(int fd, const iovec* parts, int count, long offset)
 
 cdef enum:
-    MAGIC = 0x5042
-    HEADER_SIZE = 48
     STAGING_SIZE = 1 << 20
-    DIRECT_MIN = 32768           # bodies from here on are written from where they lie
+    DIRECT_MIN = 32768           # bodies of this size or more are written from where they lie
     PART_MAX = 64
-    TRAILER_SIZE = 40
-    FLAG_CHECK_IDS = 1
-    CODE_DUPLICATE = 2
-    CODE_INVALID = 100
-    CODE_TOO_LARGE = 101
-    CODE_UNKNOWN_TOPIC = 102
-    CODE_NO_ROOM = 203
-
-cdef uint32_t NO_SUCH_TOPIC = 0xFFFFFFFF
 
 
 cdef class Appender:
@@ -56,21 +55,22 @@ cdef class Appender:
         self.fd = -1
         self.staging = <uint8_t*>malloc(STAGING_SIZE)
         self.parts = <iovec*>malloc(PART_MAX * sizeof(iovec))
-        self.watch_mask = 63
-        self.watches = <uint64_t*>calloc(self.watch_mask + 1, sizeof(uint64_t))
-        if self.staging == NULL or self.parts == NULL or self.watches == NULL:
+        if self.staging == NULL or self.parts == NULL:
             raise MemoryError()
+        init_watches(&self.watches)
 
     def __dealloc__(self):
         free(self.staging)
         free(self.parts)
-        free(self.watches)
-        free(self.woken)
         free(self.undo)
-        free(self.topic_queues)
+        free(self.queue_counts.counts)
+        free_watches(&self.watches)
 
     def set_segment(self, file, SegmentIndex index, uint64_t segment_end, uint64_t position, uint64_t last_at):
-        """Go on in this segment at `position`; its last batch lies at byte address `last_at` (0: none). Nothing may be staged."""
+        """Write to this segment from `position` on; `last_at` is the byte address of its last batch (0: none).
+
+        Nothing may be staged.
+        """
         assert self.part_count == 0 and self.staged == 0
         self.file = file
         self.fd = file.fileno()
@@ -82,39 +82,22 @@ cdef class Appender:
         self.last_at = self.staged_last_at = last_at
 
     def set_topic(self, uint32_t topic_id, uint32_t queues):
-        """The topic exists with so many queues."""
-        cdef size_t room = <size_t>topic_id + 1
-        cdef uint32_t* grown
-        if topic_id >= self.topic_room:
-            if room < self.topic_room * 2:
-                room = self.topic_room * 2
-            if room < 1024:
-                room = 1024
-            # Fresh zero pages cost nothing until a topic in them is touched, so a million cold topics stay out of memory.
-            grown = <uint32_t*>calloc(room, sizeof(uint32_t))
-            if grown == NULL:
-                raise MemoryError()
-            if self.topic_room:
-                memcpy(grown, self.topic_queues, self.topic_room * sizeof(uint32_t))
-            free(self.topic_queues)
-            self.topic_queues = grown
-            self.topic_room = room
-        self.topic_queues[topic_id] = queues
-
-    cdef int queues_of(self, uint32_t topic_id, uint32_t* queues) except -1:
-        if topic_id < self.topic_room and self.topic_queues[topic_id]:
-            queues[0] = self.topic_queues[topic_id]
-        else:
-            queues[0] = self.topics.load_queue_count(topic_id) or NO_SUCH_TOPIC
-            if queues[0] != NO_SUCH_TOPIC:
-                self.set_topic(topic_id, queues[0])
-        return 0
+        """Note the number of the topic's queues."""
+        set_queues(&self.queue_counts, topic_id, queues)
 
     def queue_count(self, uint32_t topic_id):
-        """How many queues the topic has; 0 when there is no such topic."""
+        """Number of the topic's queues; 0 when there is no such topic."""
         cdef uint32_t queues = 0
         self.queues_of(topic_id, &queues)
-        return 0 if queues == NO_SUCH_TOPIC else queues
+        return queues
+
+    cdef int queues_of(self, uint32_t topic_id, uint32_t* queues) except -1:
+        queues[0] = known_queues(&self.queue_counts, topic_id)
+        if queues[0] == 0:
+            queues[0] = self.topics.load_queue_count(topic_id)
+            if queues[0]:
+                set_queues(&self.queue_counts, topic_id, queues[0])
+        return 0
 
     def next_offset(self, uint32_t topic_id, uint32_t queue):
         """Offset of the queue's next record, when the segment being written holds none of it."""
@@ -130,76 +113,48 @@ cdef class Appender:
                 return slot.next_offset
         return self.offsets.load(<uint32_t>(key >> 32), <uint32_t>key)
 
-    cdef int check_batch(self, const unsigned char* batch, size_t size, bint trusted) except -1:
+    cdef int check_batch(self, const unsigned char* batch, bint trusted) except -1:
+        """Code that refuses the batch, or 0. Its size field is already known to lie within the frame."""
         cdef BatchHeader* header = <BatchHeader*>batch
         cdef uint32_t queues = 0
-        cdef uint32_t left = header.size - HEADER_SIZE
-        cdef uint32_t count = 0
-        cdef uint32_t record
-        cdef const unsigned char* at = batch + HEADER_SIZE
-        if header.magic != MAGIC or header.flags & ~FLAG_CHECK_IDS or header.count == 0:
-            return CODE_INVALID
-        # Such a batch, of kind MESSAGES or FIRED, says how long its id is remembered, and no other says anything there.
-        if (header.count != 1 or header.kind not in (0, 10) or not header.reserved) if header.flags else header.reserved:
-            return CODE_INVALID
-        while left:
-            if left < 6:
-                return CODE_INVALID
-            record = (<const uint32_t*>at)[0]
-            # At least a flags byte and a struct's stop byte, behind the id when there is one. With a trailer it is alone in its batch.
-            if record > left - 4 or at[4] > 3 or record < 2 + 16 * (at[4] & 1) + TRAILER_SIZE * (at[4] >> 1):
-                return CODE_INVALID
-            if at[4] & 2 and header.count != 1:
-                return CODE_INVALID
-            at += 4 + record
-            left -= 4 + record
-            count += 1
-        if count != header.count:
+        if not is_well_formed(batch):
             return CODE_INVALID
         if trusted:
             return 0
-        if header.kind:
+        if header.kind != KIND_MESSAGES:
             return CODE_INVALID
         self.queues_of(header.topic_id, &queues)
-        if queues == NO_SUCH_TOPIC:
+        if queues == 0:
             return CODE_UNKNOWN_TOPIC
         return 0 if header.queue < queues else CODE_INVALID
 
-    cdef int stage_batch(self, const unsigned char* batch, size_t size, bint trusted, int64_t now_ms, unsigned char* result) except -1:
-        """Take one batch, whose size field is already known to lie within the frame. Returns its code; fills in what else the result says."""
+    cdef int stage_batch(self, const unsigned char* batch, bint trusted, int64_t now_ms, unsigned char* result) except -1:
+        """Take one batch, whose size field is already known to lie within the frame.
+
+        Returns its code; fills in what else the result says.
+        """
         cdef BatchHeader* header = <BatchHeader*>batch
-        cdef BatchHeader* staged
         cdef uint64_t padded = (<uint64_t>header.size + 7) & ~<uint64_t>7
-        cdef bint direct = header.size >= DIRECT_MIN
-        cdef size_t copied = HEADER_SIZE if direct else padded
-        cdef uint32_t crc
         cdef QueueSlot* slot
         cdef Hash hash
         cdef IdEntry* first
         cdef uint64_t key
         cdef uint32_t now_s = <uint32_t>(now_ms // 1000)
         cdef uint64_t* base_offset = <uint64_t*>(result + 8)
-        cdef int code = self.check_batch(batch, size, trusted)
+        cdef int code = self.check_batch(batch, trusted)
         if code:
             return code
         if header.flags:
-            if not self.ids.hash_record(header.topic_id, batch + HEADER_SIZE, &hash):
+            if not self.ids.hash_record(header.topic_id, batch + BATCH_HEADER_SIZE, &hash):
                 return CODE_INVALID
             first = self.ids.find(&hash, now_s)
             if first != NULL:
                 self.ids.hits += 1
                 (<uint32_t*>(result + 4))[0], base_offset[0] = first.queue, first.offset
                 return CODE_DUPLICATE
-        if padded > self.segment_end - self.segment_base - 64:
-            return CODE_TOO_LARGE
-        if self.stage_position + padded > self.segment_end:
-            self.flush()
-            if not self.roller.roll(self):
-                return CODE_NO_ROOM
-            if padded > self.segment_end - self.segment_base - 64:
-                return CODE_TOO_LARGE
-        if self.staged + copied + 8 > STAGING_SIZE or self.part_count + 3 > PART_MAX:
-            self.flush()
+        code = self.make_room(padded, BATCH_HEADER_SIZE if header.size >= DIRECT_MIN else padded)
+        if code:
+            return code
         key = key_of(header.topic_id, header.queue)
         slot = self.index.find(key)
         if slot == NULL:
@@ -208,36 +163,62 @@ cdef class Appender:
             slot.next_offset = base_offset[0]
         base_offset[0] = slot.next_offset
         self.remember(key)
-        staged = <BatchHeader*>(self.staging + self.staged)
-        memcpy(staged, batch, HEADER_SIZE if direct else header.size)
-        staged.epoch = self.epoch
-        staged.base_offset = base_offset[0]
-        staged.stored_at_ms = now_ms
-        crc = crc32c_extend(self.seed, &self.stage_position, 8)
-        if direct:
-            crc = crc32c_extend(crc, <uint8_t*>staged + 4, HEADER_SIZE - 4)
-            crc = crc32c_extend(crc, batch + HEADER_SIZE, header.size - HEADER_SIZE)
-            self.add_part(staged, HEADER_SIZE)
-            self.staged += HEADER_SIZE
-            self.add_part(batch + HEADER_SIZE, header.size - HEADER_SIZE)
-            if padded > header.size:
-                memset(self.staging + self.staged, 0, 8)
-                self.add_part(self.staging + self.staged, padded - header.size)
-                self.staged += 8
-        else:
-            memset(<uint8_t*>staged + header.size, 0, padded - header.size)
-            crc = crc32c_extend(crc, <uint8_t*>staged + 4, header.size - 4)
-            self.add_part(staged, padded)
-            self.staged += padded
-        staged.crc = crc
-        self.index.add(slot, base_offset[0], <uint32_t>(self.stage_position - self.segment_base), header.size, header.count, now_ms)
+        self.copy_batch(batch, base_offset[0], now_ms, padded)
+        self.staged_last_at = self.stage_position - self.segment_base
+        self.index.add(slot, base_offset[0], <uint32_t>self.staged_last_at, header.size, header.count, now_ms)
         if header.flags:
             self.index.checked += 1
             self.ids.add(&hash, base_offset[0], header.queue, expiry_s(now_ms, header.reserved), now_s)
-        self.staged_last_at = self.stage_position - self.segment_base
         self.stage_position += padded
-        if self.watch_count and self.disarm(key):
-            self.wake(key)
+        if self.watches.count and disarm(&self.watches, key):
+            wake(&self.watches, key)
+        return 0
+
+    cdef int make_room(self, uint64_t padded, size_t copied) except -1:
+        """For a batch, in the segment and in the staging area. Returns the code that refuses the batch, or 0."""
+        if padded > self.segment_end - self.segment_base - SEGMENT_HEADER_SIZE:
+            return CODE_TOO_LARGE
+        if self.stage_position + padded > self.segment_end:
+            self.flush()
+            if not self.roller.roll(self):
+                return CODE_UNAVAILABLE
+            if padded > self.segment_end - self.segment_base - SEGMENT_HEADER_SIZE:
+                return CODE_TOO_LARGE
+        # 8 bytes for the padding of a body that is written from the caller's bytes, and up to three parts.
+        if self.staged + copied + 8 > STAGING_SIZE or self.part_count + 3 > PART_MAX:
+            self.flush()
+        return 0
+
+    cdef int copy_batch(self, const unsigned char* batch, uint64_t base_offset, int64_t now_ms, uint64_t padded) except -1:
+        """Stage the batch with its header completed and checksummed. `make_room` has made room for it.
+
+        A large body is not copied: it is written from the caller's bytes, before the caller's call ends.
+        """
+        cdef uint32_t size = (<BatchHeader*>batch).size
+        cdef bint direct = size >= DIRECT_MIN
+        cdef BatchHeader* staged = <BatchHeader*>(self.staging + self.staged)
+        cdef uint32_t crc
+        memcpy(staged, batch, BATCH_HEADER_SIZE if direct else size)
+        staged.epoch = self.epoch
+        staged.base_offset = base_offset
+        staged.stored_at_ms = now_ms
+        crc = crc32c_extend(self.seed, &self.stage_position, 8)
+        if direct:
+            crc = crc32c_extend(crc, <uint8_t*>staged + 4, BATCH_HEADER_SIZE - 4)
+            crc = crc32c_extend(crc, batch + BATCH_HEADER_SIZE, size - BATCH_HEADER_SIZE)
+            self.add_part(staged, BATCH_HEADER_SIZE)
+            self.staged += BATCH_HEADER_SIZE
+            self.add_part(batch + BATCH_HEADER_SIZE, size - BATCH_HEADER_SIZE)
+            if padded > size:
+                memset(self.staging + self.staged, 0, 8)
+                self.add_part(self.staging + self.staged, padded - size)
+                self.staged += 8
+        else:
+            memset(<uint8_t*>staged + size, 0, padded - size)
+            crc = crc32c_extend(crc, <uint8_t*>staged + 4, size - 4)
+            self.add_part(staged, padded)
+            self.staged += padded
+        staged.crc = crc
         return 0
 
     cdef int add_part(self, const void* data, size_t size) except -1:
@@ -268,16 +249,17 @@ cdef class Appender:
         if self.refuses:
             self.check_refusal(trusted)
         self.client_batches += 0 if trusted else count
-        memset(results, 0, 16 * <size_t>count)
+        memset(results, 0, APPEND_RESULT_SIZE * <size_t>count)
         for i in range(count):
-            batch_size = (<BatchHeader*>(batches + at)).size if size >= HEADER_SIZE and at <= size - HEADER_SIZE else 0
-            if batch_size < HEADER_SIZE or batch_size > size - at:
-                # Its end is unknown, so is the start of every batch behind it.
+            # Read only where a whole header is left; the batch is used only when all of it is.
+            batch_size = (<BatchHeader*>(batches + at)).size if size >= BATCH_HEADER_SIZE and at <= size - BATCH_HEADER_SIZE else 0
+            if batch_size < BATCH_HEADER_SIZE or batch_size > size - at:
+                # Its end is unknown, and so is the start of every following batch.
                 for i in range(i, count):
-                    (<uint16_t*>(results + 16 * i))[0] = CODE_INVALID
+                    (<uint16_t*>(results + APPEND_RESULT_SIZE * i))[0] = CODE_INVALID
                 break
-            code = self.stage_batch(batches + at, batch_size, trusted, now_ms, results + 16 * i)
-            (<uint16_t*>(results + 16 * i))[0] = code
+            code = self.stage_batch(batches + at, trusted, now_ms, results + APPEND_RESULT_SIZE * i)
+            (<uint16_t*>(results + APPEND_RESULT_SIZE * i))[0] = code
             if code == 0:
                 accepted += 1
                 if batch_size >= DIRECT_MIN:
@@ -317,21 +299,24 @@ cdef class Appender:
             self.ids.commit()
             self.end_position = self.stage_position
             self.last_at = self.staged_last_at
-            self.woken_ready = self.woken_count
+            self.watches.woken_ready = self.watches.woken_count
             self.part_written = True
             return 0
         self.roll_back()
         if error in (ENOSPC, EDQUOT):
             kind = PartlyWrittenError if self.part_written else DiskFullError
             self.part_written = False
-            # Somebody else's write of this turn met the full disk; whoever staged before it hears of it at the commit.
+            # A later write of this turn met the full disk; callers that staged before it are told at the commit.
             self.lost = self.owes
             raise kind(f"{self.file.path}: {strerror(error).decode()}")
         self.env.die(f"{self.file.path}: write at {self.end_position} failed: {strerror(error).decode()}")
         return -1
 
     cdef int write_parts(self, int* error) except -1:
-        """All parts, or none with `error` set. A write that fails half-way ends the process, since the log's end is unknown then."""
+        """Write all parts, or none and set `error`.
+
+        A write that fails half-way ends the process: the log's end is unknown then.
+        """
         cdef int first = 0
         cdef ssize_t taken
         cdef uint64_t at = self.end_position - self.segment_base
@@ -392,96 +377,36 @@ cdef class Appender:
         self.staged_last_at = self.last_at
         self.part_count = 0
         self.staged = 0
-        self.woken_ready = self.woken_count
-        return 0
-
-    cdef bint disarm(self, uint64_t key) noexcept:
-        """Remove the key from the watches; whether it was there. Moves later keys of the cluster up, so that no tombstone stays."""
-        cdef size_t at = hash_of(key) & self.watch_mask
-        cdef size_t hole, home
-        while self.watches[at] != key:
-            if self.watches[at] == 0:
-                return False
-            at = (at + 1) & self.watch_mask
-        hole = at
-        while True:
-            at = (at + 1) & self.watch_mask
-            if self.watches[at] == 0:
-                break
-            home = hash_of(self.watches[at]) & self.watch_mask
-            if ((at - home) & self.watch_mask) >= ((at - hole) & self.watch_mask):
-                self.watches[hole] = self.watches[at]
-                hole = at
-        self.watches[hole] = 0
-        self.watch_count -= 1
-        return True
-
-    cdef int wake(self, uint64_t key) except -1:
-        cdef uint64_t* grown
-        if self.woken_count == self.woken_room:
-            grown = <uint64_t*>realloc(self.woken, (self.woken_room * 2 + 64) * sizeof(uint64_t))
-            if grown == NULL:
-                raise MemoryError()
-            self.woken = grown
-            self.woken_room = self.woken_room * 2 + 64
-        self.woken[self.woken_count] = key
-        self.woken_count += 1
+        self.watches.woken_ready = self.watches.woken_count
         return 0
 
     def watch(self, uint32_t topic_id, uint32_t queue):
-        """Arm the queue."""
-        cdef uint64_t key = key_of(topic_id, queue)
-        cdef uint64_t* old
-        cdef size_t at, i, mask
-        if (self.watch_count + 1) * 2 > self.watch_mask + 1:
-            old = self.watches
-            mask = self.watch_mask
-            self.watches = <uint64_t*>calloc((mask + 1) * 2, sizeof(uint64_t))
-            if self.watches == NULL:
-                self.watches = old
-                raise MemoryError()
-            self.watch_mask = mask * 2 + 1
-            for i in range(mask + 1):
-                if old[i]:
-                    at = hash_of(old[i]) & self.watch_mask
-                    while self.watches[at]:
-                        at = (at + 1) & self.watch_mask
-                    self.watches[at] = old[i]
-            free(old)
-        at = hash_of(key) & self.watch_mask
-        while self.watches[at]:
-            if self.watches[at] == key:
-                return
-            at = (at + 1) & self.watch_mask
-        self.watches[at] = key
-        self.watch_count += 1
+        """Arm the queue: `take_woken` returns it once its next record can be read."""
+        arm(&self.watches, key_of(topic_id, queue))
 
     def unwatch(self, uint32_t topic_id, uint32_t queue):
         """Disarm the queue; one that was not armed is no error."""
-        self.disarm(key_of(topic_id, queue))
+        disarm(&self.watches, key_of(topic_id, queue))
 
     def take_woken(self):
         """[(topic id, queue)] of armed queues whose records have become readable."""
-        cdef size_t i
-        if self.woken_ready == 0:
-            return []
-        found = [(<uint32_t>(self.woken[i] >> 32), <uint32_t>self.woken[i]) for i in range(self.woken_ready)]
-        for i in range(self.woken_ready, self.woken_count):
-            self.woken[i - self.woken_ready] = self.woken[i]
-        self.woken_count -= self.woken_ready
-        self.woken_ready = 0
-        return found
+        return take_ready(&self.watches)
 
     def append(self, const uint8_t[::1] batches not None, uint32_t count, int64_t now_ms, bint trusted=False, bint staged=False):
-        """Append and return [(code, base offset)]. `trusted` takes control batches too; `staged` leaves the write to commit_staged()."""
+        """Append and return [(code, base offset)].
+
+        Args:
+            trusted: control batches are accepted, too.
+            staged: leave the write to commit_staged().
+        """
         cdef bytes results = self.append_results(batches, count, now_ms, trusted, staged)
         cdef const unsigned char* out = results
         cdef uint32_t i
-        return [((<uint16_t*>(out + 16 * i))[0], (<uint64_t*>(out + 16 * i + 8))[0]) for i in range(count)]
+        return [((<uint16_t*>(out + APPEND_RESULT_SIZE * i))[0], (<uint64_t*>(out + APPEND_RESULT_SIZE * i + 8))[0]) for i in range(count)]
 
     def append_results(self, const uint8_t[::1] batches not None, uint32_t count, int64_t now_ms, bint trusted=False, bint staged=False):
-        """The same, with the results as the link carries them: format.APPENDED for each batch."""
-        cdef bytes results = PyBytes_FromStringAndSize(NULL, 16 * <size_t>count)
+        """As `append`, with the results as the link carries them: one `format.APPENDED` per batch."""
+        cdef bytes results = PyBytes_FromStringAndSize(NULL, APPEND_RESULT_SIZE * <size_t>count)
         cdef unsigned char* out = <unsigned char*><char*>results
         cdef const unsigned char* start = &batches[0] if batches.shape[0] else NULL
         if not self.owes:
@@ -493,7 +418,8 @@ cdef class Appender:
         return results
 
     def set_refusal(self, str sentence not None, bint is_closed):
-        """Answer untrusted appends with DiskFullError and the sentence, if there is one; all with ClosedError if closed."""
+        """Answer untrusted appends with DiskFullError and the sentence, if there is one; all with ClosedError if
+        closed."""
         self.refusal, self.is_closed = sentence, is_closed
         self.refuses = is_closed or len(sentence) > 0
 
@@ -505,5 +431,5 @@ cdef class Appender:
         return 0
 
     def commit_staged(self):
-        """Python's way to commit()."""
+        """Write what is staged. Raises for the caller that staged it."""
         self.commit()

@@ -1,8 +1,8 @@
 # cython: language_level=3
-"""One thread that does nothing but fdatasync, asked by one eventfd and answering by another. Twin: sync_pure.py.
+"""A thread that only calls fdatasync: requested by one eventfd, answering by another. Reference: sync.py.
 
-It never holds the interpreter's lock, so a sync costs the loop two small system calls. While a sync runs, whatever is asked for waits and
-becomes the next one: group commit without a timer.
+It never holds the GIL, so a sync costs the loop two small system calls. Requests that arrive during a sync become the
+next one: group commit without a timer.
 """
 from libc.errno cimport EINTR, errno
 from libc.stdint cimport uint64_t
@@ -43,7 +43,7 @@ cdef struct SyncState:
     int wake_fd
     int done_fd
     int fd
-    int earlier[EARLIER_MAX]     # files that were left behind since the last sync; they come first
+    int earlier[EARLIER_MAX]     # full files since the last sync; they are synced first
     int earlier_count
     uint64_t wanted
     uint64_t done
@@ -92,7 +92,7 @@ cdef void* run(void* argument) noexcept nogil:
 cdef class SyncThread:
     """Syncs a file up to a position.
 
-    `done_fd` becomes readable when `done` or `error` has changed; `collect()` reads it. After an error the thread has ended.
+    `done_fd` becomes readable when `done` or `error` has changed; `collect()` reads it. After an error the thread ends.
     """
 
     cdef SyncState shared
@@ -125,7 +125,7 @@ cdef class SyncThread:
         close(self.shared.done_fd)
 
     def request(self, int fd, uint64_t position):
-        """Ask for everything below `position`, which ends in file `fd`, to be synced. Returns at once."""
+        """Request a sync of everything below `position`, which lies in file `fd`. Returns at once."""
         cdef uint64_t one = 1
         pthread_mutex_lock(&self.shared.mutex)
         self.shared.fd = fd
@@ -134,9 +134,9 @@ cdef class SyncThread:
         write(self.shared.wake_fd, &one, 8)
 
     def leave_behind(self, int fd):
-        """The file is full: sync it before the next one. The caller may close its descriptor at once.
+        """Sync this full file before the next one. The caller may close its descriptor at once.
 
-        Returns False when too many are waiting already; the caller syncs it then.
+        Returns False when too many files wait already; the caller syncs it then.
         """
         cdef bint taken = False
         cdef int own = dup(fd)
@@ -162,7 +162,7 @@ cdef class SyncThread:
         return done, error
 
     def stop(self):
-        """End the thread after the sync that runs. Blocks for that long."""
+        """End the thread after the running sync. Blocks for that long."""
         cdef uint64_t one = 1
         cdef pthread_t thread = self.thread
         if not self.started:

@@ -165,7 +165,8 @@ class Appender:
             raise PartlyWrittenError(f"{self._file.path}: an earlier write of this turn was refused")
 
     def set_refusal(self, sentence: str, is_closed: bool) -> None:
-        """Answer untrusted appends with DiskFullError and the sentence, if there is one; all with ClosedError if closed."""
+        """Answer untrusted appends with DiskFullError and the sentence, if there is one; all with ClosedError if
+        closed."""
         self._refusal, self._is_closed = sentence, is_closed
 
     def watch(self, topic_id: int, queue: int) -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from engine.errors import ConfigError
+from engine.errors import EngineConfigError
 from engine.log.format import CONTROL_TOPIC_ID, KIND_TOPIC, pack_topic
 from engine.log.types import Topic
 from engine.log.view import View
@@ -71,7 +71,7 @@ class TopicCreator:
         `when_durable(end_position, …)`.
 
         Raises:
-            ConfigError: a number of queues is out of range; nothing was created.
+            EngineConfigError: a number of queues is out of range; nothing was created.
             DiskFullError: the first of many topics may exist.
         """
         asked = list(wanted)
@@ -79,7 +79,7 @@ class TopicCreator:
         next_id = self._catalogue.next_topic_id
         for name, queues in asked:
             if not 1 <= queues <= self._queues_max:
-                raise ConfigError([f"topic {name}: {queues} queues: use 1..{self._queues_max}"])
+                raise EngineConfigError([f"topic {name}: {queues} queues: use 1..{self._queues_max}"])
             known = changed.get(name) or self._catalogue.topic(name)
             if known is None:
                 changed[name] = Topic(next_id, name, queues)

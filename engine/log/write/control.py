@@ -1,4 +1,4 @@
-"""Control records: written like messages, into queues of topic 0, and read back when their segment is about to go."""
+"""Control records: written like messages, to queues of topic 0, and read back before their segment is deleted."""
 
 import logging
 from collections.abc import Callable, Iterator
@@ -22,7 +22,7 @@ class ControlWriter:
     """Appends control records, also while messages are refused to keep room for them.
 
     Args:
-        bytes_max: of one batch; it has to fit into a segment.
+        bytes_max: largest batch; it has to fit into a segment.
     """
 
     def __init__(self, appender: Appender, now_ms: Callable[[], int], bytes_max: int) -> None:
@@ -30,13 +30,13 @@ class ControlWriter:
         self._bytes_max = min(BATCH_BYTES, bytes_max)
 
     def append(self, kind: int, payloads: list[bytes], take_up: Callable[[int, int], None] = _nothing) -> int:
-        """All or, when the disk is full, an error. Returns the offset of the last batch's first record.
-
-        Then the first of several batches may be in the log.
+        """Append the records in as many batches as they need. Returns the offset of the last batch's first record.
 
         Args:
-            take_up: called as (first, end) once payloads[first:end] are in the log, before anything else is. What they change
-                has to be in the view then: the next batch may begin a segment, and its checkpoint leaves out what lies before.
+            take_up: called as (first, end) once payloads[first:end] are in the log, before anything else is. It puts
+                them into the view: the next batch may begin a segment, whose checkpoint skips what lies before.
+        Raises:
+            DiskFullError: there is no room; the first of several batches may be in the log.
         """
         batch: list[bytes] = []
         size = offset = begin = 0
@@ -57,12 +57,12 @@ class ControlWriter:
         data = pack_batch(kind, CONTROL_TOPIC_ID, kind, records)
         ((code, offset),) = self._appender.append(data, 1, self._now_ms(), trusted=True)
         if code != CODE_OK:
-            raise DiskFullError(f"no room for a control record (code {code})")
+            raise DiskFullError(f"no room for a control record (code {code}): free some disk space")
         return offset
 
 
 def read_control(batches: BatchReader, segment: Segment, kind: int) -> Iterator[list[bytes]]:
-    """The payloads of a sealed segment's control records of one kind, a batch at a time; damaged batches are stepped over."""
+    """Payloads of a sealed segment's control records of one kind, one list per batch. Damaged batches are skipped."""
     for _, at, size, _, _ in segment.source().entries(CONTROL_TOPIC_ID, kind):
         batch = segment.file.read_at(size, at)
         if batches.check(batch, 0, size, segment.base + at) == size:

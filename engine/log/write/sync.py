@@ -1,4 +1,4 @@
-"""The sync thread in pure Python: the reference for _sync.pyx. A real thread even where gevent has replaced them."""
+"""The sync thread in pure Python: the reference for _sync.pyx. A real thread even where gevent has patched threads."""
 
 import os
 from contextlib import suppress
@@ -22,14 +22,14 @@ class SyncThread:
         original("_thread", "start_new_thread")(self._run, ())
 
     def request(self, fd: int, position: int) -> None:
-        """Ask for everything below `position`, which ends in file `fd`, to be synced. Returns at once."""
+        """Request a sync of everything below `position`, which lies in file `fd`. Returns at once."""
         with self._guard:
             self._fd = fd
             self._wanted = position
         os.eventfd_write(self._wake_fd, 1)
 
     def leave_behind(self, fd: int) -> bool:
-        """The file is full: sync it before the next one. The caller may close its descriptor at once."""
+        """Sync this full file before the next one. The caller may close its descriptor at once."""
         with self._guard:
             self._earlier.append(os.dup(fd))
         return True
@@ -42,7 +42,7 @@ class SyncThread:
             return self._done, self._error
 
     def stop(self) -> None:
-        """End the thread after the sync that runs. Blocks for that long."""
+        """End the thread after the running sync. Blocks for that long."""
         if self._stopping:
             return
         self._stopping = True
@@ -74,7 +74,7 @@ class SyncThread:
 
 
 def _sync(files: list[int]) -> int:
-    """errno of the first that fails, 0 when none does."""
+    """errno of the first sync that fails, 0 when none does."""
     try:
         for fd in files:
             os.fdatasync(fd)

@@ -1,6 +1,6 @@
-"""Group commit: who waits for which position, and the wake-up of the loop when a sync is done.
+"""Group commit: callbacks by position, called from the loop once a sync has covered them.
 
-The only file here that knows gevent.
+The only user of gevent here.
 """
 
 import os
@@ -23,7 +23,7 @@ class Syncer(ABC):
         self.durable_position = 0
 
     def switch(self, file: File, position: int) -> None:
-        """The log goes on in `file`; what was written before `position` and not yet synced stays owed."""
+        """Continue in `file` from `position` on. Bytes before it that are not synced yet are still synced first."""
         self._file = file
 
     @abstractmethod
@@ -34,7 +34,7 @@ class Syncer(ABC):
         """
 
     def advance(self, position: int) -> None:
-        """Everything below is synced: answer those who waited for it."""
+        """Note that everything below is synced, and call the callbacks that waited for it."""
         if position > self.durable_position:
             self.durable_position = position
         while self._waiting and self._waiting[0][0] <= self.durable_position:
@@ -52,7 +52,7 @@ class Syncer(ABC):
 
 
 class ThreadSyncer(Syncer):
-    """Syncs in a thread of its own; callbacks run in the gevent loop of the thread that first waits."""
+    """Syncs in a thread of its own; callbacks run in the gevent loop of the thread that waits first."""
 
     def __init__(self, env: Env) -> None:
         super().__init__(env)
@@ -96,7 +96,7 @@ class ThreadSyncer(Syncer):
 
 
 class InlineSyncer(Syncer):
-    """Syncs in the caller, at once; for simulations."""
+    """Syncs at once, in the caller; for simulations."""
 
     def __init__(self, env: Env) -> None:
         super().__init__(env)
@@ -117,9 +117,9 @@ class InlineSyncer(Syncer):
 
 
 def sync_or_die(env: Env, file: File) -> None:
-    """fdatasync here and now. Blocks.
+    """fdatasync in the caller. Blocks.
 
-    A failure ends the process, because the kernel has dropped the bytes and a second try would lie.
+    A failure ends the process: the kernel has dropped the bytes, and a second sync would report success without them.
     """
     try:
         file.sync()

@@ -1,4 +1,4 @@
-"""Group commit: while one sync runs in the hub's thread pool, whoever comes waits for the next one."""
+"""Group commit: one sync at a time in the hub's thread pool; writers that come meanwhile are covered by the next one."""
 
 from collections.abc import Callable
 
@@ -11,7 +11,8 @@ from producer_proxy.buffer.disk.threads import in_thread
 class GroupCommit:
     """
     Args:
-        sync: called in a thread with what was written to since the last round; returns when all of it is durable, or raises OSError.
+        sync: called in a thread with the files written to since the last round; returns when they are durable, or
+            raises OSError.
     """
 
     def __init__(self, sync: Callable[[set], None]) -> None:
@@ -25,7 +26,8 @@ class GroupCommit:
         return not self._running
 
     def wait(self, dirty: object, durable: Callable[[], None]) -> None:
-        """Block this greenlet until what was written to `dirty` before is durable; `durable()` is called first, in the order of the calls.
+        """Block this greenlet until earlier writes to `dirty` are durable. `durable()` is called first, in the order of
+        the calls.
 
         Raises: OSError of the sync; `durable` is not called then.
         """

@@ -1,4 +1,7 @@
-"""One segment: a file of blocks and beside it the marks of those that were drained. It goes when all of them are."""
+"""One segment: a file of blocks, and a file with the marks of drained ones.
+
+Both are deleted when all blocks are drained.
+"""
 
 import os
 from collections.abc import Iterator
@@ -9,13 +12,13 @@ from producer_proxy.buffer.blocks import Block, Gap
 from producer_proxy.buffer.native import marks_of
 
 
-class Segment:
+class BufferSegment:
     """
     Attributes:
         base: position of its first byte.
         size: bytes in use.
         live: entries that are not drained, those whose sync still runs included.
-        damaged: it has bytes that should be an entry and are none; then it is set aside as *.damaged instead of deleted.
+        damaged: it has bytes that should be an entry and are not; it is then renamed to *.damaged instead of deleted.
         named: its name in the directory is durable.
     """
 
@@ -74,7 +77,10 @@ class Segment:
         return os.pread(self._file, size, offset)
 
     def mark_done(self, offsets: list[int]) -> None:
-        """These entries are in the engine. Survives this process, not a power cut: a lost mark costs a copy under the same id."""
+        """Mark entries that are in the engine.
+
+        Marks survive the process, not a power cut: a lost one costs a copy under the same id.
+        """
         if self._done_file < 0:
             flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
             self._done_file = os.open(self.done_path, flags, 0o600)
@@ -102,12 +108,15 @@ class Segment:
 
 
 def remove_orphans(directory: Path) -> None:
-    """Marks whose segment is gone, after a crash between the two deletions. A later segment of that name must not find them."""
+    """Delete marks whose segment is gone, after a crash between the two deletions.
+
+    A later segment of that name must not find them.
+    """
     for path in directory.glob("*.done"):
         if not path.with_suffix(".buf").exists():
             path.unlink()
 
 
 def bases(directory: Path) -> list[int]:
-    """Positions of the segments that are there, oldest first."""
+    """Positions of the segments in the directory, oldest first."""
     return sorted(int(path.stem) for path in directory.glob("*.buf") if path.stem.isdigit())

@@ -3,7 +3,8 @@
 Invariants:
 1. An entry can be taken only once it is synced, and in the order in which it was written.
 2. A segment is deleted only when each of its entries is marked as drained, or was found damaged and reported.
-3. After a failed sync nothing more is taken in: the kernel has dropped the bytes, and a second sync would lie.
+3. After a failed sync nothing more is stored: the kernel has dropped the bytes, and a second sync would report a false
+   success.
 """
 
 import errno
@@ -22,10 +23,10 @@ import gevent
 from producer_proxy.buffer import blocks
 from producer_proxy.buffer.blocks import Block
 from producer_proxy.buffer.disk.commit import GroupCommit
-from producer_proxy.buffer.disk.dead import Buried, DeadList
-from producer_proxy.buffer.disk.segment import Segment, bases, remove_orphans
-from producer_proxy.buffer.disk.threads import Errands
-from producer_proxy.buffer.entry import Entry, EntryError, decode
+from producer_proxy.buffer.disk.dead import DeadEntry, DeadList
+from producer_proxy.buffer.disk.segment import BufferSegment, bases, remove_orphans
+from producer_proxy.buffer.disk.threads import FileWork
+from producer_proxy.buffer.entry import BufferEntry, EntryError, decode
 from producer_proxy.buffer.errors import BufferFull, BufferInUse, BufferUnavailable, BufferUncertain
 from producer_proxy.buffer.native import entries_at
 from producer_proxy.buffer.room import RoomLimits
@@ -42,7 +43,7 @@ _TIME_MASK = (1 << _TIME_BITS) - 1
 
 
 class DiskStore(BufferStore):
-    """Opens the directory, with whatever a process before left in it.
+    """Opens the directory, with the entries that an earlier process left in it.
 
     Raises:
         BufferInUse: another process holds it. OSError: it cannot be made or read.
@@ -57,26 +58,26 @@ class DiskStore(BufferStore):
         self._directory, self._segment_bytes = directory, segment_bytes
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._lock = hold(directory)
-        self._segments: list[Segment] = []
-        self._active: Segment | None = None
+        self._segments: list[BufferSegment] = []
+        self._active: BufferSegment | None = None
         self._end = 0
         self._waiting: dict[str, deque[int]] = {}
         self._removed_ahead: dict[str, set[int]] = {}  # per topic: removed, but not yet from its deque
-        self._chunk: tuple[Segment | None, int, bytes] = (None, 0, b"")
+        self._chunk: tuple[BufferSegment | None, int, bytes] = (None, 0, b"")
         self._commit = GroupCommit(self._sync)
-        self._errands = Errands()
+        self._file_work = FileWork()
         self._fault: str | None = None
         self._dead = DeadList(directory)
         self.dead_count = self._dead.count
         remove_orphans(directory)
         for base in bases(directory):
-            self._open(Segment(directory, base))
+            self._open(BufferSegment(directory, base))
 
     def take(self, skip: Collection[str], count_max: int, bytes_max: int) -> list[KeptEntry]:
-        ready = (self._standing(topic) for topic in self._waiting if topic not in skip)
+        ready = (self._waiting_of(topic) for topic in self._waiting if topic not in skip)
         numbers = list(islice(heapq.merge(*ready), count_max))
         positions = [number >> _TIME_BITS for number in numbers]
-        taken: list[Entry] = []
+        taken: list[BufferEntry] = []
         left = bytes_max
         while len(taken) < len(numbers) and left > 0:
             found, used = self._read(positions[len(taken) :], left)
@@ -98,12 +99,12 @@ class DiskStore(BufferStore):
     def close(self) -> None:
         while not self._commit.idle:
             gevent.sleep(0.001)
-        self._errands.wait()
+        self._file_work.wait()
         for segment in self._segments:
             segment.close()
         os.close(self._lock)
 
-    def _write(self, entries: Sequence[Entry]) -> None:
+    def _write(self, entries: Sequence[BufferEntry]) -> None:
         if self._fault:
             raise BufferUnavailable(self._fault)
         try:
@@ -119,10 +120,10 @@ class DiskStore(BufferStore):
             log.error("%s", self._fault)
             raise BufferUncertain(self._fault) from error
 
-    def _append(self, entries: Sequence[Entry]) -> tuple[Segment, list[int]]:
+    def _append(self, entries: Sequence[BufferEntry]) -> tuple[BufferSegment, list[int]]:
         segment = self._active
         if segment is None or segment.size >= self._segment_bytes:
-            segment = Segment(self._directory, self._end)
+            segment = BufferSegment(self._directory, self._end)
             segment.create()
             self._segments.append(segment)
             self._active = segment
@@ -135,11 +136,11 @@ class DiskStore(BufferStore):
         self._end = segment.base + segment.size
         return segment, numbers
 
-    def _make_visible(self, entries: Sequence[Entry], numbers: Sequence[int]) -> None:
+    def _make_visible(self, entries: Sequence[BufferEntry], numbers: Sequence[int]) -> None:
         for entry, number in zip(entries, numbers, strict=True):
             self._waiting.setdefault(entry.topic, deque()).append(number)
 
-    def _sync(self, segments: Collection[Segment]) -> None:
+    def _sync(self, segments: Collection[BufferSegment]) -> None:
         """In a thread."""
         for segment in segments:
             segment.sync()
@@ -155,11 +156,11 @@ class DiskStore(BufferStore):
     def _delete(self, kept: Sequence[KeptEntry]) -> None:
         try:
             for segment, positions in self._by_segment(sorted(each.handle >> _TIME_BITS for each in kept)):
-                self._errands.run(segment.mark_done, [position - segment.base for position in positions])
+                self._file_work.run(segment.mark_done, [position - segment.base for position in positions])
                 segment.live -= len(positions)
                 self._delete_if_drained(segment)
         except OSError as error:
-            # Rather twice under one id than stuck: they go from the queue all the same.
+            # Drained again under the same id is better than stuck: they leave the queue all the same.
             log.error("buffer=%s: marks of drained entries cannot be written: %s", self._directory, error)
         by_topic: dict[str, set[int]] = {}
         for each in kept:
@@ -167,15 +168,15 @@ class DiskStore(BufferStore):
         for topic, numbers in by_topic.items():
             self._take_out(topic, numbers)
 
-    def _delete_if_drained(self, segment: Segment) -> None:
+    def _delete_if_drained(self, segment: BufferSegment) -> None:
         if segment.live == 0:
             self._segments.remove(segment)
             self._active = None if segment is self._active else self._active
             self._chunk = (None, 0, b"")
-            self._errands.run(segment.delete)
+            self._file_work.run(segment.delete)
 
     def _take_out(self, topic: str, numbers: set[int]) -> None:
-        """From the head of the topic's queue; what is not at the head is passed over later."""
+        """Remove numbers from the head of the topic's queue; those not at the head are skipped later."""
         waiting = self._waiting[topic]
         ahead = self._removed_ahead.get(topic, set()) | numbers
         while waiting and waiting[0] in ahead:
@@ -187,22 +188,22 @@ class DiskStore(BufferStore):
         if not waiting:
             del self._waiting[topic]
 
-    def _standing(self, topic: str) -> Iterable[int]:
+    def _waiting_of(self, topic: str) -> Iterable[int]:
         ahead = self._removed_ahead.get(topic)
         waiting = self._waiting[topic]
         return waiting if ahead is None else (number for number in waiting if number not in ahead)
 
     def _dead_letter(self, kept: Sequence[KeptEntry], reason: str) -> None:
-        buried = [Buried(self.now_ms(), reason, each.entry) for each in kept]
+        buried = [DeadEntry(self.now_ms(), reason, each.entry) for each in kept]
         try:
-            self._errands.run(self._dead.append, buried)
+            self._file_work.run(self._dead.append, buried)
         except OSError as error:
             raise BufferFull(f"buffer={self._directory}: the dead-letter list cannot be written: {error}") from error
 
-    def _segment_of(self, position: int) -> Segment:
+    def _segment_of(self, position: int) -> BufferSegment:
         return self._segments[bisect_right(self._segments, position, key=lambda segment: segment.base) - 1]
 
-    def _by_segment(self, positions: list[int]) -> list[tuple[Segment, list[int]]]:
+    def _by_segment(self, positions: list[int]) -> list[tuple[BufferSegment, list[int]]]:
         """Ascending positions, those of each segment together."""
         groups, at = [], 0
         while at < len(positions):
@@ -212,24 +213,26 @@ class DiskStore(BufferStore):
             at = end
         return groups
 
-    def _read(self, positions: list[int], bytes_max: int) -> tuple[list[Entry], int]:
-        """The entries at the first of these positions, as many as one look into a file gives, and their bytes; none: the first one's
-        bytes are not what was written. Reads ahead, because a drain goes on behind it."""
+    def _read(self, positions: list[int], bytes_max: int) -> tuple[list[BufferEntry], int]:
+        """Entries at the first of these positions, as many as one read of a file gives, and their size in bytes.
+
+        None at all: the bytes of the first have changed. Reads ahead, because a drain continues after it.
+        """
         segment = self._segment_of(positions[0])
         held, start, data = self._chunk
         found, used = entries_at(data, start, positions, bytes_max) if held is segment else ([], 0)
         for size in (READ_BYTES, blocks.BLOCK_BYTES_MAX):
             if found:
                 break
-            data = self._errands.run(segment.read, size, positions[0] - segment.base)
+            data = self._file_work.run(segment.read, size, positions[0] - segment.base)
             self._chunk = (segment, positions[0], data)
             found, used = entries_at(data, positions[0], positions, bytes_max)
         return found, used
 
     def _report_unreadable(self, position: int) -> None:
-        """An entry whose bytes are no longer what was written. It cannot be sent; its segment is kept aside for a person.
+        """Report an entry whose bytes have changed. It cannot be sent; its segment is renamed to *.damaged and kept.
 
-        Its key cannot be told any more, so its unit stays behind the buffer until the next start.
+        Its key is unknown now, so its ordering key stays diverted until the next start.
         """
         topic, number = next(
             (topic, number)
@@ -238,7 +241,7 @@ class DiskStore(BufferStore):
             if number >> _TIME_BITS == position
         )
         log.error(
-            "buffer=%s topic=%s: the entry at %d is damaged, it cannot be drained", self._directory, topic, position
+            "buffer=%s topic=%s: the entry at %d is damaged and cannot be drained", self._directory, topic, position
         )
         self.damaged += 1
         self._take_out(topic, {number})
@@ -247,7 +250,7 @@ class DiskStore(BufferStore):
         segment.live -= 1
         self._delete_if_drained(segment)
 
-    def _open(self, segment: Segment) -> None:
+    def _open(self, segment: BufferSegment) -> None:
         entries, numbers = [], []
         for found in segment.scan():
             if not isinstance(found, Block):
@@ -271,10 +274,10 @@ class DiskStore(BufferStore):
         self._make_visible(entries, numbers)
         self.found(entries)
 
-    def _report_gap(self, segment: Segment, gap: blocks.Gap) -> None:
+    def _report_gap(self, segment: BufferSegment, gap: blocks.Gap) -> None:
         if gap.torn:
             log.warning(
-                "buffer file=%s: a tail of %d bytes at %d is torn, as a crash leaves it",
+                "buffer file=%s: a tail of %d bytes at %d is torn by a crash",
                 segment.path.name,
                 gap.size,
                 gap.offset,
@@ -291,5 +294,5 @@ def hold(directory: Path) -> int:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(file)
-        raise BufferInUse(f"buffer={directory}: another process holds it") from None
+        raise BufferInUse(f"buffer={directory}: another process holds it: stop that one") from None
     return file

@@ -1,4 +1,4 @@
-"""A disk buffer's directory, read without its lock: for people, while its proxy runs or not."""
+"""A disk buffer's directory, read without its lock: for tools, whether its proxy runs or not."""
 
 import fcntl
 from collections.abc import Iterator
@@ -7,29 +7,32 @@ from typing import NamedTuple
 
 from producer_proxy.buffer.blocks import Block, Gap
 from producer_proxy.buffer.disk import dead
-from producer_proxy.buffer.disk.segment import Segment, bases
-from producer_proxy.buffer.entry import Entry, EntryError, decode
+from producer_proxy.buffer.disk.segment import BufferSegment, bases
+from producer_proxy.buffer.entry import BufferEntry, EntryError, decode
 
 
 class Waiting(NamedTuple):
     """An entry that is not drained; `reason` is set for one on the dead-letter list."""
 
     position: int
-    entry: Entry
+    entry: BufferEntry
     reason: str | None = None
 
 
-class Damage(NamedTuple):
+class BufferDamage(NamedTuple):
     file: str
     offset: int
     size_bytes: int
     torn: bool
 
 
-def survey(directory: Path) -> Iterator[Waiting | Damage]:
-    """All entries that wait, oldest first, and all bytes that are none. What a running proxy drains meanwhile may be missing."""
+def survey(directory: Path) -> Iterator[Waiting | BufferDamage]:
+    """All entries that wait, oldest first, and all damaged bytes.
+
+    Entries that a running proxy drains meanwhile may be missing.
+    """
     for base in bases(directory):
-        segment = Segment(directory, base)
+        segment = BufferSegment(directory, base)
         try:
             for found in segment.scan():
                 yield _shown(segment, found)
@@ -46,7 +49,7 @@ def buried(directory: Path) -> Iterator[Waiting]:
 
 
 def is_held(directory: Path) -> bool:
-    """Whether a process works on it now."""
+    """Whether a process holds the directory now."""
     try:
         with open(directory / "lock", "rb") as lock:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -57,10 +60,10 @@ def is_held(directory: Path) -> bool:
     return False
 
 
-def _shown(segment: Segment, found: Block | Gap) -> Waiting | Damage:
+def _shown(segment: BufferSegment, found: Block | Gap) -> Waiting | BufferDamage:
     if isinstance(found, Gap):
-        return Damage(segment.path.name, found.offset, found.size, found.torn)
+        return BufferDamage(segment.path.name, found.offset, found.size, found.torn)
     try:
         return Waiting(segment.base + found.offset, decode(found.payload))
     except EntryError:
-        return Damage(segment.path.name, found.offset, found.size, False)
+        return BufferDamage(segment.path.name, found.offset, found.size, False)

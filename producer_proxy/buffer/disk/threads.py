@@ -1,4 +1,4 @@
-"""File work in the hub's thread pool: gevent patches no files, and a disk that is busy would hold up every call of the proxy."""
+"""File work in the hub's thread pool: gevent patches no files, and a slow disk would stall every call of the proxy."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,8 +7,11 @@ import gevent
 from gevent import Greenlet
 
 
-def in_thread(work: Callable, *arguments) -> Any:
-    """Run it in the hub's thread pool and return its result; blocks the greenlet. Raises its OSError, which gevent would also print."""
+def in_thread(work: Callable, *arguments: Any) -> Any:
+    """Run it in the hub's thread pool and return its result; blocks the greenlet.
+
+    Raises its OSError, which gevent would also print.
+    """
 
     def attempt() -> Any:
         try:
@@ -22,14 +25,16 @@ def in_thread(work: Callable, *arguments) -> Any:
     return result
 
 
-class Errands:
-    """File work for one greenlet at a time. If that one is killed the work ends all the same, and `wait()` waits for it: its descriptors
-    must not be closed under it."""
+class FileWork:
+    """File work for one greenlet at a time. It ends even if that greenlet is killed; `wait()` waits for it.
+
+    The caller must not close the work's descriptors before that.
+    """
 
     def __init__(self) -> None:
         self._running: Greenlet | None = None
 
-    def run(self, work: Callable, *arguments) -> Any:
+    def run(self, work: Callable, *arguments: Any) -> Any:
         """As in_thread()."""
         self._running = gevent.spawn(_outcome, work, arguments)
         result = self._running.get()

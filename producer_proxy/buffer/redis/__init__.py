@@ -1,1 +1,4 @@
-"""The buffer in Redis. In order: address, client, guard, layouts, slots, store. Needs redis-py, an extra: `pip install penstock[redis]`."""
+"""The buffer in Redis. In order: address, client, guard, slots, layouts, store; survey counts it for people.
+
+Needs redis-py, an extra: `pip install penstock[redis]`.
+"""

@@ -1,4 +1,4 @@
-"""Which Redis: `redis://`, `sentinel://`, `cluster://` or `codis://`, as the proxy's option says it."""
+"""The address of a Redis, as the proxy's option gives it: `redis://`, `sentinel://`, `cluster://` or `codis://`."""
 
 from dataclasses import dataclass
 from urllib.parse import parse_qsl, urlsplit
@@ -11,9 +11,9 @@ LAYOUTS = ("streams", "lists")
 class RedisAddress:
     """
     Attributes:
-        kind: codis: 3.2 commands through a proxy; only the lists layout, and nothing can be asked of the servers' settings.
+        kind: codis means 3.2 commands through a proxy: only the lists layout, and the servers' settings cannot be read.
         hosts: of the server or proxy; of Sentinels; of some of a Cluster's nodes.
-        master: the name that Sentinels know it by.
+        master: its name at the Sentinels.
     """
 
     kind: str
@@ -24,7 +24,8 @@ class RedisAddress:
 
 
 def parse_address(url: str) -> RedisAddress:
-    """`redis://HOST:PORT[/DB]`, `sentinel://HOST:PORT,…/MASTER`, `cluster://HOST:PORT,…`, `codis://HOST:PORT`, each with `?layout=lists`.
+    """`redis://HOST:PORT[/DB]`, `sentinel://HOST:PORT,…/MASTER`, `cluster://HOST:PORT,…`, `codis://HOST:PORT`, each
+    with `?layout=lists`.
 
     Raises: ValueError with a sentence. A password does not belong here: command lines are public.
     """
@@ -35,7 +36,7 @@ def parse_address(url: str) -> RedisAddress:
         raise ValueError("a Redis password goes into --buffer-redis-password-file, not into the URL")
     hosts = tuple(_host(url, each) for each in parts.netloc.split(","))
     if len(hosts) > 1 and parts.scheme in ("redis", "codis"):
-        raise ValueError(f"{url!r}: one HOST:PORT")
+        raise ValueError(f"{url!r}: exactly one HOST:PORT")
     path, settings = parts.path.strip("/"), dict(parse_qsl(parts.query, keep_blank_values=True))
     layout = settings.pop("layout", "lists" if parts.scheme == "codis" else "streams")
     if settings or layout not in LAYOUTS:
@@ -43,9 +44,9 @@ def parse_address(url: str) -> RedisAddress:
     if parts.scheme == "codis" and layout != "lists":
         raise ValueError(f"{url!r}: codis has no streams")
     if parts.scheme == "sentinel" and not path:
-        raise ValueError(f"{url!r}: name the master behind the hosts, as in sentinel://host:26379/mymaster")
+        raise ValueError(f"{url!r}: name the master after the hosts, as in sentinel://host:26379/mymaster")
     if parts.scheme == "redis" and path and not path.isdigit():
-        raise ValueError(f"{url!r}: the path is the number of a database")
+        raise ValueError(f"{url!r}: the path must be the number of a database")
     db = int(path) if parts.scheme == "redis" and path else 0
     return RedisAddress(parts.scheme, hosts, path if parts.scheme == "sentinel" else "", db, layout)
 

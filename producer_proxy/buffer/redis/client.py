@@ -1,4 +1,4 @@
-"""A redis-py client for an address. It repeats nothing by itself: a repeated RPUSH is a second copy."""
+"""A redis-py client for an address, without retries: a repeated RPUSH would store a second copy."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ def connect(address: RedisAddress, password: str | None = None) -> Any:
     """The client; nothing is sent yet, except that a Cluster is asked for its nodes. Raises redis.RedisError."""
     options: dict[str, Any] = {
         "password": password, "socket_timeout": ANSWER_S, "socket_connect_timeout": CONNECT_S, "protocol": 2,
-        "driver_info": None,  # else it introduces itself by a command that old servers do not know
+        "driver_info": None,  # else it sends a command that old servers do not know
     }  # fmt: skip
     once = Retry(NoBackoff(), 0)
     if address.kind == "cluster":
@@ -35,7 +35,7 @@ def connect(address: RedisAddress, password: str | None = None) -> Any:
 
 
 def masters(client: Any) -> list[Any]:
-    """Clients of every server that takes our writes."""
+    """A client for each server that takes writes."""
     if isinstance(client, RedisCluster):
         return [client.get_redis_connection(node) for node in client.get_primaries()]
     return [client]

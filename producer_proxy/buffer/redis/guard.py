@@ -1,4 +1,6 @@
-"""Whether a Redis may hold what was answered BUFFERED: it must not evict, and must sync each write before it answers."""
+"""Checks that a Redis is fit for messages answered BUFFERED: it must not evict, and must sync each write before it
+answers.
+"""
 
 from collections.abc import Collection
 from typing import Any
@@ -10,13 +12,13 @@ from producer_proxy.buffer.redis.client import masters
 ACCEPTABLE = {
     "evicting": "may evict what is buffered",
     "everysec": "may lose about a second of buffered messages in a power cut, or more",
-    "unverified": "does not tell its settings: whether it evicts or syncs is not known",
+    "unverified": "hides its settings: whether it evicts or syncs is not known",
 }
-"""What an operator may allow by name, and what that means."""
+"""Weaknesses that an operator may allow, by name."""
 
 
 def weaknesses(client: Any) -> dict[str, str]:
-    """By the name that would allow it: a sentence on what is wrong. Asks every master. Raises redis.RedisError."""
+    """A sentence per weakness, by the name that would allow it. Asks every master. Raises redis.RedisError."""
     found: dict[str, str] = {}
     for master in masters(client):
         try:
@@ -34,7 +36,7 @@ def weaknesses(client: Any) -> dict[str, str]:
 
 
 def refusal(found: dict[str, str], accepted: Collection[str]) -> str | None:
-    """Why it is not used; None: it is fit, or its weaknesses were allowed."""
+    """The weaknesses that are not allowed, as a sentence; None: there are none."""
     wrong = [
         f"{sentence} (allowed only by --buffer-redis-accept {name})"
         for name, sentence in found.items()
@@ -44,6 +46,6 @@ def refusal(found: dict[str, str], accepted: Collection[str]) -> str | None:
 
 
 def warning(found: dict[str, str], accepted: Collection[str]) -> str | None:
-    """What was allowed and is so."""
+    """The weaknesses that are allowed, as a sentence; None: there are none."""
     allowed = [f"{ACCEPTABLE[name]}: {sentence}" for name, sentence in found.items() if name in accepted]
     return "; ".join(allowed) or None

@@ -1,7 +1,8 @@
-"""How one shard lies in Redis, one key each: a stream, or a list for codis and old servers. Both give and take values in order.
+"""Layouts of one shard in Redis, which is one key: a stream, or a list for codis and old servers. Both keep values in
+order.
 
-Both still give at `maxmemory`: no command used to read or delete needs memory there. Both are safe with a second, stale drainer: a value is
-deleted only as the very one that was read.
+Both can be drained at `maxmemory`: no command that reads or deletes needs memory there. Both are safe beside a second,
+stale drainer: only the very value that was read is deleted.
 """
 
 from abc import ABC, abstractmethod
@@ -16,7 +17,7 @@ return 1
 
 
 class HeadChanged(Exception):
-    """Somebody else has taken values away."""
+    """Another drainer has removed values."""
 
 
 class Layout(ABC):
@@ -35,16 +36,19 @@ class Layout(ABC):
 
     @abstractmethod
     def read(self, count: int, after: Any = None) -> list[tuple[Any, bytes]]:
-        """The oldest values, or those behind the handle `after`, each with its handle."""
+        """The oldest values, or those after the handle `after`, each with its handle."""
 
     @abstractmethod
     def delete(self, handles: Sequence[Any]) -> None:
-        """Remove values that were read. Raises HeadChanged: not all were there any more."""
+        """Remove values that were read. Raises HeadChanged: some were gone already."""
 
 
 class Streams(Layout):
-    """XADD, XRANGE, XDEL by id. No consumer group: it would hand later values to a second drainer while the first one's are not yet in the
-    engine, and its list of pending entries is state that has to be taken over."""
+    """XADD, XRANGE, XDEL by id.
+
+    No consumer group: it would give later values to a second drainer while those of the first are not yet in the
+    engine. Its list of pending entries would be one more state to take over.
+    """
 
     def push(self, pipe: Any, values: Sequence[bytes]) -> int:
         for value in values:
@@ -67,9 +71,11 @@ class Streams(Layout):
 
 
 class Lists(Layout):
-    """RPUSH, LRANGE, and an EVAL that trims only if the head is still the value that was read. Redis 3.2's commands, no MULTI.
+    """RPUSH, LRANGE, and an EVAL that trims only if the head is still the value that was read. Redis 3.2's commands, no
+    MULTI.
 
-    A value that was deleted behind one that still stands is trimmed together with that one; only this process remembers it until then.
+    A value that is deleted before an older one is trimmed together with that one. Until then only this process
+    remembers it.
     """
 
     def __init__(self, client: Any, key: str) -> None:

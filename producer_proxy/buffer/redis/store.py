@@ -2,8 +2,8 @@
 
 Invariants:
 1. Only the own slot is written to, in the order of the puts; a topic is always in the same shard of it.
-2. What Redis may or may not hold after a broken call is looked up before anything more is taken out: `_stale`.
-3. How many entries each shard has is known, so that a FLUSHALL or an eviction is found and reported.
+2. After a broken call the shards are counted again before anything more is taken: `_stale`.
+3. The number of entries of each shard is known, so a FLUSHALL or an eviction is found and reported.
 """
 
 import logging
@@ -19,14 +19,14 @@ from redis.exceptions import OutOfMemoryError, RedisError, ResponseError
 from common.config.errors import StoreUnavailable
 from common.config.store import ConfigStore
 from common.keyhash import murmur2
-from producer_proxy.buffer.blocks import pack_buried
-from producer_proxy.buffer.entry import Entry
+from producer_proxy.buffer.blocks import pack_dead
+from producer_proxy.buffer.entry import BufferEntry
 from producer_proxy.buffer.errors import BufferError_, BufferFull, BufferUnavailable, BufferUncertain
 from producer_proxy.buffer.native import entries_of
 from producer_proxy.buffer.ordering_keys import OrderingKeys
 from producer_proxy.buffer.redis import guard
 from producer_proxy.buffer.redis.layouts import LAYOUTS, HeadChanged, Layout
-from producer_proxy.buffer.redis.slots import PREFIX, NoSlot, Slots
+from producer_proxy.buffer.redis.slots import PREFIX, BufferSlots, NoSlot
 from producer_proxy.buffer.room import RoomLimits
 from producer_proxy.buffer.store import BufferStore, KeptEntry
 from producer_proxy.buffer.value import pack_value
@@ -45,7 +45,7 @@ class RedisStore(BufferStore):
         connect: makes the client; called again until it succeeds. layout: `streams` or `lists`.
         config: where slots are claimed. accepted: weaknesses of this Redis that the operator has allowed by name.
     Raises:
-        BufferUnavailable: this Redis is not fit to hold what was promised. One that is away is no error: the store starts with a fault.
+        BufferUnavailable: this Redis is not fit. One that is away is not an error: the store starts with a fault.
     """
 
     name = "redis"
@@ -57,10 +57,10 @@ class RedisStore(BufferStore):
         super().__init__(limits, now_ms)
         self._connect, self._accepted = connect, accepted
         self._client: Any = None
-        self._slots = Slots(config, prefix, lambda key: LAYOUTS[layout](self._client, key))
+        self._slots = BufferSlots(config, prefix, lambda key: LAYOUTS[layout](self._client, key))
         self._lengths: dict[str, int] = {}  # by key
         self._oldest: dict[str, int] = {}
-        self._queue: list[tuple[Sequence[Entry], AsyncResult]] = []
+        self._queue: list[tuple[Sequence[BufferEntry], AsyncResult]] = []
         self._flushing = self._stale = self._broken = False
         self._mutex = RLock()
         self._fault: str | None = "Redis has not answered yet"
@@ -93,9 +93,9 @@ class RedisStore(BufferStore):
     def take(self, skip: Collection[str], count_max: int, bytes_max: int) -> list[KeptEntry]:
         if self._client is None or (self._fault and not self._unfit):
             return []
-        with self._mutex, self._asking():
+        with self._mutex, self._translated_errors():
             if self._stale:
-                self._look_anew()
+                self._recount()
             for shard in self._slots.drainable():
                 if taken := self._take_from(shard, skip, count_max, bytes_max):
                     return taken
@@ -118,14 +118,14 @@ class RedisStore(BufferStore):
             taken.append(KeptEntry((shard, handle), entry))
         return taken
 
-    def _entries(self, shard: Layout, values: list[tuple[Any, bytes]]) -> list[tuple[Any, Entry]]:
-        """Those that are ours and whole; the others are set aside on the dead-letter list as they are."""
+    def _entries(self, shard: Layout, values: list[tuple[Any, bytes]]) -> list[tuple[Any, BufferEntry]]:
+        """The whole entries; foreign and damaged values are moved to the dead-letter list as they are."""
         entries = entries_of([value for _, value in values])
         found = [(handle, entry) for (handle, _), entry in zip(values, entries, strict=True) if entry is not None]
         if len(found) < len(values):
             odd = [each for each, entry in zip(values, entries, strict=True) if entry is None]
             log.error(
-                "buffer=redis key=%s: %d values that are none of ours, or not whole, go to %s",
+                "buffer=redis key=%s: %d foreign or damaged values are moved to %s",
                 shard.key, len(odd), self._slots.dead_key(),
             )  # fmt: skip
             self._client.rpush(self._slots.dead_key(), *(value for _, value in odd))
@@ -134,7 +134,7 @@ class RedisStore(BufferStore):
             self._lengths[shard.key] -= len(odd)
         return found
 
-    def _write(self, entries: Sequence[Entry]) -> None:
+    def _write(self, entries: Sequence[BufferEntry]) -> None:
         if self._fault:
             self._leave(entries)
             raise BufferUnavailable(f"buffer=redis: {self._fault}")
@@ -145,11 +145,11 @@ class RedisStore(BufferStore):
             gevent.spawn(self._flush)
         result.get()
 
-    def _leave_unwritten(self, entries: Sequence[Entry]) -> None:
-        """`_write` or the flush did it, in the moment in which that was known. By now everything may have been counted anew."""
+    def _leave_unwritten(self, entries: Sequence[BufferEntry]) -> None:
+        """Nothing to do: `_write` or the flush has done it already. By now the entries may have been counted again."""
 
     def _flush(self) -> None:
-        """While one pipeline is on its way, whoever comes joins the next."""
+        """Send pipelines one by one; puts that come while one is on its way join the next."""
         try:
             while self._queue:
                 with self._mutex:
@@ -160,17 +160,17 @@ class RedisStore(BufferStore):
         finally:
             self._flushing = False
 
-    def _answer(self, entries: Sequence[Entry], result: AsyncResult, errors: dict[str, BufferError_]) -> None:
+    def _answer(self, entries: Sequence[BufferEntry], result: AsyncResult, errors: dict[str, BufferError_]) -> None:
         topics = {entry.topic for entry in entries}
         failed = [errors[topic] for topic in topics if topic in errors]
         if not failed:
             result.set()
             return
         self._leave(entries)
-        self._stale = self._stale or len(failed) < len(topics)  # a part of them is there all the same
+        self._stale = self._stale or len(failed) < len(topics)  # some of them are stored all the same
         result.set_exception(failed[0])
 
-    def _next_puts(self) -> list[tuple[Sequence[Entry], AsyncResult]]:
+    def _next_puts(self) -> list[tuple[Sequence[BufferEntry], AsyncResult]]:
         count = size = 0
         for entries, _ in self._queue:
             size += sum(entry.size_bytes for entry in entries)
@@ -180,13 +180,13 @@ class RedisStore(BufferStore):
         puts, self._queue = self._queue[:count], self._queue[count:]
         return puts
 
-    def _push(self, entries: list[Entry]) -> dict[str, BufferError_]:
-        """Append to the own slot; by topic, what went wrong."""
+    def _push(self, entries: list[BufferEntry]) -> dict[str, BufferError_]:
+        """Append to the own slot; returns errors by topic."""
         if not self._slots.writable():
             return dict.fromkeys(
                 (entry.topic for entry in entries), BufferUnavailable("buffer=redis: its slot was lost")
             )
-        by_shard: dict[Layout, list[Entry]] = {}
+        by_shard: dict[Layout, list[BufferEntry]] = {}
         for entry in entries:
             by_shard.setdefault(self._shard_of(entry.topic), []).append(entry)
         try:
@@ -207,7 +207,7 @@ class RedisStore(BufferStore):
                 self._count(shard, own, step[-1])
         return errors
 
-    def _count(self, shard: Layout, own: list[Entry], length: int) -> None:
+    def _count(self, shard: Layout, own: list[BufferEntry], length: int) -> None:
         expected = self._lengths.get(shard.key, 0) + len(own)
         if length < expected:
             self._report_missing(shard, expected - length)
@@ -230,17 +230,17 @@ class RedisStore(BufferStore):
         for each in kept:
             shard, handle = each.handle
             by_shard.setdefault(shard, []).append(handle)
-        with self._mutex, self._asking():
+        with self._mutex, self._translated_errors():
             for shard, handles in by_shard.items():
-                # Also if nobody knows whether it was done.
+                # Also when the outcome is unknown: the shard is counted again then.
                 self._lengths[shard.key] = self._lengths.get(shard.key, 0) - len(handles)
                 shard.delete(handles)
                 if not self._lengths[shard.key]:
                     self._oldest.pop(shard.key, None)
 
     def _dead_letter(self, kept: Sequence[KeptEntry], reason: str) -> None:
-        values = [pack_buried(self.now_ms(), reason, each.entry.encode()) for each in kept]
-        with self._asking():
+        values = [pack_dead(self.now_ms(), reason, each.entry.encode()) for each in kept]
+        with self._translated_errors():
             self._client.rpush(self._slots.dead_key(), *values)
 
     def _shard_of(self, topic: str) -> Layout:
@@ -249,8 +249,8 @@ class RedisStore(BufferStore):
         return shards[murmur2(topic.encode()) % len(shards)]
 
     @contextmanager
-    def _asking(self) -> Iterator[None]:
-        """Errors of Redis as ours; after each, everything is looked at anew."""
+    def _translated_errors(self) -> Iterator[None]:
+        """Turns errors of Redis into BufferUnavailable; after each, the shards are counted again."""
         try:
             yield
         except HeadChanged as error:
@@ -271,13 +271,13 @@ class RedisStore(BufferStore):
         self._fault = f"Redis does not answer: {error or type(error).__name__}"
 
     def _report_missing(self, shard: Layout, count: int) -> None:
-        """Gone without us: FLUSHALL, an eviction, a fail-over that lost writes, or another drainer."""
+        """Report entries that others removed: FLUSHALL, an eviction, a fail-over that lost writes, or another drainer."""
         log.error("buffer=redis key=%s: %d entries that were answered BUFFERED are gone", shard.key, count)
         self.damaged += count
         self._stale = True
 
-    def _look_anew(self) -> None:
-        """Count everything that we hold from what Redis has, and report what should be there and is not."""
+    def _recount(self) -> None:
+        """Count the entries of all own shards from Redis, and report those that are missing."""
         self._slots.forget()
         units, room = OrderingKeys(), self.room.emptied()
         known, lengths, oldest = self._lengths, dict[str, int](), dict[str, int]()
@@ -296,7 +296,7 @@ class RedisStore(BufferStore):
         for queued, _ in self._queue:
             units.enter(queued)
             room.enter(queued)
-        # At once and not before: while it was read, keys stayed diverted by the old count.
+        # All at once: while Redis was read, keys stayed diverted by the old count.
         self.recounted(units, room)
         self._lengths, self._oldest, self._stale = lengths, oldest, False
 
@@ -308,20 +308,20 @@ class RedisStore(BufferStore):
             try:
                 self._check()
             except Exception:
-                log.exception("buffer=redis: looking after it failed by an error of ours")
+                log.exception("buffer=redis: internal error while checking it")
 
     def _check(self) -> None:
-        """Settings, slots, lengths: again and again, because each may change."""
+        """Check settings, slots and lengths. Called repeatedly, because each may change."""
         try:
             with self._mutex:
                 if self._client is None or self._broken:
-                    self._connect_anew()
+                    self._reconnect()
                 weak = guard.weaknesses(self._client)
                 self._warning = guard.warning(weak, self._accepted)
                 reason = guard.refusal(weak, self._accepted)
                 self._look_after_slots()
                 if self._stale or self._lengths.keys() != {shard.key for shard in self._slots.counted()}:
-                    self._look_anew()
+                    self._recount()
                 self.dead_count = self._client.llen(self._slots.dead_key())
             self._unfit = reason is not None
             if reason != self._fault:
@@ -334,7 +334,7 @@ class RedisStore(BufferStore):
             if self._slots.own is None:
                 self._unfit, self._fault = False, str(error)
 
-    def _connect_anew(self) -> None:
+    def _reconnect(self) -> None:
         """After an outage another server may be the master, and a Cluster's nodes others than before."""
         if self._client is not None:
             with suppress(*AWAY):
@@ -350,9 +350,9 @@ class RedisStore(BufferStore):
             self._stale = True
         for slot in list(slots.adopted):
             if not any(self._lengths.get(shard.key) for shard in slots.shards(slot)) or slots.lost(slot):
-                slots.let_go(slot)
+                slots.release(slot)
                 self._stale = True
-        with suppress(StoreUnavailable):  # then nobody can be succeeded now
+        with suppress(StoreUnavailable):  # then no slot can be claimed now
             if slots.find_orphans(self._client):
-                log.warning("buffer=redis: drains slots %s of proxies that are gone", sorted(slots.adopted))
+                log.warning("buffer=redis: drains slots %s of stopped proxies", sorted(slots.adopted))
                 self._stale = True

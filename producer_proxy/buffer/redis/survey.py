@@ -1,4 +1,4 @@
-"""The buffer in a Redis, counted for people while its proxies run or not. Nothing is claimed and nothing changed."""
+"""A count of the buffer in a Redis, for tools, whether its proxies run or not. It claims and changes nothing."""
 
 from typing import Any, NamedTuple
 
@@ -12,10 +12,10 @@ from producer_proxy.buffer.value import unpack_value
 class Survey(NamedTuple):
     """
     Attributes:
-        entries: by slot, of those that hold something. Which proxy claims a slot is in the configuration store.
+        entries: by slot, of slots with entries. The configuration store has the proxy that claims a slot.
         dead: values on the dead-letter list.
-        weaknesses: why this Redis may lose what it holds.
-        faults: keys that are no buffer of this layout, each with Redis' sentence.
+        weaknesses: reasons why this Redis may lose entries.
+        faults: keys that are not a buffer of this layout, each with Redis' sentence.
     """
 
     entries: dict[int, int]
@@ -51,7 +51,7 @@ def survey(client: Any, layout: str, prefix: str = PREFIX) -> Survey:
 
 
 def _accepted_at_ms(shard: Layout) -> list[int]:
-    """Of its first value; nothing when that is not ours, or was drained meanwhile."""
+    """The time of its first entry; empty when the value is foreign or was drained meanwhile."""
     try:
         return [unpack_value(value).accepted_at_ms for _, value in shard.read(1)]
     except EntryError:

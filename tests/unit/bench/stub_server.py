@@ -5,7 +5,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from bench.generator import Target
+from bench.generator import LoadTarget
 from bench.settings import LoadSettings
 from common.contract import (
     AckResult,
@@ -45,9 +45,9 @@ class StubServer:
             raise self._faults[0]
 
     @property
-    def target(self) -> Target:
+    def target(self) -> LoadTarget:
         address = self._listener.getsockname()
-        return Target(address, address, "app", "key", "secret")
+        return LoadTarget(address, address, "app", "key", "secret")
 
     def _accept(self) -> None:
         while True:

@@ -11,11 +11,11 @@ from bench.fallback.__main__ import broken_promises, drained_in, live_figures
 from bench.fallback.load import KEYS, TimedCall, body_of
 from bench.fallback.page import main, with_gaps
 from bench.fallback.seconds import OutageMarks, by_second, p99_ms
-from bench.generator import Target
+from bench.generator import LoadTarget
 from common.contract import Code
 from tests.waiting import until
 
-NOBODY = Target(("", 0), ("", 0), "app", "key", "secret")
+NOBODY = LoadTarget(("", 0), ("", 0), "app", "key", "secret")
 MARKS = OutageMarks(100.0, 110.0, 120.0, 121.0, 130.0)
 
 

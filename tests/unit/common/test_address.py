@@ -18,13 +18,13 @@ def test_an_address_is_shown_as_it_was_written(text):
 
 @pytest.mark.parametrize("text", ["", "9700", ":9700", "host:", "host:x", "host:65536", "host:-1"])
 def test_what_is_no_host_and_port_is_told_so(text):
-    with pytest.raises(ArgumentTypeError, match="is not HOST:PORT"):
+    with pytest.raises(ArgumentTypeError, match="is not an address: use HOST:PORT"):
         host_and_port(text)
 
 
 @pytest.mark.parametrize("path", ["", "relative/engine.sock", "/" + "x" * PATH_BYTES_MAX])
 def test_a_socket_files_path_is_absolute_and_fits(path):
-    with pytest.raises(ArgumentTypeError, match="begins with a slash and has at most 107 bytes"):
+    with pytest.raises(ArgumentTypeError, match="is not a socket file: use unix:/PATH with at most 107 bytes"):
         engine_address("unix:" + path)
 
 

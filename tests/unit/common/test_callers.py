@@ -46,7 +46,7 @@ def test_an_origin_asks_for_the_network_and_for_the_certificate(origin, connecti
     if admits:
         origin.check("shop", connection)
     else:
-        with pytest.raises(AuthenticationError, match="credential refused: application=shop may"):
+        with pytest.raises(AuthenticationError, match="credential rejected: application shop"):
             origin.check("shop", connection)
 
 

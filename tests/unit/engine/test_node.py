@@ -3,9 +3,9 @@
 import json
 
 import pytest
-from engine.client.codec import decode_pull_answer, encode_pull
 
 from engine.link import layout
+from engine.link.pull import decode_answer, encode_pull
 from engine.log.format import KIND_MESSAGES, pack_batch, pack_record
 from tests.sim.world import KEY, Link, World
 
@@ -69,7 +69,7 @@ def test_a_waiting_pull_is_answered_at_the_end_of_the_turn_that_appends(desk):
     desk.world.run(100)
     assert answers == [] and desk.node.delivery.parked == 1
     desk.append()
-    assert decode_pull_answer(answers[0][1])[1][0].count == 1
+    assert decode_answer(answers[0][1])[1][0].count == 1
 
 
 def test_a_waiting_pull_is_answered_empty_when_its_time_is_over(desk):
@@ -77,7 +77,7 @@ def test_a_waiting_pull_is_answered_empty_when_its_time_is_over(desk):
     desk.world.run(490)
     assert answers == []
     desk.world.run(50)
-    assert decode_pull_answer(answers[0][1]) == ([], [])
+    assert decode_answer(answers[0][1]) == ([], [])
 
 
 def test_a_peer_that_does_not_authenticate_is_closed(desk):
@@ -153,9 +153,9 @@ def test_a_stopping_node_answers_what_waits_and_lets_nothing_wait(desk):
     desk.world.run(10)
     desk.node.release_waiting()
     desk.world.run(10)
-    assert decode_pull_answer(answers[0][1]) == ([], [])
+    assert decode_answer(answers[0][1]) == ([], [])
     code, payload = desk.ask(layout.PULL, encode_pull("g", [("orders", 1)], wait_ms=60_000))
-    assert (code, decode_pull_answer(payload)) == (layout.OK, ([], []))
+    assert (code, decode_answer(payload)) == (layout.OK, ([], []))
 
 
 def test_a_closed_link_withdraws_what_waits_on_it(desk):

@@ -192,7 +192,7 @@ def test_a_process_that_does_not_follow_is_named_in_a_warning(run, tmp_path, mon
     monkeypatch.setattr("penstock.commands.instance.APPLIED_S_MAX", 0.05)
     store = open_store(f"file://{tmp_path}/config")
     store.report_applied("producer_proxy@127.0.0.1:1", {"topic": 0})
-    assert "not yet in use at producer_proxy@127.0.0.1:1" in run("topic", "create", "a").stderr
+    assert "not yet applied by producer_proxy@127.0.0.1:1" in run("topic", "create", "a").stderr
     store.close()
 
 

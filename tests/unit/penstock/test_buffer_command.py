@@ -10,7 +10,7 @@ from common.contract import Message, SendRequest, encode_call
 from common.wire import walk_send
 from penstock.commands.buffer import command
 from producer_proxy.buffer.disk.store import DiskStore
-from producer_proxy.buffer.entry import Entry
+from producer_proxy.buffer.entry import BufferEntry
 from producer_proxy.buffer.room import RoomLimits
 from tests.unit.producer_proxy.send.test_send import credential
 
@@ -22,9 +22,11 @@ def encoded(**fields) -> bytes:
     return walk_send(frame, messages_max=10, body_bytes_max=1 << 20).messages[0].encoded
 
 
-def entry(number: int, topic: str, key: str | None) -> Entry:
+def entry(number: int, topic: str, key: str | None) -> BufferEntry:
     message = encoded(topic=topic, body=b"%03d" % number, key=key, properties={"n": str(number)})
-    return Entry(topic, None if key is None else key.encode(), number.to_bytes(16, "big"), message, NOW_MS + number)
+    return BufferEntry(
+        topic, None if key is None else key.encode(), number.to_bytes(16, "big"), message, NOW_MS + number
+    )
 
 
 @pytest.fixture

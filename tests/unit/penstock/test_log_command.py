@@ -72,4 +72,4 @@ def test_repair_says_what_it_would_do_and_does_it_with_yes(data):
     assert "would do: " in (done := run("repair", data)).output and done.exit_code == 0 and not index.exists()
     assert "done: " in run("repair", data, "--yes").output and index.exists()
     assert run("verify", data).exit_code == 0
-    assert run("repair", data, "--yes").output == "There was nothing to do.\n"
+    assert run("repair", data, "--yes").output == "There was nothing to repair.\n"

@@ -91,5 +91,5 @@ def test_a_child_that_never_serves_ends_everything_and_shows_its_log(up):
     running = up(engine="broken")
     _, errors = running.process.communicate(timeout=15)
     assert running.process.returncode == 1
-    assert "engine does not start (ended with code 3)" in errors
+    assert "engine: does not start (ended with code 3)" in errors
     assert "cannot open the store" in errors

@@ -10,8 +10,8 @@ import pytest
 
 from common.contract import Code, Message
 from tests.services.fake_broker import wait_until
+from tests.unit.producer_proxy.admission.test_rate_limits import change
 from tests.unit.producer_proxy.send.test_send import codes, credential, request
-from tests.unit.producer_proxy.test_limits import change
 
 CAPACITY = 150  # messages a second
 OFFERED = {"high": 50, "normal": 150, "low": 250}

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from common.filter import match as match_pure
 from common.filter.expression import read_filter
 from common.filter.formula import formula_of
-from common.filter.nodes import CompareNumber, Field, Relation, Source
+from common.filter.nodes import CompareNumber, Field, FieldSource, Relation
 from common.filter.numbers import parse_number
 from common.filter.parser import parse_sql
 from tests.unit.common.filter.stored import STRING, properties_field, stored
@@ -37,11 +37,11 @@ literals = st.integers(-(1 << 63), (1 << 63) - 1) | st.floats(allow_nan=False, a
 @settings(max_examples=2000, deadline=None)
 @given(number_texts, literals, st.sampled_from(Relation))
 def test_numbers_are_read_and_compared_alike(held, literal, relation):
-    formula = formula_of(CompareNumber(Field(Source.PROPERTY, "a"), relation, literal))
+    formula = formula_of(CompareNumber(Field(FieldSource.PROPERTY, "a"), relation, literal))
     both(formula, stored({"a": held}))
     number = parse_number(held.encode())
     if number is not None and abs(number) != float("inf"):
-        same = formula_of(CompareNumber(Field(Source.PROPERTY, "a"), Relation.EQUAL, number))
+        same = formula_of(CompareNumber(Field(FieldSource.PROPERTY, "a"), Relation.EQUAL, number))
         assert both(same, stored({"a": held}))
 
 

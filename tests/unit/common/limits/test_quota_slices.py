@@ -49,10 +49,10 @@ class Cluster:
         before = list(self.passed)
         for _ in range(round(seconds / STEP_S)):
             self.now += STEP_S
-            for i, leases in enumerate(self.processes):
+            for i, slices in enumerate(self.processes):
                 if self.now >= self.next_tick[i]:
                     self.next_tick[i] += TICK_S
-                    leases.tick()
+                    slices.tick()
                 self._send(i)
         return [(after - old) / seconds for after, old in zip(self.passed, before, strict=True)]
 
@@ -136,16 +136,16 @@ def test_a_lender_that_starts_anew_does_not_lend_twice():
 
 
 def test_a_process_that_never_reached_its_lender_is_limited_all_the_same():
-    leases = QuotaSlices("producer_proxy", "p", lambda payload, answer: answer(203, b""), lambda: 5.0)
-    meter = leases.meter("topic:orders", 10, 0)
+    slices = QuotaSlices("producer_proxy", "p", lambda payload, answer: answer(203, b""), lambda: 5.0)
+    meter = slices.meter("topic:orders", 10, 0)
     assert meter.room(5.0)[0] == 10
 
 
 def test_one_key_is_one_meter_and_a_topic_without_limits_has_none():
-    leases = QuotaSlices("producer_proxy", "p", lambda payload, answer: None, lambda: 5.0)
-    assert leases.meter("topic:a", 0, 0) is None
-    one = leases.meter("topic:a", 10, 0)
-    assert leases.meter("topic:a", 20, 0) is one
+    slices = QuotaSlices("producer_proxy", "p", lambda payload, answer: None, lambda: 5.0)
+    assert slices.meter("topic:a", 0, 0) is None
+    one = slices.meter("topic:a", 10, 0)
+    assert slices.meter("topic:a", 20, 0) is one
     assert isinstance(one, Meter)
 
 
@@ -156,19 +156,19 @@ def test_only_limits_in_use_are_borrowed_and_those_that_nobody_holds_are_forgott
         asked.append([each["key"] for each in json.loads(payload)["limits"]])
         answer(0, json.dumps({"live": 1, "shares": [5.0] * len(asked[-1])}).encode())
 
-    leases = QuotaSlices("producer_proxy", "p", ask, lambda: now[0])
-    meter = leases.meter("topic:a", 10, 1000)
-    leases.tick()
+    slices = QuotaSlices("producer_proxy", "p", ask, lambda: now[0])
+    meter = slices.meter("topic:a", 10, 1000)
+    slices.tick()
     assert asked.pop() == ["topic:a:messages", "topic:a:bytes"]
     now[0] += IDLE_S + 1
-    leases.tick()
+    slices.tick()
     assert asked.pop() == []  # a sign of life
     meter.take(1, 1)
-    leases.tick()
+    slices.tick()
     assert asked.pop() == ["topic:a:messages", "topic:a:bytes"]
     watched = weakref.ref(meter)
     del meter
-    assert leases.meter("topic:a", 10, 1000) is watched()
+    assert slices.meter("topic:a", 10, 1000) is watched()
     now[0] += IDLE_S + 1
-    leases.tick()
+    slices.tick()
     assert watched() is None

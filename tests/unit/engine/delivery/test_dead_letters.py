@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from common.contract import Message
 from common.dead_letters import dead_letter_topic, is_dead_letter_topic
 from common.names import is_name
-from common.retry import Delays, Exponential
+from common.retry import DelayList, Exponential
 from engine.delivery import dead_letter
 from engine.link.layout import EXTEND, INVALID, OK, REJECT, RETRY, STALE_RECEIPT
 from engine.log.format import pack_record, whole_records
@@ -28,7 +28,7 @@ def form(request):
 def world(form):
     made = World(form)
     made.orders = made.topic()
-    made.policies.set(attempts_max=3, retry=Delays((1_000, 5_000)))
+    made.policies.set(attempts_max=3, retry=DelayList((1_000, 5_000)))
     return made
 
 

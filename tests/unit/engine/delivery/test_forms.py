@@ -174,7 +174,7 @@ def test_both_forms_keep_away_from_what_a_topics_own_retention_has_taken(make_pa
     pair = make_pair()
     if not hasattr(pair.log, "floors"):
         pytest.skip("this log knows no retention of topics")
-    monkeypatch.setattr(type(pair.log.floors), "of", lambda self, topic_id, queue: 5)
+    monkeypatch.setattr(type(pair.log.start_offsets), "of", lambda self, topic_id, queue: 5)
     pair.store(0, [100] * 4)
     pair.store(0, [100] * 4)
     assert pair.pull() == [5, 6, 7]

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, multiple, rule
 
 from common.contract import Message
-from common.retry import Delays
+from common.retry import DelayList
 from engine.delivery import dead_letter, key_order
 from engine.delivery.policy import KEY, NONE, PARK, QUEUE, STOP
 from engine.link.layout import DONE, OK, REJECT, RETRY
@@ -25,7 +25,7 @@ class Ordered(World):
     def __init__(self, form, order=KEY, **settings):
         super().__init__(form, **settings)
         self.orders = self.topic()
-        self.policies.set(order=order, attempts_max=3, retry=Delays((100,)))
+        self.policies.set(order=order, attempts_max=3, retry=DelayList((100,)))
 
     def put(self, keys, queue=0):
         self.log.store(self.orders, queue, [record(None if key == "-" else key) for key in keys], self.wall_ms)

@@ -8,7 +8,7 @@ from engine.env import clock as reference
 from engine.env import native
 from engine.env.simulated import SimulatedEnv
 
-FORMS = [reference.Clock, *([native.Clock] if native.NATIVE else [])]
+FORMS = [reference.NodeClock, *([native.NodeClock] if native.NATIVE else [])]
 
 
 @pytest.mark.parametrize("form", FORMS)

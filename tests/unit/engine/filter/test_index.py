@@ -7,7 +7,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from common.filter.expression import read_filter
 from common.filter.match import Filter
-from common.filter.nodes import Field, Source
+from common.filter.nodes import Field, FieldSource
 from engine.filter.index import CONSTANTS_MAX, FilterIndex
 from engine.filter.native import FORM, REFERENCE
 from engine.filter.partial import IndexKey
@@ -106,7 +106,7 @@ def filled(*texts: str) -> FilterIndex:
 
 
 def property_key(name: str, numeric: bool = False) -> IndexKey:
-    return IndexKey(Field(Source.PROPERTY, name), numeric)
+    return IndexKey(Field(FieldSource.PROPERTY, name), numeric)
 
 
 def test_the_most_selective_field_is_chosen_and_no_name_is_special():
@@ -122,7 +122,7 @@ def test_the_most_selective_field_is_chosen_and_no_name_is_special():
 def test_numbers_and_tags_are_keys_too():
     index = filled("buyer == 1", "buyer == 2.0", "red || green")
     assert index.key_of(0) == property_key("buyer", numeric=True)
-    assert index.key_of(2) == IndexKey(Field(Source.TAG), False)
+    assert index.key_of(2) == IndexKey(Field(FieldSource.TAG), False)
     assert index.matches(stored({"buyer": "2"}, tag="red")) == [1, 2]
 
 

@@ -22,8 +22,6 @@ from engine.link.pull import (
     encode_pull,
 )  # fmt: skip
 from engine.link.receipt import NO_TOKEN, TOKEN, encode_receipt, queue_of_token
-from engine.ops.errors import RequestError
-from engine.ops.pull import decode_pull
 
 names = st.from_regex(r"[a-z][A-Za-z0-9._-]{0,30}", fullmatch=True)
 tokens = st.binary(min_size=48, max_size=48)
@@ -73,7 +71,7 @@ def test_the_server_answers_with_parts_of_the_same_bytes():
 
 @given(st.binary(max_size=300))
 def test_any_bytes_are_decoded_or_refused(payload):
-    for decode, error in ((decode_pull, RequestError), (decode_request, PayloadError), (decode_answer, PayloadError)):
+    for decode, error in ((decode_request, PayloadError), (decode_answer, PayloadError)):
         try:
             decode(payload)
         except error as refusal:

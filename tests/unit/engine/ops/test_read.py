@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from engine.env.native import Clock
+from engine.env.native import NodeClock
 from engine.errors import CorruptionError
 from engine.log.memory import MemoryLog
 from engine.ops.errors import RequestError
@@ -16,7 +16,7 @@ class Asker:
     def __init__(self, queues: int = 2) -> None:
         self.log, self.answers = MemoryLog(), []
         self.topic = self.log.create_topics([("orders", queues)])[0].id
-        self.reads = PositionReads(self.log, Clock(), WaitingRequests(lambda: None))
+        self.reads = PositionReads(self.log, NodeClock(), WaitingRequests(lambda: None))
 
     def read(self, *positions: dict, now_ms: int = 0, **options) -> bool:
         request = {"positions": [{"topic": "orders", **position} for position in positions], **options}

@@ -3,7 +3,7 @@
 import pytest
 
 from common.reply_token import ReplyToken, ReplyTokens
-from engine.env.native import Clock
+from engine.env.native import NodeClock
 from engine.link import layout
 from engine.ops.errors import RequestError
 from engine.ops.reply import ReplyOps
@@ -25,7 +25,7 @@ class Link:
 class Desk:
     def __init__(self) -> None:
         self.waits: list[bool] = []
-        self.ops = ReplyOps(Exchange(lambda: 1_000_000), Clock(), lambda: self.waits.append(True))
+        self.ops = ReplyOps(Exchange(lambda: 1_000_000), NodeClock(), lambda: self.waits.append(True))
         self.asker, self.replier = Link(), Link()
 
 

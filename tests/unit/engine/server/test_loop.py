@@ -7,7 +7,7 @@ import gevent
 import pytest
 from gevent import monkey
 
-from engine.env.native import Clock
+from engine.env.native import NodeClock
 from engine.server.loop import NodeLoop
 
 
@@ -29,7 +29,7 @@ class FakeNode:
 
 @pytest.fixture
 def desk():
-    desk = SimpleNamespace(clock=Clock(), node=FakeNode())
+    desk = SimpleNamespace(clock=NodeClock(), node=FakeNode())
     desk.loop = NodeLoop(desk.clock)
     yield desk
     desk.loop.close()

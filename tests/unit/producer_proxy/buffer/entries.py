@@ -1,17 +1,17 @@
 """Entries for tests."""
 
-from producer_proxy.buffer.entry import Entry
+from producer_proxy.buffer.entry import BufferEntry
 from producer_proxy.buffer.store import BufferStore
 
 NOW_MS = 1_700_000_000_000
 
 
-def entry(number: int, topic: str = "orders", key: bytes | None = b"k", size: int = 20) -> Entry:
+def entry(number: int, topic: str = "orders", key: bytes | None = b"k", size: int = 20) -> BufferEntry:
     body = b"%d:" % number
-    return Entry(topic, key, number.to_bytes(16, "big"), body + b"x" * (size - len(body)), NOW_MS + number)
+    return BufferEntry(topic, key, number.to_bytes(16, "big"), body + b"x" * (size - len(body)), NOW_MS + number)
 
 
-def number_of(found: Entry) -> int:
+def number_of(found: BufferEntry) -> int:
     return int.from_bytes(found.assigned_id, "big")
 
 

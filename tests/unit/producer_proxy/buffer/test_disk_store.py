@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from producer_proxy.buffer import blocks
 from producer_proxy.buffer.blocks import Block
 from producer_proxy.buffer.disk import dead
-from producer_proxy.buffer.disk.segment import Segment
+from producer_proxy.buffer.disk.segment import BufferSegment
 from producer_proxy.buffer.disk.store import DiskStore
-from producer_proxy.buffer.entry import Entry, EntryError, decode
+from producer_proxy.buffer.entry import BufferEntry, EntryError, decode
 from producer_proxy.buffer.errors import BufferFull, BufferInUse, BufferUnavailable, BufferUncertain
 from producer_proxy.buffer.room import RoomLimits
 from tests.services.fake_broker import wait_until
@@ -167,7 +167,7 @@ def test_after_a_failed_sync_nothing_is_promised_any_more_and_what_was_still_dra
     def fails(segment):
         raise OSError(5, "Input/output error")
 
-    monkeypatch.setattr(Segment, "sync", fails)
+    monkeypatch.setattr(BufferSegment, "sync", fails)
     with pytest.raises(BufferUncertain):
         store.put([entry(2)])
     monkeypatch.undo()
@@ -180,8 +180,8 @@ def test_after_a_failed_sync_nothing_is_promised_any_more_and_what_was_still_dra
 
 def test_puts_of_many_greenlets_share_syncs_and_none_returns_before_its_own(path, monkeypatch):
     store = opened(path, 1 << 20)
-    synced, real = [], Segment.sync
-    monkeypatch.setattr(Segment, "sync", lambda segment: (synced.append(segment.size), real(segment)))
+    synced, real = [], BufferSegment.sync
+    monkeypatch.setattr(BufferSegment, "sync", lambda segment: (synced.append(segment.size), real(segment)))
     waiting = [gevent.spawn(store.put, [entry(n)]) for n in range(200)]
     gevent.joinall(waiting, raise_error=True)
     assert len(synced) < 20 and synced[-1] == os.path.getsize(files(path, ".buf")[0])
@@ -192,14 +192,14 @@ def test_puts_of_many_greenlets_share_syncs_and_none_returns_before_its_own(path
 def test_a_store_closes_only_after_the_file_work_of_a_greenlet_that_was_killed(path, monkeypatch):
     store = opened(path)
     store.put([entry(1), entry(2)])
-    begun, go_on, real = threading.Event(), threading.Event(), Segment.mark_done
+    begun, go_on, real = threading.Event(), threading.Event(), BufferSegment.mark_done
 
     def slow(segment, offsets):
         begun.set()
         go_on.wait(10)
         real(segment, offsets)
 
-    monkeypatch.setattr(Segment, "mark_done", slow)
+    monkeypatch.setattr(BufferSegment, "mark_done", slow)
     drain = gevent.spawn(store.remove, store.take((), 1, 1 << 20))
     wait_until(begun.is_set)
     drain.kill()
@@ -230,7 +230,7 @@ def test_a_full_dead_letter_list_keeps_the_entry_in_the_queue(path, monkeypatch)
 
 texts = st.binary(max_size=60)
 entries = st.builds(
-    Entry, st.text("abc.-", min_size=1, max_size=20), st.none() | texts, st.none() | st.binary(min_size=16, max_size=16),
+    BufferEntry, st.text("abc.-", min_size=1, max_size=20), st.none() | texts, st.none() | st.binary(min_size=16, max_size=16),
     texts, st.integers(0, (1 << 48) - 1),
 )  # fmt: skip
 
@@ -244,7 +244,7 @@ def test_every_entry_is_decoded_as_it_was(given_entry):
 @given(st.binary(max_size=80))
 def test_other_bytes_are_an_entry_or_an_error(data):
     try:
-        assert isinstance(decode(data), Entry)
+        assert isinstance(decode(data), BufferEntry)
     except EntryError:
         pass
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from producer_proxy.buffer import blocks as block_format
 from producer_proxy.buffer import entries as entries_pure
 from producer_proxy.buffer import native as chosen
-from producer_proxy.buffer.entry import Entry
+from producer_proxy.buffer.entry import BufferEntry
 from producer_proxy.buffer.value import pack_value
 from tests.unit.producer_proxy.buffer.entries import entry
 
@@ -16,7 +16,7 @@ FORMS = [pytest.param(entries_pure, id="pure"), pytest.param(chosen, id="native"
 
 texts = st.binary(max_size=60)
 some_entries = st.builds(
-    Entry, st.text("abc.-", min_size=1, max_size=20), st.none() | texts, st.none() | st.binary(min_size=16, max_size=16),
+    BufferEntry, st.text("abc.-", min_size=1, max_size=20), st.none() | texts, st.none() | st.binary(min_size=16, max_size=16),
     texts, st.integers(0, (1 << 48) - 1),
 )  # fmt: skip
 
@@ -42,7 +42,7 @@ def test_entries_are_given_until_the_bytes_end_in_the_middle_of_one(form):
     data, positions = blocks(wanted)
     found, used = form.entries_at(data[: positions[3] - START + 20], START, positions, 1 << 20)
     assert found == wanted[:3] and used == sum(each.size_bytes for each in found)
-    assert isinstance(found[0], Entry)
+    assert isinstance(found[0], BufferEntry)
     assert form.entries_at(data, START, [positions[1], positions[4]], 1 << 20)[0] == [wanted[1], wanted[4]]
     assert form.entries_at(data, START, [START - 8, *positions], 1 << 20) == ([], 0)
 

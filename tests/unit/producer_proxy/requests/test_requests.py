@@ -44,7 +44,7 @@ class Rpc:
         self.told.append((op, *layout.FORWARDED_BODY.unpack(payload)))
 
 
-class Asker:
+class RequestAsker:
     def __init__(self):
         self.is_gone, self.heard = False, []
 
@@ -55,14 +55,14 @@ class Asker:
 class Desk:
     def __init__(self, form):
         self.clock, self.rpc, self.woken = FakeClock(), Rpc(), 0
-        self.requests = form.Requests(self.rpc, KEY, self.clock, self._wake, lambda size: b"i" * size)
+        self.requests = form.OpenRequests(self.rpc, KEY, self.clock, self._wake, lambda size: b"i" * size)
 
     def _wake(self):
         self.woken += 1
 
     def ask(self, wait_ms=1_000, stored=True, **stored_as):
         """(asker, open request) of one that is stored."""
-        asker = Asker()
+        asker = RequestAsker()
         opened = self.requests.open(asker, wait_ms)
         if stored:
             opened.stored(**stored_as)
@@ -226,7 +226,7 @@ def test_what_is_kept_of_replies_is_bounded_and_free_again_behind_the_deadline(d
 
 def test_a_full_table_opens_no_more(desk, monkeypatch):
     monkeypatch.setattr(requests_module, "OPEN_MAX", 3)
-    opened = [desk.requests.open(Asker(), 1_000) for _ in range(5)]
+    opened = [desk.requests.open(RequestAsker(), 1_000) for _ in range(5)]
     assert [each is None for each in opened] == [False] * 3 + [True] * 2
 
 

@@ -11,7 +11,7 @@ from common.keyhash import queue_of
 from common.wire import walk_send
 from engine.link import layout
 from engine.link.timer import ANY_QUEUE, Timer, parse
-from producer_proxy.send.delays import Delays, is_delayed
+from producer_proxy.send.delays import DelayStage, is_delayed
 from producer_proxy.send.pending import PendingMessage, open_ones
 from producer_proxy.targets.engine import EngineTarget
 from producer_proxy.targets.topics import TopicRoute
@@ -84,7 +84,7 @@ def send(rpc: Rpc, *messages: Message, **definition) -> list[SendResult]:
     for each in pending:
         each.result = "fault" if each.message.fault else None
     topics = Topics(EngineTarget(One(rpc), None), **definition)
-    Delays(topics, lambda: NOW, lambda: ASSIGNED).answer(open_ones(pending), call.durability, 3)
+    DelayStage(topics, lambda: NOW, lambda: ASSIGNED).answer(open_ones(pending), call.durability, 3)
     return [each.result for each in pending]
 
 

@@ -55,7 +55,7 @@ def fill_named(m: Machine, segments: int) -> None:
 
 
 def make_names(m: Machine) -> None:
-    """Let files of names and runs be made, until there is nothing to do."""
+    """Let lookup files and partial indexes be made, until there is nothing to do."""
     m.log.look_up.maker.partials.partial_bytes = 1000
     next(pause_s for pause_s in m.log.look_up.maker.steps() if pause_s == m.form.maker.IDLE_S)
 
@@ -110,7 +110,7 @@ def test_one_segment_goes_an_interval_however_many_are_due(form):
 
 def test_a_segment_stays_while_one_topic_in_it_wants_it_longer(form):
     m = clocked(form)
-    m.log.floors.policy = Definitions(second=Retention(age_ms=100 * HOUR))
+    m.log.start_offsets.policy = Definitions(second=Retention(age_ms=100 * HOUR))
     append(m, 2, 0, b"kept")
     fill(m)
     m.env.clock_ms += 80 * HOUR
@@ -137,7 +137,7 @@ class Counting(Definitions):
 def test_a_segment_of_many_topics_asks_a_few_of_them_while_it_is_young_and_all_of_them_once(form):
     m = clocked(form, segment_bytes=1 << 20, delete_interval_ms=1000)
     topics = m.log.create_topics([(f"many-{number}", 1) for number in range(500)])
-    policy = m.log.floors.policy = Counting()
+    policy = m.log.start_offsets.policy = Counting()
     for topic in topics:
         append(m, topic.id, 0, b"m")
     fill(m, segments=1)
@@ -152,7 +152,7 @@ def test_a_segment_of_many_topics_asks_a_few_of_them_while_it_is_young_and_all_o
 
 def test_a_changed_definition_counts_for_segments_that_were_looked_at_before(form):
     m = clocked(form)
-    policy = m.log.floors.policy = Definitions(first=Retention(age_ms=100 * HOUR))
+    policy = m.log.start_offsets.policy = Definitions(first=Retention(age_ms=100 * HOUR))
     fill(m)
     m.env.clock_ms += 80 * HOUR
     run(m)
@@ -164,7 +164,7 @@ def test_a_changed_definition_counts_for_segments_that_were_looked_at_before(for
 
 def test_nothing_is_too_old_before_the_definitions_are_known(form):
     m = clocked(form)
-    policy = m.log.floors.policy = Definitions()
+    policy = m.log.start_offsets.policy = Definitions()
     policy.is_known = False
     fill(m)
     m.env.clock_ms += 1000 * HOUR
@@ -182,7 +182,7 @@ def test_no_retention_keeps_everything(form):
 
 def test_a_topics_own_age_hides_its_older_messages_at_once(form):
     m = clocked(form)
-    m.log.floors.policy = Definitions(second=Retention(age_ms=HOUR))
+    m.log.start_offsets.policy = Definitions(second=Retention(age_ms=HOUR))
     append(m, 2, 0, b"old", b"of the same batch")
     append(m, 1, 0, b"of another topic")
     m.env.clock_ms += 2 * HOUR
@@ -201,7 +201,7 @@ def test_a_topics_own_age_hides_its_older_messages_at_once(form):
 @pytest.mark.parametrize("rolls", [0, 3])
 def test_a_topics_own_size_keeps_its_newest_batches_and_always_the_last(form, rolls):
     m = clocked(form)
-    policy = m.log.floors.policy = Definitions(second=Retention(size_bytes=3000))
+    policy = m.log.start_offsets.policy = Definitions(second=Retention(size_bytes=3000))
     for i in range(10):
         append(m, 2, 0, b"%d" % i * 900)
         if rolls:

@@ -6,7 +6,7 @@ import pytest
 from machine import NOW, SEGMENT
 
 from engine.env.simulated import ProcessEnded
-from engine.errors import ClosedError, ConfigError, DiskFullError, PartlyWrittenError
+from engine.errors import ClosedError, DiskFullError, EngineConfigError, PartlyWrittenError
 
 
 def test_offsets_of_a_queue_count_its_records_from_zero(any_machine):
@@ -154,7 +154,7 @@ def test_topics_keep_their_ids_and_only_grow(any_machine):
 
 
 def test_a_topic_with_too_many_queues_is_refused(machine):
-    with pytest.raises(ConfigError, match=r"1\.\.10000"):
+    with pytest.raises(EngineConfigError, match=r"1\.\.10000"):
         machine.log.create_topics([("wide", 10_001)])
 
 

@@ -1,4 +1,4 @@
-"""Runs of the open segment: what is in them is not read again, and they are never trusted further than they deserve."""
+"""Partial indexes of the active segment: what they cover is not read again, and damaged ones are not trusted."""
 
 import errno
 import itertools
@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from machine import NOW, Machine
-from test_lookup import all_is_found, append, files, fill, look_up, make, place, read_bytes, record, with_runs
+from test_lookup import all_is_found, append, files, fill, look_up, make, place, read_bytes, record, with_partials
 
 from engine.env.simulated import PowerCut, SimulatedEnv
 
@@ -22,13 +22,13 @@ ENTRY = struct.Struct("<QI")
 def filled(form):
     """120 messages in the open segment, with runs of most of them."""
     m = Machine(form, SimulatedEnv(), "/data", segment_bytes=SEGMENT)
-    with_runs(m, RUN, 4)
-    fill_with_runs(m)
+    with_partials(m, RUN, 4)
+    fill_with_partials(m)
     yield m
     m.close()
 
 
-def fill_with_runs(m: Machine, start: int = 0, end: int = 120) -> None:
+def fill_with_partials(m: Machine, start: int = 0, end: int = 120) -> None:
     """As `fill`, with the maker at work meanwhile."""
     for number in range(start, end):
         one = record(m, b"id-%d" % number, b"key-%d" % (number % 10), bytes(200))
@@ -36,7 +36,7 @@ def fill_with_runs(m: Machine, start: int = 0, end: int = 120) -> None:
         make(m)
 
 
-def runs_of(m: Machine, family: str = "id"):
+def partials_of(m: Machine, family: str = "id"):
     base = m.log.appender.segment_base
     return m.log.look_up.maker.partials.of(base, m.form.lookup_file.FAMILIES[family])
 
@@ -47,7 +47,7 @@ def path_of(m: Machine, run) -> str:
 
 def test_a_look_up_reads_what_came_since_the_last_run_and_nothing_else(filled):
     m = filled
-    assert m.log.end_position > 10 * RUN and len(runs_of(m)) > 3
+    assert m.log.end_position > 10 * RUN and len(partials_of(m)) > 3
     for family, name in (("id", b"id-3"), ("key", b"key-3")):
         assert 0 < read_bytes(m, family, name) < RUN
     all_is_found(m)
@@ -57,7 +57,7 @@ def test_a_look_up_reads_what_came_since_the_last_run_and_nothing_else(filled):
 
 
 def test_runs_cover_the_segment_without_a_gap_and_many_small_ones_become_one(filled):
-    runs = runs_of(filled)
+    runs = partials_of(filled)
     assert [run.from_at for run in runs] == [64, *(run.end_at for run in runs[:-1])]
     assert {run.pieces for run in runs} == {1, 4} and sum(run.pieces == 1 for run in runs) < 4
     assert len(files(filled, ".tmp")) == 2 * len(runs)
@@ -71,17 +71,17 @@ def test_no_run_is_made_before_enough_has_come(filled):
     assert m.log.look_up.maker.counts.runs == before
 
 
-def test_a_search_is_bounded_by_times_and_limits_across_runs(filled):
+def test_a_search_is_bounded_by_times_and_limits_across_partial_indexes(filled):
     for limit in (1, 5, 12):
         assert look_up(filled, "key", b"key-4", limit=limit) == [place(number) for number in range(4, 120, 10)]
     assert look_up(filled, "key", b"key-4", from_ms=NOW + 30, to_ms=NOW + 54) == [place(34), place(44), place(54)]
 
 
-def test_the_file_of_a_sealed_segment_is_the_same_with_and_without_runs(form):
+def test_the_file_of_a_sealed_segment_is_the_same_with_and_without_partial_indexes(form):
     made = []
     for partial_bytes in (1 << 20, 700, 3000):
         m = Machine(form, SimulatedEnv(), "/data")
-        with_runs(m, partial_bytes)
+        with_partials(m, partial_bytes)
         for _ in range(3):
             fill(m, 60)
             make(m)
@@ -94,7 +94,7 @@ def test_the_file_of_a_sealed_segment_is_the_same_with_and_without_runs(form):
 
 def test_the_open_segment_is_not_kept_waiting_by_the_file_of_a_sealed_one(form):
     m = Machine(form, SimulatedEnv(), "/data", segment_bytes=1 << 15)
-    with_runs(m, RUN)
+    with_partials(m, RUN)
     fill(m, 200)
     steps = m.log.look_up.maker.steps()
     next(steps)
@@ -104,7 +104,7 @@ def test_the_open_segment_is_not_kept_waiting_by_the_file_of_a_sealed_one(form):
         at += 1
     for number in range(30):
         append(m, 1, 0, record(m, b"more-%d" % number, body=bytes(300)))
-    while m.log.look_up.maker.partials.behind(m.form.lookup_file.ID):
+    while m.log.look_up.maker.partials.due(m.form.lookup_file.ID):
         next(steps)
     assert m.log.look_up.maker.waiting
     m.close()
@@ -144,9 +144,9 @@ def test_a_run_that_is_not_the_right_one_is_not_trusted(filled, how):
 
 def test_a_run_that_is_damaged_when_it_is_merged_is_made_again(filled):
     m = filled
-    m.damage(path_of(m, runs_of(m)[-1]), 4100, b"\xff\xff")
+    m.damage(path_of(m, partials_of(m)[-1]), 4100, b"\xff\xff")
     m.log.look_up.maker.partials.partials_merged = 2
-    fill_with_runs(m, 120, 140)
+    fill_with_partials(m, 120, 140)
     assert m.log.look_up.maker.counts.damage == 1
     all_is_found(m, 140)
     assert read_bytes(m, "id", b"id-3") < RUN
@@ -154,7 +154,7 @@ def test_a_run_that_is_damaged_when_it_is_merged_is_made_again(filled):
 
 def test_a_search_that_finds_its_run_merged_goes_on_in_the_merged_one(filled, monkeypatch):
     m, runs = filled, filled.log.look_up.maker.partials
-    title, last = runs.title, runs_of(m)[-1]
+    title, last = runs.title, partials_of(m)[-1]
     path = path_of(m, last)
 
     def late(base, family, run):
@@ -162,7 +162,7 @@ def test_a_search_that_finds_its_run_merged_goes_on_in_the_merged_one(filled, mo
         if found.path == path:
             monkeypatch.setattr(runs, "title", title)
             runs.partials_merged = 2
-            fill_with_runs(m, 120, 140)
+            fill_with_partials(m, 120, 140)
             assert not m.env.exists(path)
         return found
 
@@ -178,7 +178,7 @@ def test_a_start_removes_the_runs_of_a_killed_engine_and_a_stop_its_own(filled):
     m.kill()
     assert not files(m, ".tmp")
     all_is_found(m)
-    with_runs(m, RUN)
+    with_partials(m, RUN)
     make(m)
     assert files(m, ".tmp")
     m.close()
@@ -190,7 +190,7 @@ def test_a_start_removes_the_runs_of_a_killed_engine_and_a_stop_its_own(filled):
 def test_a_kill_or_a_power_cut_at_any_step_of_making_runs_leaves_nothing_that_is_wrong(form):
     for cut in itertools.count(1):
         m = Machine(form, SimulatedEnv(), "/data", segment_bytes=1 << 15)
-        with_runs(m, RUN)
+        with_partials(m, RUN)
         assert m.durable()
         m.env.power_cut_at = m.env.operations + cut * 3
         try:
@@ -201,7 +201,7 @@ def test_a_kill_or_a_power_cut_at_any_step_of_making_runs_leaves_nothing_that_is
         except PowerCut:
             m.kill() if cut % 2 else m.crash()
         assert not files(m, ".tmp")
-        with_runs(m, RUN)
+        with_partials(m, RUN)
         for _ in range(2):
             found = {number: look_up(m, "id", b"id-%d" % number) for number in range(40)}
             stored = sum(map(len, found.values()))
@@ -215,11 +215,11 @@ def test_a_disk_that_refuses_a_run_is_tried_again_later_and_nothing_half_made_is
     m = Machine(form, SimulatedEnv(), "/data", segment_bytes=SEGMENT)
     maker, clock = m.log.look_up.maker, [0.0]
     maker._clock = lambda: clock[0]
-    with_runs(m, RUN)
+    with_partials(m, RUN)
     fill(m)
     m.env.fail(operation, errno.ENOSPC)
     make(m)
-    assert not files(m, ".tmp") and "trying again" in caplog.text
+    assert not files(m, ".tmp") and "retrying" in caplog.text
     all_is_found(m)
     m.env.heal()
     make(m)
@@ -232,7 +232,7 @@ def test_a_disk_that_refuses_a_run_is_tried_again_later_and_nothing_half_made_is
 
 def test_runs_of_a_segment_that_goes_before_its_file_is_made_go_with_it(form):
     m = Machine(form, SimulatedEnv(), "/data", retention_ms=1000, delete_interval_ms=10)
-    with_runs(m, RUN)
+    with_partials(m, RUN)
     for _ in range(4):
         fill(m, 30)
         m.log.look_up.maker._has_room = lambda: True
@@ -253,9 +253,9 @@ def test_runs_of_a_segment_that_goes_before_its_file_is_made_go_with_it(form):
     m.close()
 
 
-def test_large_batches_and_damage_do_not_stop_runs(form):
+def test_large_batches_and_damage_do_not_stop_partial_indexes(form):
     m = Machine(form, SimulatedEnv(), "/data", segment_bytes=4 << 20)
-    with_runs(m, 1000)
+    with_partials(m, 1000)
     for number in range(3):
         append(m, 1, 0, record(m, b"before-%d" % number), record(m, b"large-%d" % number, body=bytes(1_100_000)))
         append(m, 1, 0, record(m, b"small-%d" % number))

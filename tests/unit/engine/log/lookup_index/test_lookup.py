@@ -1,4 +1,4 @@
-"""Messages looked up by id and by key: through files of names, or by reading where there are none, and the same either way."""
+"""Messages looked up by id and by key: through lookup files, or by reading where there are none, and the same either way."""
 
 import errno
 import itertools
@@ -93,8 +93,8 @@ def all_is_found(m: Machine, count: int = 120) -> None:
     assert look_up(m, "id", b"id-x") == look_up(m, "key", b"id-1") == look_up(m, "id", b"id-1", topic_id=2) == []
 
 
-def with_runs(m: Machine, partial_bytes: int = 1000, merged: int = 3) -> None:
-    """Have runs made of so much of the open segment, and one of so many."""
+def with_partials(m: Machine, partial_bytes: int = 1000, merged: int = 3) -> None:
+    """Have partial indexes made per so many bytes of the active segment, and so many merged."""
     m.log.look_up.maker.partials.partial_bytes, m.log.look_up.maker.partials.partials_merged = partial_bytes, merged
 
 
@@ -312,7 +312,7 @@ def test_a_disk_that_refuses_a_file_is_tried_again_and_nothing_half_made_is_left
         if pause_s == m.form.maker.AFTER_FAULT_S:
             break
     assert not files(m, ".mid") and not files(m, ".mid.tmp") and not files(m, ".key.tmp")
-    assert "trying again" in caplog.text
+    assert "retrying" in caplog.text
     m.env.heal()
     for pause_s in steps:
         if pause_s == m.form.maker.IDLE_S:
@@ -415,7 +415,7 @@ class LookUpModel(RuleBasedStateMachine):
     @rule()
     def make_files(self) -> None:
         self.m.log.look_up.maker.entries_max = self.entries_max
-        with_runs(self.m, self.partial_bytes, 3)
+        with_partials(self.m, self.partial_bytes, 3)
         make(self.m)
 
     @rule(stop=st.booleans())
@@ -469,7 +469,7 @@ def test_floors_of_a_topic_do_not_change_what_the_log_holds(machine):
         def of(self, topic: str) -> Retention:
             return Retention(age_ms=50)
 
-    m.log.floors.policy = Short()
+    m.log.start_offsets.policy = Short()
     m.env.clock_ms = NOW + 100
     assert m.log.bounds(1, 0)[0] > 0
     assert look_up(m, "id", b"id-0") == [(0, 0)]

@@ -1,4 +1,4 @@
-"""What `verify` says of files of names, `repair` does about them, and the scrub finds in them."""
+"""What `verify` says of lookup files, `repair` does about them, and the scrub finds in them."""
 
 import struct
 from pathlib import Path
@@ -19,7 +19,7 @@ def text(field: int, value: bytes) -> bytes:
 
 @pytest.fixture
 def named(stopped):
-    """The stopped log, gone on with messages that have ids and keys, and files of names beside its full segments."""
+    """The stopped log, gone on with messages that have ids and keys, and lookup files beside its full segments."""
     log = stopped.open()
     for number in range(300):
         message = text(2, bytes(400)) + text(3, b"key-%d" % (number % 7)) + text(6, b"id-%d" % number) + b"\0"

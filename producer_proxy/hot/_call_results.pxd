@@ -1,0 +1,22 @@
+# cython: language_level=3
+from libc.stdint cimport int32_t, int64_t, uint32_t
+
+from engine.client._append_request cimport Waiter
+from producer_proxy.hot._answers cimport Result
+
+
+cdef class CallResults(Waiter):
+    # Invariants: results[0..count) are filled by set_id(), count <= results_cap; a result's id lies in
+    # ids[0..ids_used), ids_used <= ids_cap.
+    cdef int32_t seqid
+    cdef uint32_t count               # messages
+    cdef uint32_t results_cap
+    cdef Result* results
+    cdef unsigned char* ids           # as shown, one after the other
+    cdef size_t ids_used, ids_cap
+    cdef double started_at            # monotonic seconds
+    cdef int32_t retry_after_ms
+    cdef int start(self, int32_t seqid, uint32_t count, int32_t retry_after_ms, double now, double timeout_s) except -1
+    cdef int set_id(self, uint32_t index, const unsigned char* id, uint32_t size, bint assigned) except -1
+    cdef bint failed(self) noexcept
+    cdef list outcomes(self)

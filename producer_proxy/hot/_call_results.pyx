@@ -1,0 +1,82 @@
+# cython: language_level=3, boundscheck=False, wraparound=False
+"""Results of one call of the hot path, until it is answered: a code, a position and an id per message."""
+
+from libc.stdint cimport int32_t, int64_t, uint32_t
+from libc.stdlib cimport free, realloc
+from libc.string cimport memcpy
+
+from engine.client._append_request cimport Waiter
+from engine.link.constants cimport CODE_OVERLOADED, CODE_TIMEOUT, CODE_UNAVAILABLE
+from producer_proxy.hot._answers cimport Result
+
+cdef const char* HEX = b"0123456789abcdef"
+
+
+cdef class CallResults(Waiter):
+    """The results of a call in work; see the invariants in _call_results.pxd."""
+
+    def __dealloc__(self):
+        free(self.results)
+        free(self.ids)
+
+    cdef int start(self, int32_t seqid, uint32_t count, int32_t retry_after_ms, double now, double timeout_s) except -1:
+        """Begin a call of `count` messages. Its answer is due after `timeout_s`."""
+        if count > self.results_cap:
+            self.results = <Result*>grow(self.results, count * sizeof(Result))
+            self.results_cap = count
+        self.seqid, self.count, self.waiting, self.retry_after_ms = seqid, count, 0, retry_after_ms
+        self.ids_used = 0
+        self.started_at, self.deadline = now, now + timeout_s
+        return 0
+
+    cdef int set_id(self, uint32_t index, const unsigned char* id, uint32_t size, bint assigned) except -1:
+        """Set the shown id of message `index`: the client's bytes, or an assigned id in hex.
+
+        Until it is answered its code is TIMEOUT.
+        """
+        cdef uint32_t shown = size * 2 if assigned else size
+        cdef unsigned char* out
+        cdef uint32_t i
+        if self.ids_used + shown > self.ids_cap:
+            self.ids_cap = max(64, 2 * (self.ids_used + shown))
+            self.ids = <unsigned char*>grow(self.ids, self.ids_cap)
+        out = self.ids + self.ids_used
+        if assigned:
+            for i in range(size):
+                out[2 * i] = HEX[id[i] >> 4]
+                out[2 * i + 1] = HEX[id[i] & 15]
+        else:
+            memcpy(out, id, size)
+        self.results[index].id_at, self.results[index].id_size = <uint32_t>self.ids_used, shown
+        self.results[index].code = CODE_TIMEOUT
+        self.ids_used += shown
+        return 0
+
+    cdef int result(self, uint32_t index, int code, uint32_t queue, int64_t offset) except -1:
+        self.results[index].code, self.results[index].queue, self.results[index].offset = code, queue, offset
+        return 0
+
+    cdef bint failed(self) noexcept:
+        """Whether a message has one of buffer.fallback.DIVERTED_CODES."""
+        cdef uint32_t i
+        for i in range(self.count):
+            if self.results[i].code in (CODE_OVERLOADED, CODE_UNAVAILABLE, CODE_TIMEOUT):
+                return True
+        return False
+
+    cdef list outcomes(self):
+        """(code, queue, offset, id as shown) of each message, for the rare path."""
+        cdef const Result* r
+        cdef uint32_t i
+        found = []
+        for i in range(self.count):
+            r = &self.results[i]
+            found.append((r.code, r.queue, r.offset, self.ids[r.id_at:r.id_at + r.id_size]))
+        return found
+
+
+cdef void* grow(void* old, size_t size) except NULL:
+    cdef void* grown = realloc(old, size)
+    if grown == NULL:
+        raise MemoryError()
+    return grown

@@ -1,0 +1,49 @@
+# cython: language_level=3
+from libc.stdint cimport int32_t, uint32_t, uint64_t
+
+from common.wire cimport _walk
+from engine.client._destination cimport Destination, Destinations
+from engine.link.constants cimport DURABILITY_MAX
+from producer_proxy.hot._admission cimport HotAdmission
+from producer_proxy.hot._request_calls cimport RequestCalls
+
+cdef enum:
+    MESSAGES_MAX = 1000
+    LATENCY_BUCKETS = 16              # powers of two from 62.5 µs
+
+
+cdef class Front:
+    cdef tuple lanes
+    cdef void* lanes_by_class[DURABILITY_MAX + 1]       # Lanes, borrowed from `lanes`
+    cdef Destinations destinations
+    cdef object is_right
+    cdef uint32_t generation
+    cdef object slow
+    cdef HotAdmission admission
+    cdef readonly RequestCalls request_calls
+    cdef dict sentences
+    cdef dict credentials             # AdmittedCredential by the credential's bytes
+    cdef unsigned char process_bytes[6]
+    cdef uint32_t id_counter
+    cdef double timeout_s
+    cdef int32_t retry_after_ms
+    # The call in hand: filled by examine(), used by the method that it chose, void with the next call. Entries 0 to
+    # call.message_count - 1 of the arrays are filled; the walker gives at most MESSAGES_MAX. `chosen` borrows from
+    # `destinations`: nothing is evicted meanwhile.
+    cdef _walk.SendCall call
+    cdef _walk.Message* messages
+    cdef void** chosen                # the Destination of each message
+    cdef uint32_t queues[MESSAGES_MAX]          # and its queue, with several broker groups
+    cdef void* call_lanes             # Lanes that take all of it, borrowed from `lanes`
+    cdef size_t call_bytes            # of its messages
+    cdef int refusal                  # the code of REFUSE_ALL
+    cdef bint closing
+    cdef bint diverting               # the engine is suspected: calls to buffered topics take the rare path
+    cdef object rescue
+    cdef readonly uint64_t calls, hot_calls, hot_messages, bytes_in
+    cdef uint64_t latency[LATENCY_BUCKETS]
+    cdef readonly double latency_sum_s
+    cdef readonly dict codes
+    cdef int assign(self, unsigned char* id16, uint64_t now_ms) except -1
+    cdef bint check(self, Destination destination) except -1
+    cdef int observe(self, double seconds) except -1

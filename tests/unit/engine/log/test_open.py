@@ -1,0 +1,63 @@
+"""Arguments that an engine passes to the log when it opens it, and in each step of retention."""
+
+from machine import NOW
+
+from engine.config import LogConfig
+from engine.env.simulated import SimulatedEnv
+from engine.log.read.start_offsets import Retention
+
+
+class KeepBytes:
+    """A policy that keeps so many bytes of every topic."""
+
+    generation, is_known = 1, True
+
+    def __init__(self, size_bytes: int) -> None:
+        self.size_bytes = size_bytes
+
+    def of(self, topic: str) -> Retention:
+        return Retention(size_bytes=self.size_bytes)
+
+
+class NoTimers:
+    """Timers that have nothing to relocate."""
+
+    def relocate(self, base: int):
+        return iter(())
+
+    def forget(self, base: int) -> None:
+        pass
+
+
+def test_a_policy_given_at_the_start_hides_what_is_past_it(form):
+    log = form.log.open_log(SimulatedEnv(), "/data", LogConfig(), retention_policy=KeepBytes(1000))
+    log.create_topics([("first", 1)])
+    for _ in range(20):
+        log.append(form.format.pack_batch(0, 1, 0, [form.format.pack_record(b"x" * 100)]), 1, NOW)
+    first, end = log.bounds(1, 0)
+    assert 0 < first < end == 20 and log.start_offsets.of(1, 0) == first
+    log.close()
+
+
+def test_a_notification_given_at_the_start_is_called_until_the_log_is_closed(form):
+    called = []
+    log = form.log.open_log(SimulatedEnv(), "/data", LogConfig(), notify=lambda: called.append(True))
+    log.cold.notify()
+    log.close()
+    log.cold.notify()
+    assert called == [True]
+
+
+def test_timers_come_with_a_step_of_retention(form):
+    log = form.log.open_log(SimulatedEnv(), "/data", LogConfig())
+    timers = NoTimers()
+    assert log.retention.step(timers) > 0 and log.retention.timers is timers
+    log.retention.step()
+    assert log.retention.timers is timers
+    log.close()
+
+
+def test_closing_twice_is_no_error(form):
+    log = form.log.open_log(SimulatedEnv(), "/data", LogConfig())
+    log.close()
+    log.close()
