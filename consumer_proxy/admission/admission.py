@@ -14,8 +14,8 @@ from common.key_uses import KeyUses
 from common.limits import Meter
 from common.limits.quota_slices import QuotaSlices
 from common.principals import Principals
+from consumer_proxy.call import Call
 from consumer_proxy.errors import Refused
-from consumer_proxy.pull.call import Call
 from engine.link.pull import AT_TIME, EARLIEST, LATEST, PullScope
 
 _STARTS = {"earliest": EARLIEST, "latest": LATEST, "time": AT_TIME}

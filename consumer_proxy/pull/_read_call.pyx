@@ -18,7 +18,7 @@ from engine.link.constants cimport (
 
 from common.wire.calls import ACKS_MAX
 from common.wire.faults import ACK_FAULTS, WireError
-from consumer_proxy.pull.call import Call
+from consumer_proxy.call import Call
 from consumer_proxy.pull.reply_format import EXTEND_MS_MAX, REASON_BYTES_MAX
 
 cdef enum:

@@ -3,7 +3,7 @@
 from typing import Any
 
 from common.limits import Meter
-from consumer_proxy.pull.call import Call
+from consumer_proxy.call import Call
 from consumer_proxy.pull.positions import PositionPull
 from engine.link.pull import NOTHING, PullAnswer, PullScope
 

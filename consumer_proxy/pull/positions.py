@@ -5,8 +5,8 @@ from typing import Any, NamedTuple
 
 from common.contract import Code
 from common.names import NAME_RULE, is_name
+from consumer_proxy.call import Call
 from consumer_proxy.errors import Refused
-from consumer_proxy.pull.call import Call
 from engine.link.errors import PayloadError
 from engine.link.read import ReadAnswer, ReadPosition, ReadQuestion, ReadReport
 

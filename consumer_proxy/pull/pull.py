@@ -19,8 +19,8 @@ from common.timer_heap import TimerHeap
 from common.wire import WireError
 from consumer_proxy.admission.admission import PullAdmission
 from consumer_proxy.admission.rate_limit import HoldFor, PullBudget, RateLimited, check_rate
+from consumer_proxy.call import NO_RANGES, Call
 from consumer_proxy.errors import Refused
-from consumer_proxy.pull.call import NO_RANGES, Call
 from consumer_proxy.pull.native import build_reply, read_call
 from consumer_proxy.pull.open_pull import OpenPull
 from consumer_proxy.pull.positions import PositionPull

@@ -3,7 +3,7 @@
 from common.wire import walk_pull
 from common.wire.calls import Ack
 from common.wire.faults import ACK_FAULTS, AckFault
-from consumer_proxy.pull.call import Call
+from consumer_proxy.call import Call
 from consumer_proxy.pull.reply_format import EXTEND_MS_MAX, LOCAL, REASON_BYTES_MAX, RUN
 from engine.link.acknowledgement import DELAY_UNSET, DONE, EXTEND, AckRange, AckRanges
 from engine.link.codes import INVALID, STALE_RECEIPT

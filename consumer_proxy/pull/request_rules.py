@@ -2,8 +2,8 @@
 
 from common.contract import Code
 from common.wire.faults import CALL_FAULTS, CallFault
+from consumer_proxy.call import Call
 from consumer_proxy.errors import Refused
-from consumer_proxy.pull.call import Call
 from consumer_proxy.settings import Settings
 
 
