@@ -21,7 +21,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -135,7 +135,12 @@ def _stopped(pid: int) -> Iterator[None]:
 
 
 def _call(
-    target: LoadTarget, stream: Stream, keys: Sequence[str | None], began_s: float, offset_s: float, done
+    target: LoadTarget,
+    stream: Stream,
+    keys: Sequence[str | None],
+    began_s: float,
+    offset_s: float,
+    done: Callable[..., object],
 ) -> None:
     sender, who = client(Producer, target.producer), credential(target.app, target.key_id, target.secret)
     timeout_ms = GIVE_UP_MS if stream.name == "keys of the hanging one" else None

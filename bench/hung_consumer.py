@@ -25,6 +25,7 @@ from bisect import bisect_right
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from bench import instance
 from bench.errors import BenchError
@@ -32,7 +33,7 @@ from bench.generator import LoadTarget
 from bench.report import machine
 from bench.settings import LoadSettings
 from bench.work_consumer import ConsumerTask, client, credential
-from common.contract import Code, Message, Producer, SendRequest
+from common.contract import Code, Credential, Message, Producer, SendRequest
 
 CONSUMERS, QUEUES, BATCH, WORK_S = 3, 12, 32, 0.005
 STEP_S = 0.01
@@ -129,7 +130,7 @@ def _warm_up(target: LoadTarget, topic: str, files: list[Path]) -> None:
         time.sleep(STEP_S)
 
 
-def _send(sender, who, messages: list) -> None:
+def _send(sender: Any, who: Credential, messages: list) -> None:
     results = sender.send(SendRequest(credential=who, messages=messages)).results
     if {result.code for result in results} != {Code.OK}:
         raise BenchError(f"a send was refused: {results[0]}")

@@ -11,6 +11,7 @@ runs counts, since other processes cause the rest.
 
 import argparse
 import time
+from collections.abc import Callable
 
 from common import contract
 from common.wire import walk as walk_pure
@@ -25,7 +26,7 @@ def make_frame(messages: int, body_bytes: int = 128) -> bytes:
     return contract.encode_call("send", 1, contract.SendRequest(credential=credential, messages=batch))
 
 
-def best_ns(run, rounds: int, messages: int, repeats: int = 5) -> float:
+def best_ns(run: Callable[[int], object], rounds: int, messages: int, repeats: int = 5) -> float:
     best = float("inf")
     for _ in range(repeats):
         started = time.perf_counter_ns()
@@ -37,7 +38,7 @@ def best_ns(run, rounds: int, messages: int, repeats: int = 5) -> float:
 def ways() -> dict:
     """By name: a function of (frame, rounds), and how many times fewer rounds it deserves."""
 
-    def repeat(walk):
+    def repeat(walk: Callable[[bytes], object]):
         def run(frame: bytes, rounds: int) -> None:
             for _ in range(rounds):
                 walk(frame)

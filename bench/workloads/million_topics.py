@@ -9,15 +9,16 @@ the last first one. Compare the throughput with `penstock bench send` on the sam
 long, so not part of `make bench`.
 """
 
+from bench.outcome import Outcome
 from bench.settings import LoadSettings
 from bench.workloads import Bar, Workload
 
 
-def _seconds(outcome) -> float:
+def _seconds(outcome: Outcome) -> float:
     return outcome.birth.seconds
 
 
-def _growth_mb(outcome) -> float:
+def _growth_mb(outcome: Outcome) -> float:
     return outcome.birth.engine_growth_bytes / 1e6
 
 

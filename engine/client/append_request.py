@@ -1,16 +1,14 @@
 """One append request: the messages that it carries, as runs of queues, and the calls that wait. The reference of `_append_request`."""
 
-import struct
 import time
 from collections.abc import Callable
 from typing import NamedTuple
 
 from engine.client.destination import Destination
 from engine.link import layout
+from engine.link.batch import BATCH_HEADER, BATCH_MAGIC
 
-BATCH_MAGIC = 0x5042
 PADDING_MAX = 8  # behind a batch
-_BATCH = struct.Struct("<IIHBBIIIIIQq")
 
 Result = tuple[int, int, int]
 """(code, queue, offset) of one message."""
@@ -80,7 +78,7 @@ class AppendRequest:
             records = b"".join(item.record for item in items)
             size = layout.BATCH_HEADER_SIZE + len(records)
             flags = layout.CHECK_IDS if window_ms else 0
-            out += _BATCH.pack(0, size, BATCH_MAGIC, 0, flags, 0, topic_id, queue, len(items), window_ms, 0, 0)
+            out += BATCH_HEADER.pack(0, size, BATCH_MAGIC, 0, flags, 0, topic_id, queue, len(items), window_ms, 0, 0)
             out += records + bytes(-size % 8)
         return layout.frame(layout.APPEND, request_id, bytes(out))
 

@@ -12,7 +12,8 @@ from engine.delivery.queue_cursor import QueueCursor
 from engine.delivery.receipt import ReceiptToken
 from engine.delivery.settings import DeliverySettings
 from engine.delivery.subscription import WakeList
-from engine.link.layout import DONE, EXTEND, INVALID, OK, REJECT, RETRY, STALE_RECEIPT
+from engine.link.acknowledgement import DONE, EXTEND, REJECT, RETRY
+from engine.link.codes import INVALID, OK, STALE_RECEIPT
 from engine.log.port import DeliveryLog
 
 

@@ -20,7 +20,8 @@ from engine.delivery.settings import DeliverySettings
 from engine.delivery.shared_filters import SharedFilters
 from engine.errors import CorruptionError, OffsetOutOfRangeError
 from engine.filter.native import select
-from engine.link.layout import HAS_TRAILER, PIECE
+from engine.link.pieces import PIECE
+from engine.link.record import HAS_TRAILER
 from engine.log.format import whole_records
 from engine.log.port import DeliveryLog
 from engine.log.types import RecordSlice

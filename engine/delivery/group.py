@@ -13,7 +13,7 @@ from engine.delivery.receipt import topic_hash
 from engine.delivery.settings import DeliverySettings
 from engine.delivery.subscription import Subscription
 from engine.errors import EngineError
-from engine.link.layout import AT_TIME, LATEST
+from engine.link.pull import AT_TIME, LATEST
 from engine.log.port import DeliveryLog
 from engine.log.types import Topic
 

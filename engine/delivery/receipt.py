@@ -8,7 +8,7 @@ from hashlib import blake2b
 from hmac import compare_digest
 from typing import NamedTuple
 
-from engine.link.layout import MAC_SIZE, TOKEN, TOKEN_SIZE, TOKEN_VERSION
+from engine.link.receipt import MAC_SIZE, TOKEN, TOKEN_SIZE, TOKEN_VERSION
 
 KEY_SIZE = 32
 _BODY_SIZE = TOKEN_SIZE - MAC_SIZE

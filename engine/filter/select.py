@@ -7,7 +7,7 @@ import struct
 from collections.abc import Iterator
 
 from common.filter.match import Filter
-from engine.link.layout import HAS_ID
+from engine.link.record import HAS_ID
 
 _U32 = struct.Struct("<I")
 _ID_SIZE = 16

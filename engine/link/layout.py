@@ -1,4 +1,4 @@
-"""The link's names in one module, for imports that predate the modules of their own."""
+"""All operations, codes and structs of the link in one namespace, for modules that use many of them as `layout.NAME`."""
 
 from engine.link.acknowledgement import ACK, DONE, EXTEND, REJECT, RETRY
 from engine.link.append import APPEND_HEAD, APPEND_RESULT, FSYNC, MEMORY

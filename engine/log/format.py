@@ -7,14 +7,12 @@ from dataclasses import dataclass
 from google_crc32c import value
 
 from engine.errors import VersionError
+from engine.link.batch import BATCH_HEADER, BATCH_HEADER_SIZE, BATCH_MAGIC
 
 SEGMENT_MAGIC = b"PNSTLOG1"
 SEGMENT_HEADER = struct.Struct("<8s16sQIIq12sI")
 SEGMENT_HEADER_SIZE = 64
 
-BATCH_MAGIC = 0x5042
-BATCH_HEADER = struct.Struct("<IIHBBIIIIIQq")
-BATCH_HEADER_SIZE = 48
 KIND_MESSAGES, KIND_TOPIC, KIND_PROGRESS, KIND_EPOCH, KIND_COUNTERS = range(5)
 KIND_TIMER, KIND_TIMER_MARK = 8, 9
 KIND_FIRED = 10

@@ -5,7 +5,7 @@ from typing import Any
 from common.dead_letters import dead_letter_topic, is_dead_letter_topic
 from engine.delivery.delivery import Delivery
 from engine.delivery.redrive import DeadLetter, DeadLetterPage, DeadLetterSelection, DeadLetterStore, ScatteredError
-from engine.link.layout import OVERLOADED, UNKNOWN_TOPIC
+from engine.link.codes import OVERLOADED, UNKNOWN_TOPIC
 from engine.log import Log
 from engine.ops.checks import checked_name, is_whole, shown
 from engine.ops.errors import RequestError

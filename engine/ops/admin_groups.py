@@ -7,7 +7,7 @@ from engine.delivery import progress
 from engine.delivery.delivery import Delivery
 from engine.delivery.queue_cursor import QueueCursor
 from engine.errors import CorruptionError, OffsetOutOfRangeError
-from engine.link.layout import UNKNOWN_TOPIC
+from engine.link.codes import UNKNOWN_TOPIC
 from engine.log import Log
 from engine.ops.checks import checked_name, is_whole, shown
 from engine.ops.errors import RequestError

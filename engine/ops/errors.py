@@ -3,7 +3,7 @@
 RequestError       the request cannot be served; `code` and the text are the answer
 """
 
-from engine.link.layout import INVALID
+from engine.link.codes import INVALID
 
 
 class RequestError(Exception):

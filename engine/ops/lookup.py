@@ -5,7 +5,9 @@ from collections.abc import Callable
 from functools import partial
 
 from engine.link import layout
-from engine.link.layout import NO_TOKEN, PIECE, U32
+from engine.link.integers import U32
+from engine.link.pieces import PIECE
+from engine.link.receipt import NO_TOKEN
 from engine.log import Log
 from engine.log.lookup_index.lookup_file import ID, KEY, Family
 from engine.log.lookup_index.search import FoundRecord, LookupCursor, LookupQuery, LookupSearch

@@ -8,7 +8,11 @@ from typing import Any
 from common.timer_heap import TimerHeap
 from engine.env.native import NodeClock
 from engine.errors import CorruptionError, OffsetOutOfRangeError
-from engine.link.layout import INVALID, NO_TOKEN, OFFSET_OUT_OF_RANGE, OK, PIECE, READ, U32, UNAVAILABLE, UNKNOWN_TOPIC
+from engine.link.codes import INVALID, OFFSET_OUT_OF_RANGE, OK, UNAVAILABLE, UNKNOWN_TOPIC
+from engine.link.integers import U32
+from engine.link.operations import READ
+from engine.link.pieces import PIECE
+from engine.link.receipt import NO_TOKEN
 from engine.log import Log
 from engine.ops.checks import shown
 from engine.ops.errors import RequestError

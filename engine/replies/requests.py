@@ -8,7 +8,8 @@ from collections.abc import Callable
 
 from common.reply_token import TOKEN_SIZE, reply_by_of
 from common.timer_heap import TimerHeap
-from engine.link.layout import CONSUMER_FAILED, HAS_TRAILER, NO_CONSUMER, NO_REPLY
+from engine.link.codes import CONSUMER_FAILED, NO_CONSUMER, NO_REPLY
+from engine.link.record import HAS_TRAILER
 
 REMEMBERED_MAX = 200_000
 REMEMBERED_MS = 5_000

@@ -6,7 +6,7 @@ import gevent
 
 from common.net.limits import Limits
 from common.net.server import Server, listen, listen_file
-from engine.link.layout import FRAME_BYTES_MAX
+from engine.link.frame import FRAME_BYTES_MAX
 from engine.node import Node
 from engine.server import native
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from engine.errors import DiskFullError
-from engine.link.layout import DUPLICATE, INVALID, NOT_CANCELLABLE, OK, TOO_LARGE, UNKNOWN_TOPIC
+from engine.link.codes import DUPLICATE, INVALID, NOT_CANCELLABLE, OK, TOO_LARGE, UNKNOWN_TOPIC
 from engine.link.timer import ANY_QUEUE, Timer, parse
 from engine.log import Log
 from engine.log.format import BATCH_HEADER_SIZE

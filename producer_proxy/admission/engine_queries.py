@@ -10,8 +10,9 @@ from typing import Any
 from common.limits.quota_slices import Answer
 from engine.client.append import Destinations
 from engine.client.brokers import Broker, Brokers
+from engine.link.codes import UNAVAILABLE
 from engine.link.errors import LinkDown
-from engine.link.layout import DEPTH, LEASE, UNAVAILABLE
+from engine.link.operations import DEPTH, LEASE
 
 SHARED_BOUNDS = ("messages", "bytes")
 

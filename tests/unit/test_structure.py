@@ -101,7 +101,7 @@ MAY_PATCH = ("engine.__main__", "producer_proxy.__main__", "consumer_proxy.__mai
 LINES_MAX = 400
 FUNCTION_LINES_MAX = 45
 NATIVE_FUNCTION_LINES_MAX = 60
-BATCH_MAGIC_HOMES = ("engine/link/constants.pxd", "engine/log/format.py")
+BATCH_MAGIC_HOMES = ("engine/link/batch.py", "engine/link/constants.pxd")
 # Larger for now. The numbers may only go down.
 LARGER_FILES = {
     "bench/_load.pyx": 520,
@@ -257,7 +257,11 @@ def test_a_class_name_has_one_meaning():
 
 
 def test_one_module_selects_between_native_modules_and_their_references():
-    wrong = [name for name, path in modules().items() if "PENSTOCK_PURE" in code_of(name) and name != "common.twins"]
+    wrong = [
+        name
+        for name, path in modules().items()
+        if re.search(r"PENSTOCK_PURE.(?!. *=)", code_of(name)) and name != "common.twins"
+    ]
     assert [name for name in wrong if not within(name, "penstock.doctor")] == []
 
 

@@ -7,7 +7,10 @@ from engine.delivery.native import FORM, REFERENCE, DeliveryForm
 from engine.delivery.policy import DEFAULT, GroupPolicy
 from engine.delivery.pull import AckRange, PullRequest
 from engine.delivery.settings import DeliverySettings
-from engine.link.layout import DONE, PIECE, TOKEN, TOKEN_SIZE, U16
+from engine.link.acknowledgement import DONE
+from engine.link.integers import U16
+from engine.link.pieces import PIECE
+from engine.link.receipt import TOKEN, TOKEN_SIZE
 from engine.log.format import pack_record
 from engine.log.memory import MemoryLog
 

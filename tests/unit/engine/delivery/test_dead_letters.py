@@ -11,7 +11,8 @@ from common.dead_letters import dead_letter_topic, is_dead_letter_topic
 from common.names import is_name
 from common.retry import DelayList, Exponential
 from engine.delivery import dead_letter
-from engine.link.layout import EXTEND, INVALID, OK, REJECT, RETRY, STALE_RECEIPT
+from engine.link.acknowledgement import EXTEND, REJECT, RETRY
+from engine.link.codes import INVALID, OK, STALE_RECEIPT
 from engine.log.format import pack_record, whole_records
 from tests.unit.engine.delivery._world import FORMS, WALL0, World, offsets
 from tests.unit.engine.delivery.thrift_bytes import decoded, encoded

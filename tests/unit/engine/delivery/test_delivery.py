@@ -3,7 +3,9 @@
 import pytest
 
 from engine.delivery.pull import AckRange
-from engine.link.layout import EXTEND, INVALID, LATEST, OK, RETRY, STALE_RECEIPT
+from engine.link.acknowledgement import EXTEND, RETRY
+from engine.link.codes import INVALID, OK, STALE_RECEIPT
+from engine.link.pull import LATEST
 from tests.unit.engine.delivery._world import FORMS, World, offsets
 
 

@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, multiple, rule
 
 from engine.delivery import dead_letter
-from engine.link.layout import DONE, EXTEND, OK, REJECT, RETRY
+from engine.link.acknowledgement import DONE, EXTEND, REJECT, RETRY
+from engine.link.codes import OK
 from engine.log.format import whole_records
 from tests.unit.engine.delivery._world import FORMS, World
 

@@ -8,7 +8,7 @@ from common.dead_letters import dead_letter_topic
 from engine.delivery import shared_filters as sharing
 from engine.delivery.policy import UNREAD, GroupPolicy
 from engine.filter.index import FilterIndex
-from engine.link.layout import RETRY
+from engine.link.acknowledgement import RETRY
 from engine.log.format import pack_record
 from tests.unit.common.filter.stored import stored
 from tests.unit.engine.delivery._world import FORMS, World

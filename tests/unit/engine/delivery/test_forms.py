@@ -11,7 +11,8 @@ from engine.delivery.progress import encode
 from engine.delivery.pull import AckRange, PullRequest
 from engine.delivery.settings import DeliverySettings
 from engine.env.real import RealEnv
-from engine.link.layout import DONE, EXTEND, PIECE, REJECT, RETRY
+from engine.link.acknowledgement import DONE, EXTEND, REJECT, RETRY
+from engine.link.pieces import PIECE
 from engine.log import open_log
 from engine.log.format import KIND_MESSAGES, pack_batch, pack_record
 from tests.unit.engine.delivery._world import FORMS, WALL0, Policies

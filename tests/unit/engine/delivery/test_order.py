@@ -9,7 +9,8 @@ from common.contract import Message
 from common.retry import DelayList
 from engine.delivery import dead_letter, key_order
 from engine.delivery.policy import KEY, NONE, PARK, QUEUE, STOP
-from engine.link.layout import DONE, OK, REJECT, RETRY
+from engine.link.acknowledgement import DONE, REJECT, RETRY
+from engine.link.codes import OK
 from engine.log.format import pack_record, whole_records
 from tests.unit.engine.delivery._world import FORMS, World, offsets
 from tests.unit.engine.delivery.thrift_bytes import encoded

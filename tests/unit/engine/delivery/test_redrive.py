@@ -6,7 +6,8 @@ from common.contract import Message
 from engine.delivery import redrive
 from engine.delivery.redrive import DeadLetterSelection, DeadLetterStore, ScatteredError
 from engine.errors import DiskFullError
-from engine.link.layout import OK, REJECT
+from engine.link.acknowledgement import REJECT
+from engine.link.codes import OK
 from engine.log.format import pack_record, whole_records
 from tests.unit.engine.delivery._world import FORMS, World, offsets
 from tests.unit.engine.delivery.thrift_bytes import decoded, encoded

@@ -3,7 +3,9 @@
 import pytest
 
 from common.reply_token import ReplyToken, ReplyTokens
-from engine.link.layout import HAS_ID, HAS_TRAILER, NO_REPLY, U32
+from engine.link.codes import NO_REPLY
+from engine.link.integers import U32
+from engine.link.record import HAS_ID, HAS_TRAILER
 from engine.log.format import pack_batch
 from engine.replies.requests import Requests
 from tests.unit.engine.delivery._world import FORMS, WALL0

@@ -3,7 +3,7 @@
 import pytest
 
 from common.reply_token import ReplyToken, ReplyTokens
-from engine.link.layout import CONSUMER_FAILED, NO_CONSUMER, NO_REPLY
+from engine.link.codes import CONSUMER_FAILED, NO_CONSUMER, NO_REPLY
 from engine.replies import requests
 from engine.replies.requests import Requests
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from engine.env.simulated import PowerCut
-from engine.link.layout import NOT_CANCELLABLE, OK
+from engine.link.codes import NOT_CANCELLABLE, OK
 from tests.unit.engine.timers.rig import Rig
 
 EXAMPLES = int(os.environ.get("PENSTOCK_LIVES", "40"))

@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from engine.link.layout import DUPLICATE, INVALID, NOT_CANCELLABLE, OK, TOO_LARGE, UNKNOWN_TOPIC
+from engine.link.codes import DUPLICATE, INVALID, NOT_CANCELLABLE, OK, TOO_LARGE, UNKNOWN_TOPIC
 from engine.log.format import pack_batch, pack_record
 from engine.timers.timers import Added
 from tests.unit.engine.timers.rig import Rig
