@@ -21,7 +21,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -140,7 +140,7 @@ def _call(
     keys: Sequence[str | None],
     began_s: float,
     offset_s: float,
-    done: Callable[..., object],
+    done: threading.Event,
 ) -> None:
     sender, who = client(Producer, target.producer), credential(target.app, target.key_id, target.secret)
     timeout_ms = GIVE_UP_MS if stream.name == "keys of the hanging one" else None

@@ -12,6 +12,7 @@ runs counts, since other processes cause the rest.
 import argparse
 import time
 from collections.abc import Callable
+from functools import partial
 
 from common import contract
 from common.wire import walk as walk_pure
@@ -62,7 +63,7 @@ def main() -> None:
         frame = make_frame(count)
         for name, (run, slower) in ways().items():
             rounds = max(1, arguments.messages // count // slower)
-            ns = best_ns(lambda rounds, run=run, frame=frame: run(frame, rounds), rounds, count)
+            ns = best_ns(partial(run, frame), rounds, count)
             print(f"walk_send {name}: {count} messages per call, {len(frame)} B: {ns:.1f} ns per message")
 
 

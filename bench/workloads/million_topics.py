@@ -15,10 +15,12 @@ from bench.workloads import Bar, Workload
 
 
 def _seconds(outcome: Outcome) -> float:
+    assert outcome.birth is not None
     return outcome.birth.seconds
 
 
 def _growth_mb(outcome: Outcome) -> float:
+    assert outcome.birth is not None
     return outcome.birth.engine_growth_bytes / 1e6
 
 

@@ -4,10 +4,11 @@ import json
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from engine.client.codec import AckRange, Piece, decode_pull_answer, encode_pull
-
 from common.reply_token import TOKEN_SIZE, ReplyToken, ReplyTokens
 from engine.link import layout
+from engine.link.acknowledgement import AckRange
+from engine.link.pieces import AnswerPiece
+from engine.link.pull import decode_answer, encode_pull
 from engine.link.timer import ANY_QUEUE, Timer
 from engine.log.format import KIND_MESSAGES, pack_batch, pack_record
 from tests.sim.ledger import Ledger, Place
@@ -32,7 +33,7 @@ class Record(NamedTuple):
     token: bytes
 
 
-def records_of(topic: str, pieces: list[Piece]) -> Iterator[Record]:
+def records_of(topic: str, pieces: list[AnswerPiece]) -> Iterator[Record]:
     """The single records of pieces."""
     for piece in pieces:
         at = 0
@@ -250,7 +251,7 @@ class Consumer(Actor):
         link.ask(layout.PULL, request, lambda code, payload: self._on_answer(link, acks, places, payload))
 
     def _on_answer(self, link: Link, acks: list[AckRange], places: list[Place], payload: bytes) -> None:
-        codes, pieces = decode_pull_answer(payload)
+        codes, pieces = decode_answer(payload)
         done = self.ledger.done.setdefault(self.group, set())
         for ack, place, code in zip(acks, places, codes, strict=True):
             if ack.verdict == layout.DONE and code == layout.OK:
