@@ -19,16 +19,6 @@ class KeepBytes:
         return Retention(size_bytes=self.size_bytes)
 
 
-class NoTimers:
-    """Timers that have nothing to relocate."""
-
-    def relocate(self, base: int):
-        return iter(())
-
-    def forget(self, base: int) -> None:
-        pass
-
-
 def test_a_policy_given_at_the_start_hides_what_is_past_it(form):
     log = form.log.open_log(SimulatedEnv(), "/data", LogConfig(), retention_policy=KeepBytes(1000))
     log.create_topics([("first", 1)])
@@ -46,15 +36,6 @@ def test_a_notification_given_at_the_start_is_called_until_the_log_is_closed(for
     log.close()
     log.cold.notify()
     assert called == [True]
-
-
-def test_timers_come_with_a_step_of_retention(form):
-    log = form.log.open_log(SimulatedEnv(), "/data", LogConfig())
-    timers = NoTimers()
-    assert log.retention.step(timers) > 0 and log.retention.timers is timers
-    log.retention.step()
-    assert log.retention.timers is timers
-    log.close()
 
 
 def test_closing_twice_is_no_error(form):

@@ -46,7 +46,8 @@ def test_it_ticks_at_the_start_and_as_often_as_the_node_says(desk):
     desk.loop.start(desk.node)
     assert len(desk.node.ticks) == 1
     turn_until(lambda: len(desk.node.ticks) >= 4)
-    assert all(later - sooner >= 5 for sooner, later in zip(desk.node.ticks, desk.node.ticks[1:], strict=False))
+    # The loop's clock and the node's are cut to milliseconds at different moments.
+    assert all(later - sooner >= 4 for sooner, later in zip(desk.node.ticks, desk.node.ticks[1:], strict=False))
     desk.loop.stop()
     count = len(desk.node.ticks)
     gevent.sleep(0.02)
