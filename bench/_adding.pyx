@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""Messages into appends, again and again, in a C loop as the producer proxy does it."""
+"""Puts messages into appends in a C loop, as the producer proxy does."""
 
 from libc.stdint cimport uint32_t
 
@@ -9,7 +9,7 @@ from engine.client._lane cimport Lane
 
 
 def add_rounds(Lane lane, list destinations, bytes message, uint32_t a_round, uint32_t rounds):
-    """`rounds` appends of `a_round` messages, each to the next destination; what an append holds is dropped unsent."""
+    """Make `rounds` appends of `a_round` messages, each to the next destination; appends are dropped unsent."""
     cdef Waiter waiter = Waiter()
     cdef const unsigned char* encoded = message
     cdef uint32_t size = <uint32_t>len(message), i, at = 0, count = <uint32_t>len(destinations)

@@ -6,10 +6,10 @@ from bench._bytes cimport Buffer
 from bench._histogram cimport Counts
 
 cdef enum:
-    CODES = 600                        # contract codes are below; anything else is counted in the last place
+    CODES = 600                        # above all contract codes; unknown ones count in the last place
 
 cdef enum Kind:
-    BROKEN = -1                        # not an answer to this call: framing, name, sequence number or types are wrong
+    BROKEN = -1                        # no answer to this call: wrong framing, name, sequence number or types
     ANSWER = 0
     EXCEPTION = 1                      # a TApplicationException; its text is in the frame
 

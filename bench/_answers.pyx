@@ -1,7 +1,7 @@
 """Walks SendResponse and PullResponse: counts codes, takes receipts, allocates nothing but room for acknowledgements.
 
-Answers come from the server under test, so every length is checked against the frame: a wrong answer must end the run
-with an error line, not the generator with a crash.
+Answers come from the server under test, so every length is checked against the frame. A wrong answer must end the run
+with an error line; it must not crash the generator.
 """
 
 from libc.string cimport memcmp, memcpy, memset
@@ -36,7 +36,7 @@ cdef int _fixed_size(uint8_t kind) noexcept nogil:
 
 
 cdef int _skip(Cursor* cursor, uint8_t kind, int depth) noexcept nogil:
-    """Step over one value. Each element takes at least a byte, so a lying count ends at the end of the frame."""
+    """Step over one value. Each element takes at least a byte, so a false count ends at the end of the frame."""
     cdef const uint8_t* data
     cdef uint32_t count, index
     cdef uint8_t first, second
@@ -105,7 +105,7 @@ cdef int _open_list(Cursor* cursor, uint32_t* count) noexcept nogil:
 
 
 cdef int _coded_struct(Cursor* cursor, uint64_t* codes) noexcept nogil:
-    """A SendResult or AckResult: both have their code as field 1, and nothing else of them is needed."""
+    """Read the code, field 1, of a SendResult or AckResult; other fields are not needed."""
     cdef uint8_t kind = 0
     cdef uint16_t field_id = 0
     cdef uint32_t code = CODES
@@ -134,7 +134,7 @@ cdef int _coded_list(Cursor* cursor, uint64_t* codes, uint32_t* count) noexcept 
 
 
 cdef Kind walk_send_answer(const uint8_t* frame, size_t size, uint32_t seqid, SendTally* tally) noexcept nogil:
-    """Count the code of each result; `tally.results` says how many this answer had."""
+    """Count the code of each result; `tally.results` gets the number of results."""
     cdef Cursor cursor
     cdef uint8_t kind = 0
     cdef uint16_t field_id = 0
@@ -158,7 +158,7 @@ cdef Kind walk_send_answer(const uint8_t* frame, size_t size, uint32_t seqid, Se
 
 
 cdef int _message(Cursor* cursor, PullTally* tally, PullNotes* notes) noexcept nogil:
-    """Check the body's size and, when this run sent it, record how long it took from the send to here."""
+    """Check the body's size; when this run sent it, record the time since its send."""
     cdef uint8_t kind = 0
     cdef uint16_t field_id = 0
     cdef const uint8_t* body = NULL
@@ -272,7 +272,7 @@ cdef Kind walk_pull_answer(
 
 
 def count_send_codes(frame: bytes, seqid: int) -> dict[int, int] | None:
-    """Code → how many results have it, as the load loop counts them; None when it is no such answer. For tests."""
+    """Code → number of results, as the load loop counts them; None when it is no such answer. For tests."""
     cdef SendTally tally
     memset(&tally, 0, sizeof(tally))
     if walk_send_answer(frame, len(frame), seqid, &tally) != ANSWER:

@@ -36,7 +36,7 @@ cdef inline int reserve(Buffer* buffer, size_t more) noexcept nogil:
     return 0
 
 
-# The writers below do not check: the caller has reserved enough for the whole of what it writes.
+# Bounds: the writers below do not check. The caller has reserved enough for all that it writes.
 
 cdef inline void put(Buffer* buffer, const void* data, size_t size) noexcept nogil:
     memcpy(buffer.data + buffer.size, data, size)
@@ -83,7 +83,7 @@ cdef inline int take_u32(Cursor* cursor, uint32_t* value) noexcept nogil:
 
 
 cdef inline int take_bytes(Cursor* cursor, const uint8_t** data, uint32_t* size) noexcept nogil:
-    """A string or binary: its place in the frame, not a copy."""
+    """A string or binary as a slice of the frame, not a copy."""
     if take_u32(cursor, size) < 0 or left(cursor) < size[0]:
         return -1
     data[0] = cursor.at

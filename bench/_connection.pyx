@@ -21,8 +21,8 @@ cdef extern from "sys/epoll.h" nogil:
     int epoll_ctl(int epoll, int operation, int fd, epoll_event* event)
 
 cdef enum:
-    FRAME_MAX = 16384000               # the server's own limit; a larger announcement is a broken stream
-    READ_SIZE = 16384                  # first read of an answer; a long answer is read into what its length asks for
+    FRAME_MAX = 16384000               # the server's limit; a larger length is a broken stream
+    READ_SIZE = 16384                  # first read of an answer; the buffer then grows to the answer's length
 
 
 cdef int _control(
@@ -40,7 +40,7 @@ cdef int watch(Connection* connection, int epoll, int index) noexcept nogil:
 
 
 cdef int flush(Connection* connection) noexcept nogil:
-    """Write what the socket takes: 1 when that is all, 0 when the rest must wait for room, -1 when the peer is gone."""
+    """Write what the socket takes: 1: all is written, 0: the rest waits for room, -1: the peer is gone."""
     cdef Py_ssize_t written
     while connection.out_done < connection.out.size:
         written = send(
@@ -56,7 +56,7 @@ cdef int flush(Connection* connection) noexcept nogil:
 
 
 cdef int watch_writes(Connection* connection, int epoll, int index, bint wanted) noexcept nogil:
-    """Ask for EPOLLOUT, or no longer, if that is not so already."""
+    """Watch for EPOLLOUT, or stop watching, unless that is the state already."""
     if connection.waits_to_write == wanted:
         return 0
     connection.waits_to_write = wanted

@@ -3,7 +3,7 @@
 from libc.stdint cimport int64_t, uint64_t
 
 cdef enum:
-    SUB_BITS = 7                       # 128 buckets to each power of two: a bucket is at most 1/128 of its value wide
+    SUB_BITS = 7                       # 128 buckets per power of two: a bucket is at most 1/128 of its value wide
     SUB_COUNT = 128
     VALUE_BITS_MAX = 42                # longer than an hour in ns; anything above falls into the last bucket
     BUCKETS = 4608                     # (VALUE_BITS_MAX - SUB_BITS + 1) * SUB_COUNT

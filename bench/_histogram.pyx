@@ -1,7 +1,7 @@
 """Latencies in logarithmic buckets: constant memory, percentiles within 1 % however long the run.
 
-The idea is HdrHistogram's: buckets whose width is a fixed share of their value. The two shares that the bars name
-(under 1 ms, under 100 ms) and the maximum are counted exactly beside them.
+As in HdrHistogram, the width of a bucket is a fixed share of its value. The two shares that the bars name (under 1 ms,
+under 100 ms) and the maximum are counted exactly.
 """
 
 import math
@@ -38,7 +38,7 @@ cdef class Histogram:
         return self.counts.under_100_ms / self.counts.total if self.counts.total else 0.0
 
     def percentile(self, share: float) -> int:
-        """The smallest recorded value, as its bucket's middle, that `share` of all values do not exceed; 0 of none."""
+        """The smallest value (its bucket's middle) that `share` of all values do not exceed; 0 without values."""
         cdef uint64_t rank, seen = 0
         cdef int bucket
         if not self.counts.total:

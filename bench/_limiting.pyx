@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""The checks of calls, again and again, in a C loop as the producer proxy's hot path makes them: the gate's alone, and all of them."""
+"""Checks of calls in a C loop, as the producer proxy's hot path makes them: rate-limit admission alone, or all checks."""
 
 from libc.stdint cimport uint32_t
 from libc.string cimport memcmp
@@ -12,7 +12,10 @@ from producer_proxy.hot._admission cimport HotAdmission
 
 
 def gate_rounds(HotAdmission gate, Meter topic, Meter application, uint32_t messages, uint32_t calls):
-    """`calls` calls of `messages` messages of 160 bytes; returns how many passed whole. A meter that is None is a limit that is not set."""
+    """Check `calls` calls of `messages` messages of 160 bytes; return the number of admitted calls.
+
+    A meter of None: no such limit is set.
+    """
     cdef uint32_t i, passed = 0
     cdef double now = 1.0
     for _ in range(calls):
@@ -33,8 +36,11 @@ def gate_rounds(HotAdmission gate, Meter topic, Meter application, uint32_t mess
 
 def all_rounds(HotAdmission gate, AdmittedCredential admitted, Destinations destinations, QueueLimit queue, bytes credential, list topics, uint32_t messages,
                uint32_t calls):
-    """The same with all that HotConnection.examine and take ask between walk and append: credential, grant and destination (each message
-    of another topic than the one before), size, rules, limits, room for the grade. Returns how many calls passed."""
+    """As gate_rounds, with all checks of HotConnection.examine and take between walk and append.
+
+    These are credential, grant and destination (consecutive messages have different topics), size, rules, limits, and
+    room for the grade. Returns the number of admitted calls.
+    """
     cdef uint32_t i, passed = 0
     cdef double now = 1.0
     cdef int grade

@@ -42,9 +42,9 @@ cdef extern from "sys/epoll.h" nogil:
 
 cdef enum:
     EVENTS = 256
-    TIMER = 0xFFFFFFFF                 # the timer's place in an event; connections have their index
+    TIMER = 0xFFFFFFFF                 # the timer's number in an event; connections have their index
 
-cdef int64_t TICK_NS = 250000000           # how often signals, a stale credential and overdue calls are looked for
+cdef int64_t TICK_NS = 250000000           # interval of checks for signals, stale credentials and overdue calls
 cdef int64_t CREDENTIAL_NS = 60000000000
 
 cdef enum Phase:
@@ -97,12 +97,12 @@ cdef class Load:
     cdef bint drain, acknowledge
     cdef uint64_t messages_max, deliveries_max
     cdef int64_t warmup_ns, length_ns, timeout_ns, wait_ns
-    # the course of the run
+    # phases of the run
     cdef Phase phase
     cdef int64_t window_from, window_to, credential_at, next_tick, armed_at, last_delivery
     cdef int in_flight, consumers_left, fault_index
     cdef const char* fault_kind
-    # what came of it
+    # results
     cdef SendTally sends, ignored_sends
     cdef PullTally pulls, ignored_pulls
     cdef uint64_t calls, messages, empty_pulls, sent_total, unsent
@@ -147,7 +147,7 @@ cdef class Load:
     # Python side: before, at phase changes and after
 
     def run(self) -> dict:
-        """Run to the end and return the counts; the histograms are attributes. Blocks, but Ctrl-C is heard."""
+        """Run to the end and return the counts; the histograms are attributes. Blocks; Ctrl-C interrupts it."""
         self._open()
         self._refresh(_now())
         self._begin(_now())
@@ -193,7 +193,7 @@ cdef class Load:
         return 0
 
     cdef int _tick(self, int64_t now) except -1 with gil:
-        """The rare work that needs Python; raises KeyboardInterrupt."""
+        """Do the rare work that needs the GIL; raises KeyboardInterrupt."""
         cdef int index
         cdef int64_t patience_ns
         cdef Connection* connection
@@ -219,7 +219,7 @@ cdef class Load:
         self.phase = DRAIN
         self.window_to = min(self.window_to, now) if self.schedule.interval_ns else now
         if self.last_delivery and self.producer_count == 0 and self._all_pulled():
-            self.window_to = self.last_delivery  # finding out that nothing is left takes a wait of its own
+            self.window_to = self.last_delivery  # detecting the end takes one more wait, which does not count
         self.on_window(False)
         return 0
 
@@ -259,7 +259,7 @@ cdef class Load:
             self.fault_index, self.fault_kind = index, kind
 
     cdef void _free(self, int index, int64_t now) noexcept nogil:
-        """Put a producer connection after the other free ones, so that all of them take turns."""
+        """Append a producer connection to the free ones, so that all take turns."""
         self.idle[(self.idle_first + self.idle_count) % self.producer_count] = index
         self.idle_count += 1
         self.connections[index].freed_ns = now
@@ -378,7 +378,7 @@ cdef class Load:
         notes.now_ns, notes.since_ns, notes.end_to_end = now, self.window_from, &self.end_to_end.counts
 
     cdef void _pull_on(self, int index, bint empty, int64_t now) noexcept nogil:
-        """After the last message one more pull, of none, carries the acknowledgements; then the consumer is done."""
+        """Send a last pull, of no messages, with the remaining acknowledgements; then the consumer is done."""
         cdef Connection* connection = &self.connections[index]
         if connection.last_pull:
             connection.finished = True
@@ -436,7 +436,7 @@ cdef class Load:
         return True
 
     cdef void _arm(self) noexcept nogil:
-        """Set the timer to what comes first: a tick, a phase change or a planned call. A timerfd has no timer slack."""
+        """Set the timer to the next tick, phase change or planned call. A timerfd has no timer slack."""
         cdef itimerspec setting
         cdef int64_t at = self.next_tick
         cdef int64_t boundary = self.window_from if self.phase == WARM_UP else self.window_to

@@ -7,7 +7,7 @@ from bench._bytes cimport Buffer
 cdef class SendFrames:
     cdef Buffer head, tail, topics, pool
     cdef list _topics
-    cdef uint32_t* starts              # of each encoded topic in `topics`, and its end
+    cdef uint32_t* starts              # start of each encoded topic in `topics`, and the end of the last
     cdef uint64_t topic_count, next_topic, random, key_count
     cdef bint sequential
     cdef readonly uint32_t body_size

@@ -1,7 +1,7 @@
 """Planned send times: even spacing, or exponential gaps (a Poisson process), which is how independent callers arrive.
 
-The schedule never slips: when no connection is free, planned times pile up and each call's latency counts from its own,
-so a stall of the server is seen by every call that fell due during it and not only by the one that was in flight.
+The schedule never slips. When no connection is free, planned times pile up, and each call's latency counts from its
+planned time. So a stall of the server shows in every call that fell due during it, not only in the call in flight.
 """
 
 from libc.math cimport log
@@ -13,7 +13,7 @@ cdef int64_t due_ns(Schedule* schedule) noexcept nogil:
 
 
 cdef void advance(Schedule* schedule) noexcept nogil:
-    """Plan the call after it."""
+    """Plan the next call."""
     cdef double uniform
     if not schedule.poisson:
         schedule.next_ns += schedule.interval_ns

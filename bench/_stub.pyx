@@ -1,6 +1,6 @@
-"""A server that does nothing: it answers every call with bytes prepared beforehand, its sequence number patched in.
+"""Stub server: answers every call with prepared bytes and the call's sequence number.
 
-What the generator costs and how far it reaches is measured against this, with no real server's work in between.
+The generator's cost and its maximum rate are measured against it, without the work of a real server.
 """
 
 from libc.errno cimport EINTR, errno

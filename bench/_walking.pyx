@@ -8,7 +8,7 @@ cdef _walk.Message messages[1000]
 
 
 def walk_send_rounds(bytes frame not None, uint32_t rounds):
-    """Walk `frame` `rounds` times; the messages found in the last round, or minus the fault."""
+    """Walk `frame` `rounds` times; return the number of messages of the last round, or the negated fault."""
     cdef _walk.SendCall call
     cdef const unsigned char* p = frame
     cdef size_t n = len(frame)

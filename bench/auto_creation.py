@@ -12,9 +12,9 @@ from bench.servers import rss_bytes
 from bench.settings import LoadSettings
 
 BATCH = 100
-CONNECTIONS_MAX = 4  # enough to keep the proxy busy; more of them fill its bound on a busy machine, and are refused
+CONNECTIONS_MAX = 4  # enough to keep the proxy busy; on a busy machine more connections reach its bound and are refused
 REFUSED_MAX = 0.1  # share of refused first messages; a run with more is invalid
-UNTIL_DONE_S = 3600.0  # it ends by count
+UNTIL_DONE_S = 3600.0  # upper bound; the run ends by count
 TIMEOUT_S = 60.0
 
 
@@ -26,7 +26,7 @@ class AutoCreation:
     seconds: float
     rss_before: dict[str, int]  # bytes by process
     rss_after: dict[str, int]
-    refused: int = 0  # as OVERLOADED
+    refused: int = 0  # messages answered OVERLOADED
 
     @property
     def engine_growth_bytes(self) -> int:

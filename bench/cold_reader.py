@@ -79,7 +79,7 @@ def run(name: str, directory: str, config: LogConfig, *, reads: bool, deletes: b
                 held_s = max(held_s, time.perf_counter() - now)
                 read_bytes += size
                 if size:
-                    gevent.sleep(0)  # a pull is a turn of the loop, which releases the GIL
+                    gevent.sleep(0)  # as in an engine: each pull is one turn of the loop, and the loop releases the GIL
                     continue
             gevent.sleep(0.0002)
         gevent.sleep(0)

@@ -50,7 +50,7 @@ KEYS, IN_FLIGHT = 10_000, 16
 
 
 class ByKey:
-    """Every group in order by key."""
+    """Policy under which every group is in order by key."""
 
     generation = 0
 
@@ -59,7 +59,7 @@ class ByKey:
 
 
 class BenchConsumer:
-    """An engine node on a log of its own, and one consumer that gets its answers' bytes without a socket."""
+    """An engine node on its own log, and one consumer that gets its answers' bytes without a socket."""
 
     def __init__(self, directory: str, most: int, policies: Policies = DEFAULTS) -> None:
         env = RealEnv()
@@ -79,7 +79,7 @@ class BenchConsumer:
         self._progress_at = time.perf_counter()
 
     def send_frame(self, op: int, request_id: int, code: int, parts: list) -> None:
-        """Called by the node; the join stands for the copy into the output."""
+        """Keep the answer's bytes. The join stands for the copy into the output buffer."""
         self.refused += code != OK
         self.answer = b"".join(parts)
 
@@ -97,7 +97,7 @@ class BenchConsumer:
         self.node.on_request(self, PULL, 1, payload)
 
     def clocked(self, *works) -> float:
-        """CPU seconds of a few steps and of the progress that has become due."""
+        """CPU seconds of these steps, and of a progress record when one is due."""
         started = time.process_time()
         if self.profile is not None:
             self.profile.enable()
@@ -112,7 +112,7 @@ class BenchConsumer:
         return time.process_time() - started
 
     def next_request(self) -> bytes:
-        """A pull that acknowledges all that the last answer brought; waits when there is nothing."""
+        """Encode a pull that acknowledges all of the last answer and waits for messages."""
         return self.request(self.acks() if self.answer else [], ALL_TOPICS)
 
     def request(self, acks: list[AckRange], scope: PullScope) -> bytes:
@@ -131,7 +131,7 @@ class BenchConsumer:
 
 
 def frame(batches: int, records: int, first: int) -> bytes:
-    """Batches for as many queues that follow each other, topics changing fastest."""
+    """Batches for consecutive queues, one per queue, topics changing fastest."""
     record = pack_record(bytes(BODY))
     return b"".join(
         pack_batch(KIND_MESSAGES, 1 + (first + i) % TOPICS, (first + i) // TOPICS % QUEUES, [record] * records)
@@ -154,7 +154,7 @@ def waiting_pull(asker: BenchConsumer, seconds: float) -> float:
 
 
 def stored_batches(asker: BenchConsumer, seconds: float) -> float:
-    """What was stored before in batches of 50 is pulled to its end, again and again."""
+    """Pull messages stored in batches of 50 to the end of each queue, repeatedly."""
     whole = frame(PLACES, 50, 0)
     used, until = 0.0, time.perf_counter() + seconds
     while time.perf_counter() < until:
@@ -173,7 +173,7 @@ def stored_batches(asker: BenchConsumer, seconds: float) -> float:
 
 
 def keyed_batches(asker: BenchConsumer, seconds: float) -> float:
-    """Messages with keys; each pull acknowledges what the one IN_FLIGHT before it brought."""
+    """Pull messages with keys; each pull acknowledges the answer of the pull IN_FLIGHT before it."""
     chance = random.Random(7)
     used, until = 0.0, time.perf_counter() + seconds
     flying: deque[list[AckRange]] = deque()
@@ -215,7 +215,7 @@ WORKLOADS = {
 
 
 def run(name: str, seconds: float, profile: bool) -> None:
-    """One workload in a directory of its own, and its line."""
+    """Run one workload in its own directory and print its line."""
     work, most = WORKLOADS[name]
     directory = tempfile.mkdtemp(prefix="penstock-bench-")
     try:

@@ -5,7 +5,7 @@ each with the filter `messageType == 'type-i' && amount >= 100`. After each 500 
 is left for it. Two ways:
 
     shared  the first group to read a stretch asks the index for all (engine/delivery/shared_filters.py)
-    alone   every group reads and sifts everything
+    alone   every group reads and filters everything
 
 The figure is CPU time of all pulls per message of the topic. Excluded: appends, acknowledgements, the link; the clock
 of the filter budget is advanced between pulls, so no pull waits.
@@ -33,7 +33,7 @@ TICK_MS = 20
 
 
 class Filtered:
-    """Group i takes type i."""
+    """Policies under which group i takes messages of type i."""
 
     generation = 1
 

@@ -29,7 +29,7 @@ from engine.filter.native import FORM
 
 MESSAGES = 2_000
 REPEATS = 25
-BAR_GAIN = 30  # against evaluating each, at 1,000
+BAR_GAIN = 30  # ratio to evaluating each filter, at 1,000 subscriptions
 BAR_GROWTH = 1.5  # from 1,000 to 10,000
 
 
@@ -61,7 +61,7 @@ def best_us(run: Callable[[bytes], object], messages: list[bytes]) -> float:
 
 
 def measure(subscriptions: int) -> dict[str, float]:
-    """Microseconds per message by way; `change`: a subscription taken in and out again."""
+    """Microseconds per message by way; `change`: one subscription added and removed."""
     seed = random.Random(subscriptions)
     messages = [message(subscriptions, seed) for _ in range(MESSAGES)]
     formulas = [read_filter(f"messageType == 'type-{at}' && amount >= 100").formula for at in range(subscriptions)]
@@ -86,7 +86,7 @@ def measure(subscriptions: int) -> dict[str, float]:
 
 
 def draw(figures: dict[int, dict[str, float]], path: Path) -> None:
-    """CPU per message by subscriptions, a line each way; both axes logarithmic."""
+    """Draw CPU per message by subscriptions, one line per way; both axes logarithmic."""
     import matplotlib
 
     matplotlib.use("Agg")

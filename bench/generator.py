@@ -21,13 +21,13 @@ else:
     native = _load
 
 CONNECT_TIMEOUT_S = 5.0
-STORED = (0, 1, 2)  # codes of the contract that say: stored, carry on
-OVERLOADED = 201  # refused at once, as on a machine that is busy with something else: to be sent again
+STORED = (0, 1, 2)  # contract codes of a stored message
+OVERLOADED = 201  # refused at once, as on a busy machine; the caller sends again
 
 
 @dataclass(frozen=True)
 class LoadTarget:
-    """Whom to load, and as which application."""
+    """Addresses of the proxies to load, and the application with its key."""
 
     producer: tuple[str, int]
     consumer: tuple[str, int]
@@ -42,11 +42,11 @@ class LoadTarget:
 
 @dataclass(frozen=True)
 class Loaded:
-    """What one native run counted; the histograms are those of `bench._histogram`."""
+    """Counts and histograms (`bench._histogram`) of one native run."""
 
     counts: dict[str, Any]
     latency: Any  # of sends
-    lag: Any  # open loop: how late calls began though a connection was free; the generator's own share of the latency
+    lag: Any  # open loop: delay of calls for which a connection was free: the generator's share of the latency
     pull_latency: Any
     end_to_end: Any  # from a message's send to its delivery
 
@@ -112,7 +112,7 @@ def _send_frames(settings: LoadSettings) -> Any:
 
 def _pull_frames(settings: LoadSettings) -> Any:
     topics = [name.encode() for name in settings.topic_names()]
-    # Room for as many of our messages as were asked for: the default of 1 MiB would cut a pull of 1,000 short.
+    # The default of 1 MiB would cut a pull of 1,000 messages short.
     room = min(settings.max_messages * (settings.size + 256) + 65_536, 15_000_000)
     return _requests.PullFrames(
         settings.group.encode(), topics, max_messages=settings.max_messages, max_bytes=room, wait_ms=settings.wait_ms

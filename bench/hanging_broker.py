@@ -51,13 +51,13 @@ _BODY = b"x" * 128
 
 @dataclass
 class Stream:
-    """Every call of one kind of message: when it began, in seconds since the run's beginning, what it took, and its code."""
+    """Calls of one kind of message: (start in seconds since the run's beginning, duration in seconds, code)."""
 
     name: str
     calls: list[tuple[float, float, int]] = field(default_factory=list)
 
     def took_s(self, since_s: float, until_s: float) -> list[float]:
-        """The shortest first."""
+        """Durations of the calls that began in this span, in seconds, shortest first."""
         return sorted(took for at, took, _ in self.calls if since_s <= at < until_s)
 
     def codes(self, since_s: float, until_s: float) -> Counter[int]:
@@ -66,7 +66,7 @@ class Stream:
 
 @dataclass
 class HangingRun:
-    """A run; moments in seconds since its beginning."""
+    """One run; times in seconds since its beginning."""
 
     streams: list[Stream]
     stopped_s: float = 0.0
@@ -77,11 +77,11 @@ class HangingRun:
 
     @property
     def isolation_s(self) -> float:
-        """From SIGSTOP; what came later than that is all the evidence that there is."""
+        """Seconds from SIGSTOP to the isolation: the time that the breaker needed to detect the hang."""
         return self.isolated_s - self.stopped_s
 
     def spans(self) -> list[tuple[float, float]]:
-        """As SPANS."""
+        """(start, end) of each of SPANS."""
         return [(0.0, self.stopped_s), (self.stopped_s, self.continued_s), (self.continued_s, self.end_s)]
 
     def stream(self, name: str) -> Stream:
@@ -89,7 +89,7 @@ class HangingRun:
 
 
 def measure(running: BenchInstance, target: LoadTarget, seconds: float) -> HangingRun:
-    """So long before the broker is stopped, so long without it, and as long again once its breaker has closed.
+    """Run `seconds` before the broker is stopped, `seconds` without it, and `seconds` after its breaker has closed.
 
     Raises:
         BenchError: the breaker has not opened, or not closed.
@@ -156,7 +156,7 @@ def _call(
 
 
 def _keys(stream: str) -> list[str | None]:
-    """What the callers of a stream take in turn."""
+    """Keys that the callers of a stream use in turn."""
     if stream == "unordered":
         return [None]
     names = [f"group-{number}" for number in range(1, GROUPS + 1)]
@@ -167,7 +167,7 @@ def _keys(stream: str) -> list[str | None]:
 
 
 def _told(log: Path, what: str, since: float) -> float:
-    """When the proxy first said so of the hanging group at or after that moment, in Unix seconds."""
+    """Unix time of the proxy's first log line about the hanging group's breaker at or after `since`."""
     deadline = time.monotonic() + RECOVERY_S_MAX
     while time.monotonic() < deadline:
         for line in log.read_text().splitlines():
@@ -180,7 +180,7 @@ def _told(log: Path, what: str, since: float) -> float:
 
 
 def lines(course: HangingRun) -> list[str]:
-    """The figures, a line a stream and span."""
+    """The figures, one line per stream and span."""
     told = [
         f"isolated {course.isolation_s * 1000:.0f} ms after SIGSTOP; "
         f"closed {(course.closed_s - course.continued_s) * 1000:.0f} ms after SIGCONT"
@@ -200,7 +200,7 @@ def lines(course: HangingRun) -> list[str]:
 
 
 def draw(course: HangingRun, path: Path) -> None:
-    """Every call as a dot, the p99 of each quarter of a second as a line."""
+    """Draw every call as a dot, and the p99 of each quarter of a second as a line."""
     import matplotlib
 
     matplotlib.use("Agg")

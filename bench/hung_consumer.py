@@ -42,7 +42,7 @@ GRID_S = 0.05
 
 @dataclass
 class HungRun:
-    """One run, in seconds since its first message. `done_s` has only what was done."""
+    """One run; times in seconds since its first message. `done_s` has only processed messages."""
 
     model: str
     lease_s: float
@@ -56,15 +56,15 @@ class HungRun:
         return len(self.sent_s) - len(self.done_s)
 
     def delays_s(self) -> list[float]:
-        """Of what was done, the shortest first."""
+        """Delays of the processed messages, shortest first."""
         return sorted(at - self.sent_s[number] for number, at in self.done_s.items())
 
     def late(self, delay_s: float) -> int:
-        """How many were done later than that, or never."""
+        """Number of messages processed later than `delay_s`, or never."""
         return sum(each > delay_s for each in self.delays_s()) + self.undone
 
     def oldest_s(self) -> tuple[list[float], list[float]]:
-        """Moments, and how old the oldest message was then that was sent and not done."""
+        """Times, and at each the age of the oldest sent and unprocessed message."""
         ends = [self.done_s.get(number, float("inf")) for number in range(len(self.sent_s))]
         moments = [step * GRID_S for step in range(int(self.end_s / GRID_S))]
         ages = []
@@ -77,7 +77,7 @@ class HungRun:
 def run(
     target: LoadTarget, topic: str, model: str, *, seconds: float, hang_s: float, lease_s: float, rate: int = 1_000
 ) -> HungRun:
-    """Messages for `seconds`; a consumer hangs at `hang_s`; then as long again as its lease to get done."""
+    """Send for `seconds` and stop a consumer at `hang_s`; then allow one lease's duration for the rest."""
     course = HungRun(model, lease_s, hang_s)
     with tempfile.TemporaryDirectory(prefix="penstock-bench-") as folder, ExitStack() as ending:
         files = [Path(folder) / f"consumer-{number}" for number in range(CONSUMERS)]
@@ -120,7 +120,7 @@ def _start(target: LoadTarget, topic: str, model: str, lease_s: float, number: i
 
 
 def _warm_up(target: LoadTarget, topic: str, files: list[Path]) -> None:
-    """Messages of number -1, until every consumer has done some."""
+    """Send messages numbered -1 until every consumer has processed some."""
     sender, who = client(Producer, target.producer), credential(target.app, target.key_id, target.secret)
     deadline_s = time.monotonic() + 20
     while not all(file.exists() and file.stat().st_size for file in files):
@@ -137,7 +137,7 @@ def _send(sender: Any, who: Credential, messages: list) -> None:
 
 
 def both(seconds: float, hang_s: float, lease_s: float) -> list[HungRun]:
-    """The two runs, on an instance of their own."""
+    """Do both runs on one new instance."""
     courses = []
     with instance.own() as own:
         for model in ("pop", "owners"):
@@ -157,7 +157,7 @@ def line(course: HungRun) -> str:
 
 
 def draw(courses: list[HungRun], path: Path) -> None:
-    """How old the oldest message is that is not done, over both runs."""
+    """Draw the age of the oldest unprocessed message over both runs."""
     import matplotlib
 
     matplotlib.use("Agg")

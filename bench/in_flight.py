@@ -35,7 +35,7 @@ BAR_MB = 200
 
 
 class Ordered:
-    """Every group in one order."""
+    """Policy with the same order for every group."""
 
     generation = 1
 

@@ -35,7 +35,7 @@ class BenchInstance:
     """A running `penstock up`; `facts` is its ready file."""
 
     facts: dict[str, Any]
-    temporary: bool = False  # its data goes with it, so nothing needs to be tidied up
+    temporary: bool = False  # deleted with its data, so nothing is cleaned up in it
 
     @property
     def pids(self) -> dict[str, int]:
@@ -52,11 +52,11 @@ class BenchInstance:
 
     @property
     def log_bytes(self) -> int:
-        """What the log takes on disk; what is only allocated ahead counts as well."""
+        """Bytes of the log on disk, preallocated space included."""
         return sum(path.stat().st_blocks * 512 for path in self.log_folder.iterdir())
 
     def now(self) -> "BenchInstance":
-        """The same with the processes of this moment: one that died has a new id.
+        """The same instance with its current process ids, which change at a restart.
 
         Raises:
             InstanceError: it does not serve.
@@ -75,8 +75,8 @@ class BenchInstance:
         """Topics, an application that may use them, and the group when it has an order; what was made here is deleted
         afterwards.
 
-        By the functions behind `penstock topic create` and `app create`: a process for each of 10,000 topics would take
-        an hour.
+        Uses the functions of `penstock topic create` and `app create` directly: one process per topic would take an hour
+        for 10,000 topics.
 
         Raises:
             InstanceError: the configuration could not be read or written.
@@ -132,7 +132,7 @@ def _store(url: str) -> Iterator[ConfigStore]:
 
 
 def _missing(admin: Administrator, settings: LoadSettings, prefix: str) -> list[str]:
-    """What has to be created: topics, or their family."""
+    """Names to create: those of topics, or of their family."""
     kind, names = ("family", [f"{prefix}*"]) if settings.family else ("topic", settings.topic_names())
     taken = set(admin.store.taken(kind, names))
     return [name for name in names if name not in taken]
@@ -146,12 +146,12 @@ def _delete(admin: Administrator, name: str) -> None:
 
 
 def _stored_durability(settings: LoadSettings) -> str | None:
-    """What the topics get; the calls ask for it by name as well, so this only matters for `default`."""
+    """The topics' durability; None for `default`. Calls name their durability, except with `default`."""
     return None if settings.durability == "default" else settings.durability
 
 
 def running(data: Path) -> BenchInstance:
-    """The instance that serves `data` now."""
+    """Return the running instance of the data directory `data`."""
     try:
         facts = json.loads((data / "up.json").read_text())
         os.kill(facts["pids"]["engine"], 0)
@@ -164,7 +164,10 @@ def running(data: Path) -> BenchInstance:
 
 @contextmanager
 def own(*more: str) -> Iterator[BenchInstance]:
-    """Start `penstock up` with these options in a temporary directory (TMPDIR chooses the disk); end it and its data afterwards."""
+    """Run `penstock up` with these options in a temporary directory, which is deleted afterwards.
+
+    TMPDIR chooses the disk.
+    """
     with tempfile.TemporaryDirectory(prefix="penstock-bench-") as folder:
         data, ready, log = Path(folder) / "data", Path(folder) / "ready.json", Path(folder) / "up.log"
         line = [*PENSTOCK, "up", "--data", str(data), "--ports", "auto", "--ready-file", str(ready), *more]

@@ -26,7 +26,7 @@ SCALE = 1 if NATIVE else 20
 
 
 def frame(batches: int, records: int, first: int) -> bytes:
-    """A frame of that many batches of that many records, spread over the topics and queues."""
+    """Make a frame of `batches` batches of `records` records each, spread over the topics and queues."""
     record = pack_record(bytes(BODY))
     return b"".join(
         pack_batch(KIND_MESSAGES, 1 + (first + i) % TOPICS, (first + i) // TOPICS % QUEUES, [record] * records)

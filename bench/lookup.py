@@ -39,12 +39,12 @@ def text(field: int, value: bytes) -> bytes:
 
 
 def message(number: int) -> bytes:
-    """128 bytes with an id and a key."""
+    """Encode a 128-byte message with an id and a key."""
     return text(2, bytes(BODY)) + text(3, b"customer-%d" % (number % KEYS)) + text(6, b"order-%014d" % number) + b"\0"
 
 
 def fill(log: Log, size: int) -> int:
-    """Append so many bytes; returns how many messages that were."""
+    """Append messages until the log has `size` bytes; return their number."""
     number = 0
     while log.end_position < size:
         batches = []
@@ -57,14 +57,14 @@ def fill(log: Log, size: int) -> int:
 
 
 def make(log: Log) -> float:
-    """Have all files made; seconds of processor time of this thread, which makes them."""
+    """Make all index files; return this thread's seconds of processor time."""
     began = time.thread_time()
     next(pause_s for pause_s in log.look_up.maker.steps() if pause_s == IDLE_S)
     return time.thread_time() - began
 
 
 def beside(log: Log, what: str, maker: bool) -> None:
-    """Append a message every half millisecond, while files are made or not, and print how long that takes."""
+    """Append a message every half millisecond, with or without files being made, and print the latencies."""
     thread = PacedThread("making lookup indexes", log.look_up.maker.steps()) if maker else None
     frame, spent = pack_batch(0, 1, 0, [pack_record(message(0))]), []
     for _ in range(APPENDS):
@@ -112,12 +112,12 @@ def measure(log: Log, what: str, family: str, total: int, times: int, places: Ca
 
 
 def peak_mib() -> float:
-    """The most memory that the process has had."""
+    """Peak resident memory of the process in MiB."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 def open_segment(directory: str, size: int) -> None:
-    """One open segment of that size: its look-ups by reading, what runs of it cost, and the look-ups by them."""
+    """Measure one open segment: look-ups by reading, the cost of its partial indexes, and look-ups by them."""
     log = open_log(RealEnv(), directory, LogConfig(segment_bytes=size + 64 * MEBIBYTE))
     log.create_topics([(f"topic.{number}", QUEUES) for number in range(TOPICS)])
     total = fill(log, size)
@@ -142,7 +142,7 @@ def open_segment(directory: str, size: int) -> None:
 
 
 def main() -> None:
-    """Each part on a directory of its own."""
+    """Run each part in its own directory."""
     size = round(float(sys.argv[1] if len(sys.argv) > 1 else 1.2) * 1024) * MEBIBYTE
     directory = tempfile.mkdtemp(prefix="penstock-bench-")
     try:
@@ -162,7 +162,7 @@ def main() -> None:
             log.close()
             log = open_log(RealEnv(), directory, LogConfig(look_up=families))
             if not families:
-                make(log)  # removes what was made
+                make(log)  # removes the files made before
                 continue
             seconds, counts = make(log), log.look_up.maker.counts
             print(
@@ -175,7 +175,7 @@ def main() -> None:
                     family, total, LOOKS, lambda places: places)  # fmt: skip
         log.close()
         log = open_log(RealEnv(), directory, LogConfig(look_up=()))
-        make(log)  # removes them
+        make(log)  # removes the files
         measure(log, "id without files", "id", total, 5, lambda places: places)
         log.close()
     finally:

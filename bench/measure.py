@@ -17,7 +17,7 @@ from bench.settings import LoadSettings
 SETTLE_TIMEOUT_S = 15.0
 FILL_BATCH = 200
 FILL_PASSES_MAX = 20
-UNTIL_DONE_S = 3600.0  # a fill ends by count
+UNTIL_DONE_S = 3600.0  # upper bound; a fill ends by count
 
 
 def measure(name: str, settings: LoadSettings, instance: BenchInstance, say: Callable[[str], None]) -> Outcome:
@@ -45,7 +45,7 @@ def measure(name: str, settings: LoadSettings, instance: BenchInstance, say: Cal
 def on_one_core() -> Iterator[None]:
     """Keep this thread, the generator, on the last core that it may use; the servers go where the kernel puts them.
 
-    A generator that wanders shares a core with the proxy in one run and not in the next, and the runs differ by half.
+    A generator that migrates shares a core with the proxy in some runs and not in others; such runs differ by half.
     """
     allowed = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {max(allowed)})
@@ -58,8 +58,7 @@ def on_one_core() -> Iterator[None]:
 def settle(settings: LoadSettings, target: LoadTarget) -> int:
     """Send one message to each topic until every proxy knows them all; returns how many were stored.
 
-    A definition reaches the proxies a moment after the command that made it returns; refusals of that moment are not
-    the run's.
+    A definition reaches the proxies shortly after its command returns. Refusals until then are not counted.
     """
     once = replace(
         settings,
@@ -87,7 +86,7 @@ def settle(settings: LoadSettings, target: LoadTarget) -> int:
 def fill(settings: LoadSettings, target: LoadTarget) -> int:
     """Put `settings.fill` messages into the topics, as fast as it goes; returns how many were stored.
 
-    What the proxy refuses as OVERLOADED is sent again: how much it takes at once is not the question here.
+    Messages refused as OVERLOADED are sent again: the fill does not measure the proxy's capacity.
 
     Raises:
         RunError: a message was refused for another reason, or ever fewer messages are accepted.

@@ -22,7 +22,10 @@ DRAIN_S = 5.0
 
 @dataclass
 class Slot:
-    """What was answered to the calls planned in one slot of time, and how late the latest of them began: that is the generator's own."""
+    """Answers to the calls planned in one time slot.
+
+    `late_s`: delay of the latest start, caused by the generator itself.
+    """
 
     codes: Counter[int] = field(default_factory=Counter)
     latencies_s: list[float] = field(default_factory=list)  # of stored messages
@@ -53,7 +56,7 @@ class Offered:
         other.close()
 
     def result(self) -> Slots:
-        """What each slot was told."""
+        """Block until all messages are answered and return the answers by slot."""
         found: Slots = self._end.recv()
         self._process.join()
         return found
@@ -69,7 +72,7 @@ class _Sender:
         self._idle: deque[socket.socket] = deque()
         self._open: dict[
             int, tuple[socket.socket, float]
-        ] = {}  # by descriptor, with the planned moment of the call on it
+        ] = {}  # by descriptor, with the planned time of its call
         self._count = 0
 
     def run(self, end: Connection, rate: float, seconds: float, connections: int) -> None:

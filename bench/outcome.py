@@ -42,7 +42,7 @@ class Latency:
 
 @dataclass(frozen=True)
 class Outcome:
-    """One run: what was asked, what was counted, what the servers used."""
+    """One run: its settings, counts, and the servers' use of CPU and memory."""
 
     name: str
     settings: LoadSettings
@@ -70,11 +70,14 @@ class Outcome:
 
     @property
     def moved(self) -> int:
-        """Messages that CPU is counted against: the sent ones, or in pull mode the delivered ones."""
+        """Messages over which CPU is divided: sent ones, or in pull mode delivered ones."""
         return self.counts["messages" if self.settings.sends else "deliveries"]
 
     def cpu_us_per_message(self, *names: str) -> float:
-        """Return CPU per message of these processes (all when none is named); the same number is seconds per million messages."""
+        """Return CPU per message of these processes, of all when none is named, in µs.
+
+        The same number is seconds per million messages.
+        """
         used = sum(use.cpu_s for use in self.servers if not names or use.name in names)
         return used / self.moved * 1e6 if self.moved else 0.0
 
@@ -89,7 +92,7 @@ class Outcome:
 
     @property
     def complaints(self) -> list[str]:
-        """Why the figures should not be believed; empty when all is well."""
+        """Reasons why the figures are invalid; empty when they are valid."""
         counts = self.counts
         refused = {code: count for code, count in self.codes.items() if code not in STORED}
         said = [f"{count:,} answers with code {code}" for code, count in sorted(refused.items())]

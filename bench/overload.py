@@ -38,12 +38,12 @@ from common.contract import Code
 
 LINK_BYTES_PER_S = 1_000_000
 BODY_BYTES = 2048
-SHARES = {"high": 0.3, "normal": 1.0, "low": 1.7}  # of the capacity
+SHARES = {"high": 0.3, "normal": 1.0, "low": 1.7}  # as shares of the capacity
 SLOT_S = 0.5
 SETTLE_S = 5.0
 GOODPUT_LEAST = 0.9
 HIGH_P99_S_MAX = (
-    0.75  # the bound's 250 ms twice, for what waits and what is on its way, and as much again for a busy machine
+    0.75  # twice the bound's 250 ms, for waiting and for sent messages, and 250 ms more for a busy machine
 )
 LATE_S_MAX = 0.1
 GROWTH_BYTES_MAX = 8 << 20
@@ -51,7 +51,12 @@ GROWTH_BYTES_MAX = 8 << 20
 
 @dataclass
 class OverloadRun:
-    """`slots`: by grade, those of the measured time only; `rss`: (seconds since, bytes) by process."""
+    """One run.
+
+    Attributes:
+        slots: by grade, of the measured time only.
+        rss: by process, (seconds since the measured time began, bytes).
+    """
 
     capacity: float
     seconds: float
@@ -64,7 +69,7 @@ class OverloadRun:
         return sum(self.total(grade).codes[Code.OK] for grade in SHARES) / self.seconds
 
     def total(self, grade: str) -> Slot:
-        """All of a grade's slots as one."""
+        """The sum of a grade's slots."""
         whole = Slot()
         for slot in self.slots[grade].values():
             whole.codes += slot.codes
@@ -77,16 +82,16 @@ class OverloadRun:
 
     @property
     def growth_bytes(self) -> dict[str, int]:
-        """How much more a process holds at most than at the beginning of the measured time."""
+        """Maximum growth of each process' memory since the beginning of the measured time."""
         return {name: max(size for _, size in sizes) - sizes[0][1] for name, sizes in self.rss.items()}
 
     @property
     def late_s(self) -> float:
-        """How late the generator was at worst. Above LATE_S_MAX the machine had no time for it, and the run shows nothing."""
+        """Maximum delay of the generator. Above LATE_S_MAX the machine was too busy, and the run is invalid."""
         return max(self.total(grade).late_s for grade in SHARES)
 
     def faults(self) -> list[str]:
-        """What was promised and not kept."""
+        """Broken promises, one sentence each."""
         high = self.total("high").codes
         found = []
         if self.late_s > LATE_S_MAX:
@@ -122,7 +127,7 @@ class OverloadRun:
 
 
 def percentile(values: list[float], share: float) -> float:
-    """0.0 of nothing."""
+    """The percentile by nearest rank; 0.0 without values."""
     ranked = sorted(values)
     return ranked[min(len(ranked) - 1, int(share * len(ranked)))] if ranked else 0.0
 
@@ -175,7 +180,7 @@ def _capacity(target: LoadTarget, topic: str, seconds: float) -> float:
 
 
 def _watch(pids: dict[str, int], seconds: float) -> dict[str, list[tuple[float, int]]]:
-    """Resident bytes of processes, every slot."""
+    """Sample the processes' resident bytes once per slot."""
     sizes: dict[str, list[tuple[float, int]]] = {name: [] for name in pids}
     began = time.monotonic()
     while (at := time.monotonic() - began) < seconds:
@@ -187,7 +192,7 @@ def _watch(pids: dict[str, int], seconds: float) -> dict[str, list[tuple[float, 
 
 
 def draw(run: OverloadRun, path: Path) -> None:
-    """Stored and refused by grade, latency by grade, memory, over time. Needs the extra `plots`."""
+    """Draw stored and refused messages, latency by grade, and memory over time. Needs the extra `plots`."""
     import matplotlib
 
     matplotlib.use("Agg")

@@ -22,7 +22,7 @@ class OwnProxy(NamedTuple):
 
 @contextmanager
 def own_proxy(instance: BenchInstance, engine: tuple[str, int | str] | None = None) -> Iterator[OwnProxy]:
-    """Started here and ended afterwards.
+    """Run an additional producer proxy for the duration of the block.
 
     Args:
         engine: where it finds the engine, also ("unix", its socket file); None: where that listens.

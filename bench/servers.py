@@ -21,7 +21,7 @@ class ServerUse:
 
 @dataclass
 class Sampler:
-    """Reads all processes as the window opens and closes. Hand `on_window` to the run.
+    """Reads all processes as the window opens and closes. Pass `on_window` to the run.
 
     An ended process counts as 0 from then on: the run reports the reason.
     """

@@ -20,7 +20,7 @@ class LoadSettings:
     size: int = 128  # bytes of a body
     topics: int = 16
     topic_pattern: str = "bench-%d"
-    family: bool = False  # one definition for all topics, each of which gets its first message before the warm-up
+    family: bool = False  # one definition for all topics; each gets its first message before the warm-up
     queues: int = 8  # of each topic
     keys: int = 0  # distinct keys; 0: messages have none
     durability: str = "memory"
@@ -31,8 +31,8 @@ class LoadSettings:
     sequential: bool = False  # topics in order, instead of at random
     consumers: int = 1  # pull connections, in the modes that pull
     group: str = "bench-readers"
-    order: str = "none"  # of the group, which is made for the run when it has one
-    max_messages: int = 1000  # a pull
+    order: str = "none"  # of the group; unless "none", the group is created for the run
+    max_messages: int = 1000  # per pull
     wait_ms: int = 100
     acknowledge: bool = True
     fill: int = 3_000_000  # messages that `pull` stores before the clock starts

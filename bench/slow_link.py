@@ -1,6 +1,6 @@
-"""Relay before a server that makes it slow: a limit of bytes per second toward it, or a delay, per connection.
+"""Relay that slows a server: a limit of bytes per second toward it, or a delay, per connection.
 
-Answers return at once. It makes a real broker one of a known, small capacity: bytes wait in the relay.
+Answers return at once. Bytes wait in the relay, so a real broker gets a known, small capacity.
 """
 
 import socket
@@ -13,10 +13,11 @@ CATCH_UP_S = 0.05  # a thread that woke late may catch up by this much
 
 
 class SlowLink:
-    """
+    """A listening relay.
+
     Args:
-        target: where to. bytes_per_s: 0 for as fast as it goes. delay_s: before each chunk is passed on, independent of
-            later chunks.
+        target: the server's address. bytes_per_s: 0: unlimited. delay_s: before each chunk is passed on, independent
+            of later chunks.
     """
 
     def __init__(self, target: tuple[str, int], bytes_per_s: float = 0.0, delay_s: float = 0.0) -> None:

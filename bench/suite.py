@@ -13,8 +13,7 @@ from bench.workloads import Workload, load
 
 
 def run_suite(names: Iterable[str], say: Callable[[str], None]) -> list[tuple[Workload, Outcome]]:
-    """Run the workloads one after the other, each on a fresh instance: one workload's log would fill the next one's
-    page cache.
+    """Run the workloads in turn, each on a fresh instance: one workload's log would fill the page cache of the next.
 
     Raises:
         BenchError: of the first run that failed.

@@ -58,7 +58,7 @@ class Engine:
         self._process: subprocess.Popen | None = None
 
     def start(self) -> float:
-        """Start it on its directory; returns the seconds until it is ready."""
+        """Start the engine on its directory; return the seconds until it is ready."""
         read, write = os.pipe()
         line = [sys.executable, "-P", "-m", "engine", "--data", f"{self._directory}/engine", "--listen", "127.0.0.1:0"]
         line += ["--cluster-key", str(self._key), "--ready-fd", str(write)]
@@ -87,7 +87,7 @@ class Engine:
         return Path(f"/proc/{self._process.pid}")
 
     def kill(self) -> None:
-        """Kill it with SIGKILL."""
+        """Kill the process with SIGKILL."""
         assert self._process is not None
         self.link.close()
         self._process.kill()
@@ -129,7 +129,7 @@ def pending(count: int) -> None:
         topic = topic_id(running)
         add(
             running, topic, [now_ms() + DAY_MS] * ADD_COUNT, 1 << 60
-        )  # a first add allocates memory that is not the timers'
+        )  # the first add allocates memory that does not count for the timers
         before, cpu_s = rss_bytes(running.proc), cpu_seconds(running.proc)
         for first in range(0, count, ADD_COUNT):
             start = now_ms() + DAY_MS
@@ -152,7 +152,7 @@ def firing(rate: int, seconds: float) -> None:
     stored, received = Histogram(), Histogram()
     with engine() as running:
         topic = topic_id(running)
-        start = now_ms() + 3000 + count // 10  # adding takes 20 us each, and more on a busy machine
+        start = now_ms() + 3000 + count // 10  # each add takes 20 us, more on a busy machine
         for first in range(0, count, ADD_COUNT):
             dues = [start + int(number / rate * 1000) for number in range(first, min(first + ADD_COUNT, count))]
             add(running, topic, dues, first)

@@ -37,7 +37,7 @@ def best_ns(run: Callable[[int], object], rounds: int, messages: int, repeats: i
 
 
 def ways() -> dict:
-    """By name: a function of (frame, rounds), and how many times fewer rounds it deserves."""
+    """By name: a function of (frame, rounds), and a divisor of its rounds."""
 
     def repeat(walk: Callable[[bytes], object]):
         def run(frame: bytes, rounds: int) -> None:

@@ -24,7 +24,7 @@ POLL_S = 0.01
 
 
 class ConsumerTask(NamedTuple):
-    """Arguments of a consumer. `queues`: its own ones, for `owner`."""
+    """Arguments of a consumer. `queues`: the queues that it owns, for `owner`."""
 
     address: tuple[str, int]
     app: str

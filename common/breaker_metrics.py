@@ -4,7 +4,7 @@
 |---|---|---|
 | penstock_breaker_state | 0 closed, 1 half open, 2 open, by broker group | 2: check that broker |
 | penstock_breaker_opened_total | times opened, by broker group | growing: the broker hangs or its disk stalls |
-| penstock_breaker_bound_seconds | time limit of an answer, by broker group | far above 0.03: slow disk or busy machine |
+| penstock_breaker_bound_seconds | time limit of an answer, by broker group | far above 0.03: slow disk or machine |
 """
 
 from collections.abc import Callable, Iterable, Iterator

@@ -22,7 +22,7 @@ _CHUNK_BYTES = 65_536
 
 
 def thrift_folder() -> Path:
-    """The folder of the .thrift files: in the source tree, or the `penstock_thrift` package of an installed Penstock."""
+    """The folder of the .thrift files: in the source tree, or the `penstock_thrift` package of an installation."""
     source = Path(__file__).parent.parent / "thrift"
     if (source / "message.thrift").is_file():
         return source
@@ -133,7 +133,7 @@ def encode_reply(name: str, seqid: int, result: Any) -> bytes:
 
 
 def encode_exception(name: str, seqid: int, kind: int, text: str) -> bytes:
-    """The frame that raises TApplicationException(kind, text) in the caller: the answer to bytes that are not a call."""
+    """The frame that raises TApplicationException(kind, text) in the caller. It answers bytes that are not a call."""
     return _encode(name, TMessageType.EXCEPTION, seqid, TApplicationException(kind, text))
 
 

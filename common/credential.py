@@ -64,7 +64,7 @@ class Principal:
         return self._send.match(topic)
 
     def may_pull(self, name: str) -> bool:
-        """Whether it may pull as this group, or from this topic; a pull needs both."""
+        """Whether the application may pull as this group, or from this topic; a pull needs both."""
         return self._pull.match(name)
 
 

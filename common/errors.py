@@ -12,7 +12,7 @@ class PenstockError(Exception):
     The text is one sentence for a person and names the thing first.
     """
 
-    code = 203  # contract code that a client is answered with; UNAVAILABLE unless a subclass says otherwise
+    code = 203  # result code of the contract for clients; UNAVAILABLE unless a subclass overrides it
 
 
 class AuthenticationError(PenstockError):

@@ -37,5 +37,5 @@ class KeyUses:
         yield family
 
     def describe(self) -> list[Metric]:
-        """Nothing, so that registering reads no keys."""
+        """No metrics, so that registering does not read the keys."""
         return []

@@ -1,6 +1,6 @@
 """A broker in this process: topics, their queues and their stored records in memory. Nothing survives the process.
 
-The twin of an engine for both proxies: one appends to it, the other reads from it. Records are bytes as an engine
+It replaces the engine for both proxies: one appends to it, the other reads from it. Records are bytes as an engine
 stores them: u32 size, flags, [16 bytes of id], message. Everything runs in one thread.
 """
 

@@ -12,8 +12,8 @@ def _parsed(networks: tuple[str, ...]) -> tuple[ipaddress.IPv4Network | ipaddres
 def is_within(peer: str, networks: tuple[str, ...]) -> bool:
     """Whether a connection's peer, `address:port`, is in one of the networks. An empty list contains every peer.
 
-    An IPv4 address that came through an IPv6 socket counts as IPv4. A peer without an address, such as that of a socket file,
-    is in no network.
+    An IPv4 address that came through an IPv6 socket counts as IPv4. A peer without an address, such as that of a socket
+    file, is in no network.
     """
     if not networks:
         return True

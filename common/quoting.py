@@ -8,7 +8,7 @@ SHOWN_CHARS_MAX = 64
 
 
 def quoted(value: Any) -> str:
-    """The value as JSON, where it has such a form, cut to a bound."""
+    """The value as JSON, where it has a JSON form, cut to a maximum length."""
     try:
         text = json.dumps(value, ensure_ascii=False)
     except (TypeError, ValueError):
@@ -17,7 +17,7 @@ def quoted(value: Any) -> str:
 
 
 def listed(choices: Sequence[str]) -> str:
-    """`a, b or c`."""
+    """The words as `a, b or c`."""
     return " or ".join(filter(None, (", ".join(choices[:-1]), choices[-1])))
 
 

@@ -1,6 +1,7 @@
 """Timers that mostly never fire: leases get acknowledged and waiting pulls get messages long before their deadlines.
 
-So scheduling and cancelling cost one dict operation each, nothing of a cancelled timer is kept, and only ticks are ordered.
+So scheduling and cancelling cost one dict operation each. Nothing of a cancelled timer is kept, and only ticks are
+ordered.
 """
 
 from collections.abc import Hashable

@@ -1,7 +1,7 @@
 """Selects between native modules and their references in pure Python: the one place that decides.
 
-`x.py` is the reference and `_x.pyx`, beside it, the native form with the same names and the same answers. A package that has both
-exports the selected names from its `native.py`. `PENSTOCK_PURE=1` forces the references everywhere.
+`x.py` is the reference. `_x.pyx`, in the same folder, is the native form with the same names and results. A package
+that has both exports the selected names from its `native.py`. `PENSTOCK_PURE=1` forces the references everywhere.
 """
 
 import os

@@ -36,7 +36,10 @@ from engine.server.server import LinkServer
 log = logging.getLogger("penstock.engine")
 DRAIN_S = 2.0
 SWITCH_S = 0.0002
-"""How long a thread beside the loop may keep the GIL while the loop wants it. Python's default of 5 ms is the time of many requests."""
+"""Longest time for which another thread keeps the GIL while the loop waits for it.
+
+Python's default of 5 ms is the time of many requests.
+"""
 
 
 def run(options: argparse.Namespace) -> None:
@@ -115,7 +118,7 @@ def finish(node: Node, server: LinkServer, loop: NodeLoop) -> None:
 
 
 def main() -> None:
-    """Parse the options and serve; print one line when that is not possible."""
+    """Parse the options and serve; print one line when serving is not possible."""
     options = parse(sys.argv[1:])
     setup_logging("engine")
     try:

@@ -14,8 +14,8 @@ EngineError
     ├── OffsetOutOfRangeError   below the first or above the end offset
     └── ClosedError        the log is closed
 
-`code` is the contract's code for a request that met the error. A failed fsync is no exception: the process ends (see `Env.die`),
-because a second fsync could succeed without the lost bytes.
+`code` is the contract's code for a request that met the error. A failed fsync is no exception: the process ends (see
+`Env.die`), because a second fsync could succeed without the lost bytes.
 """
 
 
@@ -54,7 +54,8 @@ class CorruptionError(LogError):
         file: path of the damaged file.
         position: log position of the first bad byte; in an index file, its byte address.
         bytes_lost: number of bytes that cannot be used.
-        next_offset: where a reader of that queue may continue. None: nothing readable follows, or the damage is in no queue.
+        next_offset: where a reader of that queue may continue. None: nothing readable follows, or the damage is in no
+            queue.
     """
 
     def __init__(self, file: str, position: int, bytes_lost: int, reason: str, next_offset: int | None = None) -> None:
@@ -66,7 +67,10 @@ class CorruptionError(LogError):
 
 
 class StoreDamagedError(CorruptionError):
-    """The view of topics, progress and segments cannot be read. The log builds a new one once the folder is moved away."""
+    """The view of topics, progress and segments cannot be read.
+
+    The log builds a new one once the folder is moved away.
+    """
 
 
 class BehindCheckpointError(LogError):
@@ -81,7 +85,10 @@ class DiskFullError(LogError):
 
 
 class PartlyWrittenError(LogError):
-    """The disk was full between two writes of one request, so some of its batches are stored. Retry with the same ids."""
+    """The disk was full between two writes of one request, so some of its batches are stored.
+
+    Retry with the same ids.
+    """
 
     code = 300
 

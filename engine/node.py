@@ -1,7 +1,8 @@
 """One engine without its sockets: log, delivery, timers and replies, put together.
 
-Nothing here imports gevent or opens a socket or a file, and no clock is read but the one that is passed in. A server, or a simulation
-with several nodes in one process, feeds a node with peers and requests, ends its turns and calls `tick()` when it asks for it.
+Nothing here imports gevent or opens a socket or a file, and time comes only from the clock that is passed in. A server,
+or a simulation with several nodes in one process, feeds a node with peers and requests, ends its turns and calls
+`tick()` when it asks for it.
 """
 
 import logging
@@ -46,9 +47,11 @@ class NodeConfig:
     Attributes:
         cluster_key: the secret that peers prove to know.
         broker_group: the group of this engine, as the configuration names it.
-        progress_ms: least time between two progress records of one queue. Less writes more, more redelivers more after a crash.
-        tick_ms: how often deadlines of waiting requests and leases are checked. Less costs processor time, more is late by as much.
-        authenticate_ms: how long a new peer has to prove itself.
+        progress_ms: least time between two progress records of one queue. Less writes more, more redelivers more after
+            a crash.
+        tick_ms: interval at which deadlines of waiting requests and leases are checked. Less costs processor time, more
+            delays them.
+        authenticate_ms: time in which a new peer has to authenticate.
         progress_cursors: cursors whose progress is written at once: about a millisecond. More would delay requests.
         progress_pause_ms: pause between two such writes.
     """
@@ -64,7 +67,7 @@ class NodeConfig:
 
 @dataclass(frozen=True)
 class NodeHost:
-    """What a node asks of the process that runs it.
+    """Services of the process that runs a node.
 
     Attributes:
         clock: wall time and monotonic time.
@@ -73,7 +76,7 @@ class NodeHost:
         in_loop: runs a function in the loop's thread; callable from every thread.
         wake_at: `Node.tick()` has to be called at this monotonic time (milliseconds) at the latest.
         die: ends the process with a reason; only a restart can help.
-        stop: an operator asks for the process to end in order.
+        stop: called when an operator requests an orderly end of the process.
         facts: further figures for the verb `status`.
     """
 
@@ -93,7 +96,7 @@ class Node:
     Args:
         store: the open log; the caller closes it after the node.
         policies: the configuration's policy of each group.
-        ownership: which queues live at this engine.
+        ownership: the queues of this engine.
         settings: limits of delivery.
 
     Attributes:
@@ -162,7 +165,10 @@ class Node:
     # -- peers and requests
 
     def on_connected(self, peer: Peer) -> PeerState:
-        """A connection was accepted; the caller keeps the state as `peer.peer_state`. The peer has to authenticate in time."""
+        """A connection was accepted; the caller keeps the state as `peer.peer_state`.
+
+        The peer has to authenticate in time.
+        """
         self.peers[peer] = self._strangers[peer] = None
         self._watch_deadlines()
         return PeerState(self.clock.monotonic_ms() + self._config.authenticate_ms)

@@ -1,11 +1,11 @@
-"""Work of a node by the monotonic clock: what is due, and when the next call has to come. It reads no clock."""
+"""Scheduler of a node's recurring work. The monotonic time is passed in; it reads no clock."""
 
 import logging
 from collections.abc import Callable
 
 log = logging.getLogger("penstock.engine")
 AFTER_FAULT_MS = 1000
-"""How long work pauses after an unexpected exception."""
+"""Pause of work after an unexpected exception."""
 
 
 class Work:
@@ -13,7 +13,8 @@ class Work:
 
     Args:
         name: for the log.
-        run: does what is due at the time given (milliseconds); returns when to call it again, None: not until it is asked for.
+        run: does what is due at the time given (milliseconds); returns when to call it again, None: not until it is
+            asked for.
 
     Attributes:
         due_ms: when it runs next; None: it is not needed now.
@@ -30,8 +31,8 @@ class Schedule:
     """All work of one node.
 
     Args:
-        wake_at: called with a time in milliseconds that is sooner than every time that `run()` or it was given before. The owner of
-            the clock has to call `run()` then.
+        wake_at: called with a time in milliseconds that is sooner than every time that `run()` or it was given before.
+            The owner of the clock has to call `run()` then.
     """
 
     def __init__(self, wake_at: Callable[[int], None]) -> None:

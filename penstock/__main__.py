@@ -82,7 +82,10 @@ def describe(fault: BaseException) -> str:
 
 
 def silence_stdout() -> None:
-    """Discard further output: the reader of the pipe (`| head`) has closed it, and Python must not report that at exit."""
+    """Discard further output.
+
+    The reader of the pipe (`| head`) has closed it, and Python must not report that at exit.
+    """
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

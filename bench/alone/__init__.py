@@ -1,1 +1,1 @@
-"""Benchmarks of the engine behind its proxies, without peers: `python -m bench.alone CASE …`, one file per case."""
+"""Benchmarks of an engine and its proxies, without peers: `python -m bench.alone CASE …`, one file per case."""

@@ -32,7 +32,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--seconds", type=float, default=10.0, help="of each measured window (default 10)")
     parser.add_argument("-o", "--output", choices=("table", "json"), default="table")
     options = parser.parse_args(arguments)
-    signal.signal(signal.SIGTERM, _leave)  # as an exception, so that what was started is ended on the way out
+    signal.signal(signal.SIGTERM, _leave)  # as an exception, so that started processes are ended
     try:
         require_native()
         for case in options.cases:

@@ -31,7 +31,7 @@ WINDOWS = 6.0
 WARMUP_S = 2.0
 RETENTION_MS = 1_000
 REST_S = 15.0
-"""Between filling and measuring: a virtual machine is held up for what it has just written (a mere sleep was 190 ms late)."""
+"""Pause between filling and measuring. A virtual machine stalls while it writes back: a mere sleep was 190 ms late."""
 
 
 def run(scale: float, seconds: float, say: Callable[[str], None]) -> list[Figure]:
@@ -45,7 +45,7 @@ def run(scale: float, seconds: float, say: Callable[[str], None]) -> list[Figure
             with own.prepared(settings) as filler:
                 settle(settings, filler)
                 fill(settings, filler)
-        settle(live, target)  # after them: a segment is deleted when all of it may be
+        settle(live, target)  # after the others: a segment is deleted only when all of its records may be
         forget(own.log_folder)
         time.sleep(REST_S)
         for rate, settings in doomed.items():

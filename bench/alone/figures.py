@@ -10,7 +10,7 @@ from bench.report import machine
 
 @dataclass(frozen=True)
 class Figure:
-    """One line. Without a bound it is there to be read beside the others."""
+    """One line of a case's table. A figure without a bound is for comparison only."""
 
     text: str
     value: float

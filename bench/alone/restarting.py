@@ -39,7 +39,7 @@ def seconds_to_first_send(
 
 
 def _first_stored(target: LoadTarget, topic: str, deadline: float) -> float:
-    """Send one message after the other until one is stored; when that was, in seconds since the machine's start."""
+    """Send messages until one is stored; return the time, in seconds since the machine's start."""
     while True:
         with contextlib.suppress(OSError, CallError), contextlib.closing(Line(target.producer, TIMEOUT_S)) as line:
             while not send_one(line, credential(target), topic):
@@ -55,7 +55,7 @@ def _wait(deadline: float) -> None:
 
 
 def _is_running(pid: int) -> bool:
-    """A zombie, which its parent has not looked at yet, has ended."""
+    """Whether the process runs. A zombie has ended; its parent has not reaped it yet."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
@@ -70,5 +70,5 @@ def _engine_pid(data: Path) -> int | None:
 
 
 def _started_at(pid: int) -> float:
-    """In seconds since the machine's start, in steps of a tick."""
+    """Start time of the process, in seconds since the machine's start, in steps of a tick."""
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]) / TICKS_PER_S

@@ -49,7 +49,7 @@ QUEUES = 4
 THREADS, PLAIN_THREADS = 16, 4
 AROUND_S = 15.0
 WARM_S = 5.0
-REST_S = 1.0  # for what is under way beside, before the stop
+REST_S = 1.0  # lets live calls finish before the stop
 DRAIN_S_MAX = 60.0
 
 
@@ -179,8 +179,11 @@ def drained_in(calls: Iterable[TimedCall], marks: OutageMarks) -> int:
 
 
 def live_figures(calls: Sequence[TimedCall], marks: OutageMarks) -> dict[str, Any]:
-    """Of the topic without a buffer: it may fail with UNAVAILABLE or OVERLOADED until the proxy has found the engine
-    again. What fails does so at once, so it is left out of what calls take."""
+    """Figures of the topic without a buffer.
+
+    Its calls may fail with UNAVAILABLE or OVERLOADED until the proxy has found the engine again. Failed calls return at
+    once, so they are left out of the latencies.
+    """
     windows = {name: window for name, window in marks.windows(WARM_S).items() if name != "outage"}
     stored = [call for call in calls if call.code in STORED]
     failed = [call for call in calls if call.code not in STORED]

@@ -9,7 +9,8 @@ from common.contract import Consumer, Position, PullRequest
 
 
 class Audit(NamedTuple):
-    """
+    """Differences between the answers and the log.
+
     Attributes:
         lost: messages that were answered as stored and are not in the log.
         swapped: messages whose first copy lies after a later one of their key.

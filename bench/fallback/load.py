@@ -24,7 +24,7 @@ STORED = (int(Code.OK), int(Code.BUFFERED), int(Code.DUPLICATE))
 
 
 class TimedCall(NamedTuple):
-    """`took_s` counts from the planned moment. `code` LOST: the connection broke."""
+    """One call: `took_s` counts from the planned time; `code` LOST: the connection broke."""
 
     planned_s: float
     took_s: float

@@ -20,13 +20,13 @@ from bench.errors import InstanceError
 from bench.instance import BenchInstance
 
 READY_S = 20.0
-POLL_S = 0.1  # all through the run: asking costs the proxy's loop a page, and is not to cost it more while it drains
+POLL_S = 0.1  # constant: each poll costs the proxy's loop one page, during the drain no more than before
 ENTRIES = re.compile(r'penstock_buffer_entries\{store="(\w+)"\} (\S+)')
 
 
 @contextmanager
 def proxy(instance: BenchInstance, options: list[str]) -> Iterator[dict[str, Any]]:
-    """A producer proxy with these options, in front of the instance's engine; its ready line."""
+    """Run a producer proxy with these options against the instance's engine; yield its ready line."""
     facts = instance.facts
     reading, writing = os.pipe()
     command = [
@@ -48,7 +48,10 @@ def proxy(instance: BenchInstance, options: list[str]) -> Iterator[dict[str, Any
 
 @contextmanager
 def redis_server(memory_mib_max: int) -> Iterator[str]:
-    """A redis-server as the buffer demands it, with its append-only file in TMPDIR; its URL. 0 MiB: as much as it likes."""
+    """Run a redis-server with the settings that the buffer requires, its append-only file in TMPDIR; yield its URL.
+
+    0 MiB: no memory limit.
+    """
     binary = shutil.which("redis-server")
     if binary is None:
         raise InstanceError("redis-server is not installed")
@@ -86,7 +89,7 @@ def _wait_listening(process: subprocess.Popen[bytes], port: int) -> None:
 
 
 class Backlog:
-    """Asks the proxy how many entries wait, again and again, until `stop()`."""
+    """Polls the proxy's number of waiting entries until `stop()`."""
 
     def __init__(self, ops_port: int) -> None:
         self._url = f"http://127.0.0.1:{ops_port}/metrics"
@@ -100,7 +103,7 @@ class Backlog:
         return max(sum(counts.values()) for _, counts in self.seen)
 
     def wait_empty(self, deadline_s: float) -> float:
-        """When it was seen empty for the first time from now on; the end of that time if it never was."""
+        """Block until the backlog is empty and return that time; the deadline if it never was."""
         known, end = len(self.seen), time.monotonic() + deadline_s
         while time.monotonic() < end:
             for at, counts in self.seen[known:]:
@@ -117,12 +120,12 @@ class Backlog:
         while not self._stopping.wait(POLL_S):
             try:
                 counts = self._ask()
-            except OSError:  # a proxy that is too busy for a page: the run goes on
+            except OSError:  # the proxy is too busy to answer: the run continues
                 continue
             self.seen.append((time.monotonic(), counts))
 
     def _ask(self) -> dict[str, int]:
-        """Entries by store."""
+        """Number of waiting entries by store."""
         with urllib.request.urlopen(self._url, timeout=10) as page:
             lines = page.read().decode().splitlines()
         found = [ENTRIES.match(line) for line in lines]

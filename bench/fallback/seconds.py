@@ -7,7 +7,7 @@ from bench.fallback.load import TimedCall
 
 
 class OutageMarks(NamedTuple):
-    """On the monotonic clock."""
+    """The run's marks on the monotonic clock."""
 
     began: float
     stopped: float
@@ -16,11 +16,11 @@ class OutageMarks(NamedTuple):
     ended: float
 
     def as_seconds(self) -> dict[str, float]:
-        """From the beginning."""
+        """The marks in seconds since the beginning."""
         return {name: round(at - self.began, 2) for name, at in self._asdict().items()}
 
     def windows(self, warm_s: float) -> dict[str, tuple[float, float]]:
-        """(start, end) of each part; the first seconds of the run belong to none."""
+        """(start, end) of each part; the first seconds of the run belong to no part."""
         return {
             "before": (self.began + warm_s, self.stopped), "outage": (self.stopped, self.resumed),
             "drain": (self.resumed, self.drained), "after": (self.drained, self.ended),
@@ -28,12 +28,12 @@ class OutageMarks(NamedTuple):
 
 
 def p99_ms(calls: Iterable[TimedCall], start_s: float, end_s: float) -> float | None:
-    """Of the calls that were planned in this window; None: there were none."""
+    """p99 in ms of the calls planned in this window; None without calls."""
     return _p99_ms([call.took_s for call in calls if start_s <= call.planned_s < end_s])
 
 
 def count_in(calls: Iterable[TimedCall], start_s: float, end_s: float) -> int:
-    """Of calls that were planned in this window."""
+    """Number of calls planned in this window."""
     return sum(start_s <= call.planned_s < end_s for call in calls)
 
 

@@ -26,7 +26,7 @@ from bench.report import machine
 
 def main(arguments: list[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
-    # As an exception, so that every server of ours is ended on the way out.
+    # As an exception, so that every started server is ended.
     signal.signal(signal.SIGTERM, _leave)
     terms = Terms(options.seconds, options.warmup, options.clients)
     runs: list[Figures] = []
@@ -49,7 +49,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def run_system(start: Start, workloads: list[PeerWorkload], terms: Terms) -> Iterator[Figures]:
-    """All workloads against one start of a system, so that it is warmer with each.
+    """Run all workloads against one start of a system; later workloads find it warmer.
 
     Raises:
         BenchError: it did not start, or a run broke off; what was yielded before is good.

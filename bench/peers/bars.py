@@ -11,7 +11,7 @@ from bench.peers.workloads import BATCHED, BATCHED_256, CONSUMED, OPEN, PULLED, 
 
 @dataclass(frozen=True)
 class RatioBar:
-    """Our figure by the peer's, at least or at most so much."""
+    """Bound of the ratio of Penstock's figure to the peer's."""
 
     workload: str
     ours: str
@@ -20,7 +20,7 @@ class RatioBar:
     figure: Callable[[Figures], float]
     least: float | None = None
     most: float | None = None
-    peer_workload: str = ""  # of the peer's figure, where it is another one
+    peer_workload: str = ""  # the peer's workload, when it differs from ours
 
     def met(self, ratio: float) -> bool:
         return (self.least is None or ratio >= self.least) and (self.most is None or ratio <= self.most)

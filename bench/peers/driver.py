@@ -15,27 +15,27 @@ from bench.peers.processes import last_lines, spawn, stop
 from bench.peers.workloads import QUEUES, SIZE, PeerWorkload, Shape, Terms
 from bench.servers import Sampler
 
-OVERTIME_S = 90.0  # for topics, connections, the settling before an open loop, and its rest; then the driver is ended
+OVERTIME_S = 90.0  # for creating topics, connecting, and settling; later the driver is killed
 
 
 @dataclass(frozen=True)
 class Driven:
-    """A system that is up, and what drives it."""
+    """A running system and the command line of its driver."""
 
     name: str
     pids: dict[str, int]  # of its servers
     command: list[str]
-    kind: str  # what the driver calls the system
-    servers: str  # what its client library is pointed at
+    kind: str  # the driver's name for the system
+    servers: str  # addresses for its client library
     shapes: Mapping[str, Shape]  # by workload
     env: Mapping[str, str] = field(default_factory=dict)
 
     def answers(self, workload: PeerWorkload) -> bool:
-        """Whether this system can be asked that at all."""
+        """Whether this system supports the workload."""
         return workload.name in self.shapes
 
     def run(self, workload: PeerWorkload, terms: Terms) -> Figures:
-        """One workload: warm-up at full load, then the window.
+        """Run one workload: warm-up at full load, then the window.
 
         Raises:
             RunError: the driver broke off or printed something else than figures.
@@ -84,7 +84,10 @@ def arguments(driven: Driven, workload: PeerWorkload, terms: Terms) -> list[str]
 
 
 def java_driver(folder: Path) -> list[str]:
-    """The start of its command line. RocketMQ's client writes a log into the home directory, so it gets one that goes away."""
+    """Return the start of the Java driver's command line.
+
+    RocketMQ's client writes a log into the home directory, so the driver gets a temporary one.
+    """
     return [
         "java",
         "-Xms512m",

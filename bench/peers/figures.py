@@ -21,7 +21,7 @@ class Figures:
     messages: int
     window_s: float
     latency: dict[str, float]  # milliseconds by name, as bench.outcome.Latency.as_dict
-    start_lag: dict[str, float]  # open loop: the driver's own share of it
+    start_lag: dict[str, float]  # open loop: the driver's share of the latency
     servers: list[ServerUse] = field(default_factory=list)
     driver_cpu_s: float = 0.0
     complaints: list[str] = field(default_factory=list)
@@ -37,7 +37,7 @@ class Figures:
 
     @property
     def cpu_us_per_message(self) -> float:
-        """Of all server processes; the same number is seconds per million messages."""
+        """CPU of all server processes per message, in µs; the same number is seconds per million messages."""
         return sum(use.cpu_s for use in self.servers) / self.messages * 1e6 if self.messages else 0.0
 
     @property
@@ -69,7 +69,7 @@ class Figures:
 
 
 def from_driver(system: str, workload: str, line: str, uses: Iterable[ServerUse]) -> Figures:
-    """What a driver's last line and the samples of the window say.
+    """Make the figures from a driver's last line and the samples of the window.
 
     Raises:
         RunError: the line is not what a driver prints.
@@ -94,7 +94,7 @@ def from_driver(system: str, workload: str, line: str, uses: Iterable[ServerUse]
 
 
 def from_outcome(system: str, workload: str, outcome: Outcome) -> Figures:
-    """Convert a run of our own generator to the same form."""
+    """Convert a run of the native generator to the same form."""
     counts, loaded = outcome.counts, outcome.loaded
     calls, of_calls = ("calls", loaded.latency) if outcome.settings.sends else ("pulls", loaded.pull_latency)
     latency, lag = Latency.of(of_calls).as_dict(), Latency.of(loaded.lag).as_dict()

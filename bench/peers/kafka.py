@@ -1,4 +1,7 @@
-"""Kafka: one KRaft node that is broker and controller, its file as documented; acks=1, so the answer comes from the page cache."""
+"""Kafka: one KRaft node as broker and controller, with the documented configuration.
+
+acks=1: the answer comes from the page cache.
+"""
 
 import base64
 import tempfile
@@ -13,9 +16,9 @@ from bench.peers.java import java_server
 from bench.peers.processes import free_ports, started
 from bench.peers.workloads import BATCHED, BATCHED_256, CONSUMED, OPEN, SINGLE, SINGLE_256, Shape
 
-HEAP = "1g"  # the scripts' own
+HEAP = "1g"  # default of Kafka's scripts
 PAUSES = ("-XX:MaxGCPauseMillis=20", "-XX:InitiatingHeapOccupancyPercent=35", "-XX:+ExplicitGCInvokesConcurrent")
-# The pipeline is the library's: batches of 16 KiB per partition, 5 ms of lingering, 32 MiB of memory.
+# The client library's defaults: batches of 16 KiB per partition, 5 ms of lingering, 32 MiB of memory.
 PIPELINE = Shape(loop="pipelined", threads=1, clients=1)
 SHAPES = {
     SINGLE.name: Shape(),
@@ -43,7 +46,7 @@ def running() -> Iterator[Driven]:
 
 
 def properties(data: Path, port: int, controller_port: int) -> str:
-    """The documented file, with our places. A single node must be content with itself as the only replica."""
+    """The documented configuration with our paths. A single node can have only one replica."""
     return f"""\
 process.roles=broker,controller
 node.id=1

@@ -20,16 +20,16 @@ BATCH = 100
 SERVERS = (
     "producer_proxy",
     "engine",
-)  # on a message's path; supervisor, and consumer proxy without consumers, are idle
-READERS, READ_MOST = 4, 1000  # beside senders; a drain has 16 consumers of 32, as is asked of all
+)  # processes on a message's path; the supervisor, and the consumer proxy without consumers, are idle
+READERS, READ_MOST = 4, 1000  # beside senders; a drain has 16 consumers of 32, as for all systems
 DRAINERS, DRAIN_MOST, FILL = 16, 32, 10_000_000
-DRAIN_WARMUP_S = 1.0  # the generator needs none, and the topics should not run dry before the window is over
+DRAIN_WARMUP_S = 1.0  # short: the generator needs none, and the topics must not be empty before the window ends
 SHAPES = {SINGLE.name: Shape(), OPEN.name: Shape(), BATCHED.name: Shape(batch=BATCH)}
 
 
 @dataclass(frozen=True)
 class Native:
-    """An instance of ours, loaded by the generator of `penstock bench`."""
+    """A Penstock instance, loaded by the generator of `penstock bench`."""
 
     instance: instance.BenchInstance
     name: str = NATIVE
@@ -55,7 +55,7 @@ def native() -> Iterator[Native]:
 
 @contextmanager
 def java() -> Iterator[Driven]:
-    require_native()  # it settles the topics
+    require_native()  # the generator settles the topics
     with tempfile.TemporaryDirectory(prefix="penstock-bench-java-") as folder, instance.own() as own:
         settings = settings_of(SINGLE, Terms(1, 0))
         with own.prepared(settings) as target:

@@ -17,14 +17,14 @@ STOP_TIMEOUT_S = 10.0
 
 @dataclass(frozen=True)
 class Started:
-    """A process of ours and the file that it prints to."""
+    """A started process and its output file."""
 
     name: str
     process: subprocess.Popen
     output: Path
 
     def wait_for(self, text: str) -> None:
-        """Until it has printed `text`.
+        """Block until the process has printed `text`.
 
         Raises:
             InstanceError: it ended before, or took too long.
@@ -47,7 +47,7 @@ class Started:
 
 @contextmanager
 def started(name: str, line: list[str], folder: Path, env: Mapping[str, str] | None = None) -> Iterator[Started]:
-    """Run `line` in `folder` for as long as the block; its output goes to NAME.out there."""
+    """Run `line` in `folder` for the duration of the block, with its output in NAME.out there."""
     output = folder / f"{name}.out"
     with output.open("wb") as out:
         process = spawn(line, stdout=out, stderr=subprocess.STDOUT, cwd=folder, env=env)
@@ -58,7 +58,7 @@ def started(name: str, line: list[str], folder: Path, env: Mapping[str, str] | N
 
 
 def spawn(line: list[str], **options) -> subprocess.Popen:
-    """Start a child that the kernel ends when this process is killed: a leftover broker would disturb every later figure."""
+    """Start a child that the kernel kills with this process: a leftover broker would disturb all later figures."""
     guard = ["setpriv", "--pdeathsig", "KILL"] if shutil.which("setpriv") else []
     try:
         return subprocess.Popen([*guard, *line], stdin=subprocess.DEVNULL, **options)

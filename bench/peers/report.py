@@ -12,7 +12,7 @@ LATENCIES = {"p50": "p50", "p99": "p99", "p99.9": "p99_9", "p99.99": "p99_99", "
 
 
 def figures_table(runs: list[Figures], terms: Terms) -> Table:
-    """Workload by workload, so that what is to be compared stands together."""
+    """Sort by workload, so that compared figures are adjacent."""
     made = Table(
         title=machine(),
         caption=f"commit {commit()}, {terms.warmup_s:g} s of warm-up, {terms.seconds:g} s; latencies in ms",
@@ -44,7 +44,7 @@ def ratios_table(runs: list[Figures]) -> Table:
 
 
 def line(run: Figures) -> str:
-    """One run, said as soon as it has ended."""
+    """One line about a run, printed when it ends."""
     shown = " ".join(f"{name}={run.latency[key]:.3f}ms" for name, key in LATENCIES.items())
     delivered = f"delivered/s={run.deliveries_per_s:,.0f} " if run.deliveries else ""
     return (

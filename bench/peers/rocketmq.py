@@ -1,8 +1,8 @@
-"""RocketMQ: name server and one master with ASYNC_FLUSH, driven by the remoting client without a proxy between, or by
-gRPC through its own.
+"""RocketMQ: name server and one master with ASYNC_FLUSH, driven by the remoting client without a proxy, or by gRPC
+through RocketMQ's proxy.
 
-Stock is the documented file. Stock brokers refuse sends that waited for 200 ms in their queue and store a pop's state
-as messages, so there is a tuned one beside it.
+The stock form has the documented configuration. Stock brokers refuse sends that waited for 200 ms in their queue, and
+store the state of a pop as messages. So there is a tuned form, too.
 """
 
 import json
@@ -19,11 +19,11 @@ from bench.peers.java import java_server
 from bench.peers.processes import Started, free_ports, is_free, started
 from bench.peers.workloads import BATCHED, CONSUMED, OPEN, PULLED, SINGLE, SINGLE_256, TOPICS, Shape
 
-BROKER_HEAP = "2g"  # the scripts' 8 GiB are for a machine of its own
+BROKER_HEAP = "2g"  # the scripts' 8 GiB assume a dedicated machine
 NAME_SERVER_HEAP = "256m"
 UP = "boot success"
 TUNED = "waitTimeMillsInSendQueue=1000\nsendMessageThreadPoolNums=4\nenablePopBufferMerge=true\n"
-POPPED = 32  # messages per pop at most; a client may not ask for more
+POPPED = 32  # messages per pop; the client allows no more
 SHAPES = {
     SINGLE.name: Shape(),
     OPEN.name: Shape(),
@@ -62,7 +62,7 @@ def running(tuned: bool = False) -> Iterator[Driven]:
 
 @contextmanager
 def proxied() -> Iterator[Driven]:
-    """The same, with RocketMQ's own gRPC proxy in front, as a process of its own."""
+    """The same with RocketMQ's gRPC proxy as a separate process."""
     with (
         running() as bare,
         tempfile.TemporaryDirectory(prefix="penstock-bench-rocketmq-proxy-") as place,
@@ -82,7 +82,10 @@ def proxied() -> Iterator[Driven]:
 
 
 def _proxy_up(stack: ExitStack, line: list[str], folder: Path, env: dict[str, str]) -> Started:
-    """It ends when the broker has not made a topic for it within 3 s, as happens on a busy machine; so it has more than one try."""
+    """Start the proxy, with several tries.
+
+    The proxy exits when the broker does not create its topic within 3 s, as happens on a busy machine.
+    """
     for left in reversed(range(PROXY_TRIES)):
         proxy = stack.enter_context(started("proxy", line, folder, env))
         try:
@@ -96,7 +99,7 @@ def _proxy_up(stack: ExitStack, line: list[str], folder: Path, env: dict[str, st
 
 
 def proxy_settings(names: str, grpc_port: int, remoting_port: int) -> str:
-    """The documented file, with our places; without the certificate that its clients would have to trust."""
+    """The documented configuration with our paths, without TLS."""
     return json.dumps({
         "rocketMQClusterName": "DefaultCluster", "proxyMode": "CLUSTER", "namesrvAddr": names, "grpcServerPort": grpc_port,
         "remotingListenPort": remoting_port, "tlsTestModeEnable": True,
@@ -104,7 +107,7 @@ def proxy_settings(names: str, grpc_port: int, remoting_port: int) -> str:
 
 
 def broker_settings(store: Path, names: str, port: int, tuned: bool) -> str:
-    """The documented file of a single master, with our places."""
+    """The documented configuration of a single master, with our paths."""
     return f"""\
 brokerClusterName=DefaultCluster
 brokerName=broker-a
@@ -123,7 +126,10 @@ autoCreateTopicEnable=true
 
 
 def _ports() -> tuple[int, int]:
-    """Of the name server and the broker. A broker also takes the ports next to its own: below for quick sends, above for replicas."""
+    """Free ports of the name server and the broker.
+
+    A broker also listens near its own port: below it for its fast channel, above it for replicas.
+    """
     while True:
         name_port, broker_port = free_ports(2)
         if abs(name_port - broker_port) > 2 and all(map(is_free, (broker_port - 2, broker_port + 1))):

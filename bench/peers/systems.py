@@ -11,7 +11,7 @@ from bench.peers.workloads import PeerWorkload, Terms
 
 
 class RunningSystem(Protocol):
-    """A system that is up."""
+    """Start a system; yield it while it runs."""
 
     def answers(self, workload: PeerWorkload) -> bool: ...
 

@@ -19,9 +19,9 @@ class PeerWorkload:
     rate: float = 0.0  # calls per second, planned ahead; 0: closed loop
     batched: bool = False
     topics: int = TOPICS
-    # Of the topics' names. What reads all that is there, or asks for fresh topics, has topics of its own.
+    # Prefix of topic names. Workloads that read whole topics, or need fresh ones, have their own topics.
     prefix: str = "bench-"
-    consumers: bool = False  # everything is taken and acknowledged as well
+    consumers: bool = False  # all messages are also consumed and acknowledged
     drains: bool = False  # consumers alone, from topics that were filled before the clock starts
 
 
@@ -45,24 +45,24 @@ WORKLOADS = (SINGLE, OPEN, CONSUMED, SINGLE_256, PULLED, BATCHED, BATCHED_256)
 
 @dataclass(frozen=True)
 class Shape:
-    """How a driver asks one system."""
+    """Parameters of a driver for one system."""
 
     loop: str = "sync"  # or pipelined
     threads: int = THREADS
-    clients: int = 1  # objects of the client library, each with connections of its own; its threads share them evenly
+    clients: int = 1  # client objects of the library, each with its own connections; threads share them evenly
     batch: int = 1
-    consumers: int = 0  # threads that take
-    most: int = 0  # messages per take
-    fill: int = 0  # messages that are there before
+    consumers: int = 0  # consuming threads
+    most: int = 0  # maximum messages per pull
+    fill: int = 0  # messages stored before
 
 
 @dataclass(frozen=True)
 class Terms:
-    """What one run asks of all systems alike."""
+    """Parameters of one run that are equal for all systems."""
 
     seconds: float
     warmup_s: float
-    # Replaces the shapes' own value for sync loops. Each peer's documentation advises one object, which lets the
-    # library join the sends of all threads; as many objects as threads are one connection per thread, as ours always
-    # has.
+    # Replaces the shapes' value for sync loops. Each peer's documentation advises one client object, with which the
+    # library batches the sends of all threads. One object per thread gives one connection per thread, as Penstock's
+    # driver always has.
     clients: int | None = None

@@ -105,5 +105,5 @@ def delete(admin: Administrator, definition: type[D], name: str) -> None:
 
 
 def _shown(definition: Definition) -> dict[str, Any]:
-    """What the audit journal may keep."""
+    """The definition without secrets, as the audit journal stores it."""
     return definition.without_secrets() if isinstance(definition, ApplicationDefinition) else definition.to_value()

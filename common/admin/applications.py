@@ -92,7 +92,7 @@ def ungrant(admin: Administrator, name: str, grants: Grants) -> ApplicationDefin
 
 
 class ApplicationSettings(Changes):
-    """Settings of an application beside its keys and grants."""
+    """Settings of an application, without its keys and grants."""
 
     definition = ApplicationDefinition
 

@@ -1,7 +1,7 @@
 """Errors of administrative verbs.
 
 ConfigError
-├── StateConflict              the verb is valid, but the present state forbids it. The sentence says what would help
+├── StateConflict              the verb is valid, but the present state forbids it. The sentence names the remedy
 └── VersionConflict
     └── AlreadyExist     some of the names are taken; nothing was created
 """

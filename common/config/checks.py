@@ -52,7 +52,7 @@ class Checks:
         self._faults: list[str] = [] if faults is None else faults
 
     def inside(self, field: str, value: Mapping[str, Any]) -> "Checks":
-        """Checks of a nested value that report to these."""
+        """Checks of a nested value, whose faults are reported here."""
         return Checks(self._kind, self._name, value, prefix=f"{self._prefix}{field}.", faults=self._faults)
 
     def fault(self, field: str, rule: str) -> None:
@@ -89,7 +89,7 @@ class Checks:
         return frozenset(self._value)
 
     def take(self, field: str, default: Any) -> Any:
-        """The field as it came, for a check of the caller's."""
+        """The field's unchecked value, for a check by the caller."""
         return self._value.pop(field, default)
 
     def boolean(self, field: str, default: bool) -> bool:
@@ -107,7 +107,7 @@ class Checks:
         return value
 
     def text(self, field: str, length_min: int, length_max: int) -> str:
-        """Printable ASCII without spaces."""
+        """A text of printable ASCII without spaces."""
         value = self._value.pop(field, None)
         if not isinstance(value, str) or not (PRINTABLE.fullmatch(value) and length_min <= len(value) <= length_max):
             self.fault(field, f"use {length_min} to {length_max} printable ASCII characters without spaces")
@@ -115,7 +115,7 @@ class Checks:
         return value
 
     def address(self, field: str) -> str:
-        """HOST:PORT, an IPv6 address in brackets."""
+        """An address as HOST:PORT, with an IPv6 address in brackets."""
         value = self._value.pop(field, None)
         if not isinstance(value, str) or not (
             ADDRESS.fullmatch(value) and 1 <= int(value.rpartition(":")[2]) <= 65_535
@@ -180,7 +180,7 @@ class Checks:
         return False
 
     def rest(self) -> dict[str, Any]:
-        """The fields that no check has taken: another version's."""
+        """Fields that no check has taken, such as those of another version."""
         return dict(self._value)
 
     @property

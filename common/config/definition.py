@@ -45,7 +45,7 @@ class Definition:
 
     @classmethod
     def _checked_settings(cls, checks: Checks) -> dict[str, Any]:
-        """Settings that have a value. The others keep their defaults, which need no check."""
+        """Check the settings that have a value. The others keep their defaults, which need no check."""
         given, table = checks.given, table_of(cls)
         return {name: each.type.check(checks, name, each.default) for name, each in table.items() if name in given}
 
@@ -55,19 +55,19 @@ class Definition:
 
     @classmethod
     def checked_parts(cls, checks: Checks) -> dict[str, Any]:
-        """Fields that are no settings."""
+        """Check the fields that are not settings."""
         return {}
 
     @classmethod
     def unknown(cls, checks: Checks) -> dict[str, Any]:
-        """Fields of another version, taken after all others."""
+        """Keep the fields of another version; called after all other checks."""
         return checks.rest()
 
     def check_together(self, checks: Checks) -> None:
-        """Rules about several fields."""
+        """Check the rules about several fields."""
 
     def to_value(self) -> dict[str, Any]:
-        """As stored; what `from_value` reads."""
+        """The stored form, which `from_value` reads."""
         return {**self.extra, **self._stored_settings()}
 
     def _stored_settings(self) -> dict[str, Any]:

@@ -27,7 +27,7 @@ class InvalidEntry(ConfigError):
 
 
 class InvalidDefinition(InvalidEntry):
-    """Carries every fault, so that a person corrects all of them in one go."""
+    """Carries every fault, so that a person can correct all of them at once."""
 
     def __init__(self, subject: str, faults: Sequence[str]):
         super().__init__(f"{subject}: " + "; ".join(faults))

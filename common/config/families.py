@@ -12,7 +12,7 @@ log = logging.getLogger("penstock.config")
 
 
 class Families:
-    """All families at one time. Made for hundreds: every change of one parses all of them again.
+    """All families at one time. Designed for hundreds, because each change of one parses all of them again.
 
     Args:
         entries: (name, value) of each, the name with its `*`. The topics of an invalid family have no definition: a

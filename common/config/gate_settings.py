@@ -63,7 +63,7 @@ class GateSettings(Definition):
 
     @classmethod
     def unknown(cls, checks: Checks) -> dict[str, Any]:
-        """There are none: a proxy that ignored a limit would not protect the engine."""
+        """No field of another version is accepted: a proxy that ignored a limit would not protect the engine."""
         for field in checks.rest():
             checks.fault(field, "is unknown: use a setting of `penstock gate set --help`")
         return {}

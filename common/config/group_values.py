@@ -47,7 +47,7 @@ class Backoff(ValueType):
 
 @dataclass(frozen=True)
 class StartPlace(OneOf):
-    """The place where a group begins on a new topic. The time of `time` is a setting of its own, start_at_ms."""
+    """The position at which a group starts on a new topic. For `time`, the time is the setting start_at_ms."""
 
 
 @dataclass(frozen=True)

@@ -7,11 +7,11 @@ from common.config.snapshot import Buckets
 
 # Parsed definitions per generation; two generations are held, which is some 60 MB at names of 30 characters.
 PARSED_MAX = 100_000
-ABSENT_WEIGHT = 10  # an unknown name counts for so many: it is a typing error, not a working set
+ABSENT_WEIGHT = 10  # entries that an unknown name counts as: it is a typing error, not part of a working set
 
 
 class KindView:
-    """Buckets stay packed until the first look-up in them, entries unparsed until their own.
+    """Buckets stay packed until the first look-up in them; an entry is parsed at its first look-up.
 
     Parsed entries are in two generations. A full recent generation becomes the older one, whose entries are dropped
     unless they are looked up again meanwhile. So a million names looked up once stay within the bound, and entries in
@@ -37,7 +37,7 @@ class KindView:
         return new
 
     def unparsed(self) -> "KindView":
-        """The same buckets without parsed entries: for a change of families, which changes the meaning of names."""
+        """The view without its parsed entries, for a change of families, which changes the definitions of names."""
         new = KindView(self.buckets)
         new.texts = self.texts
         return new

@@ -23,9 +23,9 @@ class Option:
 
     Attributes:
         name: without dashes, as in `retention-hours`; empty: the setting's own name.
-        unit, per_unit: of the option's value, in words, and how many stored units make one of it.
+        unit, per_unit: the unit of the option's value, in words, and its size in stored units.
         is_whole: whether the option takes whole numbers only, when it has a unit of its own.
-        metavar: what stands for the value in `--help`.
+        metavar: placeholder of the value in `--help`.
     """
 
     name: str = ""
@@ -39,11 +39,11 @@ class Option:
 class Setting:
     """
     Attributes:
-        help: one sentence in the imperative: what the value does.
-        unset: what the default, or an empty value, means.
-        more: what a person has to know who chooses a value: what more and what less cost.
+        help: one sentence in the imperative: the effect of the value.
+        unset: the meaning of the default, or of an empty value.
+        more: advice for choosing a value: the cost of a larger and of a smaller one.
         change: how the value may change after creation; empty: freely.
-        option: None: it is no option of `create` and `set`.
+        option: None: the setting is not an option of `create` and `set`.
         is_stored_always: also where it is the default. There may be a million topics, so most are not.
     """
 
@@ -118,7 +118,7 @@ def described(definition: type) -> list[dict[str, Any]]:
 class Changes:
     """Values for some settings of one definition; a setting without a value keeps its default, or what was stored.
 
-    A name that is no setting is a programming error; values are checked by `check`, all at once.
+    An unknown name is a programming error; values are checked by `check`, all at once.
     """
 
     definition: type

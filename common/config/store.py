@@ -156,7 +156,7 @@ class ConfigStore(ABC):
 
     @abstractmethod
     def release(self, name: str) -> None:
-        """Release a name; a name that is not held is no error."""
+        """Release a name; a name that is not held is ignored."""
 
     @abstractmethod
     def close(self) -> None: ...

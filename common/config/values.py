@@ -30,7 +30,7 @@ class ValueType:
         raise NotImplementedError
 
     def stored(self, value: Any) -> Any:
-        """The value as JSON has it."""
+        """The value in JSON types."""
         return value
 
     def shown(self, value: Any) -> str:
@@ -64,7 +64,7 @@ class WholeNumber(ValueType):
 
 @dataclass(frozen=True)
 class OneOf(ValueType):
-    """One of a few words."""
+    """One word out of a fixed set."""
 
     choices: tuple[str, ...] = ()
 
@@ -81,7 +81,7 @@ class OneOf(ValueType):
 
 @dataclass(frozen=True)
 class Flag(ValueType):
-    """True or false."""
+    """A boolean."""
 
     @property
     def rule(self) -> str:
@@ -145,7 +145,7 @@ class NetworkList(ListType):
 
 @dataclass(frozen=True)
 class AnyOf(ListType):
-    """Some of a few words, without repetition."""
+    """A list of words out of a fixed set, without repetition."""
 
     choices: tuple[str, ...] = ()
 

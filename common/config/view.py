@@ -25,7 +25,7 @@ from common.names import is_name
 log = logging.getLogger("penstock.config")
 
 SNAPSHOT_GAP_S = 1.0  # a burst of changes is written once
-CONFIRM_S = 60.0  # how often an unchanged snapshot is marked as current
+CONFIRM_S = 60.0  # interval at which an unchanged snapshot is marked as current
 
 
 class ConfigView:

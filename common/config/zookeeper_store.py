@@ -172,7 +172,10 @@ class ZooKeeperStore(BucketedStore):
         return True
 
     def holds(self, name: str) -> bool:
-        """False also without contact: the session may have ended, and another process may hold the name."""
+        """Whether this process holds the name.
+
+        False without contact: the session may have ended, and another process may hold the name.
+        """
         return self._connected.is_set() and self._claims.get(name) == self._client.client_id[0]
 
     def release(self, name: str) -> None:
@@ -270,7 +273,7 @@ class ZooKeeperStore(BucketedStore):
             except Exception:
                 log.exception("config kind=%s: a watcher of changes failed", kind)
 
-    # Asking
+    # Requests
 
     @property
     def _name(self) -> str:
@@ -286,7 +289,10 @@ class ZooKeeperStore(BucketedStore):
             return None
 
     def _ask_all(self, sends: Sequence[Callable[[], Any]], *, writes: bool = False) -> list[Any]:
-        """Send requests without waiting in between and return the answers; reads are repeated after a lost connection."""
+        """Send requests without waiting in between and return the answers.
+
+        Reads are repeated after a lost connection.
+        """
         deadline = time.monotonic() + self._options.connect_timeout_s
         while True:
             left_s = deadline - time.monotonic()

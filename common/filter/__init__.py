@@ -1,1 +1,4 @@
-"""Filters of subscriptions: the language, its compiled form, and its evaluation over a stored message. See README.md."""
+"""Filters of subscriptions: the language, its compiled form, and its evaluation over a stored message.
+
+See README.md.
+"""

@@ -6,10 +6,10 @@ from common.filter._numbers cimport Number
 
 
 cdef struct Value:
-    uint64_t stamp               # present when it is the table's
+    uint64_t stamp               # the value is present when this equals the table's stamp
     const uint8_t* text
     uint32_t size
-    int numeric                  # of a present one: NOT_LOOKED_AT, IS_NUMBER, NO_NUMBER
+    int numeric                  # of a present value: NOT_LOOKED_AT, IS_NUMBER, NO_NUMBER
     Number number
 
 
@@ -23,15 +23,15 @@ cdef struct StepData:
     uint8_t op, relation, mask, signs
     uint32_t slot, other
     int32_t holds, fails
-    uint32_t first, count        # its constants
+    uint32_t first, count        # the step's range of constants
 
 
 cdef class FieldTable:
-    cdef readonly object slots   # see the reference
+    cdef readonly object slots   # FieldSlots, as in match.py
     cdef list names              # of properties, by slot; None for others
-    cdef int tag, key            # slots, -1 when nobody asks
+    cdef int tag, key            # slots, -1 when no filter uses the field
     cdef Value* values
-    cdef uint32_t room           # of `values`
+    cdef uint32_t room           # allocated entries of `values`
     cdef uint64_t stamp
     cdef uint32_t* buckets       # hash table: slot + 1 of a property, 0 for none
     cdef const uint8_t** texts   # of names, by slot
@@ -41,12 +41,12 @@ cdef class FieldTable:
     cpdef int slot(self, field) except -1
     cdef int grow(self) except -1
     cdef int hash_all(self) except -1
-    # Take in a message's fields, which stay valid as long as its bytes; False when it cannot be walked.
+    # Read a message's fields, which stay valid as long as its bytes; False when the message is malformed.
     cdef bint read(self, const uint8_t* message, uint32_t size) noexcept
 
 
 cdef class Code:
-    cdef StepData* steps         # one piece of memory with the constants behind them
+    cdef StepData* steps         # one allocation: the steps, then the constants
     cdef Constant* constants
     cdef int32_t start
     cdef object kept
@@ -60,12 +60,12 @@ cdef class Filter:
     cdef readonly uint32_t cost
     cdef readonly object formula
 
-    # Whether the message, in Thrift's binary encoding, is for this subscription.
+    # Whether the message, in Thrift's binary encoding, passes the filter.
     cdef int matches(self, const uint8_t* message, uint32_t size) except -1
 
 
-# Whether a present value is a number, which is read at most once a message.
+# Whether a present value is a number. It is parsed at most once per message.
 cdef bint look_at(Value* value) except -1
 
-# What Code.run() does, for who keeps the pointers by itself.
+# Same as Code.run(), for callers that keep the pointers themselves.
 cdef int run_steps(const StepData* steps, const Constant* constants, int32_t start, FieldTable table) except -1

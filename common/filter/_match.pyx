@@ -1,7 +1,8 @@
 # cython: language_level=3
 """Evaluation over a stored message's bytes. Reference: match.py.
 
-Bounds: the wire cursor checks each step against the message's size, and a Value's `text` lies within the message that was read last.
+Bounds: the wire cursor checks each step against the message's size. A Value's `text` lies within the message that was
+read last.
 """
 from cpython.mem cimport PyMem_Calloc, PyMem_Free, PyMem_Realloc
 from libc.stdint cimport int32_t, uint8_t, uint32_t, uint64_t
@@ -60,7 +61,7 @@ cdef inline uint32_t hash_of(const uint8_t* text, uint32_t size) noexcept nogil:
 
 
 cdef class FieldTable:
-    """Native form of FieldTable; keeps the values of the message that was read last."""
+    """Native form of match.FieldTable; it also stores the values of the message that was read last."""
 
     def __cinit__(self):
         self.slots = FieldSlots()
@@ -116,7 +117,7 @@ cdef class FieldTable:
         return 0
 
     cdef int hash_all(self) except -1:
-        """Take in the last name; all of them anew when there are fewer than two buckets for each."""
+        """Insert the last name; rebuild the table when there are fewer than two buckets per name."""
         cdef uint32_t wanted = 8
         cdef uint32_t slot, at, start = 0
         while wanted < 2 * self.properties:
@@ -176,7 +177,7 @@ cdef inline void set_value(Value* value, uint64_t stamp, const uint8_t* text, ui
 
 
 cdef void read_properties(FieldTable table, Cursor* c) noexcept:
-    """The map was stepped over before, so its bytes are there."""
+    """Store the values of the properties in the map. read() has skipped the map before, so its bytes are complete."""
     cdef int keys = 0, texts = 0
     cdef uint32_t count = 0, start = 0, size = 0, text = 0, length = 0, at, slot
     if not read_map(c, &keys, &texts, &count) or keys != T_STRING or texts != T_STRING:
@@ -195,13 +196,13 @@ cdef void read_properties(FieldTable table, Cursor* c) noexcept:
 
 
 cdef class Code:
-    """Native form; see the reference."""
+    """Native form of match.Code."""
 
     def __init__(self, program):
         cdef Py_ssize_t at = 0, constant = 0
         steps, self.start = program
         self.kept = steps
-        # Side by side: among thousands of filters, what a message costs is the memory that it has to wait for.
+        # One allocation for steps and constants: with thousands of filters, cache misses dominate the cost of a message.
         constants = sum(len(step.constants) for step in steps)
         self.steps = <StepData*>PyMem_Calloc(1, len(steps) * sizeof(StepData) + constants * sizeof(Constant) + 1)
         if self.steps == NULL:
@@ -264,7 +265,7 @@ cdef int fill_constant(Constant* constant, value) except -1:
 
 
 cdef int outcome(const StepData* step, const Constant* constants, Value* values, uint64_t stamp) except -1:
-    """The outcome of a step's predicate."""
+    """Evaluate a step's predicate; returns one of the bits FALSE, TRUE and UNKNOWN."""
     cdef Value* value = values + step.slot
     cdef Value* other
     cdef uint8_t op = step.op

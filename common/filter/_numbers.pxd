@@ -25,13 +25,13 @@ cdef enum:
 
 
 cdef struct Number:
-    bint whole                   # else `real`
+    bint whole                   # the value is `integer`, else `real`
     int64_t integer
     double real
 
 
 cdef inline int side_of_numbers(const Number* left, const Number* right) noexcept nogil:
-    """Exact: a whole number never becomes a double in order to be compared."""
+    """Compare two numbers exactly: a whole number is never converted to a double."""
     if left.whole and right.whole:
         return LESS if left.integer < right.integer else EQUAL if left.integer == right.integer else GREATER
     if not left.whole and not right.whole:
@@ -69,12 +69,17 @@ cdef inline void negate(Number* number) noexcept nogil:
 
 
 cdef inline bint parse_number(const uint8_t* text, uint32_t size, Number* number) except -1:
-    """The rule is numbers.py's. Whole numbers and short decimals are made here, which is exact; Python makes the rest."""
+    """Parse a number by the rule of numbers.py.
+
+    Whole numbers and short decimals are computed here, exactly; Python converts all others.
+
+    Bounds: every read of text[at] follows a check of `at` against `size`; `copy` has room for the largest `size`.
+    """
     cdef uint32_t at = 0
     cdef bint negative = False, whole = True
     cdef uint64_t digits = 0
-    cdef int seen = 0            # digits altogether
-    cdef int significant = 0     # digits in `digits`; beyond 19 it no longer holds them all
+    cdef int seen = 0            # all digits
+    cdef int significant = 0     # digits without leading zeros; `digits` holds the first 19
     cdef int scale = 0
     cdef int power = 0
     cdef bint power_negative = False
@@ -129,7 +134,7 @@ cdef inline bint parse_number(const uint8_t* text, uint32_t size, Number* number
 
 
 cdef inline void add_digit(uint8_t digit, uint64_t* digits, int* significant) noexcept nogil:
-    """Leading zeros do not count. Nineteen digits always fit into 64 bits."""
+    """Append a digit. Leading zeros do not count, and digits after the 19th are dropped: 19 digits fit into 64 bits."""
     if significant[0] or digit != c'0':
         significant[0] += 1
         if significant[0] <= 19:

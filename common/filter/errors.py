@@ -1,20 +1,20 @@
 """Errors of filters.
 
 PenstockError
-└── FilterError      invalid input of the author, found when the filter is parsed, never at a message
+└── FilterError      invalid input of the author, found when the filter is parsed, never during evaluation
 """
 
 from common.errors import PenstockError
 
 EXCERPT_CHARS = 100
-"""Part of a long filter in an error: enough to recognise the position on one line of a terminal."""
+"""Maximum length of the excerpt of a filter in an error, so that it fits one line of a terminal."""
 
 
 class FilterError(PenstockError):
-    """A sentence and where in the text it is about.
+    """A fault of a filter, and its position in the filter's text.
 
     Args:
-        at: index of the character.
+        at: index of the character that is wrong.
     """
 
     code = 100
@@ -24,7 +24,7 @@ class FilterError(PenstockError):
         self.sentence, self.text, self.at = sentence, text, at
 
     def pointer(self) -> str:
-        """Two lines: the text around the place, and a caret under it."""
+        """Return two lines: the text around the position, and a caret under it."""
         start = max(0, min(self.at - EXCERPT_CHARS // 2, len(self.text) - EXCERPT_CHARS))
         excerpt = self.text[start : start + EXCERPT_CHARS]
         shown = "".join(char if char.isprintable() else " " for char in excerpt)

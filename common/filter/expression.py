@@ -1,7 +1,7 @@
 """Filter of a subscription: detects its style and parses it.
 
-A prefix `tag:`, `sql:` or `header:` names the style. Otherwise words with || between them, or a lone *, are tags; a filter with one of
-the signs == != && || ! is in header style; everything else is SQL.
+A prefix `tag:`, `sql:` or `header:` names the style. Without a prefix, words separated by ||, or a single *, are tags.
+Any other filter with one of the signs == != && || ! is in header style. Everything else is SQL.
 """
 
 import re
@@ -24,7 +24,7 @@ _HEADER_SIGN = re.compile(r"==|!|&&|\|\|")
 
 
 class Expression(NamedTuple):
-    """A filter that was read. `text` is as its author wrote it."""
+    """A parsed filter. `text` is as its author wrote it."""
 
     style: str
     text: str
@@ -34,7 +34,10 @@ class Expression(NamedTuple):
 
 @lru_cache(128)
 def read_filter(text: str) -> Expression:
-    """Read a filter. Raises FilterError, which knows the place; nothing that a message holds can fail later."""
+    """Parse a filter. Raises FilterError with the position.
+
+    Evaluation of a parsed filter cannot fail, whatever a message contains.
+    """
     _check_text(text)
     named = _NAMED.match(text)
     body_at = named.end() if named else 0
@@ -78,6 +81,6 @@ def _parse_tags(text: str) -> Condition:
 
 
 def _first_wrong(text: str) -> int:
-    """Where the longest beginning that could be tags ends."""
+    """The end of the longest prefix that is valid as tags."""
     good = re.match(rf"\s*(?:{_TAG}(?:\s*\|\|\s*{_TAG})*)?\s*(?:\|\|\s*)?", text)
     return good.end() if good else 0

@@ -1,8 +1,11 @@
-"""Formula of a condition in two values, TRUE or not, which is all that delivery needs.
+"""Two-valued formula of a condition: TRUE, or not TRUE. Delivery needs no more.
 
-Three-valued logic ends here. "a AND b is TRUE" is "a is TRUE and b is TRUE"; "a AND b is FALSE" is "a is FALSE or b is FALSE"; so every
-question moves inwards to single predicates, each with the set of outcomes that satisfies it. A formula is True,
-False, a Test, an All or an Any; the makers below keep it short: no True or False inside, no All directly in an All.
+This module resolves three-valued logic. "a AND b is TRUE" becomes "a is TRUE and b is TRUE"; "a AND b is FALSE" becomes
+"a is FALSE or b is FALSE". Applied recursively, only tests of single predicates remain, each with the set of outcomes
+that satisfies it.
+
+A formula is True, False, a Test, an All or an Any. `all_of` and `any_of` keep it short: it contains no True or False,
+and no All directly in an All.
 """
 
 from dataclasses import dataclass
@@ -21,7 +24,7 @@ class TooComplex(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Test:
-    """The predicate's outcome is one of `mask`, which is neither empty nor all there are."""
+    """True when the predicate's outcome is in `mask`, which is neither empty nor EVERY."""
 
     predicate: Predicate
     mask: int
@@ -41,12 +44,12 @@ Formula = bool | Test | All | Any
 
 
 def formula_of(condition: Condition, mask: int = TRUE) -> Formula:
-    """The question whether it is TRUE, or has another of these outcomes. Raises TooComplex."""
+    """The formula that is true when the condition's outcome is in `mask`. Raises TooComplex."""
     return _Asking().holds(condition, mask)
 
 
 def test(predicate: Predicate, mask: int) -> Formula:
-    """Mask bits that the predicate never has do not count."""
+    """Make a Test, or a bool when the mask decides alone. Outcomes that the predicate never has are ignored."""
     if isinstance(predicate, IsNull):
         mask = mask & ~UNKNOWN
         return mask == FALSE | TRUE if mask in (0, FALSE | TRUE) else Test(predicate, mask)
@@ -79,13 +82,16 @@ def _kept(parts: list[Formula], node: type[All] | type[Any]) -> list[Formula]:
 
 
 class _Asking:
-    """Counts the tests made: a comparison of conditions asks each side twice, and such comparisons can be nested."""
+    """Builds a formula and counts its tests.
+
+    The count is bounded, because a comparison of conditions tests each side twice, and comparisons can be nested.
+    """
 
     def __init__(self) -> None:
         self._tests = 0
 
     def holds(self, condition: Condition, mask: int) -> Formula:
-        """Whether the condition's outcome is in `mask`."""
+        """The formula that is true when the condition's outcome is in `mask`."""
         if isinstance(condition, Constant):
             outcome = UNKNOWN if condition.value is None else TRUE if condition.value else FALSE
             return bool(mask & outcome)
@@ -107,7 +113,10 @@ class _Asking:
         return test(condition, mask)
 
     def _chain(self, parts: tuple[Condition, ...], mask: int, all_mask: int, any_mask: int) -> Formula:
-        """An AND is TRUE when all are, FALSE when any is, UNKNOWN otherwise; an OR with TRUE and FALSE exchanged."""
+        """The formula of an AND or OR.
+
+        AND is TRUE when all parts are TRUE, FALSE when any part is FALSE, else UNKNOWN. OR swaps TRUE and FALSE.
+        """
         if mask == all_mask:
             return all_of([self.holds(part, all_mask) for part in parts])
         if mask == any_mask:

@@ -1,6 +1,6 @@
 """Type rules of the parser: types that can be compared, comparisons of two literals, the meaning of a field alone.
 
-Every type error is found here, when the filter is parsed; at a message the outcome can only be UNKNOWN.
+Every type error is found here, when the filter is parsed. During evaluation a mismatch of types is UNKNOWN.
 """
 
 from enum import Enum
@@ -43,7 +43,7 @@ class Null(Enum):
 
 
 class Value(NamedTuple):
-    """An operand, a literal or a condition, and where it begins in the text."""
+    """An operand, a literal or a condition, and its position in the text."""
 
     is_: "Field | Negated | Literal | Null | Condition"
     at: int
@@ -54,7 +54,7 @@ def located(condition: Condition, at: int) -> Value:
 
 
 def as_condition(value: Value, text: str) -> Condition:
-    """What a value means where a condition is due: a field alone has to say true."""
+    """Convert a value to a condition, where the grammar requires one. A field alone is true when its text is `true`."""
     found = value.is_
     if isinstance(found, bool):
         return Constant(found)
@@ -68,7 +68,7 @@ def as_condition(value: Value, text: str) -> Condition:
 
 
 def joined(node: type[And] | type[Or], parts: list[Condition]) -> Condition:
-    """One node for a chain; a part that is such a chain itself is taken in."""
+    """Join parts into one And or Or; the parts of nested nodes of the same type are merged into it."""
     flat: list[Condition] = []
     for part in parts:
         flat.extend(part.parts if isinstance(part, node) else [part])
@@ -76,7 +76,7 @@ def joined(node: type[And] | type[Or], parts: list[Condition]) -> Condition:
 
 
 def opposite(condition: Condition) -> Condition:
-    """NOT, without double ones."""
+    """Negate a condition; a double NOT cancels."""
     if isinstance(condition, Not):
         return condition.inner
     if isinstance(condition, Constant):
@@ -85,7 +85,7 @@ def opposite(condition: Condition) -> Condition:
 
 
 def compared(left: Value, relation: Relation, right: Value, text: str) -> Value:
-    """`left relation right`, for values of any kind."""
+    """The condition `left relation right`, for values of any kind."""
     for value in (left, right):
         if value.is_ is Null.NULL:
             raise FilterError("nothing compares with NULL; write IS NULL or IS NOT NULL", text, value.at)
@@ -116,7 +116,7 @@ def tested_for_null(value: Value, negated: bool) -> Value:
 
 
 def between(value: Value, low: Value, high: Value, text: str) -> Condition:
-    """Both bounds belong to it. Literal bounds in the wrong order are a fault, for nothing lies between them."""
+    """BETWEEN, bounds included. Literal bounds in the wrong order are a fault, because they match nothing."""
     for bound in (value, low, high):
         if _is_condition(bound) or isinstance(bound.is_, bool):
             raise FilterError("BETWEEN compares numbers or texts, no conditions", text, bound.at)
@@ -131,7 +131,7 @@ def between(value: Value, low: Value, high: Value, text: str) -> Condition:
 
 
 def one_of(left: Value, listed: list[Value], text: str) -> Condition:
-    """IN: a list of texts or one of numbers."""
+    """IN, with a list of texts or a list of numbers."""
     kinds = {}
     for value in listed:
         kind = _kind(value.is_)
@@ -175,7 +175,7 @@ def like(left: Value, pattern: Token, escape: Token | None, text: str) -> Condit
 
 
 def signed(value: Value, minus: bool, text: str) -> Value:
-    """+ or - before a number or a property."""
+    """Apply a sign, + or -, to a number or a property."""
     found = value.is_
     if isinstance(found, bool) or not isinstance(found, int | float | Field | Negated):
         raise FilterError(f"a sign stands before numbers and properties, not before {_what(found)}", text, value.at)
@@ -187,7 +187,7 @@ def signed(value: Value, minus: bool, text: str) -> Value:
 
 
 def _compared_conditions(left: Value, relation: Relation, right: Value, text: str) -> Condition:
-    """= and <> where one side is a condition, TRUE or FALSE: so is the other then."""
+    """= and <> where one side is a condition, TRUE or FALSE: the other side must be one too."""
     if relation not in (Relation.EQUAL, Relation.NOT_EQUAL):
         wrong = left if _is_condition(left) or isinstance(left.is_, bool) else right
         raise FilterError(f"{_what(wrong.is_)} is neither greater nor less than anything", text, wrong.at)

@@ -1,7 +1,7 @@
 """Evaluation over a stored message's bytes. The reference of _match.pyx.
 
-A message is scanned once, and only the texts that the program needs are remembered; nothing is decoded. A malformed record passes: other
-parts report it, and a filter must not hide it.
+A message is scanned once, without decoding, and only the texts that the program needs are kept. A malformed record
+passes: other parts report it, and a filter must not hide it.
 """
 
 from typing import Any
@@ -21,7 +21,7 @@ Values = list[bytes | None]
 
 
 class FieldTable:
-    """Finds a set of fields in messages."""
+    """Assigns a slot to each field, and reads the fields' texts from messages."""
 
     def __init__(self) -> None:
         self.slots = FieldSlots()
@@ -30,7 +30,7 @@ class FieldTable:
         self._key: int | None = None
 
     def slot(self, field: Field) -> int:
-        """The field's number; given when it is new."""
+        """The field's slot; a new field is assigned the next one."""
         slot = self.slots(field)
         if field.source == FieldSource.TAG:
             self._tag = slot
@@ -81,7 +81,7 @@ class Code:
         self.steps, self.start = program
 
     def run(self, values: Values) -> bool:
-        """Whether they satisfy it."""
+        """Whether the values satisfy the program."""
         at, steps = self.start, self.steps
         while at >= 0:
             step = steps[at]
@@ -90,7 +90,7 @@ class Code:
 
 
 class Filter:
-    """One compiled filter. `cost`: how many tests a message may meet, for budgets."""
+    """One compiled filter. `cost`: maximum number of tests per message, for budgets."""
 
     def __init__(self, formula: Formula) -> None:
         self.formula = formula
@@ -100,7 +100,7 @@ class Filter:
         self.cost = len(program.steps)
 
     def passes(self, message: bytes) -> bool:
-        """Whether a message, in Thrift's binary encoding, is for this subscription."""
+        """Whether a message, in Thrift's binary encoding, passes the filter."""
         try:
             return self._code.run(self._table.read(message))
         except WireError:
@@ -108,7 +108,7 @@ class Filter:
 
 
 def outcome(step: FilterStep, values: Values) -> int:
-    """The outcome of a step's predicate."""
+    """Evaluate a step's predicate; returns one of the bits FALSE, TRUE and UNKNOWN."""
     text = values[step.slot]
     if step.op == Op.IS_NULL:
         return TRUE if text is None else FALSE

@@ -1,4 +1,4 @@
-"""Selects the form of the evaluator: native, or its reference."""
+"""Selects the evaluator: native where it is built, else its reference."""
 
 from common.twins import use_native
 

@@ -1,6 +1,7 @@
-"""Condition of a filter as a tree of frozen values. Operands come from the message; conditions are TRUE, FALSE or UNKNOWN.
+"""Condition of a filter as a tree of frozen values.
 
-Equal filters make equal trees: brackets are gone, chains of AND and OR are one node, comparisons of two literals are a Constant.
+Operands are read from the message; conditions are TRUE, FALSE or UNKNOWN. Equal filters have equal trees: there are no
+brackets, a chain of AND or OR is one node, and a comparison of two literals is a Constant.
 """
 
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from common.filter.numbers import Number
 
 
 class FieldSource(IntEnum):
-    """Where in a message an operand's text lies."""
+    """The part of a message that holds an operand's text."""
 
     PROPERTY = 0
     TAG = 1
@@ -18,7 +19,7 @@ class FieldSource(IntEnum):
 
 
 class Relation(IntEnum):
-    """Which answers of a three-way comparison make it TRUE, as bits: 1 less, 2 equal, 4 greater."""
+    """Results of a three-way comparison that make the relation TRUE, as bits: 1 less, 2 equal, 4 greater."""
 
     LESS = 1
     EQUAL = 2
@@ -29,12 +30,12 @@ class Relation(IntEnum):
 
     @property
     def mirrored(self) -> "Relation":
-        """The same with its sides exchanged."""
+        """The relation with left and right side exchanged."""
         return Relation(self & 2 | (self & 1) << 2 | (self & 4) >> 2)
 
 
 class TextSearch(IntEnum):
-    """Where a needle has to lie."""
+    """The position that a needle must have in the text."""
 
     CONTAINS = 0
     STARTSWITH = 1
@@ -43,7 +44,7 @@ class TextSearch(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A text of the message, or nothing when the message does not have it. `name` is empty unless it is a property's."""
+    """A text of the message; NULL when the message does not have it. `name` is empty for tag and key."""
 
     source: FieldSource
     name: str = ""
@@ -51,7 +52,7 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Negated:
-    """A field's number with the other sign; nothing when the field holds no number."""
+    """A field's number with the opposite sign; NULL when the field holds no number."""
 
     field: Field
 
@@ -70,7 +71,7 @@ class Constant:
 
 @dataclass(frozen=True, slots=True)
 class CompareText:
-    """By code points. UNKNOWN without the field."""
+    """A comparison with a text, by code points. UNKNOWN when the field is missing."""
 
     field: Field
     relation: Relation
@@ -79,7 +80,7 @@ class CompareText:
 
 @dataclass(frozen=True, slots=True)
 class CompareNumber:
-    """UNKNOWN when the field holds no number."""
+    """A comparison with a number. UNKNOWN when the field holds no number."""
 
     field: Field
     relation: Relation
@@ -88,7 +89,7 @@ class CompareNumber:
 
 @dataclass(frozen=True, slots=True)
 class CompareFields:
-    """Two operands of one message: = and <> of two fields compare their texts, everything else their numbers."""
+    """A comparison of two operands of one message: = and <> of two fields compare texts, all else compares numbers."""
 
     left: Operand
     relation: Relation
@@ -96,21 +97,21 @@ class CompareFields:
 
     @property
     def numeric(self) -> bool:
-        """Whether it compares numbers."""
+        """Whether the comparison is of numbers."""
         plain = isinstance(self.left, Field) and isinstance(self.right, Field)
         return not (plain and self.relation in (Relation.EQUAL, Relation.NOT_EQUAL))
 
 
 @dataclass(frozen=True, slots=True)
 class IsTrue:
-    """The field says true; FALSE when it says false, in any case of letters; UNKNOWN when it says anything else."""
+    """TRUE when the field's text is `true`, FALSE when it is `false`, ignoring case; UNKNOWN for any other text."""
 
     field: Field
 
 
 @dataclass(frozen=True, slots=True)
 class InTexts:
-    """The field is one of these, which are ordered by their UTF-8 bytes and each there once."""
+    """The field's text is one of `texts`, which are sorted by their UTF-8 bytes and have no duplicates."""
 
     field: Field
     texts: tuple[str, ...]
@@ -118,7 +119,7 @@ class InTexts:
 
 @dataclass(frozen=True, slots=True)
 class InNumbers:
-    """The field holds one of these numbers, which are ordered and each there once."""
+    """The field's number is one of `numbers`, which are sorted and have no duplicates."""
 
     field: Field
     numbers: tuple[Number, ...]
@@ -133,7 +134,7 @@ class IsNull:
 
 @dataclass(frozen=True, slots=True)
 class Find:
-    """A text at one end of the field, or anywhere in it."""
+    """The field contains the needle, at its start, at its end or anywhere."""
 
     field: Field
     search: TextSearch
@@ -142,7 +143,7 @@ class Find:
 
 @dataclass(frozen=True, slots=True)
 class Like:
-    """The field has the form of the pattern: `%` stands for any text, `_` for one character, both for themselves behind `escape`."""
+    """The field matches the pattern: `%` is any text, `_` one character; after `escape` both are literal."""
 
     field: Field
     pattern: str
@@ -166,14 +167,14 @@ class Or:
 
 @dataclass(frozen=True, slots=True)
 class IsUnknown:
-    """The condition is UNKNOWN. It is itself TRUE or FALSE."""
+    """TRUE when the inner condition is UNKNOWN, else FALSE."""
 
     inner: "Condition"
 
 
 @dataclass(frozen=True, slots=True)
 class Same:
-    """Both conditions are TRUE or both are FALSE; UNKNOWN when one of them is."""
+    """TRUE when both conditions are TRUE or both are FALSE; UNKNOWN when one of them is UNKNOWN."""
 
     left: "Condition"
     right: "Condition"

@@ -1,6 +1,7 @@
-"""Numbers in properties, which are texts, and in filters. Whole numbers of 64 bits are exact; everything else is a double.
+"""Numbers in filters and in properties, whose values are texts.
 
-NUMBER is the rule for texts that count as a number: no blanks, no suffix, no hexadecimal, no NaN, at most 64 characters.
+Whole numbers of 64 bits are exact; all others are doubles. NUMBER is the rule for texts that count as numbers: no
+blanks, no suffix, no hexadecimal, no NaN, at most 64 characters.
 """
 
 import re
@@ -13,7 +14,7 @@ Number = int | float
 
 
 def parse_number(text: bytes) -> Number | None:
-    """The number that a property holds, None when it holds none. A double beyond its range is infinite."""
+    """The number in a property's text; None when the text is no number. A double beyond its range is infinite."""
     if len(text) > NUMBER_BYTES_MAX:
         return None
     found = NUMBER.fullmatch(text)
@@ -27,5 +28,5 @@ def parse_number(text: bytes) -> Number | None:
 
 
 def negate(number: Number) -> Number:
-    """The number's negative; that of the least whole number is a double."""
+    """The number with the opposite sign. For INTEGER_MIN that is a double, because 64 bits cannot hold it."""
     return -number if number != INTEGER_MIN or isinstance(number, float) else -float(number)

@@ -1,10 +1,13 @@
-"""Parser of tokens into a condition, by recursive descent. RocketMQ's grammar, widened; docs/filters.md lists the differences.
+"""Parser of tokens into a condition, by recursive descent.
+
+The grammar extends RocketMQ's; docs/filters.md lists the differences.
 
 condition   = conjunction { OR conjunction }
 conjunction = negation { AND negation }
 negation    = NOT negation | equality
 equality    = comparison { (= | <>) comparison | IS [NOT] NULL }
-comparison  = value { (< | <= | > | >=) value | [NOT] (BETWEEN … | IN … | LIKE … | CONTAINS … | STARTSWITH … | ENDSWITH …) }
+comparison  = value { (< | <= | > | >=) value | [NOT] predicate }
+predicate   = BETWEEN … | IN … | LIKE … | CONTAINS … | STARTSWITH … | ENDSWITH …
 value       = (+ | -) value | 'text' | number | TRUE | FALSE | NULL | name | ( condition )
 """
 
@@ -19,9 +22,9 @@ from common.filter.numbers import INTEGER_MAX, INTEGER_MIN
 from common.filter.scan import END, NAME, NUMBER, SIGN, TEXT, WORD, Token
 
 DEPTH_MAX = 50
-"""Brackets, NOTs and signs within one another. Each costs some frames of Python's stack, in the compiler too."""
+"""Maximum nesting of brackets, NOTs and signs. Each level costs frames of Python's stack, also in the compiler."""
 CHAIN_MAX = 4
-"""Comparisons in a row without brackets, as in a = b = TRUE."""
+"""Maximum number of comparisons in a row without brackets, as in a = b = TRUE."""
 LIST_MAX = 10_000
 
 _ORDER = {"<": Relation.LESS, "<=": Relation.LESS_OR_EQUAL, ">": Relation.GREATER, ">=": Relation.GREATER_OR_EQUAL}
@@ -50,17 +53,17 @@ _FIELDS = {"TAGS": Field(FieldSource.TAG), "KEYS": Field(FieldSource.KEY)}
 
 
 def parse_sql(text: str) -> Condition:
-    """Read SQL style. Raises FilterError."""
+    """Parse a filter in SQL style. Raises FilterError."""
     return _Parser(text, scan.scan(text, scan.SQL), RESERVED, str.upper).whole()
 
 
 def parse_header(text: str) -> Condition:
-    """Read the header style: == != && || ! and nil. Raises FilterError."""
+    """Parse a filter in header style: == != && || ! and nil. Raises FilterError."""
     return _Parser(text, scan.scan(text, scan.HEADER), _HEADER_WORDS, str).whole()
 
 
 class _Parser:
-    """One reading. Tokens that are words of the language or signs are told apart by `_word`, which is "" for all others."""
+    """One run of the parser. `_word` is the present token if it is a keyword or a sign, else ""."""
 
     def __init__(self, text: str, tokens: list[Token], words: frozenset[str], fold: Callable[[str], str]) -> None:
         self._text, self._tokens = text, tokens
@@ -259,7 +262,7 @@ class _Parser:
     def _number(self, sign: str) -> int | float:
         digits, at = self._token.value, self._token.at
         if re.fullmatch("[0-9]+", digits):
-            # Only so many digits are ever turned into a whole number: that takes quadratic time.
+            # int() takes quadratic time, so longer texts, which exceed 64 bits anyway, are not converted.
             whole = int(sign + digits) if len(digits.lstrip("0")) <= 20 else INTEGER_MAX + 1
             if not INTEGER_MIN <= whole <= INTEGER_MAX:
                 raise FilterError("a whole number beyond 64 bits", self._text, at)

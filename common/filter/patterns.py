@@ -1,17 +1,17 @@
-"""Patterns of LIKE. In their compiled form two bytes that no UTF-8 text has stand for `%` and `_`."""
+"""Patterns of LIKE. In the compiled form, two bytes that never occur in UTF-8 stand for `%` and `_`."""
 
 PATTERN_BYTES_MAX = 256
-"""Matching takes at most (length of the pattern) × (length of the text) steps."""
+"""Maximum size of a pattern. Matching takes at most (size of the pattern) × (size of the text) steps."""
 ANY, ONE = 0xFF, 0xFE
 
 
 def ends_in_escape(pattern: str, escape: str) -> bool:
-    """Whether its last escape character precedes no character."""
+    """Whether the pattern ends in an escape character that escapes nothing."""
     return bool(escape) and pattern.replace(escape * 2, "").endswith(escape)
 
 
 def compile_pattern(pattern: str, escape: str) -> bytes:
-    """The compiled form: the pattern's own bytes, with ANY for `%` and ONE for `_`. Several ANY in a row are one."""
+    """The compiled form: the pattern's bytes, with ANY for `%` and ONE for `_`. Several `%` in a row become one ANY."""
     out = bytearray()
     chars = iter(pattern)
     for char in chars:
@@ -26,7 +26,7 @@ def compile_pattern(pattern: str, escape: str) -> bytes:
 
 
 def matches(text: bytes, pattern: bytes) -> bool:
-    """Whether a UTF-8 text has the form of a compiled pattern. Only the last ANY is ever tried again, further on."""
+    """Whether a UTF-8 text matches a compiled pattern. The search backtracks only to the last ANY, so it is bounded."""
     at = step = mark = 0
     resume = -1
     size = len(pattern)
@@ -47,7 +47,7 @@ def matches(text: bytes, pattern: bytes) -> bool:
 
 
 def after_char(text: bytes, at: int) -> int:
-    """Where the character behind the one at `at` begins."""
+    """The position after the character at `at`."""
     at += 1
     while at < len(text) and text[at] & 0xC0 == 0x80:
         at += 1
@@ -55,5 +55,5 @@ def after_char(text: bytes, at: int) -> int:
 
 
 def is_like(text: str, pattern: str, escape: str) -> bool:
-    """The same on texts, for literals."""
+    """Whether a literal text matches a pattern that is not compiled."""
     return matches(text.encode(), compile_pattern(pattern, escape))

@@ -1,4 +1,4 @@
-"""A condition as a filter in SQL style. Reading it again gives an equal condition."""
+"""Prints a condition as a filter in SQL style. Parsing the filter again gives an equal condition."""
 
 import re
 
@@ -40,7 +40,7 @@ _PLAIN = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]*")
 
 
 def print_condition(condition: Condition) -> str:
-    """The shortest brackets that this simple rule gives: around every part of AND, OR and NOT that is one of these itself."""
+    """Print a condition. NOT puts its part in brackets; AND and OR do so with composed parts."""
     match condition:
         case Constant(value):
             return "NULL" if value is None else str(value).upper()

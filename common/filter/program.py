@@ -1,6 +1,6 @@
 """Program of a formula: a sequence of tests, each with the next step for both outcomes.
 
-A program is data: both evaluators run the same one. Texts are UTF-8 bytes, patterns are compiled, operands are slots.
+A program is data that both evaluators run. Texts are UTF-8 bytes, patterns are compiled, operands are slots.
 """
 
 from collections.abc import Callable
@@ -29,17 +29,17 @@ from common.filter.numbers import Number
 from common.filter.patterns import compile_pattern
 
 PASS, DROP = -1, -2
-"""Where a program ends: hand the message out, or pass it over."""
+"""Ends of a program: PASS delivers the message, DROP skips it."""
 
 
 class Op(IntEnum):
     """Predicates. All but IS_NULL are UNKNOWN when a slot is empty."""
 
-    TEXT = 0  # slot against one text
+    TEXT = 0  # slot compared with one text
     NUMBER = 1
-    TEXTS = 2  # slot in a list in order
+    TEXTS = 2  # slot searched in a sorted list
     NUMBERS = 3
-    FIELD_TEXTS = 4  # slot against slot
+    FIELD_TEXTS = 4  # slot compared with slot
     FIELD_NUMBERS = 5
     TRUE = 6
     IS_NULL = 7
@@ -54,9 +54,10 @@ class FilterStep(NamedTuple):
 
     Attributes:
         relation: bits of nodes.Relation, for the comparisons.
-        mask: outcomes that make it hold, bits of formula.
-        other, signs: the second slot, and which of the two is negated (bits 1 and 2), for FIELD_NUMBERS.
-        constants: what it compares with.
+        mask: outcomes that satisfy the test, as bits of formula.py.
+        other, signs: the second slot; for FIELD_NUMBERS also the negated slots (bit 1: first, bit 2: second).
+        constants: the values to compare with.
+        holds, fails: the next step when the test is satisfied, and when it is not.
     """
 
     op: Op
@@ -71,14 +72,14 @@ class FilterStep(NamedTuple):
 
 
 class FilterProgram(NamedTuple):
-    """`steps` begin at `start`, which is PASS or DROP when there is nothing to test."""
+    """The steps, and the index of the first one: PASS or DROP when there is nothing to test."""
 
     steps: tuple[FilterStep, ...]
     start: int
 
 
 class FieldSlots:
-    """Numbers for fields, in the order in which they are met."""
+    """Numbers fields in the order of their first use."""
 
     def __init__(self) -> None:
         self._numbers: dict[Field, int] = {}
@@ -88,16 +89,16 @@ class FieldSlots:
 
     @property
     def fields(self) -> tuple[Field, ...]:
-        """By number."""
+        """The fields in the order of their numbers."""
         return tuple(self._numbers)
 
 
 def compile_formula(formula: Formula, slots: Callable[[Field], int]) -> FilterProgram:
-    """Lay the formula out from its end to its start, so that every target is known when a test is written."""
+    """Compile a formula. Steps are written from last to first, so that each step's targets are known."""
     backwards: list[FilterStep] = []
 
     def lay(part: Formula, holds: int, fails: int) -> int:
-        """Targets count from the end here; the answer is where the part begins."""
+        """Write the steps of a part and return its first step. Targets count from the end here."""
         if isinstance(part, bool):
             return holds if part else fails
         if isinstance(part, Test):

@@ -1,6 +1,6 @@
 """Tokens of a filter's text, for both styles: words, texts in quotes, numbers, signs.
 
-SQL style: 'texts' with '' for a quote, "names" of properties that are no words, comments as -- and /* */.
+SQL style: 'texts' with '' for a quote, "names" of properties that are not plain words, comments as -- and /* */.
 Header style: 'texts' and "texts" with \\ before a quote or another \\.
 """
 
@@ -13,7 +13,7 @@ WORD, NAME, TEXT, NUMBER, SIGN, END = "word", "name", "text", "number", "sign", 
 
 
 class Token(NamedTuple):
-    """`value`: what it means; of a sign or a word, itself. `at`: where it begins."""
+    """A token. `value`: the text without quotes and escapes. `at`: its position in the filter."""
 
     kind: str
     value: str
@@ -41,7 +41,7 @@ _NOT_SQL = {"==": "=", "!=": "<>", "&&": "AND", "||": "OR", "!": "NOT"}
 
 
 def scan(text: str, style: re.Pattern[str]) -> list[Token]:
-    """All tokens, and one of kind END behind them. Raises FilterError at the first character that begins none."""
+    """All tokens, then one of kind END. Raises FilterError at the first character that starts no token."""
     tokens: list[Token] = []
     at = 0
     while at < len(text):

@@ -86,7 +86,10 @@ cdef class Meter:
         return one if one > other else other
 
     cdef double wait_with(self, uint64_t call, double bytes, double now) noexcept:
-        """Like wait_s for one more message of a call. The call's messages so far are kept until `commit` or the next call."""
+        """Like wait_s for one more message of a call.
+
+        The call's messages so far are kept until `commit` or the next call.
+        """
         if self.call != call:
             self.call, self.pending_messages, self.pending_bytes = call, 0, 0
         self.pending_messages += 1

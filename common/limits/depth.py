@@ -18,8 +18,9 @@ class Bounds:
     age_ms: int = 0
 
     def broken(self, messages: int, bytes: int, scale: float) -> str | None:
-        """The bound, times `scale`, that this backlog has reached: `messages` or `bytes`. The age is checked apart: it
-        costs look-ups.
+        """The bound, times `scale`, that this backlog has reached: `messages` or `bytes`.
+
+        The age is checked separately, because it costs look-ups.
         """
         if self.messages and messages >= scale * self.messages:
             return "messages"

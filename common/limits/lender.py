@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 SLICE_S = 1.0
-"""How long a slice is valid.
+"""Lifetime of a slice.
 
-More bridges longer absences of the lender; less frees the slice of an ended process sooner.
+More bridges longer outages of the lender; less frees the slice of an ended process sooner.
 """
 LIVE_S = 3.0
-"""How long a process counts as alive after its last request."""
+"""Time after its last request for which a process counts as alive."""
 IDLE_SHARE = 0.01  # of a limit, divided among all processes, so that one can start before its demand is known
 MARGIN = 1.02  # above its demand, so that demand can be seen to grow
 
@@ -37,7 +37,7 @@ class QuotaLender:
         self._swept_at = now
 
     def live(self, role: str, process: str, now: float) -> int:
-        """Note that this process is alive and return how many of its role are."""
+        """Note that this process is alive; returns the number of live processes of its role."""
         self._seen[role, process] = now
         self._sweep(now)
         return sum(1 for (each, _), at in self._seen.items() if each == role and now - at <= LIVE_S)
@@ -47,9 +47,8 @@ class QuotaLender:
 
         Args:
             demand: the rate that it would use without a limit; above its slice when it had to reject calls.
-        Invariant: the valid slices of a key add up to at most `total`. When `total` was lowered below what others hold,
-        this
-            slice is 0 until they have renewed theirs.
+        Invariant: the valid slices of a key add up to at most `total`. When `total` was lowered below the slices of
+            the other processes, this slice is 0 until they have renewed theirs.
         """
         slices = self._slices.setdefault(key, {})
         others = {name: each for name, each in slices.items() if name != process and each.until > now}

@@ -1,4 +1,4 @@
-"""The active form of each twin of this package: native where it is built, else the reference."""
+"""Selects the active form of each module of this package: native where it is built, else the reference."""
 
 from common.twins import use_native
 

@@ -32,11 +32,11 @@ STALL = 2.0  # times the bound; an append without an answer for longer counts as
 USED = 0.4  # of the limit; below the share of the lowest grade, or its traffic alone could never raise it
 DRIFT = 0.3
 LOOK_S = 0.02
-"""How often `look` is called."""
+"""Interval between calls of `look`."""
 STANDSTILL_S = 0.1
 """Delay of `look` above which this process has stalled.
 
-More blames the broker for own pauses; less counts a busy loop as a pause.
+More attributes pauses of this process to the broker; less counts a busy loop as a pause.
 """
 
 
@@ -79,7 +79,8 @@ class QueueLimit:
         bound_s = self.bound_s
         if took_s > bound_s:
             if started >= self._cut_at:  # once per set of appends that were in flight together
-                # This queue was already too long, so the limit starts from its length; but a single slow append must not close it.
+                # This queue was already too long, so the limit starts from its length. The floor of a quarter keeps one
+                # slow append from closing the queue.
                 reached = min(self.limit, max(waiting, self.limit / 4))
                 self.limit = max(LIMIT_MIN, reached * max(CUT, bound_s / took_s))
                 self._cut_at = now

@@ -14,7 +14,7 @@ from common.limits.lender import SLICE_S
 
 TICK_S = 0.2
 IDLE_S = 5.0
-"""No slice is borrowed of a limit that was unused for so long: its bucket is full and its static share is enough."""
+"""Idle time after which no slice of a limit is borrowed: its bucket is full and its static share is enough."""
 LIMITS_A_REQUEST = 500
 _SMOOTHING = 0.4  # of demand, per tick
 _EAGERNESS = 2.0  # a process that had to reject calls asks for twice its slice
@@ -44,7 +44,7 @@ class _Side:
 
 @dataclass(slots=True)
 class _Limit:
-    """`held` keeps the meter alive while it is in use, because callers look it up for each call and keep no reference."""
+    """A limit's meter. `held` keeps it alive while in use: callers look it up per call and keep no reference."""
 
     meter: "weakref.ref[Meter]"
     held: Meter | None
@@ -98,7 +98,7 @@ class QuotaSlices:
                 side.demand, side.share, side.lent_until = old.demand, old.share * total / old.total, old.lent_until
 
     def tick(self) -> None:
-        """Every TICK_S: measure demand, fall back where a slice has expired, ask the lender for the next slices."""
+        """Called every TICK_S: measure demand, fall back where a slice has expired, request the next slices."""
         now = self._now()
         seconds = max(0.001, now - self._ticked_at)
         self._ticked_at = now

@@ -1,5 +1,6 @@
-/* BLAKE2b (RFC 7693), keyed, digest of 16 bytes: as much of it as receipts need. hashlib has the same function, but its objects cost
-   several times the one compression that a MAC of ours is. tests/unit/engine/delivery/test_parts.py holds it against hashlib. */
+/* BLAKE2b (RFC 7693), keyed, digest of 16 bytes: the part of it that receipts need. hashlib has the same function, but its
+   objects cost several times the one compression that a receipt's MAC takes. tests/unit/engine/delivery/test_parts.py
+   compares it with hashlib. */
 #ifndef PENSTOCK_BLAKE2B_H
 #define PENSTOCK_BLAKE2B_H
 
@@ -34,7 +35,7 @@ static inline uint64_t penstock_rotate(uint64_t x, int n) { return (x >> n) | (x
 static inline void penstock_blake2b_compress(penstock_blake2b *s, int last) {
     uint64_t v[16], m[16];
     int i, r;
-    memcpy(m, s->block, sizeof m); /* little-endian machines only, like everything of ours */
+    memcpy(m, s->block, sizeof m); /* little-endian machines only, like all of Penstock */
     for (i = 0; i < 8; i++) {
         v[i] = s->h[i];
         v[i + 8] = penstock_blake2b_iv[i];

@@ -1,7 +1,8 @@
 /* CRC-32C (Castagnoli), reflected, as RFC 3720: crc32c("123456789") = 0xe3069283.
  *
- * crc32c_extend(crc32c_extend(0, a), b) equals crc32c_extend(0, a followed by b). Uses the processor's instruction where there is one,
- * found out at run time, so that one build serves every x86-64; else eight tables. Header only, since each extension is one C file.
+ * crc32c_extend(crc32c_extend(0, a), b) equals crc32c_extend(0, a followed by b). Uses the processor's instruction where
+ * there is one, detected at run time, so that one build serves every x86-64; else eight tables. Header only, because each
+ * extension is one C file.
  */
 #ifndef PENSTOCK_CRC32C_H
 #define PENSTOCK_CRC32C_H

@@ -1,4 +1,4 @@
-/* SipHash-2-4 with 128 bits of output (Aumasson, Bernstein 2012): a keyed hash for tables whose entries strangers choose. */
+/* SipHash-2-4 with 128 bits of output (Aumasson, Bernstein 2012): a keyed hash for tables whose keys clients choose. */
 #ifndef PENSTOCK_SIPHASH_H
 #define PENSTOCK_SIPHASH_H
 
@@ -15,7 +15,7 @@
         v2 += v1; v1 = PENSTOCK_ROTL(v1, 17); v1 ^= v2; v2 = PENSTOCK_ROTL(v2, 32);         \
     } while (0)
 
-/* Little-endian machines only, as everything of ours. */
+/* Little-endian machines only, like all of Penstock. */
 static inline void siphash128(uint64_t k0, uint64_t k1, const unsigned char* data, size_t size, uint64_t* low, uint64_t* high)
 {
     uint64_t v0 = UINT64_C(0x736f6d6570736575) ^ k0, v1 = UINT64_C(0x646f72616e646f6d) ^ k1 ^ 0xee;

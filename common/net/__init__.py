@@ -1,4 +1,7 @@
-"""Listeners and connections: TCP, TLS, framing, limits. `NATIVE` tells whether connections are native or their reference."""
+"""Listeners and connections: TCP, TLS, framing, limits.
+
+`NATIVE` tells whether connections are native or their reference.
+"""
 
 import socket
 import ssl
@@ -30,9 +33,10 @@ def serve(
 
     Args:
         listeners: sockets from `listen()`, each with the context of its TLS or None.
-        on_call: called as (connection, frame) in a loop callback, where it must not block; answers by `connection.reply`.
-        prefix_check: called as (connection, first 64 KiB of the frame), once for a long frame before the first verified credential.
-            Without it such a connection is closed.
+        on_call: called as (connection, frame) in a loop callback, where it must not block; answers by
+            `connection.reply`.
+        prefix_check: called as (connection, first 64 KiB of the frame), once for a long frame before the first
+            verified credential. Without it such a connection is closed.
         make_connection: called as (socket, peer, ssl_context) in place of `on_call`, for a native hot path.
     """
     return Server(listeners, limits, make_connection or _call_connections(limits, on_call, prefix_check))

@@ -1,8 +1,8 @@
 # cython: language_level=3
 """Byte buffer of a connection, in C.
 
-Invariant: `data` has `cap` bytes; the content is data[start .. end], and start <= end <= cap. Everything that reads or writes `data`
-rests on it.
+Invariant: `data` has `cap` bytes; the content is data[start .. end], and start <= end <= cap. All reads and writes of
+`data` rely on it.
 """
 from libc.stdlib cimport free, realloc
 from libc.string cimport memmove

@@ -184,7 +184,10 @@ cdef class Connection(FrameSocket):
         return 0
 
     cdef size_t step(self) noexcept:
-        """Return the least size of the next read. A buffered message does not tell its size, so its reads grow with its received part."""
+        """Return the minimum size of the next read.
+
+        A buffered message does not announce its size, so the reads grow with the part received so far.
+        """
         return max(4096, min(held(&self.inp), SCRATCH_BYTES)) if self.protocol == PROTOCOL_BUFFERED else 4096
 
     cdef int receive_tls(self) except -1:
@@ -273,7 +276,10 @@ cdef class Connection(FrameSocket):
         return 0
 
     cdef int grow_in(self, size_t wanted) except -1:
-        """Make room for `wanted` bytes of input. Above the process's limit reading pauses, and the room is for received bytes only."""
+        """Make room for `wanted` bytes of input.
+
+        Above the process's limit, reading pauses and there is only room for bytes that were already received.
+        """
         cdef size_t before = self.inp.cap
         cdef size_t size = held(&self.inp)
         move_to_front(&self.inp)
@@ -353,7 +359,8 @@ cdef class Connection(FrameSocket):
         self.reactor.connections.discard(self)
         self.reactor.bytes_in_flight -= self.inp.cap + self.out.cap
         release(&self.out)
-        if not self.parsing:                           # consume() still reads the frame from the buffer; __dealloc__ frees it
+        # While consume() runs, it still reads the frame from the buffer; __dealloc__ frees it then.
+        if not self.parsing:
             release(&self.inp)
         self.inp.cap = self.inp.start = self.inp.end = 0
         c_close(self.fd)

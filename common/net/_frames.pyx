@@ -20,7 +20,10 @@ cdef class FrameSocket(OutputSocket):
         return False
 
     cdef bint sniff(self, bytes first) except -1:
-        """Return whether the protocol is known now; closes connections that are neither framed nor buffered strict binary."""
+        """Return whether the protocol is known now.
+
+        Closes connections that are neither framed nor buffered strict binary.
+        """
         try:
             kind = sniff(first)
         except FramingError as error:
@@ -32,7 +35,10 @@ cdef class FrameSocket(OutputSocket):
         return True
 
     cdef Py_ssize_t scan_on(self, const unsigned char* p, size_t size, size_t* need) except? -2:
-        """Continue scan_message() from the end of its last call for this message. Only an incomplete message keeps a scan."""
+        """Continue scan_message() where its last call for this message ended.
+
+        Only an incomplete message keeps a scan.
+        """
         cdef MessageScan fresh
         cdef MessageScan* scan = self.scan
         cdef Py_ssize_t message
@@ -51,7 +57,11 @@ cdef class FrameSocket(OutputSocket):
         return message
 
     cdef int admit(self, size_t total, const unsigned char* frame, size_t have) except -1:
-        """Return 1 to go on; 0 when closed, or when a long frame before authentication needs more bytes for its check."""
+        """Return 1 to continue, 0 to stop.
+
+        It stops when the connection is closed, or when a long frame before authentication needs more bytes for its
+        check.
+        """
         cdef size_t head = 0 if self.protocol == PROTOCOL_BUFFERED else 4
         cdef size_t unverified_max
         if total <= head or total - head > self.frame_max:

@@ -1,11 +1,11 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
 """Size of an unframed message. Reference: MessageScan in framing.py.
 
-A scan continues from its last position when more bytes come; begun anew each time, a call in many small pieces would cost the square of its
-size.
+A scan continues from its last position when more bytes come. If it restarted each time, a call in many small pieces
+would cost the square of its size.
 
-Bounds: every read of p[at] follows a check of `at` against `n`; counts and sizes of the message are checked against `n` before `at` moves.
-`depth` is at most DEPTH_MAX + 1, the number of levels.
+Bounds: every read of p[at] follows a check of `at` against `n`. Counts and sizes of the message are checked against `n`
+before `at` moves. `depth` is at most DEPTH_MAX + 1, the number of levels.
 """
 
 from libc.stdint cimport uint32_t
@@ -35,7 +35,10 @@ cdef inline bint is_fixed(int kind) noexcept nogil:
 
 
 cdef Py_ssize_t scan_message(const unsigned char* p, size_t n, MessageScan* scan, size_t* need) noexcept nogil:
-    """Return the size of the message at p; 0 when bytes are missing (*need is then a lower bound of the size), -1 when invalid."""
+    """Return the size of the message at p, 0 when bytes are missing, -1 when it is invalid.
+
+    When bytes are missing, *need is a lower bound of the size.
+    """
     cdef Level* level
     cdef size_t at
     cdef int name_size, kind, outcome

@@ -24,7 +24,10 @@ cdef class OutputSocket(PolledSocket):
         release(&self.out)
 
     cdef unsigned char* out_reserve(self, Py_ssize_t size) except NULL:
-        """Return the address of `size` free bytes after the output; valid until the next call. out_commit() makes them output."""
+        """Return the address of `size` free bytes after the output; out_commit() makes them output.
+
+        The address is valid until the next call.
+        """
         cdef size_t wanted, cap, before = self.out.cap
         if self.out.start == self.out.end:
             self.out.start = self.out.end = 0

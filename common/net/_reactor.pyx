@@ -1,9 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
 """Reactor: serves all connections in loop callbacks, by one epoll set that a single gevent watcher watches.
 
-A turn has three steps: each ready connection handles its frames; the work for the turn's end runs (flush a batch, one writev); each
-connection's output is written once. So a connection needs no greenlet, a call needs no Python object, and answers that become
-ready together leave together.
+A turn has three steps: each ready connection handles its frames; the work for the turn's end runs (flush a batch, one
+writev); each connection's output is written once. So a connection needs no greenlet and a call needs no Python object.
+Answers that become ready in the same turn are sent together.
 """
 
 import logging
@@ -58,8 +58,8 @@ cdef class TurnEnd:
 cdef class PolledSocket:
     """A socket in the reactor's epoll set. Subclasses override the methods.
 
-    The event of a socket points to its object. The object outlives the event: `connections` refers to it while it is open, `graveyard`
-    until the end of the turn in which it closed.
+    The event of a socket points to its object. The object outlives the event: `connections` refers to it while it is
+    open, `graveyard` until the end of the turn in which it closed.
     """
 
     cdef int handle(self, uint32_t events) except -1:
@@ -80,7 +80,7 @@ cdef class PolledSocket:
 
 
 cdef class Reactor:
-    """The process's set of connections. Get it by `reactor()`; it belongs to the hub of the thread that called first."""
+    """The process's connections. Get it by `reactor()`; it belongs to the gevent hub of the first caller's thread."""
 
     def __cinit__(self):
         self.epfd = epoll_create1(EPOLL_CLOEXEC)
@@ -192,7 +192,10 @@ cdef class Reactor:
         return 0
 
     cdef int drop(self, PolledSocket connection) except -1:
-        """Close a connection after an exception in its handling. Never raises: all other connections wait for the end of the turn."""
+        """Close a connection after an exception in its handling.
+
+        Never raises: all other connections wait for the end of the turn.
+        """
         log.exception("connection=%s: closed after an internal error", connection.peer)
         try:
             connection.shut("internal error")

@@ -1,4 +1,7 @@
-"""Connection in pure Python: a greenlet that reads, and one that writes while there is output. The reference of `_connection.pyx`."""
+"""Connection in pure Python: a greenlet that reads, and one that writes while there is output.
+
+The reference of `_connection.pyx`.
+"""
 
 import logging
 import socket

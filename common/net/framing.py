@@ -12,7 +12,7 @@ _LEAST = {**_FIXED, 11: 4, 12: 1, 13: 6, 14: 5, 15: 5}
 
 
 class FramingError(Exception):
-    """The bytes are no Thrift call of a supported protocol; the connection cannot be used any further."""
+    """The bytes are not a Thrift call of a supported protocol; the connection must be closed."""
 
 
 class Incomplete(Exception):
@@ -20,7 +20,7 @@ class Incomplete(Exception):
 
 
 def sniff(head: bytes) -> int | None:
-    """Return FRAMED, BUFFERED, or None while the deciding bytes are missing. Raises FramingError for other protocols."""
+    """Return FRAMED, BUFFERED, or None while too few bytes have come. Raises FramingError for other protocols."""
     if not head:
         return None
     if head[0] == 0x80:
@@ -28,7 +28,7 @@ def sniff(head: bytes) -> int | None:
             raise FramingError("not strict binary protocol, version 1")
         return BUFFERED if len(head) > 1 else None
     if head[0] > 0:
-        # The longest legal frame begins with a zero byte, so text, TLS and compact protocol end here at their first byte.
+        # The longest legal frame begins with a zero byte: text, TLS and compact protocol are rejected by their first byte.
         raise FramingError("neither framed nor buffered strict binary Thrift")
     if len(head) >= 5 and head[4] != 0x80:
         raise FramingError("a frame that holds no strict binary message")
@@ -46,7 +46,7 @@ def message_size(data: bytes | bytearray | memoryview) -> int:
 class MessageScan:
     """Search for the end of one message. It continues from its last position when more bytes have come.
 
-    Begun anew each time, a call in many small pieces would cost the square of its size.
+    If it restarted each time, a call in many small pieces would cost the square of its size.
     """
 
     def __init__(self) -> None:
@@ -117,7 +117,10 @@ class ValueScan:
             self._levels.append(inner)
 
     def _container(self, data: bytes | bytearray | memoryview, at: int, kind: int) -> tuple[int, list | None]:
-        """Return the position after its head, and its level; or after its end, if all its elements have a fixed size."""
+        """Return the position after the container's head, and its level.
+
+        When all elements have a fixed size, the position is after its end.
+        """
         end = _need(data, at, 6 if kind == 13 else 5)
         elements = tuple(data[at : at + 2]) if kind == 13 else (data[at],)
         (count,) = struct.unpack_from(">i", data, end - 4)

@@ -22,7 +22,7 @@ class Limits:
     idle_deadline_s: float = 600.0
     """Between two calls. Less saves descriptors but makes clients with connection pools reconnect."""
     write_deadline_s: float = 30.0
-    """For a client that does not read its answer."""
+    """Time for a client to read its answer; then the connection is closed."""
 
     def faults(self) -> list[str]:
         """Return every violated rule, each with its option and range."""

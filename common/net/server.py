@@ -24,7 +24,7 @@ _OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
 def listen(host: str, port: int, backlog: int = 1024) -> socket.socket:
-    """Return a listening, non-blocking TCP socket. Port 0 takes a free one. Raises OSError when the address is in use."""
+    """Return a listening, non-blocking TCP socket; port 0 takes a free one. Raises OSError for an address in use."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     sock = gevent_socket.socket(family, socket.SOCK_STREAM)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -34,9 +34,9 @@ def listen(host: str, port: int, backlog: int = 1024) -> socket.socket:
 
 
 def listen_file(path: str, backlog: int = 1024) -> socket.socket:
-    """As listen(), on a socket file that only this user may open. A file left by a killed process is replaced. Raises OSError.
+    """As listen(), on a socket file that only this user may open. Raises OSError.
 
-    The caller makes sure that no live process uses the file, by the lock on the data that it serves.
+    A file left by a killed process is replaced. The caller makes sure that no live process uses the file, by the lock on the data that it serves.
     """
     with contextlib.suppress(FileNotFoundError):
         os.unlink(path)

@@ -25,7 +25,9 @@ def server_context(certificate: str, key: str, client_ca: str | None = None) -> 
 
 
 def certificate_names(tls: Any) -> tuple[str, ...]:
-    """Return the names in the client's verified certificate: common names of the subject, DNS names, URIs. Empty without one.
+    """Return the names in the client's verified certificate: common names of the subject, DNS names, URIs.
+
+    Empty without a certificate.
 
     Args:
         tls: the connection's ssl.SSLObject, or None.

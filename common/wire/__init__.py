@@ -1,7 +1,8 @@
 """Walker over Thrift calls: finds messages and acknowledgements in a frame, and all its faults, without decoding.
 
-`walk_send`, `walk_pull` and `walk_header` take one frame (bytes, without the framing's length) and raise WireError. calls.py documents
-the results, faults.py the answer to each fault. `NATIVE` tells whether the functions are native or their references.
+`walk_send`, `walk_pull` and `walk_header` take one frame (bytes, without the framing's length) and raise WireError.
+calls.py documents the results, faults.py the answer to each fault. `NATIVE` tells whether the functions are native or
+their references.
 """
 
 from common.twins import use_native

@@ -1,7 +1,8 @@
-"""Cursor over Thrift's strict binary protocol (big-endian), inlined into the walker. Reference: cursor.py, function by function.
+"""Cursor over Thrift's strict binary protocol (big-endian), inlined into the walker.
 
-Every function checks the frame's end before it reads, and returns False (read_field: -1) after setting the cursor's fault. Cost is linear
-in the skipped bytes: each element of a container needs at least one existing byte, and elements of fixed size are skipped at once.
+Reference: cursor.py, function by function. Every function checks the frame's end before it reads, and returns False
+(read_field: -1) after setting the cursor's fault. Cost is linear in the skipped bytes: each element of a container
+needs at least one existing byte, and elements of fixed size are skipped at once.
 
 Bounds: `p` has `n` bytes and `at` <= `n` at all times; need() compares with `n - at`, which cannot overflow.
 """
@@ -262,7 +263,10 @@ cdef inline bint is_name(const unsigned char* p, uint32_t n) noexcept nogil:
 
 
 cdef inline uint32_t sequence_size(const unsigned char* p, uint32_t left) noexcept nogil:
-    """Return the size of the non-ASCII UTF-8 sequence at p; 0 when it is invalid: cut, overlong, a surrogate or above U+10FFFF."""
+    """Return the size of the non-ASCII UTF-8 sequence at p, 0 when it is invalid.
+
+    Invalid are cut and overlong sequences, surrogates, and code points above U+10FFFF.
+    """
     cdef unsigned char first = p[0], low = 0x80, high = 0xBF
     cdef uint32_t size, i
     if first < 0xC2 or first > 0xF4:

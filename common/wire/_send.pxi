@@ -140,7 +140,7 @@ cdef bint message_field(Cursor* c, Message* m, int field_id, int* fault, uint32_
 
 
 cdef int check_message(Cursor* c, Message* m) noexcept nogil:
-    """The rules about several fields, for a message whose fields are good one by one."""
+    """Check the rules about several fields, for a message whose fields are valid one by one."""
     if not m.flags & HAS_TOPIC:
         return TOPIC_MISSING
     if not m.flags & HAS_REPLY_TO and not is_name(c.p + m.topic_start, m.topic_size):

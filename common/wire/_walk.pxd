@@ -1,10 +1,12 @@
 """Walker for `cimport`: one pass over the bytes of a call fills structs with offsets into the frame.
 
-A frame is one strict binary Thrift message without the framing's length. All functions are pure: no allocation, no Python, and no
-read outside p[0..n), whatever the frame contains. They return 0 or a `WireFault` number (common/wire/faults.py), which the struct
-repeats as `error`, with `error_at` (offset of the offending byte) and `error_field` (see faults.FIELDS; 0 without a known field). `seqid`
-is valid once the header was read, so a rejected call can be answered with it. After a non-zero return nothing else in the struct or
-the arrays may be used.
+A frame is one strict binary Thrift message without the framing's length. All functions are pure: no allocation, no
+Python, and no read outside p[0..n), whatever the frame contains.
+
+They return 0 or a `WireFault` number (common/wire/faults.py). The struct repeats it as `error`, with `error_at` (offset
+of the offending byte) and `error_field` (see faults.FIELDS; 0 without a known field). `seqid` is valid once the header
+was read, so a rejected call can be answered with it. After a non-zero return nothing else in the struct or the arrays
+may be used.
 
 A start/size pair is a slice of the frame. It is 0/0 for an unset field, so check the flag where empty and unset differ.
 """
@@ -74,7 +76,8 @@ cdef struct Message:
     uint32_t start            # the bytes of the Message's fields with its STOP: what is stored
     uint32_t size
     uint32_t flags
-    int32_t fault             # MessageFault: answer only this message with MESSAGE_FAULTS[fault]; other fields are valid only at 0
+    # MessageFault: answer only this message with MESSAGE_FAULTS[fault]; other fields are valid only at 0.
+    int32_t fault
     uint32_t topic_start
     uint32_t topic_size
     uint32_t body_start
@@ -107,7 +110,7 @@ cdef struct PullCall:
     int32_t wait_ms           # likewise: 0. Not yet cut to the contract's 30,000
     int32_t invisible_ms      # -1 when unset
     uint32_t ack_count        # 0..acks_max; more is WireFault LIST_TOO_LONG
-    uint32_t position_count   # positions are well formed with all required fields, but not looked into: decode them
+    uint32_t position_count   # positions are well formed with all required fields, but their values are unchecked: decode them
     uint32_t topic_count
     Span topics[PULL_TOPICS_MAX]
 

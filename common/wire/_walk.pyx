@@ -112,7 +112,7 @@ cdef bint call_of(Cursor* c, const unsigned char* p, size_t n, int32_t* seqid, c
 
 
 cdef bint seen_all(Cursor* c, uint32_t seen, uint32_t required, uint32_t struct_field) noexcept nogil:
-    """Check that no required field (bit id - 1) is missing; else set a fault for the first one, at the struct's STOP."""
+    """Check that no required field (bit id - 1) is missing; else set a fault for the first, at the struct's STOP."""
     cdef uint32_t missing = required & ~seen, field_id = 1
     if missing == 0:
         return True

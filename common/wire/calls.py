@@ -1,7 +1,7 @@
 """Results of a walk for Python, field for field the C structs of `_walk.pxd`, which document them.
 
-They hold offsets into the frame, and keep it alive; properties return slices. When `fault` is not 0, only `fault`, `start` and `size` are
-valid.
+They hold offsets into the frame, and keep it alive; properties return slices. When `fault` is not 0, only `fault`,
+`start` and `size` are valid.
 """
 
 from dataclasses import dataclass, field

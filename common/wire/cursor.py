@@ -1,7 +1,7 @@
 """Cursor over Thrift's strict binary protocol (big-endian). The reference of `_cursor.pxd`, function by function.
 
-Every step checks the frame's end before it reads, and raises WireError. Cost is linear in the skipped bytes: each element of a container
-needs at least one existing byte, and elements of fixed size are skipped at once.
+Every step checks the frame's end before it reads, and raises WireError. Cost is linear in the skipped bytes: each
+element of a container needs at least one existing byte, and elements of fixed size are skipped at once.
 """
 
 import re
@@ -183,9 +183,9 @@ class Cursor:
             self.skip(value, level)
 
     def fields(self, types: tuple[int, ...], struct_field: int, level: int):
-        """The struct's known field ids, one by one, each to be read by the caller before the next is asked for.
+        """Yield the struct's known field ids. The caller reads each field before it takes the next id.
 
-        `types` are the contract's by id. Fields that the contract does not have are stepped over.
+        `types` are the contract's types by id. Fields that the contract does not have are skipped.
         """
         while True:
             kind, field_id = self.field()
@@ -198,7 +198,7 @@ class Cursor:
             yield field_id
 
     def all_seen(self, seen: set[int], required: tuple[int, ...], struct_field: int) -> None:
-        """No required field is missing; else a fault that names the first and points at the struct's STOP."""
+        """Check that no required field is missing; else raise a fault for the first, at the struct's STOP."""
         for field_id in required:
             if field_id not in seen:
                 self.fail(WireFault.MISSING, self.at - 1, struct_field + field_id)

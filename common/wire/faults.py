@@ -1,6 +1,6 @@
 """Faults of a call in three ranks, with the answer to each.
 
-    WireError(rule, at, field, seqid)   the bytes are no such call. Answer: TApplicationException with `sentence`
+    WireError(rule, at, field, seqid)   the bytes are not a call. Answer: TApplicationException with `sentence`
     CallFault                           parsed, but its own fields break a rule. Answer: that code for the whole call
     MessageFault, AckFault              one element breaks a rule. Answer: that code for this element only
 
@@ -14,7 +14,7 @@ from common.names import NAME_RULE
 
 
 class WireFault(IntEnum):
-    """Reasons why bytes are no call; the native functions return their numbers."""
+    """Reasons why bytes are not a call; the native functions return their numbers."""
 
     NONE = 0
     TRUNCATED = 1
@@ -177,7 +177,7 @@ ACK_FAULTS = {
 
 
 class WireError(Exception):
-    """The bytes are no call of this gateway. The connection may stay open if its framing is intact.
+    """The bytes are not a call of this gateway. The connection may stay open if its framing is intact.
 
     Attributes:
         rule: the WireFault.

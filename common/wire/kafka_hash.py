@@ -1,4 +1,7 @@
-"""Kafka's murmur2: words are little-endian, the tail is not mixed like a word. The reference of murmur2() in `_walk.pyx`."""
+"""Kafka's murmur2: words are little-endian, the tail is not mixed like a word.
+
+The reference of murmur2() in `_walk.pyx`.
+"""
 
 import struct
 

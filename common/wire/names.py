@@ -7,7 +7,7 @@ _KEY, _ID = 3, 6
 
 
 def find_names(message: bytes) -> tuple[bytes | None, bytes | None]:
-    """Return (id, key) of a message in Thrift binary; None for an unset one, or when the bytes are no message."""
+    """Return (id, key) of a message in Thrift binary; None for an unset one, or when the bytes are not a message."""
     cursor = Cursor(message)
     found: dict[int, bytes] = {}
     try:

@@ -1,4 +1,7 @@
-"""PullRequest with its acknowledgements and positions. The reference of `_pull.pxi`, check by check in the same order."""
+"""PullRequest with its acknowledgements and positions.
+
+The reference of `_pull.pxi`, check by check in the same order.
+"""
 
 from common.wire import calls
 from common.wire.calls import HAS_RECEIPT, POSITIONS_MAX, PULL_TOPICS_MAX

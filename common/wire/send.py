@@ -116,7 +116,7 @@ def _message_field(c: Cursor, m: calls.Message, field_id: int, body_bytes_max: i
 
 
 def _check_message(c: Cursor, m: calls.Message) -> int:
-    """The rules about several fields, for a message whose fields are good one by one."""
+    """Check the rules about several fields, for a message whose fields are valid one by one."""
     if not m.flags & HAS_TOPIC:
         return MessageFault.TOPIC_MISSING
     if not m.flags & HAS_REPLY_TO and not valid_name(c.slice(m.topic_start, m.topic_size)):

@@ -1,1 +1,1 @@
-"""The only door to the engine for other packages: links, requests, append batches, routing to broker groups."""
+"""The only entry to the engine for other packages: links, requests, append batches, routing to broker groups."""

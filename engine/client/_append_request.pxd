@@ -4,21 +4,21 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 from engine.client._destination cimport Destination
 
 
-cdef struct Cell:                     # of an append's table: where the last run of a queue is
+cdef struct Cell:                     # slot of an append's table: the last run of one queue
     uint64_t key                      # topic id, queue
     uint32_t run
     uint32_t stamp                    # the append's, or the cell is empty
 
 cdef enum:
-    MOVED = 0xFFFFFFFF                # in place of a message's waiter: another broker has been given the message
+    MOVED = 0xFFFFFFFF                # stands for a message's waiter once the message was moved to another append
 
 cdef struct AppendItem:               # one message
-    uint32_t next                     # in its run; 0 ends it (items count from 1)
+    uint32_t next                     # next item of its run; 0 ends the run (items count from 1)
     uint32_t waiter
     uint32_t index
-    uint32_t bound                    # 1: to its queue, by its key
-    uint32_t size                     # of its record
-    size_t at                         # of its record, in the arena
+    uint32_t bound                    # 1: tied to its queue by its key
+    uint32_t size                     # size of its record
+    size_t at                         # address of its record in the arena
 
 cdef struct AppendRun:                # consecutive messages of one queue: they become one batch
     uint32_t topic_id
@@ -26,14 +26,14 @@ cdef struct AppendRun:                # consecutive messages of one queue: they 
     uint32_t count
     uint32_t head
     uint32_t tail
-    uint32_t id_window_ms             # not 0: its one message is to be checked against that window of ids
+    uint32_t id_window_ms             # not 0: its one message is checked against an id window of this length
     bint alone                        # it holds one message and no other will join
     uint32_t destination              # its number among the append's destinations; 0 where there is one broker only
     size_t bytes
 
 
 cdef class Waiter:
-    cdef uint32_t waiting             # appends that owe results
+    cdef uint32_t waiting             # appends that have not reported their results yet
     cdef double deadline              # monotonic seconds
     cdef bint expired
     cdef int result(self, uint32_t index, int code, uint32_t queue, int64_t offset) except -1

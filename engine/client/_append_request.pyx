@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""One append request: the messages that it carries, as runs of queues, and the calls that wait for them.
+"""One append request: its messages, as runs of queues, and the calls that wait for them.
 
 Nothing here waits: results come to a Waiter in the loop callback that read the broker's answer. The bytes are those of
 docs/design/0001-seams.md, sections 4 and 5. The reference is append_request.py.
@@ -20,7 +20,7 @@ cdef enum:
     CELLS_LEAST = 256
     CELLS_KEPT = 1 << 16              # 1 MiB: an append in hundreds of thousands of queues is rare
     ARENA_KEPT = 4 << 20
-    PADDING_MAX = 8                   # behind a batch
+    PADDING_MAX = 8                   # after a batch
 
 
 cdef class Waiter:
@@ -56,7 +56,7 @@ cdef class AppendRequest:
         self.item_count = self.run_count = 0
         self.arena_used = 0
         self.frame_bytes = FRAME_HEADER_SIZE + APPEND_HEAD_SIZE
-        self.stamp += 1                     # which empties all cells at once
+        self.stamp += 1                     # invalidates all cells at once
         if self.stamp == 0 or self.cell_count > CELLS_KEPT:
             self.make_cells(CELLS_LEAST)
         if self.arena_cap > ARENA_KEPT:
@@ -236,7 +236,7 @@ cdef class AppendRequest:
         return 0
 
     cdef int forget_moved(self) except -1:
-        """Owe nothing to the waiters all of whose messages were moved."""
+        """Release the waiters whose messages were all moved to other appends."""
         cdef Waiter waiter
         cdef Py_ssize_t number
         cdef uint32_t i

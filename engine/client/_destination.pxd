@@ -12,16 +12,16 @@ cdef class Destination:
     cdef readonly uint32_t body_bytes_max
     cdef readonly unsigned char durability       # number of the topic's durability class: 1 to DURABILITY_MAX
     cdef public bint buffered         # the topic has a fallback buffer
-    cdef public bint diverted         # and a backlog in it: the rare path decides, message by message
+    cdef public bint diverted         # its fallback buffer has a backlog: the rare path decides per message
     cdef readonly uint32_t id_window_ms          # how long clients' ids are checked for duplicates; 0: never
     cdef readonly bytes homes         # the broker group of each queue, one byte each; None: there is only one
     cdef readonly bytes ids           # u32 topic id at each broker group, 0 where it is not known; None: there is only one
-    cdef bint used                    # found since the table's hand passed it
+    cdef bint used                    # found since the table's clock hand passed it
     cdef public Meter meter           # of the topic's rate limit; None: it has none
     cdef public unsigned char grade   # 0 high, 1 normal, 2 low
     cdef public bint is_special       # its messages need more than the hot path does: rules, or a refusal
     cdef public uint32_t checked_at   # generation of the configuration in which it was last checked; kept by its user
-    cdef uint32_t sticky_append[LANE_COUNT]      # by lane: the append that sticky_queue holds for
+    cdef uint32_t sticky_append[LANE_COUNT]      # by lane: the append for which sticky_queue is valid
     cdef uint32_t sticky_queue[LANE_COUNT]       # by lane: the queue of messages without a key
     cdef uint32_t next_queue
 
@@ -39,6 +39,6 @@ cdef inline uint32_t topic_id_at(Destination destination, int group) except? 0:
 cdef class Destinations:
     cdef dict by_name
     cdef Py_ssize_t count_max
-    cdef Py_ssize_t hand              # where in the dict eviction goes on
+    cdef Py_ssize_t hand              # position in the dict at which eviction continues
     cdef Destination find(self, const unsigned char* name, Py_ssize_t size)
     cdef int make_room(self) except -1

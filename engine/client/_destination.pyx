@@ -37,7 +37,7 @@ cdef class Destinations:
     """Destinations by name, at most `count_max`. A full table evicts one that was not used lately (the clock
     algorithm).
 
-    A hand goes round the dict and spares each destination that was found since the hand passed it. A destination costs
+    The clock hand goes round the dict and spares each destination that was found since it passed. A destination costs
     about 200 bytes with a name of 20 characters, which is its key too.
     """
 

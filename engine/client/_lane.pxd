@@ -12,10 +12,10 @@ cdef class Lane(TurnEnd):
     cdef readonly int number          # row of durability.LANES
     cdef readonly int durability      # number of the class that its appends ask for
     cdef public int group             # the broker group's number, by which destinations know it
-    cdef public int share             # sixteenths of what could go elsewhere as well that are to come here
+    cdef public int share             # sixteenths of the movable messages that this lane takes
     cdef public bint refusing         # takes nothing at all
-    cdef int turn                     # of the sixteenths
-    cdef double slowest_s             # answer since the last look; negative: none
+    cdef int turn                     # position within the sixteenths
+    cdef double slowest_s             # slowest answer since the last check; negative: none
     cdef int in_flight_max
     cdef AppendRequest filling
     cdef list flying
@@ -24,7 +24,7 @@ cdef class Lane(TurnEnd):
     cdef uint32_t request_id
     cdef readonly object link
     cdef public object on_down
-    cdef public object rescue         # called as (append, group) to take what may go elsewhere before the rest is refused, or None
+    cdef public object rescue         # called as (append, group) to move messages before the rest is refused; or None
     cdef readonly uint64_t appends
     cdef readonly uint64_t messages
     cdef readonly uint64_t waiting    # messages without an answer yet

@@ -1,10 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""A lane: messages on their way to one broker. While an append is in flight, what comes forms the next one, across
-topics.
+"""A lane: messages on their way to one broker.
 
-A lane is one link per broker for the durability classes that it serves, so an answer from memory never waits for a
-sync. Nothing here
-waits: results come to a Waiter in the loop callback that read the broker's answer. The reference is lane.py.
+While an append is in flight, new messages of all topics form the next one. A lane is one link per broker for the
+durability classes that it serves, so an answer from memory never waits for a sync. Nothing here waits: results come to
+a Waiter in the loop callback that read the broker's answer. The reference is lane.py.
 """
 
 from libc.stdint cimport uint16_t, uint32_t, uint64_t
@@ -76,7 +75,7 @@ cdef class Lane(TurnEnd):
         return slowest if slowest >= 0 else None
 
     def yield_unsent(self):
-        """Let `rescue` take what has not been sent and may go elsewhere; the rest stays."""
+        """Offer unsent messages that may go elsewhere to `rescue`; the rest stays."""
         cdef AppendRequest old = self.filling
         cdef AppendRequest fresh
         cdef Waiter waiter
@@ -103,8 +102,9 @@ cdef class Lane(TurnEnd):
         old.forget_moved()
 
     def yield_sent(self):
-        """Let `rescue` take what was sent and may go elsewhere: the broker may store it all the same, under the same
-        ids.
+        """Offer sent messages that may go elsewhere to `rescue`.
+
+        The broker may still store them, under the same ids.
         """
         cdef AppendRequest append
         for append in self.flying if self.rescue is not None else []:
@@ -128,7 +128,7 @@ cdef class Lane(TurnEnd):
         return self.link is not None and not self.refusing
 
     cdef bint admits(self):
-        """Whether the next run of messages that could go elsewhere as well is to come here."""
+        """Whether this lane takes the next run of messages that could go elsewhere."""
         if self.link is None or self.share == 0:
             return False
         self.turn = (self.turn + 1) % SHARE_ALL
@@ -142,9 +142,7 @@ cdef class Lane(TurnEnd):
         return self.limit.lets_in(self.waiting, asked, grade)
 
     cdef uint32_t choose_queue(self, Destination destination, const unsigned char* key, Py_ssize_t key_size) except? 0:
-        """A key's own queue, by Kafka's hash; without a key one queue of the topic for the whole append, the next for
-        the next.
-        """
+        """Queue of a message: by Kafka's hash of its key; without a key, one queue per append, in rotation."""
         cdef int lane = self.number
         cdef uint32_t number = <uint32_t>self.append_number
         if key_size >= 0:
@@ -156,7 +154,7 @@ cdef class Lane(TurnEnd):
         return destination.sticky_queue[lane]
 
     cdef int join(self, Waiter waiter) except -1:
-        """Before the first add() of a call."""
+        """Enter a call into the append, before its first add()."""
         if not self.filling.waiters:
             self.filling.started_at = reactor_of().now
         self.filling.waiters.append(waiter)
@@ -165,7 +163,7 @@ cdef class Lane(TurnEnd):
         return 0
 
     cdef int enter(self, Waiter waiter) except -1:
-        """join(), unless this call was the last to join."""
+        """Call join(), unless this call was the last to join."""
         cdef list waiters = self.filling.waiters
         if not waiters or waiters[len(waiters) - 1] is not waiter:
             self.join(waiter)
@@ -253,7 +251,7 @@ cdef class Lane(TurnEnd):
         return 0
 
     cdef int lost(self) except -1:
-        """The connection broke: what was sent may be stored, what was not is not."""
+        """Handle a broken connection: sent messages may be stored, unsent ones are not."""
         cdef AppendRequest append
         self.link = None
         flying, self.flying = self.flying, []
@@ -268,7 +266,7 @@ cdef class Lane(TurnEnd):
         return 0
 
     cdef int give_up(self, AppendRequest append, int code) except -1:
-        """Let what may go elsewhere go there; the rest is answered with this code."""
+        """Move the messages that may go elsewhere; answer the rest with this code."""
         if self.rescue is not None:
             self.rescue(append, self.group)
         return append.answer_all(code)

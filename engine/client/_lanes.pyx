@@ -1,6 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""Lanes of the same durability to all broker groups: choice of the lane that takes a message, and of another when that
-one fails.
+"""Lanes of the same durability to all broker groups: choose the lane of each message, and another when it fails.
 
 A message with a key has one queue, which has one home. One without a key takes the next queue whose home takes it. A
 group that fails, or has enough waiting, only changes the order in which queues are taken. The reference is lanes.py.
@@ -15,7 +14,7 @@ from engine.client._lane cimport Lane
 from engine.link.constants cimport CODE_OVERLOADED, CODE_UNAVAILABLE
 
 cdef enum:
-    RECORD_MORE = 96                  # beside its message, at most
+    RECORD_MORE = 96                  # maximum bytes of a record beside its message
 
 cdef bytes ONLY_HOME = b"\0"          # number of the only broker
 
@@ -69,12 +68,12 @@ cdef class Lanes:
 
     @property
     def appends(self):
-        """Sent so far, by the lanes that are there now."""
+        """Appends sent so far by the present lanes."""
         return sum([lane.appends for lane in self.lanes if lane is not None])
 
     @property
     def messages(self):
-        """Likewise."""
+        """Messages sent so far by the present lanes."""
         return sum([lane.messages for lane in self.lanes if lane is not None])
 
     def lets_in(self, Destination destination, key, uint64_t taken, uint64_t asked):

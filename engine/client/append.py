@@ -1,4 +1,4 @@
-"""The append side of one broker: a lane per row of the durability table, kept connected; and the native forms of lanes."""
+"""The append side of one broker: one connected lane per row of the durability table; native forms of lanes."""
 
 import logging
 import os

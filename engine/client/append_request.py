@@ -1,4 +1,7 @@
-"""One append request: the messages that it carries, as runs of queues, and the calls that wait. The reference of `_append_request`."""
+"""One append request: its messages, as runs of queues, and the calls that wait.
+
+The reference of `_append_request`.
+"""
 
 import time
 from collections.abc import Callable
@@ -8,7 +11,7 @@ from engine.client.destination import Destination
 from engine.link import layout
 from engine.link.batch import BATCH_HEADER, BATCH_MAGIC
 
-PADDING_MAX = 8  # behind a batch
+PADDING_MAX = 8  # after a batch
 
 Result = tuple[int, int, int]
 """(code, queue, offset) of one message."""
@@ -16,7 +19,7 @@ NO_RESULT = (layout.TIMEOUT, 0, -1)
 
 
 class Waiter:
-    """A call that waits for the results of its messages. `waiting`: appends that owe some."""
+    """A call that waits for the results of its messages. `waiting`: appends that have not reported theirs."""
 
     def __init__(self, count: int, callback: Callable[[list[Result]], object]) -> None:
         self.results: list[Result] = [NO_RESULT] * count
@@ -52,7 +55,10 @@ class AppendRun(NamedTuple):
 
 
 class AppendRequest:
-    """One append: runs in the order in which they began; `_open` holds the last run of each queue by (topic id, queue)."""
+    """One append: runs in the order in which they began.
+
+    `_open` holds the last run of each queue by (topic id, queue).
+    """
 
     def __init__(self) -> None:
         self.runs: list[AppendRun] = []
@@ -63,7 +69,10 @@ class AppendRequest:
         self.sent_at = 0.0
 
     def add(self, topic_id: int, queue: int, item: AppendItem) -> None:
-        """Add to the queue's last run. A request, or a message whose id is to be checked, is a run of its own; later ones follow it."""
+        """Add to the queue's last run.
+
+        A request, or a message whose id is checked, is a run of its own; later messages begin another run.
+        """
         run = self._open.get((topic_id, queue))
         if run is None or item.alone or run.alone:
             run = self._open[topic_id, queue] = AppendRun(topic_id, queue, item.id_window_ms, item.alone, [])
@@ -101,7 +110,7 @@ class AppendRequest:
         self._finish()
 
     def forget_moved(self) -> None:
-        """Owe nothing to the waiters all of whose messages were moved."""
+        """Release the waiters whose messages were all moved to other appends."""
         still = {id(item.waiter) for run in self.runs for item in run.items if item.waiter is not None}
         for waiter in [waiter for waiter in self.waiters if id(waiter) not in still]:
             waiter.waiting -= 1

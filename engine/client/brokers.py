@@ -36,7 +36,7 @@ class Broker(BrokerGroup):
             self._apply(lane)
 
     def look(self, now_s: float) -> None:
-        """Tell the breaker what the lanes saw, and the lanes what it says."""
+        """Pass the lanes' observations to the breaker, and its decision to the lanes."""
         lanes = self.append.lanes
         slowest = [each for lane in lanes if (each := lane.take_slowest()) is not None]
         oldest = [each for lane in lanes if (each := lane.oldest_sent_at) is not None]
@@ -51,7 +51,7 @@ class Broker(BrokerGroup):
                 lane.drop("silent for too long")
 
     def number_lanes(self) -> None:
-        """Let the lanes know the group's number, which has changed."""
+        """Pass the group's new number to the lanes."""
         for lane in self.append.lanes:
             lane.group = self.number
 
@@ -80,7 +80,7 @@ class Brokers:
     Attributes:
         on_changed: called when homes or topic ids that were learnt are void.
         lanes: over all groups, in the order of durability.LANES.
-        only: the broker when there is a single one for good.
+        only: the broker when there is permanently a single one.
         router: membership and placement of the groups.
     """
 
@@ -186,7 +186,7 @@ class Brokers:
             lanes.put(number, None if broker is None else broker.append.lanes[lanes.number])
 
     def _greeted(self, broker: Broker, hello: Hello) -> None:
-        """Another log than before voids all topic ids of this broker, also those of messages on their way elsewhere."""
+        """Void all topic ids of this broker after its log changed, also those of messages on their way elsewhere."""
         before, self._log_ids[broker.name] = self._log_ids.get(broker.name), hello.log_id
         if before in (None, hello.log_id):
             return

@@ -46,7 +46,7 @@ class Destination:
         return self.topic_id if self.ids is None else layout.U32.unpack_from(self.ids, 4 * group)[0]
 
     def choose_queue(self, lane: int, append: int, key: bytes | None) -> int:
-        """A key's own queue; without a key one queue for the whole append, the next for the next."""
+        """Queue of a message: by its key; without a key, one queue per append, in rotation."""
         if key is not None:
             return queue_of(key, self.queues)
         if self.sticky.get(lane, (0, 0))[0] != append:

@@ -74,7 +74,7 @@ class Lane:
         return slowest if slowest >= 0 else None
 
     def admits(self) -> bool:
-        """Whether the next run of messages that could go elsewhere as well is to come here."""
+        """Whether this lane takes the next run of messages that could go elsewhere."""
         if self.link is None or self.share == 0:
             return False
         self._turn = (self._turn + 1) % SHARE_ALL
@@ -100,7 +100,7 @@ class Lane:
         self._ask()
 
     def yield_unsent(self) -> None:
-        """Let `rescue` take what has not been sent and may go elsewhere; the rest stays."""
+        """Offer unsent messages that may go elsewhere to `rescue`; the rest stays."""
         old = self.filling
         if not old.runs or self.rescue is None:
             return
@@ -117,15 +117,16 @@ class Lane:
         old.forget_moved()
 
     def yield_sent(self) -> None:
-        """Let `rescue` take what was sent and may go elsewhere: the broker may store it all the same, under the same
-        ids.
+        """Offer sent messages that may go elsewhere to `rescue`.
+
+        The broker may still store them, under the same ids.
         """
         if self.rescue is not None:
             for _, append in self._flying:
                 self.rescue(append, self.group)
 
     def expire(self, now: float) -> None:
-        """Only the hot path leaves deadlines to the lane."""
+        """Update the limit; deadlines are left to the lane by the hot path only."""
         self.limit.look(self._flying[0][1].started_at if self._flying else now, now)
 
     def _ask(self) -> None:

@@ -11,7 +11,7 @@ from engine.client.destination import Destination
 from engine.client.lane import Lane
 from engine.link import layout
 
-RECORD_MORE = 96  # beside its message, at most
+RECORD_MORE = 96  # maximum bytes of a record beside its message
 ONLY_HOME = b"\0"  # number of the only broker
 
 AppendMessage = tuple[Destination, bytes | None, bytes | None, bytes]

@@ -27,11 +27,11 @@ from engine.link.record import split_records
 PAGE_MESSAGES, PAGE_BYTES = 2_000, 4 << 20
 PAGE_LEAST = 16
 EMPTY_PAGES_MAX = 15
-"""Empty pages in a row, for cold records that are not fetched yet; the engine waits up to 2 s before it gives one."""
+"""Maximum number of consecutive empty pages while cold records are fetched; the engine waits up to 2 s for each."""
 EARLY_MS = 60_000
-"""How long before its id's time a message may be stored, as the clocks of proxy and engine may differ."""
+"""Tolerance before an id's time: a message is stored earlier when the clocks of proxy and engine differ."""
 LATE_MS = 600_000
-"""How long after its id's time a message may be stored, as a send may wait until its deadline."""
+"""Tolerance after an id's time: a message is stored later when its send waits, at most until its deadline."""
 LOOK_UP_MESSAGES = 1_000
 """Limit of one request."""
 

@@ -1,1 +1,1 @@
-"""Delivery: dispatch of messages to groups, leases, acknowledgements, dead letters. Pure; clocks and the log are passed in."""
+"""Delivery: dispatch to groups, leases, acknowledgements, dead letters. Pure; clocks and the log are passed in."""

@@ -1,5 +1,8 @@
 # cython: language_level=3
-"""Acknowledgements: settles DONE for leases of this process. Reference: acknowledge.py, which handles everything else."""
+"""Acknowledgements: settles DONE for leases of this process.
+
+Reference: acknowledge.py, which handles everything else.
+"""
 from libc.stdint cimport int64_t, uint64_t
 from libc.string cimport memcpy
 
@@ -47,7 +50,9 @@ cdef class Acknowledgements:
         return codes
 
     cdef int64_t settle(self, Receipts receipts, dict by_hash, ack) except -1:
-        """Return the number of settled messages; 0 leaves the acknowledgement to the reference. Settling twice does no harm.
+        """Return the number of settled messages; 0 leaves the acknowledgement to the reference.
+
+        Settling twice does no harm.
 
         Bounds: `token` is a copy of exactly TOKEN_SIZE bytes; `token.queue` is checked against the length of `cursors`.
         """

@@ -134,7 +134,7 @@ cdef class Dispatcher(RecordReader):
             cursor.credit -= size
             self.delivered_bytes += size
             if given_end < end:
-                break  # the turn's bytes are used up; going on would make a lease per message
+                break  # the turn's bytes are used up; continuing would make one lease per message
         return True
 
     cdef bint dispatch_filtered(self, QueueCursor cursor) except -1:
@@ -226,9 +226,12 @@ cdef class Dispatcher(RecordReader):
         return 0
 
     cdef int64_t lease_by_key(self, QueueCursor cursor, Py_ssize_t start) except -1:
-        """Lease the messages whose turn it is, of the pieces in `out` from `start` on; the others wait. Returns the leased bytes.
+        """Lease the messages whose turn it is, of the pieces in `out` from `start` on; the others wait.
 
-        Bounds: a piece holds `head.count` whole records, which the log has verified; `record` advances by each record's own size.
+        Returns the leased bytes.
+
+        Bounds: a piece holds `head.count` whole records, which the log has verified; `record` advances by each record's
+        own size.
         """
         cdef list pieces = self.out[start:]
         cdef bytes piece

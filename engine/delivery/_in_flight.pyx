@@ -1,12 +1,12 @@
 # cython: language_level=3
 """Messages in flight, in one array of C structs. Reference: in_flight.py, which documents them.
 
-The array has free space at both ends: most acknowledgements remove the oldest range, and moving thousands of younger ones for each would
-cost more than the rest of delivery.
+The array has free space at both ends: most acknowledgements remove the oldest range, and moving thousands of younger
+ones for each would cost more than the rest of delivery.
 
-Bounds: `slots` has `capacity` entries; the ranges are slots[start .. start + count], and `start + count <= capacity` after each method.
-Indices named `at` count from `start`. Only open_gap() and delete() change the array's size or position; a RangeData pointer is not used
-after either.
+Bounds: `slots` has `capacity` entries; the ranges are slots[start .. start + count], and `start + count <= capacity`
+after each method. Indices named `at` count from `start`. Only open_gap() and delete() change the array's size or
+position; a RangeData pointer is not used after either.
 """
 from heapq import heappop, heappush
 
@@ -352,7 +352,8 @@ cdef class InFlightRanges:
         cdef Py_ssize_t capacity
         cdef RangeData* ranges
         if self.start + self.count == self.capacity:
-            # With half of the array free at the front, moving everything there is paid for by the deletions that freed it.
+            # With half of the array free at the front, moving everything there is paid for by the deletions that freed
+            # it.
             capacity = self.capacity if self.start * 2 > self.capacity else max(2, self.capacity * 2)
             grown = self.slots
             if capacity != self.capacity:

@@ -33,7 +33,8 @@ cdef inline unsigned char* put(unsigned char* out, uint64_t number) noexcept:
 cdef bytes encode_ranges(const RangeData* ranges, Py_ssize_t count, uint64_t floor, int64_t first, int64_t next_offset):
     """Return the value for `count` ranges.
 
-    Bounds: the value has 5 numbers, and 3 per merged range, of at most VARINT_MAX bytes each; `out` never passes that size.
+    Bounds: the value has 5 numbers, and 3 per merged range, of at most VARINT_MAX bytes each; `out` never passes that
+    size.
 
     Args:
         first: the lowest open offset.

@@ -1,8 +1,8 @@
 # cython: language_level=3
 """Reads the records of a range for dispatch. Reference: Dispatcher._read() in dispatch.py.
 
-A range is read by `engine.log.read._tail`. Its pieces are written once, header and records, as they are sent. Everything else (an older
-segment, damage, another store) goes through Log.read().
+A range is read by `engine.log.read._tail`. Its pieces are written once, header and records, as they are sent.
+Everything else (an older segment, damage, another store) goes through Log.read().
 """
 import logging
 from collections import OrderedDict
@@ -36,7 +36,10 @@ cdef inline Py_ssize_t size_of(list pieces) except -1:
 
 
 cdef class Prefetch:
-    """Verified pieces of an older segment that no pull has got yet. Otherwise small pulls would verify a batch again and again."""
+    """Verified pieces of an older segment that no pull has got yet.
+
+    Otherwise small pulls would verify a batch again and again.
+    """
 
     def __cinit__(self, list pieces, int64_t offset, int64_t deleted):
         self.pieces, self.offset, self.deleted = pieces, offset, deleted
@@ -167,7 +170,8 @@ cdef class RecordReader:
                              int64_t* size) except -1:
         """As read(), from prefetched pieces.
 
-        Bounds: a piece holds whole records, which the log has verified; `record` advances by each record's own size up to `stop`.
+        Bounds: a piece holds whole records, which the log has verified; `record` advances by each record's own size up
+        to `stop`.
         """
         cdef int64_t first = prefetch.offset
         cdef int64_t at = first
@@ -198,7 +202,8 @@ cdef class RecordReader:
                 break
             if (record == stop and given_end[0] < end and left > record - start
                     and prefetch.index == PyList_GET_SIZE(prefetch.pieces) - 1 and (prefetch.at or prefetch.index)):
-                # The last piece may be the first part of its batch: read it anew, so that the answer's pieces equal the reference's.
+                # The last piece may be the first part of its batch: read it anew, so that the answer's pieces equal the
+                # reference's.
                 prefetch.at = 0
                 if not self.read_on(cursor, prefetch, end, left):
                     break

@@ -82,7 +82,10 @@ class Acknowledgements:
     def _refuse(
         self, cursor: QueueCursor, first: int, end: int, lease: int, foreign: bool, ack: AckRange, now_ms: int
     ) -> int:
-        """Apply RETRY or REJECT: dead-letter messages without a further attempt, back off the others. Returns their number."""
+        """Apply RETRY or REJECT: dead-letter messages without a further attempt, back off the others.
+
+        Returns their number.
+        """
         attempt_min = 0 if ack.verdict == REJECT else cursor.attempts_max
         claim = self._lease_clock.next_lease()
         claimed = cursor.claim(first, end, lease, foreign, attempt_min, claim)

@@ -1,7 +1,7 @@
 """Bytes of a dead letter: the stored message, with the dead-letter topic as its topic and its origin in properties.
 
-All other fields stay, byte for byte, except the instructions to a proxy (fields 7 to 10). A redrive removes the properties. A record
-that is no message becomes the body of one, so that its form never causes a loss.
+All other fields stay, byte for byte, except the instructions to a proxy (fields 7 to 10). A redrive removes the
+properties. A record that is no message becomes the body of one, so that its form never causes a loss.
 """
 
 import struct

@@ -1,8 +1,8 @@
 """Dead-lettering: moves messages without a further attempt to the dead-letter topic of their group.
 
-A message is first claimed: it moves to a non-expiring internal lease. Then its dead letter is appended, and once that is durable the
-message counts as done. After a crash in between the message is still open in the stored progress and is dead-lettered again. So two dead
-letters of one message are possible, none is not.
+A message is first claimed: it moves to a non-expiring internal lease. Then its dead letter is appended, and once that
+is durable the message counts as done. After a crash in between the message is still open in the stored progress and is
+dead-lettered again. So a message may get two dead letters, but never none.
 """
 
 import logging

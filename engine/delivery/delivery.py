@@ -1,7 +1,7 @@
 """Delivery: answers pulls, applies acknowledgements, keeps progress. Composition of the pure parts of this package.
 
-Nothing here blocks or uses sockets; the server calls it from the loop and passes the time. Cost follows calls and ranges of messages,
-never single messages or the number of topics.
+Nothing here blocks or uses sockets; the server calls it from the loop and passes the time. Cost follows calls and
+ranges of messages, never single messages or the number of topics.
 """
 
 from collections.abc import Callable

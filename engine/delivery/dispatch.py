@@ -1,7 +1,7 @@
 """Dispatch: fills a pull by deficit round robin over the cursors that may have messages, with a lease per range.
 
-Deficit round robin after Shreedhar and Varghese (1995): a cursor may give a quantum of bytes in its turn. Bytes beyond it (a message is
-never cut) count against its next turns, so large messages take no more than their share.
+Deficit round robin after Shreedhar and Varghese (1995): a cursor may dispatch a quantum of bytes per turn. Bytes beyond
+it (a message is never cut) count against its next turns, so large messages take no more than their share.
 """
 
 import logging
@@ -38,7 +38,7 @@ class Dispatcher:
 
     Attributes:
         requests: judges requests; None: every message is dispatched as it is.
-        later: cursors whose filter goes on in the next period; they have left their rings.
+        later: cursors whose filter continues in the next period; they have left their rings.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class Dispatcher:
             cursor.credit -= size
             self._counts.delivered_bytes += size
             if given_end < end:
-                break  # the turn's bytes are used up; going on would make a lease per message
+                break  # the turn's bytes are used up; continuing would make one lease per message
         return True
 
     def _dispatch_filtered(self, cursor: QueueCursor, pull: Pull, group: GroupView, now_ms: int) -> bool:
@@ -146,7 +146,10 @@ class Dispatcher:
         return True
 
     def _select(self, cursor: QueueCursor, pull: Pull, group: GroupView, piece: RecordSlice, now_ms: int) -> bool:
-        """Lease the messages that the filter selects, range by range; leave out the others. False when the pull is full."""
+        """Lease the messages that the filter selects, range by range; leave out the others.
+
+        False when the pull is full.
+        """
         at, count, stored_at_ms, records = piece
         asked, selected = pull.messages_left, 0
         decided, ranges = select(cursor.filter, records, 0, pull.messages_left, pull.bytes_left, bool(pull.piece_count))

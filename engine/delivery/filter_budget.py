@@ -9,7 +9,7 @@ TESTS_PER_RECORD = 8
 
 
 class FilterBudget:
-    """A number of tests per period. Filtering beyond it waits for the next period; everything else goes on."""
+    """A number of tests per period. Filtering beyond it waits for the next period; other work continues."""
 
     __slots__ = ("_left", "_since_ms", "_tests")
 
@@ -17,7 +17,7 @@ class FilterBudget:
         self._tests, self._left, self._since_ms = tests, 0, -PERIOD_MS
 
     def is_left(self, now_ms: int) -> bool:
-        """Whether filtering may go on."""
+        """Whether filtering may continue."""
         if now_ms - self._since_ms >= PERIOD_MS:
             self._left, self._since_ms = self._tests, now_ms
         return self._left > 0

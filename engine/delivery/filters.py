@@ -1,7 +1,8 @@
 """Filters of a group: the one for a topic, and their stored form.
 
-The filters come from the configuration. The log keeps the last ones, so that an engine that starts before it has read its
-configuration does not dispatch what they pass over. Key: b"f" ‖ group ‖ 0x00. Value: JSON, filter by topic, "" for all others.
+The filters come from the configuration. The log keeps the last ones, so that an engine that starts before it has read
+its configuration does not dispatch what they pass over. Key: b"f" ‖ group ‖ 0x00. Value: JSON, filter by topic, "" for
+all others.
 """
 
 import json

@@ -102,8 +102,8 @@ class Group:
     def cursors(self, topic: Topic, start: int) -> list[QueueCursor]:
         """Return all cursors of a topic; creates missing ones.
 
-        A queue that was added to a topic of the group begins at its first message, regardless of `start`: the group has passed over
-        none of its messages.
+        A queue that was added to a topic of the group begins at its first message, regardless of `start`: the group has
+        passed over none of its messages.
         """
         known = self.topics.get(topic.id, [])
         # Dead letters are there because of this group: it begins with the first one, regardless of `start`.

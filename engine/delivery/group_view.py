@@ -7,7 +7,7 @@ from engine.delivery.queue_cursor import QueueCursor
 
 
 class GroupView(Protocol):
-    """A group for the parts that serve it; see group.py. `receipts` are of the group's form."""
+    """A group as dispatch and acknowledgements see it; see group.py. `receipts` are of the group's form."""
 
     name: str
     policy: GroupPolicy

@@ -1,7 +1,7 @@
-"""Messages in flight: the ranges of one queue that one group was given and has not acknowledged, one range per lease.
+"""Messages in flight: ranges of one queue that were dispatched to one group and not acknowledged, one per lease.
 
-Everything below the dispatch offset that is in no range is acknowledged, so the acknowledged ranges are the gaps and need no set of
-their own.
+Everything below the dispatch offset that is in no range is acknowledged, so the acknowledged ranges are the gaps and
+need no set of their own.
 
 Invariant: ranges are disjoint, none is empty, and they are ordered by offset; `firsts[i] == ranges[i].first`.
 """
@@ -12,7 +12,7 @@ from heapq import heappop, heappush
 from engine.delivery.progress import Progress, encode
 
 NEVER = (1 << 63) - 1
-"""A due time that never comes."""
+"""Due time of a range that never expires."""
 
 
 class InFlightRange:
@@ -152,9 +152,10 @@ class InFlightRanges:
         return all(range_.ready for range_ in self.ranges)
 
     def next_spent(self, attempts_max: int, messages_max: int) -> tuple[int, int]:
-        """The first range whose attempt number `attempts_max`, or a later one, has failed: what of it may be dispatched.
+        """Find the first range whose attempt number `attempts_max`, or a later one, has failed.
 
-        Returns: (first, end), equal while it is leased; (-1, -1) without such a range.
+        Returns: (first, end) of its part that may be dispatched, equal while it is leased; (-1, -1) without such a
+        range.
         """
         if self.attempt_top < attempts_max:
             return -1, -1
@@ -254,8 +255,8 @@ class InFlightRanges:
     def next_ready(self, messages_max: int) -> tuple[int, int]:
         """Return (first, end) of the first messages that may be dispatched again; equal when there are none.
 
-        Adjacent ranges of one attempt are offered as one, so that single leases that expired side by side do not stay single
-        for ever.
+        Adjacent ranges of one attempt are offered as one, so that single leases that expired side by side do not stay
+        single for ever.
         """
         while self._ready_firsts:
             first = self._ready_firsts[0]

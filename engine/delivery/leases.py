@@ -12,7 +12,8 @@ _SLACK_MS = 1000
 class LeaseClock:
     """Makes lease numbers: wall clock in milliseconds ‖ 20 bits of counter, always growing.
 
-    So a number tells whether its lease is from before this process started, and which messages can have been stored by then.
+    So a number tells whether its lease is from before this process started, and which messages can have been stored by
+    then.
 
     Args:
         wall_ms: the wall clock; only numbers are made of it, no deadlines.
@@ -48,7 +49,10 @@ class LeaseClock:
         return (lease >> _COUNTER_BITS) + _SLACK_MS
 
     def due(self, cursor: QueueCursor, due_ms: int) -> None:
-        """Note that a lease of the cursor expires at `due_ms`. One timer per cursor, for the soonest; it finds the later ones."""
+        """Note that a lease of the cursor expires at `due_ms`.
+
+        One timer per cursor, for the soonest; it finds the later ones.
+        """
         if cursor.due_ms != NO_DUE_MS:
             if cursor.due_ms <= due_ms:
                 return

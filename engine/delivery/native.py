@@ -1,7 +1,7 @@
 """Selects the form of delivery's hot parts: native modules, or their references in pure Python.
 
-The classes of a form belong together: those of the native form use each other's C fields. `REFERENCE` is always there, so that tests
-run both forms in one process.
+The classes of a form belong together: those of the native form use each other's C fields. `REFERENCE` is always there,
+so that tests run both forms in one process.
 """
 
 from typing import NamedTuple

@@ -4,7 +4,7 @@ from typing import Protocol
 
 
 class RequestJudge(Protocol):
-    """The part of engine/replies that delivery uses: which requests are still worth a delivery, and who waits for them."""
+    """The part of engine/replies that delivery uses: whether to deliver a request, and reports about it."""
 
     expired: int
 

@@ -1,8 +1,8 @@
 """Stored progress of one group in one queue, from which a restart or a new master continues.
 
 Key: b"g" ‖ group ‖ 0x00 ‖ u32 topic id ‖ u32 queue, big-endian so that one topic's queues lie together.
-Value: varints: version 1 ‖ floor ‖ first open offset ‖ number of ranges ‖ ranges ‖ tail. A range is gap before it ‖ messages ‖
-attempts so far. The gaps are acknowledged, and so is the tail, which ends where dispatch continues.
+Value: varints: version 1 ‖ floor ‖ first open offset ‖ number of ranges ‖ ranges ‖ tail. A range is gap before it ‖
+messages ‖ attempts so far. The gaps are acknowledged, and so is the tail, which ends where dispatch continues.
 """
 
 import struct

@@ -1,5 +1,5 @@
 # cython: annotation_typing=False
-"""Cursor of one group in one queue: where dispatch continues, which messages are in flight, which are done.
+"""Cursor of one group in one queue: dispatch offset, messages in flight, acknowledged messages.
 
 Pure: offsets and times in, decisions out. Times are milliseconds of a monotonic clock.
 """
@@ -21,8 +21,8 @@ NO_DUE_MS = -1
 class QueueCursor:
     """State of (group, topic, queue).
 
-    Invariants: all ranges in flight lie below `next_offset`; `early` lies above it; an offset below `next_offset` in no range
-    is acknowledged (or was deleted by retention).
+    Invariants: all ranges in flight lie below `next_offset`; `early` lies above it; an offset below `next_offset` in no
+    range is acknowledged (or was deleted by retention).
 
     Args:
         in_flight: an empty collection of this cursor's form.
@@ -58,7 +58,7 @@ class QueueCursor:
         self.new_key_order = new_key_order
         self.keys: KeyOrder | None = None  # with order by key
         self.is_sorted, self.sorted_until = True, 0  # whether `keys` has all open messages, else those below an offset
-        self.stop_at = 0  # a message with so many failed attempts stops the queue; 0: none does
+        self.stop_at = 0  # number of failed attempts at which a message stops the queue; 0: none
         self.next_offset = 0
         self.end_seen = 0  # the log's end offset at the last look; it only grows
         self.floor = 0  # leases below it are older than an operator's reset
@@ -66,7 +66,7 @@ class QueueCursor:
         self.early = IntervalSet()
         self.early_firsts = self.early.firsts
         self.blocked = False  # there are more messages, but a bound forbids to dispatch them
-        self.credit = 0  # bytes that this queue may still give in its turn
+        self.credit = 0  # bytes that this queue may still dispatch in its turn
         self.due_ms = NO_DUE_MS  # a lower bound of the next lease's end
         self.tick: Any = 0
         self.subscriptions: list = []
@@ -77,7 +77,7 @@ class QueueCursor:
         return self.in_flight.first_offset(self.next_offset)
 
     def see(self, first_offset: int, end_offset: int) -> None:
-        """Take in that the log can now read first_offset..end_offset; retention has deleted what lies below."""
+        """Note the log's readable range first_offset..end_offset; retention has deleted what lies below."""
         self.end_seen = end_offset
         if first_offset > self.in_flight.first_offset(self.next_offset):
             self.in_flight.trim(first_offset)
@@ -88,7 +88,10 @@ class QueueCursor:
             self.next_offset = self.early.skip(max(self.next_offset, first_offset))
 
     def plan(self, messages_max: int) -> tuple[int, int]:
-        """Return the range to dispatch next: its first offset, and the end that it may reach. Empty when there is none."""
+        """Return the range to dispatch next: its first offset, and the end that it may reach.
+
+        Empty when there is none.
+        """
         if self.stop_at:
             planned = self.in_flight.next_spent(self.stop_at, messages_max)
             if planned[0] >= 0:
@@ -114,7 +117,7 @@ class QueueCursor:
         return self.early_firsts[0] if self.early_firsts else OFFSET_MAX
 
     def lease(self, first: int, end: int, lease: int, due_ms: int) -> int:
-        """Give first..end, the start of what plan() returned, to a lease until `due_ms`; returns the attempt."""
+        """Lease first..end, the start of the range from plan(), until `due_ms`; returns the attempt."""
         if first != self.next_offset:
             return self.in_flight.lease_again(first, end, lease, due_ms)
         self.in_flight.add(first, end, lease, 1, due_ms, False)
@@ -122,7 +125,7 @@ class QueueCursor:
         return 1
 
     def leave_out(self, first: int, end: int, lease: int) -> None:
-        """Count first..end, the start of what plan() returned, as done without a delivery."""
+        """Count first..end, the start of the range from plan(), as done without a delivery."""
         if first == self.next_offset:
             self.next_offset = end
         else:
@@ -206,7 +209,7 @@ class QueueCursor:
         self.is_sorted, self.sorted_until = self.keys is None or self.in_flight.count == 0, 0
 
     def finish(self, offset: int) -> None:
-        """The message is no longer open: the next message of its key may be dispatched."""
+        """Remove a message that is no longer open; the next message of its key may be dispatched."""
         following = self.keys.done(offset)  # type: ignore[union-attr]
         if following >= 0:
             self.in_flight.make_ready(following)
@@ -220,7 +223,7 @@ class QueueCursor:
         self.next_offset, self.floor = offset, floor
 
     def progress(self) -> Progress:
-        """Return what a restart needs."""
+        """Return the state that a restart needs."""
         ranges = [(each.first, each.end, each.attempt) for each in self.in_flight.ranges]
         at = self.next_offset
         for first, end in self.early:

@@ -1,4 +1,7 @@
-"""Ownership of queues: all queues, or the share of this engine's broker group. Messages that an engine writes itself stay in its share."""
+"""Ownership of queues: all queues, or the share of this engine's broker group.
+
+Messages that an engine writes itself stay in its share.
+"""
 
 
 class QueueOwnership:

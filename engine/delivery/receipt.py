@@ -1,7 +1,7 @@
-"""Receipt tokens: they prove that an acknowledgement belongs to a lease, at whichever proxy it arrives.
+"""Receipt tokens: they prove that an acknowledgement belongs to a lease, at any proxy.
 
-One MAC per lease, not per message: the holder of a lease got all of its messages. The MAC covers the group, so that a receipt of
-one group is invalid for another.
+One MAC per lease, not per message: the holder of a lease got all of its messages. The MAC covers the group, so that a
+receipt of one group is invalid for another.
 """
 
 from hashlib import blake2b

@@ -1,8 +1,9 @@
 """Dead letters of a group as a store: list, redrive, purge.
 
-A dead letter exists while the group has not acknowledged it in its dead-letter topic. A redrive or purge acknowledges it for the group,
-so two operators, or an operator and a consumer, never process the same one. Every call does a bounded amount of work and returns where the
-next one continues. No state remains between calls, so a caller may stop at any point and begin again.
+A dead letter exists while the group has not acknowledged it in its dead-letter topic. A redrive or purge acknowledges
+it for the group, so two operators, or an operator and a consumer, never process the same one. Every call does a bounded
+amount of work and returns where the next one continues. No state remains between calls, so a caller may stop at any
+point and begin again.
 """
 
 from collections.abc import Iterator
@@ -50,7 +51,7 @@ class DeadLetterSelection(NamedTuple):
 
 
 class DeadLetter(NamedTuple):
-    """One dead letter with its place in the topic."""
+    """One dead letter with its position in the topic."""
 
     offset: int
     stored_at_ms: int
@@ -92,8 +93,8 @@ class DeadLetterStore:
     ) -> DeadLetterPage:
         """Send dead letters that are not leased to the topic of their origin, or to topic `to`.
 
-        Each is acknowledged once its copy is durable; a crash in between leaves both. Dead letters from a topic that the engine
-        does not have stay. Raises DiskFullError; then all of them stay.
+        Each is acknowledged once its copy is durable; a crash in between leaves both. Dead letters from a topic that
+        the engine does not have stay. Raises DiskFullError; then all of them stay.
         """
         cursor = self._cursor(group)
         if cursor is None:
@@ -184,7 +185,10 @@ class DeadLetterStore:
             del self.unsettled[group]
 
     def _target(self, letter: DeadLetter, to: Topic | None) -> tuple[Topic, int] | None:
-        """Return the queue of its origin; in another topic the queue of its key, or the next owned one. None: there is none."""
+        """Return the queue of its origin; in another topic the queue of its key, or the next owned one.
+
+        None: there is none.
+        """
         origin = letter.record.origin
         topic = to or self._store.topic(origin.get("topic", ""))
         if topic is None:

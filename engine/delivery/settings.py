@@ -27,13 +27,19 @@ class DeliverySettings:
     invisible_ms_default: int = 30_000
     invisible_ms_max: int = 12 * 3600 * 1000
     shared_filters_min: int = 24
-    """Groups with a filter on one topic from which on one index serves them together. Fewer cost less each by itself."""
+    """Groups with a filter on one topic from which on one index serves them together.
+
+    Fewer cost less each by itself.
+    """
     filter_tests_max: int = 100_000
-    """Tests of filters per loop turn: about 4 ms. More passes over unwanted messages sooner and delays everything else."""
+    """Tests of filters per loop turn: about 4 ms.
+
+    More passes over unwanted messages sooner and delays everything else.
+    """
     progress_ms: int = 200
     """Least time between two progress records per queue. More redelivers more after a crash, less writes more."""
     quantum_bytes: int = 64 << 10
-    """Bytes that a queue may give in its turn. Less is fairer and makes smaller reads."""
+    """Bytes that a queue may dispatch per turn. Less is fairer and makes smaller reads."""
     older_us: int = 100
     """Time per pull for reads of older segments, after which the pull is answered with what it has. More makes larger answers of
     old messages and delays appends. The reference form cannot tell such reads from others and reads on."""

@@ -1,8 +1,8 @@
 """Shared results of the filters of many groups on one queue: the first group at an offset asks the index for all of them.
 
-A queue has a window of offsets with known results: per group, the offsets that its filter selects. A group that comes later leaves out the
-others without reading them. Windows only save work: records that are read always pass the group's own filter, and outside of a window,
-or with few groups, nothing else happens.
+A queue has a window of offsets with known results: per group, the offsets that its filter selects. A group that comes
+later leaves out the others without reading them. Windows only save work: records that are read always pass the group's
+own filter, and outside of a window, or with few groups, nothing else happens.
 """
 
 from bisect import bisect_left
@@ -15,7 +15,7 @@ from engine.filter.select import messages
 
 WINDOWS_MAX = 1_024
 OFFSETS_MAX = 8_192
-"""Per window. A group that is farther behind the first one filters by itself."""
+"""Per window. A group that lags further behind the first one filters by itself."""
 MATCHES_MAX = 65_536
 """Per window, all groups together: half a MiB."""
 
@@ -37,7 +37,7 @@ class MatchWindow:
         self.matches = 0
 
     def add(self, groups: list[str]) -> None:
-        """Note that the next offset is for these groups."""
+        """Note the groups whose filters select the next offset."""
         for group in groups:
             self.found.setdefault(group, []).append(self.end)
         self.matches += len(groups)

@@ -12,8 +12,8 @@ class Subscription:
 
     Attributes:
         cursors: one per queue of the topics.
-        ring: cursors that may have something to dispatch, in the order of their turns. A cursor without messages leaves the
-            ring; a wake-up puts it back.
+        ring: cursors that may have something to dispatch, in the order of their turns. A cursor without messages leaves
+            the ring; a wake-up puts it back.
         parked: pulls that wait, longest first.
         queued: whether the wake list already has this subscription.
 

@@ -1,8 +1,8 @@
 # cython: language_level=3
 """The machine's clocks for native callers. Reference: clock.py.
 
-A native caller pays one call through the class's table, and then the kernel's vDSO. Only a Python subclass, such as a simulated clock,
-has its overrides looked up.
+A native caller pays one call through the class's table, and then the kernel's vDSO. Only a Python subclass, such as a
+simulated clock, has its overrides looked up.
 """
 from libc.stdint cimport int64_t
 

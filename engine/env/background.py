@@ -1,7 +1,7 @@
 """Worker threads for tasks that block: preparing and sealing segments, bringing the view up to date.
 
-They are threads of the system even in a process whose threads gevent has replaced, because file operations would block the loop. So no
-task may touch the loop.
+They are threads of the system even in a process whose threads gevent has replaced, because file operations would block
+the loop. So no task may touch the loop.
 """
 
 import logging
@@ -12,7 +12,7 @@ from collections.abc import Callable, Generator
 
 logger = logging.getLogger(__name__)
 LINGER_S = 1.0
-"""How long a thread waits for the next task before it ends. Starting one costs the loop 0.1 ms; an idle log needs none."""
+"""Idle time after which a worker thread ends. Starting one costs the loop 0.1 ms; an idle log needs none."""
 
 
 def original(module: str, name: str) -> Callable:
@@ -134,7 +134,8 @@ class PacedThread:
                 if self._stop.acquire(timeout=pause_s):
                     return
         except Exception:
-            # The steps handle damaged files themselves. Other faults are those of a failing disk, which the log's reads report, too.
+            # The steps handle damaged files themselves. Other faults are those of a failing disk, which the log's reads
+            # report, too.
             logger.exception("work=%s: ended by an error; a restart begins it again", self._name)
         finally:
             self._steps.close()

@@ -1,7 +1,7 @@
 """The interface to the operating system: files, syncs, locks, clocks, randomness, threads, and the end of the process.
 
-`engine.env.real.RealEnv` is the machine. `engine.env.simulated.SimulatedEnv` keeps files in memory, drops unsynced bytes and fails
-on demand. Code that needs the system takes an Env as an argument, so that a test can pass another one.
+`engine.env.real.RealEnv` is the machine. `engine.env.simulated.SimulatedEnv` keeps files in memory, drops unsynced
+bytes and fails on demand. Code that needs the system takes an Env as an argument, so that a test can pass another one.
 """
 
 import mmap
@@ -24,7 +24,10 @@ class File(ABC):
 
     @abstractmethod
     def write_at(self, data: bytes | memoryview, at: int) -> int:
-        """Write and return the number of bytes written, which may be fewer than given. Raises OSError when it is none."""
+        """Write and return the number of bytes written, which may be fewer than given.
+
+        Raises OSError when it is none.
+        """
 
     @abstractmethod
     def read_at(self, size: int, at: int) -> bytes:
@@ -44,7 +47,10 @@ class File(ABC):
 
     @abstractmethod
     def allocate(self, size: int) -> None:
-        """Make the file `size` bytes long and reserve disk space for all of them; new bytes are zero. Raises OSError."""
+        """Make the file `size` bytes long and reserve disk space for all of them; new bytes are zero.
+
+        Raises OSError.
+        """
 
     @abstractmethod
     def truncate(self, size: int) -> None:
@@ -56,7 +62,10 @@ class File(ABC):
 
     @abstractmethod
     def view(self) -> "mmap.mmap | bytes":
-        """All bytes as a read-only buffer, mapped when the file has any. Later writes may or may not be visible in it."""
+        """All bytes as a read-only buffer, mapped when the file has any.
+
+        Later writes may or may not be visible in it.
+        """
 
     @abstractmethod
     def in_memory(self, size: int, at: int) -> bool:
@@ -72,7 +81,7 @@ class File(ABC):
 
 
 class Env(ABC):
-    """The engine's only door to the machine."""
+    """The machine. The engine uses it only through this interface."""
 
     clock: NodeClock
     """Wall time and monotonic time, for native callers too."""
@@ -115,7 +124,10 @@ class Env(ABC):
 
     @abstractmethod
     def lock(self, path: str) -> Callable[[], None]:
-        """Take an exclusive lock that ends with the process; returns its release. Raises LockedError when it is taken."""
+        """Take an exclusive lock that ends with the process; returns its release.
+
+        Raises LockedError when it is taken.
+        """
 
     @abstractmethod
     def now_ms(self) -> int:
@@ -135,7 +147,10 @@ class Env(ABC):
 
     @abstractmethod
     def die(self, reason: str) -> None:
-        """End the process at once, without flushing buffers or running handlers. Does not return; a simulated one raises."""
+        """End the process at once, without flushing buffers or running handlers.
+
+        Does not return; a simulated one raises.
+        """
 
     @abstractmethod
     def background(self) -> Background:

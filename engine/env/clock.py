@@ -1,6 +1,7 @@
 """The machine's clocks, and the reference for `_clock.pyx`.
 
-Native code calls the native form without Python. A simulated clock subclasses `NodeClock` and overrides `wall_ms` and `monotonic_ns`.
+Native code calls the native form without Python. A simulated clock subclasses `NodeClock` and overrides `wall_ms` and
+`monotonic_ns`.
 """
 
 import time

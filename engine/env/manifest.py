@@ -1,10 +1,11 @@
 """Check of RocksDB's MANIFEST before RocksDB reads it.
 
-RocksDB uses a record's type before it checks the checksum. One flipped bit that turns a record into one of a recycled file makes its
-reader loop for ever: the engine would neither start nor report why (found by `make flips`).
+RocksDB uses a record's type before it checks the checksum. One flipped bit that turns a record into one of a recycled
+file makes its reader loop for ever: the engine would neither start nor report why (found by `make flips`).
 
-The format is that of LevelDB's log: blocks of 32 KiB with records of checksum (4 bytes, CRC32C of type and payload, masked),
-length (2), type (1) and payload, all little-endian. No record crosses a block. The last bytes of a block, too few for a header, are zero.
+The format is that of LevelDB's log: blocks of 32 KiB with records of checksum (4 bytes, CRC32C of type and payload,
+masked), length (2), type (1) and payload, all little-endian. No record crosses a block. The last bytes of a block, too
+few for a header, are zero.
 """
 
 import struct
@@ -16,7 +17,10 @@ from engine.errors import StoreDamagedError
 BLOCK = 32_768
 HEADER = struct.Struct("<IHB")
 FULL, LAST = 1, 4
-"""The types in between are parts of a record, too. Higher ones belong to write-ahead logs, which the engine does not keep."""
+"""The types in between are parts of a record, too.
+
+Higher ones belong to write-ahead logs, which the engine does not keep.
+"""
 
 MASK_DELTA = 0xA282EAD8
 

@@ -1,4 +1,4 @@
-"""The real machine behind `Env`: files, locks, clock, randomness and threads of this process."""
+"""The real machine as an `Env`: files, locks, clock, randomness and threads of this process."""
 
 import ctypes
 import errno
@@ -32,7 +32,7 @@ _nowhere = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
 
 
 def cached_pages(fd: int, size: int, at: int) -> int | None:
-    """How many pages of these bytes are in the page cache or on their way there; None when the kernel cannot tell."""
+    """Number of pages of these bytes in the page cache or being read into it; None when the kernel cannot tell."""
     found = (ctypes.c_uint64 * 5)()
     refused = _libc.syscall(CACHESTAT, fd, (ctypes.c_uint64 * 2)(at, size), found, 0)
     return None if refused else found[0]
@@ -57,7 +57,8 @@ class RealFile(File):
     def fetch(self, size: int, at: int) -> None:
         os.posix_fadvise(self._fd, at, size, os.POSIX_FADV_WILLNEED)
         end = min(at + size, self.size())
-        # sendfile waits for each page and copies none. One call for all of them: each call releases the GIL and has to take it again.
+        # sendfile waits for each page and copies none. One call for all of them: each call releases the GIL and has to
+        # take it again.
         while at < end:
             at += os.sendfile(_nowhere, self._fd, at, end - at) or end
 

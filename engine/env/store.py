@@ -1,7 +1,7 @@
 """The sorted key-value store under the view of topics, progress and segment directories.
 
-It holds nothing that the log could not rebuild, so writes skip RocksDB's own log. After a crash, writes since the last `flush()` may be
-lost, all or some of them. Writers have to be correct in each of these cases.
+It holds nothing that the log could not rebuild, so writes skip RocksDB's own log. After a crash, writes since the last
+`flush()` may be lost, all or some of them. Writers have to be correct in each of these cases.
 """
 
 import errno
@@ -58,7 +58,10 @@ def check_store(folder: str) -> None:
 
 
 class RocksStore(Store):
-    """RocksDB with small buffers. Every method may raise StoreDamagedError, or OSError when the disk is full or fails."""
+    """RocksDB with small buffers.
+
+    Every method may raise StoreDamagedError, or OSError when the disk is full or fails.
+    """
 
     def __init__(self, path: str, cache_bytes: int) -> None:
         import rocksdict  # 20 MB that simulations and offline tools do not need

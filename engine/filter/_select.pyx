@@ -11,7 +11,8 @@ def select(
 ):
     """Decide the records from byte `start` on; see the reference.
 
-    Bounds: the log has verified the records, so the sizes of whole records lead from `start` exactly to the end of `records`.
+    Bounds: the log has verified the records, so the sizes of whole records lead from `start` exactly to the end of
+    `records`.
     """
     cdef const uint8_t* p = <const uint8_t*><const char*>records
     cdef Py_ssize_t size = len(records), at = start, end, message

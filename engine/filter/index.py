@@ -1,11 +1,12 @@
 """Index of all filters of a topic: the subscriptions that a message matches, at the cost of the few that it may match.
 
-Every formula is filed under one key, a field that it compares for equality. A message's value of that field then hashes to the rest of
-those formulas that name the value (the equal branch). The rest of the others (the unequal branch) is evaluated, too, unless it is FALSE,
-as it is where the comparison is necessary. A formula without an equality is evaluated for every message.
+Every formula is filed under one key, a field that it compares for equality. A message's value of that field then hashes
+to the rest of those formulas that name the value (the equal branch). The rest of the others (the unequal branch) is
+evaluated, too, unless it is FALSE, as it is where the comparison is necessary. A formula without an equality is
+evaluated for every message.
 
-The chosen key leads to the fewest formulas per value. That changes as subscriptions come and go, so after as many changes as there were
-subscriptions everything is filed anew: a change costs its own formula twice, on average.
+The chosen key leads to the fewest formulas per value. That changes as subscriptions come and go, so after as many
+changes as there were subscriptions everything is filed anew: a change costs its own formula twice, on average.
 """
 
 from collections.abc import Hashable

@@ -20,7 +20,10 @@ class IndexEntry:
 
 
 class Bucket:
-    """Entries of one value. `mentions`: number of formulas that name the value; those that it makes FALSE have no entry."""
+    """Entries of one value.
+
+    `mentions`: number of formulas that name the value; those that it makes FALSE have no entry.
+    """
 
     __slots__ = ("entries", "mentions")
 

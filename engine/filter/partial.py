@@ -1,7 +1,8 @@
 """Partial evaluation: the rest of a formula once something is known of one field.
 
-A key is a field read as text or as number. Three facts are possible about a message and a key: the value is one of the constants that the
-formula compares with it for equality; it is another value; there is none. Each leaves a shorter formula, often just TRUE or FALSE.
+A key is a field read as text or as number. Three facts are possible about a message and a key: the value is one of the
+constants that the formula compares with it for equality; it is another value; there is none. Each leaves a shorter
+formula, often just TRUE or FALSE.
 """
 
 from collections.abc import Callable, Iterator

@@ -28,7 +28,7 @@ cdef bytes NO_REASON = b""
 
 
 def topics_end(bytes payload not None, Py_ssize_t at, Py_ssize_t count):
-    """Where the `count` topics that begin at `at` end; -1 when they run past the end."""
+    """Position after the `count` topics that begin at `at`; -1 when they run past the end."""
     cdef const uint8_t* data = <const uint8_t*>PyBytes_AS_STRING(payload)
     cdef Py_ssize_t size = PyBytes_GET_SIZE(payload)
     for _ in range(count):

@@ -1,4 +1,4 @@
-"""Acknowledgement ranges: neighbouring messages of one lease with one verdict. A PULL carries them after its limits."""
+"""Acknowledgement ranges: neighbouring messages of one lease with one verdict. In a PULL they follow the limits."""
 
 import struct
 from collections.abc import Iterable, Iterator
@@ -38,7 +38,7 @@ class AckRange(NamedTuple):
 
 
 class AckRanges:
-    """The ranges of one pull, kept as the link carries them: a count, then the ranges.
+    """The ranges of one pull in the link's encoding: a count, then the ranges.
 
     A proxy merges acknowledgements in this form and an engine reads this form, so nothing is decoded on the way. A
     source that is no engine iterates over the values.

@@ -1,4 +1,4 @@
-"""Pieces: stored records as an answer carries them, each run with the delivery that it belongs to.
+"""Pieces: stored records in an answer, each with the lease and attempt of its delivery.
 
 An answer ends with a count of pieces and the pieces. Answers of PULL, READ and look-ups share this part.
 """

@@ -19,7 +19,7 @@ from engine.link.pieces import AnswerPiece, encode_pieces, read_pieces
 from engine.link.receipt import NO_TOKEN
 
 EARLIEST, LATEST, AT_TIME = 0, 1, 2
-"""Where a group that is new to a queue begins. The time of AT_TIME is in the group's definition."""
+"""Start of a group in a queue that is new to it. The time of AT_TIME is in the group's definition."""
 
 _LIMITS = struct.Struct("<iiiiB3x")  # max_messages ‖ max_bytes ‖ wait_ms ‖ invisible_ms ‖ start
 PULL_LIMITS = struct.Struct("<iiiiB3xI")
@@ -81,7 +81,7 @@ def acknowledging(scope: PullScope, acks: AckRanges) -> PullQuestion:
 
 
 class PullAnswer:
-    """The answer of a PULL, kept as the link carries it: codes and pieces are decoded when they are asked for.
+    """The answer of a PULL in the link's encoding; codes and pieces are decoded on demand.
 
     Attributes:
         payload, pieces_at: where the count of the pieces is.

@@ -10,7 +10,7 @@ TOPIC_SIZE_MIN = 6
 
 
 def topics_end(payload: bytes, at: int, count: int) -> int:
-    """Where the `count` topics that begin at `at` end; -1 when they run past the end."""
+    """Position after the `count` topics that begin at `at`; -1 when they run past the end."""
     for _ in range(count):
         if len(payload) - at < TOPIC_SIZE_MIN:
             return -1

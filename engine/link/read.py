@@ -14,7 +14,7 @@ from engine.link.pieces import AnswerPiece, encode_pieces, read_pieces
 
 
 class ReadPosition(NamedTuple):
-    """Where to read in one queue.
+    """Range to read in one queue.
 
     Attributes:
         offset: first offset; it wins over the time. None together with no time: only report.
@@ -46,7 +46,7 @@ class ReadQuestion(NamedTuple):
 
 
 class ReadReport(NamedTuple):
-    """What became of one position. Offsets are None where the engine does not know them."""
+    """Result for one position. Offsets are None where the engine does not know them."""
 
     code: int
     next_offset: int | None = None
@@ -56,7 +56,7 @@ class ReadReport(NamedTuple):
 
 
 class ReadAnswer:
-    """The answer of a READ. Pieces stay in the payload until they are asked for.
+    """The answer of a READ. Pieces are decoded on demand.
 
     Attributes:
         payload, pieces_at: where the count of the pieces is.

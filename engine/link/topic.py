@@ -13,7 +13,7 @@ class TopicPlace(NamedTuple):
 
 
 def encode_topics(topics: Iterable[tuple[str, int]]) -> bytes:
-    """Encode a request for topics of these names with at least so many queues."""
+    """Encode a request for topics of these names with at least the given numbers of queues."""
     return json.dumps({"topics": [{"name": name, "queues": queues} for name, queues in topics]}).encode()
 
 

@@ -1,4 +1,4 @@
-"""The commit log of one engine node: the rooms put together, and its start and end.
+"""The commit log of one engine node: composition of its packages, opening and closing.
 
 `engine/log/port.py` describes what the layers above may call.
 """
@@ -85,7 +85,7 @@ def _recover(
 class Log:
     """Appends and reads batches. All methods belong to the loop's thread; those that block say so.
 
-    The methods are the parts' own, under one name each, so that a call costs no detour.
+    Its methods are those of its parts, bound directly, so that a call costs no indirection.
     """
 
     def __init__(

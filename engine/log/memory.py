@@ -1,7 +1,6 @@
-"""The log's twin in memory, for tests of delivery: the same methods and meanings as `DeliveryLog`, and nothing is
-stored.
+"""In-memory implementation of `DeliveryLog` for tests of delivery; nothing is stored.
 
-A record is whatever bytes the test appends; a batch is one `store()`.
+A record is any bytes that the test appends; a batch is one `store()`.
 """
 
 from bisect import bisect_left, bisect_right
@@ -57,7 +56,7 @@ class MemoryLog:
         return results
 
     def when_durable(self, position: int, callback: Callable[[], None]) -> None:
-        """At once, or when `make_durable()` is called."""
+        """Call `callback` at once, or when `make_durable()` is called."""
         self._undurable.append(callback)
         if self.is_durable_at_once:
             self.make_durable()

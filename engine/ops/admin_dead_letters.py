@@ -1,4 +1,7 @@
-"""ADMIN's verbs for dead letters: dead_letters, redrive, purge. Each does bounded work and answers where to continue."""
+"""ADMIN's verbs for dead letters: dead_letters, redrive, purge.
+
+Each does bounded work and answers where to continue.
+"""
 
 from typing import Any
 

@@ -36,7 +36,10 @@ class GroupVerbs:
                 yield parts[0]
 
     def _lag(self, request: dict, now_ms: int) -> dict:
-        """One row per queue. `detail` adds bytes and seconds, which cost some index look-ups and one small read per queue."""
+        """One row per queue.
+
+        `detail` adds bytes and seconds, which cost some index look-ups and one small read per queue.
+        """
         detail = request.get("detail") is True
         places = self._places(request)
         return {"group": request["group"], "queues": [self._row(place, detail) for place in places]}

@@ -1,4 +1,7 @@
-"""APPEND frame by frame: the reference for `engine/server/_serve.pyx`, which stages the frames of a loop turn and writes them once."""
+"""APPEND frame by frame: the reference for `engine/server/_serve.pyx`.
+
+The native form stages the frames of a loop turn and writes them once.
+"""
 
 import logging
 from collections.abc import Callable
@@ -42,7 +45,8 @@ class Append:
             raise
         self._count(batches, results)
         answer = partial(peer.send_frame, layout.APPEND, request_id, layout.OK, [results])
-        # Answers to the APPENDs of one connection keep their order, so an answer also waits for the sync of an earlier one.
+        # Answers to the APPENDs of one connection keep their order, so an answer also waits for the sync of an earlier
+        # one.
         if durability == layout.MEMORY and not peer.peer_state.unsynced:
             answer()
         else:

@@ -1,4 +1,4 @@
-"""Checks of requests that carry JSON."""
+"""Checks of requests with a JSON payload."""
 
 import json
 from typing import Any, TypeGuard

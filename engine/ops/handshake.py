@@ -24,7 +24,7 @@ class Handshake:
         log_id: of the engine's log; peers learn by it that another log answers.
         broker_group: the group of this engine, as the configuration names it.
         random_bytes: makes nonces.
-        on_authenticated: called with a peer that has proved itself.
+        on_authenticated: called with a peer that has authenticated.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""DEPTH: how far the required groups of topics lag, computed when a proxy asks. See docs/design/0014-limits.md.
+"""DEPTH: lag of the required groups of topics, computed when a proxy asks. See docs/design/0014-limits.md.
 
 No query moves or creates a group. A group that has never pulled counts as fully behind.
 """
@@ -26,11 +26,11 @@ from engine.ops.peer import Peer
 log = logging.getLogger("penstock.engine")
 TOPICS_PER_REQUEST = 1000
 FRESH_MS = 150
-"""How long an answer serves all proxies before it is computed again."""
+"""Time for which an answer serves all proxies before it is computed again."""
 CURSORS_PER_FRESH = 2000
 """A topic with more cursors (queues times groups) is computed in proportion less often: each costs some microseconds."""
 KEPT_MS = 60_000
-"""A breaker that no proxy asked about for so long is forgotten."""
+"""Time without a request after which a breaker is forgotten."""
 RULE = 'DEPTH: send {"topics": [{"name", "groups", "messages", "bytes", "age_ms"}]}'
 
 
@@ -61,7 +61,7 @@ class LagBreakers:
     """The lag breakers of the topics that proxies ask about; serves DEPTH.
 
     Attributes:
-        opened: how often a breaker has opened.
+        opened: number of times that a breaker has opened.
     """
 
     def __init__(self, store: Log, delivery: Delivery, clock: NodeClock) -> None:

@@ -1,4 +1,7 @@
-"""LOOK_UP_ID and LOOK_UP_KEY: each request is one slice of a search. It runs in the log's thread and is answered in the loop."""
+"""LOOK_UP_ID and LOOK_UP_KEY: each request is one slice of a search.
+
+It runs in the log's thread and is answered in the loop.
+"""
 
 import json
 from collections.abc import Callable
@@ -91,7 +94,10 @@ class LookUps:
         peer.send_frame(op, request_id, layout.OK, _answer(report, found, with_records))
 
     def _readable(self, search: LookupSearch) -> list[FoundRecord]:
-        """The found messages from their queues' readable offsets on. Retention has not deleted the segments of the others yet."""
+        """The found messages from their queues' readable offsets on.
+
+        Retention has not deleted the segments of the others yet.
+        """
         first = {
             queue: self._store.bounds(search.topic_id, queue)[0] for queue in {found.queue for found in search.found}
         }

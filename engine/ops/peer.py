@@ -12,7 +12,7 @@ class PeerState:
 
     Attributes:
         deadline_ms: the peer has to be authenticated by then (monotonic clock).
-        waiting: request id -> how to withdraw and how to answer the request that waits under it.
+        waiting: request id -> functions that withdraw and answer the waiting request.
         unsynced: APPENDs whose answers wait for a sync; only `engine.ops.append` counts them here.
     """
 

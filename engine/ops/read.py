@@ -1,4 +1,7 @@
-"""READ: records from positions that callers keep. It leases nothing and moves no group; a read may wait for new records."""
+"""READ: records from positions that callers keep.
+
+It leases nothing and moves no group; a read may wait for new records.
+"""
 
 import json
 from collections import OrderedDict
@@ -152,7 +155,7 @@ class PositionReads:
                     del self._by_queue[position.topic_id, position.queue]
 
     def on_woken(self, woken: list[tuple[int, int]]) -> None:
-        """These queues have new records."""
+        """Serve the reads that wait for these queues, which have new records."""
         if not self._by_queue:
             return  # mostly no read waits, and every loop turn of a busy engine comes here
         for queue in woken:

@@ -42,6 +42,6 @@ class ReplyOps:
         self._exchange.confirmed(peer, *layout.FORWARDED_BODY.unpack(payload))
 
     def outcome(self, peer: Peer, request_id: int, payload: bytes) -> None:
-        """OUTCOME: why a request got no reply."""
+        """OUTCOME: the reason why a request got no reply."""
         code = self._exchange.requests.outcome(payload)
         peer.send_frame(layout.OUTCOME, request_id, layout.OK, [layout.U16.pack(code)])

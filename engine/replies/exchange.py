@@ -9,7 +9,7 @@ from engine.link import layout
 from engine.replies.requests import Requests
 
 CONFIRM_MS_MAX = 3_000
-"""How long a waiting proxy may take to confirm a reply; then the replier is told TIMEOUT."""
+"""Time in which a waiting proxy has to confirm a reply; after it, the replier gets TIMEOUT."""
 OPEN_MAX = 100_000
 """Replies forwarded and not confirmed; more are refused."""
 NO_LISTENER = b"REPLY: the proxy that waits for this reply is not connected to this engine: retry"
@@ -52,12 +52,12 @@ class Exchange:
         self._waits = TimerHeap(100)
 
     def listen(self, link: ReplyLink, instance: int) -> None:
-        """Replies to calls of this proxy instance go to this link from now on."""
+        """Send replies to calls of this proxy instance over this link from now on."""
         self._by_instance[instance] = link
         self._instances[link] = instance
 
     def on_closed(self, link: ReplyLink) -> None:
-        """The link is closed: what was forwarded over it may have arrived or not."""
+        """Handle a closed link: replies forwarded over it may have arrived or not."""
         instance = self._instances.pop(link, None)
         if instance is None:
             return
@@ -67,7 +67,10 @@ class Exchange:
             self._answer(number, layout.TIMEOUT)
 
     def reply(self, link: ReplyLink, request_id: int, instance: int, payload: bytes, now_ms: int) -> bool:
-        """Forward a token and its reply to the instance; the REPLY is answered once that confirms. True while time matters."""
+        """Forward a token and its reply to the instance; the REPLY is answered once that confirms.
+
+        True while time matters.
+        """
         target = self._by_instance.get(instance)
         if target is None or len(self._open) >= OPEN_MAX:
             link.send_frame(layout.REPLY, request_id, layout.UNAVAILABLE, [NO_LISTENER])
@@ -81,7 +84,7 @@ class Exchange:
         return True
 
     def confirmed(self, link: ReplyLink, number: int, code: int) -> None:
-        """The waiting proxy has taken the reply of that number, or says why not."""
+        """Pass on the waiting proxy's confirmation or refusal of the reply of that number."""
         found = self._open.get(number)
         if found is not None and found.waiting is link:
             if code in (layout.OK, layout.DUPLICATE):

@@ -1,7 +1,7 @@
-"""Requests that consumers were given: which deadlines have passed, and which groups have failed.
+"""Requests that were dispatched to consumers: expired deadlines, and groups that have failed.
 
-Pure: the wall clock and the report of a failure are passed in. A request that no consumer was given is not remembered, nor is one
-that was answered. All others are forgotten some seconds after their deadlines.
+Pure: the wall clock and the report of a failure are passed in. A request that was never dispatched is not remembered,
+nor is one that was answered. All others are forgotten some seconds after their deadlines.
 """
 
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from engine.link.record import HAS_TRAILER
 
 REMEMBERED_MAX = 200_000
 REMEMBERED_MS = 5_000
-"""How long after its deadline the outcome of a request can be asked for."""
+"""Time after its deadline in which the outcome of a request can be queried."""
 TICK_MS = 1_000
 
 
@@ -52,7 +52,7 @@ class Requests:
         return reply_by_ms is not None and reply_by_ms <= self._wall_ms()
 
     def given(self, group: str, record: bytes) -> None:
-        """A consumer of the group gets this record with a trailer."""
+        """Note that this record with a trailer is dispatched to the group."""
         token = record[-TOKEN_SIZE:]
         request = self._given.get(token)
         if request is None:
@@ -70,7 +70,10 @@ class Requests:
         request.failed.discard(group)
 
     def failed(self, group: str, record: bytes) -> None:
-        """The group has rejected the record, or its attempts have ended. Records that are no requests are ignored."""
+        """Note that the group has rejected the record, or its attempts have ended.
+
+        Records that are no requests are ignored.
+        """
         if len(record) <= TOKEN_SIZE or not record[4] & HAS_TRAILER:
             return
         token = record[-TOKEN_SIZE:]
@@ -82,13 +85,13 @@ class Requests:
             self._on_failed(token)
 
     def answered(self, token: bytes) -> None:
-        """The reply has arrived, so the outcome will not be asked for."""
+        """Note that the reply has arrived, so its outcome will not be queried."""
         request = self._given.pop(token, None)
         if request is not None:
             self._ends.cancel(request.tick, token)
 
     def outcome(self, token: bytes) -> int:
-        """Why there was no reply: NO_CONSUMER, NO_REPLY or CONSUMER_FAILED."""
+        """Reason for the missing reply: NO_CONSUMER, NO_REPLY or CONSUMER_FAILED."""
         request = self._given.get(token)
         if request is None:
             return NO_CONSUMER

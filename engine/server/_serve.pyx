@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
 """The link server's hot half: APPEND frames are staged in C as they arrive, written once at the end of the loop turn, then answered.
 
-All other requests wait for the end of the turn, too, and run in Python after the write. A pull that found its queue empty and armed
-the log's watch while an append was staged, but not yet written, would not be woken by that append.
+All other requests wait for the end of the turn, too, and run in Python after the write. A pull that found its queue
+empty and armed the log's watch while an append was staged, but not yet written, would not be woken by that append.
 """
 
 from libc.stdint cimport int64_t, uint32_t, uint64_t
@@ -35,7 +35,7 @@ from engine.link import layout
 from engine.ops.append import COUNT_RULE, HEAD_RULE
 
 cdef enum:
-    REQUESTS_NS = 100_000         # how long requests may run in one turn
+    REQUESTS_NS = 100_000         # time limit for requests per turn
 
 cdef size_t FRAME_BYTES_MAX = layout.FRAME_BYTES_MAX
 cdef size_t STRANGER_BYTES_MAX = layout.STRANGER_BYTES_MAX
@@ -121,7 +121,8 @@ cdef class Turn(TurnEnd):
             return 0
         staged = Staged.__new__(Staged)
         staged.connection, staged.request_id, staged.count = connection, request_id, count
-        # Answers to the APPENDs of one connection keep their order, so an answer also waits for the sync of an earlier one.
+        # Answers to the APPENDs of one connection keep their order, so an answer also waits for the sync of an earlier
+        # one.
         staged.durable = payload[0] != DURABILITY_MEMORY or connection.unsynced > 0
         staged.results = <unsigned char*>malloc(APPEND_RESULT_SIZE * <size_t>count)
         if staged.results == NULL:
@@ -187,7 +188,8 @@ cdef class Turn(TurnEnd):
         if durable is not None:
             self.store.when_durable(self.appender.end_position, durable)
         if staged:
-            # Outputs are written in this order: a message that a pull waits for leaves before the answer to its producer.
+            # Outputs are written in this order: a message that a pull waits for leaves before the answer to its
+            # producer.
             try:
                 self.node.on_appended(self.appender.take_woken())
             except Exception:

@@ -15,7 +15,8 @@ log = logging.getLogger("penstock.engine")
 class NodeLoop:
     """Calls the node when time or another thread asks for it.
 
-    The log and the node are given its methods when they are made, so `start()` comes last. Before it the node is not called.
+    The log and the node are given its methods when they are made, so `start()` comes last. Before it the node is not
+    called.
 
     Args:
         clock: the node's clock.
@@ -43,7 +44,7 @@ class NodeLoop:
         self._timer.stop()
 
     def close(self) -> None:
-        """Give the watchers back. No thread may call afterwards, so the log is closed before."""
+        """Close the watchers. No thread may call afterwards, so the log is closed before."""
         self.stop()
         self._timer.close()
         self._posted.stop()
@@ -60,7 +61,10 @@ class NodeLoop:
         self._posted.send()
 
     def on_fetched(self) -> None:
-        """Cold records were fetched: have the node serve the requests that wait for them. Callable from every thread."""
+        """Cold records were fetched: have the node serve the requests that wait for them.
+
+        Callable from every thread.
+        """
         self._has_fetched = True
         self._posted.send()
 
@@ -68,7 +72,8 @@ class NodeLoop:
         self._timer.stop()
         self._timer.close()
         self._timer = self._new_timer(max(0, due_ms - self._clock.monotonic_ms()) / 1000)
-        self._timer.start(self._on_timer)
+        # The loop's own time is that of its last turn: without the update the timer would fire early.
+        self._timer.start(self._on_timer, update=True)
 
     def _on_timer(self) -> None:
         if self._node is not None:

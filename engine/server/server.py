@@ -57,7 +57,10 @@ class LinkServer:
         self._node.release_waiting()
 
     def drain(self, timeout_s: float) -> None:
-        """Close each connection after its last answer. Blocks this greenlet until all are closed, or the time is over."""
+        """Close each connection after its last answer.
+
+        Blocks this greenlet until all are closed, or the time is over.
+        """
         clock = self._node.clock
         until_ms = clock.monotonic_ms() + round(timeout_s * 1000)
         for connection in list(self._server.connections):

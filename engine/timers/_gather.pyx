@@ -1,11 +1,13 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
 """Gathers due timers into batches of their queues. Reference: gather.py.
 
-The records are copied once, one after the other, as they are read; the batches are laid out from these copies. Timers that were stored
-in sequence are often due in sequence: when a record follows the one before, a large window is read at once.
+The records are copied once, one after the other, as they are read; the batches are laid out from these copies. Timers
+that were stored in sequence are often due in sequence: when a record follows the one before, a large window is read at
+once.
 
-Bounds: `window` has `window_room` bytes, of which `window_size` were read from file address `window_at` on; has() checks each access
-against them. `copies` has `room` bytes, of which `copied` are used. `taken` and `groups` have one entry per timer of the step.
+Bounds: `window` has `window_room` bytes, of which `window_size` were read from file address `window_at` on; has()
+checks each access against them. `copies` has `room` bytes, of which `copied` are used. `taken` and `groups` have one
+entry per timer of the step.
 """
 from libc.errno cimport EINTR, errno
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t

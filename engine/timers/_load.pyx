@@ -18,7 +18,8 @@ def load(TimerTable table, EntrySource source, file, uint64_t base, bytes log_id
 
     Returns: (hashes of timers that follow another, number of all timers, number of bytes that fail verification).
 
-    Bounds: entries of the index are not trusted. A batch counts only if it lies within `window` and its header's size and checksum match.
+    Bounds: entries of the index are not trusted. A batch counts only if it lies within `window` and its header's size
+    and checksum match.
     """
     cdef uint32_t seed = crc32c_extend(0, <const char*>log_id, len(log_id))
     cdef uint32_t count = 0, i = 0, last
@@ -65,7 +66,8 @@ cdef class SegmentLoad:
     cdef uint64_t batch(self, const uint8_t* batch, uint32_t size, uint32_t address) except? 0xFFFFFFFFFFFFFFFF:
         """Add the timers of a verified batch; returns the number of malformed records.
 
-        Bounds: each record's size is checked against the end of the batch, and the id's place against the end of the record.
+        Bounds: each record's size is checked against the end of the batch, and the id's position against the end of the
+        record.
         """
         cdef const uint8_t* at = batch + BATCH_HEADER_SIZE
         cdef const uint8_t* record

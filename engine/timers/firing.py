@@ -26,8 +26,8 @@ UNREAD_MS = 60_000
 class Firing:
     """Fires due timers of the table.
 
-    A timer leaves the table, is appended, and gets its tombstone later. A crash in between loses nothing: until the tombstone is in the log
-    the timer is pending there, and recovery finds the fired message by its id.
+    A timer leaves the table, is appended, and gets its tombstone later. A crash in between loses nothing: until the
+    tombstone is in the log the timer is pending there, and recovery finds the fired message by its id.
     """
 
     def __init__(self, store: TimerStore, tombstones: Tombstones, counts: TimerCounts) -> None:
@@ -41,8 +41,8 @@ class Firing:
     def step(self, now_ms: int) -> int:
         """Fire some due timers; returns how many left the table.
 
-        Raises DiskFullError, then timers that were not stored are pending again; PartlyWrittenError, then only a restart can tell which
-        were stored.
+        Raises DiskFullError, then timers that were not stored are pending again; PartlyWrittenError, then only a
+        restart can tell which were stored.
         """
         self.append_rounds({})
         entries = self._store.table.pop_due(now_ms, self._limit)

@@ -1,7 +1,8 @@
 """Loops: messages that are delivered repeatedly.
 
-A round is due one gap after the due time of the round before, regardless of its real firing time, so rounds do not drift. Rounds that
-were missed while the engine was down follow one another at once. A growing gap stops at one day, as in DiDi's DDMQ.
+A round is due one gap after the due time of the round before, regardless of its real firing time, so rounds do not
+drift. Rounds that were missed while the engine was down follow one another at once. A growing gap stops at one day, as
+in DiDi's DDMQ.
 """
 
 from engine.link.timer import Timer

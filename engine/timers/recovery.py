@@ -1,9 +1,10 @@
 """Recovery of timers at start-up: finds the pending ones, and those that had fired but had no tombstone yet.
 
-All records of one id without tombstone are a chain: the oldest, later rounds of its loop, and relocated copies. A client may use an id
-again once its chain has ended; such a record has no `previous` and begins the next chain. Every fired batch without tombstone after
-the oldest record is a round of its chain, even if a power cut has removed records between them. So the pending timer is the oldest
-record advanced by the number of fired rounds: the record of that round if there is one, else a new one.
+All records of one id without tombstone are a chain: the oldest, later rounds of its loop, and relocated copies. A
+client may use an id again once its chain has ended; such a record has no `previous` and begins the next chain. Every
+fired batch without tombstone after the oldest record is a round of its chain, even if a power cut has removed records
+between them. So the pending timer is the oldest record advanced by the number of fired rounds: the record of that round
+if there is one, else a new one.
 """
 
 import logging

@@ -1,8 +1,8 @@
 """Relocation of pending timers: their records are appended again, so that their segment can be deleted.
 
-Order: the copies are appended and synced; the table changes over; the old records are marked as ended. A crash in between leaves copies
-that recovery ignores, because the records that they replace are still pending. A timer that ends while its copy is being synced ends with
-its copy.
+Order: the copies are appended and synced; the table changes over; the old records are marked as ended. A crash in
+between leaves copies that recovery ignores, because the records that they replace are still pending. A timer that ends
+while its copy is being synced ends with its copy.
 """
 
 import logging
@@ -28,7 +28,10 @@ class Relocation:
         self._busy: set[int] = set()
 
     def relocate(self, base: int) -> Iterator[None]:
-        """Move all timers out of a segment; each `next()` is a step. Raises DiskFullError; then the rest is still pending."""
+        """Move all timers out of a segment; each `next()` is a step.
+
+        Raises DiskFullError; then the rest is still pending.
+        """
         while base in self._busy:
             yield
         self._busy.add(base)

@@ -27,11 +27,14 @@ REFUSED_MS = 1000
 """Pause after a full disk."""
 
 SPARSE = 8
-"""A sealed segment is emptied when fewer than 1 in SPARSE of its timers are pending. That bounds the reads of a start."""
+"""A sealed segment is emptied when fewer than 1 in SPARSE of its timers are pending.
+
+That bounds the reads of a start.
+"""
 
 
 class Added(NamedTuple):
-    """Outcome of an add; for a DUPLICATE, the place of the first copy unless that is still pending."""
+    """Outcome of an add; for a DUPLICATE, queue and offset of the first copy unless that is still pending."""
 
     code: int
     queue: int = ANY_QUEUE
@@ -39,7 +42,9 @@ class Added(NamedTuple):
 
 
 class Timers:
-    """Adds, cancels and fires timers. All calls run in the loop and take a few milliseconds at most, except the constructor.
+    """Adds, cancels and fires timers.
+
+    All calls run in the loop and take a few milliseconds at most, except the constructor.
 
     Args:
         log: the recovered log that holds the timers.
@@ -100,7 +105,10 @@ class Timers:
         return Added(OK) if first_copy is None else Added(DUPLICATE, *first_copy)
 
     def cancel(self, topic_id: int, shown_id: bytes) -> int:
-        """Cancel a pending timer, a loop with all its further rounds. In the page cache on return. Raises DiskFullError."""
+        """Cancel a pending timer, a loop with all its further rounds.
+
+        In the page cache on return. Raises DiskFullError.
+        """
         found = self._store.find(topic_id, shown_id)
         if found is None:
             return NOT_CANCELLABLE
@@ -112,7 +120,10 @@ class Timers:
         return OK
 
     def _rounds_before(self, timer: Timer) -> Iterator[tuple[int, int]]:
-        """Yield fired rounds of its loop without tombstone. If they stayed unmarked, a start would continue the loop."""
+        """Yield fired rounds of its loop without tombstone.
+
+        If they stayed unmarked, a start would continue the loop.
+        """
         waiting = self._tombstones.waiting() if timer.previous else {}
         before: Timer | None = timer
         while before is not None and (address := waiting.get(before.previous)) is not None:
@@ -130,7 +141,8 @@ class Timers:
     def step(self) -> int | None:
         """Do some of the due work; returns the milliseconds until the next call, None without pending timers.
 
-        Raises PartlyWrittenError: the process has to restart, because only recovery can tell which messages are in the log.
+        Raises PartlyWrittenError: the process has to restart, because only recovery can tell which messages are in the
+        log.
         """
         now_ms = self._now_ms()
         try:
@@ -162,7 +174,10 @@ class Timers:
         return min(waits, default=None)
 
     def close(self) -> None:
-        """Mark durable fired timers, so that the next start finds them done. Skipped while rounds of loops are not stored yet."""
+        """Mark durable fired timers, so that the next start finds them done.
+
+        Skipped while rounds of loops are not stored yet.
+        """
         while not self._firing.owes and self._tombstones.write(self._now_ms()):
             pass
 

@@ -1,7 +1,7 @@
 """Tombstones: records in the log that mark ended timers.
 
-A fired timer is marked only once its message is durable, so a power cut cannot take back a marked message. Until then the fired batch
-itself is the proof, which recovery finds.
+A fired timer is marked only once its message is durable, so a power cut cannot take back a marked message. Until then
+the fired batch itself is the proof, which recovery finds.
 """
 
 from collections import deque
@@ -94,7 +94,9 @@ class Tombstones:
         return bool(self._later) and not 0 <= now_ms - self._written_ms < PAUSE_MS
 
     def write(self, now_ms: int) -> set[int]:
-        """Mark durable timers, as many as fit one tombstone; returns their segments. Requests a sync when none is durable.
+        """Mark durable timers, as many as fit one tombstone; returns their segments.
+
+        Requests a sync when none is durable.
 
         Raises DiskFullError.
         """

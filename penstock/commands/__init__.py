@@ -1,1 +1,1 @@
-"""One module a sub-command; `penstock/__main__.py` imports a module when its command is used."""
+"""One module per sub-command; `penstock/__main__.py` imports a module when its command is used."""

@@ -1,4 +1,4 @@
-"""Topics that the engine has: each was created by its first message, whether an entry or a family defines it."""
+"""Topics that the engine has. Each was created by its first message, with an entry of its own or in a family."""
 
 import heapq
 from collections.abc import Iterator, Sequence
@@ -50,7 +50,7 @@ def _pages(engine: AdminClient, prefix: str, after: str, left: int | None) -> It
 
 
 def auto_created_if_reachable(instance: Instance, prefix: str) -> Iterator[str]:
-    """Their names; a warning and no name when an engine cannot be reached."""
+    """The names of the topics that the engine has; none, and a warning, when an engine cannot be reached."""
     try:
         yield from (row["name"] for row in auto_created(instance, prefix))
     except (CommandError, OSError) as error:

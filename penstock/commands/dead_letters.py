@@ -133,7 +133,7 @@ def purge(instance: Instance, name: str, yes: bool, output: str, **choice: Any) 
 
 
 def _said(choice: dict[str, Any]) -> dict[str, Any]:
-    """The given filters."""
+    """The filters that were given, for the audit journal."""
     return {name: value for name, value in choice.items() if value is not None}
 
 

@@ -66,9 +66,10 @@ class JoinedLink:
         return self._engines[home].call(op, payload)
 
     def ask(self, verb: str, **options: Any) -> dict[str, Any]:
-        """`topics` by prefix: each from the engine with most of its queues.
+        """Send a verb to all engines and join the answers.
 
-        `status`: the lookup indexes that all engines have.
+        `topics` takes each topic from the engine with most of its queues. `status` keeps the lookup indexes that all
+        engines have.
         """
         answers = [engine.ask(verb, **options) for engine in self._engines]
         if verb == "status":

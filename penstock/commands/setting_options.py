@@ -75,7 +75,7 @@ class OptionForm(NamedTuple):
 
     Attributes:
         declared: arguments of `click.option`.
-        read: the settings that the option's value stands for; None: the option was not given.
+        read: converts the option's value to settings; None: the option was not given.
     """
 
     declared: Callable[[Setting], dict[str, Any]]
@@ -129,12 +129,12 @@ def default_notes(setting: Setting) -> list[str]:
 
 
 def has_own_unit(setting: Setting) -> bool:
-    """Whether the option is in another unit than the stored value."""
+    """Whether the option's unit differs from the unit of the stored value."""
     return setting.option is not None and setting.option.unit != ""
 
 
 def form_of(value_type: ValueType) -> OptionForm:
-    """The form of the nearest base that has one."""
+    """The form declared for the type or for its nearest base class."""
     return next(FORMS[base] for base in type(value_type).__mro__ if base in FORMS)
 
 
@@ -144,7 +144,7 @@ def _metavar(setting: Setting) -> str | None:
 
 def _declared_number(setting: Setting) -> dict[str, Any]:
     option = setting.option
-    if option is None or not option.unit:  # the definition's check tells all faults at once, with the range
+    if option is None or not option.unit:  # the definition's check reports all faults at once, with the range
         unit = setting.type.unit
         return {"type": int, "metavar": unit.upper() if unit in ("ms", "bytes") else "N"}
     return {"type": UnitType(setting), "metavar": option.unit.upper()}

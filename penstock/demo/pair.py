@@ -17,7 +17,7 @@ from penstock.up.child import die_with
 
 BATCH = 100
 KEYS = 16
-QUIET_S_MAX = 30.0  # without progress for so long, the demo has stalled
+QUIET_S_MAX = 30.0  # time without progress after which the demo has stalled
 ERROR_LINES = 3
 
 

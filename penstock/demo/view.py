@@ -10,7 +10,7 @@ LINE_S = 2.0
 
 
 class PlainView:
-    """For pipes and logs."""
+    """One line every LINE_S, for pipes and logs."""
 
     def __init__(self) -> None:
         self._shown_at = time.monotonic()
@@ -29,7 +29,7 @@ class PlainView:
 
 
 class TableView:
-    """For people."""
+    """A live table, for terminals."""
 
     def __init__(self) -> None:
         from rich.live import Live  # costs 30 ms and 5 MB, which a run without a terminal does not need
@@ -56,7 +56,7 @@ class TableView:
 
 
 def figures(pair: Pair) -> list[tuple[str, str]]:
-    """Rates are means since the start."""
+    """Names and values of the progress; rates are means since the start."""
     sent, arrived, count = int(pair.progress["sent"]), pair.check.arrived, pair.check.source.count
     seconds = max(pair.seconds, 0.001)
     return [

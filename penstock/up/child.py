@@ -67,7 +67,8 @@ class Child:
             stdout=output,
             stderr=output,
             pass_fds=inherited,
-            start_new_session=True,  # Ctrl-C at the terminal reaches only the supervisor, which stops its children in order
+            # Ctrl-C at the terminal reaches only the supervisor, which stops its children in order.
+            start_new_session=True,
             preexec_fn=lambda: die_with(parent),
         )
 

@@ -15,14 +15,14 @@ class ChildPlan:
 
     name: str
     command: list[str]
-    log: Path | None  # None: it shares the terminal
+    log: Path | None  # None: the process writes to the terminal
     announces: bool = True
-    stop_rank: int = 0  # lower ranks are stopped first, and have ended before the next rank is stopped
+    stop_rank: int = 0  # lower ranks are stopped first, and must have ended before the next rank is stopped
 
 
 @dataclass(frozen=True)
 class UpPlan:
-    """Everything on one machine."""
+    """All processes of one machine, and their addresses and paths."""
 
     data: Path
     host: str

@@ -147,22 +147,14 @@ class EngineTopics:
 
     def _gather(self, asked: dict[int, dict[str, TopicDefinition]]) -> dict[int, dict[str, dict[str, Any]]]:
         """Answers about topics by the number of the group, of the groups that answer in time."""
-        calls = {
-            broker.number: gevent.spawn(
-                broker.rpc.call, layout.TOPIC, _question(asked[broker.number]), RESOLVE_TIMEOUT_S
-            )
-            for broker in self._brokers.listed
-            if broker.number in asked and broker.breaker.share
+        usable = {broker.number for broker in self._brokers.listed if broker.breaker.share}
+        questions = {number: _question(topics) for number, topics in asked.items() if number in usable}
+        answers = self._brokers.router.gather(layout.TOPIC, questions, RESOLVE_TIMEOUT_S, OTHERS_TIMEOUT_S)
+        return {
+            number: dict(zip(asked[number], json.loads(answer)["topics"], strict=True))
+            for number, (code, answer) in answers.items()
+            if code == layout.OK
         }
-        gevent.joinall(list(calls.values()), timeout=RESOLVE_TIMEOUT_S, count=1)
-        gevent.joinall(list(calls.values()), timeout=OTHERS_TIMEOUT_S)
-        given = {}
-        for number, call in calls.items():
-            code, answer = call.value if call.successful() else (layout.TIMEOUT, b"")
-            if code == layout.OK:
-                given[number] = dict(zip(asked[number], json.loads(answer)["topics"], strict=True))
-            call.kill(block=False)
-        return given
 
     def _evict_soon(self, name: bytes) -> None:
         """Evict the destination after INCOMPLETE_S, so that the next message asks for the ids that are missing."""

@@ -3,7 +3,7 @@
 import pytest
 
 from bench import instance
-from bench.hanging_broker import GROUPS, QUEUES, TOPIC, Course, measure
+from bench.hanging_broker import GROUPS, QUEUES, TOPIC, HangingRun, measure
 from bench.settings import LoadSettings
 from common.contract import Code
 
@@ -12,12 +12,12 @@ NOISE_MS = 100.0  # what a busy machine may add; the figures are the benchmark's
 ISOLATION_S_MAX = 0.25
 
 
-def p99_ms(course: Course, stream: str, span: int) -> float:
+def p99_ms(course: HangingRun, stream: str, span: int) -> float:
     took = course.stream(stream).took_s(*course.spans()[span])
     return 1000 * took[int(len(took) * 0.99)]
 
 
-def is_unharmed(course: Course) -> bool:
+def is_unharmed(course: HangingRun) -> bool:
     """The others' tail, while one hangs, is that of before but for the machine's own noise."""
     return all(
         p99_ms(course, stream, span) <= 2 * p99_ms(course, stream, 0) + NOISE_MS

@@ -1,4 +1,7 @@
-"""The command line that all example programs share. The secret comes from the environment, where `ps` does not show it."""
+"""The command line that all example programs share.
+
+The secret comes from the environment, where `ps` does not show it.
+"""
 
 import argparse
 import os

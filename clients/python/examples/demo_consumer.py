@@ -1,7 +1,7 @@
-"""Pulls until --count different lines have come, or SIGTERM; prints a line per delivery and acknowledges all.
+"""Pulls until --count different lines have come, or SIGTERM; prints one line per delivery and acknowledges all.
 
-A line is: line number, key, queue, offset, attempt, SHA-256 of the body in hex; separated by tabs. A message that is delivered
-twice is printed twice and counted once.
+A line is: line number, key, queue, offset, attempt, SHA-256 of the body in hex; separated by tabs. A message that is
+delivered twice is printed twice and counted once.
 """
 
 import hashlib

@@ -1,4 +1,7 @@
-"""Exponential back-off with jitter: a random point in the upper half of a doubling pause, so that clients spread out."""
+"""Exponential back-off with jitter.
+
+Each pause is a random point in the upper half of a doubling bound, so that clients spread out.
+"""
 
 import random
 

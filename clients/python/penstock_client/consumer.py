@@ -1,4 +1,4 @@
-"""Pulls deliveries. Acknowledgements wait here and ride on the next pull."""
+"""Pulls deliveries. Acknowledgements are buffered and sent with the next pull."""
 
 import threading
 import time
@@ -24,7 +24,7 @@ class Consumer:
 
     Args:
         topics: None: all topics of the group's definition.
-        invisible_ms: how long deliveries are leased; None: the group's setting.
+        invisible_ms: duration of the lease of a delivery; None: the group's setting.
 
     Attributes:
         acks_refused: acknowledgements that were late or invalid: their messages are redelivered.

@@ -21,7 +21,10 @@ UNTRUSTED_CALL_BYTES_MAX = 48 * 1024
 
 
 class Connection:
-    """One socket with one call at a time. After any failure it must be closed: a late answer would go to the next call."""
+    """One socket with one call at a time.
+
+    After any failure it must be closed: a late answer would go to the next call.
+    """
 
     def __init__(self, host: str, port: int, service: Any, options: Options) -> None:
         self._socket = socket.create_connection((host, port), timeout=options.connect_timeout_ms / 1000)
@@ -66,7 +69,7 @@ class Pool:
         self._turn = 0
 
     def usable_at_s(self) -> float:
-        """When (monotonic) the first proxy may be tried again; in the past when one is now."""
+        """The monotonic time when the first proxy may be tried again; in the past when one may be tried now."""
         with self._lock:
             return min(endpoint.aside_until_s for endpoint in self._endpoints)
 
@@ -76,7 +79,7 @@ class Pool:
         """One attempt at the next usable proxy.
 
         Args:
-            size: about how many bytes the request takes.
+            size: approximate size of the request in bytes.
             hello: an empty request with the same credential, sent ahead when `size` is too much for a new connection.
         Raises:
             CallFailed: no answer; the proxy has been set aside.

@@ -63,10 +63,10 @@ class Producer:
         """Send one message and return what a consumer replies.
 
         Args:
-            wait_ms: how long; the message is not dispatched afterwards.
+            wait_ms: maximum time to wait; the message is not dispatched afterwards.
             how: as for `send_all`.
         Raises:
-            SendError: as for `send`; or no reply, for NO_CONSUMER, NO_REPLY and CONSUMER_FAILED say why.
+            SendError: as for `send`; or there is no reply, with NO_CONSUMER, NO_REPLY or CONSUMER_FAILED as the reason.
         """
         result = self.send(message, reply_wait_ms=wait_ms, **how)
         if result.reply is None:  # an earlier attempt under the same id was stored, and its reply went with it
@@ -99,7 +99,7 @@ class Producer:
         Messages of one key keep their order within the queue as long as none of them needs a retry.
 
         Args:
-            durability: a `Durability`; None: what the topic says.
+            durability: a `Durability`; None: the topic's setting.
             reply_wait_ms: wait for a consumer's reply; one message only.
             deadline_ms: for everything, retries included; None: the option.
         """
@@ -162,7 +162,7 @@ class Producer:
 
 
 def _one_call(messages: list[Message], due: list[int]) -> tuple[list[int], int]:
-    """As many of the due messages as fit into one call, at least one, and about how many bytes they take."""
+    """The due messages that fit into one call, at least one, and their approximate size in bytes."""
     size = 0
     for count, index in enumerate(due):
         more = _size(messages[index])

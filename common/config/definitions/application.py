@@ -66,13 +66,13 @@ class ApplicationDefinition(Definition):
         return {"keys": tuple(_keys(checks)), "grants": tuple(_grants(checks))}
 
     def to_value(self) -> dict[str, Any]:
-        """As stored, with the secrets: for the store only."""
+        """The stored form, with the secrets; only for the store."""
         keys = [{"key_id": key.key_id, "secret": key.secret, "created_at_ms": key.created_at_ms} for key in self.keys]
         grants = [[grant.action, grant.pattern] for grant in self.grants]
         return {**self.extra, "keys": keys, "grants": grants, **self._stored_settings()}
 
     def without_secrets(self) -> dict[str, Any]:
-        """For people, logs and the audit journal."""
+        """The form without secrets, for people, logs and the audit journal."""
         keys = [{"key_id": key.key_id, "created_at_ms": key.created_at_ms} for key in self.keys]
         return {**self.to_value(), "keys": keys}
 

@@ -16,7 +16,7 @@ _EACH_CLUSTER = "through all proxies together"
 
 
 def rate_messages(verb: str, how: str = _EACH_CLUSTER, **rest: Any) -> int:
-    """The setting that limits messages per second; `verb` says what is limited."""
+    """The setting that limits messages per second; `verb` names the limited action."""
     type_ = WholeNumber("messages/s", 0, RATE_MESSAGES_MAX)
     return setting(0, type_, f"{verb} at most this many messages per second {how}.", unset=NO_LIMIT, **rest)
 

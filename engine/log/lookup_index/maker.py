@@ -1,6 +1,6 @@
-"""Making lookup files after the fact: one segment after the other, the newest first, in a thread, at a set pace.
+"""Makes lookup files of sealed segments in a thread, at a set pace, the newest segment first.
 
-Nothing of it is on the path of a message, and nothing depends on it: a segment without its lookup file is searched by
+It is not on the path of a message, and nothing depends on it: a segment without its lookup file is searched by
 reading it. A missing or damaged file is rebuilt from the segment. Partial indexes of the active segment come first.
 """
 

@@ -214,7 +214,10 @@ class PartialIndexes:
         return partials[-1].end_at if partials else SEGMENT_HEADER_SIZE
 
     def _replace(self, key: Key, partials: tuple[PartialIndex, ...]) -> None:
-        """Searches see the old ones or the new ones. A search that finds a file gone looks here again."""
+        """Replace the list at once: searches see the old one or the new one.
+
+        A search that misses a file looks here again.
+        """
         gone = [partial for partial in self.of(*key) if partial not in partials]
         if partials:
             self._partials[key] = partials
@@ -228,7 +231,7 @@ class PartialIndexes:
 
 
 def merged_partial(partials: tuple[PartialIndex, ...]) -> PartialIndex:
-    """One in place of neighbours, without its file."""
+    """The partial index that replaces these neighbours, without its file."""
     return PartialIndex(
         partials[0].from_at, partials[-1].end_at, sum(partial.pieces for partial in partials), *span_of(partials)
     )

@@ -46,14 +46,14 @@ class LookupQuery(NamedTuple):
 
 
 class LookupCursor(NamedTuple):
-    """The place to continue at: a batch's position in the log, and the first offset in it that was not searched."""
+    """Position to continue at: a batch's position in the log, and the first offset in it that was not searched."""
 
     position: int
     offset: int
 
 
 class FoundRecord(NamedTuple):
-    """A message. `record` is as stored."""
+    """A found message. `record` is as stored."""
 
     queue: int
     offset: int
@@ -93,7 +93,7 @@ class LookupSearch:
         """Reason why the files cannot be read; empty when they can."""
 
     def cancel(self) -> None:
-        """End it early: its caller has left. Safe in another thread."""
+        """End the search early, because its caller has left. Safe in another thread."""
         self.is_cancelled = True
 
     @property

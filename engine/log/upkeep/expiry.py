@@ -40,7 +40,7 @@ class Expiry:
     def is_expired(self, base: int, now_ms: int) -> Generator[None, None, bool]:
         """Whether the sealed segment's newest batch is older than the retention of every topic in it.
 
-        Yields where the loop may go on.
+        Yields where the loop may do other work.
         """
         policy = self._start_offsets.policy
         if not policy.is_known:

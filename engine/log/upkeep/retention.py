@@ -1,4 +1,4 @@
-"""Retention: the oldest segment is deleted when it is too old or room is needed. One at a time, never two at once.
+"""Retention: the oldest segment is deleted when it is too old or room is needed. One deletion runs at a time.
 
 A segment is deleted in this order. What it alone holds is appended again and synced. It leaves the set that readers
 use. Its file, its side files and its keys in the view are removed in a thread. A crash in between leaves a file that is
@@ -84,8 +84,8 @@ class Retainer:
         """Check the disk and do the next piece of work; returns in how many milliseconds to call again.
 
         Args:
-            timers: relocates delayed messages that are pending in a segment before its deletion. An engine that has timers
-                passes them in every call.
+            timers: relocates delayed messages that are pending in a segment before its deletion. An engine that has
+                timers passes them in every call.
         """
         self._timers = timers
         now_ms = self._env.now_ms()
@@ -109,7 +109,7 @@ class Retainer:
         self._removal.close()
 
     def _delete_oldest(self, now_ms: int) -> Generator[None, None, None]:
-        """One round: choose, relocate, sync, remove. Yields where the loop may go on."""
+        """One round: choose, relocate, sync, remove. Yields where the loop may do other work."""
         base = min(self._segments.sealed.bases, default=None)
         if base is None:
             return

@@ -35,7 +35,7 @@ class ScrubCounts:
 
 
 class SideFileCheck(Protocol):
-    """Checks files beside a segment that this room does not know."""
+    """Checks files beside a segment that this module does not know."""
 
     def check(self, base: int) -> Iterator[int]:
         """Verify what is beside the segment at `base`, in small steps; yields bytes read."""

@@ -4,8 +4,9 @@
     from engine.log.write._append cimport Appender
     cdef Appender appender = log.appender
 
-Only the loop's thread may call it. `results` takes 16 bytes per batch: u16 code, 2 zero bytes, u32 queue of a DUPLICATE's
-first copy (else 0), u64 base offset. The caller's bytes are never changed and need to live only during the call.
+Only the loop's thread may call it. `results` takes 16 bytes per batch: u16 code, 2 zero bytes, u32 queue of a
+DUPLICATE's first copy (else 0), u64 base offset. The caller's bytes are never changed and need to live only during the
+call.
 """
 cimport cython
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
@@ -24,7 +25,7 @@ cdef class Appender:
     cdef readonly SegmentIndex index         # of the segment being written
     cdef readonly IdWindow ids               # that batches with the flag "check ids" are checked against
     cdef readonly uint64_t segment_base
-    cdef readonly uint64_t client_batches    # of clients so far; control batches are not counted
+    cdef readonly uint64_t client_batches    # client batches appended so far (control batches excluded)
 
     # Checks, assigns offsets and writes. Returns the number of accepted batches; raises DiskFullError when nothing was
     # written.

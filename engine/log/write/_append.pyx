@@ -405,7 +405,7 @@ cdef class Appender:
         return [((<uint16_t*>(out + APPEND_RESULT_SIZE * i))[0], (<uint64_t*>(out + APPEND_RESULT_SIZE * i + 8))[0]) for i in range(count)]
 
     def append_results(self, const uint8_t[::1] batches not None, uint32_t count, int64_t now_ms, bint trusted=False, bint staged=False):
-        """As `append`, with the results as the link carries them: one `format.APPENDED` per batch."""
+        """As `append`, with the results in the link's encoding: one `format.APPENDED` per batch."""
         cdef bytes results = PyBytes_FromStringAndSize(NULL, APPEND_RESULT_SIZE * <size_t>count)
         cdef unsigned char* out = <unsigned char*><char*>results
         cdef const unsigned char* start = &batches[0] if batches.shape[0] else NULL

@@ -12,7 +12,7 @@ cdef struct Watches:
     size_t count
     uint64_t* woken
     size_t woken_count
-    size_t woken_ready           # the first so many have records that can be read
+    size_t woken_ready           # number of leading entries whose records can be read
     size_t woken_room
 
 

@@ -77,7 +77,7 @@ class Appender:
         self._part_written = self._owes = self._lost = False
         self._refusal, self._is_closed = "", False
         self.client_batches = 0
-        """Batches of clients given so far; control batches are not counted."""
+        """Client batches appended so far (control batches excluded)."""
 
     def set_segment(self, file: File, index: SegmentIndex, segment_end: int, position: int, last_at: int) -> None:
         """Write to this segment from `position` on. Nothing may be staged."""
@@ -130,7 +130,7 @@ class Appender:
         trusted: bool = False,
         staged: bool = False,
     ) -> bytes:
-        """As `append`, with the results as the link carries them: one `format.APPENDED` per batch."""
+        """As `append`, with the results in the link's encoding: one `format.APPENDED` per batch."""
         if self._is_closed:
             raise ClosedError("the log is closed")
         if self._refusal and not trusted:

@@ -58,7 +58,7 @@ class CheckpointJobs:
         return self._sealer.finish()
 
     def _forget(self, segment: Segment) -> None:
-        """In the thread: the segment's entries leave memory; its counters stay while there is room for them."""
+        """Drop the segment's entries from memory; keep its counters while there is room. Runs in the thread."""
         assert segment.index is not None
         self._offsets.keep_counters(segment.index)
         self._segments.finish_sealing(segment)
@@ -86,7 +86,7 @@ class Checkpoints:
         self._appender, self._syncer, self._pending_max = appender, syncer, pending_max
 
     def checkpoint(self) -> None:
-        """Sync the log and bring the view in the store up to date. Blocks. Raises DiskFullError; the log is whole."""
+        """Sync the log and bring the view in the store up to date. Blocks. Raises DiskFullError; the log is intact."""
         self._appender.commit_staged()
         position = self._appender.end_position
         self._submit()

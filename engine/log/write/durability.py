@@ -1,4 +1,4 @@
-"""Durability: which bytes are synced, and callbacks for those who wait until theirs are."""
+"""Durability: the synced position, and callbacks once given bytes are synced."""
 
 from collections.abc import Callable
 

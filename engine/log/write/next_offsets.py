@@ -5,7 +5,7 @@ from engine.log.view import View
 
 
 class NextOffsets:
-    """Answers where a queue continues.
+    """Looks up the next offset of a queue.
 
     Args:
         next_topic_id: topics from this id on did not exist when the oldest remembered index began, so their queues

@@ -1,4 +1,4 @@
-"""The write room put together: one appender, and what continues, syncs, seals and refuses for it."""
+"""The writer: one appender, with the parts that roll to the next segment, sync, seal and refuse."""
 
 from engine.config import LogConfig
 from engine.env.base import Env
@@ -22,7 +22,7 @@ class LogWriter:
     """Owns the end of the log.
 
     Replication will drive the same parts: an apply path on a follower appends batches whose offsets and epoch come
-    from the leader, and hands control records to `catalogue.apply` and the view.
+    from the leader, and passes control records to `catalogue.apply` and the view.
 
     Args:
         segments: the active one is entered at its end.

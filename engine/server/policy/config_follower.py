@@ -1,7 +1,7 @@
 """The engine's view of the configuration: followed, and reported as applied, but never waited for.
 
-An engine starts and serves without the configuration store, because proxies bring names and queue counts along. Until the
-configuration has been read, no record is too old and no message has had its last attempt.
+An engine starts and serves without the configuration store, because proxies bring names and queue counts along. Until
+the configuration has been read, no record is too old and no message has had its last attempt.
 """
 
 import logging

@@ -1,10 +1,10 @@
-"""Whom the gate asks of several broker groups, and how their answers become one."""
+"""Queries to several broker groups, and how their answers are joined."""
 
 import json
 
 from engine.client.append import Destination, Destinations
+from engine.client.router import Router
 from engine.link import layout
-from engine.link.errors import LinkDown
 from producer_proxy.admission.engine_queries import EngineQueries
 
 QUESTION = {"name": "orders", "groups": ["g"], "messages": 100, "bytes": 0, "age_ms": 500}
@@ -15,13 +15,14 @@ class Broker:
     """A broker group that answers when the test says so."""
 
     def __init__(self, name: str, number: int) -> None:
-        self.name, self.number, self.rpc, self.breaker = name, number, self, self
+        self.name, self.number, self.address, self.breaker = name, number, ("127.0.0.1", 1), self
         self.share, self.asked, self.is_down = 16, [], False
 
-    def send(self, op, payload, answer) -> None:
+    def ask(self, op, payload, answer) -> None:
         if self.is_down:
-            raise LinkDown("down")
-        self.asked.append((op, payload, answer))
+            answer(layout.UNAVAILABLE, b"")
+        else:
+            self.asked.append((op, payload, answer))
 
     def answer(self, *reasons) -> None:
         _, _, answer = self.asked.pop()
@@ -35,12 +36,15 @@ class Broker:
 class Brokers:
     def __init__(self) -> None:
         self.only = None
-        self.listed = [Broker("west", 0), Broker("east", 1), Broker("north", 2)]
+        self.router: Router = Router(lambda name, number, address: Broker(name, number))
+        self.router.follow([(name, ("127.0.0.1", 1)) for name in ("east", "north", "west")])
+        east, north, west = self.router.groups
+        self.listed = [west, east, north]
 
 
 def desk():
     brokers, known, said = Brokers(), Destinations(10), []
-    known.put(Destination(b"orders", 0, 4, 1, 1000, 0, bytes([0, 0, 0, 1]), bytes(12)))
+    known.put(Destination(b"orders", 0, 4, 1, 1000, 0, bytes([2, 2, 2, 0]), bytes(12)))
     return brokers, EngineQueries(brokers, known), said, lambda code, payload: said.append((code, payload))
 
 
@@ -82,6 +86,14 @@ def test_the_lender_is_the_first_group_by_name_for_every_proxy():
     brokers, asking, said, answer = desk()
     asking.lend(b"{}", answer)
     assert [bool(broker.asked) for broker in brokers.listed] == [False, True, False]
-    brokers.listed = []
+    brokers.router.follow([])
     asking.lend(b"{}", answer)
     assert said == [(layout.UNAVAILABLE, b"")]
+
+
+def test_with_all_groups_isolated_the_answer_is_unavailable():
+    brokers, asking, said, answer = desk()
+    for broker in brokers.listed:
+        broker.share = 0
+    ask(asking, answer)
+    assert [code for code, _ in said] == [layout.UNAVAILABLE]
