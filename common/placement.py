@@ -49,7 +49,7 @@ class Placement:
         return bytes([self.home(topic, queue) for queue in range(queues)])
 
     def nearest(self, home: int, topic: int, queue: int, queues: int) -> int | None:
-        """The first queue of a topic, counted from `queue` with wrap-around, that this group holds; None: it holds none."""
+        """The topic's first queue that this group holds, from `queue` on with wrap-around; None: it holds none."""
         steps = ((queue + step) % queues for step in range(queues))
         return next((each for each in steps if self.home(topic, each) == home), None)
 

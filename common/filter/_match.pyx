@@ -202,7 +202,7 @@ cdef class Code:
         cdef Py_ssize_t at = 0, constant = 0
         steps, self.start = program
         self.kept = steps
-        # One allocation for steps and constants: with thousands of filters, cache misses dominate the cost of a message.
+        # One allocation for steps and constants: with thousands of filters, cache misses dominate the cost per message.
         constants = sum(len(step.constants) for step in steps)
         self.steps = <StepData*>PyMem_Calloc(1, len(steps) * sizeof(StepData) + constants * sizeof(Constant) + 1)
         if self.steps == NULL:

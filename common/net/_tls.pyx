@@ -41,7 +41,7 @@ cdef class TlsSession:
         return self.outgoing.pending > 0
 
     cdef bytes output(self):
-        """Return all encrypted bytes that are not sent yet; the caller sets `rest` to those that the socket did not take."""
+        """Return all encrypted bytes not sent yet; the caller sets `rest` to those that the socket did not take."""
         if self.outgoing.pending:
             self.rest += self.outgoing.read()
         return self.rest

@@ -28,7 +28,7 @@ def sniff(head: bytes) -> int | None:
             raise FramingError("not strict binary protocol, version 1")
         return BUFFERED if len(head) > 1 else None
     if head[0] > 0:
-        # The longest legal frame begins with a zero byte: text, TLS and compact protocol are rejected by their first byte.
+        # The longest legal frame begins with a zero byte, so the first byte rejects text, TLS and the compact protocol.
         raise FramingError("neither framed nor buffered strict binary Thrift")
     if len(head) >= 5 and head[4] != 0x80:
         raise FramingError("a frame that holds no strict binary message")

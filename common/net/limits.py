@@ -8,19 +8,22 @@ class Limits:
     """Bounds that are checked before memory is allocated."""
 
     frame_bytes_max: int = 16_384_000
-    """Apache Thrift's own limit. More lets a client send frames that its own library could not read."""
+    """Maximum size of a frame: Apache Thrift's own limit. More lets a client send frames that its own library could not read."""
     frame_bytes_untrusted_max: int = 65_536
-    """Before the first verified credential of a connection. Less refuses small batches of a new client."""
+    """Maximum size of a frame before the connection's first verified credential.
+
+    Less rejects small batches of a new client.
+    """
     connections_max: int = 20_000
-    """Each idle connection costs a file descriptor and less than 1 KiB."""
+    """Maximum number of connections. Each idle one costs a file descriptor and less than 1 KiB."""
     process_bytes_max: int = 1 << 30
-    """Buffered input and output of all connections. Beyond it large frames wait in the kernel, unread."""
+    """Maximum buffered input and output of all connections. Above it, large frames wait in the kernel, unread."""
     read_deadline_s: float = 10.0
-    """From the first byte of a frame to its last; a slower connection is closed."""
+    """Time from the first byte of a frame to its last; a slower connection is closed."""
     greeting_deadline_s: float = 10.0
-    """From accept to the first complete frame."""
+    """Time from accept to the first complete frame."""
     idle_deadline_s: float = 600.0
-    """Between two calls. Less saves descriptors but makes clients with connection pools reconnect."""
+    """Time between two calls. Less saves descriptors but makes clients with connection pools reconnect."""
     write_deadline_s: float = 30.0
     """Time for a client to read its answer; then the connection is closed."""
 

@@ -110,7 +110,8 @@ cdef struct PullCall:
     int32_t wait_ms           # likewise: 0. Not yet cut to the contract's 30,000
     int32_t invisible_ms      # -1 when unset
     uint32_t ack_count        # 0..acks_max; more is WireFault LIST_TOO_LONG
-    uint32_t position_count   # positions are well formed with all required fields, but their values are unchecked: decode them
+    # Positions are well formed with all required fields, but their values are unchecked: decode them.
+    uint32_t position_count
     uint32_t topic_count
     Span topics[PULL_TOPICS_MAX]
 

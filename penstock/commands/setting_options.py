@@ -75,7 +75,7 @@ class OptionForm(NamedTuple):
 
     Attributes:
         declared: arguments of `click.option`.
-        read: converts the option's value to settings; None: the option was not given.
+        read: converts the option's value to settings; returns None when the option was not given.
     """
 
     declared: Callable[[Setting], dict[str, Any]]
