@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""Checks of calls in a C loop, as the producer proxy's hot path makes them: rate-limit admission alone, or all checks."""
+"""Checks of calls in a C loop, as on the producer proxy's hot path: rate-limit admission alone, or all checks."""
 
 from libc.stdint cimport uint32_t
 from libc.string cimport memcmp

@@ -55,7 +55,8 @@ cdef class SendFrames:
 
     Args:
         topics: names; messages go to them at random, or in their order when `sequential`.
-        body_size: bytes per body. From 16 on, it begins with the run's mark and the send time (monotonic, native order).
+        body_size: bytes per body. From 16 on, it begins with the run's mark and the send time (monotonic, native
+            order).
         key_count: distinct keys; 0 sends none.
         durability: the contract's number; 0 leaves the field unset.
         seed: same seed, same topics and keys. The pool of bodies is random anyway.

@@ -4,8 +4,8 @@ Question: how many µs of CPU does a message take from the wake-up by its append
 Settings: a real log in page cache, 16 topics of 8 queues, messages of 128 bytes, one group. Pulls go through the
 engine's service as bytes, and each acknowledges what the one before brought.
 Workloads: `one_message_runs`: 16 queues get one new message each, and one waiting pull takes them all, as when single
-messages are consumed as they come; `batch32`: pulls of 32 from stored batches of 50; `pull1000`: pulls of 1,000 from the
-same; `keys32`: pulls of 32 in order by key from one topic, 10,000 keys at random, 16 pulls in flight, so that about 5 %
+messages are consumed as they come; `batch32`: pulls of 32 from stored batches of 50; `pull1000`: pulls of 1,000 from
+the same; `keys32`: pulls of 32 in order by key from one topic, 10,000 keys at random, 16 pulls in flight, so that about 5 %
 of the messages have to wait for another.
 Excluded: appends, making requests and reading answers, all outside of the clock; progress records are inside it, every
 200 ms.

@@ -75,8 +75,8 @@ class BenchInstance:
         """Topics, an application that may use them, and the group when it has an order; what was made here is deleted
         afterwards.
 
-        Uses the functions of `penstock topic create` and `app create` directly: one process per topic would take an hour
-        for 10,000 topics.
+        Uses the functions of `penstock topic create` and `app create` directly: with one process per topic, 10,000
+        topics would take an hour.
 
         Raises:
             InstanceError: the configuration could not be read or written.

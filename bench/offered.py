@@ -70,9 +70,7 @@ class _Sender:
         self._call = len(frame).to_bytes(4, "big") + frame
         self._slots: Slots = defaultdict(Slot)
         self._idle: deque[socket.socket] = deque()
-        self._open: dict[
-            int, tuple[socket.socket, float]
-        ] = {}  # by descriptor, with the planned time of its call
+        self._open: dict[int, tuple[socket.socket, float]] = {}  # by descriptor, with the planned time of its call
         self._count = 0
 
     def run(self, end: Connection, rate: float, seconds: float, connections: int) -> None:

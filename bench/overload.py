@@ -42,9 +42,7 @@ SHARES = {"high": 0.3, "normal": 1.0, "low": 1.7}  # as shares of the capacity
 SLOT_S = 0.5
 SETTLE_S = 5.0
 GOODPUT_LEAST = 0.9
-HIGH_P99_S_MAX = (
-    0.75  # twice the bound's 250 ms, for waiting and for sent messages, and 250 ms more for a busy machine
-)
+HIGH_P99_S_MAX = 0.75  # twice the bound's 250 ms, for waiting and for sent messages, and 250 ms more for a busy machine
 LATE_S_MAX = 0.1
 GROWTH_BYTES_MAX = 8 << 20
 

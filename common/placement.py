@@ -1,9 +1,9 @@
 """Placement of queues on broker groups: rendezvous hashing, so that every process computes it from the groups' names
 alone.
 
-Each group has a score for each queue, and the highest score wins. An added group takes its share from all others, a
-removed group leaves its queues to all others, and no other queue moves (Thaler and Ravishankar, "A name-based mapping
-scheme for rendezvous", 1996).
+Each group has a score for each queue, and the highest score wins. An added group takes its share from all others. A
+removed group leaves its queues to all others. No other queue moves. See Thaler and Ravishankar, "A name-based mapping
+scheme for rendezvous", 1996.
 """
 
 from collections.abc import Sequence

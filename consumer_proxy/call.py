@@ -12,7 +12,7 @@ class Call(NamedTuple):
 
     seqid: int
     fault: int  # common.wire.faults.CallFault; when not 0, only seqid and the number of acks may be used
-    credential: bytes  # of the Credential's fields: equal for every call that reuses one
+    credential: bytes  # bytes of the Credential's fields: equal for every call that reuses the credential
     group: bytes
     topics: (
         bytes  # their names as in the frame, each after its u32 size; empty: the topics that the group subscribes to
@@ -24,7 +24,7 @@ class Call(NamedTuple):
     invisible_ms: int  # -1: unset
     acks: int
     ranges: bytes  # the encoded form of engine.link.acknowledgement.AckRanges
-    runs: bytes  # reply_format.RUN: what answers each ack
+    runs: bytes  # reply_format.RUN: the answer to each ack
 
     def topic_names(self) -> list[str]:
         """The topics' names. Verdicts are remembered by `topics`, so each list of topics is decoded once."""

@@ -58,7 +58,7 @@ class ConsumerProxy:
         log.info("byte work: %s", "native" if NATIVE else "pure Python")
 
     def health(self) -> dict[str, bool | str]:
-        """Conditions of /readyz. The configuration is always loaded: without it the process does not start."""
+        """Conditions of /readyz. The configuration is always loaded: the process does not start without it."""
         return {
             "engine": self._source.up or "the link to the engine is down",
             "configuration": True,
@@ -74,7 +74,7 @@ class ConsumerProxy:
         while self.pulls.waiting and time.monotonic() < deadline_s:
             gevent.sleep(0.005)
         self.pulls.abandon()
-        gevent.sleep(_LAST_ANSWERS_S)  # time to answer SHUTTING_DOWN to clients that call once more
+        gevent.sleep(_LAST_ANSWERS_S)  # time for SHUTTING_DOWN to clients that call once more
         for connection in list(self.server.connections):
             connection.close_when_sent()
         while self.server.connections and time.monotonic() < deadline_s:

@@ -20,22 +20,22 @@ class Settings:
     """Bounds of one pull and of the proxy's caches."""
 
     messages_max: int = 10_000
-    """Messages of one pull. With bytes_max it keeps every reply below Thrift's frame limit: a Delivery adds at most
-    reply_format.DELIVERY_OVERHEAD_MAX bytes to its message."""
+    """Maximum messages of one pull. With bytes_max it keeps every reply below Thrift's frame limit: a Delivery adds at
+    most reply_format.DELIVERY_OVERHEAD_MAX bytes to its message."""
     bytes_max: int = 12 << 20
-    """Stored bytes of one pull."""
+    """Maximum stored bytes of one pull."""
     wait_ms_max: int = 30_000
-    """Duration of a long poll. Longer ones meet idle limits of load balancers."""
+    """Maximum duration of a long poll. Longer polls exceed idle limits of load balancers."""
     invisible_ms_min: int = 1_000
     invisible_ms_max: int = 12 * 3_600_000
     answer_grace_ms: int = 3_000
     """Time beyond a pull's own wait after which it is answered with TIMEOUT."""
     retry_after_ms: int = 200
-    """Told to clients while the engine cannot be reached. Less finds it sooner and loads the proxy more."""
+    """Retry time for clients while the engine cannot be reached. Less reconnects sooner and loads the proxy more."""
     verdicts_max: int = 20_000
-    """Remembered verdicts on credentials, and on combinations of credential, group and topics; about 1 KiB each."""
+    """Maximum verdicts on credentials, and on combinations of credential, group and topics; about 1 KiB each."""
     stop_grace_ms: int = 3_000
-    """For answers under way when the process is asked to stop."""
+    """Time for open answers when the process is asked to stop."""
 
     def faults(self) -> list[str]:
         """Every violated rule at once, each with its option and range; empty when there is none."""

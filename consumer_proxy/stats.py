@@ -34,7 +34,7 @@ class Stats:
 
 
 class StatsCollector:
-    """Exports the counters. Each help text says what to do about its value."""
+    """Exports the counters. Each help text names the action for its value."""
 
     def __init__(
         self, stats: Stats, parked: Callable[[], int], connections: Callable[[], int], source_up: Callable[[], bool]

@@ -1,8 +1,8 @@
 """One engine without its sockets: log, delivery, timers and replies, put together.
 
 Nothing here imports gevent or opens a socket or a file, and time comes only from the clock that is passed in. A server,
-or a simulation with several nodes in one process, feeds a node with peers and requests, ends its turns and calls
-`tick()` when it asks for it.
+or a simulation with several nodes in one process, passes peers and requests to a node. It also ends the turns of the
+node, and calls `tick()` at the times that the node asks for.
 """
 
 import logging
@@ -215,7 +215,10 @@ class Node:
             self.reads.on_woken(woken)
 
     def tick(self, now_ms: int) -> int | None:
-        """Do what is due by the monotonic clock; returns when to call again, None: not before the host's next `wake_at`."""
+        """Do the due work by the monotonic clock.
+
+        Returns the time of the next call; None: not before the host's next `wake_at`.
+        """
         return self.schedule.run(now_ms)
 
     def _watch_deadlines(self) -> None:
@@ -264,7 +267,7 @@ class Node:
     # -- the end
 
     def release_waiting(self) -> None:
-        """Answer everything that waits with what it has. From now on no request waits."""
+        """Answer all waiting requests with their results so far. From now on no request waits."""
         self.waiting.stop(self.peers)
 
     def close(self) -> None:

@@ -13,8 +13,8 @@ class Work:
 
     Args:
         name: for the log.
-        run: does what is due at the time given (milliseconds); returns when to call it again, None: not until it is
-            asked for.
+        run: does the due work at the given time (milliseconds); returns the time of its next call, None: not before
+            `at()`.
 
     Attributes:
         due_ms: when it runs next; None: it is not needed now.
@@ -56,7 +56,7 @@ class Schedule:
                 self._wake_at(due_ms)
 
     def run(self, now_ms: int) -> int | None:
-        """Do what is due; returns when to call again, None: not before the next `wake_at`."""
+        """Do the due work; returns the time of the next call, None: not before the next `wake_at`."""
         self._running = True
         try:
             for work in self._works:
@@ -78,5 +78,5 @@ class Schedule:
             self.at(work, again_ms)
 
     def stop(self, work: Work) -> None:
-        """Run this work no more, unless `at()` asks for it."""
+        """Stop this work until the next `at()`."""
         work.due_ms = None

@@ -97,7 +97,7 @@ def run(options: argparse.Namespace) -> None:
     ops = start_ops(options.ops[0], options.ops[1], registry, proxy.health)
     settle(proxy.health, stop.asked)
     gc.collect()
-    gc.freeze()  # objects of start-up live on; without this each full collection walks them all
+    gc.freeze()  # objects of start-up are never garbage; a full collection would visit them all
     ports = proxy.server.ports
     facts = {"host": options.listen[0], "port": ports[0], "ops_port": ops.port}
     announce_ready(options.ready_fd, facts | ({"tls_port": ports[1]} if len(ports) > 1 else {}))

@@ -88,7 +88,7 @@ class SendMetrics:
         yield refused
 
     def _queues(self) -> Iterator[Metric]:
-        """Over all brokers."""
+        """Values summed over all brokers."""
         limit = GaugeMetricFamily(
             "penstock_queue_limit", "messages that may wait for the engine", labels=["durability"]
         )

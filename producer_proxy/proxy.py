@@ -38,9 +38,9 @@ class ProducerProxy:
     Args:
         listeners: (socket, ssl_context or None) pairs from common.net.listen.
         view: the configuration.
-        brokers: the engine's. Without an only one they are those that the configuration names, followed from here on.
-            With none at all the engine's topics are UNAVAILABLE, and topics with another target are served.
-        targets: of topics that are not the engine's, by topic; owned from now on.
+        brokers: the engine's brokers. Without a fixed one, the proxy follows the broker groups of the configuration.
+            Without any, the engine's topics are UNAVAILABLE, and topics with another target are served.
+        targets: by topic, of topics that are not the engine's; owned from now on.
     """
 
     def __init__(
@@ -116,13 +116,13 @@ class ProducerProxy:
             self.front.follow(self._view.generation, self.admission.own, takes_replies)
 
     def _on_lag(self, topic: str) -> None:
-        """The topic's lag breaker has opened or closed."""
+        """Called when the topic's lag breaker has opened or closed."""
         destination, definition = self._known.get(topic.encode()), self._view.topic(topic)
         if destination is not None and definition is not None:
             self.admission.fit(destination, definition)
 
     def _on_backlog(self, topic: str, diverted: bool) -> None:
-        """The topic has got its first entry in the buffer, or lost its last."""
+        """Called when the topic gets its first entry in the buffer, or loses its last."""
         destination = self._known.get(topic.encode())
         if destination is not None:
             destination.diverted = diverted
@@ -138,11 +138,11 @@ class ProducerProxy:
 
     @property
     def _is_idle(self) -> bool:
-        """Whether every call that was taken has its answer."""
+        """Whether every accepted call has its answer."""
         return not self.service.in_work and all(each.idle for each in self.targets.all) and self.requests.is_idle
 
     def health(self) -> dict:
-        """For /readyz."""
+        """Conditions of /readyz."""
         return {
             **{each.name: each.health() for each in self.targets.all},
             "serving": not self.service.closing or "stopping",
@@ -150,7 +150,7 @@ class ProducerProxy:
         }
 
     def stop(self) -> None:
-        """Stop accepting, answer SHUTTING_DOWN to further calls, wait for those in work, close.
+        """Stop accepting, answer SHUTTING_DOWN to further calls, wait for open calls, close.
 
         Blocks up to DRAIN_S.
         """
@@ -162,7 +162,7 @@ class ProducerProxy:
         while not self._is_idle and time.monotonic() < deadline:
             gevent.sleep(0.005)
         self.requests.release()
-        gevent.sleep(0.05)  # the last answers leave; clients that call once more get SHUTTING_DOWN
+        gevent.sleep(0.05)  # time for the last answers, and for SHUTTING_DOWN to clients that call once more
         self._ticking.stop()
         self.requests.close()
         self.server.close()

@@ -12,7 +12,7 @@ LATENCIES = {"p50": "p50", "p99": "p99", "p99.9": "p99_9", "p99.99": "p99_99", "
 
 
 def figures_table(runs: list[Figures], terms: Terms) -> Table:
-    """Sort by workload, so that compared figures are adjacent."""
+    """Make the table of figures, sorted by workload, so that compared figures are adjacent."""
     made = Table(
         title=machine(),
         caption=f"commit {commit()}, {terms.warmup_s:g} s of warm-up, {terms.seconds:g} s; latencies in ms",

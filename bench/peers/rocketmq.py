@@ -99,7 +99,7 @@ def _proxy_up(stack: ExitStack, line: list[str], folder: Path, env: dict[str, st
 
 
 def proxy_settings(names: str, grpc_port: int, remoting_port: int) -> str:
-    """The documented configuration with our paths, without TLS."""
+    """The documented configuration with our ports. TLS runs in test mode, so clients need no certificate."""
     return json.dumps({
         "rocketMQClusterName": "DefaultCluster", "proxyMode": "CLUSTER", "namesrvAddr": names, "grpcServerPort": grpc_port,
         "remotingListenPort": remoting_port, "tlsTestModeEnable": True,

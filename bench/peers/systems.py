@@ -11,7 +11,7 @@ from bench.peers.workloads import PeerWorkload, Terms
 
 
 class RunningSystem(Protocol):
-    """Start a system; yield it while it runs."""
+    """A running system, which a driver can load."""
 
     def answers(self, workload: PeerWorkload) -> bool: ...
 

@@ -59,7 +59,7 @@ def change(admin: Administrator, definition: type[D], name: str, new: Callable[[
     """Replace a definition by `new(old)`. `new` only computes: it is called again when another writer was faster.
 
     Raises:
-        EntryNotFound, InvalidDefinition: from the new definition; and whatever `new` raises.
+        EntryNotFound, InvalidDefinition: from the new definition; and all errors that `new` raises.
     """
     kind = definition.kind
     for race in range(RACES_MAX):

@@ -24,7 +24,7 @@ class Definition:
 
     @classmethod
     def from_value(cls, name: str, value: Mapping[str, Any]) -> Self:
-        """Raises InvalidDefinition with all faults at once."""
+        """Make a definition from its stored form. Raises InvalidDefinition with all faults at once."""
         checks = Checks(cls.kind, name, value)
         own_name = cls.checked_name(checks)
         given = cls._checked_settings(checks)

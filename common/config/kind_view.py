@@ -5,7 +5,7 @@ from typing import Any
 from common.config import buckets as layout
 from common.config.snapshot import Buckets
 
-# Parsed definitions per generation; two generations are held, which is some 60 MB at names of 30 characters.
+# Parsed definitions per generation; two generations use some 60 MB at names of 30 characters.
 PARSED_MAX = 100_000
 ABSENT_WEIGHT = 10  # entries that an unknown name counts as: it is a typing error, not part of a working set
 

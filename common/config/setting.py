@@ -1,7 +1,7 @@
 """Settings of topics, families, groups, applications and the gate, each written once: as a field of its definition.
 
-`setting(…)` declares a field. From it follow the field's default and check, the administrative verbs' input, the
-options of the command line, the reference page docs/settings.md, and `table_of`, which forms and the API read.
+`setting(…)` declares a field. It defines the field's default and check, the administrative verbs' input and the options
+of the command line. The reference page docs/settings.md is made from it, and `table_of`, which forms and the API read.
 """
 
 from collections.abc import Mapping

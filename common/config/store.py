@@ -124,8 +124,8 @@ class ConfigStore(ABC):
         """Call `callback(kind)` within a second of a change by any process, and for every kind when contact to the
         store returns.
 
-        Several changes may cause one call. The callback runs in the store's own thread or greenlet, never inside the
-        call that made the change (except in the memory store), and may use the store.
+        Several changes may cause one call. The callback runs in the store's own thread or greenlet and may use the
+        store. Except in the memory store, it never runs inside the call that made the change.
         """
 
     @property

@@ -5,7 +5,7 @@
     CHROOT/applied/<process>  ephemeral; JSON {"version","pid","at_ms"}
     CHROOT/claims/<name>      ephemeral: the name belongs to the process of its session
 
-A process has one watch per kind, whatever the number of topics. It follows by level, not by event: on every event,
+A process has one watch per kind, for any number of topics. It follows by level, not by event: on every event,
 every new connection and every RESYNC_S, the index is read again and compared. So a lost event only costs time.
 """
 

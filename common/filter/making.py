@@ -1,4 +1,4 @@
-"""Type rules of the parser: types that can be compared, comparisons of two literals, the meaning of a field alone.
+"""Type rules of the parser: comparable types, comparisons of two literals, and a field used as a condition.
 
 Every type error is found here, when the filter is parsed. During evaluation a mismatch of types is UNKNOWN.
 """

@@ -47,7 +47,7 @@ class Meter:
     """Two buckets; a message must pass both.
 
     A message larger than a bucket passes when the bucket is full and is paid for afterwards. So the average holds, and
-    no message is rejected for ever. A caller that delays a call takes its tokens at once: they fall below zero, and
+    every message passes eventually. A caller that delays a call takes its tokens at once: they fall below zero, and
     later calls wait after it.
 
     Invariant: over any time t, at most rate · t + burst + one message (or one call that passed as a whole) pass.

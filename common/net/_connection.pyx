@@ -70,7 +70,7 @@ cdef class Connection(FrameSocket):
         return 0
 
     cdef bint owes(self) noexcept:
-        """Whether close_when_sent() has to wait for a further answer."""
+        """Whether close_when_sent() has to wait for another answer."""
         return False
 
     cdef int on_closed(self) except -1:

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""TLS session of a connection. TLS is spoken in memory, so that a silent handshake stalls no other connection."""
+"""TLS session of a connection. It works in memory, so that a handshake without progress stalls no other connection."""
 
 import ssl
 

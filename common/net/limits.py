@@ -8,7 +8,10 @@ class Limits:
     """Bounds that are checked before memory is allocated."""
 
     frame_bytes_max: int = 16_384_000
-    """Maximum size of a frame: Apache Thrift's own limit. More lets a client send frames that its own library could not read."""
+    """Maximum size of a frame: Apache Thrift's limit.
+
+    More lets a client send frames that its own library could not read.
+    """
     frame_bytes_untrusted_max: int = 65_536
     """Maximum size of a frame before the connection's first verified credential.
 

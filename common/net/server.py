@@ -36,7 +36,8 @@ def listen(host: str, port: int, backlog: int = 1024) -> socket.socket:
 def listen_file(path: str, backlog: int = 1024) -> socket.socket:
     """As listen(), on a socket file that only this user may open. Raises OSError.
 
-    A file left by a killed process is replaced. The caller makes sure that no live process uses the file, by the lock on the data that it serves.
+    A file left by a killed process is replaced. The caller makes sure that no live process
+    uses the file, by the lock on the data that it serves.
     """
     with contextlib.suppress(FileNotFoundError):
         os.unlink(path)

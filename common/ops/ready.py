@@ -8,8 +8,8 @@ from typing import Any
 def announce_ready(fd: int | None, facts: dict[str, Any]) -> None:
     """Write one JSON line `{"host","port","ops_port","pid",…}` to `fd` and close it.
 
-    The pid is added when it is missing. Without a descriptor (a process started by hand) nothing happens. A closed pipe
-    is ignored: a process keeps serving when its parent has ended.
+    The pid is added when it is missing. Without a descriptor (a process started from a shell) nothing happens. A closed
+    pipe is ignored: a process keeps serving when its parent has ended.
     """
     if fd is None or fd < 0:
         return

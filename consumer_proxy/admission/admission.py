@@ -20,10 +20,10 @@ from engine.link.pull import AT_TIME, EARLIEST, LATEST, PullScope
 
 _STARTS = {"earliest": EARLIEST, "latest": LATEST, "time": AT_TIME}
 CREDENTIAL_BYTES_MAX = 2048
-"""A longer credential (padded by unknown fields) is looked up for each call."""
+"""Maximum size of a remembered credential. Longer ones (padded by unknown fields) are verified per call."""
 
 TOPICS_BYTES_MAX = 64 << 20
-"""Of the topics of all verdicts together, in the calls' form and in the source's; beyond it the table is emptied."""
+"""Maximum size of all verdicts' topics, in the calls' form and in the source's; a full table is emptied."""
 
 
 class AdmittedPull(NamedTuple):
@@ -34,7 +34,7 @@ class AdmittedPull(NamedTuple):
     start: int
     expires_at_ms: int
     meter: Meter | None  # of the group's rate limit
-    origin: Origin  # the connection has to be admitted by it
+    origin: Origin  # it must admit the connection
 
 
 class PullAdmission:
@@ -87,7 +87,7 @@ class PullAdmission:
         return self._principals.prefix_verifies(connection, prefix)
 
     def check_group(self, principal: Principal, group: str) -> None:
-        """Raises Refused with FORBIDDEN."""
+        """Check the permission. Raises Refused with FORBIDDEN."""
         if not principal.may_pull(group):
             raise Refused(Code.FORBIDDEN, f"application {principal.app} may not pull as group {group}")
 

@@ -1,8 +1,8 @@
-"""The rate limit of a group, applied to a pull: its budget, or how long it waits.
+"""A group's rate limit, applied to a pull: its budget, or its waiting time.
 
 The number of messages of a pull is not known before its answer. So the pull is limited to what the meter has left, and
-the meter is charged afterwards. Pulls that are answered at the same time may overdraw the meter; later ones wait until
-that is paid.
+the meter is charged afterwards. Concurrent pulls may overdraw the meter; later ones wait until it
+has recovered.
 """
 
 import math
@@ -11,7 +11,7 @@ from typing import NamedTuple
 from common.limits import Meter
 
 HOLD_S = 0.1
-"""As in the producer proxy: the longest hold before a refusal."""
+"""The longest hold before a refusal, as in the producer proxy."""
 
 
 class PullBudget(NamedTuple):
@@ -22,13 +22,13 @@ class PullBudget(NamedTuple):
 
 
 class HoldFor(NamedTuple):
-    """Ask again after so many seconds."""
+    """Hold the pull for this time, then check it again."""
 
     seconds: float
 
 
 class RateLimited(NamedTuple):
-    """No deliveries now."""
+    """Answer the pull without deliveries."""
 
     retry_after_ms: int
     sentence: str = "over the rate limit of the group; nothing was delivered"

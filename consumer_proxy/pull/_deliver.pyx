@@ -1,7 +1,7 @@
 """Builds the Thrift reply from an answer's pieces, in two passes over the bytes: measure, then write once.
 
-Reference: deliver.py, whose docstrings say what each function promises. No message is decoded: a stored record is
-copied between the fields of its Delivery, and only a message with an id of its own is stepped through to find it.
+Reference: deliver.py, whose docstrings specify each function. No message is decoded: a stored record is copied between
+the fields of its Delivery. Only a message with its own id is scanned, to find the id.
 
 Bounds: every pointer is checked against the end of its piece or payload in `measure`, before anything is written;
 `put_piece` reads the same bytes again and writes into a buffer of the measured size.
@@ -247,7 +247,7 @@ cdef class Results:
     cdef const unsigned char* runs
     cdef Py_ssize_t run_count
     cdef const unsigned char* codes
-    cdef uint64_t codes_room        # how many codes the answer holds from `codes` on
+    cdef uint64_t codes_room        # number of codes in the answer from `codes` on
     cdef uint64_t acks
     cdef uint64_t size
 

@@ -1,6 +1,6 @@
 """Decodes a frame into a Call and merges its acks into ranges, without one object per ack.
 
-Reference: read_call.py, whose docstrings say what each function promises. Bounds: `walk_pull` has checked that every
+Reference: read_call.py, whose docstrings specify each function. Bounds: `walk_pull` has checked that every
 span that it returns lies within the frame.
 """
 
@@ -30,7 +30,7 @@ cdef int32_t extend_ms_max = EXTEND_MS_MAX
 cdef uint32_t reason_max = REASON_BYTES_MAX
 cdef uint32_t acks_max = ACKS_MAX
 cdef uint32_t[FAULTS] fault_codes
-# One per process: filled and read within one call into this module, which never switches greenlets.
+# One buffer per process: a call into this module fills and reads it without a switch of greenlets.
 cdef Ack* acks = <Ack*> malloc(acks_max * sizeof(Ack))
 if acks == NULL:
     raise MemoryError

@@ -18,15 +18,15 @@ def build_reply(
 ) -> tuple[bytes, int, int]:
     """Build the whole REPLY message of one pull; returns how many of the answer's records it carries.
 
-    Records are added in order until the next one would make the message longer than `size_max`. The others are leased
-    all the same: the caller gives them back.
+    Records are added in order until the next one would make the message longer than `size_max`. The others are still
+    leased: the caller gives them back.
 
     Args:
         seqid: the call's, signed 32 bit. code: of the whole call.
         payload: the answer, as engine.link.pull lays it out.
-        pieces_at: where its piece count starts; -1: there are no pieces.
-        codes_at: where its ack codes start.
-        runs: what answers each ack, in order (reply_format.RUN), as made by `merge_acks`.
+        pieces_at: position of its piece count; -1: there are no pieces.
+        codes_at: position of its ack codes.
+        runs: the answer to each ack, in order (reply_format.RUN), as made by `merge_acks`.
         tail: fields 4 and up of the PullResponse, encoded.
     Returns:
         (message, records given, records held)
@@ -107,7 +107,7 @@ def own_id(message: bytes) -> bytes:
 
 
 def _results(codes: bytes, runs: bytes) -> tuple[bytes, int]:
-    """The elements of the ack_results list, and their number."""
+    """Encode the elements of the ack_results list; return them and their number."""
     parts = []
     acks = told = 0
     for count, answer in RUN.iter_unpack(runs[: len(runs) // RUN.size * RUN.size]):

@@ -16,7 +16,7 @@ class InProcessConsumer:
     Args:
         scope: the group and the topics that it consumes.
         invisible_ms: length of a lease.
-        start: where the group begins in queues that it has not pulled from yet.
+        start: first position of the group in queues that it has not pulled from yet.
     """
 
     def __init__(self, source: Source, scope: PullScope, *, invisible_ms: int, start: int = EARLIEST) -> None:
@@ -25,7 +25,7 @@ class InProcessConsumer:
     def question(
         self, *, max_messages: int = 32, max_bytes: int = 1 << 20, wait_ms: int = 0, acks: AckRanges = NO_ACKS
     ) -> PullQuestion:
-        """A question with this consumer's group and topics."""
+        """Make a question with this consumer's group and topics."""
         return PullQuestion(self._scope, max_messages, max_bytes, wait_ms, self._invisible_ms, self._start, acks)
 
     def pull(self, question: PullQuestion, on_answer: Callable[[PullAnswer | Failure], None]) -> Any:
@@ -36,11 +36,11 @@ class InProcessConsumer:
         return self._source.pull(question, on_answer)
 
     def cancel(self, handle: Any) -> None:
-        """End the waiting of a pull: it is answered with what it has."""
+        """End the waiting of a pull: it is answered with the messages it has."""
         self._source.cancel(handle)
 
     def acknowledge(self, ranges: Iterable[AckRange], on_codes: OnCodes | None = None) -> None:
-        """Acknowledge; `on_codes` gets one code per range. Without it, what is lost expires with its lease.
+        """Acknowledge; `on_codes` gets one code per range. Without it, a lost acknowledgement expires with its lease.
 
         Raises SourceDown when `on_codes` is given and the source cannot be reached.
         """

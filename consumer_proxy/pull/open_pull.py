@@ -9,16 +9,16 @@ from engine.link.pull import NOTHING, PullAnswer, PullScope
 
 
 class OpenPull:
-    """One call under way.
+    """One open call.
 
     Attributes:
-        connection: None once no reply is owed: it was sent, or the client has left.
+        connection: None after the reply was sent or the client has left.
         scope: group and topics, by which the source finds the queue of an acknowledgement.
-        handle: the source's, to cancel the question under way.
-        tick: of the deadline.
-        position_read: of a read by position.
+        handle: the source's handle to cancel the open question.
+        tick: tick of the deadline.
+        position_read: state of a read by position.
         acked: codes of the acknowledgements that preceded a read.
-        meter: of the group's rate limit, charged with the deliveries.
+        meter: meter of the group's rate limit, charged with the deliveries.
         was_held: whether the rate limit has held the call once.
     """
 

@@ -14,7 +14,7 @@ _DIVISOR_MAX = 1 << 24
 
 
 class PositionReport(NamedTuple):
-    """The report on one position of a call. `report` None: the source has to give it."""
+    """The report on one position of a call; None until the source gives it."""
 
     topic: str
     queue: int
@@ -34,7 +34,7 @@ class PositionPull:
     def __init__(self, positions: list[Any], queues_of: Callable[[str], int]) -> None:
         self.reports: list[PositionReport] = []
         self._asked: list[ReadPosition] = []
-        self._items: list[int] = []  # numbers of `_asked` in `reports`
+        self._items: list[int] = []  # indexes in `reports` of the positions in `_asked`
         self._divisor = 1
         for position in positions:
             fault = _fault(position, queues_of)
@@ -46,7 +46,7 @@ class PositionPull:
 
     @property
     def asks(self) -> bool:
-        """Whether the source has to be asked for any position."""
+        """Whether the source must be asked for any position."""
         return bool(self._asked)
 
     def question(self, call: Call) -> ReadQuestion:
@@ -88,13 +88,13 @@ def _fault(position: Any, queues_of: Callable[[str], int]) -> Refused | None:
 
 
 def _read_position(position: Any) -> ReadPosition:
-    """The position as the source is asked. An offset wins over a time, as the contract says."""
+    """The position in the source's form. An offset wins over a time, as the contract says."""
     at_time_ms = position.at_time_ms if position.offset is None else None
     return ReadPosition(position.topic, position.queue, position.offset, position.end_offset, at_time_ms)
 
 
 def _met(asked: ReadPosition, report: ReadReport) -> ReadReport:
-    """The report as the client gets it: a topic that is defined but unknown to the engine is one without messages."""
+    """The report in the client's form. A topic that is defined but unknown to the engine has no messages."""
     if report.code != Code.UNKNOWN_TOPIC:
         return report
     if asked.offset:

@@ -3,8 +3,7 @@
     on_call ─ read_call ─ check_request ─ admission ─→ source.pull ─────────────→ _answer ─ build_reply ─→ reply
                                               └ positions ─→ [acks first] ─→ source.read ─→ _was_read ─┘
 
-A call that parses gets exactly one response, whatever happens; docs/design/0006-consumer-proxy.md says what each
-failure means.
+Every call that parses gets exactly one response. docs/design/0006-consumer-proxy.md describes each failure.
 """
 
 import logging
@@ -69,7 +68,7 @@ class Pulls:
         return len(self._waiting)
 
     def on_call(self, connection: Any, frame: bytes) -> None:
-        """Answer now or later. Never raises: an exception would leave the connection without an answer for good."""
+        """Answer now or later. Never raises: after an exception the connection would get no answer."""
         try:
             call = read_call(frame)
         except WireError as error:
@@ -77,7 +76,7 @@ class Pulls:
             connection.reply(not_a_call(frame, error))
             return
         if call.wait_ms > self._settings.wait_ms_max:
-            call = call._replace(wait_ms=self._settings.wait_ms_max)  # the contract defines this as no error
+            call = call._replace(wait_ms=self._settings.wait_ms_max)  # not an error, by the contract
         self.stats.pulls += 1
         self.stats.acks += call.acks
         now_s = self._clock.monotonic_s()
@@ -102,7 +101,7 @@ class Pulls:
             self._refuse(pull, Code.UNAVAILABLE, _FAILED, self._settings.retry_after_ms)
 
     def sweep(self) -> None:
-        """Answer TIMEOUT where the source is late; to be called every SWEEP_S."""
+        """Answer TIMEOUT to pulls for which the source is late; called every SWEEP_S."""
         for pull in self._deadlines.pop_due(int(self._clock.monotonic_s() * 1000)):
             self._waiting.discard(pull)
             if pull.connection is None:
@@ -182,7 +181,7 @@ class Pulls:
         if call.ranges == NO_RANGES:
             self._read(pull, read)
             return
-        # Acknowledgements go first, by a PULL of their own; the read's reply carries their codes.
+        # Acknowledgements go first, in a separate PULL; the read's reply carries their codes.
         question = acknowledging(PullScope(call.group, {}), acks_of(call))
 
         def acknowledged(pull: OpenPull, answer: PullAnswer) -> None:
@@ -252,7 +251,7 @@ class Pulls:
     def _failed(self, pull: OpenPull, failure: Failure) -> None:
         code = failure.code
         if code == Code.SHUTTING_DOWN:
-            code = Code.UNAVAILABLE  # the engine shuts down: another proxy cannot reach it either
+            code = Code.UNAVAILABLE  # the engine shuts down: another proxy would not help
         retry_after_ms = self._settings.retry_after_ms if code // 100 == 2 else None
         self._refuse(pull, code, failure.sentence, retry_after_ms)
 
@@ -261,7 +260,7 @@ class Pulls:
             self._give_back(pull, answer, 0)
 
     def _give_back(self, pull: OpenPull, answer: PullAnswer, skip: int) -> None:
-        """Have the source redeliver, at once, what this reply does not carry."""
+        """Make the source redeliver at once the messages that this reply does not carry."""
         acks, count = answer.give_back(skip)
         if count and pull.scope is not None:
             self.stats.given_back += count

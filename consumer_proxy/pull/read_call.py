@@ -39,7 +39,7 @@ def read_call(frame: bytes) -> Call:
 
 
 def merge_acks(acks: list[Ack]) -> tuple[bytes, bytes]:
-    """(ranges in the encoded form of AckRanges, runs of reply_format.RUN that say what answers each ack)"""
+    """Merge acks: (ranges in the encoded form of AckRanges, runs of reply_format.RUN with the answer to each ack)."""
     ranges: list[AckRange] = []
     runs: list[list[int]] = []
     for ack in acks:
@@ -57,7 +57,7 @@ def merge_acks(acks: list[Ack]) -> tuple[bytes, bytes]:
 
 
 def _refusal(ack: Ack) -> int:
-    """The code that answers the ack here, 0 when it goes to the engine."""
+    """The code by which the proxy answers the ack; 0: the ack goes to the engine."""
     if ack.fault:
         return int(ACK_FAULTS[AckFault(ack.fault)][0])
     receipt = ack.receipt

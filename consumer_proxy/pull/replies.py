@@ -13,7 +13,7 @@ _INVALID_MESSAGE_TYPE = 2  # TApplicationException's number
 
 
 def refusal(seqid: int, code: int, sentence: str, retry_after_ms: int | None, acks: int) -> bytes:
-    """A response with this code. Its acks may not have been accepted, so each is answered with the same code."""
+    """A response with this code. The acks may not have been accepted, so each is answered with the same code."""
     runs = RUN.pack(acks, LOCAL | code) if acks else b""
     return build_reply(
         seqid, code, b"", -1, 0, runs, tail(sentence=sentence, retry_after_ms=retry_after_ms), REPLY_BYTES_MAX

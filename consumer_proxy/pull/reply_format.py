@@ -9,20 +9,22 @@ LOCAL = 0x8000_0000
 
 EXTEND_MS_MAX = 12 * 3600 * 1000
 REASON_BYTES_MAX = 1024
-"""Of a reason, which is kept with a dead letter; longer ones are cut at a character."""
+"""Maximum size of a reason, which is kept with a dead letter; longer ones are cut at a character."""
 
 DELIVERY_OVERHEAD_MAX = 188
-"""Of a Delivery beside the stored record, with the longest id and a receipt. A request's token makes the record longer by
-more than its two fields take."""
+"""Maximum size of a Delivery without the stored record, with the longest id and a receipt.
+
+A request's two fields need no more: its token makes the record longer by more than they take.
+"""
 
 ACK_RESULT_SIZE = 8
-"""Without a sentence."""
+"""Size of an AckResult without a sentence."""
 
 REPLY_BYTES_MAX = 16_384_000
-"""Apache Thrift's own frame limit."""
+"""Frame limit of Apache Thrift."""
 
 ACK_SENTENCES_MAX = 1000
-"""Per reply. Sentences cost far more than codes, and a batch of bad acknowledgements may be huge."""
+"""Sentences per reply. They cost far more than codes, and a batch of bad acknowledgements may be huge."""
 
 ACK_SENTENCES = {
     100: b"verdict: 0 to 3; delay_ms: at least 0; EXTEND: for at most 12 hours",

@@ -8,7 +8,7 @@ from consumer_proxy.settings import Settings
 
 
 def check_request(call: Call, settings: Settings) -> None:
-    """Raises Refused with the code and the field of the first broken rule."""
+    """Check a pull. Raises Refused with the code and the field of the first broken rule."""
     if call.fault:
         raise Refused(*CALL_FAULTS[CallFault(call.fault)])
     if not 0 <= call.max_messages <= settings.messages_max:

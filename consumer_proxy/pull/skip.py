@@ -30,7 +30,7 @@ def fields(data: bytes, at: int, depth: int = 1) -> Iterator[tuple[int, int, int
 
 
 def skip(data: bytes, at: int, kind: int, depth: int) -> int:
-    """Where the value that starts at `at` ends."""
+    """The end of the value that starts at `at`. Raises PayloadError."""
     if kind in FIXED_SIZES:
         _take(data, at, FIXED_SIZES[kind])
         return at + FIXED_SIZES[kind]

@@ -14,7 +14,7 @@ from engine.link.read import ReadAnswer, ReadQuestion
 
 
 class Failure(NamedTuple):
-    """Why a question has no answer: a code of the contract and a sentence for the client."""
+    """The reason why a question has no answer: a contract code and a sentence for the client."""
 
     code: int
     sentence: str
@@ -28,14 +28,14 @@ OnLent = Callable[[int, bytes], None]
 
 
 class SourceDown(Exception):
-    """The store cannot be reached at the moment. The text is a sentence for the client. Retriable."""
+    """The store cannot be reached now. The text is a sentence for the client. Retriable."""
 
 
 class Source(ABC):
     """A store of messages. Works on whole batches: no method handles a single message.
 
-    No method blocks. A question that was accepted is answered once: with a Failure when the store goes away meanwhile.
-    The asking side keeps the deadline.
+    No method blocks. An accepted question is answered once: with a Failure when the store is lost before the answer.
+    The caller enforces the deadline.
     """
 
     @property
@@ -53,11 +53,11 @@ class Source(ABC):
 
     @abstractmethod
     def cancel(self, handle: Any) -> None:
-        """End the waiting of a question: it is answered with what it has. Never raises."""
+        """End the waiting of a question: it is answered with the messages it has. Never raises."""
 
     @abstractmethod
     def acknowledge(self, scope: PullScope, acks: AckRanges) -> None:
-        """Acknowledge without an answer. Best effort: what is lost expires with its lease."""
+        """Acknowledge without an answer. Best effort: a lost acknowledgement expires with its lease."""
 
     @abstractmethod
     def lend(self, request: bytes, on_lent: OnLent) -> None:

@@ -22,7 +22,7 @@ class EngineSource(Source):
     """One broker.
 
     Args:
-        rpc: its link, which reconnects by itself; closed with this source.
+        rpc: its link, which reconnects automatically; closed with this source.
     """
 
     def __init__(self, rpc: RpcClient) -> None:
@@ -83,7 +83,7 @@ def was_read(on_read: OnRead, code: int, payload: bytes) -> None:
 
 
 def failure(code: int, sentence: bytes) -> Failure:
-    """An engine's refusal."""
+    """The Failure for an engine's refusal."""
     return Failure(code, sentence.decode("utf-8", "replace"))
 
 

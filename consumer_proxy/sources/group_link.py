@@ -1,4 +1,4 @@
-"""One broker group as a consumer proxy asks it: link, breaker, and the answers that are due."""
+"""A consumer proxy's connection to one broker group: link, breaker, and due answers."""
 
 import time
 from collections.abc import Callable
@@ -23,7 +23,7 @@ class GroupLink(BrokerGroup):
         self, name: str, number: int, address: Address, cluster_key: bytes, on_change: Callable[["GroupLink", bool], None]
     ) -> None:  # fmt: skip
         self._on_change = on_change
-        self.due: dict[Any, float] = {}  # since when, oldest first
+        self.due: dict[Any, float] = {}  # time since the answer is due, oldest first
         self._slowest_s: float | None = None
         rpc = RpcClient(
             address, cluster_key, role="consumer_proxy", on_hello=lambda hello: self.link_up(),
@@ -33,12 +33,12 @@ class GroupLink(BrokerGroup):
 
     @property
     def isolated(self) -> bool:
-        """Not asked while other groups can be."""
+        """Whether the group is avoided while other groups can be asked."""
         return self.breaker.state is State.OPEN
 
     @property
     def refusing(self) -> bool:
-        """Not asked at all."""
+        """Whether the group is never asked."""
         return self.breaker.refusing
 
     def send(self, op: int, request: bytes, part: Any, on_answer: Callable[[int, bytes], None], waits: bool) -> int:
@@ -49,12 +49,12 @@ class GroupLink(BrokerGroup):
         return request_id
 
     def withdraw(self, request_id: int, part: Any) -> None:
-        """End the request's waiting: it is answered with what it has."""
+        """End the request's waiting: it is answered with the messages it has."""
         self.rpc.cancel(request_id)
         self.due.setdefault(part, time.monotonic())
 
     def answered(self, part: Any) -> None:
-        """The answer to the part has arrived."""
+        """Record that the answer to the part has arrived."""
         since_s = self.due.pop(part, None)
         if since_s is not None:
             self._slowest_s = max(self._slowest_s or 0.0, time.monotonic() - since_s)
@@ -69,7 +69,7 @@ class GroupLink(BrokerGroup):
             )
 
     def look(self, now_s: float) -> None:
-        """Tell the breaker how long answers take; called every few milliseconds."""
+        """Report the latency of answers to the breaker; called every few milliseconds."""
         slowest_s, self._slowest_s = self._slowest_s, None
         owed_s = now_s - next(iter(self.due.values())) if self.due else None
         self.observe(now_s, slowest_s, owed_s)

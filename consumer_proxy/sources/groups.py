@@ -21,7 +21,7 @@ from engine.link.pull import PullQuestion, PullScope, acknowledging
 from engine.link.read import ReadQuestion
 
 SCOPES_MAX = 10_000
-"""Lists of topics whose groups are remembered."""
+"""Maximum remembered lists of topics with their groups."""
 
 Connect = Callable[[str, int, Address, bytes, Callable[[GroupLink, bool], None]], GroupLink]
 
@@ -39,7 +39,7 @@ class GroupsSource(Source):
         )
         self._numbers_of: dict[bytes, list[int]] = {}
         self._waiting: set[Joined[Any]] = set()
-        self._turn = 0  # the group that gets an odd message first
+        self._turn = 0  # the group that gets the remainder of a split first
         self._looking = gevent.get_hub().loop.timer(LOOK_S, LOOK_S)
         self._looking.start(self._look)
 
@@ -53,7 +53,7 @@ class GroupsSource(Source):
         return any(not link.refusing for link in self.links)
 
     def follow(self, groups: Sequence[tuple[str, Address]]) -> None:
-        """Use these groups from now on. Waiting questions are answered with what they have: clients ask again."""
+        """Use these groups from now on. Waiting questions are answered with the messages they have: clients ask again."""
         changed = self._router.follow(groups)
         if changed is None:
             return
@@ -141,7 +141,7 @@ class GroupsSource(Source):
         return found
 
     def _gives_up(self, link: GroupLink) -> bool:
-        """Whether to do without the group. When all are isolated, this machine is slow: none is given up then."""
+        """Whether to skip the group. When all groups are isolated, this machine is slow, and no group is skipped."""
         return link.refusing or (link.isolated and any(not other.isolated for other in self.links))
 
     def _changed(self, link: GroupLink, is_back: bool) -> None:
@@ -161,6 +161,6 @@ class GroupsSource(Source):
 
 
 def shares(total: int, count: int, first: int) -> list[int]:
-    """Deal `total` out to `count`, the odd ones from number `first` on."""
+    """Split `total` into `count` shares; the remainder goes to the shares from number `first` on."""
     each, odd = divmod(total, count)
     return [each + ((number - first) % count < odd) for number in range(count)]

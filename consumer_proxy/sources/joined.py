@@ -1,8 +1,8 @@
 """One question asked of several broker groups, and their answers joined into one.
 
-All groups are asked at once for a share of what is wanted. The first group that has messages ends the waiting of the
-others. An isolated group is not waited for while others can be asked; what it leases too late is given back when its
-answer arrives.
+All groups are asked at once, each for a share of the messages. The first group that has messages ends the waiting of
+the others. An isolated group is not waited for while others can be asked. Messages that it leases too late are given
+back when its answer arrives.
 """
 
 import logging
@@ -39,12 +39,12 @@ class Part:
 
 
 class Joined(ABC, Generic[AnswerT]):
-    """A question under way.
+    """An open question.
 
     Args:
         on_answer: called once with the joined answer, never inside `ask`.
-        gives_up: whether a group's answer is not waited for.
-        on_done: called with this object when the answer is out.
+        gives_up: called with a group; whether its answer is not waited for.
+        on_done: called with this object after the answer.
     """
 
     op: int
@@ -74,12 +74,12 @@ class Joined(ABC, Generic[AnswerT]):
         return True
 
     def all_asked(self) -> None:
-        """No more groups will be asked. Raises SourceDown when none could be."""
+        """Complete the question: no more groups will be asked. Raises SourceDown when none could be asked."""
         if not self._parts:
             raise SourceDown(AWAY)
 
     def withdraw(self) -> None:
-        """End the waiting of all parts: each is answered at once with what it has."""
+        """End the waiting of all parts: each is answered at once with the messages it has."""
         self._withdrawn = True
         for part in self._parts:
             if not part.answered and part.waits:
@@ -87,7 +87,7 @@ class Joined(ABC, Generic[AnswerT]):
                 part.link.withdraw(part.request_id, part)
 
     def settle(self) -> None:
-        """Answer when no part is left to wait for."""
+        """Answer when no awaited part is left."""
         open_parts = [part for part in self._parts if not part.answered]
         if self._done or any(not self._gives_up(part.link) for part in open_parts):
             return
@@ -146,7 +146,7 @@ class JoinedPull(Joined[PullAnswer]):
     ) -> None:  # fmt: skip
         super().__init__(on_answer, gives_up, on_done)
         self._question = question
-        self._codes = [int(Code.UNAVAILABLE)] * len(question.acks)  # of groups that are not even asked
+        self._codes = [int(Code.UNAVAILABLE)] * len(question.acks)  # for groups that are not asked
 
     def _take(self, part: Part, payload: bytes) -> bool:
         answer = PullAnswer(payload)
@@ -198,4 +198,4 @@ class JoinedRead(Joined[ReadAnswer]):
         return ReadAnswer(self._reports, self._pieces.encoded())
 
     def _give_back(self, part: Part, code: int, payload: bytes) -> None:
-        """A read leases nothing."""
+        """Does nothing: a read leases nothing."""

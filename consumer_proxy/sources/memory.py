@@ -1,8 +1,8 @@
 """A source in this process: leases, acknowledgements, retries and waiting pulls over a MemoryBroker.
 
-The twin of the engine source, for tests and for consumers inside the process. What an engine does beyond it: filters,
-order by key, progress that survives, and properties on dead letters, which are kept here as they were stored. A group
-whose definition names a time begins at the earliest record.
+A substitute for the engine source, for tests and for consumers inside the process. It lacks filters, order by key,
+durable progress, and properties on dead letters, which are kept as they were stored. A group whose definition names a
+time begins at the earliest record.
 """
 
 from collections.abc import Callable
@@ -45,9 +45,9 @@ class MemorySource(Source):
     """Groups over the queues of a broker in memory.
 
     Args:
-        clock: its monotonic time decides on leases.
+        clock: its monotonic time is that of the leases.
         soon: calls a function later, in the loop; the default is the loop of this thread.
-        retry: back-off of messages that failed.
+        retry: back-off of failed messages.
         attempts_max: deliveries after which a message becomes a dead letter.
     """
 
@@ -79,7 +79,7 @@ class MemorySource(Source):
             self._answer(waiting, self._lease(question))
         else:
             self._waiting[waiting] = None
-        self._soon(self._serve)  # also for pulls that wait for messages that were just given back
+        self._soon(self._serve)  # waiting pulls may get messages that were just given back
         return waiting
 
     def read(self, question: ReadQuestion, on_read: OnRead) -> Any:
@@ -99,7 +99,7 @@ class MemorySource(Source):
         self._soon(self._serve)
 
     def lend(self, request: bytes, on_lent: OnLent) -> None:
-        """Nothing is lent: this process keeps its static share of each limit."""
+        """Lends nothing: this process keeps its static share of each limit."""
         on_lent(UNAVAILABLE, b"")
 
     def close(self) -> None:
@@ -113,7 +113,7 @@ class MemorySource(Source):
     def tick(self) -> None:
         """Expire leases and end waiting; called every TICK_S."""
         now_ms = self._now_ms()
-        # A list of all: answers that follow may add cursors.
+        # A copy: answers may add cursors during the iteration.
         is_ready = [cursor.expire(now_ms) for cursor in list(self._cursors.values())]
         if any(is_ready) or any(each.until_ms <= now_ms for each in self._waiting):
             self._serve()
@@ -168,7 +168,7 @@ class MemorySource(Source):
                     self._cursors[scope.group, hashed, queue] = MemoryCursor(self._broker, topic, queue, offset)
 
     def _lease(self, question: PullQuestion) -> list[AnswerPiece]:
-        """Pieces for one pull, beginning with another queue each time."""
+        """Pieces for one pull. Each pull begins with the next queue."""
         scope = question.scope
         hashes = {topic_hash(name): None for name, _ in scope.queues()} if question.max_messages > 0 else {}
         cursors = [
@@ -214,7 +214,7 @@ class MemorySource(Source):
             self._soon(self._serve)
 
     def _serve(self) -> None:
-        """Answer the questions that have something by now, or whose time is over."""
+        """Answer questions that have messages, or whose waiting time is over."""
         now_ms = self._now_ms()
         for waiting in list(self._waiting):
             if waiting not in self._waiting:
@@ -236,7 +236,7 @@ class MemorySource(Source):
         return self._now_ms() + max(0, wait_ms)
 
     def _now_ms(self) -> int:
-        return int(self._clock.monotonic_s() * 1000) + 1  # never 0, which marks what was cancelled
+        return int(self._clock.monotonic_s() * 1000) + 1  # never 0, which marks a cancelled pull
 
     def _check_open(self) -> None:
         if self._closed:

@@ -1,7 +1,7 @@
 """One group's deliveries from one queue of a MemoryBroker: the next offset, leases, and messages to redeliver.
 
-Pure: told the time, it returns runs of messages. The leases' rules are those of an engine: a lease that expired may
-still be acknowledged until its messages are leased again.
+Pure: the time is passed in. The rules of leases are those of an engine: an expired lease may still be acknowledged
+until its messages are leased again.
 """
 
 from collections.abc import Iterator
@@ -34,7 +34,7 @@ class MemoryCursor:
     """A group in one queue.
 
     Args:
-        offset: where the group begins.
+        offset: the group's first offset.
     """
 
     def __init__(self, broker: MemoryBroker, topic: str, queue: int, offset: int) -> None:
@@ -42,8 +42,8 @@ class MemoryCursor:
         self._broker = broker
         self._next = offset
         self._in_flight: dict[int, _InFlight] = {}
-        self._ready: list[int] = []  # heap of offsets; some may have been acknowledged meanwhile
-        self._due: list[tuple[int, int]] = []  # heap of (due_ms, offset); some may have another due time meanwhile
+        self._ready: list[int] = []  # heap of offsets; may contain acknowledged ones
+        self._due: list[tuple[int, int]] = []  # heap of (due_ms, offset); may contain outdated due times
 
     @property
     def lag(self) -> int:
@@ -51,14 +51,14 @@ class MemoryCursor:
         return self._broker.end_offset(self.topic, self.queue) - self._next
 
     def take_spent(self, attempts_max: int) -> Iterator[tuple[int, bytes]]:
-        """Remove the ready messages that have had all their attempts: (offset, record)."""
+        """Remove the ready messages without attempts left: (offset, record)."""
         for offset in [each for each in self._ready if self._is_spent(each, attempts_max)]:
             del self._in_flight[offset]
             yield offset, self.record(offset)
         self._ready = sorted({each for each in self._ready if each in self._in_flight})
 
     def lease(self, max_messages: int, max_bytes: int, lease: int, due_ms: int) -> Run | None:
-        """Lease the next run of at most so much, though at least one message; None when there is nothing."""
+        """Lease the next run within both maxima, but at least one message; None without messages."""
         found: Run | None = None
         size = 0
         while len(found.records if found else ()) < max_messages:
@@ -80,17 +80,17 @@ class MemoryCursor:
         return all((each := self._in_flight.get(at)) is not None and each.lease == lease for at in range(first, end))
 
     def settle(self, first: int, end: int) -> None:
-        """The messages are done."""
+        """Acknowledge the messages."""
         for offset in range(first, end):
             self._in_flight.pop(offset, None)
 
     def hold(self, first: int, end: int, due_ms: int) -> None:
-        """The messages are delivered again from `due_ms` on, unless they are acknowledged before."""
+        """Make the messages due for redelivery at `due_ms`, unless they are acknowledged before."""
         for offset in range(first, end):
             self._set_due(self._in_flight[offset], offset, due_ms)
 
     def expire(self, now_ms: int) -> bool:
-        """Make ready what is due; returns whether anything is ready."""
+        """Make due messages ready; return whether any message is ready."""
         while self._due and self._due[0][0] <= now_ms:
             due_ms, offset = heappop(self._due)
             each = self._in_flight.get(offset)
@@ -100,7 +100,7 @@ class MemoryCursor:
         return bool(self._ready)
 
     def attempt(self, offset: int) -> int:
-        """How often the message in flight was delivered."""
+        """Number of deliveries of the message in flight."""
         return self._in_flight[offset].attempt
 
     def record(self, offset: int) -> bytes:
@@ -112,7 +112,7 @@ class MemoryCursor:
         return each is not None and each.due_ms is None and each.attempt >= attempts_max
 
     def _following(self) -> tuple[int, int, int, bytes] | None:
-        """(offset, attempt to come, stored_at_ms, record) of the next message, which stays where it is."""
+        """(offset, attempt to come, stored_at_ms, record) of the next message, without leasing it."""
         while self._ready:
             offset = self._ready[0]
             each = self._in_flight.get(offset)

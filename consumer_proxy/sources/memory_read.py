@@ -1,4 +1,4 @@
-"""A read by position from a MemoryBroker, answered when there is something to report."""
+"""A read by position from a MemoryBroker, answered when there are records or a report."""
 
 from common.memory_broker import MemoryBroker
 from consumer_proxy.sources.base import OnRead
@@ -17,7 +17,7 @@ class WaitingRead:
     """A question and its positions as offsets, which are resolved once, when it arrives.
 
     Attributes:
-        until_ms: when it is answered without records too; 0: at once.
+        until_ms: time at which it is answered even without records; 0: at once.
     """
 
     def __init__(self, broker: MemoryBroker, question: ReadQuestion, until_ms: int, on_read: OnRead) -> None:
@@ -26,7 +26,7 @@ class WaitingRead:
         self._offsets = [_offset(broker, position) for position in question.positions]
 
     def try_answer(self, now_ms: int) -> ReadAnswer | None:
-        """The answer; None while nothing is there and time is left."""
+        """The answer; None while there are no records and time is left."""
         reports: list[ReadReport] = []
         pieces: list[AnswerPiece] = []
         question = self._question
@@ -36,7 +36,7 @@ class WaitingRead:
         for index, (position, offset) in enumerate(positions):
             report = _report(self._broker, position, offset)
             if report.code == OK and offset is not None:
-                # Each position gets its share of what is left, so that the first one does not take everything.
+                # Each position gets its share of the rest, so that the first one does not take all of it.
                 others = len(positions) - index
                 found = self._read(position, offset, -(-left // others), -(-left_bytes // others))
                 pieces += found
@@ -64,7 +64,7 @@ class WaitingRead:
 
 
 def _offset(broker: MemoryBroker, position: ReadPosition) -> int | None:
-    """Where to begin; None when only a report is wanted, or when there is no such queue."""
+    """The first offset to read; None when only a report is wanted, or when the queue does not exist."""
     if position.offset is not None or position.at_time_ms is None:
         return position.offset
     if not 0 <= position.queue < (broker.queues(position.topic) or 0):

@@ -60,7 +60,7 @@ cdef class AppendRequest:
     cdef uint32_t item_count, item_cap, run_count, run_cap
     cdef size_t arena_used, arena_cap, frame_bytes
     cdef uint32_t request_id
-    cdef Cell* cells                  # open addressing; the number of cells is a power of two, at least twice that of runs
+    cdef Cell* cells                  # open addressing; their number is a power of two, at least twice that of runs
     cdef uint32_t cell_count, stamp
     cdef Cell* cell(self, uint32_t topic_id, uint32_t queue) noexcept
     cdef int make_cells(self, uint32_t count) except -1

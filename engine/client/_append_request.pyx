@@ -184,7 +184,7 @@ cdef class AppendRequest:
         return out
 
     cdef int answer_all(self, int code) except -1:
-        """One code for every message."""
+        """Report one code for every message."""
         cdef uint32_t r, i
         cdef Waiter waiter
         for r in range(self.run_count):

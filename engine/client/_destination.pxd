@@ -15,7 +15,7 @@ cdef class Destination:
     cdef public bint diverted         # its fallback buffer has a backlog: the rare path decides per message
     cdef readonly uint32_t id_window_ms          # how long clients' ids are checked for duplicates; 0: never
     cdef readonly bytes homes         # the broker group of each queue, one byte each; None: there is only one
-    cdef readonly bytes ids           # u32 topic id at each broker group, 0 where it is not known; None: there is only one
+    cdef readonly bytes ids           # u32 topic id at each broker group, 0: not known; None: there is only one
     cdef bint used                    # found since the table's clock hand passed it
     cdef public Meter meter           # of the topic's rate limit; None: it has none
     cdef public unsigned char grade   # 0 high, 1 normal, 2 low

@@ -9,7 +9,7 @@ from cpython.object cimport PyObject
 from engine.link.constants cimport DURABILITY_MAX
 
 
-@cython.no_gc                          # in no cycle; garbage collection over a million of them paused the proxy for 0.5 s
+@cython.no_gc                          # in no cycle; collecting over a million of them paused the proxy for 0.5 s
 cdef class Destination:
     """A topic as its brokers know it. Made when the first message for it comes; void when a broker's log_id changes.
 

@@ -81,7 +81,7 @@ cdef class Lanes:
 
         Args:
             key: ties them to a queue; None: any will do.
-        A broker that takes nothing at all is no bound: `submit` reports what is wrong with it.
+        A broker that takes nothing sets no bound: `submit` reports its fault.
         """
         cdef Lane lane
         cdef bint is_crowded = False

@@ -102,7 +102,7 @@ class AppendRequest:
         return self._finish()
 
     def answer_all(self, code: int) -> None:
-        """One code for every message."""
+        """Report one code for every message."""
         for run in self.runs:
             for item in run.items:
                 if item.waiter is not None:

@@ -95,7 +95,7 @@ class Brokers:
         self._looking.start(self._look)
 
     def use_one(self, address: Address, rpc: RpcClient | None = None) -> None:
-        """Use one broker for good: nothing is placed, and a message costs no look-up of its group."""
+        """Use one broker permanently: nothing is placed, and a message costs no look-up of its group."""
         self.only = self._make(ONLY, 0, address, rpc)
         self.router.use_one(self.only)
         self.lanes = tuple(Lanes(lane.number, lane) for lane in self.only.append.lanes)
@@ -116,7 +116,7 @@ class Brokers:
 
     @property
     def placement(self) -> Placement | None:
-        """Over the names of `listed`; None while no group is known, and with a single broker for good."""
+        """Over the names of `listed`; None while no group is known, and with a permanent single broker."""
         return self.router.placement
 
     @property

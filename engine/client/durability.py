@@ -53,7 +53,7 @@ CLASSES = (
     DurabilityClass("replicated_fsync", 4, 1),
 )
 FSYNC = 2
-"""Number of the class for what must be on the disk whatever its topic says: entries of the fallback buffer."""
+"""Number of the class of fallback-buffer entries, which must be on the disk regardless of their topic's class."""
 _BY_NAME = {each.name: each for each in CLASSES}
 _LANE_OF = {each.number: each.lane for each in CLASSES}
 

@@ -147,7 +147,7 @@ def _look_up(link: Link, op: int, from_ms: int, limit: int, **wanted: str) -> It
 
 
 def _read(link: Link, position: ReadPosition, page: int = PAGE_MESSAGES) -> Iterator[Stored]:
-    """The queue's messages from a position to the end at the first page. Skips what is damaged or deleted meanwhile."""
+    """The queue's messages from a position to the end at the first page. Skips damaged and deleted messages."""
     end, empty = None, 0
     while end is None or position.offset is None or position.offset < end:
         report, answer = _page(link, position, min(page, PAGE_MESSAGES))

@@ -129,11 +129,11 @@ class Router(Generic[Group]):
         return removed, added
 
     def use_one(self, group: Group) -> None:
-        """Use this group and no other, for good. Nothing is placed then."""
+        """Use this group and no other, permanently. Nothing is placed then."""
         self._by_number = {group.number: group}
 
     def renumber(self, group: Group) -> None:
-        """Give the group a number that was not used for long: what was learnt under the old one is void."""
+        """Give the group a number that was unused for long: data learnt under its old number is void."""
         del self._by_number[group.number]
         group.number = self._fresh_number()
         self._by_number[group.number] = group

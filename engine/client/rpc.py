@@ -57,7 +57,7 @@ class RpcClient:
 
     @property
     def connected(self) -> bool:
-        """Whether `send` would send now."""
+        """Whether the link is up, so that `send` would send."""
         return self._transport is not None
 
     def wait_connected(self, timeout_s: float | None = None) -> bool:
@@ -90,7 +90,7 @@ class RpcClient:
             on_up()
 
     def cancel(self, request_id: int) -> None:
-        """Withdraw a PULL or READ that waits at the broker. It is answered at once with what it has."""
+        """Withdraw a PULL or READ that waits at the broker. It is answered at once with the records found so far."""
         if self._transport is not None and request_id in self._waiting:
             self._transport.post(CANCEL, request_id, b"")
 
@@ -127,7 +127,7 @@ class RpcClient:
             self._transport.close(reason)
 
     def close(self) -> None:
-        """Close the link for good; open requests get UNAVAILABLE."""
+        """Close the link permanently; open requests get UNAVAILABLE."""
         self._closed = True
         self._dialler.kill(block=False)
         if self._transport is not None:

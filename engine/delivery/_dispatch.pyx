@@ -94,7 +94,7 @@ cdef class Dispatcher(RecordReader):
         return 0
 
     cdef bint dispatch_queue(self, QueueCursor cursor) except -1:
-        """Dispatch from one cursor until its turn is over or the pull is full; False when the cursor has nothing left."""
+        """Dispatch from one cursor until its turn is over or the pull is full; False when the cursor is exhausted."""
         cdef bint seen = False
         cdef int64_t first = 0
         cdef int64_t end = 0

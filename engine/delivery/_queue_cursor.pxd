@@ -26,7 +26,7 @@ cdef class QueueCursor:
     cdef public object tick
     cdef public list subscriptions
     cdef public int64_t due_ms
-    cdef int64_t readable_from       # the topic's own retention hides what lies below; asked for again after `readable_until_ms`
+    cdef int64_t readable_from       # log start offset by the topic's own retention, valid until `readable_until_ms`
     cdef int64_t readable_until_ms
     cdef object prefetch             # a _record_reader.Prefetch
     cdef int64_t in_flight_max

@@ -21,7 +21,7 @@ cdef packed struct PieceHead:
 cdef enum:
     FOUND = 0
     EMPTY = 1                    # nothing can be read now
-    AGAIN = 2                    # damage was passed over, plan anew
+    AGAIN = 2                    # damage was passed over, plan again
 
 
 cdef class Prefetch:

@@ -202,8 +202,8 @@ cdef class RecordReader:
                 break
             if (record == stop and given_end[0] < end and left > record - start
                     and prefetch.index == PyList_GET_SIZE(prefetch.pieces) - 1 and (prefetch.at or prefetch.index)):
-                # The last piece may be the first part of its batch: read it anew, so that the answer's pieces equal the
-                # reference's.
+                # The last piece may be the first part of its batch: read it again, so that the answer's pieces equal
+                # the reference's.
                 prefetch.at = 0
                 if not self.read_on(cursor, prefetch, end, left):
                     break
@@ -240,7 +240,7 @@ cdef class RecordReader:
         return 0
 
     cdef int step_over(self, QueueCursor cursor, int64_t first, int64_t end, damage) except -1:
-        """Pass over damage: its messages are lost for every group, and a queue that stops here would block those after them."""
+        """Pass over damage: its messages are lost for every group, and a stopped queue would block those after them."""
         cdef int64_t stop
         after = damage.next_offset
         log.error(

@@ -24,10 +24,10 @@ from engine.log.port import DeliveryLog
 
 log = logging.getLogger(__name__)
 MESSAGES_PER_STEP = 256
-"""Per loop turn: a few milliseconds of work."""
+"""Dead letters per loop turn: a few milliseconds of work."""
 BATCH_BYTES = 1 << 20
 RETRY_MS = 500
-"""Until the next try while the disk is full, or while the records are fetched from cold segments."""
+"""Pause before the next try while the disk is full, or while the records are fetched from cold segments."""
 
 
 class PendingDeadLetters(NamedTuple):
@@ -98,7 +98,7 @@ class DeadLettering:
         return max(now_ms, self._retry_at_ms) if self._queue else None
 
     def _move(self, pending: PendingDeadLetters, messages_max: int) -> int | None:
-        """Append dead letters of the first messages; returns the offset after them, None when that is impossible now."""
+        """Append dead letters of the first messages; returns the offset after them, None when impossible now."""
         cursor = pending.cursor
         if pending.claim < cursor.floor:
             return pending.end  # an operator has reset the group: the reset decides about these messages

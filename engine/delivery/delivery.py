@@ -91,9 +91,9 @@ class Delivery:
     # -- for consumers
 
     def pull(self, request: PullRequest, now_ms: int, answer: Callable[[Pull], None], context: object = None) -> Pull:
-        """Apply the acknowledgements, then find messages or wait for them; `answer(pull)` is called once, perhaps at once.
+        """Apply the acknowledgements, then find messages or wait for them.
 
-        Acknowledgements count from here on, even if the answer never arrives.
+        `answer(pull)` is called once, perhaps inside this call. The acknowledgements count even if the answer is lost.
         """
         self.counts.pulls += 1
         self._lease_clock.now_ms = now_ms
@@ -136,7 +136,7 @@ class Delivery:
         self._serve_woken(now_ms)
 
     def on_time(self, now_ms: int) -> int | None:
-        """Do what is due; returns the latest time of the next call, None when nothing waits for a time."""
+        """Do the due work; returns the latest time of the next call, None when no work has a due time."""
         self._lease_clock.now_ms = now_ms
         for cursor in self._lease_clock.expire(now_ms):
             self._claim_spent(cursor)
@@ -232,7 +232,7 @@ class Delivery:
             self._wake_list.wake(cursor)
 
     def _follow_all(self, now_ms: int) -> None:
-        """After a change of the configuration, answer the waiting pulls of paused groups and serve those of the others."""
+        """After a change of configuration, answer the waiting pulls of paused groups; serve those of the others."""
         generation = self._policies.generation
         if generation == self._followed:
             return
@@ -302,7 +302,7 @@ class Delivery:
 
 
 def receipt_key(store: DeliveryLog, random_bytes: Callable[[int], bytes]) -> bytes:
-    """Return the secret of all receipts: made once and stored in the log, so that it survives restarts and fail-over."""
+    """Return the secret of all receipts: created once and kept in the log, so it survives restarts and fail-over."""
     for raw, value in store.progress(progress.RECEIPT_KEY):
         if raw == progress.RECEIPT_KEY and len(value) == KEY_SIZE:
             return value

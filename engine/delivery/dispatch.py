@@ -66,7 +66,7 @@ class Dispatcher:
                 cursor.credit = 0
 
     def _dispatch_queue(self, cursor: QueueCursor, pull: Pull, group: GroupView, now_ms: int) -> bool:
-        """Dispatch from one cursor until its turn is over or the pull is full; False when the cursor has nothing left."""
+        """Dispatch from one cursor until its turn is over or the pull is full; False when the cursor is exhausted."""
         if not cursor.is_sorted and not sort_open(cursor, self._store):
             self._store.watch(cursor.topic_id, cursor.queue)
             return False
@@ -250,7 +250,7 @@ class Dispatcher:
             self._counts.redeliveries += count
 
     def _rest(self, cursor: QueueCursor) -> None:
-        """Nothing may be dispatched: new records wake the cursor, or an acknowledgement that makes room."""
+        """Put the cursor to rest: new records wake it, or an acknowledgement that makes room."""
         if cursor.next_offset >= cursor.end_seen:
             self._store.watch(cursor.topic_id, cursor.queue)
         else:
@@ -259,7 +259,7 @@ class Dispatcher:
             cursor.blocked = True  # messages in flight hold back the rest
 
     def _read(self, cursor: QueueCursor, first: int, end: int, bytes_max: int) -> list | None:
-        """Return the pieces; None after damage was passed over, so that the cursor has to plan anew."""
+        """Return the pieces; None after damage was passed over, so that the cursor has to plan again."""
         try:
             return self._store.read(cursor.topic_id, cursor.queue, first, end - first, bytes_max)
         except OffsetOutOfRangeError as out:
@@ -278,7 +278,10 @@ class Dispatcher:
             return None
 
     def _drop_expired(self, cursor: QueueCursor, first: int, pieces: list) -> list | None:
-        """Return the pieces before the first expired request; None when that is the first piece, which is passed over."""
+        """Return the pieces before the first expired request.
+
+        None when the request is the first piece, which is passed over.
+        """
         assert self.requests is not None
         for index, piece in enumerate(pieces):
             # A request is alone in its batch, and so in its piece.

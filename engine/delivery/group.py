@@ -108,7 +108,7 @@ class Group:
         known = self.topics.get(topic.id, [])
         # Dead letters are there because of this group: it begins with the first one, regardless of `start`.
         fresh = not known and topic.id not in self._stored and not is_dead_letter_topic(topic.name)
-        # All are made before any is remembered: a full disk may refuse in the middle, and the next pull begins anew.
+        # All are made before any is remembered: a full disk may refuse in the middle, and the next pull begins again.
         made = [self._cursor(topic, queue, start if fresh else 0) for queue in range(len(known), topic.queues)]
         for cursor in made:
             self._by_queue.setdefault((topic.id, cursor.queue), []).append(cursor)

@@ -185,9 +185,9 @@ class InFlightRanges:
     def claim(
         self, first: int, end: int, lease: int, foreign: bool, attempt_min: int, claimer: int
     ) -> list[InFlightRange]:
-        """Move what `lease` holds of first..end, with at least `attempt_min` attempts, to the non-expiring lease `claimer`.
+        """Move messages of `lease` in first..end, with at least `attempt_min` attempts, to the lease `claimer`.
 
-        Returns copies of the claimed ranges as they were before.
+        `claimer` never expires. Returns copies of the claimed ranges as they were before.
         """
         if self.attempt_top < attempt_min:
             return []

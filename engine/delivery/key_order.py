@@ -13,7 +13,7 @@ NO_KEY = 0
 
 
 def key_number(record: bytes) -> int:
-    """Return the hash of the key in a stored record (FNV-1a, 64 bits); NO_KEY without a key, or when it is no message."""
+    """Return the hash of the key in a stored record (FNV-1a, 64 bits); NO_KEY without a key or a message."""
     cursor = Cursor(record)
     cursor.at = 21 if record[4] & 1 else 5
     number = NO_KEY

@@ -9,8 +9,10 @@ from common.retry import DEFAULT_RETRY, Retry
 NONE, KEY, QUEUE = range(3)
 """Order: none; one message per key in flight; one range per queue in flight."""
 SKIP, PARK, STOP = range(3)
-"""After the last attempt: dead-letter the message; retry it and hold back later messages of its key while there is room for them; retry it
-and hold back the whole queue."""
+"""After the last attempt: dead-letter the message; retry it and hold back its key; retry it and hold back the queue.
+
+PARK holds back later messages of the key only while there is room for them.
+"""
 ATTEMPTS_ENDLESS = (1 << 32) - 1
 
 
@@ -33,7 +35,10 @@ class GroupPolicy:
 
 DEFAULT = GroupPolicy()
 UNREAD = GroupPolicy(attempts_max=ATTEMPTS_ENDLESS, filters=None, order=QUEUE)
-"""While a configuration exists but has not been read yet: no message is given up too early or dispatched out of order."""
+"""Policy while a configuration exists but has not been read yet.
+
+No message is dead-lettered too early or dispatched out of order.
+"""
 
 
 class Policies(Protocol):

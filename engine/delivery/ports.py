@@ -1,4 +1,4 @@
-"""Interface that delivery needs from request-reply; what it needs from the log is `engine.log.port.DeliveryLog`."""
+"""Interface that delivery needs from request-reply. That of the log is `engine.log.port.DeliveryLog`."""
 
 from typing import Protocol
 

@@ -161,7 +161,7 @@ class QueueCursor:
         return whole
 
     def hold(self, first: int, end: int, lease: int, foreign: bool, due_ms: int, now_ms: int) -> int:
-        """Keep the lease's part of first..end leased until `due_ms`, for RETRY and EXTEND; returns its number of messages."""
+        """Keep the lease's part of first..end until `due_ms`, for RETRY and EXTEND; returns its number of messages."""
         if lease < self.floor:
             return 0
         return self.in_flight.hold(first, end, lease, foreign, due_ms, now_ms)
@@ -204,7 +204,7 @@ class QueueCursor:
         self.forget_keys()
 
     def forget_keys(self) -> None:
-        """Begin to learn anew which key each open message has."""
+        """Drop the known keys of open messages; they are collected again."""
         self.keys = self.new_key_order() if self.by_key else None
         self.is_sorted, self.sorted_until = self.keys is None or self.in_flight.count == 0, 0
 
@@ -238,7 +238,7 @@ class QueueCursor:
         return self.in_flight.encoded_progress(self.floor, self.next_offset)
 
     def resume(self, progress: Progress) -> None:
-        """Take up stored progress: what was in flight is ready to be dispatched again at once."""
+        """Load stored progress: messages that were in flight are ready to be dispatched again at once."""
         self.floor, self.next_offset = progress.floor, progress.next_offset
         for first, end, attempt in progress.ranges:
             self.in_flight.add(first, end, 0, attempt, 0, True)

@@ -8,5 +8,8 @@ class QueueOwnership:
     """Ownership of the only engine: every queue."""
 
     def nearest(self, topic: str, queue: int, queues: int) -> int | None:
-        """The first owned queue of a topic, from `queue` on and round again; None: none is owned, or ownership is not known yet."""
+        """The first owned queue of a topic, from `queue` on, cyclically.
+
+        None: none is owned, or ownership is not known yet.
+        """
         return queue

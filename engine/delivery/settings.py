@@ -5,19 +5,21 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class DeliverySettings:
-    """A bound for everything that grows with what consumers do."""
+    """Bounds of all state that grows with the behaviour of consumers."""
 
     in_flight_max: int = 65_536
     """Unacknowledged messages per group and queue; at the bound only expired ones are dispatched again."""
     ranges_max: int = 16_384
     """Leases and acknowledged holes per group and queue. More costs memory and makes progress records longer."""
     waiting_max: int = 4_096
-    """Messages per group and queue that wait for an earlier one of their key; at the bound no new message of the queue is dispatched. More
-    lets other keys flow further past a slow one."""
+    """Messages per group and queue that wait for an earlier one of their key.
+
+    At the bound no new message of the queue is dispatched. More lets other keys advance further past a slow one.
+    """
     pull_messages_max: int = 65_536
-    """Per pull; a greater request gets this."""
+    """Maximum number of messages per pull; a larger request is reduced to it."""
     pull_bytes_max: int = 15 << 20
-    """Per pull, below what a Thrift client can read in one answer."""
+    """Maximum bytes per pull, below the largest answer that a Thrift client reads."""
     pull_bytes_default: int = 1 << 20
     wait_ms_max: int = 30_000
     fetch_wait_ms: int = 2_000
@@ -29,7 +31,7 @@ class DeliverySettings:
     shared_filters_min: int = 24
     """Groups with a filter on one topic from which on one index serves them together.
 
-    Fewer cost less each by itself.
+    With fewer groups, separate filters cost less.
     """
     filter_tests_max: int = 100_000
     """Tests of filters per loop turn: about 4 ms.
@@ -41,8 +43,11 @@ class DeliverySettings:
     quantum_bytes: int = 64 << 10
     """Bytes that a queue may dispatch per turn. Less is fairer and makes smaller reads."""
     older_us: int = 100
-    """Time per pull for reads of older segments, after which the pull is answered with what it has. More makes larger answers of
-    old messages and delays appends. The reference form cannot tell such reads from others and reads on."""
+    """Time per pull for reads of older segments, after which the pull is answered with what it has.
+
+    More makes larger answers of old messages and delays appends. The reference form cannot tell such reads from others
+    and ignores the limit.
+    """
     subscriptions_max: int = 1_024
     """Remembered sets of topics per group; beyond it the least recently used one is forgotten."""
 

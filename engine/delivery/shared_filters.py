@@ -1,8 +1,10 @@
-"""Shared results of the filters of many groups on one queue: the first group at an offset asks the index for all of them.
+"""Shared results of the filters of many groups on one queue.
+
+The first group that reaches an offset asks the index for all groups.
 
 A queue has a window of offsets with known results: per group, the offsets that its filter selects. A group that comes
-later leaves out the others without reading them. Windows only save work: records that are read always pass the group's
-own filter, and outside of a window, or with few groups, nothing else happens.
+later skips the other offsets without reading them. Windows only save work: records that are read always pass the
+group's own filter, and outside of a window, or with few groups, nothing else happens.
 """
 
 from bisect import bisect_left
@@ -61,7 +63,7 @@ class MatchWindow:
         return max(self.first, self.since.get(group, 0)) <= offset < self.end
 
     def narrow(self, group: str, first: int, end: int) -> tuple[int, int]:
-        """Return the first range of first..end that is for the group, as far as known; empty at the end of the known part."""
+        """Return the first known range of first..end that is for the group; empty at the end of the known part."""
         offsets = self.found.get(group, [])
         end = min(end, self.end)
         at = bisect_left(offsets, first)

@@ -167,7 +167,7 @@ class RealEnv(Env):
 
     def disk(self, path: str) -> tuple[int, int]:
         found = os.statvfs(path)
-        # As df counts: what is kept for root is neither used nor free.
+        # As df counts: space reserved for root is neither used nor free.
         return (found.f_blocks - found.f_bfree) * found.f_frsize, found.f_bavail * found.f_frsize
 
     def lock(self, path: str) -> Callable[[], None]:

@@ -60,7 +60,7 @@ class Content:
         self.changes.clear()
 
     def crash(self, random: Random | None) -> None:
-        """Go back to what is durable, or to it and any part of the changes since, torn at sectors."""
+        """Go back to the durable bytes, or to these and any part of the changes since, torn at sectors."""
         for kind, at, data in self.changes if random else []:
             assert random is not None
             chance = random.random()
@@ -206,9 +206,10 @@ class SimulatedEnv(Env):
             raise OSError(self.failing[operation], "simulated")
 
     def crash(self, random: Random | None = None) -> None:
-        """Cut the power and switch on again: only synced bytes are left; with a `random`, also some of the others, torn.
+        """Cut the power and switch it on again.
 
-        Names are those of their directory's last sync.
+        Only synced bytes are left; with a `random`, also some of the others, torn. Names are those of their directory's
+        last sync.
         """
         for content in {
             id(content): content for content in (*self.files.values(), *self._durable_names.values())

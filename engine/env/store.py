@@ -139,7 +139,7 @@ class RocksStore(Store):
 
 
 class MemoryStore(Store):
-    """A store in memory. `disk` outlives the object and holds what was flushed."""
+    """A store in memory. `disk` outlives the object and holds the flushed entries."""
 
     def __init__(self, disk: dict[bytes, bytes]) -> None:
         self.disk = disk

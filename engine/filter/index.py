@@ -19,7 +19,7 @@ from engine.filter.native import FORM, FilterForm
 from engine.filter.partial import IndexKey, Value
 
 CONSTANTS_MAX = 64
-"""A formula is not filed under a field that it compares with more constants: each constant makes a formula of its own."""
+"""Maximum number of constants of a field under which a formula is filed: each constant makes one more formula."""
 CANDIDATES = 3
 """Keys of a formula whose cost is computed."""
 REFILE_CHANGES_MIN = 32

@@ -99,7 +99,7 @@ def queue_of_range(encoded: bytes) -> tuple[int, int]:
 
 
 def group_receipts(receipts: Iterable[bytes], verdict: int = DONE, delay_ms: int = DELAY_UNSET) -> list[AckRange]:
-    """Ranges for receipts in delivery order: neighbours of one lease become one. Skips what is not a receipt."""
+    """Ranges for receipts in delivery order: neighbours of one lease become one. Skips bytes that are no receipt."""
     ranges: list[AckRange] = []
     for receipt in receipts:
         parts = split_receipt(receipt)

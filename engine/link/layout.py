@@ -1,4 +1,4 @@
-"""All operations, codes and structs of the link in one namespace, for modules that use many of them as `layout.NAME`."""
+"""Operations, codes and structs of the link in one namespace, for modules that use many of them: `layout.NAME`."""
 
 from engine.link.acknowledgement import ACK, DONE, EXTEND, REJECT, RETRY
 from engine.link.append import APPEND_HEAD, APPEND_RESULT, FSYNC, MEMORY

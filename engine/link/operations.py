@@ -2,7 +2,7 @@
 
 HELLO, AUTH, APPEND, TOPIC, PULL, READ, ADMIN = 1, 2, 10, 11, 20, 21, 30
 CANCEL = 22
-"""Its request id is that of a waiting PULL or READ, which is then answered at once with what it has."""
+"""Its request id is that of a waiting PULL or READ, which is then answered at once with the records found so far."""
 
 TIMER_ADD, TIMER_CANCEL, TIMER_LIST = 40, 41, 42
 REPLY, FORWARD, LISTEN, FORWARDED, OUTCOME = 45, 46, 47, 48, 49

@@ -13,7 +13,9 @@ from engine.link.append import APPEND_HEAD, APPEND_RESULT
 from engine.link.codes import DUPLICATE
 
 HEAD = struct.Struct("<IqIIQqQIIIB3xI")
-"""CRC-32C of the rest ‖ due ‖ topic id ‖ queue ‖ previous ‖ until ‖ gap ‖ times ‖ growth ‖ id_at ‖ id size ‖ id window."""
+"""CRC-32C of the rest ‖ due ‖ topic id ‖ queue ‖ previous ‖ until ‖ gap ‖ times ‖ growth ‖ id_at ‖ id size ‖
+id window.
+"""
 
 _RECORD = struct.Struct("<IBI")
 RECORD_HEAD = 5
@@ -92,7 +94,10 @@ def encode_add(durability: int, timers: list[Timer]) -> bytes:
 
 
 def decode_added(payload: bytes) -> list[tuple[int, int | None, int | None]]:
-    """(code, queue, offset) per timer of a TIMER_ADD answer; the last two of a DUPLICATE whose first copy is in its queue."""
+    """(code, queue, offset) per timer of a TIMER_ADD answer.
+
+    Queue and offset are set for a DUPLICATE whose first copy is in its queue.
+    """
     return [
         (code, None, None) if code != DUPLICATE or queue == ANY_QUEUE else (code, queue, offset)
         for code, queue, offset in APPEND_RESULT.iter_unpack(payload)

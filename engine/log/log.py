@@ -158,7 +158,7 @@ class Log:
         return self.writer.durability.durable_position
 
     def close(self) -> None:
-        """Write what is staged, sync, release the lock. Blocks. A second call does nothing."""
+        """Write staged batches, sync, release the lock. Blocks. A second call does nothing."""
         if not self.writer.stop():
             return
         self.retention.close()

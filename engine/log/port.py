@@ -156,17 +156,17 @@ class TimerRecords(Positions, Protocol):
         """Note that all timers of a sealed segment have ended."""
 
     def forget(self, base: int) -> None:
-        """Drop what is known of a segment that was deleted."""
+        """Drop the state of a deleted segment."""
 
 
 class PendingTimers(Protocol):
     """Delayed messages, for retention: they outlive the segment that they were stored in."""
 
     def relocate(self, base: int) -> Iterator[None]:
-        """Append again what is pending in the segment, in steps. Raises DiskFullError."""
+        """Append again the delayed messages pending in the segment, in steps. Raises DiskFullError."""
 
     def forget(self, base: int) -> None:
-        """Drop what is known of the segment: it was deleted."""
+        """Drop the state of the segment, which was deleted."""
 
 
 class SpaceReport(Protocol):
@@ -217,4 +217,4 @@ class UpkeepLog(Positions, Protocol):
         """Sync, and bring the view up to date. Blocks. Raises DiskFullError."""
 
     def close(self) -> None:
-        """Write what is staged, sync, release the directory. Blocks."""
+        """Write staged batches, sync, release the directory. Blocks."""

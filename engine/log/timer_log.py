@@ -102,5 +102,5 @@ class TimerLog:
         self._view.put_all_ended(base)
 
     def forget(self, base: int) -> None:
-        """Drop what is known of a segment that was deleted."""
+        """Drop the state of a deleted segment."""
         self._view.forget_timers(base)

@@ -91,11 +91,11 @@ class View:
         return len(self._layers[0])
 
     def put(self, key: bytes, value: bytes | None) -> None:
-        """Set, or remove by None."""
+        """Set the value of a key; None removes the key."""
         self._layers[0][key] = value
 
     def put_all(self, entries: Iterable[tuple[bytes, bytes | None]]) -> None:
-        """put() of each."""
+        """Apply put() to each entry."""
         self._layers[0].update(entries)
 
     def get(self, key: bytes) -> bytes | None:

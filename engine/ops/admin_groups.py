@@ -63,7 +63,7 @@ class GroupVerbs:
         return row
 
     def _age_s(self, place: QueueCursor, offset: int) -> float:
-        """The age of the message at `offset`: a binary search for the last time whose offset by the index is not above it."""
+        """The age of the message at `offset`: binary search for the last time whose indexed offset is not above it."""
         wall_ms = self._delivery.wall_ms()
         low, high = 0, wall_ms + 1
         while low + 1 < high:

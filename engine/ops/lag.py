@@ -28,7 +28,7 @@ TOPICS_PER_REQUEST = 1000
 FRESH_MS = 150
 """Time for which an answer serves all proxies before it is computed again."""
 CURSORS_PER_FRESH = 2000
-"""A topic with more cursors (queues times groups) is computed in proportion less often: each costs some microseconds."""
+"""Cursors (queues times groups) per FRESH_MS. Each costs microseconds, so larger topics are computed less often."""
 KEPT_MS = 60_000
 """Time without a request after which a breaker is forgotten."""
 RULE = 'DEPTH: send {"topics": [{"name", "groups", "messages", "bytes", "age_ms"}]}'

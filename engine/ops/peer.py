@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 PendingAnswer = tuple[Callable[[], None], Callable[[], None]]
-"""(withdraw, answer): forgets a request that waits; sends its answer with what there is."""
+"""(withdraw, answer): forgets a waiting request; sends its answer with the result so far."""
 
 
 class PeerState:

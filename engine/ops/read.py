@@ -127,7 +127,7 @@ class PositionReads:
             self._waiting.on_wait()
 
     def start(self, read: PositionRead, now_ms: int, *, may_wait: bool) -> bool:
-        """Read what there is and answer; True when there is nothing yet and the read waits."""
+        """Read the available records and answer; True when there are none yet and the read waits."""
         read.positions = [self._locate(asked) for asked in read.asked]
         self._fill(read)
         waits = [(position.topic_id, position.queue) for position in read.positions if self._can_grow(position)]
@@ -200,7 +200,7 @@ class PositionReads:
         return position.end_offset is None or position.offset < position.end_offset
 
     def _fill(self, read: PositionRead) -> None:
-        """Give each position an equal share of what is left, so that the first cannot take everything."""
+        """Give each position an equal share of the remaining bytes, so that the first cannot take all."""
         left_messages, left_bytes = read.messages, read.bytes
         readable = [position for position in read.positions if self._can_grow(position)]
         for index, position in enumerate(readable):

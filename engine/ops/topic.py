@@ -19,7 +19,7 @@ class CreateTopics:
         self._store = store
 
     def handle(self, peer: Peer, request_id: int, payload: bytes) -> None:
-        """Create what is missing; answer once the new topics are durable."""
+        """Create missing topics; answer once the new topics are durable."""
         wanted = _wanted_topics(payload)
         before = self._store.end_position
         topics = self._store.create_topics(wanted)

@@ -28,7 +28,7 @@ class WaitingRequests:
         peer.peer_state.waiting.pop(request_id, None)
 
     def cancel(self, peer: Peer, request_id: int, payload: bytes) -> None:
-        """CANCEL: withdraw the request of that id and answer it with what it has."""
+        """CANCEL: withdraw the request of that id and answer it with its result so far."""
         pending = peer.peer_state.waiting.pop(request_id, None)
         if pending is not None:
             withdraw, answer = pending
@@ -42,7 +42,7 @@ class WaitingRequests:
             withdraw()
 
     def stop(self, peers: Iterable[Peer]) -> None:
-        """Answer everything that waits with what it has. From now on no request waits."""
+        """Answer all waiting requests with their results so far. From now on no request waits."""
         self.stopping = True
         for peer in peers:
             waiting, peer.peer_state.waiting = peer.peer_state.waiting, {}

@@ -1,4 +1,4 @@
-"""Forwarding of replies: from the link of the replier's proxy to the link of the waiting proxy, and the outcome back."""
+"""Forwarding of replies: from the replier's proxy to the waiting proxy, and the outcome back."""
 
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
@@ -92,7 +92,7 @@ class Exchange:
             self._answer(number, code)
 
     def on_time(self, now_ms: int) -> bool:
-        """Answer TIMEOUT for what was not confirmed in time; True while replies are open."""
+        """Answer TIMEOUT for replies that were not confirmed in time; True while replies are open."""
         for number in self._waits.pop_due(now_ms):
             self._answer(number, layout.TIMEOUT)
         return bool(self._open)

@@ -47,7 +47,7 @@ class Requests:
         return len(self._given)
 
     def is_over(self, record: bytes) -> bool:
-        """Whether this record with a trailer is a request whose deadline has passed, so that it must not be delivered."""
+        """Whether this record with a trailer is a request past its deadline, so that it must not be delivered."""
         reply_by_ms = reply_by_of(record, len(record) - TOKEN_SIZE)
         return reply_by_ms is not None and reply_by_ms <= self._wall_ms()
 

@@ -1,5 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""The link server's hot half: APPEND frames are staged in C as they arrive, written once at the end of the loop turn, then answered.
+"""The link server's hot half: APPEND in C.
+
+Frames are staged as they arrive, written once at the end of the loop turn, then answered.
 
 All other requests wait for the end of the turn, too, and run in Python after the write. A pull that found its queue
 empty and armed the log's watch while an append was staged, but not yet written, would not be woken by that append.
@@ -142,7 +144,10 @@ cdef class Turn(TurnEnd):
         return 0
 
     cdef int count(self, const unsigned char* batches, Py_ssize_t left, uint32_t count, const unsigned char* results) except -1:
-        """Add to the totals what was stored. `results` has `count` entries; `left` bounds every read of `batches`."""
+        """Add the stored batches to the totals.
+
+        `results` has `count` entries; `left` bounds every read of `batches`.
+        """
         cdef uint32_t i
         cdef Py_ssize_t size
         self.appends += 1
@@ -193,7 +198,7 @@ cdef class Turn(TurnEnd):
             try:
                 self.node.on_appended(self.appender.take_woken())
             except Exception:
-                log.exception("waking pulls failed")  # the producers are answered all the same
+                log.exception("waking pulls failed")  # the producers are still answered
         for each in staged:
             if not each.durable:
                 each.answer()

@@ -39,7 +39,7 @@ class NodeLoop:
         self._on_timer()
 
     def stop(self) -> None:
-        """Call the node no more."""
+        """Stop calling the node."""
         self._node = None
         self._timer.stop()
 
@@ -83,7 +83,7 @@ class NodeLoop:
 
     def _on_posted(self) -> None:
         if self._has_fetched:
-            self._has_fetched = False  # before the node looks: what is fetched from now on posts again
+            self._has_fetched = False  # before the node looks: later fetches post again
             if self._node is not None:
                 self._node.turn_end()
         while self._calls and self._node is not None:

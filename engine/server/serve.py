@@ -1,6 +1,7 @@
-"""Link connections in pure Python, the reference for `_serve.pyx`: one greenlet reads, another writes while there is output.
+"""Link connections in pure Python, the reference for `_serve.pyx`.
 
-An APPEND is written as it arrives, not once per loop turn; the answers are the same.
+One greenlet reads, another writes while there is output. An APPEND is written as it arrives, not once per loop turn;
+the answers are the same.
 """
 
 import logging

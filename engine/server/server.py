@@ -52,7 +52,7 @@ class LinkServer:
         }
 
     def stop_accepting(self) -> None:
-        """Accept no new connections, and answer waiting requests with what there is."""
+        """Accept no new connections, and answer waiting requests with their results so far."""
         self._server.stop_accepting()
         self._node.release_waiting()
 

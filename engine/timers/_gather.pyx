@@ -53,7 +53,7 @@ cdef struct QueueGroup:
     uint32_t window_ms
     uint32_t count
     size_t size
-    size_t at                    # where its next record goes
+    size_t at                    # address of its next record
 
 
 def gather(log, list entries, size_t bytes_max, uint64_t turn):

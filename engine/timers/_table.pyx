@@ -1,18 +1,15 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
 """Table of pending timers: a hierarchical timing wheel and a hash of ids over one array of cells. Reference: table.py.
 
-A cell takes 20 bytes: due time (48 bits) and number of its segment (16), byte address in the segment's file, hash of
-topic and id, next cell of its list. Bodies stay in the log. With the hash table's 4-byte slots a timer costs 25 to 30
-bytes.
+A cell takes 20 bytes: due time (48 bits), number of its segment (16), byte address in the segment's file, hash of topic
+and id, next cell of its list. Bodies stay in the log. With the hash's 4-byte slots a timer costs 25 to 30 bytes.
 
 The wheel has four levels of 8,192 slots of 1 ms, 4 s, 4.7 h and 2.2 years. Half of a level covers one slot of the level
-above. So a slot is spread over the level below in small steps while the slot before it passes, and no single call has
-to move ten million cells. A removed cell stays in its list until its slot is reached or half of all cells are removed
-ones.
+above. A slot is spread over the level below in small steps while the slot before it passes, so no call has to move ten
+million cells. A removed cell stays in its list until its slot is reached or half of all cells are removed.
 
-Bounds: `due`, `address`, `hashes` and `following` have `room` entries; all lists and the index hold only cells below
-`used`. `index` has `index_mask + 1` entries, at most 85 % of them used, so every probe ends. Slots are masked by SLOTS
-- 1, segments below SEGMENTS_MAX.
+Bounds: `due`, `address`, `hashes` and `following` have `room` entries; lists and index hold only cells below `used`.
+`index` has `index_mask + 1` entries, at most 85 % used, so probes end. Slots are masked; segments < SEGMENTS_MAX.
 """
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, realloc
@@ -242,7 +239,7 @@ cdef class TimerTable:
         return found
 
     cdef int rebuild(self) except -1:
-        """Sort all cells into the wheel anew, without removed ones. Tens of nanoseconds per cell."""
+        """Rebuild the wheel from all cells that are not removed. Tens of nanoseconds per cell."""
         cdef size_t cell
         cdef int level
         for level in range(LEVELS):
@@ -292,10 +289,10 @@ cdef class TimerTable:
         return True
 
     def pop_due(self, now_ms, size_t limit):
-        """Remove and return up to `limit` due timers, [(base, byte address, due time, hash)] in the order of due time and position.
+        """Remove and return up to `limit` due timers, in the order of due time and position.
 
-        The work is proportional to `limit`; if more is left, `next_at()` returns the present. After the clock was set
-        back everything is sorted anew.
+        A timer is (base, byte address, due time, hash). The work is proportional to `limit`; if more is left,
+        `next_at()` returns the present. After the clock was set back the wheel is rebuilt.
         """
         cdef uint64_t until = max(0, now_ms)
         cdef size_t budget = 4 * limit + SPREAD
@@ -350,10 +347,7 @@ cdef class TimerTable:
         return end
 
     def next_at(self):
-        """Return the latest time at which `pop_due` has work; None without pending timers.
-
-        May be early, because cells move early.
-        """
+        """Return the latest time at which `pop_due` has work, or an earlier one; None without pending timers."""
         cdef int level
         cdef uint64_t unit, found, soonest = <uint64_t>1 << 62
         if self.live == 0:
@@ -382,9 +376,9 @@ cdef class TimerTable:
         self.spare.append(found)
 
     def scan(self, int64_t start, size_t limit, int64_t base=-1):
-        """Return ([(base, byte address, due time, hash)] of pending timers among `limit` cells from `start` on, the next start or -1).
+        """Return (pending timers among `limit` cells from `start` on, the next start or -1).
 
-        `base` limits the result to one segment.
+        A timer is (base, byte address, due time, hash). `base` limits the result to one segment.
         """
         cdef size_t cell = start
         cdef size_t end = min(self.used, cell + limit)

@@ -17,7 +17,7 @@ from engine.timers.tombstones import Tombstones
 log = logging.getLogger("penstock.engine")
 
 STEP_TIMERS, STEP_BYTES = 1000, 512 << 10
-"""Per step: a few milliseconds of work."""
+"""Timers and bytes per step: a few milliseconds of work."""
 
 UNREAD_MS = 60_000
 """Delay of timers that could not be read; nothing else waits for them."""
@@ -36,7 +36,10 @@ class Firing:
         self._limit = STEP_TIMERS
         self._bytes_max = min(STEP_BYTES, store.log.batch_bytes_max // 4)
         self._owed: list[tuple[TimerAddress, Timer]] = []
-        """Next rounds that a full disk refused, with the address of the round before, which is not marked until they are stored."""
+        """Next rounds that a full disk refused, each with the address of the round before.
+
+        The earlier round is not marked until the next one is stored.
+        """
 
     def step(self, now_ms: int) -> int:
         """Fire some due timers; returns how many left the table.

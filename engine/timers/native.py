@@ -1,4 +1,4 @@
-"""Selects the form of the timer table, its loading and the gathering of due timers: native modules, or their references."""
+"""Selects native modules or their references for the timer table, its loading and the gathering of due timers."""
 
 from common.twins import use_native
 from engine.log.segment.native import NATIVE as LOG_IS_NATIVE

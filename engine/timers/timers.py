@@ -131,7 +131,7 @@ class Timers:
             before = self._store.read(TimerAddress(*address))
 
     def pending(self, start: int, limit: int) -> tuple[list[Timer], int]:
-        """Return pending timers in no order: (those in `limit` cells from `start` on, the next start or -1 at the end)."""
+        """Return (pending timers in `limit` cells from `start` on, in no order, the next start or -1 at the end)."""
         entries, following = self.table.scan(start, limit)
         found = (self._store.read(TimerAddress(*entry[:2])) for entry in entries)
         return [timer for timer in found if timer is not None], following

@@ -13,13 +13,13 @@ from engine.log.timer_log import TimerLog
 from engine.timers.timer_store import TimerAddress
 
 MARK_TIMERS_MAX = 1000
-"""Per tombstone record, so that it fits one batch."""
+"""Maximum number of timers per tombstone record, so that it fits one batch."""
 
 ENDED_MAX = MARK_TIMERS_MAX // 2
-"""Per entry of the queue; the copy of each timer may be added."""
+"""Maximum number of timers per queue entry; the copy of each timer may be added."""
 
 PAUSE_MS = 50
-"""Between two tombstones, and before the sync that one waits for: few records and syncs, each for many timers."""
+"""Pause between two tombstones, and before the sync that one waits for, so that each serves many timers."""
 
 Address = tuple[int, int]
 """(base of the segment, byte address) of a timer's record."""

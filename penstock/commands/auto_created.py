@@ -32,7 +32,7 @@ def auto_created(
 
 
 def merged(pages: Sequence[Iterator[dict[str, Any]]]) -> Iterator[dict[str, Any]]:
-    """One row per name, whichever broker groups have it. Each of them has its own id for it, so the row has none."""
+    """One row per name, over all broker groups. Each group has its own id for the topic, so the row has none."""
     rows = heapq.merge(*pages, key=itemgetter("name"))
     for name, same in groupby(rows, key=itemgetter("name")):
         yield {"name": name, "id": None, "queues": max(row["queues"] for row in same)}

@@ -1,4 +1,4 @@
-"""`penstock gate`: limits and switches of every producer proxy, whatever the topic."""
+"""`penstock gate`: limits and switches of every producer proxy, for all topics."""
 
 import click
 

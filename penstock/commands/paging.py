@@ -1,4 +1,4 @@
-"""Options of lists that are shown a page at a time, by name."""
+"""Options of lists that are shown page by page, in the order of names."""
 
 from typing import Any
 

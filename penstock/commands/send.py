@@ -129,7 +129,7 @@ def _properties(pairs: tuple[str, ...]) -> dict[str, str]:
 
 
 def _batches(pieces: Iterable[list[bytes]]) -> Iterator[list[bytes]]:
-    """Calls of at most MESSAGES_MAX messages and, unless one alone is larger, CALL_BYTES_MAX bytes."""
+    """Calls of at most MESSAGES_MAX messages and CALL_BYTES_MAX bytes; a larger message is a call of its own."""
     for bodies in pieces:
         batch: list[bytes] = []
         size = 0

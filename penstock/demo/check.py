@@ -30,8 +30,8 @@ class Faults:
 class Check:
     """Takes one delivery at a time, in the consumer's order.
 
-    It checks that every line index arrives once, with the line's SHA-256 and the key that the producer had to use, and
-    that within a key line indices and offsets of one queue rise.
+    It checks that every line index arrives once, with the line's SHA-256 and the key that the producer had to use. It
+    also checks that within a key, line indices and offsets of one queue rise.
     """
 
     def __init__(self, source: DemoSource, keys: int) -> None:

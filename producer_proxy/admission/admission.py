@@ -18,7 +18,7 @@ FEATURE_FLAGS = {"delay": HAS_DELIVER_AT | HAS_DELAY, "reply": HAS_REPLY_TO, "ca
 
 
 class AdmissionView(Protocol):
-    """What is used of the configuration's view."""
+    """The part of the ConfigView that this module uses."""
 
     def topic(self, name: str) -> TopicDefinition | None: ...
 
@@ -36,12 +36,13 @@ class FittedDestination(Protocol):
 
 
 class SendAdmission:
-    """
+    """Rate limits, operators' switches and lag breakers of one proxy.
+
     Args:
         view: the configuration.
         ask: sends a request to the lender of cluster-wide limits; see QuotaSlices.
-        queues: called for the QueueLimits of the targets as they are now.
-        lags: which topics are backlogged.
+        queues: returns the current QueueLimits of the targets.
+        lags: the lag breakers.
     """
 
     def __init__(
@@ -55,9 +56,9 @@ class SendAdmission:
         self.follow()
 
     def follow(self) -> None:
-        """Apply the settings of the configuration as it is now.
+        """Apply the current settings of the configuration.
 
-        Topics and applications follow when they are next used.
+        Topics and applications are updated at their next use.
         """
         self.settings = GateSettings.of(self._view)
         for queue in self._queues():
@@ -69,7 +70,7 @@ class SendAdmission:
             self.own.set_rates(*(rate or None for rate in own), time.monotonic())
 
     def fit(self, destination: FittedDestination, topic: TopicDefinition) -> None:
-        """Give a destination what its topic's definition asks of admission."""
+        """Set a destination's admission fields from its topic's definition."""
         destination.meter = self.topic(topic)
         destination.grade = GRADES.index(topic.grade)
         self.lags.fit(topic)
@@ -77,7 +78,7 @@ class SendAdmission:
         destination.is_special = is_off or has_rules(topic)
 
     def tick(self) -> None:
-        """Every TICK_S: ask the engine for quota slices, and which topics are backlogged."""
+        """Ask the engine for quota slices and backlogged topics; called every TICK_S."""
         self.leases.tick()
         self.lags.tick()
 
@@ -92,7 +93,7 @@ class SendAdmission:
         return f"topics of grade {topic.grade} are switched off by an operator; nothing was stored"
 
     def feature_off(self, message: Message) -> str | None:
-        """A sentence when an operator has switched off what the message asks for."""
+        """A sentence when the message needs a feature that an operator has switched off."""
         for feature in self.settings.features_off:
             if message.flags & FEATURE_FLAGS[feature] or (feature == "cancel" and message.operation):
                 return f"{feature} is switched off by an operator; nothing was stored"

@@ -17,7 +17,8 @@ SHARED_BOUNDS = ("messages", "bytes")
 
 
 class EngineQueries:
-    """
+    """Sends LEASE and DEPTH requests to the broker groups.
+
     Args:
         known: the destinations; they hold the homes of each topic's queues.
     """
@@ -30,10 +31,10 @@ class EngineQueries:
         self._brokers.router.ask_lender(LEASE, payload, answer)
 
     def lags(self, payload: bytes, answer: Answer) -> None:
-        """Send DEPTH. Each of several groups is asked about the queues that it holds, with its share of the bounds.
+        """Send DEPTH. Each broker group is asked about its queues, with its share of the bounds.
 
         Messages are spread evenly, so the share is that of the queues. The first reason counts. Isolated groups are not
-        asked: nothing is sent to them either.
+        asked, because they get no messages.
         """
         if self._brokers.only is not None:
             return self._brokers.only.ask(DEPTH, payload, answer)

@@ -18,10 +18,11 @@ A question costs the engine some microseconds per queue.
 
 
 class TopicLags:
-    """
+    """Lag breakers of the topics in use.
+
     Args:
         ask: called as (payload, answer) with a DEPTH request; see QuotaSlices.
-        is_used: whether a topic still has a destination, by its name.
+        is_used: called as (name); whether the topic still has a destination.
         on_change: called with the name of a topic whose breaker has opened or closed.
 
     While the engine does not answer, its last answer counts: a group that is behind cannot catch up meanwhile.
@@ -43,14 +44,14 @@ class TopicLags:
         return len(self._open)
 
     def fit(self, topic: TopicDefinition) -> None:
-        """Watch a topic that is in use, by its definition."""
+        """Watch a topic in use, under this definition."""
         if topic.has_depth_breaker:
             self._watched[topic.name] = topic
         else:
             self._forget(topic.name)
 
     def follow(self, definition: Callable[[str], TopicDefinition | None]) -> None:
-        """The configuration has changed. Refused topics never reach `fit`, so all watched ones are updated here."""
+        """Apply a change of the configuration. Refused topics never reach `fit`, so all watched ones are updated here."""
         for name in list(self._watched):
             topic = definition(name)
             if topic is not None:
@@ -86,7 +87,7 @@ class TopicLags:
     def _next(self) -> list[TopicDefinition]:
         turn = list(islice(self._watched.values(), TOPICS_PER_TICK))
         for topic in turn:
-            self._watched[topic.name] = self._watched.pop(topic.name)  # to the end, so that others come first next time
+            self._watched[topic.name] = self._watched.pop(topic.name)  # to the end: other topics come first next time
             if not self._is_used(topic.name):
                 self._forget(topic.name)
         return [topic for topic in turn if topic.name in self._watched]
@@ -96,7 +97,7 @@ class TopicLags:
             return
         for topic, reason in zip(asked, json.loads(payload)["topics"], strict=True):
             if self._watched.get(topic.name) is not topic:
-                continue  # changed or forgotten since
+                continue  # changed or removed since the question
             was_open = topic.name in self._open
             if reason is None:
                 self._open.pop(topic.name, None)

@@ -12,7 +12,8 @@ HOLD_S = 0.1
 
 
 class RateLimitAdmission:
-    """
+    """Admission of one call.
+
     Args:
         shared: limits of every message of the call: the application's, the proxy's.
         now: seconds of the meters' clock.
@@ -25,10 +26,9 @@ class RateLimitAdmission:
         self.hold_s = 0.0
 
     def admit(self, meter: Meter | None, size: int) -> list[Meter]:
-        """Admit one message of `size` bytes, whose topic has this limit, and return []; or return the limits that it
-        would break.
+        """Admit one message of `size` bytes, whose topic has this limit, and return []; or return the broken limits.
 
-        After its first refusal a limit admits nothing more of the call: a later message must not overtake.
+        After its first refusal a limit admits no further message of the call: a later message must not overtake.
         """
         meters = self._shared if meter is None else [*self._shared, meter]
         waits = {each: each.wait_s(1, size, self._now) for each in meters}
@@ -39,7 +39,7 @@ class RateLimitAdmission:
         for each, wait in waits.items():
             each.take(1, size)
             if wait > 0:
-                each.refuse(0, 0)  # it was short of tokens: its share is too small
+                each.refuse(0, 0)  # count the shortage of tokens: the share is too small
         self.hold_s = max(self.hold_s, *waits.values()) if waits else self.hold_s
         return []
 
@@ -52,10 +52,9 @@ class RateLimitAdmission:
             refused[1] += size
 
     def retry_after_ms(self, broken: list[Meter]) -> int:
-        """The time until all that these limits refused of the call would pass, without other callers. Call it after the
-        last `admit`.
+        """The time until these limits would admit all refused messages of the call, without other callers.
 
-        It counts from the answer, which comes after the call's own hold.
+        Call it after the last `admit`. It counts from the answer, which comes after the call's hold.
         """
         wait_s = max(each.wait_s(*self._refused[each], self._now) for each in broken)
         return max(1, math.ceil(1000 * (wait_s - self.hold_s)))

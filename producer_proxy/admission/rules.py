@@ -1,7 +1,7 @@
-"""Rules of a topic for its messages: JSON bodies, required properties. A topic without rules costs nothing.
+"""Message rules per topic: JSON bodies, required properties. A topic without rules costs nothing.
 
 Messages of a topic with rules take the rare path. A body is parsed in the loop, where 1 MiB of JSON takes some 10 ms.
-So the topic's `body_bytes_max` bounds what one message costs the others.
+The topic's `body_bytes_max` bounds this delay of other calls.
 """
 
 import json
@@ -18,7 +18,7 @@ def has_rules(topic: TopicDefinition) -> bool:
 
 
 def broken_rule(message: WalkedMessage, topic: TopicDefinition) -> str | None:
-    """The field and the rule that a message breaks, as a sentence without its content; None: it breaks none."""
+    """The broken rule and its field, as a sentence without the message's content; None: no rule is broken."""
     if topic.required_properties and (missing := _missing(message, topic.required_properties)):
         return f"Message.properties: the topic requires {', '.join(missing)}"
     if topic.body_format == "json" and (fault := _json_fault(message)):

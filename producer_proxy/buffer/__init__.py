@@ -1,1 +1,1 @@
-"""The fallback buffer: what the engine does not take is kept durably here until it does. See README.md."""
+"""Fallback buffer: keeps messages durably until the engine takes them. See README.md."""

@@ -36,8 +36,8 @@ def entries_at(bytes data, uint64_t start, list positions, int64_t bytes_max):
     cdef list found = []
     for position in positions:
         at = position - start
-        # Unsigned: a position before `start` wraps to a huge `at`, so both conditions together keep the head within
-        # `data`.
+        # Bounds: unsigned, so a position before `start` wraps to a huge `at`. Both conditions together keep the head
+        # within `data`.
         if position < start or at + BLOCK_HEAD > size:
             break
         block = raw + at
@@ -92,8 +92,9 @@ def marks_of(uint64_t base, list offsets):
 
 
 cdef object entry_of(const unsigned char* raw, uint64_t size):
-    """As entry.decode of raw[0..size); None where that raises. Each size is checked against `size` before the bytes
-    after it are read.
+    """As entry.decode of raw[0..size); None where that raises.
+
+    Bounds: each size is checked against `size` before the bytes after it are read.
     """
     cdef uint16_t topic_size
     cdef uint32_t key_size

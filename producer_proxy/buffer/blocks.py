@@ -2,7 +2,7 @@
 
     segment  %020d.buf, named by its position     16-byte head: "PSTKBUF1" ‖ u64 position; then blocks, each at a multiple of 8
     block    0 u32 crc32c (seeded by the block's position, over bytes 4..size) ‖ 4 u32 size ‖ 8 u16 magic 0x4642 ‖ 10 u8 kind ‖ 11 u8 0
-             ‖ 12 u32 0 ‖ 16 payload (kind 1: an entry; kind 2: i64 buried-at ‖ u16 reason size ‖ reason ‖ an entry)
+             ‖ 12 u32 0 ‖ 16 payload (kind 1: an entry; kind 2: i64 dead-lettered-at ‖ u16 reason size ‖ reason ‖ an entry)
     done     %020d.done beside its segment        per drained entry 8 bytes: u32 offset in the segment ‖ u32 crc32c of its position
     dead     dead.buf                             like a segment at position 0, blocks of kind 2
 
@@ -26,7 +26,7 @@ _DONE = struct.Struct("<II")
 
 
 class Block(NamedTuple):
-    """A good block at `offset` of its file."""
+    """A valid block at `offset` of its file."""
 
     offset: int
     kind: int
@@ -57,7 +57,7 @@ def pack_block(kind: int, position: int, payload: bytes) -> bytes:
 
 
 def block_at(data: bytes, offset: int, position: int) -> Block | None:
-    """The good block at `offset` of `data`, which is at `position` of the log; None: there is no good block."""
+    """The valid block at `offset` of `data`, which is at `position` of the log; None: the block is invalid."""
     if offset + BLOCK_HEAD.size > len(data):
         return None
     checksum, size, magic, kind, _, _ = BLOCK_HEAD.unpack_from(data, offset)
@@ -69,9 +69,9 @@ def block_at(data: bytes, offset: int, position: int) -> Block | None:
 
 
 def blocks(data: bytes, base: int) -> Iterator[Block | Gap]:
-    """All of a file at position `base`: its good blocks, and the gaps between them.
+    """Scan a file at position `base`: its valid blocks, and the gaps between them.
 
-    After a bad block the next good one is searched at every multiple of 8. The checksum covers the position, so stale
+    After an invalid block the next valid one is searched at every multiple of 8. The checksum covers the position, so stale
     or copied bytes never pass for a block.
     """
     at = SEGMENT_HEAD.size
@@ -91,7 +91,7 @@ def blocks(data: bytes, base: int) -> Iterator[Block | Gap]:
 def _is_whole(data: bytes, at: int) -> bool:
     """Whether a block was written whole: its head fits the bytes that are left, and its last bytes are there.
 
-    Then it was damaged later.
+    An invalid block that was written whole was damaged later.
     """
     if at + BLOCK_HEAD.size > len(data):
         return False
@@ -133,7 +133,7 @@ def pack_dead(at_ms: int, reason: str, entry: bytes) -> bytes:
 
 
 def unpack_dead(payload: bytes) -> tuple[int, str, bytes]:
-    """(buried-at, reason, entry)."""
+    """Decode the payload of a kind 2 block: (dead-lettered-at, reason, entry)."""
     at_ms, size = struct.unpack_from("<qH", payload)
     return at_ms, payload[10 : 10 + size].decode("utf-8", "replace"), payload[10 + size :]
 

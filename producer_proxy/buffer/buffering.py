@@ -12,10 +12,11 @@ from producer_proxy.targets.topics import Topics, TopicView
 
 
 class Buffering:
-    """
+    """Stores, switch and drainers of one proxy.
+
     Args:
         stores: by name, in the order in which they are tried; owned from now on.
-        drain_per_s: entries per second that one store gives back at most; fewer while the loop is busy.
+        drain_per_s: maximum entries per second that one store drains; fewer while the loop is busy.
     """
 
     def __init__(self, stores: Mapping[str, BufferStore], drain_per_s: int = PER_S) -> None:
@@ -36,14 +37,14 @@ class Buffering:
         return self.buffer
 
     def start(self, topics: Topics) -> None:
-        """Begin to drain what is there."""
+        """Begin to drain."""
         assert self.buffer is not None
         for name, store in self.stores.items():
             wait_for = partial(self.buffer.held_by_others, store)
             self.drainers[name] = Drainer(store, topics, self._drain_per_s, wait_for, self.buffer.engine_served)
 
     def health(self) -> dict[str, bool | str]:
-        """For /readyz: by store True, or why it takes nothing."""
+        """For /readyz: by store True, or the reason why it takes nothing."""
         return {f"buffer {name}": store.fault() or True for name, store in self.stores.items()}
 
     def stop(self) -> None:

@@ -1,5 +1,6 @@
-"""From a store back to the engine: one batch at a time, at a bounded rate, deleted only after the engine's
-acknowledgement.
+"""Drain: sends a store's entries to the engine, one batch at a time, at a bounded rate.
+
+Entries are deleted only after the engine's acknowledgement.
 """
 
 import logging
@@ -51,7 +52,7 @@ class Drainer:
         self._greenlet = gevent.spawn(self._run)
 
     def stop(self) -> None:
-        """Wait for the batch in work, for a second at most. What is not acknowledged stays in the store."""
+        """Wait for the current batch, for a second at most. Unacknowledged entries stay in the store."""
         self._stopping.set()
         self._store.filled.set()
         self._greenlet.join(1.0)
@@ -109,7 +110,7 @@ class Drainer:
         return batch
 
     def _send(self, batch: list[KeptEntry]) -> list[int] | None:
-        """The target's code for each entry; None: none was taken, try again."""
+        """The target's code per entry; None: no entry was taken, try again."""
         try:
             routes = self._topics.find([kept.entry.topic for kept in batch])
         except ResolveError as error:
@@ -160,7 +161,7 @@ class Drainer:
                 self._hold(topic, code)
 
     def _hold(self, topic: str, code: int) -> None:
-        """The target does not take this topic now: skip it for a while, and go on with the others."""
+        """Skip a topic that its target refuses now, with growing back-off, and continue with the others."""
         _, last = self._stuck.get(topic, (0.0, PAUSE_S_MIN / 2))
         pause_s = min(PAUSE_S_MAX, last * 2)
         self._stuck[topic] = (time.monotonic() + pause_s, pause_s)
@@ -178,7 +179,7 @@ class Drainer:
 
 
 def _slice(entry: BufferEntry, route: TopicRoute) -> MessageSlice:
-    """The entry as it was first submitted: what ties it to a queue is as in TopicRoute.binding_of."""
+    """The entry as it was first submitted: it binds to a queue as in TopicRoute.binding_of."""
     key = entry.key
     if key is None and entry.assigned_id is None and route.target.binds_ids(route.destination):
         key = find_names(entry.message)[0]

@@ -1,4 +1,4 @@
-"""Drains a disk buffer whose proxy is gone, in a process of its own.
+"""Drains a disk buffer whose proxy is gone, in a separate process.
 
 The process needs no patches: the links use gevent's sockets.
 """
@@ -29,7 +29,7 @@ def empty(
     directory: Path, engine: Address | None, cluster_key: bytes, config_url: str, per_s: int, timeout_s: float,
     tell: Callable[[int], None],
 ) -> tuple[int, int]:  # fmt: skip
-    """Give everything to the engine; returns (entries drained, entries newly on the dead-letter list). Blocks.
+    """Drain all entries to the engine; return (drained entries, new dead-letter entries). Blocks.
 
     Args:
         engine: its address; None: the configuration's broker groups.

@@ -20,7 +20,8 @@ class EntryError(ValueError):
 
 
 class BufferEntry(NamedTuple):
-    """
+    """A decoded entry.
+
     Attributes:
         key: the message's key in UTF-8; None: it has none.
         assigned_id: the 16 bytes that the proxy gave it; None: the message carries its own.
@@ -41,13 +42,13 @@ class BufferEntry(NamedTuple):
 
     @property
     def size_bytes(self) -> int:
-        """Of the encoded form, without building it."""
+        """Size of the encoded form, without building it."""
         given = 0 if self.assigned_id is None else ID_SIZE
         return _HEAD.size + len(self.topic) + len(self.key or b"") + 1 + given + len(self.message)
 
 
 def decode(data: bytes) -> BufferEntry:
-    """Raises EntryError."""
+    """Decode an entry. Raises EntryError."""
     if len(data) < _HEAD.size + 1:
         raise EntryError(f"an entry of {len(data)} bytes")
     version, flags, topic_size, key_size, accepted_at_ms = _HEAD.unpack_from(data)

@@ -4,15 +4,15 @@ PenstockError
 └── BufferError_
     ├── BufferFull          code 203   no room by bytes, age, share or on the disk; nothing was stored
     ├── BufferUnavailable   code 203   the store cannot be used now; nothing was stored
-    ├── BufferUncertain     code 300   it may be stored or not; the same id again does no harm
-    └── BufferInUse                    another process works on the directory
+    ├── BufferUncertain     code 300   it may be stored or not; repeating it under the same id is harmless
+    └── BufferInUse                    another process holds the directory
 """
 
 from common.errors import PenstockError
 
 
 class BufferError_(PenstockError):
-    """Base; the underscore keeps Python's own BufferError apart."""
+    """Base; the underscore avoids the name of Python's built-in BufferError."""
 
 
 class BufferFull(BufferError_):

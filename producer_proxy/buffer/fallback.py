@@ -1,8 +1,8 @@
 """The switch: decides by topic, by ordering key and by the state of the engine which messages go into the buffer.
 
 A message of a buffered topic is diverted when the engine has failed it, when its key has a backlog, or while the engine
-is suspected. The
-engine is suspected from a timeout or a broken link until a drain has succeeded: the drain is the probe.
+is suspected. The engine is suspected from a timeout or a broken link until a drain has succeeded: the drain is the
+probe.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -14,14 +14,14 @@ from producer_proxy.buffer.ordering_keys import OnTopic, no_change
 from producer_proxy.buffer.store import BufferStore
 
 DIVERTED_CODES = frozenset((Code.OVERLOADED, Code.UNAVAILABLE, Code.TIMEOUT))
-"""Answers of a broker or a lane that divert a message of a buffered topic.
+"""Codes of a broker or a lane that divert a message of a buffered topic.
 
-TIMEOUT: the engine may have it too, under the same id.
+TIMEOUT: the engine may have the message too, under the same id.
 """
 MARGIN_SHARE, MARGIN_S_MAX = 0.25, 0.2
 PATIENCE_S_MAX = 1.0
 SUSPICION_S_MIN = 0.5
-"""A shorter wait is no evidence against the engine; else one impatient client would divert all the others."""
+"""Shorter waits do not make the engine suspected: otherwise one client with short timeouts would divert all others."""
 
 
 def patience_s(timeout_s: float) -> float:
@@ -30,13 +30,14 @@ def patience_s(timeout_s: float) -> float:
 
 
 def no_suspicion(suspected: bool) -> None:
-    """A callback for a buffer without a hot path."""
+    """Callback of a buffer without a hot path: does nothing."""
 
 
 class FallbackBuffer:
-    """
+    """The switch over the stores.
+
     Args:
-        stores: by name, `disk` and `redis`, those that this proxy has.
+        stores: this proxy's stores by name, `disk` and `redis`.
         policy_of: a topic's `buffer` setting by its name; None: the topic is not defined.
         on_topic: called as (topic, diverted) when a topic gets a backlog and when it has none left.
         on_suspicion: called with True or False when the engine becomes suspected, and when it is trusted again.
@@ -62,9 +63,9 @@ class FallbackBuffer:
         return any(topic in store.ordering_keys.topics() for store in self.stores.values())
 
     def diverts(self, topic: str, key: bytes | None) -> bool:
-        """Whether a message has to go into the buffer untried.
+        """Whether a message must be buffered without being sent to its target.
 
-        A backlog counts also after the topic's buffer was switched off.
+        A backlog counts even after the topic's buffer was switched off.
         """
         if any(store.ordering_keys.holds(topic, key) for store in self.stores.values()):
             return True
@@ -75,19 +76,19 @@ class FallbackBuffer:
         return self._suspected
 
     def engine_failed(self, waited_s: float) -> None:
-        """The engine did not answer in this time; infinity: its link broke."""
+        """Suspect the engine: it did not answer within this time; infinity: its link broke."""
         if not self._suspected and waited_s >= SUSPICION_S_MIN:
             self._suspected = True
             self._on_suspicion(True)
 
     def engine_served(self) -> None:
-        """The engine took a drained batch, or nothing is left to probe it with."""
+        """Trust the engine again: it took a drained batch, or no entry is left as a probe."""
         if self._suspected:
             self._suspected = False
             self._on_suspicion(False)
 
     def put(self, entries: Sequence[BufferEntry]) -> list[int]:
-        """Store them durably, in order; a contract code for each: BUFFERED, or why not. Blocks the greenlet."""
+        """Store entries durably, in order; return one contract code per entry. Blocks the greenlet."""
         codes = [int(Code.BUFFERED)] * len(entries)
         for topics in self._by_chain(entries):
             at = [index for index, entry in enumerate(entries) if entry.topic in topics]
@@ -103,8 +104,9 @@ class FallbackBuffer:
         return codes
 
     def held_by_others(self, store: BufferStore) -> set[str]:
-        """Topics that another store has to drain first: a store gets entries only after the one before it has refused
-        them.
+        """Topics that another store must drain first.
+
+        A store gets entries only after the store before it in the chain has refused them.
         """
         order = list(self.stores.values())
         return {topic for before in order[: order.index(store)] for topic in before.ordering_keys.topics()}
@@ -116,8 +118,9 @@ class FallbackBuffer:
         return list(groups.values())
 
     def _put(self, entries: list[BufferEntry]) -> None:
-        """Store entries in the first store of the topics' chain that takes them, but never ahead of a later store's
-        backlog.
+        """Store entries in the first store of the topics' chain that takes them.
+
+        An entry is never stored ahead of a later store's backlog.
         """
         chain = self._chain_or_backlog(entries[0].topic)
         if not chain:

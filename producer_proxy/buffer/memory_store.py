@@ -9,7 +9,7 @@ from producer_proxy.buffer.store import BufferStore, KeptEntry
 
 
 class BufferMemoryStore(BufferStore):
-    """`broken`: a sentence while the store is to refuse everything."""
+    """The store; while `broken` is a sentence, it refuses all entries."""
 
     name = "memory"
     broken: str | None = None

@@ -1,8 +1,7 @@
 """Ordering keys with a backlog in the buffer: later messages of such a key are diverted too, so that none overtakes.
 
 Keys are counted by their hash in 1,024 slots per topic; messages without a key have one slot. Keys that share a slot
-divert together. That is stricter than needed, and bounds memory at 1,025 counters per topic however many keys there
-are.
+are diverted together. This bounds memory at 1,025 counters per topic, whatever the number of keys.
 """
 
 from collections.abc import Callable, Iterable
@@ -22,7 +21,7 @@ OnTopic = Callable[[str, bool], None]
 
 
 def no_change(topic: str, diverted: bool) -> None:
-    """A callback for a store without a proxy."""
+    """Callback of a store without a proxy: does nothing."""
 
 
 class OrderingKeys:
@@ -37,7 +36,7 @@ class OrderingKeys:
         self._on_topic = on_topic
 
     def holds(self, topic: str, key: bytes | None) -> bool:
-        """Whether a message with this key has to wait for others in the store."""
+        """Whether a message with this key must wait for earlier ones in the store."""
         counts = self._counts.get(topic)
         return counts is not None and slot_of(key) in counts
 
@@ -63,7 +62,7 @@ class OrderingKeys:
     def leave(self, entries: Iterable[BufferEntry]) -> None:
         for entry in entries:
             counts, slot = self._counts.get(entry.topic, {}), slot_of(entry.key)
-            if slot not in counts:  # a new count has removed it meanwhile
+            if slot not in counts:  # replaced by a new count
                 continue
             counts[slot] -= 1
             if not counts[slot]:

@@ -7,26 +7,28 @@ it, because the keys of a backlog stay diverted.
 
 PER_S = 20_000
 BATCH_MIN, BATCH_MAX = 16, 200
-"""No call runs while a batch is handled, so it has no more entries than the rate needs.
+"""Bounds of a batch. No call runs while a batch is handled, so it has only as many entries as the rate needs.
 
 A crash repeats at most BATCH_MAX entries.
 """
 LATE_S = 0.005
 SLOWER, FASTER = 0.9, 0.002
-"""Together: the rate falls while more than some 3 % of the turns are late."""
-SHARE_MIN = 0.6  # of the default rate: a backlog of ten minutes at 1,000/s is drained within one minute, beside 1,000/s of new entries
+"""Factor of a decrease and share of an increase: the rate falls while more than some 3 % of the turns are late."""
+# A backlog of ten minutes at 1,000/s is drained within one minute at the default rate, beside 1,000/s of new entries.
+SHARE_MIN = 0.6
 BEHIND_S_MAX = 0.02
 YIELD_S = 0.0005
 SMOOTHING = 0.1
-TURN_S_MAX = 0.05  # a longer turn waited for an engine that was away; it says nothing about the next
+TURN_S_MAX = 0.05  # a longer turn waited for an absent engine and does not predict the next one
 
 
 class Pace:
-    """
+    """Rate control of one drain.
+
     Args:
         per_s_max: entries per second, at most.
     Attributes:
-        per_s: the rate that it aims at now.
+        per_s: the current target rate.
     Invariant: SHARE_MIN · per_s_max ≤ per_s ≤ per_s_max.
     """
 
@@ -38,23 +40,21 @@ class Pace:
 
     @property
     def batch(self) -> int:
-        """Entries of the next batch: those due until the batch after it can begin, and a quarter more to make up for
-        delays.
-        """
+        """Size of the next batch: the entries due until the batch after it can begin, plus a quarter to catch up."""
         turn_s = self._batch_s + YIELD_S + self._late_s
         return max(BATCH_MIN, min(BATCH_MAX, int(1.25 * self.per_s * turn_s)))
 
     def drained(self, count: int, took_s: float, now_s: float) -> float:
-        """A batch of `count` entries is done; returns the pause before the next.
+        """Record a batch of `count` entries; return the pause before the next.
 
-        At most BEHIND_S_MAX of delay is made up for.
+        The drain catches up at most BEHIND_S_MAX of delay.
         """
         self._batch_s += SMOOTHING * (min(took_s, TURN_S_MAX) - self._batch_s)
         self._due_s = max(self._due_s, now_s - took_s - BEHIND_S_MAX) + count / self.per_s
         return max(YIELD_S, self._due_s - now_s)
 
     def woke(self, late_s: float) -> None:
-        """The loop woke the drain so much later than asked."""
+        """Record that the loop woke the drain `late_s` later than asked."""
         self._late_s += SMOOTHING * (min(late_s, TURN_S_MAX) - self._late_s)
         if late_s > LATE_S:
             self.per_s = max(SHARE_MIN * self._per_s_max, self.per_s * SLOWER)

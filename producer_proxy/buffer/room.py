@@ -9,7 +9,8 @@ from producer_proxy.buffer.errors import BufferFull
 
 @dataclass(frozen=True)
 class RoomLimits:
-    """
+    """Limits of a store.
+
     Attributes:
         bytes_max: of entries. More rides out a longer outage and takes longer to drain.
         age_ms_max: nothing more is stored while the oldest entry is older: an engine that is away for so long needs an
@@ -22,7 +23,7 @@ class RoomLimits:
     topic_percent_max: int = 50
 
     def faults(self) -> list[str]:
-        """What is out of range, each with its range."""
+        """Settings out of range, each with its range."""
         rules = (
             (1 << 20 <= self.bytes_max <= 1 << 44, "bytes_max: from 1 MiB to 16 TiB"),
             (self.age_ms_max >= 1000, "age_ms_max: at least 1000"),

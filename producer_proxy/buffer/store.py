@@ -12,19 +12,20 @@ from producer_proxy.buffer.room import Room, RoomLimits
 
 
 class KeptEntry(NamedTuple):
-    """An entry in a store; `handle` is what the store finds it by."""
+    """An entry in a store; `handle` identifies it there."""
 
     handle: Any
     entry: BufferEntry
 
 
 class BufferStats(NamedTuple):
-    """
+    """State of a store.
+
     Attributes:
         dead: entries on the dead-letter list.
-        damaged: entries or stretches that could not be read and were reported.
+        damaged: entries or byte ranges that could not be read and were reported.
         fault: why nothing can be stored now; None: it can.
-        warning: what an operator has allowed by name and weakens the store; None: nothing.
+        warning: the store's weaknesses that an operator has allowed by name; None without any.
     """
 
     entries: int
@@ -37,8 +38,9 @@ class BufferStats(NamedTuple):
 
 
 class BufferStore(ABC):
-    """Entries that wait for the engine, oldest first. All methods are for the loop's thread; those that say so block
-    their greenlet.
+    """Entries that wait for the engine, oldest first.
+
+    All methods are for the loop's thread. Methods block their greenlet only where documented.
 
     Attributes:
         name: for metrics and messages.
@@ -73,8 +75,9 @@ class BufferStore(ABC):
         self.filled.set()
 
     def remove(self, kept: Sequence[KeptEntry]) -> None:
-        """The engine has them: delete. May block. After a crash before the deletion is durable, `take` returns them
-        again.
+        """Delete entries that the engine has. May block.
+
+        After a crash before the deletion is durable, `take` returns them again.
 
         Raises:
             BufferUnavailable: they stay, and `take` returns them again.
@@ -83,7 +86,7 @@ class BufferStore(ABC):
         self._leave([each.entry for each in kept])
 
     def dead_letter(self, kept: Sequence[KeptEntry], reason: str) -> None:
-        """The engine will never take them: move them to the dead-letter list, durably.
+        """Move entries that the engine will never take to the dead-letter list, durably.
 
         Blocks. Raises BufferFull, BufferUnavailable.
         """
@@ -123,23 +126,22 @@ class BufferStore(ABC):
 
     @abstractmethod
     def take(self, skip: Collection[str], count_max: int, bytes_max: int) -> list[KeptEntry]:
-        """The oldest entries, each topic's in order, without those of the topics in `skip`. The first is returned
-        whatever its size.
+        """The oldest entries, in order per topic, without the topics in `skip`. They stay in the store.
 
-        They stay in the store. May block. Raises BufferUnavailable. A store whose topics share a sequence may return
-        only the entries before the first that is skipped.
+        The first entry is returned whatever its size. A store whose topics share a sequence may return only the entries
+        before the first skipped one. May block. Raises BufferUnavailable.
         """
 
     @abstractmethod
     def oldest_at_ms(self) -> int | None:
-        """When the oldest entry was accepted; None when there is none."""
+        """The time at which the oldest entry was accepted; None without entries."""
 
     def fault(self) -> str | None:
-        """Why nothing can be stored now."""
+        """The reason why nothing can be stored now; None: the store works."""
         return None
 
     def warning(self) -> str | None:
-        """What an operator has allowed by name and weakens the store."""
+        """The store's weaknesses that an operator has allowed by name; None without any."""
         return None
 
     @abstractmethod

@@ -19,7 +19,7 @@ def pack_value(entry: BufferEntry) -> bytes:
 
 
 def unpack_value(value: bytes) -> BufferEntry:
-    """Raises EntryError."""
+    """Decode a value. Raises EntryError."""
     if len(value) < _HEAD.size:
         raise EntryError(f"a value of {len(value)} bytes")
     magic, checksum = _HEAD.unpack_from(value)

@@ -6,7 +6,7 @@ from common.limits._meter cimport Meter
 
 cdef enum:                            # verdicts about a whole call
     ADMIT = 0
-    LEAVE = 1                         # to the rare path, which may hold it or split it
+    LEAVE = 1                         # the rare path may hold or split the call
     REFUSE = 2
 
 

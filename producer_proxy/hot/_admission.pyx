@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """Rate-limit admission on the hot path: admits a whole call, refuses a whole call, or leaves it to the rare path.
 
-It never holds a call and never splits one. producer_proxy/admission/rate_limits.py does, and is the reference.
+It never holds and never splits a call. The reference, producer_proxy/admission/rate_limits.py, does both.
 """
 
 from libc.math cimport ceil
@@ -12,8 +12,9 @@ cdef double HOLD = HOLD_S
 
 
 cdef class HotAdmission:
-    """Serves one call at a time: begin, weigh each message whose topic has a limit, ask for the verdict, commit when
-    the call is taken.
+    """Admission of one call at a time.
+
+    Sequence: begin, weigh each message whose topic has a limit, verdict, and commit when the call is taken.
     """
 
     cdef int begin(self, double now) noexcept:
@@ -57,7 +58,7 @@ cdef class HotAdmission:
         return wait
 
     cdef int commit(self, Meter application, uint32_t count, size_t bytes) except -1:
-        """Take from all but the topics' limits, whose messages are committed one by one."""
+        """Charge all limits except the topics', whose messages are committed one by one."""
         if application is not None:
             application.spend(count, bytes)
         if self.own is not None:

@@ -17,7 +17,7 @@ cdef class AdmittedCredential:
     cdef Pattern* patterns
     cdef uint32_t pattern_count
     cdef Meter meter                  # of the application's rate limit; None: it has none
-    cdef object origin                # common.callers.Origin: what is asked of its connections
-    cdef bint is_bound                # whether that is anything
+    cdef object origin                # common.callers.Origin: requirements for its connections
+    cdef bint is_bound                # whether there are such requirements
     cdef bint may_come_by(self, connection) except -1
     cdef bint may_send(self, const unsigned char* topic, uint32_t size) noexcept

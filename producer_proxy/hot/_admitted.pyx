@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""Credentials that verified, and the permissions of their applications, for the hot path."""
+"""Verified credentials and the permissions of their applications, for the hot path."""
 
 from libc.stdint cimport uint32_t
 from libc.stdlib cimport free, malloc
@@ -9,7 +9,7 @@ from common.limits._meter cimport Meter
 
 
 cdef class AdmittedCredential:
-    """A credential that verified, and what its application may send to: the native form of Principal.may_send."""
+    """A verified credential and its application's send permissions: the native form of Principal.may_send."""
 
     def __init__(self, bytes credential, double expires_at, patterns, Meter meter, origin):
         cdef bytes text

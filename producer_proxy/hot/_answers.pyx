@@ -2,7 +2,7 @@
 """Answers to sends: a SendResponse as a framed or buffered REPLY, in the connection's output. Fields are in the order
 of their ids.
 
-The output is reserved first, for an upper bound of the answer's size: all writes lie within it.
+Bounds: the output is first reserved for an upper bound of the answer's size. All writes lie within it.
 """
 
 from libc.string cimport memcpy
@@ -57,7 +57,7 @@ cdef int encode_result(Connection connection, int32_t seqid, int32_t code, bytes
     """The answer to a request or a reply.
 
     Args:
-        offset: negative: it is stored nowhere. reply: a Message's fields with their STOP.
+        offset: negative: the message is not stored. reply: a Message's fields with their STOP.
     """
     cdef Py_ssize_t size = ANSWER_BYTES + size_of(shown_id) + size_of(sentence) + size_of(reply)
     cdef int head = 4 if connection.protocol == PROTOCOL_FRAMED else 0

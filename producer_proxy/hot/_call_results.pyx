@@ -32,7 +32,7 @@ cdef class CallResults(Waiter):
     cdef int set_id(self, uint32_t index, const unsigned char* id, uint32_t size, bint assigned) except -1:
         """Set the shown id of message `index`: the client's bytes, or an assigned id in hex.
 
-        Until it is answered its code is TIMEOUT.
+        Until the answer its code is TIMEOUT.
         """
         cdef uint32_t shown = size * 2 if assigned else size
         cdef unsigned char* out

@@ -27,14 +27,14 @@ cdef class Front:
     cdef uint32_t id_counter
     cdef double timeout_s
     cdef int32_t retry_after_ms
-    # The call in hand: filled by examine(), used by the method that it chose, void with the next call. Entries 0 to
-    # call.message_count - 1 of the arrays are filled; the walker gives at most MESSAGES_MAX. `chosen` borrows from
-    # `destinations`: nothing is evicted meanwhile.
+    # The current call: filled by examine(), used by the method that examine() chose, void with the next call.
+    # Bounds: entries 0 to call.message_count - 1 of the arrays are filled; the walker gives at most MESSAGES_MAX.
+    # `chosen` borrows from `destinations`: nothing is evicted while the call is handled.
     cdef _walk.SendCall call
     cdef _walk.Message* messages
     cdef void** chosen                # the Destination of each message
-    cdef uint32_t queues[MESSAGES_MAX]          # and its queue, with several broker groups
-    cdef void* call_lanes             # Lanes that take all of it, borrowed from `lanes`
+    cdef uint32_t queues[MESSAGES_MAX]          # the queue of each message, with several broker groups
+    cdef void* call_lanes             # Lanes for the whole call, borrowed from `lanes`
     cdef size_t call_bytes            # of its messages
     cdef int refusal                  # the code of REFUSE_ALL
     cdef bint closing

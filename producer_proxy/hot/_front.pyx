@@ -1,6 +1,6 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""State of the hot path that all connections of a producer proxy share: lanes, destinations, credentials, and the call
-in hand.
+"""State of the hot path that all connections of a producer proxy share: lanes, destinations, credentials, and the
+current call.
 """
 
 from libc.stdint cimport uint64_t
@@ -17,7 +17,7 @@ from producer_proxy.hot._bytes cimport put_be32, put_be64
 from producer_proxy.hot._request_calls cimport RequestCalls
 
 cdef enum:
-    CREDENTIALS_MAX = 10000           # a full table is emptied; each of its holders then takes the rare path once
+    CREDENTIALS_MAX = 10000           # a full table is emptied; each credential then takes the rare path once
 
 
 cdef class Front:
@@ -61,8 +61,10 @@ cdef class Front:
         free(self.chosen)
 
     def admit(self, bytes credential, double expires_at, patterns, meter, origin):
-        """The rare path has verified these credential bytes. Their application may send to topics that match
-        `patterns`, within the meter's limit, until `expires_at` in monotonic seconds.
+        """Admit credential bytes that the rare path has verified.
+
+        Their application may send to topics that match `patterns`, within the meter's limit, until `expires_at` in
+        monotonic seconds.
         """
         if credential in self.credentials:
             return
@@ -71,8 +73,9 @@ cdef class Front:
         self.credentials[credential] = AdmittedCredential(credential, expires_at, patterns, meter, origin)
 
     def follow(self, generation, own, bint takes_replies):
-        """The configuration changed: every credential is verified again, and every destination checked against its
-        definition.
+        """Apply a change of the configuration.
+
+        Every credential is verified again, and every destination is checked against its definition.
 
         Args:
             own: the Meter of the proxy's own limit; None: it has none. takes_replies: operators have not switched
@@ -82,15 +85,15 @@ cdef class Front:
         self.generation = generation & 0xFFFFFFFF
         self.admission.own, self.request_calls.takes_replies = own, takes_replies
         for admitted in self.credentials.values():
-            admitted.expires_at = 0       # connections hold their last one
+            admitted.expires_at = 0       # connections keep a reference to their last credential
         self.credentials.clear()
 
     def divert(self, bint is_suspected):
-        """The engine is suspected, or trusted again: calls to buffered topics take the rare path, or the hot one."""
+        """Send calls to buffered topics on the rare path while the engine is suspected."""
         self.diverting = is_suspected
 
     def stop(self):
-        """Leave every call to the rare path, which answers SHUTTING_DOWN."""
+        """Pass every call to the rare path, which answers SHUTTING_DOWN."""
         self.closing = True
 
     def latency_buckets(self):

@@ -2,13 +2,14 @@
 """The hot path of send: from the socket's bytes to the broker's batch and back, in loop callbacks, without a Python
 object per message.
 
-It takes only what is common: a credential that verified before, topics at the engine that are known and granted, no
-fault, no delay. A request, and a call of one reply, go on in _request_calls.pyx. Everything else goes, whole calls at a
-time, to `slow(connection, frame)`, which is producer_proxy/send/send.py and the reference for every answer.
+It takes only common calls: a credential that was verified before, topics at the engine that are known and granted, no
+fault, no delay. Requests, and calls of one reply, continue in _request_calls.pyx. All other calls go as a whole to
+`slow(connection, frame)`, which is producer_proxy/send/send.py and the reference for every answer.
 
-A call in work lives in two places. The front holds what examine() found out, until the next call: see "the call in
-hand". A HotCall holds what is needed until the answer. Offsets into the frame come from the walker, which has checked
-them against the frame's size.
+The state of an open call is in two places. The front holds the results of examine() until the next call: see "the
+current call" in _front.pxd. A HotCall holds the state until the answer.
+
+Bounds: offsets into the frame come from the walker, which has checked them against the frame's size.
 """
 
 from libc.stdint cimport uint32_t, uint64_t
@@ -33,28 +34,29 @@ from producer_proxy.buffer.fallback import patience_s
 
 cdef enum:
     RARE_FLAGS = _walk.HAS_DELIVER_AT | _walk.HAS_DELAY | _walk.HAS_REPLY_TO
-    BODY_BYTES_ANY = 16384000         # the topic's own limit is checked once the topic is known
-    RECORD_MORE = 96                  # of a message in an append beside its bytes, at most
-    CODE_RATE_LIMITED = 200           # the proxy's own answer: not a code of the link
+    BODY_BYTES_ANY = 16384000         # the topic's limit is checked after the topic's look-up
+    RECORD_MORE = 96                  # maximum overhead per message in an append
+    CODE_RATE_LIMITED = 200           # set by the proxy; not a code of the link
 
-cdef enum CallDecision:               # of examine() about the whole call in hand
+cdef enum CallDecision:               # result of examine() for the whole current call
     GO_SLOW = 0                       # the rare path takes it
     TAKE = 1                          # append its messages
     ASK = 2                           # append its request
     PASS_REPLY = 3                    # send its reply to the asker's proxy
     REFUSE_ALL = 4                    # answer every message with front.refusal
 
-cdef struct CallTotals:               # over the messages of the call in hand
+cdef struct CallTotals:               # over the messages of the current call
     size_t bytes
     int grade                         # the lowest: 2 low, 1 normal, 0 high
     bint is_mixed                     # of several topics
     bint is_buffered                  # a topic has a fallback buffer
-    bint is_crowded                   # a lane has enough waiting; with several broker groups, while the messages are examined
+    bint is_crowded                   # a lane is full; with several broker groups, at the time of examine()
 
 
 cdef class HotCall(CallResults):
-    """One call in work. A connection reuses its own until a deadline passes: then it answers, and late results are
-    dropped.
+    """One open call.
+
+    A connection reuses its HotCall until a deadline passes: then the call is answered, and late results are dropped.
     """
 
     cdef HotConnection connection     # None: answered, or its client has gone
@@ -83,7 +85,7 @@ cdef class HotCall(CallResults):
         return connection.answered()
 
     cdef int hand_over(self) except -1:
-        """Leave the call to a greenlet, which diverts what failed into the buffer and answers."""
+        """Pass the call to a greenlet, which diverts failed messages into the buffer and answers."""
         cdef HotConnection connection = self.connection
         self.connection = connection.call = None
         self.front.rescue(connection, self.frame, self.outcomes())
@@ -143,7 +145,7 @@ cdef class HotConnection(Connection):
         return 0
 
     cdef int examine(self, const unsigned char* frame, Py_ssize_t size) except -1:
-        """A CallDecision about a whole call; fills in the call in hand as far as the decision needs it."""
+        """Decide about a whole call; fills in the current call as far as the decision needs it."""
         cdef Front front = self.front
         cdef _walk.SendCall* call = &front.call
         cdef _walk.Message* m
@@ -195,8 +197,9 @@ cdef class HotConnection(Connection):
         return conclude(front, <Lanes>lanes, admitted, &totals)
 
     cdef AdmittedCredential admitted(self, const unsigned char* credential, uint32_t size):
-        """The verified credential with these bytes; None: the rare path has to verify it, or to say what is wrong with
-        the connection.
+        """The verified credential with these bytes.
+
+        None: the rare path must verify it, or refuse the connection.
         """
         cdef AdmittedCredential last = self.last
         if last is None or len(last.credential) != size or memcmp(<const unsigned char*>last.credential, credential, size) != 0 \
@@ -220,7 +223,7 @@ cdef class HotConnection(Connection):
         return call
 
     cdef int refuse(self, const unsigned char* frame) except -1:
-        """Answer every message of the call in hand with front.refusal; nothing of it was taken."""
+        """Answer every message of the current call with front.refusal; no message was taken."""
         cdef Front front = self.front
         cdef HotCall call = self.begin(0)
         cdef _walk.Message* m
@@ -306,8 +309,7 @@ cdef class HotConnection(Connection):
 
 
 cdef inline Destination usable(Front front, AdmittedCredential admitted, const unsigned char* topic, uint32_t size):
-    """The destination of a topic that the application may send to; None: not known, not granted, or not right any more.
-    """
+    """The destination of a topic that the application may send to; None: unknown, not granted, or outdated."""
     cdef Destination destination = front.destinations.find(topic, size) if admitted.may_send(topic, size) else None
     if destination is None or (destination.checked_at != front.generation and not front.check(destination)):
         return None
@@ -323,7 +325,7 @@ cdef inline bint is_rare(Front front, Destination destination, const _walk.Messa
 
 cdef inline bint choose_queue(Front front, Lanes lanes, Destination destination, const unsigned char* frame, uint32_t i,
                               CallTotals* totals) except -1:
-    """Choose the queue of message i among those of several broker groups; False: no lane takes it."""
+    """Choose the queue of message i over several broker groups; False: no lane takes it."""
     cdef uint32_t queue = lanes.choose_for(destination, frame, &front.messages[i])
     front.queues[i] = queue
     if queue == NO_QUEUE:
@@ -333,8 +335,9 @@ cdef inline bint choose_queue(Front front, Lanes lanes, Destination destination,
 
 
 cdef inline int conclude(Front front, Lanes lanes, AdmittedCredential admitted, CallTotals* totals) except -1:
-    """A CallDecision about a call whose messages can all be taken: by room in the append, rate limits, and room in the
-    queue for their grade.
+    """Decide about a call whose messages are all acceptable.
+
+    Criteria: room in the append, rate limits, and room in the queue for the grade.
     """
     cdef uint32_t count = front.call.message_count
     cdef int verdict
@@ -350,7 +353,7 @@ cdef inline int conclude(Front front, Lanes lanes, AdmittedCredential admitted, 
     if verdict != ADMIT:
         return GO_SLOW
     if totals.is_crowded:
-        # Of a call over several queues, some messages may have room elsewhere.
+        # In a call over several queues, other queues may still have room for some messages.
         if totals.is_mixed or totals.is_buffered or (lanes.only is None and count > 1):
             return GO_SLOW
         front.refusal, front.admission.retry_after_ms = CODE_OVERLOADED, front.retry_after_ms

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""Requests and replies on the hot path: one call each, told in loop callbacks, without a greenlet or a decoded message.
+"""Requests and replies on the hot path: one per call, in loop callbacks, without a greenlet or a decoded message.
 
 requests/requests.py keeps the open requests of both paths; the reference for every answer is requests/calls.py.
 """
@@ -52,10 +52,10 @@ cdef class RequestCalls:
 
     cdef HotRequest ask(self, Connection connection, Lane lane, Destination destination, uint32_t queue, const unsigned char* frame,
                         const SendCall* call, const Message* message, const unsigned char* id16):
-        """Append a request without a fault; it answers its connection later, or at once when too many are open.
+        """Append a request without a fault; it answers its connection later, or at once when too many requests are open.
 
         Args:
-            id16: the assigned id; NULL when the message has one of its own.
+            id16: the assigned id; NULL when the message has its own.
         """
         cdef HotRequest asked = HotRequest.__new__(HotRequest)
         cdef bytes token
@@ -79,8 +79,8 @@ cdef class RequestCalls:
     cdef int reply(self, Connection connection, const unsigned char* frame, const SendCall* call, const Message* message, double timeout_s) except -1:
         """Pass on a plain reply; its connection is answered when its arrival is known.
 
-        The walker has checked the slices of the message. `cut` cannot wrap: the token's field head lies before the
-        token.
+        Bounds: the walker has checked the slices of the message. `cut` cannot wrap, because the token's field head lies
+        before the token.
         """
         cdef HotReply replying = HotReply.__new__(HotReply)
         cdef uint32_t cut = message.reply_to_start - FIELD_HEAD
@@ -89,7 +89,7 @@ cdef class RequestCalls:
         replying.connection, replying.calls, replying.seqid = connection, self, call.seqid
         if message.flags & HAS_ID:
             replying.shown_id = frame[message.id_start:message.id_start + message.id_size]
-        # The asker gets the message without the field that led here.
+        # The asker gets the message without its reply_to.
         code = self.requests.pass_on(
             token, frame[message.start:cut] + frame[rest:message.start + message.size], replying.tell, int(timeout_s * 1000)
         )
@@ -99,14 +99,14 @@ cdef class RequestCalls:
 
 
 cdef class HotRequest(Waiter):
-    """One request in work. An RequestAsker of requests.py."""
+    """One open request; a RequestAsker of requests.py."""
 
     @property
     def is_gone(self):
         return self.connection is None or self.connection.is_closed
 
     def tell(self, int code, bytes reply):
-        """The request is stored, and this is its outcome."""
+        """Answer a stored request with its outcome."""
         self.answer(code, self.calls.wait_sentences.get(code), reply)
 
     cdef int result(self, uint32_t index, int code, uint32_t queue, int64_t offset) except -1:
@@ -121,7 +121,7 @@ cdef class HotRequest(Waiter):
         return 0
 
     cdef int expire(self) except -1:
-        """Not stored, or not known to be."""
+        """Answer a request that was not stored, or may not be."""
         self.opened.end()
         return self.refuse(self.code)
 
@@ -140,7 +140,7 @@ cdef class HotRequest(Waiter):
 
 
 cdef class HotReply:
-    """One reply on its way."""
+    """One reply in transit."""
 
     def tell(self, int code):
         """Report the outcome."""

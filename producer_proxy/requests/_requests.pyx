@@ -1,5 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""The native form of requests.py, which explains all of it: same names, same answers, tokens made and checked in C."""
+"""Native form of requests.py: same names and answers, tokens made and checked in C.
+
+requests.py documents all of it.
+"""
 
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
@@ -130,7 +133,7 @@ cdef class OpenRequest(RequestTimer):
         return OK
 
     cdef int due(self) except -1:
-        """Its deadline."""
+        """The deadline has passed."""
         cdef OpenRequests requests = self.requests
         del requests.calls[self.number]
         self.is_over = True
@@ -175,9 +178,9 @@ cdef class OutcomeDue(RequestTimer):
 
 
 cdef class ReplyInFlight(RequestTimer):
-    """A reply on its way to its asker's proxy."""
+    """A reply in transit to its asker's proxy."""
 
-    cdef object told                  # None: told already
+    cdef object told                  # None: already called
 
     def answered(self, int code, sentence):
         """The broker's answer."""
@@ -269,7 +272,7 @@ cdef class OpenRequests:
         return len(self.order) > 0
 
     cdef int after(self, int64_t wait_ms, RequestTimer item) except -1:
-        """Have the item's due() called; up to TICK_MS late, never early."""
+        """Schedule the item's due(); up to TICK_MS late, never early."""
         cdef int64_t tick = (self.now_ms() + wait_ms + TICK_MS - 1) // TICK_MS
         cdef list items = self.ticks.get(tick)
         if items is None:
@@ -331,7 +334,10 @@ cdef class OpenRequests:
         self.rpc.send(OP_LISTEN, layout.INSTANCE.pack(self.instance), lambda code, answer: None)
 
     def on_forward(self, bytes payload):
-        """A reply, or the report that the consumer has failed. All reads lie within the size that is checked first."""
+        """Take a reply, or the report that the consumer has failed.
+
+        Bounds: all reads lie within the size that is checked first.
+        """
         cdef const unsigned char* p = payload
         cdef uint32_t number, told
         cdef unsigned short code
@@ -364,7 +370,7 @@ cdef class OpenRequests:
             return INVALID
         memcpy(&token, <const unsigned char*>data, TOKEN_SIZE)
         self.sign(&token, mac)
-        # Compare all of it: the time that a wrong token takes must not tell which byte differs.
+        # Compare all bytes: the duration must not reveal which byte of a wrong token differs.
         for i in range(MAC_SIZE):
             differing |= mac[i] ^ token.mac[i]
         if differing or token.version != VERSION:

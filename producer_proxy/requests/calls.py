@@ -1,6 +1,6 @@
 """The rare path of requests and replies, in greenlets, and the sentences of both paths.
 
-The hot one is hot/_request_calls.pyx.
+The hot path of requests is hot/_request_calls.pyx.
 """
 
 from collections.abc import Callable
@@ -52,7 +52,7 @@ def ask(
     requests: GroupedRequests, target: SendTarget, durability: int, connection: Any, call: SendCall, message: MessageSlice,
     shown_id: str, not_stored: Callable[[int], SendResult],
 ) -> SendResult:  # fmt: skip
-    """Store the call's message and block this greenlet until its reply has come or cannot come any more.
+    """Store the call's message and block this greenlet until its reply arrives or can no longer arrive.
 
     Args:
         durability: the class as which the target serves the message.
@@ -88,7 +88,7 @@ def ask(
 
 
 def store_timeout_ms(call: SendCall) -> int:
-    """The longest time that the append may take."""
+    """Maximum time of the append."""
     return min(call.timeout_ms, call.reply_wait_ms) if call.timeout_ms > 0 else call.reply_wait_ms
 
 
@@ -97,7 +97,7 @@ def _reply_of(encoded: bytes | None) -> Message | None:
 
 
 class PassedReply:
-    """A reply on its way, or one that was refused: `wait()` gives its result."""
+    """A sent or refused reply; `wait()` returns its result."""
 
     def __init__(self, requests: GroupedRequests, message: WalkedMessage, timeout_ms: int) -> None:
         """Pass the reply on. The message has no fault."""
@@ -118,7 +118,7 @@ class PassedReply:
 
 
 def fault_of(call: SendCall) -> str | None:
-    """The fault of a call that asks for a reply, as a sentence, or None."""
+    """The fault of a request, as a sentence; None: no fault."""
     (message,) = call.messages
     if call.reply_wait_ms > REPLY_WAIT_MS_MAX:
         return f"SendRequest.reply_wait_ms: at most {REPLY_WAIT_MS_MAX}"
@@ -138,7 +138,7 @@ def _reply_fault(message: WalkedMessage) -> str | None:
 
 
 def _without_reply_to(message: WalkedMessage) -> bytes:
-    """The reply in the form that its asker gets."""
+    """The reply in the form for its asker."""
     reply = decode_struct(Message, message.encoded)
     reply.reply_to = None
     return encode_struct(reply)

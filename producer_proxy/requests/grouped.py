@@ -1,5 +1,5 @@
-"""Requests and replies over all broker groups. A request waits at the group that holds its queue; its token leads the
-reply there.
+"""Requests and replies over all broker groups. A request waits at the group that holds its queue; its token routes the
+reply to that group.
 
 The token's instance number begins with three bytes of a hash of the group's name, so every proxy that gets the reply
 knows the group.
@@ -31,7 +31,7 @@ TICK_S = 0.01
 
 
 class GroupedRequests:
-    """One OpenRequests per broker group, made at its first use; the methods are explained there."""
+    """One OpenRequests per broker group, made at its first use; OpenRequests documents the methods."""
 
     def __init__(self, brokers: Brokers, clock: Clock) -> None:
         self._brokers, self._clock = brokers, clock
@@ -60,7 +60,7 @@ class GroupedRequests:
         return sum(requests.late for _, requests in self._made.values())
 
     def open(self, asker: RequestAsker, group: int, wait_ms: int) -> OpenRequest | None:
-        """Register a request that is about to be appended at the broker group of this number; None: too many are open."""
+        """Register a request before its append at the broker group of this number; None: too many are open."""
         return self._of(self._brokers.numbered(group)).open(asker, wait_ms)
 
     def pass_on(self, data: bytes, reply: bytes, told: Callable[[int], None], timeout_ms: int) -> int | None:

@@ -1,8 +1,8 @@
 """Requests and replies at one broker group. Steps, tokens and codes: docs/design/0013-request-reply.md. The reference
 of `_requests`.
 
-Nothing here blocks: askers and repliers are told in a loop callback. All state belongs to calls that are open, or were
-until their deadline, so it may end with this process.
+Nothing here blocks: askers and repliers are called back in the loop. All state belongs to calls before their deadline,
+so it may end with this process.
 """
 
 import os
@@ -20,7 +20,7 @@ from engine.link.errors import LinkDown
 OUTCOME_MS_MAX = 1_000
 OPEN_MAX = 100_000
 KEPT_BYTES_MAX = 16 << 20
-"""Bytes of replies that are kept until their request's deadline, in case the request is sent again under its id."""
+"""Maximum bytes of kept replies. A reply is kept until its request's deadline, for a repetition under the same id."""
 TICK_MS = 5
 
 StoredAt = tuple[bytes, bytes, int, int]
@@ -35,16 +35,16 @@ class RequestAsker(Protocol):
 
     @property
     def is_gone(self) -> bool:
-        """Whether its client has gone."""
+        """Whether the client has disconnected."""
         ...
 
     def tell(self, code: int, reply: bytes | None) -> None:
-        """The request is stored and its outcome known; called at most once."""
+        """Called at most once, when the request is stored and its outcome is known."""
         ...
 
 
 class RequestLink(Protocol):
-    """A broker's link for rare operations, as RpcClient."""
+    """A broker's link for rare operations: the interface of RpcClient."""
 
     def attend(self, on_up: Callable[[], None], on_unasked: Callable[[bytes], None]) -> None: ...
 
@@ -54,9 +54,9 @@ class RequestLink(Protocol):
 
 
 class OpenRequest:
-    """One request from its token to its outcome: `code` becomes that once, OK with the reply.
+    """One request from its token to its outcome. `code` is set once, to OK with the reply.
 
-    The asker owes it one of `stored()` and `end()` when the append is answered.
+    The asker must call `stored()` or `end()` when the append is answered.
     """
 
     __slots__ = (
@@ -69,7 +69,7 @@ class OpenRequest:
         self.code: int | None = None
         self.reply: bytes | None = None
         self.is_stored = self.is_over = False
-        self.place: StoredAt | None = None  # of one whose id the client set
+        self.place: StoredAt | None = None  # of a request whose id the client set
         self.kept_bytes = 0
 
     @property
@@ -82,10 +82,10 @@ class OpenRequest:
         return not self._asker.is_gone or any(each.waits for each in self._followers)
 
     def stored(self, place: StoredAt | None = None, is_duplicate: bool = False) -> None:
-        """The append was answered: the request is in the log.
+        """Record that the append was answered: the request is in the log.
 
         Args:
-            place: where, of one whose id the client set; the first copy's when this is a duplicate of it.
+            place: position of a request whose id the client set; the first copy's position for a duplicate.
         """
         self.is_stored = True
         if is_duplicate:
@@ -99,20 +99,20 @@ class OpenRequest:
             self._requests.ask_outcome(self)
 
     def end(self) -> None:
-        """The append failed or was not answered: no client waits for a reply any more."""
+        """Record that the append failed or was not answered: no client waits for a reply any more."""
         self.is_over = True
         if self.code is None:
             self.code = Code.NO_REPLY
 
     def settle(self, code: int, reply: bytes | None = None) -> None:
-        """The outcome, unless there is one already."""
+        """Set the outcome, unless it is set."""
         if self.code is None:
             self.code, self.reply = code, reply
             if self.is_stored:
                 self._tell()
 
     def take(self, reply: bytes) -> int:
-        """A reply has come; returns the code for its replier."""
+        """Take a reply; return the code for its replier."""
         if self.code == Code.OK:
             return Code.DUPLICATE
         if not self.waits:
@@ -121,7 +121,7 @@ class OpenRequest:
         return Code.OK
 
     def pass_deadline(self) -> None:
-        """The deadline has passed: from here on a reply is late."""
+        """Expire the request: later replies are late."""
         self.is_over = True
         if self.is_stored and self.code is None:
             if self._has_listener:
@@ -130,7 +130,7 @@ class OpenRequest:
                 self.settle(Code.NO_REPLY)
 
     def follow(self, first: "OpenRequest") -> None:
-        """This is a copy of a request that is open or was answered: their outcome is one."""
+        """Join the first copy of this request, which is open or answered: both have one outcome."""
         if first.code is None:
             self.token, self.links = first.token, first.links
             first._followers.append(self)
@@ -151,7 +151,7 @@ class OpenRequests:
     """The open requests of this process at one broker group, and the replies that it passes on to there.
 
     Args:
-        rpc: the broker's link for what is rare; this object listens on it.
+        rpc: the broker's link for rare operations; this object listens on it.
         wake: called when a timer is set; `on_time()` is then called until none is left.
         random_bytes: as os.urandom.
     """
@@ -189,7 +189,7 @@ class OpenRequests:
     # -- the asker's side
 
     def open(self, asker: RequestAsker, wait_ms: int) -> OpenRequest | None:
-        """Register a request that is about to be appended with this token as its trailer; None: too many are open."""
+        """Register a request before its append, with the token as its trailer; None: too many are open."""
         if len(self._calls) >= OPEN_MAX:
             return None
         self.asked += 1
@@ -200,7 +200,7 @@ class OpenRequests:
         return opened
 
     def release(self) -> None:
-        """The process ends: tell clients that still wait that the outcome is unknown."""
+        """At the end of the process, answer waiting clients that the outcome is unknown."""
         for each in list(self._calls.values()):
             if each.waits:
                 each.settle(Code.TIMEOUT)
@@ -228,13 +228,13 @@ class OpenRequests:
     # -- called by open requests
 
     def remember(self, stored: OpenRequest, place: StoredAt) -> None:
-        """It may be sent again under its id until its deadline."""
+        """Keep the request until its deadline: it may be sent again under its id."""
         if not stored.is_over:
             stored.place = place
             self._by_place[place] = stored
 
     def keeps(self, answered: OpenRequest) -> bool:
-        """Whether its reply is kept; asked once, when it is there."""
+        """Whether the reply is kept; called once, when the reply has arrived."""
         size = len(answered.reply or b"")
         if answered.place is None or answered.is_over or self._kept_bytes + size > KEPT_BYTES_MAX:
             return False
@@ -243,7 +243,7 @@ class OpenRequests:
         return True
 
     def repeated(self, copy: OpenRequest, place: StoredAt | None) -> None:
-        """The first copy of this request is stored there, and only that one is delivered."""
+        """Join the request stored at `place`: only the first copy is delivered."""
         first = self._by_place.get(place) if place is not None else None
         if first is not None and (first.code is None or first.reply is not None):
             copy.follow(first)
@@ -251,7 +251,7 @@ class OpenRequests:
             copy.settle(Code.DUPLICATE)
 
     def ask_outcome(self, over: OpenRequest) -> None:
-        """The deadline has passed without a reply: ask the engine for the outcome."""
+        """Ask the engine for the outcome of a request whose deadline has passed without a reply."""
         if over.links != self._links:
             over.settle(Code.NO_REPLY)  # a restarted engine has forgotten the request
             return
@@ -292,7 +292,7 @@ class OpenRequests:
 
         Args:
             data: the token as it came. reply: a Message without reply_to, encoded.
-            timeout_ms: after which `told` gets TIMEOUT.
+            timeout_ms: time after which `told` gets TIMEOUT.
         """
         token = self._tokens.check(data)
         if token is None:
@@ -321,11 +321,11 @@ class _ReplyInFlight:
         self.give_up = partial(self.answered, Code.TIMEOUT, b"")
 
     def answered(self, code: int, sentence: bytes) -> None:
-        """The broker's answer, or its absence within the time."""
+        """Take the broker's answer, or TIMEOUT without one."""
         told, self._told = self._told, _ignore
         self._timers.cancel(self.tick, self.give_up)
         told(code)
 
 
 def _ignore(code: int) -> None:
-    """The code was reported already."""
+    """Ignores later codes: the code was already reported."""

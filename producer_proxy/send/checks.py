@@ -1,6 +1,4 @@
-"""Checks of one message before anything is asked of its target: form, permission, topic, size, switches, features,
-rules.
-"""
+"""Checks of one message before its target is involved: form, permission, topic, size, switches, features, rules."""
 
 from common.contract import Code
 from common.credential import Principal
@@ -15,22 +13,21 @@ from producer_proxy.targets.topics import Topics
 
 
 class MessageChecks:
-    """
+    """Checks messages one by one.
+
     Args:
         topics: definitions and targets.
-        admission: what operators have switched off, and which topics are backlogged.
+        admission: features that operators have switched off, and backlogged topics.
     """
 
     def __init__(self, topics: Topics, admission: SendAdmission) -> None:
         self._topics, self._admission = topics, admission
 
     def check(self, pending: PendingMessage, principal: Principal, is_request: bool = False) -> None:
-        """Refuse the message if anything is wrong with it; else it has its target."""
+        """Refuse the message at the first failed check; otherwise set its target."""
         message = pending.message
         if message.fault:
-            pending.result = refusal(
-                *MESSAGE_FAULTS[MessageFault(message.fault)]
-            )  # nothing else of the message may be used
+            pending.result = refusal(*MESSAGE_FAULTS[MessageFault(message.fault)])  # its other fields are void
             return None
         if off := self._admission.feature_off(message):
             return pending.refuse(Code.OVERLOADED, off, OFF_RETRY_AFTER_MS)
@@ -61,7 +58,7 @@ class MessageChecks:
 
 
 def _missing_feature(message: Message, target: SendTarget, is_request: bool) -> str | None:
-    """The field that asks for what the target does not support, as a sentence; None: it supports all of it."""
+    """A sentence naming the field of an unsupported feature; None: the target supports all of them."""
     if message.operation and "cancel" not in target.features:
         return (
             f"Message.operation: topic={message.topic}: its target {target.name} cannot cancel; send it without CANCEL"

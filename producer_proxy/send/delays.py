@@ -1,6 +1,7 @@
-"""Delayed messages and their cancellation: what a send may ask of time, and the order in which the target gets it.
+"""Delayed messages and their cancellation: rules for due times and repetitions, and submission in order.
 
-They bypass the queues. The fallback buffer does not take them: it stores no due times, and would deliver at once.
+Delayed messages bypass the queues. The fallback buffer does not take them: it stores no due times, and would deliver at
+once.
 """
 
 import time
@@ -31,23 +32,24 @@ ONCE = Repetition(0, 0, 1, 0)
 
 
 class DelayError(Exception):
-    """The message asks for something that its topic does not allow. The text names the field and the rule."""
+    """A delay that the topic does not allow. The text names the field and the rule."""
 
 
 def is_delayed(message: Message) -> bool:
-    """Whether the message is for later, or cancels one that is."""
+    """Whether the message is delayed, or cancels a delayed one."""
     return bool(message.operation or message.flags & (HAS_DELIVER_AT | HAS_DELAY))
 
 
 class Delayed(NamedTuple):
-    """A delayed message that its target is to get."""
+    """A delayed message in the form for its target."""
 
     pending: PendingMessage
     value: DelayedMessage
 
 
 class DelayStage:
-    """
+    """Submits delayed messages and cancellations.
+
     Args:
         topics: definitions and routes.
         next_id: a new 16-byte id.
@@ -78,7 +80,7 @@ class DelayStage:
             target, destination = each.route
             group = target, target.served_as(asked or destination.durability)
             if each.message.operation:
-                _add(gathered, deadline_s)  # the cancellation may be of a message before it in the call
+                _add(gathered, deadline_s)  # the cancelled message may be an earlier one of this call
                 _cancel(each, group, deadline_s)
                 continue
             try:
@@ -90,7 +92,7 @@ class DelayStage:
         _add(gathered, deadline_s)
 
     def _delayed(self, pending: PendingMessage) -> DelayedMessage:
-        """What the target is given. Raises DelayError."""
+        """The form in which the target gets the message. Raises DelayError."""
         message, now_ms = pending.message, self._now_ms()
         definition = self._topics.definition(message.topic)
         if definition is None:
@@ -104,7 +106,7 @@ class DelayStage:
 
 
 def _add(gathered: dict[Group, list[Delayed]], deadline_s: float) -> None:
-    """Send what is gathered, all targets and classes at once, and empty it."""
+    """Send the gathered messages, to all targets and classes concurrently, and clear `gathered`."""
     adding = [gevent.spawn(_add_group, *each, deadline_s) for each in gathered.items()]
     gathered.clear()
     gevent.joinall(adding, raise_error=True)
@@ -129,7 +131,7 @@ def _cancel(pending: PendingMessage, group: Group, deadline_s: float) -> None:
 
 
 def due_at(message: Message, definition: TopicDefinition, now_ms: int) -> int:
-    """The moment before which the message may not be delivered. Raises DelayError when the topic does not allow it."""
+    """The time before which the message may not be delivered. Raises DelayError when the topic does not allow it."""
     horizon_ms = definition.delay_ms_max or definition.retention_ms or ENGINE_RETENTION_MS
     if message.flags & HAS_DELAY:
         field, delay_ms = "delay_ms", message.delay_ms

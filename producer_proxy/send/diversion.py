@@ -1,4 +1,4 @@
-"""Diversion into the fallback buffer: messages that are not tried at their target, and messages that it failed."""
+"""Diversion into the fallback buffer: messages that are not sent to their target, and messages that it failed."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -17,7 +17,8 @@ HotOutcome = tuple[int, int, int, bytes]
 
 
 class Diversion:
-    """
+    """The diversion of one proxy.
+
     Args:
         next_id: a new 16-byte id.
     """
@@ -28,17 +29,17 @@ class Diversion:
         self._buffer, self._targets, self._next_id, self._now_ms = buffer, targets, next_id, now_ms
 
     def tried(self, pending: Sequence[PendingMessage]) -> list[PendingMessage]:
-        """Those that their target shall get. The others stay open, for `save()`."""
+        """The messages to send to their targets. The others stay open, for `save()`."""
         if not self._buffer.stores:
             return list(pending)
         return [each for each in pending if not self._is_untried(each)]
 
     def patience_s(self, pending: Sequence[PendingMessage], timeout_s: float) -> float:
-        """How long to wait for the targets."""
+        """Seconds to wait for the targets."""
         return patience_s(timeout_s) if any(self._buffer.takes(each.message.topic) for each in pending) else timeout_s
 
     def save(self, pending: Sequence[PendingMessage], waited_s: float) -> None:
-        """Store the open ones, and those of buffered topics that their target failed; each gets its result. Blocks."""
+        """Store the open messages, and failed messages of buffered topics; each gets its result. Blocks."""
         if not self._buffer.stores:
             return
         diverted = [each for each in pending if self._is_for_buffer(each)]
@@ -54,7 +55,7 @@ class Diversion:
                 each.refuse(code)
 
     def rescued(self, messages: Sequence[Message], outcomes: Sequence[HotOutcome], waited_s: float) -> list[SendResult]:
-        """Results of a call of the hot path of which the engine failed a message."""
+        """Results of a hot-path call in which the engine failed a message."""
         pending = [self._rescued(*each) for each in zip(messages, outcomes, strict=True)]
         self.save(pending, waited_s)
         return [each.answer() for each in pending]
@@ -90,7 +91,7 @@ class Diversion:
         return is_failed and self._buffer.takes(pending.message.topic) and not is_delayed(pending.message)
 
     def _entry(self, pending: PendingMessage) -> BufferEntry:
-        """Under the id that the caller may have been told, or that the broker may have seen."""
+        """The entry, under the id that the caller or the broker may know already."""
         message = pending.message
         if message.id is None and pending.assigned_id is None:
             pending.assigned_id = self._next_id()

@@ -12,14 +12,14 @@ from producer_proxy.targets.topics import TopicRoute
 
 
 class PendingMessage:
-    """A message and what the stages have found out about it; it is open until one of them gives it a result.
+    """A message and the findings of the stages. It is open until a stage sets its result.
 
     Attributes:
-        message: as walked. One with a fault has nothing but the fault.
-        target: of its topic, once the message has passed its checks.
-        route: its destination there, once resolved.
-        assigned_id: 16 bytes, for a message without an id of its own; assigned when it is first needed.
-        reply: set for a reply that was passed on: it waits by itself, and the stages leave it alone.
+        message: as walked. With a fault, all other fields are void.
+        target: its topic's target, once the message has passed its checks.
+        route: its destination at the target, once resolved.
+        assigned_id: 16 bytes, for a message without its own id; assigned when it is first needed.
+        reply: set for a reply that was passed on; later stages ignore the message.
         result: the answer; None: open.
     """
 
@@ -49,17 +49,17 @@ class PendingMessage:
 
     @property
     def slice(self) -> MessageSlice:
-        """What its target takes. The message is resolved and has an id."""
+        """The form in which the target takes the message, which is resolved and has an id."""
         assert self.route is not None
         encoded = self.message.encoded
         return MessageSlice(self.route.destination, self.route.binding_of(self.message), self.assigned_id, encoded)
 
     def refuse(self, code: int, sentence: str | None = None, retry_after_ms: int = RETRY_AFTER_MS) -> None:
-        """Not stored, or not known to be: `sentence` says why, by default the one of the code."""
+        """Set a result for a message that was not stored, or may not be. `sentence`: by default that of the code."""
         self.result = refusal(code, sentence, self.shown_id, retry_after_ms)
 
     def settle(self, code: int, queue: int | None, offset: int | None) -> None:
-        """A target's outcome."""
+        """Set the result from a target's outcome."""
         if code in (Code.OK, Code.DUPLICATE):
             self.result = SendResult(code=code, id=self.shown_id, queue=queue, offset=offset)
         else:

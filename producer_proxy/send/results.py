@@ -1,9 +1,9 @@
-"""Results of sends: the sentences of contract codes, and the times after which a retry makes sense."""
+"""Results of sends: sentences of contract codes, and retry times."""
 
 from common.contract import Code, SendResult
 
 RETRY_AFTER_MS = 200
-OFF_RETRY_AFTER_MS = 5000  # for what an operator has switched off
+OFF_RETRY_AFTER_MS = 5000  # for features that an operator has switched off
 BACKLOG_RETRY_AFTER_MS = 1000  # the consumers have to catch up first
 SENTENCES = {
     Code.UNKNOWN_TOPIC: "Message.topic: the broker does not know it; send again",

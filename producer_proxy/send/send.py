@@ -1,8 +1,7 @@
 """One send call, start to end, in a greenlet: the rare path, and the reference of the hot one.
 
 authenticate → check each message → limits → delays → diversion → resolve → admission to the queue → append → answer.
-Each message is one PendingMessage, which the stages take and give a result. The answer has one result per message, in
-order.
+Each message is one PendingMessage; the stages set its result. The answer has one result per message, in order.
 """
 
 import logging
@@ -51,7 +50,7 @@ class SendService:
     Args:
         principals: credentials and their applications. topics: definitions, targets and destinations.
         requests: takes sends that wait for a reply, and replies.
-        buffer: takes messages that no target does.
+        buffer: takes diverted messages.
         learn: called as (credential bytes, principal) after each good call, so that the hot path knows them.
     """
 
@@ -76,7 +75,7 @@ class SendService:
         gevent.spawn(self._run, connection, self._answer, frame)
 
     def rescue(self, connection: Any, frame: bytes, outcomes: list[HotOutcome]) -> None:
-        """Take over a call of the hot path of which the engine failed a message that has a buffer."""
+        """Take over a hot-path call in which the engine failed a message of a buffered topic."""
         self.in_work += 1
         gevent.spawn(self._run, connection, self._rescued, frame, outcomes)
 
@@ -138,7 +137,7 @@ class SendService:
         return [each.answer() for each in pending]
 
     def _ask(self, connection: Any, call: SendCall, principal: Principal) -> SendResult:
-        """A request: one message, and the reply to it."""
+        """Answer a request: store its message and wait for the reply."""
         pending = PendingMessage(call.messages[0])
         fault = None if pending.message.fault else fault_of(call)
         if fault:
@@ -161,7 +160,7 @@ class SendService:
         pending.result = ask(self.requests, *group, connection, call, pending.slice, shown, not_stored)
 
     def _pass_replies(self, call: SendCall, principal: Principal, pending: Sequence[PendingMessage]) -> None:
-        """Send replies to their askers' proxies, before anything blocks."""
+        """Send replies to their askers' proxies, before any stage blocks."""
         timeout_ms = int(_timeout_s(call) * 1000)
         for each in pending:
             message = each.message
@@ -171,7 +170,7 @@ class SendService:
             self._learn(call.credential, principal)
 
     def _limit(self, principal: Principal, wanted: Sequence[PendingMessage]) -> None:
-        """Refuse what the rate limits do not let through; blocks for their hold."""
+        """Refuse messages over the rate limits; blocks for the limits' hold."""
         limits = self._admission.rate_limits(principal.app)
         broken = {}
         for each in wanted:
@@ -187,9 +186,9 @@ class SendService:
     def _resolved(
         self, call: SendCall, principal: Principal, pending: Sequence[PendingMessage]
     ) -> Sequence[PendingMessage]:
-        """Give each message its route; blocks for topics that are not known yet.
+        """Set each message's route; blocks for unknown topics.
 
-        Returns those that have one: all or none.
+        Returns the messages with a route: all or none.
         """
         if not pending:
             return []

@@ -11,7 +11,7 @@ from producer_proxy.send.pending import PendingMessage, open_ones
 from producer_proxy.targets.base import SendTarget
 
 Group = tuple[SendTarget, int]
-"""A target, and the durability class as which it serves the messages."""
+"""A target, and the durability class of the messages there."""
 
 
 def grouped(pending: Sequence[PendingMessage], asked: int) -> dict[Group, list[PendingMessage]]:
@@ -25,9 +25,9 @@ def grouped(pending: Sequence[PendingMessage], asked: int) -> dict[Group, list[P
 
 
 def admitted(group: Group, pending: Sequence[PendingMessage]) -> list[PendingMessage]:
-    """Those that may join the target's queue; the others are refused.
+    """Messages that may join the target's queue; the others are refused.
 
-    The highest grade first; of one grade a broker gets all or none.
+    The highest grade goes first; of one grade a broker gets all messages or none.
     """
     target, durability = group
     by_grade: dict[int, list[PendingMessage]] = {}
@@ -46,7 +46,7 @@ def admitted(group: Group, pending: Sequence[PendingMessage]) -> list[PendingMes
 
 
 class Submission:
-    """Messages of one target and class that are on their way. Those without an id of their own get one here."""
+    """Submitted messages of one target and class. Messages without an id get one here."""
 
     def __init__(self, group: Group, pending: Sequence[PendingMessage], next_id: Callable[[], bytes]) -> None:
         self._pending = pending
@@ -58,7 +58,7 @@ class Submission:
         target.submit(durability, [each.slice for each in pending], self._answer.set)
 
     def collect(self, deadline_s: float) -> None:
-        """Give each message its result; blocks the greenlet until the deadline, in monotonic seconds."""
+        """Set each message's result; blocks the greenlet until the deadline, in monotonic seconds."""
         try:
             outcomes = self._answer.get(timeout=max(0.0, deadline_s - time.monotonic()))
         except gevent.Timeout:

@@ -1,7 +1,7 @@
 """The interface of a target: a system that keeps the messages of topics. Siblings: engine, memory.
 
-A target is given values and encodes them last. The hot path knows the engine's lanes by name and passes this interface
-by; messages of topics with another target take the rare path.
+A target gets values and encodes them last. The hot path uses the engine's lanes directly, not this interface. Messages
+of topics with another target take the rare path.
 """
 
 from abc import ABC, abstractmethod
@@ -26,8 +26,8 @@ class MessageSlice(NamedTuple):
     Attributes:
         destination: of its topic, from this target's `resolve()`. It has the attributes name, queues, durability and
             grade.
-        key: what ties the message to one queue; None: any of the topic's queues will do.
-        assigned_id: 16 bytes; None: the message carries an id of its own.
+        key: the bytes that bind the message to one queue; None: any of the topic's queues.
+        assigned_id: 16 bytes; None: the message carries its own id.
         encoded: the Message in Thrift binary, as it came.
     """
 
@@ -54,11 +54,11 @@ class Repetition(NamedTuple):
 
 
 class DelayedMessage(NamedTuple):
-    """One message for later.
+    """One delayed message.
 
     Attributes:
-        id_start, id_size: of its own id within `encoded`; unused with an assigned one.
-        due_ms: Unix ms, before which it may not be delivered.
+        id_start, id_size: position of its own id within `encoded`; unused with an assigned id.
+        due_ms: Unix ms before which the message may not be delivered.
     """
 
     message: MessageSlice
@@ -73,12 +73,13 @@ DelayedOutcome = tuple[int, int | None, int | None]
 
 
 class SendTarget(ABC):
-    """
+    """A target.
+
     Attributes:
         name: for sentences and health.
-        features: of "delay", "cancel" and "reply", those that it supports. The send path refuses the others by name.
-        isolates_failures: parts that fail are isolated by the target itself, so one timeout does not make all of it
-            suspect.
+        features: the supported ones of "delay", "cancel" and "reply". The send path refuses the others by name.
+        isolates_failures: the target isolates its failed parts, so one timeout does not make the whole target
+            suspected.
     """
 
     name: str
@@ -99,18 +100,18 @@ class SendTarget(ABC):
     def served_as(self, durability: int) -> int:
         """The number of the durability class that a class is served as.
 
-        Messages of one such class are submitted together.
+        Messages of the same class are submitted together.
         """
 
     def binds_ids(self, destination: Any) -> bool:
-        """Whether an id that a client has set leads to a queue, as a key does."""
+        """Whether a client's id selects the queue, as a key does."""
         return False
 
     @abstractmethod
     def admits(self, durability: int, destination: Any, key: bytes | None, taken: int, asked: int) -> bool:
         """Whether `asked` messages may join what waits, after `taken` others of their call.
 
-        True where nothing could take them now.
+        True when no part of the target could take them now.
         """
 
     @abstractmethod
@@ -131,7 +132,7 @@ class SendTarget(ABC):
     def add_delayed(
         self, durability: int, messages: Sequence[DelayedMessage], deadline_s: float
     ) -> list[DelayedOutcome]:
-        """Store messages for later. Blocks the greenlet until the deadline, in monotonic seconds. Feature "delay"."""
+        """Store delayed messages. Blocks the greenlet until the deadline, in monotonic seconds. Feature "delay"."""
         raise NotImplementedError(f"target {self.name}: delay")
 
     def cancel(self, durability: int, topic: str, shown_id: str, deadline_s: float) -> tuple[int, str | None]:
@@ -143,17 +144,17 @@ class SendTarget(ABC):
 
     @property
     def up(self) -> bool:
-        """Whether it takes messages of every class now."""
+        """Whether the target takes messages of every class now."""
         return True
 
     @property
     def idle(self) -> bool:
-        """Whether every message taken has its outcome."""
+        """Whether every accepted message has its outcome."""
         return True
 
     @property
     def queue_limits(self) -> list[QueueLimit]:
-        """Bounds of what waits for it, for the admission settings."""
+        """Bounds of the messages that wait for the target, for the admission settings."""
         return []
 
     def health(self) -> bool | str:
@@ -162,4 +163,4 @@ class SendTarget(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Release links and files. What has no outcome yet gets one."""
+        """Release links and files. Open messages get their outcome."""

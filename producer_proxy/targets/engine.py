@@ -16,7 +16,8 @@ from producer_proxy.targets.engine_topics import EngineTopics, binds_ids
 
 
 class EngineTarget(SendTarget):
-    """
+    """The target.
+
     Args:
         brokers: owned from now on.
         topics: destinations at these brokers.
@@ -31,7 +32,7 @@ class EngineTarget(SendTarget):
 
     @property
     def isolates_failures(self) -> bool:  # type: ignore[override]
-        """Several broker groups have a breaker each."""
+        """True with several broker groups: each has a breaker."""
         return self._brokers.only is None
 
     def resolve(self, definitions: Mapping[str, TopicDefinition], generation: int) -> dict[str, Destination]:

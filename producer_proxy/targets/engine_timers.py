@@ -1,7 +1,7 @@
 """Delayed messages at the engine: their broker and queue, and the requests that add and cancel them.
 
-A delayed message goes to no queue yet. With several broker groups it waits at the one that holds its later queue. No
-table says which one that is, so a cancellation asks all of them.
+A delayed message is in no queue yet. With several broker groups it waits at the group that holds its later queue. No
+table records that group, so a cancellation asks all groups.
 """
 
 import time
@@ -21,7 +21,8 @@ Placed = tuple[int, Timer, int | None]  # index of the message, its timer, its q
 
 
 class EngineTimers:
-    """
+    """Adds and cancels delayed messages.
+
     Args:
         brokers: with their links for rare operations.
     """
@@ -31,7 +32,7 @@ class EngineTimers:
         self._turn = 0
 
     def add(self, durability: int, messages: Sequence[DelayedMessage], deadline_s: float) -> list[DelayedOutcome]:
-        """Outcomes of the messages, in order; blocks for the brokers. One request per broker."""
+        """Add the messages, one request per broker; return the outcomes in order. Blocks for the brokers."""
         outcomes: list[DelayedOutcome] = [(int(Code.UNAVAILABLE), None, None)] * len(messages)
         by_broker: dict[Broker, list[Placed]] = {}
         for index, message in enumerate(messages):
@@ -88,5 +89,5 @@ def _add_at(
 
 
 def _decisive(answers: list[tuple[int, bytes]]) -> tuple[int, bytes]:
-    """The answer that decides when no group has cancelled. A group that did not answer may hold the message."""
+    """The deciding answer when no group has cancelled. A group that did not answer may hold the message."""
     return next((each for each in answers if each[0] != Code.NOT_CANCELLABLE), answers[0])

@@ -1,6 +1,4 @@
-"""Destinations at the engine: looked up at its broker groups once per topic, checked against the configuration, kept up
-to a bound.
-"""
+"""Destinations at the engine: looked up once per topic, checked against the configuration, kept up to a bound."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -18,15 +16,15 @@ from producer_proxy.targets.base import ResolveError
 from producer_proxy.targets.topics import TopicView
 
 RESOLVE_TIMEOUT_S = 3.0
-OTHERS_TIMEOUT_S = 0.25  # for all other broker groups once one has answered
-INCOMPLETE_S = 0.5  # how long a destination serves that lacks its id at some broker group
-# 200 MB at most, 200 bytes per topic in use: see bench/append.py. A send to a topic that was evicted has to ask the
-# broker, which costs many times the send. So a bound below the number of topics in use is felt at once.
+OTHERS_TIMEOUT_S = 0.25  # for the other broker groups after the first answer
+INCOMPLETE_S = 0.5  # lifetime of a destination that lacks its id at some broker group
+# 200 MB at most, 200 bytes per topic in use: see bench/append.py. A send to an evicted topic must ask the broker, which
+# costs many times the send. So a bound below the number of topics in use slows sends at once.
 DESTINATIONS_MAX = 1_000_000
 
 
 class BacklogMarks(Protocol):
-    """The fallback buffer, as far as destinations carry a mark of it."""
+    """The part of the fallback buffer by which destinations are marked as buffered."""
 
     def has_backlog(self, topic: str) -> bool: ...
 
@@ -60,7 +58,7 @@ class EngineTopics:
         self._incomplete: set[bytes] = set()  # names of destinations without an id at some broker group
 
     def is_right(self, destination: Destination) -> bool:
-        """Whether a destination still agrees with its topic's definition; what can change in place is updated."""
+        """Whether a destination still agrees with its topic's definition; changeable fields are updated in place."""
         self._mark(destination)
         topic = self._view.topic(destination.name.decode())
         if topic is None or not _fits(destination, topic):
@@ -117,7 +115,7 @@ class EngineTopics:
     def _ask_groups(self, definitions: Mapping[str, TopicDefinition]) -> dict[str, Destination]:
         """Ask each broker group about the topics of which it holds queues.
 
-        The queues of one that does not answer stay unused for now.
+        The queues of a group that does not answer stay unused for now.
         """
         homes = {name: self._homes(name, topic.queues) for name, topic in definitions.items()}
         asked = {
@@ -130,7 +128,7 @@ class EngineTopics:
             found = {number: topics[name] for number, topics in given.items() if name in topics}
             if not found:
                 raise ResolveError(layout.UNAVAILABLE, f"topic={name}: no broker group that holds it answers")
-            # The least number: queues are only ever added, and a group that was away may have missed that.
+            # The minimum: queues are only added, and a group that was down may not have the new ones yet.
             queues = min(each["queues"] for each in found.values())
             ids = b"".join(layout.U32.pack(found.get(number, {"id": 0})["id"]) for number in range(max(asked) + 1))
             homes_of = homes[name] if queues == topic.queues else self._homes(name, queues)
@@ -146,7 +144,7 @@ class EngineTopics:
             raise ResolveError(layout.UNAVAILABLE, str(error)) from error
 
     def _gather(self, asked: dict[int, dict[str, TopicDefinition]]) -> dict[int, dict[str, dict[str, Any]]]:
-        """Answers about topics by the number of the group, of the groups that answer in time."""
+        """Answers about topics by group number, of the groups that answer in time."""
         usable = {broker.number for broker in self._brokers.listed if broker.breaker.share}
         questions = {number: _question(topics) for number, topics in asked.items() if number in usable}
         answers = self._brokers.router.gather(layout.TOPIC, questions, RESOLVE_TIMEOUT_S, OTHERS_TIMEOUT_S)
@@ -157,7 +155,7 @@ class EngineTopics:
         }
 
     def _evict_soon(self, name: bytes) -> None:
-        """Evict the destination after INCOMPLETE_S, so that the next message asks for the ids that are missing."""
+        """Evict the destination after INCOMPLETE_S, so that the next message asks for the missing ids."""
         if not self._incomplete:
             gevent.spawn_later(INCOMPLETE_S, self._evict_incomplete)
         self._incomplete.add(name)
@@ -169,8 +167,9 @@ class EngineTopics:
 
 
 def binds_ids(destination: Destination) -> bool:
-    """Whether ids that clients chose lead to a queue: where they are checked, and each of several broker groups knows
-    only its own.
+    """Whether clients' ids select the queue.
+
+    They do where ids are checked and there are several broker groups, because each group knows only its own ids.
     """
     return destination.id_window_ms > 0 and destination.homes is not None
 
@@ -188,7 +187,7 @@ def _destination(
 
 
 def _fits(destination: Destination, topic: TopicDefinition) -> bool:
-    """The broker may have more queues than defined, never fewer: they are only ever added."""
+    """Whether the destination agrees with the definition. The broker may have more queues: they are only ever added."""
     return (
         destination.queues >= topic.queues
         and destination.durability == number_of(topic.durability)

@@ -1,7 +1,6 @@
-"""Messages kept in this process: a target over a broker in memory, for tests and for proxies that need no engine.
+"""Target over a broker in this process' memory, for tests and for proxies without an engine.
 
-It loses what it holds with the process, checks no ids against earlier ones, and takes no delayed messages and no
-requests.
+Messages end with the process. The target does not de-duplicate ids, and takes no delayed messages and no requests.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -26,11 +25,10 @@ class MemoryDestination(NamedTuple):
 
 
 class MemoryTarget(SendTarget):
-    """Messages without a key go to one queue of their topic per submission, and to the next queue with the next
-    submission.
+    """The target. Messages without a key go to one queue of their topic per submission, round robin.
 
     Args:
-        broker: where the messages are kept; a topic that it does not know is created with the queues of its definition.
+        broker: keeps the messages; an unknown topic is created with the queues of its definition.
         now_ms: Unix ms.
     """
 
@@ -67,7 +65,7 @@ class MemoryTarget(SendTarget):
         return True
 
     def close(self) -> None:
-        """The broker belongs to its maker."""
+        """Does nothing: the creator of the broker owns it."""
 
     def _destination(self, topic: TopicDefinition) -> MemoryDestination:
         queues = self._broker.queues(topic.name)

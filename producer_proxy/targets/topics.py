@@ -10,7 +10,7 @@ from producer_proxy.targets.base import ResolveError, SendTarget
 
 
 class TopicView(Protocol):
-    """What is used of the configuration's view."""
+    """The part of the ConfigView that this module uses."""
 
     @property
     def generation(self) -> int: ...
@@ -25,7 +25,7 @@ class TopicRoute(NamedTuple):
     destination: Any
 
     def binding_of(self, message: Message) -> bytes | None:
-        """What ties a walked message to one queue: its key, or its own id where ids bind. None: any queue will do."""
+        """The bytes that bind a walked message to one queue: its key, or its own id where ids bind. None: any queue."""
         if message.key is not None:
             return message.key.encode()
         if message.id is not None and self.target.binds_ids(self.destination):
@@ -37,7 +37,7 @@ class Targets:
     """The target of each topic.
 
     Args:
-        default: of every topic that `by_topic` does not name.
+        default: the target of every topic that `by_topic` does not name.
     """
 
     def __init__(self, default: SendTarget, by_topic: Mapping[str, SendTarget] | None = None) -> None:
@@ -52,7 +52,8 @@ class Targets:
 
 
 class Topics:
-    """
+    """Looks up topics and their routes.
+
     Args:
         view: the configuration.
     """
@@ -64,8 +65,7 @@ class Topics:
         return self._view.topic(name)
 
     def find(self, names: list[str]) -> dict[str, TopicRoute]:
-        """Routes of defined topics; blocks the greenlet while a target is asked for destinations that are not known
-        yet.
+        """Routes of defined topics; blocks the greenlet while a target is asked for unknown destinations.
 
         Raises:
             ResolveError: a target did not answer, or a topic is not defined any more.

@@ -1,4 +1,7 @@
-"""Clients of simulated engines: producers, consumers, senders of delayed messages, askers. Each owns one link and keeps reconnecting."""
+"""Clients of simulated engines: producers, consumers, senders of delayed messages, askers.
+
+Each client owns one link and keeps reconnecting.
+"""
 
 import json
 from collections.abc import Iterator
@@ -63,7 +66,7 @@ class Actor:
         self.world.after(self.world.random.randint(0, 100), self._connect)
 
     def stop(self) -> None:
-        """Begin nothing new."""
+        """Stop beginning new work."""
         self.stopped = True
 
     def on_ready(self, link: Link) -> None:
@@ -200,7 +203,7 @@ class Asker(Producer):
 
 
 class Operator(Actor):
-    """Asks one ADMIN verb; `answer` is what came back."""
+    """Sends one ADMIN verb; `answer` is the engine's answer."""
 
     def __init__(self, engine: Engine, verb: str, **request: object) -> None:
         super().__init__(engine, f"operator-{verb}", Ledger())
@@ -216,7 +219,7 @@ class Operator(Actor):
 
 
 def lag(engine: Engine, group: str) -> int:
-    """Messages that the group has not acknowledged, by the engine itself. Lets a second pass."""
+    """The engine's count of messages that the group has not acknowledged. Advances the clock by a second."""
     operator = Operator(engine, "lag", group=group)
     engine.world.run(1_000)
     return sum(row["lag"] for row in operator.answer["queues"])
@@ -225,7 +228,7 @@ def lag(engine: Engine, group: str) -> int:
 class Consumer(Actor):
     """One consumer of a group: pulls, works for up to half a second, acknowledges with its next pull; answers requests.
 
-    A part of the messages is put off with RETRY, and a smaller part is never acknowledged, so that its lease expires.
+    Some messages are deferred with RETRY. A smaller share is never acknowledged, so their leases expire.
     """
 
     wait_ms = 20_000

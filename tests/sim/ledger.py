@@ -1,4 +1,4 @@
-"""Promises and deliveries of a simulation: appended, delivered and acknowledged messages, timers, requests and replies."""
+"""Promises and deliveries of a simulation: messages appended, delivered and acknowledged, timers, requests, replies."""
 
 from collections import Counter
 
@@ -7,15 +7,15 @@ Place = tuple[str, int, int]
 
 
 class Ledger:
-    """Of one engine. `check()` fails with the first broken promise.
+    """The ledger of one engine. `check()` fails with the first broken promise.
 
     Attributes:
         appended: messages whose APPEND was answered OK, by place.
-        delivered: per group, how often each message was delivered.
+        delivered: per group, the number of deliveries per message.
         done: per group, messages whose acknowledgement was answered OK.
         maybe_done: per group, messages whose acknowledgement was sent; it counts, too, when only its answer was lost.
         timers: id -> due time of delayed messages whose TIMER_ADD was answered OK.
-        fired: id -> places and times at which the message was stored.
+        fired: id -> positions and times at which the message was stored.
         asked, replied: tokens of requests that were answered OK, and of replies that arrived.
     """
 
@@ -31,16 +31,16 @@ class Ledger:
         self.bodies: dict[Place, bytes] = {}
 
     def deliver(self, group: str, place: Place, body: bytes) -> None:
-        """A consumer of the group got the message. Its bytes never change."""
+        """Record a delivery to the group. Fails when the message's bytes have changed."""
         assert self.bodies.setdefault(place, body) == body, f"{place}: delivered with other bytes than before"
         self.delivered.setdefault(group, Counter())[place] += 1
 
     def fire(self, timer: bytes, place: Place, stored_at_ms: int) -> None:
-        """A consumer got a delayed message."""
+        """Record the delivery of a delayed message."""
         self.fired.setdefault(timer, {})[place] = stored_at_ms
 
     def check(self, groups: dict[str, str], now_ms: int) -> None:
-        """Compare promises and deliveries, after everything has had the time to arrive.
+        """Compare promises and deliveries, after all deliveries have had time to arrive.
 
         Args:
             groups: group -> its topic.

@@ -1,4 +1,7 @@
-"""One engine through a day of virtual time: everything appended is delivered and acknowledged, timers fire once and not early."""
+"""One engine through a day of virtual time.
+
+All appended messages are delivered and acknowledged; timers fire once and not early.
+"""
 
 import subprocess
 import sys
@@ -15,7 +18,7 @@ GROUPS = {"billing": "orders", "audit": "orders", "ledger": "payments", "desk": 
 
 
 def day(seed: int, hours: float = 24) -> World:
-    """Run a day of traffic, let it drain, and check what came of it."""
+    """Run a day of traffic, let it drain, and check the ledger."""
     world, ledger = World(seed), Ledger()
     engine = world.engine("a", LogConfig(segment_bytes=256 << 10, retention_ms=6 * HOUR_MS))
     producers = [

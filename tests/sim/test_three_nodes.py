@@ -1,4 +1,4 @@
-"""Three engines in one process; one of them crashes again and again, and starts from its simulated disk."""
+"""Three engines in one process; one of them crashes repeatedly and restarts from its simulated disk."""
 
 import pytest
 
@@ -24,7 +24,7 @@ def clients(engine: Engine, ledger: Ledger) -> list[Producer]:
 
 
 def run(seed: int, power_cut: bool, crashes: int = 4) -> tuple[World, dict[str, Ledger]]:
-    """Two hours in which engine b ends without notice some times and stays down for up to a minute."""
+    """Run two hours in which engine b crashes several times and stays down for up to a minute."""
     world = World(seed)
     ledgers = {name: Ledger() for name in NAMES}
     engines = {name: world.engine(name, LogConfig(segment_bytes=128 << 10)) for name in NAMES}

@@ -6,8 +6,8 @@
     world.run(for_ms=86_400_000)
     world.trace()
 
-Everything that happens is an event of the world's heap, at a time in milliseconds. Events of the same time run in the order in which
-they were added. All chance comes from the world's seed, so one seed gives one trace.
+Each step is an event in the world's heap, at a time in milliseconds. Events of the same time run in the order in which
+they were added. All randomness comes from the world's seed, so one seed gives one trace.
 """
 
 import hashlib
@@ -32,7 +32,7 @@ Answer = Callable[[int, bytes], None]
 
 
 class World:
-    """Time, chance and trace of one simulation."""
+    """Time, randomness and trace of one simulation."""
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
@@ -50,16 +50,16 @@ class World:
         return engine
 
     def at(self, at_ms: int, call: Callable[[], None]) -> None:
-        """Have `call()` run at a time of the world."""
+        """Schedule `call()` at a time of the world."""
         self._added += 1
         heappush(self._heap, (max(at_ms, self.now_ms), self._added, call))
 
     def after(self, delay_ms: int, call: Callable[[], None]) -> None:
-        """Have `call()` run after a delay."""
+        """Schedule `call()` after a delay."""
         self.at(self.now_ms + delay_ms, call)
 
     def run(self, for_ms: int) -> None:
-        """Let the time pass."""
+        """Run the events of this span of time."""
         until_ms = self.now_ms + for_ms
         while self._heap and self._heap[0][0] <= until_ms:
             self.now_ms, _, call = heappop(self._heap)
@@ -68,11 +68,11 @@ class World:
         self.now_ms = until_ms
 
     def note(self, *fields: object) -> None:
-        """Add to the trace what happens now."""
+        """Add an event to the trace."""
         self._trace.update(repr((self.now_ms, *fields)).encode())
 
     def trace(self) -> str:
-        """A digest of all that has happened."""
+        """A digest of the trace."""
         return self._trace.hexdigest()
 
 
@@ -89,7 +89,7 @@ class WorldEnv(SimulatedEnv):
 
     @clock_ms.setter
     def clock_ms(self, value: int) -> None:
-        """A thread that pauses does not turn the world's clock."""
+        """Does not advance the world's clock: a pausing thread takes no virtual time."""
 
 
 class Engine:
@@ -121,7 +121,7 @@ class Engine:
         self.world.note(self.name, "start", store.end_position)
 
     def stop(self) -> None:
-        """End in order: everything is answered, written and synced."""
+        """Stop cleanly: all requests are answered, all data is written and synced."""
         assert self.node is not None
         node = self.node
         node.release_waiting()
@@ -132,7 +132,7 @@ class Engine:
         self.world.note(self.name, "stop")
 
     def crash(self, power_cut: bool) -> None:
-        """Kill the process, or cut the power: then what was not synced is lost or torn."""
+        """Kill the process, or cut the power: then unsynced data is lost or torn."""
         self.world.note(self.name, "crash", power_cut)
         self.node = None
         self._cut_links()
@@ -142,7 +142,7 @@ class Engine:
             self.env.end_process()
 
     def connect(self, owner: "Owner") -> "Link | None":
-        """A new link, which authenticates by itself; None while the engine is down."""
+        """Make a link, which authenticates automatically; None while the engine is down."""
         if self.node is None:
             return None
         link = Link(self, owner)
@@ -207,7 +207,8 @@ class Owner(Protocol):
 class Link:
     """A link in memory: the node's `Peer` on one side, the owner's requests on the other.
 
-    Frames take a few milliseconds each way and keep their order. A closed link delivers nothing, also what was on its way.
+    Frames take a few milliseconds each way and keep their order. A closed link delivers no frame, not even frames in
+    transit.
     """
 
     def __init__(self, engine: Engine, owner: Owner) -> None:
@@ -230,7 +231,7 @@ class Link:
         return self._number
 
     def tell(self, op: int, payload: bytes, request_id: int = 0) -> None:
-        """Send a frame that has no answer of its own."""
+        """Send a frame without an answer."""
         self.world.note(self.owner.name, self.engine.name, op, request_id, payload)
         self._there_ms = max(self._there_ms, self.world.now_ms + self.world.random.randint(0, LATENCY_MS_MAX))
         self.world.at(self._there_ms, lambda: self.engine.deliver(self, op, request_id, payload))

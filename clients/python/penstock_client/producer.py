@@ -23,8 +23,8 @@ SOCKET_MARGIN_S = 0.5  # a proxy answers by the call's timeout; its answer needs
 class Producer:
     """Sends to Penstock through any of several producer proxies. Thread-safe; close it or use it as a context manager.
 
-    A message without an id gets one (a UUID in hex, set in the caller's object), since a retry after a broken
-    connection is free of duplicates only with the same id.
+    A message without an id gets one: a UUID in hex, set in the caller's object. Only with the same id is a retry after
+    a broken connection free of duplicates.
 
     Attributes:
         retried: resent messages, over all calls.

@@ -181,7 +181,7 @@ class LookupFileMaker:
                     self._partials_not_before = self._clock() + AFTER_FAULT_S
 
     def _beside_partials(self, work: Iterator[int]) -> Iterator[int]:
-        """Do the work, and between any two steps what is due for the active segment."""
+        """Do the work, and between any two steps the due work for the active segment."""
         for size in work:
             yield size
             yield from self._catch_up()

@@ -1,4 +1,4 @@
-"""Partial indexes: lookup files of stretches of the active segment, so that a look-up reads only what came after them.
+"""Partial indexes: lookup files of stretches of the active segment, so that a look-up reads only the bytes after them.
 
 They live as long as the process: they are not synced, and another process does not trust them. Those of one segment and
 family cover it from its first batch on without a gap, until the lookup file of the sealed segment is merged from them.
@@ -98,7 +98,7 @@ class PartialIndexes:
         return True
 
     def drop_suspects(self) -> None:
-        """Forget what was reported damaged, and what follows it in its segment; both are rebuilt."""
+        """Forget partial indexes reported damaged and those after them in their segments; all are rebuilt."""
         while self._suspects:
             key, damaged = self._suspects.popleft()
             partials = self.of(*key)
@@ -107,11 +107,11 @@ class PartialIndexes:
                 self._replace(key, partials[: partials.index(damaged)])
 
     def forget(self, base: int, family: Family) -> None:
-        """Remove those of a segment: its lookup file is made, or the segment was deleted."""
+        """Remove the partial indexes of a segment: its lookup file is made, or the segment was deleted."""
         self._replace((base, family), ())
 
     def clear(self) -> None:
-        """Remove all."""
+        """Remove all partial indexes."""
         for key in list(self._partials):
             self._replace(key, ())
 
@@ -129,7 +129,7 @@ class PartialIndexes:
         yield from self._make_next((place[0], family), place[1], entries_max)
 
     def complete(self, key: Key, end_at: int, entries_max: int) -> Iterator[int]:
-        """Make those that are missing up to a sealed segment's end; yields bytes read or written."""
+        """Make the missing partial indexes up to a sealed segment's end; yields bytes read or written."""
         while self._covered(*key) < end_at:
             yield from self._make_next(key, end_at, entries_max)
 
@@ -143,7 +143,7 @@ class PartialIndexes:
             yield from writer.add(merger, count)
 
     def _make_next(self, key: Key, end_at: int, entries_max: int) -> Iterator[int]:
-        """Make one after the last one, of about PARTIAL_BYTES and not beyond an address; then merge small ones."""
+        """Make the next partial index, of about PARTIAL_BYTES and not beyond an address; then merge small ones."""
         from_at = at = self._covered(*key)
         collector = TermCollector(self._log_id, key[0], key[1].number, entries_max)
         collector.begin(0)

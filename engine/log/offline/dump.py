@@ -99,7 +99,7 @@ def _records(batch: bytes, of: Row, wanted: DumpQuery) -> Iterator[Row]:
 
 
 def _text(name: bytes | None) -> str | None:
-    """For people: a log may hold bytes that no proxy has checked."""
+    """Name as readable text: a log may hold bytes that no proxy has checked."""
     return None if name is None else name.decode(errors="replace")
 
 

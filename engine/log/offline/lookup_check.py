@@ -1,4 +1,4 @@
-"""Checks lookup files against what is in their segment."""
+"""Checks lookup files against their segment."""
 
 from engine.errors import CorruptionError
 from engine.log.lookup_index.lookup_file import (

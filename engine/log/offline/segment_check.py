@@ -1,4 +1,4 @@
-"""Checks every byte of one segment, and its index file against what is in it."""
+"""Checks every byte of one segment, and its index file against its contents."""
 
 from dataclasses import dataclass, field
 

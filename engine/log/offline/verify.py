@@ -17,7 +17,7 @@ from engine.log.segment.window_scan import SECTOR, StretchKind, WindowScan
 
 @dataclass
 class Totals:
-    """Sums of what was read and what of it is bad."""
+    """Totals of the bytes read and of the bad ones among them."""
 
     segments: int = 0
     batches: int = 0

@@ -1,5 +1,5 @@
 # cython: language_level=3
-"""Reading what was appended last, for `cimport` by engine/delivery: no Python objects, and one read for many queues."""
+"""Reads of the newest batches, for `cimport` by engine/delivery: no Python objects, and one read for many queues."""
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
 from engine.log.segment._index cimport IndexEntry

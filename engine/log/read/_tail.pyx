@@ -1,5 +1,5 @@
 # cython: language_level=3
-"""Reading what was appended last. Reference: `LogReader.read`, which also does everything that is not plain.
+"""Reads of the newest batches. Reference: `LogReader.read`, which also handles all other cases.
 
 Consumers that keep up read batches that lie side by side in the log although they belong to many queues. So the bytes
 between the first of them and the end are read at once and kept for the following queues: bytes below `end_position`

@@ -33,7 +33,7 @@ LATE_MS_MAX = 2
 """Amount by which reads may exceed the budget before they pause."""
 
 CREDIT_MS = 10
-"""Unused budget that is kept: on a busy machine pauses last some ms longer than asked for."""
+"""Unused budget that is kept: on a busy machine pauses last some ms longer than requested."""
 
 REST_MS_MAX = 1000
 
@@ -125,7 +125,7 @@ class ColdReads:
         return bool(self._arrived or self._woken)
 
     def served(self, topic_id: int, queue: int, size: int) -> None:
-        """Charge the bytes that were read, from the disk or not: what follows costs the same."""
+        """Charge the bytes that were read, from the disk or not: their delivery costs the same."""
         self._charge(size - self._granted.pop((topic_id, queue), 0.0))
         self._read_bytes = max(READ_BYTES_MIN, self._read_bytes + (size - self._read_bytes) / 8)
 

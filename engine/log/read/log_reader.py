@@ -12,7 +12,7 @@ from engine.log.write.native import Appender
 
 
 class LogReader:
-    """Checks what is asked for, then leaves finding the records to `QueueReader`.
+    """Checks the arguments of reads; `QueueReader` finds the records.
 
     Returns records up to the end position. A replicated log will end reads at the confirmed position instead.
     """

@@ -68,7 +68,7 @@ class QueueReader:
                 if limit == 0:
                     return pieces
         if not pieces and how == DONE and limit != self._limit(segment):
-            # A hole in the queue after what was fetched: no fetch will fill it.
+            # A hole in the queue after the fetched bytes: no fetch will fill it.
             how, at, _, _, bad_at, bad_bytes = self._batches.read(
                 source, segment.file, topic_id, queue, NO_LIMIT, at, records, size, pieces, whole
             )

@@ -48,12 +48,12 @@ class NoRetentionPolicy:
     is_known = True
 
     def of(self, topic: str) -> Retention:
-        """None."""
+        """No topic has a retention of its own."""
         return NONE
 
 
 class StartOffsets:
-    """Looked up when it is needed, so that idle topics cost nothing."""
+    """Start offsets, looked up on demand, so that idle topics cost nothing."""
 
     def __init__(
         self, reader: QueueReader, view: View, now_ms: Callable[[], int], policy: RetentionPolicy | None = None

@@ -66,7 +66,7 @@ cdef inline uint64_t span_end(const ReadState* state, const IndexEntry* entry) n
 
 
 cdef inline uint32_t slice_batch(const ReadState* state, const IndexEntry* entry, const uint8_t* batch, Slice* found) noexcept nogil:
-    """Set `found` to what is wanted of a verified batch. Returns the number of its records from the offset on."""
+    """Set `found` to the wanted part of a verified batch. Returns the number of its records from the offset on."""
     cdef uint32_t skipped = <uint32_t>(state.offset - entry.base_offset)
     found.first_offset = <int64_t>state.offset
     found.stored_at_ms = (<BatchHeader*>batch).stored_at_ms

@@ -67,7 +67,7 @@ cdef class IdWindow:
     cdef uint64_t k0, k1
     cdef IdTable* tables         # oldest first
     cdef int table_count, table_room
-    cdef uint64_t* undo          # (table number, slot) of what has been added since the last commit()
+    cdef uint64_t* undo          # (table number, slot) of the ids added since the last commit()
     cdef size_t undo_count, undo_room
     cdef size_t slots_max, slots_used, entries, expected
     cdef uint64_t tables_made

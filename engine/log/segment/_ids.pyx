@@ -144,11 +144,11 @@ cdef class IdWindow:
         return 0
 
     cdef void commit(self) noexcept:
-        """Keep what was added."""
+        """Keep the ids that were added."""
         self.undo_count = 0
 
     cdef void take_back(self) noexcept:
-        """Forget what was added since the last commit(), the last one first, so that no chain of slots is cut."""
+        """Forget the ids added since the last commit(), the last one first, so that no chain of slots is cut."""
         cdef uint64_t number
         cdef IdTable* table
         while self.undo_count:
@@ -162,8 +162,10 @@ cdef class IdWindow:
             self.entries -= 1
 
     cdef int add_table(self, uint32_t now_s) except -1:
-        """As large as all that is remembered, within bounds: few tables to search, each a small part of a full
-        window."""
+        """Add a table as large as all remembered ids, within bounds.
+
+        So a look-up searches few tables, and each is a small part of a full window.
+        """
         cdef size_t slots = SLOTS_MIN
         cdef size_t wanted = max(self.entries, self.expected)
         cdef IdTable* grown

@@ -30,7 +30,7 @@ cdef inline uint32_t last_at_or_below(const IndexEntry* run, uint32_t count, uin
 
 
 cdef inline void cut(Slice* found, uint32_t skipped, int64_t max_records, int64_t max_bytes, bint some) noexcept nogil:
-    """Reduce a whole batch to what is wanted: nothing before `skipped`, and no record that exceeds the bytes.
+    """Reduce a whole batch to the wanted part: nothing before `skipped`, and no record that exceeds the bytes.
 
     The first record is wanted whatever its size, unless there are `some` already. The loops stay within the batch
     because `skipped` is below its count, its checksum was verified, and the appender checked that its records' sizes

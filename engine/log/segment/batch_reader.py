@@ -114,7 +114,7 @@ class BatchReader:
 def _slice(
     batch: bytes, count: int, skipped: int, max_records: int, max_bytes: int, some: bool
 ) -> tuple[int, int, int]:
-    """(start, end, records) of what is wanted of a batch.
+    """(start, end, records) of the wanted part of a batch.
 
     No record is wanted that would exceed the bytes, except the first of all.
     """

@@ -129,11 +129,11 @@ class IdWindow:
         self._undo.append((table, hashed))
 
     def commit(self) -> None:
-        """Keep what was added."""
+        """Keep the ids that were added."""
         self._undo.clear()
 
     def take_back(self) -> None:
-        """Forget what was added since the last commit()."""
+        """Forget the ids added since the last commit()."""
         while self._undo:
             table, hashed = self._undo.pop()
             table.entries[hashed].pop()
@@ -167,8 +167,10 @@ class IdWindow:
         return bytes(found)
 
     def _add_table(self, now_s: int) -> None:
-        """As large as all that is remembered, within bounds: few tables to search, and each a small part of a full
-        window."""
+        """Add a table as large as all remembered ids, within bounds.
+
+        So a look-up searches few tables, and each is a small part of a full window.
+        """
         slots, wanted = SLOTS_MIN, max(self.count, self._expected)
         while slots * 3 < wanted * 4 and slots * 2 * TABLES_LEAST <= self._slots_max:
             slots *= 2

@@ -62,7 +62,7 @@ class EntrySource:
         """Find the queue's oldest batch such that it and those after it have at most `size` bytes.
 
         Returns:
-            (its base offset, what is left of the size). The offset is None when no batch below the limit fits; the
+            (its base offset, the rest of the size). The offset is None when no batch below the limit fits; the
             queue's newest one always fits. Nothing is left when an older batch did not fit.
         """
         found = None

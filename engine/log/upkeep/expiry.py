@@ -20,7 +20,7 @@ NEVER_MS = 1 << 62
 
 
 class Expiry:
-    """Remembers what it found about the oldest segment.
+    """Decides whether the oldest segment has expired, and remembers its findings.
 
     One topic that keeps the segment is enough, and is remembered until its time is over. So a segment of a million
     topics is gone through completely only once, before it is deleted.

@@ -70,7 +70,7 @@ class Recovery:
         self._state: Recovered
 
     def run(self) -> Recovered:
-        """Recover, and create the first segment of an empty directory. Blocks. See open_log for what it raises."""
+        """Recover, and create the first segment of an empty directory. Blocks. Raises as open_log does."""
         found = self._find()
         found.ids = IdWindow(found.log_id, self._config.id_window_bytes_max)
         now_ms = self._env.now_ms()

@@ -27,7 +27,7 @@ STEP = 200
 
 
 class Relocator:
-    """Appends again what only one segment holds.
+    """Appends again the live records of one segment.
 
     Args:
         end_of: returns the end offset of (topic id, queue).

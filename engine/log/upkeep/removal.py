@@ -30,7 +30,7 @@ class SegmentRemoval:
         self._background.stop()
 
     def _unlink(self, segment: Segment) -> None:
-        """The index stays mapped for as long as its directory is needed."""
+        """Remove the files and keys. The index stays mapped for as long as its directory is needed."""
         try:
             self._env.unlink(segment.path)
             for path in side_files(segment.path):

@@ -38,7 +38,7 @@ class SideFileCheck(Protocol):
     """Checks files beside a segment that this module does not know."""
 
     def check(self, base: int) -> Iterator[int]:
-        """Verify what is beside the segment at `base`, in small steps; yields bytes read."""
+        """Verify the files beside the segment at `base`, in small steps; yields bytes read."""
 
 
 class Scrub:

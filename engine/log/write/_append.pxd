@@ -21,7 +21,7 @@ from engine.log.write._watches cimport Watches
 @cython.final
 cdef class Appender:
     cdef readonly uint64_t end_position      # bytes below it are in the page cache; nothing at or above it can be read
-    cdef readonly uint32_t epoch             # as patched into batches
+    cdef readonly uint32_t epoch             # as written into batches
     cdef readonly SegmentIndex index         # of the segment being written
     cdef readonly IdWindow ids               # that batches with the flag "check ids" are checked against
     cdef readonly uint64_t segment_base
@@ -33,13 +33,12 @@ cdef class Appender:
 
     # The same without the write: several frames, then one commit() at the end of the loop turn. `results` are valid at
     # once, but must not be answered before commit() has returned. Both may raise: DiskFullError when nothing staged
-    # since
-    # the last commit() is stored, so answer its `code` (203) to all of them; PartlyWrittenError when some of it may be
-    # (code 300).
+    # since the last commit() is stored, so answer its `code` (203) to all of them; PartlyWrittenError when some of it
+    # may be (code 300).
     cdef int stage_frame(self, const unsigned char* batches, size_t size, uint32_t count, int64_t now_ms, unsigned char* results) except -1
     cdef int commit(self) except -1
 
-    cdef readonly uint64_t last_at           # byte address of the last written batch in its segment, 0 when there is none
+    cdef readonly uint64_t last_at           # byte address of the last written batch in its segment, 0: none
 
     # The rest is private to the appender.
     cdef object offsets, topics, roller, file, env

@@ -175,7 +175,7 @@ cdef class Appender:
         return 0
 
     cdef int make_room(self, uint64_t padded, size_t copied) except -1:
-        """For a batch, in the segment and in the staging area. Returns the code that refuses the batch, or 0."""
+        """Make room for a batch in the segment and the staging area. Returns the code that refuses it, or 0."""
         if padded > self.segment_end - self.segment_base - SEGMENT_HEADER_SIZE:
             return CODE_TOO_LARGE
         if self.stage_position + padded > self.segment_end:
@@ -287,7 +287,7 @@ cdef class Appender:
         return 0
 
     cdef int flush(self) except -1:
-        """Write what is staged. On return it is in the page cache and readable."""
+        """Write the staged batches. On return they are in the page cache and readable."""
         cdef int error = 0
         if self.part_count == 0:
             return 0
@@ -431,5 +431,5 @@ cdef class Appender:
         return 0
 
     def commit_staged(self):
-        """Write what is staged. Raises for the caller that staged it."""
+        """Write the staged batches. Raises for the caller that staged them."""
         self.commit()

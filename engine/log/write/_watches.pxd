@@ -7,7 +7,7 @@ from engine.log.segment._index cimport hash_of
 
 
 cdef struct Watches:
-    uint64_t* slots              # open addressing, 0 is free; at most half full, so that every probe ends at a free slot
+    uint64_t* slots              # open addressing, 0 is free; at most half full, so every probe ends at a free slot
     size_t mask
     size_t count
     uint64_t* woken

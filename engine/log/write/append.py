@@ -156,7 +156,7 @@ class Appender:
         return b"".join(results)
 
     def commit_staged(self) -> None:
-        """Write what is staged. Raises for the caller that staged it."""
+        """Write the staged batches. Raises for the caller that staged them."""
         self._owes = False
         self._flush()
         self._part_written = False
@@ -219,7 +219,7 @@ class Appender:
         return (code, 0, 0) if code else (CODE_OK, 0, self._take_batch(batch, hashed, now_ms))
 
     def _make_room(self, room: int) -> int:
-        """For a batch of that size, in the segment and in the staging area; the code that refuses it, or 0."""
+        """Make room for a batch in the segment and the staging area; returns the code that refuses it, or 0."""
         if room > self._segment_end - self.segment_base - SEGMENT_HEADER_SIZE:
             return CODE_TOO_LARGE
         if self._stage_position + room > self._segment_end:
@@ -233,7 +233,7 @@ class Appender:
         return CODE_OK
 
     def _take_batch(self, batch: bytes, hashed: bytes, now_ms: int) -> int:
-        """Give it its offset, which is returned, and stage it."""
+        """Stage the batch at its queue's next offset, which is returned."""
         room = padded(len(batch))
         _, size, magic, kind, flags, _, topic_id, queue, count, reserved, _, _ = BATCH_HEADER.unpack_from(batch)
         base_offset = self.index.next_offset(topic_id, queue)
@@ -258,7 +258,7 @@ class Appender:
         return base_offset
 
     def _flush(self) -> None:
-        """Write what is staged. On return it is in the page cache and readable."""
+        """Write the staged batches. On return they are in the page cache and readable."""
         if not self._staged:
             return
         try:
@@ -282,7 +282,7 @@ class Appender:
         self._part_written = True
 
     def _write(self, data: bytes) -> None:
-        """All, or none with an OSError.
+        """Write all parts, or none and raise OSError.
 
         A write that fails half-way ends the process, since the log's end is unknown then.
         """

@@ -75,7 +75,7 @@ class SegmentRoller:
         return create_segment(self._env, self._directory, header)
 
     def _prepare(self, epoch: int) -> None:
-        """In the background. Without room for the segment the roll tries again."""
+        """Create the next segment in the background. Without room for it, the roll tries again."""
         try:
             self.prepared = self._create(epoch)
         except DiskFullError as error:

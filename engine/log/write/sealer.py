@@ -40,7 +40,7 @@ def seal(env: Env, segment: Segment, last_at: int) -> None:
 
 
 def ensure_index(env: Env, batches: BatchReader, segment: Segment) -> None:
-    """Give an opened, full segment its index: from the file beside it, else by a scan, which writes the file anew.
+    """Give an opened, full segment its index: from the file beside it, else by a scan, which rewrites the file.
 
     Blocks.
     """

@@ -6,7 +6,10 @@ from engine.server.policy.config_follower import ConfigFollower
 
 
 class ConfiguredQueueOwnership(QueueOwnership):
-    """All queues are owned here when the configuration names no group; none before it has been read, or when it names only other groups.
+    """Queue ownership by the configuration.
+
+    All queues are owned when the configuration names no group. None is owned before it has been read, or when it names
+    only other groups.
 
     Args:
         own: the name of this engine's broker group.

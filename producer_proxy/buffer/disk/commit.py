@@ -1,4 +1,4 @@
-"""Group commit: one sync at a time in the hub's thread pool; writers that come meanwhile are covered by the next one."""
+"""Group commit: one sync at a time in the hub's thread pool; later writers are covered by the next sync."""
 
 from collections.abc import Callable
 
@@ -9,10 +9,11 @@ from producer_proxy.buffer.disk.threads import in_thread
 
 
 class GroupCommit:
-    """
+    """Groups writers into rounds, with one sync per round.
+
     Args:
-        sync: called in a thread with the files written to since the last round; returns when they are durable, or
-            raises OSError.
+        sync: called in a thread with the files written since the last round; returns when they are durable, or raises
+            OSError.
     """
 
     def __init__(self, sync: Callable[[set], None]) -> None:
@@ -26,8 +27,9 @@ class GroupCommit:
         return not self._running
 
     def wait(self, dirty: object, durable: Callable[[], None]) -> None:
-        """Block this greenlet until earlier writes to `dirty` are durable. `durable()` is called first, in the order of
-        the calls.
+        """Block this greenlet until earlier writes to `dirty` are durable.
+
+        Before the return, `durable()` is called, in the order of the calls.
 
         Raises: OSError of the sync; `durable` is not called then.
         """

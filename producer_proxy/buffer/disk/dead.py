@@ -30,7 +30,7 @@ class DeadList:
         self.count = sum(1 for _ in read(directory)) if self._path.exists() else 0
 
     def append(self, buried: list[DeadEntry]) -> None:
-        """Durable on return; blocks the thread. Raises OSError, also when the list is full."""
+        """Append entries, durably on return; blocks the thread. Raises OSError, also when the list is full."""
         file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             size = os.fstat(file).st_size

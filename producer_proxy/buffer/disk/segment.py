@@ -13,13 +13,14 @@ from producer_proxy.buffer.native import marks_of
 
 
 class BufferSegment:
-    """
+    """A segment's two files.
+
     Attributes:
         base: position of its first byte.
         size: bytes in use.
-        live: entries that are not drained, those whose sync still runs included.
-        damaged: it has bytes that should be an entry and are not; it is then renamed to *.damaged instead of deleted.
-        named: its name in the directory is durable.
+        live: entries that are not drained, entries whose sync still runs included.
+        damaged: some bytes are not a valid entry; the file is then renamed to *.damaged instead of deleted.
+        named: the file's name in the directory is durable.
     """
 
     def __init__(self, directory: Path, base: int) -> None:
@@ -32,7 +33,7 @@ class BufferSegment:
         self._done_file = -1
 
     def create(self) -> None:
-        """Make the file, with its head. Raises OSError; then there is none."""
+        """Create the file with its head. Raises OSError; then no file is left."""
         self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:
             self.append(blocks.SEGMENT_HEAD.pack(blocks.SEGMENT_MAGIC, self.base))

@@ -37,7 +37,7 @@ log = logging.getLogger("penstock.producer_proxy.buffer")
 SEGMENT_BYTES = 16 << 20
 READ_BYTES = 256 << 10
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-# A waiting entry is one int: its position, and in the low 48 bits when it was accepted.
+# A waiting entry is one int: its position, and in the low 48 bits the time at which it was accepted.
 _TIME_BITS = 48
 _TIME_MASK = (1 << _TIME_BITS) - 1
 
@@ -62,7 +62,7 @@ class DiskStore(BufferStore):
         self._active: BufferSegment | None = None
         self._end = 0
         self._waiting: dict[str, deque[int]] = {}
-        self._removed_ahead: dict[str, set[int]] = {}  # per topic: removed, but not yet from its deque
+        self._removed_ahead: dict[str, set[int]] = {}  # per topic: removed entries that are still in its deque
         self._chunk: tuple[BufferSegment | None, int, bytes] = (None, 0, b"")
         self._commit = GroupCommit(self._sync)
         self._file_work = FileWork()
@@ -141,7 +141,7 @@ class DiskStore(BufferStore):
             self._waiting.setdefault(entry.topic, deque()).append(number)
 
     def _sync(self, segments: Collection[BufferSegment]) -> None:
-        """In a thread."""
+        """Runs in a thread of the pool."""
         for segment in segments:
             segment.sync()
         if unnamed := [segment for segment in segments if not segment.named]:
@@ -160,7 +160,7 @@ class DiskStore(BufferStore):
                 segment.live -= len(positions)
                 self._delete_if_drained(segment)
         except OSError as error:
-            # Drained again under the same id is better than stuck: they leave the queue all the same.
+            # The entries leave the queue all the same: a second drain under the same id is better than a stuck queue.
             log.error("buffer=%s: marks of drained entries cannot be written: %s", self._directory, error)
         by_topic: dict[str, set[int]] = {}
         for each in kept:
@@ -204,7 +204,7 @@ class DiskStore(BufferStore):
         return self._segments[bisect_right(self._segments, position, key=lambda segment: segment.base) - 1]
 
     def _by_segment(self, positions: list[int]) -> list[tuple[BufferSegment, list[int]]]:
-        """Ascending positions, those of each segment together."""
+        """Group ascending positions by segment."""
         groups, at = [], 0
         while at < len(positions):
             segment = self._segment_of(positions[at])
@@ -214,9 +214,9 @@ class DiskStore(BufferStore):
         return groups
 
     def _read(self, positions: list[int], bytes_max: int) -> tuple[list[BufferEntry], int]:
-        """Entries at the first of these positions, as many as one read of a file gives, and their size in bytes.
+        """Entries at the first of these positions, as many as one read of a file returns, and their size in bytes.
 
-        None at all: the bytes of the first have changed. Reads ahead, because a drain continues after it.
+        No entry: the bytes of the first have changed. Reads ahead, because the drain continues with later entries.
         """
         segment = self._segment_of(positions[0])
         held, start, data = self._chunk
@@ -232,7 +232,7 @@ class DiskStore(BufferStore):
     def _report_unreadable(self, position: int) -> None:
         """Report an entry whose bytes have changed. It cannot be sent; its segment is renamed to *.damaged and kept.
 
-        Its key is unknown now, so its ordering key stays diverted until the next start.
+        The entry's key is unknown, so its ordering key stays diverted until the next start.
         """
         topic, number = next(
             (topic, number)

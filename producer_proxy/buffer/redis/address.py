@@ -9,11 +9,12 @@ LAYOUTS = ("streams", "lists")
 
 @dataclass(frozen=True)
 class RedisAddress:
-    """
+    """A parsed address.
+
     Attributes:
         kind: codis means 3.2 commands through a proxy: only the lists layout, and the servers' settings cannot be read.
-        hosts: of the server or proxy; of Sentinels; of some of a Cluster's nodes.
-        master: its name at the Sentinels.
+        hosts: addresses of the server or proxy, of Sentinels, or of some of a Cluster's nodes.
+        master: the master's name at the Sentinels.
     """
 
     kind: str
@@ -27,7 +28,7 @@ def parse_address(url: str) -> RedisAddress:
     """`redis://HOST:PORT[/DB]`, `sentinel://HOST:PORT,…/MASTER`, `cluster://HOST:PORT,…`, `codis://HOST:PORT`, each
     with `?layout=lists`.
 
-    Raises: ValueError with a sentence. A password does not belong here: command lines are public.
+    Raises: ValueError with a sentence. Passwords are not accepted, because command lines are public.
     """
     parts = urlsplit(url)
     if parts.scheme not in KINDS:

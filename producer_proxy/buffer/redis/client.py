@@ -15,10 +15,10 @@ CONNECTIONS_MAX = 8
 
 
 def connect(address: RedisAddress, password: str | None = None) -> Any:
-    """The client; nothing is sent yet, except that a Cluster is asked for its nodes. Raises redis.RedisError."""
+    """Make the client. Only a Cluster is contacted now, for its nodes. Raises redis.RedisError."""
     options: dict[str, Any] = {
         "password": password, "socket_timeout": ANSWER_S, "socket_connect_timeout": CONNECT_S, "protocol": 2,
-        "driver_info": None,  # else it sends a command that old servers do not know
+        "driver_info": None,  # otherwise redis-py sends a command that old servers do not know
     }  # fmt: skip
     once = Retry(NoBackoff(), 0)
     if address.kind == "cluster":
@@ -35,7 +35,7 @@ def connect(address: RedisAddress, password: str | None = None) -> Any:
 
 
 def masters(client: Any) -> list[Any]:
-    """A client for each server that takes writes."""
+    """One client per server that takes writes."""
     if isinstance(client, RedisCluster):
         return [client.get_redis_connection(node) for node in client.get_primaries()]
     return [client]

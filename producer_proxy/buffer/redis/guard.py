@@ -18,7 +18,7 @@ ACCEPTABLE = {
 
 
 def weaknesses(client: Any) -> dict[str, str]:
-    """A sentence per weakness, by the name that would allow it. Asks every master. Raises redis.RedisError."""
+    """One sentence per weakness, by the name that allows it. Asks every master. Raises redis.RedisError."""
     found: dict[str, str] = {}
     for master in masters(client):
         try:

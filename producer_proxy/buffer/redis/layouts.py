@@ -1,8 +1,8 @@
-"""Layouts of one shard in Redis, which is one key: a stream, or a list for codis and old servers. Both keep values in
+"""Layouts of one shard in Redis: one key with a stream, or with a list for codis and old servers. Both keep values in
 order.
 
 Both can be drained at `maxmemory`: no command that reads or deletes needs memory there. Both are safe beside a second,
-stale drainer: only the very value that was read is deleted.
+stale drainer: only exactly the value that was read is deleted.
 """
 
 from abc import ABC, abstractmethod
@@ -21,14 +21,14 @@ class HeadChanged(Exception):
 
 
 class Layout(ABC):
-    """One key. Errors of redis-py pass through."""
+    """Layout of one key. Errors of redis-py propagate."""
 
     def __init__(self, client: Any, key: str) -> None:
         self._client, self.key = client, key
 
     @abstractmethod
     def push(self, pipe: Any, values: Sequence[bytes]) -> int:
-        """Queue commands that append the values; returns how many. The last one's answer is the new length."""
+        """Queue commands that append the values; return their number. The last command's answer is the new length."""
 
     @abstractmethod
     def ask_length(self, pipe: Any) -> None:
@@ -46,8 +46,8 @@ class Layout(ABC):
 class Streams(Layout):
     """XADD, XRANGE, XDEL by id.
 
-    No consumer group: it would give later values to a second drainer while those of the first are not yet in the
-    engine. Its list of pending entries would be one more state to take over.
+    No consumer group: it would give later values to a second drainer before those of the first are in the engine. Its
+    list of pending entries would be additional state to take over.
     """
 
     def push(self, pipe: Any, values: Sequence[bytes]) -> int:
@@ -74,8 +74,8 @@ class Lists(Layout):
     """RPUSH, LRANGE, and an EVAL that trims only if the head is still the value that was read. Redis 3.2's commands, no
     MULTI.
 
-    A value that is deleted before an older one is trimmed together with that one. Until then only this process
-    remembers it.
+    A value that is deleted before an older one is trimmed together with the older one. Until then only this process
+    knows of the deletion.
     """
 
     def __init__(self, client: Any, key: str) -> None:

@@ -1,9 +1,8 @@
 """Slots: the keys in Redis that belong to one proxy. Each slot is claimed in the configuration store by one process at
 a time.
 
-A proxy writes to one slot, its own. A proxy that finds entries in the slot of a stopped one claims it, drains it, and
-releases it. The
-claims are never in Redis: at `maxmemory` it takes no lock.
+A proxy writes to its own slot only. A proxy that finds entries in the slot of a stopped one claims it, drains it, and
+releases it. Claims are never in Redis: at `maxmemory` Redis takes no lock.
 """
 
 from collections.abc import Callable
@@ -31,7 +30,8 @@ class NoSlot(Exception):
 
 
 class BufferSlots:
-    """
+    """Claims of one proxy, and the shards of its slots.
+
     Args:
         make: makes a shard's layout from its key.
     Attributes:
@@ -105,7 +105,7 @@ class BufferSlots:
             )
             if filled and self._config.claim(self._claim(slot)):
                 self.adopted.add(slot)
-                self._shards.pop(slot)  # with its state of an earlier claim
+                self._shards.pop(slot)  # its state is from an earlier claim
                 found = True
         return found
 

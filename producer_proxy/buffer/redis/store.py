@@ -1,8 +1,8 @@
 """The buffer in Redis: durable when its write is answered, provided that Redis is as the guard demands.
 
 Invariants:
-1. Only the own slot is written to, in the order of the puts; a topic is always in the same shard of it.
-2. After a broken call the shards are counted again before anything more is taken: `_stale`.
+1. Only the own slot is written to, in the order of the puts; each topic is always in the same shard.
+2. After a failed call the shards are counted again before further entries are taken: `_stale`.
 3. The number of entries of each shard is known, so a FLUSHALL or an eviction is found and reported.
 """
 
@@ -40,12 +40,13 @@ AWAY = (RedisError, OSError)
 
 
 class RedisStore(BufferStore):
-    """
+    """The store.
+
     Args:
         connect: makes the client; called again until it succeeds. layout: `streams` or `lists`.
         config: where slots are claimed. accepted: weaknesses of this Redis that the operator has allowed by name.
     Raises:
-        BufferUnavailable: this Redis is not fit. One that is away is not an error: the store starts with a fault.
+        BufferUnavailable: this Redis is not fit. An unreachable Redis is not an error: the store starts with a fault.
     """
 
     name = "redis"
@@ -146,10 +147,10 @@ class RedisStore(BufferStore):
         result.get()
 
     def _leave_unwritten(self, entries: Sequence[BufferEntry]) -> None:
-        """Nothing to do: `_write` or the flush has done it already. By now the entries may have been counted again."""
+        """Does nothing: `_write` or the flush has already left the keys. They may have been counted again since."""
 
     def _flush(self) -> None:
-        """Send pipelines one by one; puts that come while one is on its way join the next."""
+        """Send pipelines one by one; puts during a round trip join the next pipeline."""
         try:
             while self._queue:
                 with self._mutex:
@@ -167,7 +168,7 @@ class RedisStore(BufferStore):
             result.set()
             return
         self._leave(entries)
-        self._stale = self._stale or len(failed) < len(topics)  # some of them are stored all the same
+        self._stale = self._stale or len(failed) < len(topics)  # some of them may be stored
         result.set_exception(failed[0])
 
     def _next_puts(self) -> list[tuple[Sequence[BufferEntry], AsyncResult]]:
@@ -271,7 +272,10 @@ class RedisStore(BufferStore):
         self._fault = f"Redis does not answer: {error or type(error).__name__}"
 
     def _report_missing(self, shard: Layout, count: int) -> None:
-        """Report entries that others removed: FLUSHALL, an eviction, a fail-over that lost writes, or another drainer."""
+        """Report entries that this proxy did not remove.
+
+        Causes: FLUSHALL, an eviction, a fail-over that lost writes, or another drainer.
+        """
         log.error("buffer=redis key=%s: %d entries that were answered BUFFERED are gone", shard.key, count)
         self.damaged += count
         self._stale = True
@@ -335,7 +339,7 @@ class RedisStore(BufferStore):
                 self._unfit, self._fault = False, str(error)
 
     def _reconnect(self) -> None:
-        """After an outage another server may be the master, and a Cluster's nodes others than before."""
+        """Connect again: after an outage the master or the Cluster's nodes may be others."""
         if self._client is not None:
             with suppress(*AWAY):
                 self._client.close()

@@ -10,9 +10,10 @@ from producer_proxy.buffer.value import unpack_value
 
 
 class Survey(NamedTuple):
-    """
+    """Contents of the buffer in a Redis.
+
     Attributes:
-        entries: by slot, of slots with entries. The configuration store has the proxy that claims a slot.
+        entries: number of entries by slot, of slots with entries. The configuration store names the claiming proxy.
         dead: values on the dead-letter list.
         weaknesses: reasons why this Redis may lose entries.
         faults: keys that are not a buffer of this layout, each with Redis' sentence.
@@ -26,7 +27,7 @@ class Survey(NamedTuple):
 
 
 def survey(client: Any, layout: str, prefix: str = PREFIX) -> Survey:
-    """Raises redis.RedisError."""
+    """Count the buffer. Raises redis.RedisError."""
     shards = [
         (slot, LAYOUTS[layout](client, shard_key(prefix, slot, part))) for slot in range(SLOTS) for part in range(PARTS)
     ]
