@@ -100,7 +100,7 @@ def run(name: str, directory: str, config: LogConfig, *, reads: bool, deletes: b
 
 
 def main() -> None:
-    """Run all cases, each on a log of its own."""
+    """Run all cases, each on its own log."""
     size = int(sys.argv[1]) * MIB if len(sys.argv) > 1 else 1024 * MIB
     cases: tuple[tuple[str, dict[str, Any], bool, bool], ...] = (
         ("alone", {}, False, False),

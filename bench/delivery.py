@@ -5,8 +5,8 @@ Settings: a real log in page cache, 16 topics of 8 queues, messages of 128 bytes
 engine's service as bytes, and each acknowledges what the one before brought.
 Workloads: `one_message_runs`: 16 queues get one new message each, and one waiting pull takes them all, as when single
 messages are consumed as they come; `batch32`: pulls of 32 from stored batches of 50; `pull1000`: pulls of 1,000 from
-the same; `keys32`: pulls of 32 in order by key from one topic, 10,000 keys at random, 16 pulls in flight, so that about 5 %
-of the messages have to wait for another.
+the same; `keys32`: pulls of 32 in order by key from one topic, 10,000 keys at random, 16 pulls in flight, so that about
+5 % of the messages have to wait for another.
 Excluded: appends, making requests and reading answers, all outside of the clock; progress records are inside it, every
 200 ms.
 Run: `python -m bench.delivery [--seconds 2] [--profile] [--twin] [workload …]`; one line per workload.

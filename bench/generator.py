@@ -79,8 +79,8 @@ def run_load(
 
     Args:
         on_window: called as the measured window opens (True) and closes (False), outside of it.
-        messages_max: end after so many sent messages, or earlier when the time is up.
-        deliveries_max: end after so many deliveries, or earlier; pull mode also ends with an empty answer.
+        messages_max: end after this number of sent messages, or earlier when the time is up.
+        deliveries_max: end after this number of deliveries, or earlier; pull mode also ends with an empty answer.
     Raises:
         NativeMissingError, RunError: the servers cannot be reached, or what ended the run early.
     """

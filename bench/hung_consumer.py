@@ -5,7 +5,7 @@ and work 5 ms on them. After 5 s one of the three is stopped (SIGSTOP: its conne
 works). Two runs:
 
     pop     the consumers are one group; a delivery is leased for 5 s
-    owners  each consumer reads four queues of its own, as in systems that assign queues; a hung consumer is not a
+    owners  each consumer owns four queues, as in systems that assign queues; a hung consumer is not a
             failed one, so its queues are not reassigned
 
 The figures are the lateness of each message, and the number that was never processed. Nothing is excluded. `--plot

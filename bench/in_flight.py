@@ -4,8 +4,8 @@ Workload: a real log with 1,000,000 messages of 128 bytes in 128 queues; one gro
 in a process of its own for each way:
 
     leases of 32    consumers that pull 32 at a time
-    single leases   each message in a lease of its own, the maximum
-    keys            in order by key, 32 at a time, each message with a key of its own
+    single leases   one lease per message, the maximum
+    keys            in order by key, 32 at a time, one key per message
 
 The figure is the growth of the process from the first pull to the last, per message and in all. Excluded: the log, the
 proxies.

@@ -75,7 +75,7 @@ def recover(directory: str, name: str) -> None:
 
 
 def run(name: str, batches: int, records: int, calls: int) -> None:
-    """Append, read and recover one shape of traffic in a directory of its own."""
+    """Append, read and recover one shape of traffic in its own directory."""
     directory = tempfile.mkdtemp(prefix="penstock-bench-")
     try:
         log = open_log(RealEnv(), directory, LogConfig())

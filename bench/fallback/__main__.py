@@ -1,15 +1,15 @@
 """A stopped engine, as callers of a topic with a fallback buffer see it.
 
 Question: with the engine stopped (SIGSTOP) for SECONDS at RATE messages/s, how many sends fail, is any message lost or
-out of order in the log, how large is the backlog, how long does it drain, and how long do calls take before, meanwhile,
-during the drain and after?
+out of order in the log, how large is the backlog, how long does it drain, and how long do calls take before and
+during the outage, during the drain and after?
 
 Settings: a Penstock of its own, a producer proxy with the buffer given, and a Redis of its own where it needs one. One
 message of 128 bytes per call, stock clients in 16 Python threads with 4 keys each, open loop (latency counts from the
 planned moment), durability FSYNC. Beside them a topic without a buffer at LIVE_RATE, paused while the engine is
 stopped: live traffic that goes to the engine while the backlog drains. Its p99 during the drain is compared with the
 one before. The generator shares the machine, and its threads one interpreter: absolute figures are its own as well.
-Each run has a Penstock, a proxy, directories and a Redis of its own, so several may run side by side.
+Each run has its own Penstock, proxy, directories and Redis, so several may run side by side.
 
 Run: `python -m bench.fallback --seconds 600 --buffer disk --out run.json`; then `python -m bench.fallback.page run.json
 …` draws. It prints one line of JSON; the exit code is 1 when a promise was broken.

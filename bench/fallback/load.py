@@ -32,7 +32,7 @@ class TimedCall(NamedTuple):
 
 
 class PacedLoad:
-    """`rate` sends per second over the threads until `stop()`, each thread with keys of its own and one call at a time.
+    """`rate` sends per second over the threads until `stop()`, each thread with its own keys and one call at a time.
 
     Args:
         active: while it is clear nothing is sent, and nothing counts as planned.

@@ -69,7 +69,7 @@ def _made(name: str, sources: Iterable[Path], make: Callable[[Path], None], *mor
         make(aside)
         aside.rename(folder)
     except OSError:
-        if not folder.exists():  # else another run has made the same build meanwhile
+        if not folder.exists():  # otherwise another run has made the same build
             raise
     finally:
         shutil.rmtree(aside, ignore_errors=True)

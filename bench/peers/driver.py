@@ -1,4 +1,4 @@
-"""Runs a driver against a system that is up, and reads the servers' CPU at the moments that the driver names."""
+"""Runs a driver against a running system, and reads the servers' CPU when the driver opens and closes the window."""
 
 import os
 import subprocess

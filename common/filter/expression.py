@@ -57,7 +57,7 @@ def _check_text(text: str) -> None:
     try:
         size = len(text.encode())
     except UnicodeEncodeError as error:
-        raise FilterError("half a character, which is no UTF-8", text, error.start) from None
+        raise FilterError("invalid UTF-8: a character is cut off", text, error.start) from None
     if size > FILTER_BYTES_MAX:
         raise FilterError(f"a filter has at most {FILTER_BYTES_MAX} bytes, this one has {size}", text, 0)
     if not text.strip():

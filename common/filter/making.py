@@ -168,7 +168,7 @@ def like(left: Value, pattern: Token, escape: Token | None, text: str) -> Condit
     if len(pattern.value.encode()) > PATTERN_BYTES_MAX:
         raise FilterError(f"a pattern has at most {PATTERN_BYTES_MAX} bytes", text, pattern.at)
     if ends_in_escape(pattern.value, char):
-        raise FilterError("nothing stands behind the last ESCAPE character", text, pattern.at)
+        raise FilterError("the pattern ends with its ESCAPE character", text, pattern.at)
     if isinstance(left.is_, str):
         return Constant(is_like(left.is_, pattern.value, char))
     return Like(_text_field(left, "LIKE", text), pattern.value, char)

@@ -171,7 +171,7 @@ class _Parser:
             found = self._predicate(left)
             if found is None and negated:
                 self._at = before + 1
-                raise self._wrong("expected BETWEEN, IN, LIKE, CONTAINS, STARTSWITH or ENDSWITH behind NOT")
+                raise self._wrong("expected BETWEEN, IN, LIKE, CONTAINS, STARTSWITH or ENDSWITH after NOT")
             if found is None:
                 return left
             left = making.located(making.opposite(found) if negated else found, left.at)

@@ -79,4 +79,4 @@ def _strange(text: str, at: int, style: re.Pattern[str]) -> FilterError:
             return FilterError(f"{other} belongs to the header style; here it is {own}", text, at)
     if style is HEADER and char in "=&|":
         return FilterError(f"{char} alone means nothing here; the signs are == && ||", text, at)
-    return FilterError(f"{char!r} begins nothing that a filter may have", text, at)
+    return FilterError(f"unexpected character {char!r}", text, at)

@@ -20,7 +20,7 @@ from engine.link.pull import AT_TIME, EARLIEST, LATEST, PullScope
 
 _STARTS = {"earliest": EARLIEST, "latest": LATEST, "time": AT_TIME}
 CREDENTIAL_BYTES_MAX = 2048
-"""Maximum size of a remembered credential. Longer ones (padded by unknown fields) are verified per call."""
+"""Maximum size of a remembered credential. Longer ones (padded by unknown fields) are looked up per call."""
 
 TOPICS_BYTES_MAX = 64 << 20
 """Maximum size of all verdicts' topics, in the calls' form and in the source's; a full table is emptied."""

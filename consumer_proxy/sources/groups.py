@@ -53,7 +53,7 @@ class GroupsSource(Source):
         return any(not link.refusing for link in self.links)
 
     def follow(self, groups: Sequence[tuple[str, Address]]) -> None:
-        """Use these groups from now on. Waiting questions are answered with the messages they have: clients ask again."""
+        """Use these groups from now on. Waiting questions are answered with their messages: clients ask again."""
         changed = self._router.follow(groups)
         if changed is None:
             return

@@ -132,7 +132,7 @@ class Joined(ABC, Generic[AnswerT]):
 
     @abstractmethod
     def _give_back(self, part: Part, code: int, payload: bytes) -> None:
-        """Handle an answer that came too late."""
+        """Handle a late answer."""
 
 
 class JoinedPull(Joined[PullAnswer]):

@@ -25,7 +25,7 @@ class TopicLags:
         is_used: called as (name); whether the topic still has a destination.
         on_change: called with the name of a topic whose breaker has opened or closed.
 
-    While the engine does not answer, its last answer counts: a group that is behind cannot catch up meanwhile.
+    While the engine does not answer, its last answer counts: a lagging group cannot catch up without the engine.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class TopicLags:
             self._forget(topic.name)
 
     def follow(self, definition: Callable[[str], TopicDefinition | None]) -> None:
-        """Apply a change of the configuration. Refused topics never reach `fit`, so all watched ones are updated here."""
+        """Apply a change of the configuration to all watched topics, because refused topics never reach `fit`."""
         for name in list(self._watched):
             topic = definition(name)
             if topic is not None:
@@ -64,7 +64,7 @@ class TopicLags:
         self._open.pop(name, None)
 
     def reason(self, name: str) -> str | None:
-        """A sentence when sends to the topic are to be refused."""
+        """A sentence when sends to the topic must be refused."""
         return self._open.get(name)
 
     def tick(self) -> None:

@@ -1,9 +1,12 @@
 """The bytes of the disk buffer's files, and of dead-letter entries; docs/design/0015-fallback-buffer.md explains them.
 
-    segment  %020d.buf, named by its position     16-byte head: "PSTKBUF1" ‖ u64 position; then blocks, each at a multiple of 8
-    block    0 u32 crc32c (seeded by the block's position, over bytes 4..size) ‖ 4 u32 size ‖ 8 u16 magic 0x4642 ‖ 10 u8 kind ‖ 11 u8 0
-             ‖ 12 u32 0 ‖ 16 payload (kind 1: an entry; kind 2: i64 dead-lettered-at ‖ u16 reason size ‖ reason ‖ an entry)
-    done     %020d.done beside its segment        per drained entry 8 bytes: u32 offset in the segment ‖ u32 crc32c of its position
+    segment  %020d.buf, named by its position     16-byte head: "PSTKBUF1" ‖ u64 position; then blocks, each at a
+                                                  multiple of 8
+    block    0 u32 crc32c (seeded by the block's position, over bytes 4..size) ‖ 4 u32 size ‖ 8 u16 magic 0x4642
+             ‖ 10 u8 kind ‖ 11 u8 0 ‖ 12 u32 0 ‖ 16 payload
+             payload of kind 1: an entry; of kind 2: i64 dead-lettered-at ‖ u16 reason size ‖ reason ‖ an entry
+    done     %020d.done beside its segment        8 bytes per drained entry: u32 offset in the segment ‖ u32 crc32c of
+                                                  its position
     dead     dead.buf                             like a segment at position 0, blocks of kind 2
 
 Little-endian. Position: the segment's own plus the offset in its file.
@@ -71,8 +74,8 @@ def block_at(data: bytes, offset: int, position: int) -> Block | None:
 def blocks(data: bytes, base: int) -> Iterator[Block | Gap]:
     """Scan a file at position `base`: its valid blocks, and the gaps between them.
 
-    After an invalid block the next valid one is searched at every multiple of 8. The checksum covers the position, so stale
-    or copied bytes never pass for a block.
+    After an invalid block the next valid one is searched at every multiple of 8. The checksum covers the position, so
+    stale or copied bytes never pass for a block.
     """
     at = SEGMENT_HEAD.size
     while at < len(data):

@@ -71,7 +71,7 @@ class Room:
     def _move(self, entries: Iterable[BufferEntry], sign: int) -> None:
         for entry in entries:
             size = sign * entry.size_bytes
-            if sign < 0 and self._by_topic.get(entry.topic, 0) < -size:  # a new count has replaced this one meanwhile
+            if sign < 0 and self._by_topic.get(entry.topic, 0) < -size:  # a new count has replaced this one
                 continue
             self.entries += sign
             self.bytes += size

@@ -13,7 +13,7 @@ cdef const char* HEX = b"0123456789abcdef"
 
 
 cdef class CallResults(Waiter):
-    """The results of a call in work; see the invariants in _call_results.pxd."""
+    """The results of an open call; see the invariants in _call_results.pxd."""
 
     def __dealloc__(self):
         free(self.results)

@@ -59,7 +59,7 @@ cdef class HotCall(CallResults):
     A connection reuses its HotCall until a deadline passes: then the call is answered, and late results are dropped.
     """
 
-    cdef HotConnection connection     # None: answered, or its client has gone
+    cdef HotConnection connection     # None: answered, or the client disconnected
     cdef Front front
     cdef bytes frame                  # kept while one of the call's topics is buffered, else None
 

@@ -22,7 +22,7 @@ cdef class RequestCalls:
 
 
 cdef class HotRequest(Waiter):
-    cdef Connection connection        # None: answered, or its client has gone
+    cdef Connection connection        # None: answered, or the client disconnected
     cdef RequestCalls calls
     cdef Destination destination
     cdef object opened                # OpenRequest

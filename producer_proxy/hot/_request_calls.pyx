@@ -43,7 +43,7 @@ cdef class RequestCalls:
         return 0 < call.reply_wait_ms <= WAIT_MS_MAX
 
     cdef bint is_plain_reply(self, const SendCall* call, const Message* message):
-        """Whether a call without a fault is one reply and nothing else."""
+        """Whether a call without a fault consists of exactly one reply."""
         return (
             self.takes_replies and call.message_count == 1 and call.reply_wait_ms == 0 and message.flags & HAS_REPLY_TO != 0
             and not message.flags & (HAS_DELIVER_AT | HAS_DELAY) and not message.operation and not message.fault
@@ -52,7 +52,7 @@ cdef class RequestCalls:
 
     cdef HotRequest ask(self, Connection connection, Lane lane, Destination destination, uint32_t queue, const unsigned char* frame,
                         const SendCall* call, const Message* message, const unsigned char* id16):
-        """Append a request without a fault; it answers its connection later, or at once when too many requests are open.
+        """Append a request without a fault; it answers its connection later, or at once when too many are open.
 
         Args:
             id16: the assigned id; NULL when the message has its own.

@@ -311,7 +311,7 @@ class OpenRequests:
 
 
 class _ReplyInFlight:
-    """A reply on its way to its asker's proxy."""
+    """A reply in transit to its asker's proxy."""
 
     __slots__ = ("_timers", "_told", "give_up", "tick")
 

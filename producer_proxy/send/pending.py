@@ -1,4 +1,4 @@
-"""One message of a send call on its way through the stages of the rare path."""
+"""One message of a send call, with its state between the stages of the rare path."""
 
 from collections.abc import Iterable
 
@@ -66,7 +66,7 @@ class PendingMessage:
             self.refuse(code)
 
     def answer(self) -> SendResult:
-        """The result; blocks the greenlet for a reply on its way."""
+        """The result; blocks the greenlet while a reply is in transit."""
         if self.result is None and self.reply is not None:
             self.result = self.reply.wait()
         assert self.result is not None

@@ -111,7 +111,7 @@ class BufferSegment:
 def remove_orphans(directory: Path) -> None:
     """Delete marks whose segment is gone, after a crash between the two deletions.
 
-    A later segment of that name must not find them.
+    A later segment of that name must not use them.
     """
     for path in directory.glob("*.done"):
         if not path.with_suffix(".buf").exists():

@@ -29,7 +29,7 @@ class BufferDamage(NamedTuple):
 def survey(directory: Path) -> Iterator[Waiting | BufferDamage]:
     """All entries that wait, oldest first, and all damaged bytes.
 
-    Entries that a running proxy drains meanwhile may be missing.
+    Entries that a running proxy drains at the same time may be missing.
     """
     for base in bases(directory):
         segment = BufferSegment(directory, base)

@@ -118,7 +118,7 @@ class BufferSlots:
             self._config.release(self._claim(slot))
 
     def forget(self) -> None:
-        """Drop the shards' state: their lists are to be read again."""
+        """Drop the shards' state: their lists must be read again."""
         self._shards.clear()
 
     def _claim(self, slot: int) -> str:

@@ -52,7 +52,7 @@ def survey(client: Any, layout: str, prefix: str = PREFIX) -> Survey:
 
 
 def _accepted_at_ms(shard: Layout) -> list[int]:
-    """The time of its first entry; empty when the value is foreign or was drained meanwhile."""
+    """The time of its first entry; empty when the value is foreign or already drained."""
     try:
         return [unpack_value(value).accepted_at_ms for _, value in shard.read(1)]
     except EntryError:
