@@ -1,4 +1,4 @@
-"""Open loop in a process of its own: calls of one message at a fixed rate, independent of the answers' latency.
+"""Open loop in a separate process: calls of one message at a fixed rate, independent of the answers' latency.
 
 A call begins at its planned time on a free connection; connections are added as needed. Its latency counts from the
 planned time.

@@ -1,7 +1,8 @@
 """One buffered message: the record's bytes as they would have been appended, and what a drainer needs to send them on.
 
     0 u8 version 1 ‖ 1 u8 flags (bit 0: there is a key) ‖ 2 u16 topic size ‖ 4 u32 key size ‖ 8 i64 accepted-at, Unix ms
-    16 topic ‖ key ‖ record: u8 flags (bit 0: a 16-byte assigned id follows) ‖ [16 B id] ‖ Message, Thrift binary as it came
+    16 topic ‖ key ‖ record: u8 flags (bit 0: a 16-byte assigned id follows) ‖ [16 B id] ‖ Message, Thrift binary as
+    received
 
 Little-endian. Stores keep these bytes and add their own frame and checksum.
 """
