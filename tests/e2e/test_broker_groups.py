@@ -148,7 +148,7 @@ def test_another_number_of_groups_is_refused_for_a_directory_that_holds_messages
     (tmp_path / "engine" / "log").mkdir(parents=True)
     command = [*PENSTOCK, "up", "--data", str(tmp_path), "--groups", "2"]
     refused = subprocess.run(command, capture_output=True, timeout=30, check=False)
-    assert b"has 1 broker group, not 2" in refused.stderr and refused.stderr.count(b"\n") == 1
+    assert b"has 1 broker group, whose number cannot change" in refused.stderr and refused.stderr.count(b"\n") == 1
     assert refused.returncode == 1
 
 

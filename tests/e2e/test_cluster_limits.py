@@ -125,7 +125,7 @@ def test_a_limit_is_shown_and_a_wrong_one_names_the_field(penstock_up, site, sho
     assert penstock_up.run("topic", "show", "limited")["rate_messages"] == TOTAL
     wrong = penstock_up.call("topic", "set", "limited", "--rate-messages", "-1")
     assert wrong.returncode == 2
-    assert b"--rate-messages" in wrong.stderr
+    assert b"rate_messages: -1 is out of range" in wrong.stderr
 
 
 class Pulls:

@@ -49,4 +49,4 @@ def test_a_second_demo_on_the_directory_does_not_mix_with_the_first(tmp_path, te
 def test_a_file_that_is_not_there_ends_with_a_sentence_and_code_1(tmp_path):
     done = run_demo(tmp_path / "data", tmp_path / "nothing", "python", "python")
     assert done.returncode == 1
-    assert "demo: FAILED: cannot read" in done.stdout
+    assert "cannot be read: No such file" in done.stdout

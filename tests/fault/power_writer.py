@@ -18,6 +18,7 @@ from engine.errors import CorruptionError
 from engine.log import Log, open_log
 from engine.log.format import KIND_MESSAGES, pack_batch, pack_record, split_records
 
+_ENV = RealEnv()
 CONFIG = LogConfig(segment_bytes=1 << 18)
 QUEUES = 3
 TOPIC = "promised"
@@ -66,7 +67,7 @@ def run(directory: str, out: int, round_: int, seed: str, promises: Promises, *,
     Args:
         careless: promise at once and not after the sync; a test that such a log is caught.
     """
-    log = open_log(RealEnv(), directory, CONFIG)
+    log = open_log(_ENV, directory, CONFIG)
 
     def say(line: str) -> None:
         os.write(out, line.encode() + b"\n")
@@ -151,7 +152,7 @@ class Writer:
             frame += pack_batch(KIND_MESSAGES, self._topic_id, queue, records)
             lines.append((queue, count, self._number))
             self._number += count
-        answers = self._log.append(frame, batches, self._log._env.now_ms())
+        answers = self._log.append(frame, batches, _ENV.now_ms())
         for (code, offset), (queue, count, number) in zip(answers, lines, strict=True):
             if code == 0:
                 self._promise(f"ack {self._topic_id} {queue} {offset} {count} {self._round} {number}")

@@ -129,5 +129,5 @@ def test_a_dead_proxys_disk_buffer_is_drained_by_hand(penstock, shop, proxies, t
     assert (refused.returncode, refused.stderr.count("\n")) == (4, 1), refused.stderr
     told = buffered(penstock, shop, proxy, topic)
     done = subprocess.run(line, capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == 0 and "0 on the dead-letter list" in done.stdout, done.stderr
+    assert done.returncode == 0 and "0 moved to the dead-letter list" in done.stdout, done.stderr
     assert compare(told, stored(penstock, shop, topic)).broken == {}
