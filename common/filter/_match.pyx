@@ -1,8 +1,7 @@
 # cython: language_level=3
 """Evaluation over a stored message's bytes. Reference: match.py.
 
-Bounds: the wire cursor checks each step against the message's size. A Value's `text` lies within the message that was
-read last.
+Bounds: the wire cursor checks each step against the message's size. A Value's `text` lies in the last message read.
 """
 from cpython.mem cimport PyMem_Calloc, PyMem_Free, PyMem_Realloc
 from libc.stdint cimport int32_t, uint8_t, uint32_t, uint64_t

@@ -69,20 +69,17 @@ cdef inline void negate(Number* number) noexcept nogil:
 
 
 cdef inline bint parse_number(const uint8_t* text, uint32_t size, Number* number) except -1:
-    """Parse a number by the rule of numbers.py.
-
-    Whole numbers and short decimals are computed here, exactly; Python converts all others.
+    """Parse a number by the rule of numbers.py. Whole numbers and short decimals are exact; Python converts all others.
 
     Bounds: every read of text[at] follows a check of `at` against `size`; `copy` has room for the largest `size`.
     """
     cdef uint32_t at = 0
-    cdef bint negative = False, whole = True
+    cdef bint negative = False, whole = True, power_negative = False
     cdef uint64_t digits = 0
     cdef int seen = 0            # all digits
     cdef int significant = 0     # digits without leading zeros; `digits` holds the first 19
     cdef int scale = 0
     cdef int power = 0
-    cdef bint power_negative = False
     cdef char[NUMBER_BYTES_MAX + 1] copy
     if size == 0 or size > NUMBER_BYTES_MAX:
         return False
