@@ -51,7 +51,7 @@ class ProducerProxy:
         self._clock = SystemClock()
         self.front: Any = None
         self._known = Destinations(DESTINATIONS_MAX)
-        brokers.on_changed = self._known.clear
+        brokers.on_change(self._known.clear)
         self.buffering = buffering or Buffering({})
         self.buffer = self.buffering.over(view, self._on_backlog, self._on_suspicion)
         self.admission = self._make_admission()

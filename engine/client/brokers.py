@@ -78,7 +78,6 @@ class Brokers:
     Args:
         role: told to the brokers.
     Attributes:
-        on_changed: called when homes or topic ids that were learnt are void.
         lanes: over all groups, in the order of durability.LANES.
         only: the broker when there is permanently a single one.
         router: membership and placement of the groups.
@@ -86,13 +85,17 @@ class Brokers:
 
     def __init__(self, cluster_key: bytes, role: str):
         self.cluster_key, self._role = cluster_key, role
-        self.on_changed: Callable[[], None] = lambda: None
+        self._listeners: list[Callable[[], None]] = []
         self.router: Router[Broker] = Router(self._make)
         self._log_ids: dict[str, str] = {}
         self.only: Broker | None = None
         self.lanes: tuple[Lanes, ...] = tuple(Lanes(row.number) for row in LANES)
         self._looking = gevent.get_hub().loop.timer(LOOK_S, LOOK_S)
         self._looking.start(self._look)
+
+    def on_change(self, callback: Callable[[], None]) -> None:
+        """Have `callback()` called whenever homes or topic ids that were learnt are void."""
+        self._listeners.append(callback)
 
     def use_one(self, address: Address, rpc: RpcClient | None = None) -> None:
         """Use one broker permanently: nothing is placed, and a message costs no look-up of its group."""
@@ -110,7 +113,7 @@ class Brokers:
             self._put_lanes(broker.number, None)
         for broker in added:
             self._put_lanes(broker.number, broker)
-        self.on_changed()
+        self._tell_changed()
         for broker in removed:  # after the added ones are in use, which may take its messages over
             broker.close()
 
@@ -185,6 +188,10 @@ class Brokers:
         for lanes in self.lanes:
             lanes.put(number, None if broker is None else broker.append.lanes[lanes.number])
 
+    def _tell_changed(self) -> None:
+        for callback in self._listeners:
+            callback()
+
     def _greeted(self, broker: Broker, hello: Hello) -> None:
         """Void all topic ids of this broker after its log changed, also those of messages on their way elsewhere."""
         before, self._log_ids[broker.name] = self._log_ids.get(broker.name), hello.log_id
@@ -198,7 +205,7 @@ class Brokers:
             self.router.renumber(broker)
             broker.number_lanes()
             self._put_lanes(broker.number, broker)
-        self.on_changed()
+        self._tell_changed()
 
     def _make(self, name: str, number: int, address: Address, rpc: RpcClient | None = None) -> Broker:
         append = AppendClient(address, self.cluster_key, role=self._role, group=number)

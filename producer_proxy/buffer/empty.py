@@ -57,7 +57,7 @@ def _draining(
     view = ConfigView(config)
     brokers = Brokers(cluster_key, role="producer_proxy")
     known = Destinations(DESTINATIONS_MAX)
-    brokers.on_changed = known.clear
+    brokers.on_change(known.clear)
     target = EngineTarget(brokers, EngineTopics(view, brokers, known))
     if engine is None:
         brokers.follow([(group.name, group.host_and_port) for group in view.broker_groups()])
