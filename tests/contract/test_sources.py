@@ -1,4 +1,4 @@
-"""What every source of the consumer proxy does: one engine over its link, several broker groups, memory."""
+"""The contract of all sources of the consumer proxy: one engine over its link, several broker groups, memory."""
 
 import time
 

@@ -3,9 +3,10 @@
 First it opens it and compares everything that was promised before; then it writes, and promises in lines on a pipe, as
 `power_writer` does:
 
-    checked RECORDS DAMAGE           all promises were looked at lost WHAT                        one was not kept, or
-    bytes came back that nobody wrote ack ROUND NUMBER                 that entry was answered BUFFERED gone ROUND
-    NUMBER                it is about to be removed, as the engine has it: from here on it may be there or not
+    checked RECORDS DAMAGE           all promises were compared
+    lost WHAT                        one was not kept, or bytes were read that were never written
+    ack ROUND NUMBER                 the entry was answered BUFFERED
+    gone ROUND NUMBER                its removal begins, as the engine has it: from here on it may be there or not
 """
 
 import os

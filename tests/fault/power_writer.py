@@ -3,7 +3,7 @@
 First it recovers and compares everything that was promised before; then it writes, and promises in lines on a pipe:
 
     checked RECORDS DAMAGE           all promises were looked at
-    lost WHAT                        one was not kept, or bytes came back that nobody wrote
+    lost WHAT                        one was not kept, or bytes were read that were never written
     ack TOPIC QUEUE OFFSET COUNT ROUND NUMBER    records ROUND/NUMBER … are durable there
     topic NAME ID, progress NUMBER   the same of those
 """

@@ -1,4 +1,4 @@
-"""What the memory source does beyond the contract of all sources, by a clock that the test turns."""
+"""The memory source beyond the contract of all sources, by a clock that the test turns."""
 
 import pytest
 

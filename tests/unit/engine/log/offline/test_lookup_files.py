@@ -1,4 +1,4 @@
-"""What `verify` says of lookup files, `repair` does about them, and the scrub finds in them."""
+"""Damaged lookup files: reports of `verify`, mending by `repair`, findings of the scrub."""
 
 import struct
 from pathlib import Path

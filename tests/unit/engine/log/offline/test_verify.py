@@ -1,4 +1,4 @@
-"""What `verify` says of good, torn and damaged directories."""
+"""Reports of `verify` on good, torn and damaged directories."""
 
 import shutil
 import subprocess
