@@ -10,7 +10,10 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Generator
 
+from common.limited_log import LimitedLog
+
 logger = logging.getLogger(__name__)
+limited = LimitedLog(logger)
 LINGER_S = 1.0
 """Idle time after which a worker thread ends. Starting one costs the loop 0.1 ms; an idle log needs none."""
 
@@ -56,12 +59,17 @@ class ThreadBackground(Background):
     def submit(self, task: Callable[[], None]) -> None:
         with self._guard:
             self._tasks.append(task)
-            if not self._running:
-                self._running = True
-                self._start(self._run, ())
-            elif self._resting:
-                self._resting = False
-                self._news.release()
+            if self._running:
+                if self._resting:
+                    self._resting = False
+                    self._news.release()
+                return
+            self._running = True
+        try:
+            self._start(self._run, ())
+        except RuntimeError as error:  # a bound of threads is reached, or memory is short
+            limited.warning("no thread for background tasks: %s; the loop runs them and waits", error)
+            self._run_here()
 
     def drain(self) -> None:
         done = self._lock_type()
@@ -74,10 +82,23 @@ class ThreadBackground(Background):
 
     def _run(self) -> None:
         while (task := self._next()) is not None:
-            try:
-                task()
-            except BaseException:
-                self._die("a background task failed\n" + traceback.format_exc())
+            self._do(task)
+
+    def _run_here(self) -> None:
+        """Run the queued tasks in the caller. A later submit tries again to start a thread."""
+        while True:
+            with self._guard:
+                if not self._tasks:
+                    self._running = False
+                    return
+                task = self._tasks.popleft()
+            self._do(task)
+
+    def _do(self, task: Callable[[], None]) -> None:
+        try:
+            task()
+        except BaseException:
+            self._die("a background task failed\n" + traceback.format_exc())
 
     def _next(self) -> Callable[[], None] | None:
         """The next task; None: none came for LINGER_S, so the thread ends."""
@@ -95,10 +116,19 @@ class ThreadBackground(Background):
 
 
 class InlineBackground(Background):
-    """Runs each task at once in the caller; for simulations, where the order of all steps is fixed."""
+    """Runs each task at once in the caller; for tests, where the order of all steps is fixed.
+
+    `die(reason)` is called when one raises, as by the thread.
+    """
+
+    def __init__(self, die: Callable[[str], None]) -> None:
+        self._die = die
 
     def submit(self, task: Callable[[], None]) -> None:
-        task()
+        try:
+            task()
+        except Exception:
+            self._die("a background task failed\n" + traceback.format_exc())
 
     def drain(self) -> None:
         pass

@@ -80,6 +80,26 @@ class File(ABC):
         """Close; twice is no error."""
 
 
+class SyncWorker(ABC):
+    """Syncs files off the loop, one sync at a time."""
+
+    @abstractmethod
+    def request(self, file: File, position: int) -> None:
+        """Request a sync of everything below `position`, which lies in `file`. Returns at once."""
+
+    @abstractmethod
+    def leave_behind(self, file: File) -> bool:
+        """Sync this full file before the next one; it may be closed at once. False: not taken, so the caller syncs it."""
+
+    @abstractmethod
+    def collect(self) -> tuple[int, int]:
+        """(position synced so far, errno of a failed sync or 0)."""
+
+    @abstractmethod
+    def stop(self) -> None:
+        """End after the running sync. Blocks for that long."""
+
+
 class Env(ABC):
     """The machine. The engine uses it only through this interface."""
 
@@ -166,4 +186,8 @@ class Env(ABC):
 
     @abstractmethod
     def has_threads(self) -> bool:
-        """Whether syncs run in their own thread; a simulated machine syncs in the caller."""
+        """Whether there are sync workers; a simulated machine may sync in the caller."""
+
+    @abstractmethod
+    def sync_worker(self, on_done: Callable[[], None]) -> SyncWorker:
+        """A new worker, which calls `on_done()` in the loop after each sync."""

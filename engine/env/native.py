@@ -1,4 +1,4 @@
-"""Selects the native form of the clocks, or its reference."""
+"""Selects the native forms of the clocks and of the sync thread, or their references."""
 
 from typing import TYPE_CHECKING
 
@@ -10,4 +10,9 @@ if NATIVE and not TYPE_CHECKING:
 else:
     from engine.env.clock import NodeClock
 
-__all__ = ["NATIVE", "NodeClock"]
+if use_native("engine.env", "_sync") and not TYPE_CHECKING:
+    from engine.env._sync import SyncThread
+else:
+    from engine.env.sync import SyncThread
+
+__all__ = ["NATIVE", "NodeClock", "SyncThread"]

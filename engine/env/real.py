@@ -12,9 +12,10 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from engine.env.background import Background, ThreadBackground, original
-from engine.env.base import Env, File
+from engine.env.base import Env, File, SyncWorker
 from engine.env.native import NodeClock
 from engine.env.store import RocksStore, Store
+from engine.env.sync_worker import ThreadSyncWorker
 from engine.errors import LockedError
 
 logger = logging.getLogger(__name__)
@@ -216,3 +217,6 @@ class RealEnv(Env):
 
     def has_threads(self) -> bool:
         return True
+
+    def sync_worker(self, on_done: Callable[[], None]) -> SyncWorker:
+        return ThreadSyncWorker(on_done)

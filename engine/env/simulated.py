@@ -6,16 +6,20 @@
     env.crash(Random(7))             # power cut and restart
 
 Every change (write, sync, allocate, truncate, rename, unlink, directory sync, store write and flush) counts as one
-operation.
+operation. Reads can fail, but do not count. `on_call` sees every call before it acts and may raise in its place.
+
+Threads run in the caller. With `later` set they run in steps of virtual time, as those of the real machine run beside
+the loop (simulated_threads.py).
 """
 
 import errno
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from random import Random
 
 from engine.env.background import Background, InlineBackground
-from engine.env.base import Env, File
+from engine.env.base import Env, File, SyncWorker
 from engine.env.native import NodeClock
+from engine.env.simulated_threads import SimulatedBackground, SimulatedSyncWorker
 from engine.env.store import MemoryStore, Store
 from engine.errors import LockedError
 
@@ -31,12 +35,17 @@ class ProcessEnded(BaseException):
 
 
 class Content:
-    """A file's bytes as readers see them, as the disk has them, and the changes in between."""
+    """A file's bytes as readers see them, as the disk has them, and the changes in between.
+
+    Attributes:
+        changed: number of changes ever made; `sync(changed)` makes those made so far durable.
+    """
 
     def __init__(self) -> None:
         self.seen = bytearray()
         self.durable = bytearray()
         self.changes: list[tuple[str, int, bytes]] = []
+        self.changed = 0
 
     def apply(self, target: bytearray, kind: str, at: int, data: bytes) -> None:
         """Make one change."""
@@ -53,11 +62,25 @@ class Content:
         """Make a change that is not durable yet."""
         self.apply(self.seen, kind, at, data)
         self.changes.append((kind, at, data))
+        self.changed += 1
 
-    def sync(self) -> None:
-        """Make all changes durable."""
-        self.durable = bytearray(self.seen)
+    def sync(self, until: int | None = None) -> None:
+        """Make the changes durable: all of them, or those before number `until`."""
+        count = len(self.changes) if until is None else max(0, len(self.changes) - (self.changed - until))
+        for change in self.changes[:count]:
+            self.apply(self.durable, *change)
+        del self.changes[:count]
+
+    def drop_changes(self) -> None:
+        """A sync has failed. As Linux does: readers still see the bytes, but no later sync writes them."""
         self.changes.clear()
+
+    def unsynced_below(self, end: int) -> int | None:
+        """The lowest byte below `end` that readers see and the disk does not have; None: there is none."""
+        seen, durable = self.seen[:end], self.durable[:end]
+        if seen == durable:
+            return None
+        return next((at for at in range(min(len(seen), len(durable))) if seen[at] != durable[at]), len(durable))
 
     def crash(self, random: Random | None) -> None:
         """Go back to the durable bytes, or to these and any part of the changes since, torn at sectors."""
@@ -89,7 +112,7 @@ class SimulatedFile(File):
     def write_at(self, data: bytes | memoryview, at: int) -> int:
         taken = min(len(data), self._env.write_bytes_max)
         try:
-            self._env.step("write")
+            self._env.step("write", self.path)
         except PowerCut:
             # The power fails during the write: the bytes may or may not reach the disk.
             self.content.change("write", at, bytes(data[:taken]))
@@ -98,24 +121,31 @@ class SimulatedFile(File):
         return taken
 
     def read_at(self, size: int, at: int) -> bytes:
-        if "read" in self._env.failing:
-            raise OSError(self._env.failing["read"], "simulated")
+        self._env.ask("read", self.path, at, size)
         return bytes(self.content.seen[at : at + size])
 
     def size(self) -> int:
         return len(self.content.seen)
 
     def sync(self) -> None:
-        self._env.step("sync")
-        self.content.sync()
+        self.sync_until(self.content.changed)
+
+    def sync_until(self, changed: int) -> None:
+        """Make the changes before that number durable, as a sync that began then."""
+        try:
+            self._env.step("sync", self.path)
+        except OSError:
+            self.content.drop_changes()
+            raise
+        self.content.sync(changed)
 
     def allocate(self, size: int) -> None:
-        self._env.step("allocate")
+        self._env.step("allocate", self.path)
         if size > len(self.content.seen):
             self.content.change("size", size)
 
     def truncate(self, size: int) -> None:
-        self._env.step("truncate")
+        self._env.step("truncate", self.path)
         self.content.change("size", size)
 
     def next_data(self, at: int) -> int | None:
@@ -124,6 +154,7 @@ class SimulatedFile(File):
         return at + len(rest) - len(stripped) if stripped else None
 
     def view(self) -> bytes:
+        self._env.ask("view", self.path, 0, len(self.content.seen))
         return bytes(self.content.seen)
 
     def fetch(self, size: int, at: int) -> None:
@@ -140,36 +171,57 @@ class SimulatedFile(File):
 
 
 class SimulatedStore(MemoryStore):
-    """A store whose writes and flushes count as operations."""
+    """A store whose writes and flushes count as operations, and whose reads can fail."""
 
-    def __init__(self, env: "SimulatedEnv", disk: dict[bytes, bytes]) -> None:
+    def __init__(self, env: "SimulatedEnv", path: str, disk: dict[bytes, bytes]) -> None:
         super().__init__(disk)
-        self._env = env
+        self._env, self._path = env, path
+
+    def get(self, key: bytes) -> bytes | None:
+        self._env.ask("store_read", self._path)
+        return super().get(key)
 
     def write(self, puts: list[tuple[bytes, bytes]], deletes: list[bytes] = ()) -> None:  # type: ignore[assignment]
-        self._env.step("store")
+        self._env.step("store", self._path)
         super().write(puts, deletes)
 
     def flush(self) -> None:
-        self._env.step("store")
+        self._env.step("store", self._path)
         super().flush()
+
+    def last_at_or_before(self, key: bytes) -> tuple[bytes, bytes] | None:
+        self._env.ask("store_read", self._path)
+        return super().last_at_or_before(key)
+
+    def scan(self, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
+        for entry in super().scan(start, end):
+            self._env.ask("store_read", self._path)
+            yield entry
 
 
 class SimulatedClock(NodeClock):
-    """The clocks of a simulated machine: both follow `SimulatedEnv.clock_ms`, which tests set."""
+    """The clocks of a simulated machine. Tests advance both by `clock_ms`, and step the wall clock by `wall_shift_ms`."""
 
     def __init__(self, env: "SimulatedEnv") -> None:
         self._env = env
 
     def wall_ms(self) -> int:
-        return self._env.clock_ms
+        return self._env.clock_ms + self._env.wall_shift_ms
 
     def monotonic_ns(self) -> int:
-        return self._env.clock_ms * 1_000_000
+        return (self._env.clock_ms - self._env.started_ms) * 1_000_000
 
 
 class SimulatedEnv(Env):
-    """The simulated machine. Writes longer than `write_bytes_max` are cut short. All chance comes from `seed`."""
+    """The simulated machine. Writes longer than `write_bytes_max` are cut short. All chance comes from `seed`.
+
+    Attributes:
+        clock_ms: time of both clocks; it only grows.
+        wall_shift_ms: by how much the wall clock was set; negative: back.
+        started_ms: the time of `clock_ms` at which the monotonic clock began.
+        on_call: called as (operation, path, address, size) before each call acts; may raise.
+        later: runs a step of a simulated thread after a while; None: threads run in the caller.
+    """
 
     def __init__(self, seed: int = 1) -> None:
         self.files: dict[str, Content] = {}
@@ -178,7 +230,10 @@ class SimulatedEnv(Env):
         self._open_stores: list[SimulatedStore] = []
         self._locks: set[str] = set()
         self.clock_ms = 1_700_000_000_000
+        self.wall_shift_ms = self.started_ms = 0
         self.clock = SimulatedClock(self)
+        self.on_call: Callable[[str, str, int, int], None] | None = None
+        self.later: Callable[[str, Callable[[], None]], None] | None = None
         self.random = Random(seed)
         self.failing: dict[str, int] = {}
         self.operations = 0
@@ -197,13 +252,19 @@ class SimulatedEnv(Env):
         """Let all operations succeed again."""
         self.failing.clear()
 
-    def step(self, operation: str) -> None:
+    def step(self, operation: str, path: str = "") -> None:
         """Count a change. Raises PowerCut or OSError when it is the one that fails."""
         self.operations += 1
         if self.power_cut_at and self.operations >= self.power_cut_at:
             raise PowerCut(f"operation {self.operations}: {operation}")
+        self.ask(operation, path)
+
+    def ask(self, operation: str, path: str = "", at: int = 0, size: int = 0) -> None:
+        """Raise OSError when the call fails."""
         if operation in self.failing:
-            raise OSError(self.failing[operation], "simulated")
+            raise OSError(self.failing[operation], "simulated", path)
+        if self.on_call is not None:
+            self.on_call(operation, path, at, size)
 
     def crash(self, random: Random | None = None) -> None:
         """Cut the power and switch it on again.
@@ -231,10 +292,12 @@ class SimulatedEnv(Env):
 
     def open(self, path: str, *, create: bool = False) -> File:
         if create:
-            self.step("create")
+            self.step("create", path)
             self.files[path] = Content()
         if path not in self.files:
             raise FileNotFoundError(errno.ENOENT, "simulated", path)
+        if not create:
+            self.ask("open", path)
         return SimulatedFile(self, path, self.files[path])
 
     def exists(self, path: str) -> bool:
@@ -244,6 +307,7 @@ class SimulatedEnv(Env):
         return len(self.files[path].seen) if path in self.files else 0
 
     def list(self, directory: str) -> list[str]:
+        self.ask("list", directory)
         prefix = directory + "/"
         return sorted(path.removeprefix(prefix) for path in self.files if path.startswith(prefix))
 
@@ -251,15 +315,15 @@ class SimulatedEnv(Env):
         pass
 
     def rename(self, old: str, new: str) -> None:
-        self.step("rename")
+        self.step("rename", old)
         self.files[new] = self.files.pop(old)
 
     def unlink(self, path: str) -> None:
-        self.step("unlink")
+        self.step("unlink", path)
         self.files.pop(path, None)
 
     def sync_directory(self, path: str) -> None:
-        self.step("sync")
+        self.step("sync", path)
         prefix = path + "/"
         others = {name: content for name, content in self._durable_names.items() if not name.startswith(prefix)}
         self._durable_names = others | {
@@ -267,6 +331,7 @@ class SimulatedEnv(Env):
         }
 
     def disk(self, path: str) -> tuple[int, int]:
+        self.ask("disk", path)
         return self.disk_used, self.disk_free
 
     def lock(self, path: str) -> Callable[[], None]:
@@ -276,7 +341,7 @@ class SimulatedEnv(Env):
         return lambda: self._locks.discard(path)
 
     def now_ms(self) -> int:
-        return self.clock_ms
+        return self.clock.wall_ms()
 
     def pause(self, ms: int) -> None:
         self.clock_ms += ms
@@ -292,10 +357,11 @@ class SimulatedEnv(Env):
         raise ProcessEnded(reason)
 
     def background(self) -> Background:
-        return InlineBackground()
+        return InlineBackground(self.die) if self.later is None else SimulatedBackground(self.later, self.die)
 
     def open_store(self, path: str, cache_bytes: int) -> Store:
-        store = SimulatedStore(self, self.stores.setdefault(path, {}))
+        self.ask("store_open", path)
+        store = SimulatedStore(self, path, self.stores.setdefault(path, {}))
         self._open_stores.append(store)
         return store
 
@@ -304,4 +370,8 @@ class SimulatedEnv(Env):
         return path + ".damaged"
 
     def has_threads(self) -> bool:
-        return False
+        return self.later is not None
+
+    def sync_worker(self, on_done: Callable[[], None]) -> SyncWorker:
+        assert self.later is not None
+        return SimulatedSyncWorker(self.later, on_done)

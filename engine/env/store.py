@@ -5,14 +5,22 @@ It holds nothing that the log could not rebuild, so writes skip RocksDB's own lo
 """
 
 import errno
+import os
+import time
 from abc import ABC, abstractmethod
 from bisect import bisect_left, insort
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Lock
+from typing import Any
 
 from engine.env.manifest import check_manifest
 from engine.errors import StoreDamagedError
+
+PROBE_BYTES = 1 << 20
+"""Size of the file that shows whether the disk takes writes again."""
+OPEN_TRIES, OPEN_PAUSE_S = 50, 0.01
 
 
 class Store(ABC):
@@ -57,10 +65,25 @@ def check_store(folder: str) -> None:
     check_manifest(str(path), data)
 
 
+def _probe(folder: str) -> None:
+    """Write, sync, read and remove a small file in the folder. Raises OSError."""
+    path = os.path.join(folder, "probe")
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o640)
+    try:
+        os.pwrite(fd, bytes(PROBE_BYTES), 0)
+        os.fdatasync(fd)
+        os.pread(fd, PROBE_BYTES, 0)
+    finally:
+        os.close(fd)
+        os.unlink(path)
+
+
 class RocksStore(Store):
     """RocksDB with small buffers.
 
-    Every method may raise StoreDamagedError, or OSError when the disk is full or fails.
+    Every method may raise StoreDamagedError, or OSError when the disk is full or fails. After an error of a background
+    write RocksDB refuses all further writes. So the first write after an error opens the database again, and repeats
+    what was written since the last flush; reads in another thread block meanwhile.
     """
 
     def __init__(self, path: str, cache_bytes: int) -> None:
@@ -83,8 +106,12 @@ class RocksStore(Store):
         options.set_block_based_table_factory(blocks)
         self._write_options = rocksdict.WriteOptions()
         self._write_options.disable_wal = True  # type: ignore[method-assign,assignment]  # a property; the stub says method
+        self._options = options
+        self._lock = Lock()
+        self._unflushed: list[tuple[list[tuple[bytes, bytes]], list[bytes]]] = []
+        self._failed = False
         with self._errors():
-            self._database = rocksdict.Rdict(path, options)
+            self._database: Any = rocksdict.Rdict(path, options)
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
@@ -100,31 +127,81 @@ class RocksStore(Store):
 
     def get(self, key: bytes) -> bytes | None:
         with self._errors():
-            return self._database.get(key)
+            return self._current().get(key)
 
     def write(self, puts: list[tuple[bytes, bytes]], deletes: list[bytes] = ()) -> None:  # type: ignore[assignment]
+        with self._lock:
+            self._reopen_failed()
+            self._write(puts, deletes)
+            self._unflushed.append((puts, deletes))
+
+    def flush(self) -> None:
+        with self._lock:
+            self._reopen_failed()
+            count = len(self._unflushed)
+        with self._errors(), self._noting_failure():
+            self._current().flush(True)
+        with self._lock:
+            del self._unflushed[:count]
+
+    def _write(self, puts: list[tuple[bytes, bytes]], deletes: list[bytes]) -> None:
         batch = self._rocks.WriteBatch(raw_mode=True)
         for key, value in puts:
             batch.put(key, value)
         for key in deletes:
             batch.delete(key)
-        with self._errors():
+        with self._errors(), self._noting_failure():
             self._database.write(batch, self._write_options)
 
-    def flush(self) -> None:
-        with self._errors():
-            self._database.flush(True)
+    @contextmanager
+    def _noting_failure(self) -> Iterator[None]:
+        try:
+            yield
+        except BaseException:
+            self._failed = True
+            raise
+
+    def _reopen_failed(self) -> None:
+        """After an error, open the database again once the disk takes writes. Until then reads go on."""
+        if not self._failed:
+            return
+        _probe(self._path)
+        self._database = None  # closed as soon as no read in another thread uses it
+        self._database = self._open_unused()
+        for puts, deletes in self._unflushed:
+            self._write(puts, deletes)
+        self._failed = False
+
+    def _open_unused(self) -> Any:
+        """Open the database once its last user has gone; try for OPEN_TRIES × OPEN_PAUSE_S."""
+        for _ in range(OPEN_TRIES):
+            try:
+                return self._rocks.Rdict(self._path, self._options)
+            except Exception as error:
+                last = error
+                time.sleep(OPEN_PAUSE_S)
+        raise OSError(errno.EIO, f"RocksDB: {last}", self._path)
+
+    def _current(self) -> Any:
+        """The open database; blocks while it is opened again."""
+        database = self._database
+        if database is None:
+            with self._lock:
+                database = self._database
+        if database is None:
+            raise OSError(errno.EIO, "RocksDB: not open, see the error before", self._path)
+        return database
 
     def last_at_or_before(self, key: bytes) -> tuple[bytes, bytes] | None:
         with self._errors():
-            found = self._database.iter()
+            found = self._current().iter()
             found.seek_for_prev(key)
             found.status()
             return (found.key(), found.value()) if found.valid() else None
 
     def scan(self, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
         with self._errors():
-            found = self._database.iter()
+            found = self._current().iter()
             found.seek(start)
             while found.valid():
                 key = found.key()
@@ -135,7 +212,9 @@ class RocksStore(Store):
             found.status()
 
     def close(self) -> None:
-        self._database.close()
+        database, self._database = self._database, None
+        if database is not None:
+            database.close()
 
 
 class MemoryStore(Store):

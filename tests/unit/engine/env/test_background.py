@@ -51,3 +51,20 @@ def test_a_task_that_fails_ends_the_process_with_its_traceback():
     worker.submit(lambda: 1 / 0)
     worker.drain()
     assert "ZeroDivisionError" in said[0]
+
+
+def test_without_a_thread_tasks_run_in_the_caller_in_their_order_until_one_can_be_started():
+    worker, ran = ThreadBackground(lambda reason: None), []
+    start = worker._start
+
+    def refuse(*_):
+        raise RuntimeError("can't start new thread")
+
+    worker._start = refuse
+    worker.submit(lambda: (ran.append(1), worker.submit(lambda: ran.append(2))))
+    worker.drain()
+    assert ran == [1, 2]
+    worker._start = start
+    worker.submit(lambda: ran.append(threading.get_native_id()))
+    worker.drain()
+    assert ran[2] != threading.get_native_id()
