@@ -3,7 +3,9 @@
 import logging
 from collections.abc import Callable
 
-log = logging.getLogger("penstock.engine")
+from common.limited_log import LimitedLog
+
+limited = LimitedLog(logging.getLogger("penstock.engine"))
 AFTER_FAULT_MS = 1000
 """Pause of work after an unexpected exception."""
 
@@ -72,7 +74,7 @@ class Schedule:
         try:
             again_ms = work.run(now_ms)
         except Exception:
-            log.exception("work=%s: failed: retry in %d ms", work.name, AFTER_FAULT_MS)
+            limited.exception("work=%s: failed: retry in %d ms", work.name, AFTER_FAULT_MS, about=work.name)
             again_ms = now_ms + AFTER_FAULT_MS
         if again_ms is not None:
             self.at(work, again_ms)

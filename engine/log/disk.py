@@ -3,10 +3,12 @@
 import logging
 from enum import IntEnum
 
+from common.limited_log import LimitedLog
 from engine.config import LogConfig
 from engine.env.base import Env
 
 logger = logging.getLogger(__name__)
+limited = LimitedLog(logger)
 
 BACK_PERCENT = 1.0
 """A level ends only when usage is this much below where it begins, so that the log does not flap."""
@@ -26,6 +28,8 @@ class DiskWatch:
         self._percents = (config.disk_warn_percent, config.disk_delete_percent, config.disk_refuse_percent)
         self._reserves = (0, 2 * config.disk_reserve_bytes, config.disk_reserve_bytes)
         self.level = DiskLevel.FINE
+        self.is_known = False
+        """Whether the disk was measured since the start."""
         self.used = self.free = 0
 
     @property
@@ -37,6 +41,18 @@ class DiskWatch:
         )
 
     @property
+    def health(self) -> bool | str:
+        """For /readyz: True, or a sentence."""
+        if not self.is_known:
+            return "the disk was not measured yet"
+        return self.level < DiskLevel.REFUSE or f"disk full: sends are refused: {self.sentence}"
+
+    @property
+    def refusal(self) -> str:
+        """What a sender is told while appends are refused."""
+        return f"disk full: {self.sentence}; nothing was stored"
+
+    @property
     def percent(self) -> float:
         """Used part of the usable space, as df counts it."""
         return 100 * self.used / max(self.used + self.free, 1)
@@ -46,8 +62,9 @@ class DiskWatch:
         try:
             self.used, self.free = self._env.disk(self._directory)
         except OSError as error:
-            logger.warning("disk=%s: %s", self._directory, error)
+            limited.warning("disk=%s: %s", self._directory, error)
             return self.level
+        self.is_known = True
         before, self.level = (
             self.level,
             max((level for level in DiskLevel if self._reached(level)), default=DiskLevel.FINE),

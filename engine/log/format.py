@@ -34,9 +34,10 @@ ID_HEADER = struct.Struct("<8s16sQIIIIII")
 ID_ENTRY = struct.Struct("<16sQII")
 """Per message whose id was checked: hash ‖ offset ‖ queue ‖ Unix second from which on the id is forgotten."""
 
-CODE_OK, CODE_DUPLICATE, CODE_INVALID, CODE_TOO_LARGE, CODE_UNKNOWN_TOPIC, CODE_NO_ROOM = 0, 2, 100, 101, 102, 203
+CODE_CLAIMED = 210
+CODE_OK, CODE_DUPLICATE, CODE_INVALID, CODE_TOO_LARGE, CODE_UNKNOWN_TOPIC, CODE_NO_ROOM = 0, 2, 100, 101, 102, 205
 APPENDED = struct.Struct("<HxxIQ")
-"""Result per batch: code ‖ queue (of a DUPLICATE's first copy, else 0) ‖ base offset."""
+"""Result per batch: code ‖ queue (of a DUPLICATE's first copy, of a CLAIMED id, else 0) ‖ base offset."""
 
 TRAILER_SIZE = 40
 _RECORD = struct.Struct("<IB")
@@ -137,12 +138,12 @@ def count_records(batch: bytes | memoryview) -> int:
 
 
 def pack_topic(topic_id: int, name: str, queues: int) -> bytes:
-    """Payload of a TOPIC record; a later one of the same id replaces the number of queues."""
+    """Payload of a TOPIC record; a later one of the same id replaces the number of queues. `name`: the stored name."""
     return _TOPIC.pack(topic_id, queues) + name.encode()
 
 
 def parse_topic(payload: bytes) -> tuple[int, str, int]:
-    """(id, name, queues)."""
+    """(id, stored name, queues)."""
     topic_id, queues = _TOPIC.unpack_from(payload)
     return topic_id, payload[_TOPIC.size :].decode(), queues
 

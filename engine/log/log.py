@@ -11,20 +11,25 @@ from engine.config import LogConfig
 from engine.env.base import Env
 from engine.errors import StoreDamagedError
 from engine.log.disk import DiskWatch
+from engine.log.growth import TopicGrowth
 from engine.log.lookup_index.look_up import LookUp
 from engine.log.read.cold import ColdReads
 from engine.log.read.log_reader import LogReader
 from engine.log.read.queue_reader import QueueReader
-from engine.log.read.start_offsets import RetentionPolicy, StartOffsets
+from engine.log.read.retentions import RetentionPolicy, TopicRetentions
+from engine.log.read.sealed_opener import SealedOpener
+from engine.log.read.start_offsets import StartOffsets
+from engine.log.read.unreadable import UnreadableBatches
 from engine.log.segment.native import BatchReader
+from engine.log.segment.patience import Patience
 from engine.log.segment.segments import LogSegments
 from engine.log.segment.side_files import SideFiles
 from engine.log.timer_log import TimerLog
+from engine.log.upkeep.log_time import LogTime
 from engine.log.upkeep.recovery import Recovered, Recovery
 from engine.log.upkeep.relocation import Relocator
 from engine.log.upkeep.retention import Retainer
 from engine.log.view import View
-from engine.log.write.sealer import open_sealed
 from engine.log.write.writer import LogWriter
 
 logger = logging.getLogger(__name__)
@@ -92,26 +97,34 @@ class Log:
         self, env: Env, directory: str, config: LogConfig, view: View, recovered: Recovered,
         retention_policy: RetentionPolicy | None, notify: Callable[[], None] | None, unlock: Callable[[], None],
     ) -> None:  # fmt: skip
-        self.log_id, self.damage = recovered.log_id, recovered.damage
-        self._view, self._unlock = view, unlock
+        self.log_id, self.damage, self.headers_lost = recovered.log_id, recovered.damage, recovered.headers_lost
+        self._view, self._unlock, self._now_ms = view, unlock, env.now_ms
         batches = BatchReader(self.log_id)
         assert recovered.active is not None
         self.segments = LogSegments(
             recovered.active, recovered.sealed, config.sealed_open_max,
-            partial(open_sealed, env, directory, batches), SideFiles(env),
+            SealedOpener(env, directory, batches).open, SideFiles(env),
         )  # fmt: skip
         self.writer = LogWriter(
             env, directory, config, view, self.segments, next_topic_id=recovered.next_topic_id,
             epoch=recovered.epoch, ids=recovered.ids, last_at=recovered.active_last_at, prepared=recovered.next,
+            is_full=recovered.is_full,
         )  # fmt: skip
         self.cold = ColdReads(env, directory, config, notify)
-        queues = QueueReader(self.log_id, self.writer.appender, view, self.segments, self.cold)
-        self.start_offsets = StartOffsets(queues, view, env.now_ms, retention_policy)
+        queues = QueueReader(
+            self.log_id, self.writer.appender, view, self.segments, self.cold,
+            UnreadableBatches(env.clock.monotonic_ms),
+        )  # fmt: skip
+        records = self.writer.progress
+        self.retentions = TopicRetentions(view, records, self.writer.catalogue, config.retention_ms, retention_policy)
+        self.log_time = LogTime(env, self.segments, records, recovered.active_last_at)
+        self.start_offsets = StartOffsets(queues, view, self.log_time.time, self.retentions, records)
         self.reader = LogReader(queues, self.start_offsets, self.writer.appender, self.cold)
         self._compose_upkeep(env, directory, config, queues, batches)
         self.for_timers = TimerLog(
-            self.writer, queues, self.segments, view, env.now_ms, config.segment_bytes, recovered.fired
-        )
+            self.writer, queues, self.segments, view, env.now_ms, config.segment_bytes, recovered.fired,
+            Patience(env, config.start_wait_ms),
+        )  # fmt: skip
         self._publish()
 
     def _compose_upkeep(
@@ -120,7 +133,16 @@ class Log:
         disk = DiskWatch(env, directory, config)
         relocator = Relocator(self.writer.control, self._view, batches, lambda *queue: queues.bounds(*queue)[1])
         self.retention = Retainer(
-            env, directory, config, self.segments, self._view, self.start_offsets, relocator, self.writer, disk
+            env,
+            directory,
+            config,
+            self.segments,
+            self._view,
+            self.retentions,
+            self.log_time,
+            relocator,
+            self.writer,
+            disk,
         )
         """Deletes segments and watches the disk, as long as the node calls its `step()`."""
         self.look_up = LookUp(env, directory, config, self.log_id, self.segments, self.writer.appender, disk)
@@ -132,14 +154,21 @@ class Log:
         self.appender = writer.appender
         """Native form: `engine.log.write._append.Appender`, for cimport; the reference has the same methods."""
         self.append = writer.appender.append
+        self.raise_end = writer.raise_end
         self.watch = writer.appender.watch
         self.when_durable = writer.durability.when_durable
-        self.create_topics = writer.creator.create_topics
+        self.growth = TopicGrowth(
+            writer.creator.create_topics, writer.catalogue.topic, reader.bounds, writer.progress.put_progress,
+            writer.progress.progress, self._now_ms, lambda: writer.catalogue.next_topic_id,
+        )  # fmt: skip
+        self.create_topics = self.growth.create_topics
         self.topic, self.topic_by_id = writer.catalogue.topic, writer.catalogue.topic_by_id
         self.topics = writer.catalogue.topics
         self.put_progress, self.progress = writer.progress.put_progress, writer.progress.progress
         self.bounds, self.read, self.offset_at_time = reader.bounds, reader.read, reader.offset_at_time
-        self.take_woken, self.is_fetching = reader.take_woken, self.cold.waits
+        self.used_queues = reader.used_queues
+        self.purge = self.start_offsets.purge
+        self.take_woken, self.is_fetching = reader.take_woken, reader.is_fetching
         self.checkpoint = writer.checkpoints.checkpoint
 
     @property
@@ -151,6 +180,11 @@ class Log:
     def end_position(self) -> int:
         """Bytes below are in the page cache and readable."""
         return self.appender.end_position
+
+    @property
+    def topics_position(self) -> int:
+        """All topics that exist are durable once the log is synced up to here."""
+        return self.writer.creator.topics_position
 
     @property
     def durable_position(self) -> int:

@@ -6,6 +6,7 @@ A record is any bytes that the test appends; a batch is one `store()`.
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
+from common.names import split_stored_name
 from engine.errors import EngineConfigError, OffsetOutOfRangeError, UnknownTopicError
 from engine.log.format import (
     BATCH_HEADER,
@@ -16,6 +17,7 @@ from engine.log.format import (
     padded,
     whole_records,
 )
+from engine.log.growth import TopicGrowth
 from engine.log.types import RecordSlice, Topic
 
 
@@ -27,10 +29,15 @@ class _StoredQueue:
 
 
 class MemoryLog:
-    """Implements `engine.log.port.DeliveryLog`."""
+    """Implements `engine.log.port.DeliveryLog`.
 
-    def __init__(self) -> None:
+    Args:
+        now_ms: the wall clock.
+    """
+
+    def __init__(self, now_ms: Callable[[], int] = lambda: 0) -> None:
         self._topics: dict[str, Topic] = {}
+        self._by_id: dict[int, Topic] = {}
         self._queues: dict[tuple[int, int], _StoredQueue] = {}
         self._progress: dict[bytes, bytes] = {}
         self._watched: set[tuple[int, int]] = set()
@@ -39,6 +46,11 @@ class MemoryLog:
         self.progress_writes = 0
         self.is_durable_at_once = True
         self.end_position = 0
+        self.growth = TopicGrowth(
+            self._create, self.topic, self.bounds, self.put_progress, self.progress, now_ms,
+            lambda: len(self._by_id) + 1,
+        )  # fmt: skip
+        self.create_topics = self.growth.create_topics
 
     def append(self, batches: bytes, count: int, now_ms: int) -> list[tuple[int, int]]:
         """As the log's, but ids are not checked and there is always room."""
@@ -82,28 +94,38 @@ class MemoryLog:
         """Make everything below the offset unreadable, as retention does."""
         self._queue(topic_id, queue).first_offset = first_offset
 
-    def create_topics(self, wanted: Iterable[tuple[str, int]]) -> list[Topic]:
+    def _create(self, wanted: Iterable[tuple[str, int]]) -> list[Topic]:
         asked = list(wanted)
         for name, queues in asked:
             if queues < 1:
                 raise EngineConfigError([f"topic {name}: {queues} queues: use at least 1"])
-        for name, queues in asked:
+        for stored, queues in asked:
+            name, made_ms = split_stored_name(stored)
             old = self._topics.get(name)
-            topic = Topic(old.id if old else len(self._topics) + 1, name, max(queues, old.queues if old else 0))
-            self._topics[name] = topic
+            if old is not None and 0 < made_ms < old.made_ms:
+                raise UnknownTopicError(f"topic {name}: its definition of {made_ms} was replaced")
+            if old is None or 0 < old.made_ms < made_ms:
+                old = Topic(len(self._by_id) + 1, name, 0)
+            topic = Topic(old.id, name, max(queues, old.queues), made_ms or old.made_ms)
+            self._topics[name] = self._by_id[topic.id] = topic
             for queue in range(topic.queues):
                 self._queues.setdefault((topic.id, queue), _StoredQueue())
-        return [self._topics[name] for name, _ in asked]
+        return [self._topics[split_stored_name(name)[0]] for name, _ in asked]
 
     def topic(self, name: str) -> Topic | None:
-        return self._topics.get(name)
+        name, made_ms = split_stored_name(name)
+        found = self._topics.get(name)
+        return None if found is None or (made_ms and found.made_ms not in (0, made_ms)) else found
 
     def topic_by_id(self, topic_id: int) -> Topic | None:
-        return next((topic for topic in self._topics.values() if topic.id == topic_id), None)
+        return self._by_id.get(topic_id)
 
     def bounds(self, topic_id: int, queue: int) -> tuple[int, int]:
         found = self._queue(topic_id, queue)
         return found.first_offset, found.end_offset
+
+    def used_queues(self, topic_id: int) -> set[int]:
+        return {queue for (owner, queue), each in self._queues.items() if owner == topic_id and each.end_offset}
 
     def read(
         self, topic_id: int, queue: int, offset: int, max_records: int, max_bytes: int, *, whole: bool = False

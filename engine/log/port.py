@@ -20,6 +20,8 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from typing import Protocol
 
 from engine.env.base import File
+from engine.log.growth import QueueGrowth
+from engine.log.segment.patience import Patience
 from engine.log.segment.segment import Segment
 from engine.log.types import RecordSlice, Topic
 
@@ -62,10 +64,17 @@ class ProgressLog(Protocol):
 
 
 class ReadableLog(Protocol):
-    """Records by topic and queue. Each method raises UnknownTopicError for a queue that does not exist."""
+    """Records by topic and queue. Each method raises UnknownTopicError for a queue that does not exist.
+
+    `bounds` and `read` raise UnreadableError while the disk refuses to read; `take_woken` returns the queue when it is
+    time for another try.
+    """
 
     def bounds(self, topic_id: int, queue: int) -> tuple[int, int]:
         """(first offset, end offset): records with first <= offset < end can be read."""
+
+    def used_queues(self, topic_id: int) -> set[int]:
+        """At least those of the topic's queues that have, or had, a record."""
 
     def read(
         self, topic_id: int, queue: int, offset: int, max_records: int, max_bytes: int, *, whole: bool = False
@@ -96,10 +105,27 @@ class AppendableLog(Positions, Protocol):
         """Append `count` batches (each at a multiple of 8 in `batches`) and return (code, base offset) for each.
 
         Codes: 0 stored. 2 stored before: its id is in the topic's window, and the offset is the first copy's.
-        100 malformed, or no such queue. 101 larger than a segment. 102 unknown topic id. 203 no room on the disk.
-        A refused batch does not stop the others, except that one with a wrong size hides those after it. Bytes are in
-        the page cache on return. Raises DiskFullError when nothing could be written, ClosedError.
+        100 malformed, or no such queue. 101 larger than a segment. 102 unknown topic id. 203 the view cannot be read.
+        205 no room on the disk. A refused batch does not stop the others, except that one with a wrong size hides those
+        after it. Bytes are in the page cache on return. Raises DiskFullError or NotStoredError when nothing is stored,
+        PartlyWrittenError when a part may be, ClosedError.
         """
+
+
+class GrowthLog(Protocol):
+    """Growths of topics, for order by key."""
+
+    def of(self, topic_id: int) -> list[QueueGrowth]:
+        """The topic's growths, oldest first."""
+
+    def on_growth(self, callback: Callable[[Topic], None]) -> None:
+        """Have `callback(topic)` called after each growth, before a message is in a new queue."""
+
+    def on_replacing(self, callback: Callable[[Topic, int], None]) -> None:
+        """Have `callback(old, new id)` called before a topic is created again."""
+
+    def on_replaced(self, callback: Callable[[Topic, Topic], None]) -> None:
+        """Have `callback(old, new)` called after a topic was created again: the old one has no name any more."""
 
 
 class DeliveryLog(AppendableLog, ReadableLog, TopicLog, ProgressLog, Protocol):
@@ -109,6 +135,10 @@ class DeliveryLog(AppendableLog, ReadableLog, TopicLog, ProgressLog, Protocol):
     them is read through `read` alone.
     """
 
+    @property
+    def growth(self) -> GrowthLog:
+        """Growths of topics."""
+
 
 class TimerRecords(Positions, Protocol):
     """The log for timers: `Log.for_timers`."""
@@ -116,6 +146,7 @@ class TimerRecords(Positions, Protocol):
     log_id: bytes
     fired: list[tuple[int, int, int]]
     batch_bytes_max: int
+    patience: Patience
 
     @property
     def active_base(self) -> int:
@@ -130,9 +161,6 @@ class TimerRecords(Positions, Protocol):
 
     def queue_count(self, topic_id: int) -> int:
         """Number of the topic's queues; 0 when there is no such topic."""
-
-    def place_of(self, offset: int) -> tuple[int, int]:
-        """(base of its segment, byte address) of the TIMER batch that begins with that record."""
 
     def file_of(self, base: int) -> File | None:
         """File of the segment at `base`, or None."""
@@ -214,7 +242,7 @@ class UpkeepLog(Positions, Protocol):
         """Bytes below are synced on this node."""
 
     def checkpoint(self) -> None:
-        """Sync, and bring the view up to date. Blocks. Raises DiskFullError."""
+        """Sync, and bring the view up to date. Blocks. Raises CheckpointError."""
 
     def close(self) -> None:
         """Write staged batches, sync, release the directory. Blocks."""

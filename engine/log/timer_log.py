@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from engine.env.base import File
 from engine.log.format import CONTROL_TOPIC_ID, KIND_TIMER, KIND_TIMER_MARK, SEGMENT_HEADER_SIZE, pack_timer_mark
 from engine.log.read.queue_reader import QueueReader
+from engine.log.segment.patience import Patience
 from engine.log.segment.segment import Segment
 from engine.log.segment.segments import LogSegments
 from engine.log.view import View
@@ -20,16 +21,17 @@ class TimerLog:
         fired: what recovery found: (base of the segment, byte address, size) of batches of fired timers that may be
             in no mark.
         batch_bytes_max: a larger batch fits into no segment.
+        patience: of the start that reads all pending timers.
     """
 
     def __init__(
         self, writer: LogWriter, reader: QueueReader, segments: LogSegments, view: View,
-        now_ms: Callable[[], int], segment_bytes: int, fired: list[tuple[int, int, int]],
+        now_ms: Callable[[], int], segment_bytes: int, fired: list[tuple[int, int, int]], patience: Patience,
     ) -> None:  # fmt: skip
         self._appender, self._control, self._refusal = writer.appender, writer.control, writer.refusal
         self._checkpoints, self._reader, self._segments, self._view = writer.checkpoints, reader, segments, view
         self._now_ms = now_ms
-        self.log_id, self.fired = segments.active.header.log_id, fired
+        self.log_id, self.fired, self.patience = segments.active.header.log_id, fired, patience
         self.batch_bytes_max = segment_bytes - SEGMENT_HEADER_SIZE
         self.when_durable, self.queue_count = writer.durability.when_durable, writer.appender.queue_count
 
@@ -51,14 +53,6 @@ class TimerLog:
     def append(self, batches: bytes, count: int) -> list[tuple[int, int]]:
         """As `Log.append`, for batches of any kind, and also while messages are refused for lack of room."""
         return self._appender.append(batches, count, self._now_ms(), trusted=True)
-
-    def place_of(self, offset: int) -> tuple[int, int]:
-        """(base of its segment, byte address) of the TIMER batch that begins with the record at that offset."""
-        found = self._reader.find(CONTROL_TOPIC_ID, KIND_TIMER, offset)
-        assert found is not None
-        at = found[1].locate(CONTROL_TOPIC_ID, KIND_TIMER, offset)
-        assert at is not None
-        return found[0].base, at
 
     def file_of(self, base: int) -> File | None:
         """File of the segment at `base`; None when there is no such segment."""

@@ -2,13 +2,32 @@
 
 from typing import NamedTuple
 
+from common.names import split_stored_name, stored_name
+
 
 class Topic(NamedTuple):
-    """A topic as the log knows it. Its id is never used for another name; its number of queues only grows."""
+    """A topic as the log knows it. Its id is never used for another topic; its number of queues only grows.
+
+    Attributes:
+        made_ms: time of its creation by its definition; 0: unknown. A topic that was deleted and created again under
+            its name has another one, and another id.
+    """
 
     id: int
     name: str
     queues: int
+    made_ms: int = 0
+
+    @classmethod
+    def stored(cls, id: int, stored: str, queues: int) -> "Topic":
+        """The topic of a TOPIC record."""
+        name, made_ms = split_stored_name(stored)
+        return cls(id, name, queues, made_ms)
+
+    @property
+    def stored_name(self) -> str:
+        """The name in its TOPIC record."""
+        return stored_name(self.name, self.made_ms)
 
 
 class RecordSlice(NamedTuple):

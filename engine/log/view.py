@@ -5,9 +5,9 @@ Nothing reaches the store before the log that says it is durable. RocksDB may wr
 view ahead of the log would reuse the ids of topics that a power cut has taken back. Replay may repeat what the store
 holds already; every value is absolute, so that does no harm.
 
-Keys: t ‖ topic name → id, queues. i ‖ id → queues, name. p ‖ progress key → value. q ‖ topic id ‖ queue ‖ first
-offset in a segment → the segment's base, the queue's next offset after it. m ‖ … → state of the log as a whole.
-w ‖ a segment's base ‖ offset of a TIMER_MARK batch → addresses in the segment of timers that have ended; an entry under
+Keys: t ‖ topic name → id, queues, time of creation if known. i ‖ id → queues, stored name. p ‖ progress key → value.
+q ‖ topic id ‖ queue ‖ first offset in a segment → the segment's base, the queue's next offset after it. m ‖ … → state of the log as a
+whole. w ‖ a segment's base ‖ offset of a TIMER_MARK batch → addresses in the segment of timers that have ended; an entry under
 the highest offset: all of them have. Numbers in keys are big-endian, to sort.
 """
 
@@ -18,6 +18,7 @@ from heapq import merge
 
 from engine.env.store import Store
 from engine.log.types import Topic
+from engine.log.view_layer import ViewLayer
 
 _QUEUE_KEY = struct.Struct(">sIIQ")
 _QUEUE_VALUE = struct.Struct("<QQ")
@@ -75,12 +76,17 @@ def after_prefix(prefix: bytes) -> bytes:
     return stripped[:-1] + bytes([stripped[-1] + 1])
 
 
+def _topic(name: str, value: bytes) -> Topic:
+    topic_id, queues = _TOPIC_VALUE.unpack_from(value)
+    return Topic(topic_id, name, queues, int.from_bytes(value[_TOPIC_VALUE.size :], "little"))
+
+
 class View:
     """Sorted keys in layers: the first takes changes, older ones are being written to the store."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
-        self._layers: list[dict[bytes, bytes | None]] = [{}]
+        self._layers = [ViewLayer()]
         checkpoint = Checkpoint.parse(store.get(CHECKPOINT_KEY) or b"")
         self.replay_base = checkpoint.segment_base if checkpoint is not None else 0
         """Segment at which replay begins by the durable checkpoint; segments from here on must not be deleted."""
@@ -88,35 +94,35 @@ class View:
     @property
     def pending_count(self) -> int:
         """Number of changed keys that no checkpoint includes yet."""
-        return len(self._layers[0])
+        return len(self._layers[0].changes)
 
     def put(self, key: bytes, value: bytes | None) -> None:
         """Set the value of a key; None removes the key."""
-        self._layers[0][key] = value
+        self._layers[0].changes[key] = value
 
     def put_all(self, entries: Iterable[tuple[bytes, bytes | None]]) -> None:
         """Apply put() to each entry."""
-        self._layers[0].update(entries)
+        self._layers[0].changes.update(entries)
 
     def get(self, key: bytes) -> bytes | None:
         """The current value, or None."""
         for layer in self._layers:
-            if key in layer:
-                return layer[key]
+            if key in layer.changes:
+                return layer.changes[key]
         return self.store.get(key)
 
     def scan(self, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
         """Entries with start <= key < end, in order, as of the call."""
         changed: dict[bytes, bytes | None] = {}
         for layer in reversed(tuple(self._layers)):
-            changed.update((key, value) for key, value in layer.items() if start <= key < end)
+            changed.update((key, layer.changes[key]) for key in layer.between(start, end))
         stored = ((key, value) for key, value in self.store.scan(start, end) if key not in changed)
         return merge(stored, sorted((key, value) for key, value in changed.items() if value is not None))
 
     def freeze(self) -> dict[bytes, bytes | None]:
         """Freeze the changes so far for a checkpoint; later ones go to a new layer. They stay visible until `drop`."""
-        frozen = self._layers[0]
-        self._layers.insert(0, {})
+        frozen = self._layers[0].changes
+        self._layers.insert(0, ViewLayer())
         return frozen
 
     def drop(self, frozen: dict[bytes, bytes | None]) -> None:
@@ -124,25 +130,28 @@ class View:
 
         Layers leave at the end, oldest first, and come at the start.
         """
-        assert self._layers[-1] is frozen
+        assert self._layers[-1].changes is frozen
         self._layers.pop()
 
     # Topics
 
     def put_topic(self, topic: Topic) -> None:
         """Make the topic known by name and by id."""
-        self.put(b"t" + topic.name.encode(), _TOPIC_VALUE.pack(topic.id, topic.queues))
-        self.put(b"i" + topic.id.to_bytes(4, "big"), topic.queues.to_bytes(4, "little") + topic.name.encode())
+        newest = self.topic(topic.name)
+        if newest is None or newest.id <= topic.id:  # else it was deleted, and created again as another topic
+            made = topic.made_ms.to_bytes(8, "little") if topic.made_ms else b""
+            self.put(b"t" + topic.name.encode(), _TOPIC_VALUE.pack(topic.id, topic.queues) + made)
+        self.put(b"i" + topic.id.to_bytes(4, "big"), topic.queues.to_bytes(4, "little") + topic.stored_name.encode())
 
     def topic(self, name: str) -> Topic | None:
         """The topic of that name."""
         value = self.get(b"t" + name.encode())
-        return Topic(int.from_bytes(value[:4], "little"), name, int.from_bytes(value[4:], "little")) if value else None
+        return _topic(name, value) if value else None
 
     def topic_by_id(self, topic_id: int) -> Topic | None:
         """The topic of that id."""
         value = self.get(b"i" + topic_id.to_bytes(4, "big"))
-        return Topic(topic_id, value[4:].decode(), int.from_bytes(value[:4], "little")) if value else None
+        return Topic.stored(topic_id, value[4:].decode(), int.from_bytes(value[:4], "little")) if value else None
 
     def topics(self, prefix: str, after: str, limit: int) -> list[Topic]:
         """Up to `limit` topics in the order of their names."""
@@ -152,8 +161,7 @@ class View:
         for key, value in self.scan(start, after_prefix(low)):
             if len(found) >= limit:
                 break
-            topic_id, queues = _TOPIC_VALUE.unpack(value)
-            found.append(Topic(topic_id, key[1:].decode(), queues))
+            found.append(_topic(key[1:].decode(), value))
         return found
 
     # Timers that have fired, were cancelled or relocated
@@ -197,6 +205,17 @@ class View:
         found = self.span_of(topic_id, queue, 0xFFFFFFFFFFFFFFFF)
         return found[2] if found else 0
 
+    def queues_with_segments(self, topic_id: int, queues: int) -> Iterator[int]:
+        """Those of the topic's queues that have sealed segments or a counter, the highest first. One seek each."""
+        queue = queues - 1
+        while queue >= 0:
+            found = self.store.last_at_or_before(queue_key(topic_id, queue, 0xFFFFFFFFFFFFFFFF))
+            if found is None or found[0][:5] != queue_key(topic_id, 0, 0)[:5]:
+                return
+            queue = _QUEUE_KEY.unpack(found[0])[2]
+            yield queue
+            queue -= 1
+
     def span_of(self, topic_id: int, queue: int, offset: int) -> tuple[int, int, int] | None:
         """The queue's last segment that begins at or below `offset`.
 
@@ -206,8 +225,14 @@ class View:
         found = self.store.last_at_or_before(queue_key(topic_id, queue, offset))
         if found is None or found[0][:9] != queue_key(topic_id, queue, 0)[:9]:
             return None
+        first_offset = _QUEUE_KEY.unpack(found[0])[3]
         segment_base, next_offset = _QUEUE_VALUE.unpack(found[1])
-        return _QUEUE_KEY.unpack(found[0])[3], segment_base, next_offset
+        if segment_base == NO_SEGMENT and first_offset:
+            # A segment that was written when the counter was noted begins before it, and may end after it.
+            before = self.span_of(topic_id, queue, first_offset - 1)
+            if before is not None and before[2] > next_offset:
+                return before
+        return first_offset, segment_base, next_offset
 
     def segments_from(self, topic_id: int, queue: int, offset: int) -> Iterator[tuple[int, int]]:
         """(first offset, segment base) of the queue's sealed segments that begin at or above `offset`, in order."""
@@ -231,7 +256,7 @@ class View:
         return gone
 
     def put_counter(self, topic_id: int, queue: int, next_offset: int) -> None:
-        """Note where a queue continues whose segments are all deleted.
+        """Note where a queue continues whose segments are all deleted, or whose last messages are lost.
 
         Only in recovery; a later segment replaces it.
         """

@@ -130,11 +130,11 @@ def test_an_armed_queue_is_woken_once(log):
 
 def test_topics_are_found_created_and_grown_and_never_shrink(log):
     first = log.topic("first")
-    assert first == (1, "first", 2) == log.topic_by_id(1) and log.topic("third") is None is log.topic_by_id(3)
+    assert first == (1, "first", 2, 0) == log.topic_by_id(1) and log.topic("third") is None is log.topic_by_id(3)
     assert log.create_topics([("third", 1), ("first", 4), ("second", 1), ("first", 1)]) == [
-        (3, "third", 1), (1, "first", 4), (2, "second", 1), (1, "first", 4),
+        (3, "third", 1, 0), (1, "first", 4, 0), (2, "second", 1, 0), (1, "first", 4, 0),
     ]  # fmt: skip
-    assert log.bounds(1, 3) == (0, 0) and log.topic("first") == (1, "first", 4)
+    assert log.bounds(1, 3) == (0, 0) and log.topic("first") == (1, "first", 4, 0)
 
 
 def test_a_topic_without_queues_is_refused_and_nothing_is_created(log):
@@ -157,3 +157,62 @@ def test_a_callback_comes_once_the_position_is_durable(log):
     append(log, 1, 0, b"a")
     log.when_durable(log.end_position, lambda: came.append(1))
     assert came == [0, 1]
+
+
+def test_a_growth_records_where_the_old_queues_ended_and_is_told_before_a_message_is_in_a_new_one(log):
+    grown = []
+    log.growth.on_growth(lambda topic: grown.append((topic, [log.bounds(1, queue) for queue in range(topic.queues)])))
+    append(log, 1, 1, b"a", b"b")
+    log.create_topics([("first", 2), ("second", 1), ("new", 4)])
+    assert grown == []
+    log.create_topics([("first", 4), ("second", 1)])
+    assert [(topic.queues, ends) for topic, ends in grown] == [(4, [(0, 0), (0, 2), (0, 0), (0, 0)])]
+    append(log, 1, 3, b"c")
+    log.create_topics([("first", 5)])
+    assert [each.ends for each in log.growth.of(1)] == [(0, 2), (0, 2, 0, 1)]
+    assert log.growth.of(2) == []
+
+
+def test_a_topic_that_is_made_again_has_an_id_of_its_own_and_nothing_of_the_old_one(log):
+    replaced = []
+    log.growth.on_replaced(lambda old, new: replaced.append((old.id, new.id)))
+    (old,) = log.create_topics([("orders@100", 4)])
+    append(log, old.id, 0, b"a")
+    assert log.create_topics([("orders@100", 4), ("orders", 4)]) == [old, old]
+    (new,) = log.create_topics([("orders@200", 2)])
+    assert (new.id, new.name, new.queues, new.made_ms) == (4, "orders", 2, 200)
+    assert replaced == [(old.id, new.id)]
+    assert log.bounds(new.id, 0) == (0, 0)
+    assert (log.topic("orders"), log.topic("orders@200"), log.topic("orders@100")) == (new, new, None)
+    assert (log.topic_by_id(old.id), log.topic_by_id(new.id)) == (old, new)
+    assert log.growth.of(new.id) == []
+    with pytest.raises(UnknownTopicError, match="replaced"):
+        log.create_topics([("orders@100", 8)])
+    assert log.topic("orders") == new
+
+
+def test_a_topic_of_a_family_keeps_its_id_when_it_gets_a_definition_of_its_own(log):
+    append(log, 1, 0, b"a")
+    (own,) = log.create_topics([("first@100", 3)])
+    assert (own.id, own.queues, own.made_ms) == (1, 3, 100)
+    assert log.create_topics([("first", 2)]) == [own]
+    assert log.bounds(1, 0) == (0, 1)
+
+
+@pytest.mark.parametrize("name", ["first@", "first@0", "first@x", "first@" + "9" * 5000, "@5", "a@b@5"])
+def test_text_that_is_no_stored_name_is_the_name_of_no_topic(log, name):
+    assert log.topic(name) is None
+
+
+def test_used_queues_are_those_with_a_record_in_whatever_segment(log):
+    (many,) = log.create_topics([("many", 300)])
+    assert log.used_queues(many.id) == set()
+    for queue in (0, 7, 299):
+        append(log, many.id, queue, b"x" * 100)
+    append(log, 1, 1, b"other")
+    assert log.used_queues(many.id) == {0, 7, 299}
+    for _ in range(12):
+        append(log, 1, 0, b"y" * 16_000)  # the real log goes on in other segments
+    append(log, many.id, 8, b"z")
+    assert log.used_queues(many.id) == {0, 7, 8, 299}
+    assert log.used_queues(1) == {0, 1}

@@ -19,7 +19,7 @@ from engine.link.read import ReadAnswer
 from engine.link.record import split_records
 from engine.log.lookup_index.maker import IDLE_S
 from engine.log.lookup_index.search import LookupSearch
-from engine.log.read.start_offsets import Retention
+from engine.log.read.retentions import Retention
 from tests import link_bytes as raw
 from tests.contract.test_link_server import FORMS, NATIVE, Engine
 
@@ -274,7 +274,7 @@ def test_an_engine_without_files_refuses_and_its_status_says_so(engine):
     assert engine.admin("status")["look_up"] == families
     for op, field in ((layout.LOOK_UP_ID, "id"), (layout.LOOK_UP_KEY, "key")):
         code, _ = engine.ask(op, json.dumps({"topic": "orders", field: "a"}).encode())
-        assert code == (0 if families else layout.UNAVAILABLE)
+        assert code == (0 if families else layout.INVALID)
 
 
 def test_looking_moves_no_group_and_leases_nothing(engine):

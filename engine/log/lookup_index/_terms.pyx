@@ -10,6 +10,7 @@ from libc.string cimport memcmp, memcpy, memset
 from cpython.bytes cimport PyBytes_FromStringAndSize
 
 from engine.link.constants cimport BATCH_HEADER_SIZE, BATCH_MAGIC, KIND_FIRED, KIND_MAX, KIND_MESSAGES, RECORD_HAS_ID
+from engine.link.loads cimport load32, load64
 from engine.log.segment._ids cimport Names, find_names, siphash128
 from engine.log.segment._index cimport BatchHeader, crc32c_extend
 from engine.log.lookup_index._merge cimport LookupEntry, packed_blocks
@@ -31,7 +32,7 @@ cdef struct Name:
 
 cdef bint term_of(const uint8_t* record, int family, Name* name) noexcept nogil:
     """The id, as it is shown, or the key of a record (from its size field on); False when it has none."""
-    cdef uint32_t size = (<const uint32_t*>record)[0] - 1
+    cdef uint32_t size = load32(record) - 1
     cdef const uint8_t* message = record + 5
     cdef Names names
     cdef int i
@@ -150,7 +151,7 @@ cdef class TermCollector(BatchScanner):
                 siphash128(self.k0, self.k1 ^ header.topic_id, name.data, name.size, &hashed, &high)
                 if self.low <= hashed <= self.high and not self.add(hashed, at):
                     return False
-            record += 4 + (<const uint32_t*>record)[0]
+            record += 4 + load32(record)
         return True
 
     cdef bint add(self, uint64_t hashed, uint32_t at) noexcept nogil:
@@ -272,7 +273,7 @@ cdef class TermSearcher(BatchScanner):
         if header.topic_id != self.topic_id or not self.from_ms <= header.stored_at_ms <= self.to_ms:
             return True
         while record < end and not is_named(record, self.family, self.wanted, self.wanted_size):
-            record += 4 + (<const uint32_t*>record)[0]
+            record += 4 + load32(record)
         if record >= end:
             return True
         if self.used == self.room:
@@ -300,7 +301,7 @@ def records_with_term(bytes batch not None, int family, bytes name not None):
     cdef uint32_t end = len(batch)
     found = []
     while at < end:
-        size = 4 + (<const uint32_t*>(data + at))[0]
+        size = 4 + load32(data + at)
         if is_named(data + at, family, wanted, len(name)):
             found.append((number, PyBytes_FromStringAndSize(<const char*>data + at, size)))
         number += 1
@@ -310,7 +311,7 @@ def records_with_term(bytes batch not None, int family, bytes name not None):
 
 def term_hash(bytes log_id not None, uint32_t topic_id, bytes name not None):
     """Hash under which a topic's message with that id or key is indexed."""
-    cdef const uint64_t* key = <const uint64_t*><const char*>log_id
+    cdef const char* key = log_id
     cdef uint64_t low, high
-    siphash128(key[0], key[1] ^ topic_id, name, len(name), &low, &high)
+    siphash128(load64(key), load64(key + 8) ^ topic_id, name, len(name), &low, &high)
     return low

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable
 
+from common.limited_log import LimitedLog
 from engine.config import LogConfig
 from engine.env.base import Env
 from engine.log.disk import DiskLevel, DiskWatch
@@ -12,7 +13,7 @@ from engine.log.lookup_index.search import LookupCursor, LookupQuery, LookupSear
 from engine.log.segment.segments import LogSegments
 from engine.log.write.native import Appender
 
-logger = logging.getLogger(__name__)
+limited = LimitedLog(logging.getLogger(__name__))
 
 
 class LookUp:
@@ -51,7 +52,7 @@ class LookUp:
                 if not self._closed:
                     search.run()
             except Exception:
-                logger.exception("look-up failed")
+                limited.exception("look-up failed")
                 search.error = "internal error: the engine's log has the details"
             done()
 

@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import suppress
 
+from common.limited_log import LimitedLog
 from engine.env.base import Env
 from engine.errors import CorruptionError
 from engine.log.format import segment_name
@@ -19,7 +20,7 @@ from engine.log.lookup_index.partial import PartialIndexes, span_of
 from engine.log.segment.index_file import read_index_header
 from engine.log.segment.side_files import SideFiles
 
-logger = logging.getLogger(__name__)
+limited = LimitedLog(logging.getLogger(__name__))
 
 ENTRIES_MAX = 2 << 20
 """Entries per pass over a stretch of a segment, 24 bytes of memory each. More only when one term alone has more."""
@@ -81,7 +82,7 @@ class LookupFileMaker:
         """Report the file missing or damaged: it is no longer used, and is rebuilt."""
         if self.has(base, family) and self._env.exists(self._segment_path(base)):
             self.counts.damage += 1
-            logger.error("%s; it is rebuilt from its segment", error)
+            limited.error("%s; it is rebuilt from its segment", error)
             self._suspects.append((base, family))
         self._there.discard((base, family))
 
@@ -121,7 +122,7 @@ class LookupFileMaker:
             except (OSError, CorruptionError) as error:
                 # Retention removes the segment's files one after the other.
                 if self._env.exists(self._segment_path(work[0])):
-                    logger.error("file=%s: not made, retrying: %s", lookup_path(self._directory, *work), error)
+                    limited.error("file=%s: not made, retrying: %s", lookup_path(self._directory, *work), error)
                     self._waiting.insert(0, work)
                     yield AFTER_FAULT_S
 
@@ -177,7 +178,7 @@ class LookupFileMaker:
                 except CorruptionError:
                     self.partials.drop_suspects()
                 except OSError as error:
-                    logger.error("directory=%s: partial index not made, retrying: %s", self._directory, error)
+                    limited.error("directory=%s: partial index not made, retrying: %s", self._directory, error)
                     self._partials_not_before = self._clock() + AFTER_FAULT_S
 
     def _beside_partials(self, work: Iterator[int]) -> Iterator[int]:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import NamedTuple
 
+from common.limited_log import LimitedLog
 from engine.env.base import Env
 from engine.errors import CorruptionError
 from engine.log.format import SEGMENT_HEADER_SIZE, segment_name
@@ -29,7 +30,7 @@ from engine.log.segment.native import BatchReader
 from engine.log.segment.side_files import SideFiles
 from engine.log.segment.window_scan import Stretch
 
-logger = logging.getLogger(__name__)
+limited = LimitedLog(logging.getLogger(__name__))
 
 PARTIAL_BYTES = 8 << 20
 """Bytes of the segment per partial index. More makes each look-up read more after the last one, less makes more of
@@ -93,7 +94,7 @@ class PartialIndexes:
         """
         if partial not in self.of(base, family):
             return False
-        logger.error("%s; it is rebuilt from its segment", error)
+        limited.error("%s; it is rebuilt from its segment", error)
         self._suspects.append(((base, family), partial))
         return True
 

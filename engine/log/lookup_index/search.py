@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from engine.env.base import Env, File
 from engine.errors import CorruptionError
+from engine.link.claim import CLAIM_QUEUE
 from engine.log.format import BATCH_HEADER, BATCH_HEADER_SIZE, SEGMENT_HEADER_SIZE, segment_name
 from engine.log.lookup_index.lookup_file import Family, LookupFile, Title, file_title
 from engine.log.lookup_index.maker import LookupFileMaker
@@ -181,7 +182,7 @@ class LookupSearch:
         if len(head) < BATCH_HEADER_SIZE:
             return
         _, size, _, _, _, _, topic_id, queue, _, _, base_offset, stored_at_ms = BATCH_HEADER.unpack(head)
-        if topic_id != wanted.topic_id or not wanted.from_ms <= stored_at_ms <= wanted.to_ms:
+        if topic_id != wanted.topic_id or queue & CLAIM_QUEUE or not wanted.from_ms <= stored_at_ms <= wanted.to_ms:
             return
         batch = file.read_at(min(size, file.size() - at), at)
         if self._batches.check(batch, 0, len(batch), position) != size:

@@ -8,6 +8,7 @@ import struct
 from collections.abc import Callable
 from functools import partial
 
+from common.names import split_stored_name
 from engine.errors import CorruptionError
 from engine.log.format import BATCH_HEADER_SIZE, KIND_PROGRESS, KIND_TOPIC, parse_progress, parse_topic, split_records
 from engine.log.offline.directory import Directory
@@ -86,8 +87,9 @@ class ViewCheck:
         topic_id, name, queues = parse_topic(payload)
         if position >= self._of[1].durable_position:
             return
-        by_id, by_name = self._of[0].topic_by_id(topic_id), self._of[0].topic(name)
-        if by_id is None or by_id.name != name or by_id.queues < queues or by_name is None or by_name.id != topic_id:
+        by_id, by_name = self._of[0].topic_by_id(topic_id), self._of[0].topic(split_stored_name(name)[0])
+        is_known = by_id is not None and by_id.stored_name == name and by_id.queues >= queues
+        if not is_known or by_name is None or by_name.id < topic_id:  # a higher id: it was deleted and created again
             self._found(
                 f"topic={name} id={topic_id} queues={queues}: the log has it, the view has {by_id} and {by_name}"
             )

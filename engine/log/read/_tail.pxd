@@ -28,4 +28,6 @@ cdef class Tail:
     cdef int next(self, uint32_t topic_id, uint32_t queue, int64_t offset, int64_t max_records, int64_t max_bytes, bint some,
                   Slice* found) except -1
 
+    cdef bint is_raised_above(self, uint32_t topic_id, uint32_t queue, int64_t offset, uint32_t count) noexcept
+
     cdef const uint8_t* fetch(self, const IndexEntry* run, uint32_t at, uint32_t count, uint64_t limit) except? NULL

@@ -11,7 +11,7 @@ from libc.stdlib cimport free, realloc
 from posix.unistd cimport pread
 
 from engine.link.constants cimport BATCH_HEADER_SIZE, BATCH_MAGIC
-from engine.log.segment._index cimport BatchHeader, IndexEntry, crc32c_extend, key_of
+from engine.log.segment._index cimport BatchHeader, IndexEntry, QueueSlot, crc32c_extend, key_of
 from engine.log.segment._slice cimport Slice, cut, last_at_or_below
 from engine.log.write._append cimport Appender
 
@@ -32,12 +32,22 @@ cdef class Tail:
         free(self.window)
 
     cdef int64_t end(self, uint32_t topic_id, uint32_t queue) noexcept:
-        cdef uint32_t count = 0
-        cdef const IndexEntry* run = self.appender.index.find_run(key_of(topic_id, queue), &count)
+        cdef QueueSlot* slot = self.appender.index.find(key_of(topic_id, queue))
         cdef uint64_t limit = self.appender.end_position - self.appender.segment_base
-        while count and run[count - 1].at >= limit:
+        cdef uint32_t count
+        if slot == NULL:
+            return -1
+        count = slot.count
+        if count and slot.entries[count - 1].at < limit:
+            return <int64_t>slot.next_offset  # after its last batch, or where it was raised to
+        while count and slot.entries[count - 1].at >= limit:
             count -= 1
-        return <int64_t>(run[count - 1].base_offset + run[count - 1].count) if count else -1
+        return <int64_t>(slot.entries[count - 1].base_offset + slot.entries[count - 1].count) if count else -1
+
+    cdef bint is_raised_above(self, uint32_t topic_id, uint32_t queue, int64_t offset, uint32_t count) noexcept:
+        """Whether the queue, whose last batch lies below the offset, ends above it: messages are lost there."""
+        cdef QueueSlot* slot = self.appender.index.find(key_of(topic_id, queue))
+        return slot != NULL and slot.count == count and offset < <int64_t>slot.next_offset
 
     cdef int next(self, uint32_t topic_id, uint32_t queue, int64_t offset, int64_t max_records, int64_t max_bytes, bint some,
                   Slice* found) except -1:
@@ -55,7 +65,7 @@ cdef class Tail:
             return ELSEWHERE
         at = last_at_or_below(run, count, <uint64_t>offset)
         if offset >= <int64_t>(run[at].base_offset + run[at].count):
-            return NOTHING if at + 1 == count else ELSEWHERE
+            return NOTHING if at + 1 == count and not self.is_raised_above(topic_id, queue, offset, count) else ELSEWHERE
         if max_records <= 0 or (max_bytes <= 0 and some):
             return NOTHING
         batch = self.fetch(run, at, count, limit)

@@ -3,7 +3,7 @@ can be read."""
 
 from collections.abc import Callable
 
-from engine.errors import OffsetOutOfRangeError, UnknownTopicError
+from engine.errors import OffsetOutOfRangeError, StoreDamagedError, UnknownTopicError, UnreadableError
 from engine.log.read.cold import ColdReads
 from engine.log.read.queue_reader import QueueReader
 from engine.log.read.start_offsets import StartOffsets
@@ -19,13 +19,31 @@ class LogReader:
 
     def __init__(self, queues: QueueReader, start_offsets: StartOffsets, appender: Appender, cold: ColdReads) -> None:
         self._queues, self._start_offsets, self._appender, self._cold = queues, start_offsets, appender, cold
+        self.unreadable = queues.unreadable
         self._queue_count: Callable[[int], int] = appender.queue_count
 
     def bounds(self, topic_id: int, queue: int) -> tuple[int, int]:
-        """(first offset, end offset): records with first <= offset < end can be read. Raises UnknownTopicError."""
-        self._check(topic_id, queue)
-        first, end = self._queues.bounds(topic_id, queue)
-        return max(first, min(self._start_offsets.of(topic_id, queue), end)), end
+        """(first offset, end offset): records with first <= offset < end can be read.
+
+        Raises UnknownTopicError; UnreadableError when the disk cannot read the view, and the queue is woken later.
+        """
+        try:
+            self._check(topic_id, queue)
+            first, end = self._queues.bounds(topic_id, queue)
+            return max(first, min(self._start_offsets.of(topic_id, queue), end)), end
+        except (OSError, StoreDamagedError) as error:
+            self.unreadable.refused((topic_id, queue), error)
+            raise UnreadableError(f"topic={topic_id} queue={queue}: cannot be read now: {error}") from error
+
+    def used_queues(self, topic_id: int) -> set[int]:
+        """At least those of the topic's queues that have, or had, a record. Costs a seek per queue with sealed records.
+
+        Raises UnreadableError.
+        """
+        try:
+            return self._queues.used(topic_id, self._queue_count(topic_id))
+        except (OSError, StoreDamagedError) as error:
+            raise UnreadableError(f"topic={topic_id}: cannot be read now: {error}") from error
 
     def read(
         self, topic_id: int, queue: int, offset: int, max_records: int, max_bytes: int, *, whole: bool = False
@@ -42,9 +60,16 @@ class LogReader:
             OffsetOutOfRangeError: `offset` is outside `bounds`.
             CorruptionError: the record at `offset` cannot be served; `next_offset` follows the damage. Damage
                 further on only ends the answer.
+            UnreadableError: the disk cannot read the record now. `take_woken()` returns the queue when it is time for
+                another try; an error that lasts for a minute becomes a CorruptionError.
         """
-        self._check(topic_id, queue)
-        if not self._start_offsets.of(topic_id, queue) <= offset < 1 << 63:
+        try:
+            self._check(topic_id, queue)
+            start = self._start_offsets.of(topic_id, queue)
+        except (OSError, StoreDamagedError) as error:
+            self.unreadable.refused((topic_id, queue), error)
+            raise UnreadableError(f"topic={topic_id} queue={queue}: cannot be read now: {error}") from error
+        if not start <= offset < 1 << 63:
             raise OffsetOutOfRangeError(offset, *self.bounds(topic_id, queue))
         return self._queues.read(topic_id, queue, offset, max_records, max_bytes, whole=whole)
 
@@ -59,7 +84,13 @@ class LogReader:
     def take_woken(self) -> list[tuple[int, int]]:
         """The armed queues that got records since the last call, as (topic id, queue). Their records can be read."""
         woken = self._appender.take_woken()
+        if self.unreadable.waiting:
+            woken = woken + self.unreadable.take_due()
         return woken + self._cold.take_woken() if self._cold.has_woken else woken
+
+    def is_fetching(self, topic_id: int, queue: int) -> bool:
+        """Whether a read of the queue returned nothing because its records are being fetched or tried again."""
+        return (topic_id, queue) in self.unreadable.waiting or self._cold.waits(topic_id, queue)
 
     def _check(self, topic_id: int, queue: int) -> None:
         queues = self._queue_count(topic_id)

@@ -1,12 +1,13 @@
 """Finding a queue's records: in the active segment, in those being sealed, then in sealed ones through the view."""
 
-from bisect import bisect_left
 from collections.abc import Iterator
+from typing import NoReturn
 
-from engine.errors import CorruptionError, OffsetOutOfRangeError
+from engine.errors import CorruptionError, OffsetOutOfRangeError, StoreDamagedError, UnreadableError
 from engine.log.read.cold import ColdReads
+from engine.log.read.unreadable import UnreadableBatches
 from engine.log.segment.native import BatchReader, SealedIndex, SegmentIndex
-from engine.log.segment.read_end import DAMAGED, DONE, HOLE
+from engine.log.segment.read_end import DAMAGED, DONE, HOLE, UNREADABLE
 from engine.log.segment.segment import Segment
 from engine.log.segment.segments import LogSegments
 from engine.log.types import RecordSlice
@@ -16,17 +17,22 @@ from engine.log.write.native import Appender
 SIZES_MAX = 100_000
 SPANS_MAX = 10_000
 NO_LIMIT = 0xFFFFFFFFFFFFFFFF
+WAITS = -1
+"""A read ended because records are being fetched."""
 
 
 class QueueReader:
     """Reads by offset and by time. Between calls it keeps only caches."""
 
-    def __init__(self, log_id: bytes, appender: Appender, view: View, segments: LogSegments, cold: ColdReads) -> None:
+    def __init__(
+        self, log_id: bytes, appender: Appender, view: View, segments: LogSegments, cold: ColdReads,
+        unreadable: UnreadableBatches,
+    ) -> None:  # fmt: skip
         self._appender = appender
         self._view = view
         self._segments = segments
         self._batches = BatchReader(log_id)
-        self.cold = cold
+        self.cold, self.unreadable = cold, unreadable
         self._sizes: dict[tuple[int, int, int], int] = {}
         """(base, topic id, queue) -> bytes that the queue has in a sealed segment, as far as they were needed."""
         self._spans: dict[tuple[int, int], tuple[int, int, int]] = {}
@@ -38,11 +44,44 @@ class QueueReader:
         end = self._end(topic_id, queue)
         return min(next((first for first, _ in self._runs(topic_id, queue, 0)), end), end), end
 
+    def used(self, topic_id: int, queues: int) -> set[int]:
+        """See LogReader.used_queues."""
+        found = set(self._view.queues_with_segments(topic_id, queues))
+        for index in (self._appender.index, *self._appender.older):
+            found.update(queue for queue in range(queues) if index.next_offset(topic_id, queue) is not None)
+        return found
+
     def read(
         self, topic_id: int, queue: int, offset: int, max_records: int, max_bytes: int, *, whole: bool = False
     ) -> list[RecordSlice]:
         """See LogReader.read."""
+        if self.unreadable.places and (after := self.unreadable.rests((topic_id, queue), offset)) is not None:
+            self._refuse(topic_id, queue, offset, after, self._segments.active)
         pieces: list[RecordSlice] = []
+        try:
+            how, segment, at, bad_at, bad_bytes = self._read(
+                topic_id, queue, offset, max_records, max_bytes, whole, pieces
+            )
+        except (OSError, StoreDamagedError) as error:
+            # Of the view, or at the opening of a segment; what was read before it is served.
+            if not pieces:
+                self.unreadable.refused((topic_id, queue), error)
+                raise UnreadableError(f"topic={topic_id} queue={queue}: cannot be read now: {error}") from error
+            return pieces
+        if pieces and self.unreadable.places:
+            self.unreadable.healed((topic_id, queue), offset)
+        if pieces or max_records <= 0 or how == WAITS:
+            return pieces
+        if how == UNREADABLE:
+            self.unreadable.failed((topic_id, queue), offset, at, segment.path)
+            self._refuse(topic_id, queue, offset, at, segment)
+        return self._explain(topic_id, queue, offset, how, at, (segment, bad_at, bad_bytes))
+
+    def _read(
+        self, topic_id: int, queue: int, offset: int, max_records: int, max_bytes: int, whole: bool,
+        pieces: list[RecordSlice],
+    ) -> tuple[int, Segment, int, int, int]:  # fmt: skip
+        """Append to `pieces`; returns how it ended, in which segment, the next offset, address and size of bad bytes."""
         segment = self._segments.active
         source: SegmentIndex | SealedIndex = self._appender.index
         at, records, size = offset, max_records, max_bytes
@@ -54,7 +93,7 @@ class QueueReader:
             )
             if is_cold:
                 self.cold.served(topic_id, queue, sum(len(piece.records) for piece in pieces[had:]))
-            ended = how in (HOLE, DAMAGED) or (how == DONE and segment is self._segments.active)
+            ended = how in (HOLE, DAMAGED, UNREADABLE) or (how == DONE and segment is self._segments.active)
             if ended or records <= 0 or (pieces and size <= 0) or at == self._end(topic_id, queue):
                 break
             found = self.find(topic_id, queue, at)
@@ -66,30 +105,54 @@ class QueueReader:
             if is_cold:
                 limit = self.cold.limit(segment, topic_id, queue, at)
                 if limit == 0:
-                    return pieces
+                    return WAITS, segment, at, 0, 0
         if not pieces and how == DONE and limit != self._limit(segment):
             # A hole in the queue after the fetched bytes: no fetch will fill it.
             how, at, _, _, bad_at, bad_bytes = self._batches.read(
                 source, segment.file, topic_id, queue, NO_LIMIT, at, records, size, pieces, whole
             )
-        if pieces or max_records <= 0:
-            return pieces
-        return self._explain(topic_id, queue, offset, how, at, (segment, bad_at, bad_bytes))
+        return how, segment, at, bad_at, bad_bytes
+
+    def _refuse(self, topic_id: int, queue: int, offset: int, after: int, segment: Segment) -> NoReturn:
+        """Raise UnreadableError, or CorruptionError once the batch that the disk cannot read counts as damaged."""
+        sentence = f"topic={topic_id} queue={queue} offset={offset}: the disk cannot read it"
+        if self.unreadable.is_lost((topic_id, queue), offset):
+            raise CorruptionError(segment.path, segment.base, 0, sentence, after)
+        raise UnreadableError(f"{sentence} now; it is tried again")
 
     def offset_at_time(self, topic_id: int, queue: int, at_ms: int) -> int:
-        """As Log.offset_at_time."""
-        runs = list(self._runs(topic_id, queue, 0))
+        """As Log.offset_at_time. Most questions are about recent records, so the newest segments are asked first."""
+        found: int | None = None
+        for segment in (self._segments.active, *reversed(self._segments.sealing)):
+            source = segment.source()
+            first = source.first_offset(topic_id, queue)
+            if first is None or first == self._end(topic_id, queue):
+                continue
+            offset = source.offset_at_time(topic_id, queue, at_ms, self._limit(segment))
+            found = found if offset is None else offset
+            if offset != first:  # the queue's first record here is older, and so is every segment before
+                return self._end(topic_id, queue) if found is None else found
+        sealed = self._sealed_offset_at_time(topic_id, queue, at_ms)
+        found = found if sealed is None else sealed
+        return self._end(topic_id, queue) if found is None else found
 
-        def first_in(base: int) -> int | None:
-            segment = self._segments.at(base)
-            if segment is None:
-                return None
-            return segment.source().offset_at_time(topic_id, queue, at_ms, self._limit(segment))
+    def _sealed_offset_at_time(self, topic_id: int, queue: int, at_ms: int) -> int | None:
+        """The same among sealed segments; None when all of their records are older.
 
-        # Segments follow each other in time, so only some of their indexes are opened.
-        found = bisect_left(runs, True, key=lambda run: first_in(run[1]) is not None)
-        offset = first_in(runs[found][1]) if found < len(runs) else None
-        return self._end(topic_id, queue) if offset is None else offset
+        Halves the queue's offsets, because segments follow each other in time: one look-up per doubling of their number.
+        """
+        low, high = 0, self._view.stored_end(topic_id, queue)
+        found: int | None = None
+        while low < high:
+            middle = (low + high) // 2
+            first, base, following = self._view.span_of(topic_id, queue, middle) or (0, -1, 0)
+            segment = self._segments.sealed.get(base)
+            offset = None if segment is None else segment.source().offset_at_time(topic_id, queue, at_ms, NO_LIMIT)
+            if offset is None:
+                low = max(following, middle + 1)
+            else:
+                found, high = offset, first
+        return found
 
     def offset_within(self, topic_id: int, queue: int, size: int) -> int:
         """Oldest offset such that the queue's batches from it on have at most `size` bytes; the newest batch always

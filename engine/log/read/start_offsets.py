@@ -1,90 +1,83 @@
-"""Log start offsets: the lowest readable offset of queues whose topic has a retention of its own.
+"""Log start offsets: the lowest readable offset of queues whose topic has a retention of its own, or was purged.
 
-Segments are deleted by the longest retention in them, so records past a shorter one are hidden, not deleted.
+Segments are deleted by the longest retention in them, so records past a shorter one are hidden, not deleted. So are
+those that an operator purges. Key of progress: b"\0purged" ‖ u32 topic id ‖ u32 queue, big-endian → u64 offset.
 """
 
+import struct
 from collections import OrderedDict
-from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from collections.abc import Mapping
 
+from common.believed_time import BelievedTime
 from engine.log.read.queue_reader import QueueReader
+from engine.log.read.retentions import Retention, RetentionPolicy, TopicRetentions
 from engine.log.view import View
+from engine.log.write.progress import ProgressRecords
 
 KEPT_MS = 1000
 """Time for which a start offset counts before it is looked up again."""
 
 CACHED_MAX = 100_000
-
-
-class Retention(NamedTuple):
-    """A topic's own retention; 0: none, so that the log's applies. `size_bytes` is divided evenly among its queues."""
-
-    age_ms: int = 0
-    size_bytes: int = 0
-
-
-NONE = Retention()
-
-
-class RetentionPolicy(Protocol):
-    """Source of the topics' retentions."""
-
-    @property
-    def generation(self) -> int:
-        """Rises with each change."""
-
-    @property
-    def is_known(self) -> bool:
-        """False while the definitions have yet to be read: until then nothing counts as too old."""
-
-    def of(self, topic: str) -> Retention:
-        """The topic's own retention."""
-
-
-class NoRetentionPolicy:
-    """The log's own retention for all topics."""
-
-    generation = 0
-    is_known = True
-
-    def of(self, topic: str) -> Retention:
-        """No topic has a retention of its own."""
-        return NONE
+_PURGED = b"\0purged"
+_QUEUE = struct.Struct(">II")
 
 
 class StartOffsets:
     """Start offsets, looked up on demand, so that idle topics cost nothing."""
 
     def __init__(
-        self, reader: QueueReader, view: View, now_ms: Callable[[], int], policy: RetentionPolicy | None = None
-    ) -> None:
-        self._reader, self._view, self._now_ms = reader, view, now_ms
-        self.policy: RetentionPolicy = policy or NoRetentionPolicy()
+        self, reader: QueueReader, view: View, time: BelievedTime, retentions: TopicRetentions,
+        records: ProgressRecords,
+    ) -> None:  # fmt: skip
+        self._records = records
+        self._purged = {
+            _QUEUE.unpack(key[len(_PURGED) :]): int.from_bytes(value, "big") for key, value in records.progress(_PURGED)
+        }
+        self._reader, self._view, self._time, self._retentions = reader, view, time, retentions
         self._generation = -1
-        self._own: dict[int, Retention] = {}
         self._found: OrderedDict[tuple[int, int], tuple[int, int]] = OrderedDict()
 
-    def retention(self, topic_id: int) -> Retention:
-        """The topic's own retention, as the configuration has it now."""
-        if self.policy.generation != self._generation or len(self._own) > CACHED_MAX:
-            self._generation = self.policy.generation
-            self._own.clear()
-            self._found.clear()
-        found = self._own.get(topic_id)
-        if found is None:
-            topic = self._view.topic_by_id(topic_id)
-            found = self._own[topic_id] = self.policy.of(topic.name) if topic is not None else NONE
-        return found
+    @property
+    def policy(self) -> RetentionPolicy:
+        """Source of the definitions' retentions."""
+        return self._retentions.policy
+
+    @policy.setter
+    def policy(self, policy: RetentionPolicy) -> None:
+        self._retentions.policy = policy
 
     def of(self, topic_id: int, queue: int) -> int:
         """Log start offset of the queue: records below it are not read.
 
-        Up to a second old; 0 without an own retention.
+        Up to a second old; 0 without an own retention and a purge.
         """
-        own = self.retention(topic_id)
-        if own is NONE or not any(own):
+        if self._purged and (topic_id, queue) in self._purged:
+            return max(self._purged[topic_id, queue], self._of_retention(topic_id, queue))
+        return self._of_retention(topic_id, queue)
+
+    def purge(self, topic_id: int, ends: Mapping[int, int]) -> None:
+        """Hide the records below an offset per queue from now on. In the page cache on return. Raises DiskFullError."""
+        found = {(topic_id, queue): end for queue, end in ends.items() if end > self._purged.get((topic_id, queue), 0)}
+        self._records.put_progress(
+            [(_PURGED + _QUEUE.pack(*key), end.to_bytes(8, "big")) for key, end in found.items()]
+        )
+        self._purged.update(found)
+
+    def forget(self, topic_id: int) -> None:
+        """Drop what is kept of a topic that is gone."""
+        gone = [key for key in self._purged if key[0] == topic_id]
+        self._records.put_progress([(_PURGED + _QUEUE.pack(*key), b"") for key in gone])
+        for key in gone:
+            del self._purged[key]
+
+    def _of_retention(self, topic_id: int, queue: int) -> int:
+        if self._generation != self.policy.generation:
+            self._generation = self.policy.generation
+            self._found.clear()
+        own = self._retentions.of(topic_id)
+        if own is None or not own.is_own:
             return 0
-        now_ms = self._now_ms()
+        now_ms = self._time.now_ms()
         start, until_ms = self._found.get((topic_id, queue), (0, 0))
         if not until_ms - KEPT_MS <= now_ms < until_ms:
             start = self._look_up(topic_id, queue, own, now_ms)

@@ -1,7 +1,7 @@
 # cython: language_level=3
 """Batches from the disk: verifying, slicing, and scanning a whole segment. Reference: batch_reader.py."""
 cimport cython
-from libc.errno cimport EINTR, errno
+from libc.errno cimport EIO, EINTR, errno
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy
@@ -26,6 +26,7 @@ cdef enum:
     BELOW = 1
     HOLE = 2
     DAMAGED = 3
+    UNREADABLE = 4
 
 cdef object new_tuple = tuple.__new__
 cdef int64_t NO_LIMIT = 0x7FFFFFFFFFFFFFFF
@@ -48,6 +49,7 @@ cdef struct ReadState:           # of one read, from call to end
     size_t window_size
     uint64_t bad_at
     uint32_t bad_size
+    int error                    # errno of the last read of the file; 0: it succeeded
 
 
 cdef inline uint64_t span_end(const ReadState* state, const IndexEntry* entry) noexcept nogil:
@@ -106,34 +108,46 @@ cdef class BatchReader:
         cdef uint32_t crc = crc32c_extend(self.seed, &position, 8)
         return crc32c_extend(crc, batch + 4, header.size - 4) == header.crc
 
-    cdef const uint8_t* fetch(self, object file, int fd, uint64_t at, size_t size, size_t* got) except NULL:
-        """Read `size` bytes of the file into the scratch buffer; fewer only at its end."""
+    cdef const uint8_t* fetch(self, object file, uint64_t at, size_t size, ReadState* state) except? NULL:
+        """Read `size` bytes of the file into the scratch buffer, fewer only at its end, and set the state's window size.
+
+        NULL when the disk cannot read them: `state.error` is set then.
+        """
         cdef ssize_t taken
         cdef uint8_t* grown
         cdef const uint8_t[::1] view
+        cdef int fd = file.fileno()
+        cdef size_t got = 0
+        state.error = 0
+        state.window_size = 0
         if size > self.scratch_size:
             grown = <uint8_t*>realloc(self.scratch, size)
             if grown == NULL:
                 raise MemoryError()
             self.scratch = grown
             self.scratch_size = size
-        got[0] = 0
         if fd < 0:
-            data = file.read_at(size, at)
+            try:
+                data = file.read_at(size, at)
+            except OSError as refused:
+                state.error = refused.errno or EIO
+                return NULL
             view = data
             if view.shape[0]:
                 memcpy(self.scratch, &view[0], view.shape[0])
-            got[0] = view.shape[0]
+            state.window_size = view.shape[0]
             return self.scratch
-        while got[0] < size:
-            taken = pread(fd, self.scratch + got[0], size - got[0], at + got[0])
+        while got < size:
+            taken = pread(fd, self.scratch + got, size - got, at + got)
             if taken < 0:
                 if errno == EINTR:
                     continue
-                raise OSError(errno, f"cannot read {file.path} at {at}")
+                state.error = errno
+                return NULL
             if taken == 0:
                 break
-            got[0] += taken
+            got += taken
+        state.window_size = got
         return self.scratch
 
     def read(self, EntrySource source, file, uint32_t topic_id, uint32_t queue, uint64_t limit_at, uint64_t offset,
@@ -152,6 +166,7 @@ cdef class BatchReader:
         state.records_left, state.bytes_left, state.whole, state.some = max_records, max_bytes, whole, len(out) > 0
         state.window, state.window_at, state.window_size = NULL, 0, 0
         state.bad_at = state.bad_size = 0
+        state.error = 0
         if state.count and state.run[0].base_offset <= offset:
             state.at = last_at_or_below(state.run, state.count, offset)
             how = self.read_run(&state, file, out)
@@ -178,7 +193,7 @@ cdef class BatchReader:
             batch = self.batch_of(state, entry, file)
             if batch == NULL or not self.matches(batch, entry, state):
                 state.offset, state.bad_at, state.bad_size = entry.base_offset + entry.count, entry.at, entry.size
-                return DAMAGED
+                return UNREADABLE if batch == NULL and state.error else DAMAGED
             wanted = slice_batch(state, entry, batch, &found)
             if found.count == 0:
                 state.bytes_left = 0
@@ -196,14 +211,17 @@ cdef class BatchReader:
     cdef const uint8_t* batch_of(self, ReadState* state, const IndexEntry* entry, object file) except? NULL:
         """The batch's bytes: from the window, else read together with following batches of the queue that lie close by.
 
-        NULL when the file ends within it.
+        NULL when the file ends within it, or when the disk cannot read it (`state.error`).
         """
         cdef uint64_t end = state.window_at + state.window_size
         if state.window == NULL or entry.at < state.window_at or entry.at + entry.size > end:
             state.window_at = entry.at
             end = span_end(state, entry)
-            state.window = self.fetch(file, file.fileno(), entry.at, end - entry.at, &state.window_size)
-            if entry.size > state.window_size:
+            state.window = self.fetch(file, entry.at, end - entry.at, state)
+            if state.window == NULL and end > <uint64_t>entry.at + entry.size:
+                # A sector that cannot be read costs the batches on it, not the one before them.
+                state.window = self.fetch(file, entry.at, entry.size, state)
+            if state.window == NULL or entry.size > state.window_size:
                 return NULL
         return state.window + (entry.at - state.window_at)
 

@@ -6,6 +6,7 @@ from libc.string cimport memcpy, memmove
 from cpython.bytes cimport PyBytes_FromStringAndSize
 
 from engine.link.constants cimport BATCH_CHECK_IDS, BATCH_HEADER_SIZE
+from engine.link.loads cimport load32, load64
 from engine.log.segment._index cimport BatchHeader
 
 cdef enum:
@@ -76,7 +77,7 @@ cdef class IdWindow:
 
         The record's size was checked by the appender: it has a flags byte, and 16 bytes of id when the flag says so.
         """
-        cdef uint32_t size = (<const uint32_t*>record)[0]
+        cdef uint32_t size = load32(record)
         cdef uint8_t shown[32]
         cdef Names names
         cdef int i
@@ -262,5 +263,5 @@ def siphash(bytes key not None, bytes data not None):
     """SipHash-2-4 with 128 bits of output, for tests."""
     cdef Hash hash
     cdef const uint8_t* k = key
-    siphash128((<const uint64_t*>k)[0], (<const uint64_t*>k)[1], data, len(data), &hash.low, &hash.high)
+    siphash128(load64(k), load64(k + 8), data, len(data), &hash.low, &hash.high)
     return (<char*>&hash)[:16]

@@ -1,5 +1,5 @@
 # cython: language_level=3
-"""The index of a segment (in memory while it is active, mapped once it is sealed), and the batch header for native
+"""The index of a segment (a hash while it is active, a sorted file once it is sealed), and the batch header for native
 code."""
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 

@@ -233,6 +233,20 @@ cdef class SegmentIndex(EntrySource):
         """Take a batch into the index; for recovery, when its checksum is wrong but its offsets are known."""
         self.add(self.claim(key_of(topic_id, queue)), base_offset, at, size, count, stored_at_ms)
 
+    def raise_next(self, uint32_t topic_id, uint32_t queue, uint64_t next_offset):
+        """Have the queue continue at that offset at least."""
+        cdef QueueSlot* slot = self.claim(key_of(topic_id, queue))
+        slot.next_offset = max(slot.next_offset, next_offset)
+
+    def committed_end(self, uint32_t topic_id, uint32_t queue, uint64_t limit_at):
+        """See EntrySource."""
+        cdef QueueSlot* slot = self.find(key_of(topic_id, queue))
+        if slot == NULL or slot.count == 0:
+            return None
+        if slot.entries[slot.count - 1].at < limit_at:
+            return slot.next_offset  # after its last batch, or where it was raised to
+        return EntrySource.committed_end(self, topic_id, queue, limit_at)
+
     def next_offset(self, uint32_t topic_id, uint32_t queue):
         """Offset of the queue's next record, staged ones included; None when the queue is not known here."""
         cdef QueueSlot* slot = self.find(key_of(topic_id, queue))

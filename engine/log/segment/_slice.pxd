@@ -2,6 +2,8 @@
 """A slice of a batch's records, and finding the batch and the records that a read begins and ends with."""
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
+from engine.link.loads cimport load32
+
 from engine.log.segment._index cimport IndexEntry
 
 
@@ -40,11 +42,11 @@ cdef inline void cut(Slice* found, uint32_t skipped, int64_t max_records, int64_
     cdef uint32_t left = found.count - skipped
     cdef uint32_t size
     for _ in range(skipped):
-        at += 4 + (<const uint32_t*>at)[0]
+        at += 4 + load32(at)
     found.records = at
     found.count = found.size = 0
     while found.count < left and found.count < max_records:
-        size = 4 + (<const uint32_t*>at)[0]
+        size = 4 + load32(at)
         if <int64_t>found.size + size > max_bytes and (found.count or some):
             break
         at += size

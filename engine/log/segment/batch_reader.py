@@ -8,7 +8,7 @@ from google_crc32c import extend, value
 from engine.env.base import File
 from engine.log.format import BATCH_HEADER, BATCH_HEADER_SIZE, BATCH_MAGIC, KIND_MAX, padded
 from engine.log.segment.index import EntrySource, SegmentIndex
-from engine.log.segment.read_end import BELOW, DAMAGED, DONE, HOLE, ReadEnd
+from engine.log.segment.read_end import BELOW, DAMAGED, DONE, HOLE, UNREADABLE, ReadEnd
 from engine.log.types import RecordSlice
 
 _MAGIC_BYTES = BATCH_MAGIC.to_bytes(2, "little")
@@ -42,7 +42,10 @@ class BatchReader:
             at += 1
             if offset >= base_offset + count:
                 continue
-            batch = file.read_at(size, place)
+            try:
+                batch = file.read_at(size, place)
+            except OSError:
+                return ReadEnd(UNREADABLE, base_offset + count, max_records, max_bytes, place, size)
             if not self._is(batch, source.base + place, (size, topic_id, queue, count, base_offset)):
                 return ReadEnd(DAMAGED, base_offset + count, max_records, max_bytes, place, size)
             room = len(batch) if whole else max_bytes

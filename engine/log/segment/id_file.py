@@ -10,7 +10,7 @@ from engine.env.base import Env
 from engine.errors import CorruptionError
 from engine.log.format import ID_ENTRY, ID_HEADER, ID_MAGIC, segment_name
 from engine.log.segment.native import BatchReader, IdWindow, SegmentIndex, crc32c
-from engine.log.segment.segment import Segment
+from engine.log.segment.segment import Segment, last_crc_of
 from engine.log.segment.window_scan import StretchKind, WindowScan
 
 SUFFIX = ".dup"
@@ -56,7 +56,7 @@ def write_ids(env: Env, segment: Segment, entries: bytes, last_at: int) -> IdSum
     Args:
         last_at: byte address of the segment's last batch.
     """
-    last_crc = int.from_bytes(segment.file.read_at(4, last_at), "little")
+    last_crc = last_crc_of(segment, last_at) or 0
     count = len(entries) // ID_ENTRY.size
     fields = (ID_MAGIC, segment.header.log_id, segment.base, last_at, last_crc, count, crc32c(entries), 0)
     head = ID_HEADER.pack(*fields, 0)[:-4]
@@ -71,7 +71,14 @@ def write_ids(env: Env, segment: Segment, entries: bytes, last_at: int) -> IdSum
     finally:
         file.close()
     env.rename(path + ".tmp", path)
-    return IdSummary(count, max((entry[3] for entry in ID_ENTRY.iter_unpack(entries)), default=0))
+    return summary_of(entries)
+
+
+def summary_of(entries: bytes) -> IdSummary:
+    """Their number, and when the last of them expires."""
+    return IdSummary(
+        len(entries) // ID_ENTRY.size, max((entry[3] for entry in ID_ENTRY.iter_unpack(entries)), default=0)
+    )
 
 
 def load_ids(env: Env, directory: str, base: int, last_at: int, last_crc: int) -> bytes:
@@ -85,6 +92,8 @@ def load_ids(env: Env, directory: str, base: int, last_at: int, last_crc: int) -
     file = env.open(path)
     try:
         data = file.read_at(file.size(), 0)
+    except OSError as error:
+        raise CorruptionError(path, 0, 0, f"it cannot be read: {error}") from error
     finally:
         file.close()
     head, entries = data[: ID_HEADER.size], data[ID_HEADER.size :]

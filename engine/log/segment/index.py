@@ -111,9 +111,19 @@ class SegmentIndex(EntrySource):
         self._runs.setdefault((topic_id, queue), []).append(entry)
         self._next[topic_id, queue] = base_offset + count
 
+    def raise_next(self, topic_id: int, queue: int, next_offset: int) -> None:
+        """Have the queue continue at that offset at least."""
+        self._next[topic_id, queue] = max(self._next.get((topic_id, queue), 0), next_offset)
+
     def take_back(self, topic_id: int, queue: int) -> None:
         """Undo the queue's latest add; its offsets are free again."""
         self._next[topic_id, queue] = self._runs[topic_id, queue].pop()[0]
+
+    def committed_end(self, topic_id: int, queue: int, limit_at: int) -> int | None:
+        run = self.entries(topic_id, queue)
+        if run and run[-1][1] < limit_at:
+            return self._next[topic_id, queue]  # after its last batch, or where it was raised to
+        return super().committed_end(topic_id, queue, limit_at)
 
     def next_offset(self, topic_id: int, queue: int) -> int | None:
         """Offset of the queue's next record, staged ones included; None when the queue is not known here."""

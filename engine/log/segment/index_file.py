@@ -19,7 +19,7 @@ from engine.log.format import (
 )
 from engine.log.segment.id_file import NO_IDS, IdSummary
 from engine.log.segment.native import SealedIndex, SegmentIndex, crc32c
-from engine.log.segment.segment import Segment
+from engine.log.segment.segment import Segment, last_crc_of
 
 logger = logging.getLogger(__name__)
 
@@ -39,16 +39,26 @@ class IndexHeader(NamedTuple):
     ids: IdSummary
 
 
-def read_index_header(env: Env, directory: str, base: int) -> IndexHeader:
-    """Read the file's header alone. Raises CorruptionError when it is missing or damaged."""
-    path = f"{directory}/{segment_name(base).removesuffix('.seg')}.idx"
+def _read(env: Env, path: str, size: int | None = None) -> bytes:
+    """The file's bytes, all or the first. Not mapped: a bad sector under a mapping would end the process by SIGBUS.
+
+    Raises CorruptionError when it is missing or the disk cannot read it; OSError when it cannot be opened.
+    """
     if not env.exists(path):
         raise CorruptionError(path, 0, 0, "the index file is missing")
     file = env.open(path)
     try:
-        head = file.read_at(INDEX_HEADER.size, 0)
+        return file.read_at(file.size() if size is None else size, 0)
+    except OSError as error:
+        raise CorruptionError(path, 0, 0, f"the index file cannot be read: {error}") from error
     finally:
         file.close()
+
+
+def read_index_header(env: Env, directory: str, base: int) -> IndexHeader:
+    """Read the file's header alone. Raises CorruptionError when it is missing or damaged."""
+    path = f"{directory}/{segment_name(base).removesuffix('.seg')}.idx"
+    head = _read(env, path, INDEX_HEADER.size)
     if len(head) < INDEX_HEADER.size or crc32c(head[:-4]).to_bytes(4, "little") != head[-4:]:
         raise CorruptionError(path, 0, len(head), "the index file's header does not verify")
     _, _, _, end_at, created_ms, _, _, last_at, last_crc, _, ids, expire_s, _ = INDEX_HEADER.unpack(head)
@@ -63,10 +73,10 @@ def write_index(env: Env, segment: Segment, index: SegmentIndex, last_at: int, i
         ids: summary of its id file.
     """
     directory_count, entry_count, body = index.encode()
-    last_crc = segment.file.read_at(4, last_at) if last_at else bytes(4)
+    last_crc = last_crc_of(segment, last_at) or 0
     fields = (
         INDEX_MAGIC, segment.header.log_id, segment.base, segment.end_at, segment.header.created_ms,
-        directory_count, entry_count, last_at, int.from_bytes(last_crc, "little"), crc32c(body), *ids,
+        directory_count, entry_count, last_at, last_crc, crc32c(body), *ids,
     )  # fmt: skip
     head = INDEX_HEADER.pack(*fields, 0)[:-4]
     path = index_path(segment)
@@ -84,6 +94,15 @@ def write_index(env: Env, segment: Segment, index: SegmentIndex, last_at: int, i
         file.close()
     env.rename(path + ".tmp", path)
     env.sync_directory(path.rsplit("/", 1)[0])
+    return _sealed(segment, directory_count, entry_count, body)
+
+
+def index_in_memory(segment: Segment, index: SegmentIndex) -> SealedIndex:
+    """The index as `write_index` returns it, for a segment whose index file cannot be written now."""
+    return _sealed(segment, *index.encode())
+
+
+def _sealed(segment: Segment, directory_count: int, entry_count: int, body: bytes) -> SealedIndex:
     return SealedIndex(
         segment.base, segment.header.created_ms, segment.base + segment.end_at, directory_count, entry_count, body
     )
@@ -95,13 +114,7 @@ def load_index(env: Env, segment: Segment) -> SealedIndex:
     Raises CorruptionError when it is missing, damaged or not of this segment as it is now.
     """
     path = index_path(segment)
-    if not env.exists(path):
-        raise CorruptionError(path, 0, 0, "the index file is missing")
-    file = env.open(path)
-    try:
-        view = memoryview(file.view())
-    finally:
-        file.close()
+    view = memoryview(_read(env, path))
     head = bytes(view[: INDEX_HEADER.size])
     if len(head) < INDEX_HEADER.size or crc32c(head[: INDEX_HEADER.size - 4]) != INDEX_HEADER.unpack_from(head)[-1]:
         raise CorruptionError(path, 0, len(view), "the index file's header does not verify")
@@ -111,7 +124,7 @@ def load_index(env: Env, segment: Segment) -> SealedIndex:
     body = view[INDEX_HEADER.size :]
     if magic != INDEX_MAGIC or log_id != segment.header.log_id or base != segment.base:
         raise CorruptionError(path, 0, len(view), "the index file belongs to another segment")
-    if last_at and segment.file.read_at(4, last_at) != last_crc.to_bytes(4, "little"):
+    if last_crc_of(segment, last_at) not in (last_crc, None):
         raise CorruptionError(path, 0, len(view), "the index file belongs to an earlier state of its segment")
     if len(body) != directory_count * DIRECTORY_ENTRY.size + entry_count * INDEX_ENTRY.size or crc32c(body) != body_crc:
         raise CorruptionError(path, INDEX_HEADER.size, len(body), "the index file does not verify")

@@ -1,4 +1,4 @@
-"""Scan of a mapped segment for recovery: its index, its control batches, and its damage.
+"""Scan of a segment for recovery: its index, its control batches, and its damage.
 
 Bad bytes before a valid batch are skipped, never cut. The next batch is found at a multiple of 8; its checksum is
 seeded with the log's id and the position, so nothing else can pass for one. Tools scan in windows: window_scan.py.
@@ -7,7 +7,9 @@ seeded with the log's id and the position, so nothing else can pass for one. Too
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from mmap import mmap
 
+from engine.errors import CorruptionError
 from engine.log.format import (
     BATCH_HEADER,
     BATCH_HEADER_SIZE,
@@ -16,12 +18,15 @@ from engine.log.format import (
     KIND_FIRED,
     KIND_MAX,
     KIND_TIMER,
-    SEGMENT_HEADER_SIZE,
     count_records,
     padded,
 )
 from engine.log.segment.native import BatchReader, IdWindow, SegmentIndex
 from engine.log.segment.segment import Segment
+from engine.log.segment.window_scan import SECTOR, Stretch, StretchKind, WindowScan
+
+RECORD_BYTES_MIN = 6
+"""Size, flags, and the stop byte of an empty message."""
 
 logger = logging.getLogger(__name__)
 
@@ -47,6 +52,10 @@ class RecoveryScan:
     """(byte address, size) of batches of messages that had been delayed."""
 
     damage: list[SegmentDamage] = field(default_factory=list)
+    headers_lost: bool = False
+    """Whether batches are lost of which no header tells the queue."""
+    is_unread: bool = False
+    """Whether the disk could not read a part of it now: an index of this scan may lack batches that are there."""
     ids: bytes = b""
     """Entries of the batches whose ids were checked."""
 
@@ -57,48 +66,75 @@ def scan_segment(
     *,
     is_tail: bool,
     end_before: Callable[[int, int], int | None] = lambda *_: None,
+    again: Callable[[], bool] = lambda: False,
 ) -> RecoveryScan:
     """Build the segment's index in memory and set its end. Blocks for its size.
 
     Args:
         is_tail: it is the active segment, so bad bytes after the last valid batch are a torn tail and not damage.
         end_before: returns the next offset of (topic id, queue) as of the segments before this one, None when unknown.
+        again: see WindowScan.
     """
     index = segment.open_index()
-    view = memoryview(segment.file.view())
-    scan = RecoveryScan()
+    found = RecoveryScan()
     ids = IdWindow(segment.header.log_id, 0)
-    at = SEGMENT_HEADER_SIZE
+    scan = WindowScan(batches, segment.file, segment.base, index, again=again)
+    scan.limit = min(scan.limit, segment.header.size)
+    collected = []
     try:
-        while True:
-            end, control, epoch, last, _ = batches.scan(index, view, at, min(segment.header.size, len(view)))
-            scan.epoch = max(scan.epoch, epoch)
-            scan.last_at = last or scan.last_at
-            scan.ids += ids.collect(view, at, end)
-            _sort(scan, view, control)
-            following = _next_valid(batches, segment, view, end)
-            if following is None:
-                break
-            scan.damage.append(_take_damaged(segment, index, view, (end, following), end_before))
-            at = following
-        segment.end_at = end
-        index.checked = len(scan.ids) // ID_ENTRY.size
-        if not is_tail and any(view[end : end + BATCH_HEADER_SIZE]):
-            scan.damage.append(report(segment, end, 0, "the end of a full segment does not verify"))
+        for stretch in scan.stretches():
+            if stretch.kind is StretchKind.GOOD:
+                collected.append(ids.collect(scan.room, stretch.at, stretch.end))
+                _sort(found, scan.room, stretch.control)
+            elif stretch.kind is StretchKind.BAD:
+                damage, has_header = _take_damaged(segment, index, scan, stretch, end_before)
+                found.damage.append(damage)
+                found.headers_lost = found.headers_lost or not has_header
+            elif not is_tail:
+                found.damage.append(report(segment, stretch.at, 0, "the end of a full segment does not verify"))
     finally:
-        view.release()
-    return scan
+        scan.close()
+    segment.end_at, found.last_at, found.epoch = scan.end_at, scan.last_at, scan.epoch
+    found.ids = b"".join(collected)
+    index.checked = len(found.ids) // ID_ENTRY.size
+    _take_unread(found, segment, scan, is_tail)
+    return found
+
+
+def _take_unread(found: RecoveryScan, segment: Segment, scan: WindowScan, is_tail: bool) -> None:
+    """Report sectors after the last batch that the disk cannot read. Raises CorruptionError if batches may lie there."""
+    found.is_unread = bool(scan.unreadable)
+    unread = [at for at in scan.unreadable if at >= scan.end_at]
+    if unread and is_tail and _may_go_on(segment, scan.end_at, unread[0]):
+        # Cutting it would drop what was acknowledged and use its offsets again. The next start may be able to read it.
+        raise CorruptionError(
+            segment.path,
+            segment.base + unread[0],
+            SECTOR * len(unread),
+            "the disk cannot read the end of the log: start again, or move the directory to a sound disk",
+        )
+    if unread:
+        found.damage.append(report(segment, unread[0], SECTOR * len(unread), "the disk cannot read the end"))
+
+
+def _may_go_on(segment: Segment, end_at: int, unread_at: int) -> bool:
+    """Whether batches may go on in the sector at `unread_at`: the bytes at the end, before it, are not known as zero."""
+    if unread_at < end_at + BATCH_HEADER_SIZE:
+        return True
+    try:
+        return any(segment.file.read_at(BATCH_HEADER_SIZE, end_at))
+    except OSError:
+        return True
 
 
 def is_empty(batches: BatchReader, segment: Segment) -> bool:
     """Whether the segment holds no valid batch at all."""
-    if segment.file.next_data(SEGMENT_HEADER_SIZE) is None:
-        return True
-    view = memoryview(segment.file.view())
+    scan = WindowScan(batches, segment.file, segment.base, SegmentIndex(segment.base, 0))
     try:
-        return _next_valid(batches, segment, view, SEGMENT_HEADER_SIZE) is None
+        first = next(scan.stretches(), None)
+        return first is None or first.kind is StretchKind.TAIL
     finally:
-        view.release()
+        scan.close()
 
 
 def report(segment: Segment, at: int, size: int, reason: str) -> SegmentDamage:
@@ -107,7 +143,7 @@ def report(segment: Segment, at: int, size: int, reason: str) -> SegmentDamage:
     return SegmentDamage(segment.path, segment.base + at, size, reason)
 
 
-def _sort(scan: RecoveryScan, view: memoryview, addresses: list[int]) -> None:
+def _sort(scan: RecoveryScan, view: mmap, addresses: list[int]) -> None:
     """Copy control batches. Delayed messages stay in the file: the timers read them, and they may be large."""
     for at in addresses:
         kind = view[at + 10]
@@ -117,40 +153,38 @@ def _sort(scan: RecoveryScan, view: memoryview, addresses: list[int]) -> None:
             scan.control.append(bytes(view[at : at + _size(view, at)]))
 
 
-def _size(view: memoryview, at: int) -> int:
+def _size(view: mmap, at: int) -> int:
     return int.from_bytes(view[at + 4 : at + 8], "little")
-
-
-def _next_valid(batches: BatchReader, segment: Segment, view: memoryview, at: int) -> int | None:
-    """Address of the first valid batch from the bad bytes at `at` on. The unwritten end of the file is not read."""
-    data = segment.file.next_data(at) if at < len(view) else None
-    if data is None or data >= len(view):
-        return None
-    return batches.find_next(view, segment.base, max(at, data & ~7), len(view))
 
 
 def _take_damaged(
     segment: Segment,
     index: SegmentIndex,
-    view: memoryview,
-    place: tuple[int, int],
+    scan: WindowScan,
+    stretch: Stretch,
     end_before: Callable[[int, int], int | None],
-) -> SegmentDamage:
-    """Report the bad bytes. Where their header still fits exactly, index them, so that reads report the damage.
+) -> tuple[SegmentDamage, bool]:
+    """Report the bad bytes; also whether their header tells all that is lost.
+
+    Where it still fits exactly, they are indexed, so that reads report the damage.
 
     Otherwise the queue's next record would get the offset of the lost one whenever the lost one was its last.
     """
-    at, following = place
+    _, at, following, _ = stretch
+    unread = sum(at <= sector < following for sector in scan.unreadable)
+    why = f"{unread} sectors cannot be read: " if unread else ""
     _, size, magic, kind, _, _, topic_id, queue, count, _, base_offset, stored_at_ms = BATCH_HEADER.unpack_from(
-        view, at
+        scan.room, at
     )
     expected = index.next_offset(topic_id, queue)
     if expected is None:
         expected = end_before(topic_id, queue)
     fits = magic == BATCH_MAGIC and kind <= KIND_MAX and size > BATCH_HEADER_SIZE and at + padded(size) == following
-    if fits and base_offset == expected and count == count_records(view[at : at + size]):
+    if fits and base_offset == expected and count == count_records(scan.room[at : at + size]):
         index.add_entry(topic_id, queue, base_offset, at, size, count, stored_at_ms)
-        return report(
-            segment, at, following - at, f"topic={topic_id} queue={queue} offsets={base_offset}..{base_offset + count}"
-        )
-    return report(segment, at, following - at, "the header of the batch does not verify either")
+        reason = f"topic={topic_id} queue={queue} offsets={base_offset}..{base_offset + count}"
+        return report(segment, at, following - at, why + reason), True
+    if magic == BATCH_MAGIC and base_offset == expected and BATCH_HEADER_SIZE < size <= following - at:
+        # The header may be sound, but says no more than the queue and how many records there may be.
+        index.raise_next(topic_id, queue, base_offset + min(count, (size - BATCH_HEADER_SIZE) // RECORD_BYTES_MIN))
+    return report(segment, at, following - at, why + "the header of the batch does not verify either"), False

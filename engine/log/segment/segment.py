@@ -6,16 +6,32 @@ incomplete one.
 
 import errno
 import logging
+import os
 from collections import OrderedDict, deque
 from collections.abc import Callable
+from contextlib import suppress
 
+from common.limited_log import LimitedLog
 from engine.env.base import Env, File
 from engine.errors import CorruptionError, DiskFullError
-from engine.log.format import SEGMENT_HEADER_SIZE, SegmentHeader, parse_segment_header, segment_name
+from engine.log.format import (
+    DIRECTORY_ENTRY,
+    INDEX_ENTRY,
+    SEGMENT_HEADER_SIZE,
+    SegmentHeader,
+    parse_segment_header,
+    segment_name,
+)
 from engine.log.segment.native import SealedIndex, SegmentIndex
 from engine.log.segment.side_files import SideFiles, side_files
 
-logger = logging.getLogger(__name__)
+limited = LimitedLog(logging.getLogger(__name__))
+
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE)
+"""Errors after which a file cannot be made now, and can be made later: no space or inode, no quota, no descriptor."""
+
+INDEX_BYTES_MAX = 256 << 20
+"""Memory of the indexes of open sealed segments, except that the newest one always stays."""
 
 
 class Segment:
@@ -55,27 +71,37 @@ class Segment:
 def create_segment(env: Env, directory: str, header: SegmentHeader) -> Segment:
     """Create the file: allocate, write the header, sync, name it. Blocks.
 
-    Raises DiskFullError and leaves nothing then.
+    Raises DiskFullError, and leaves nothing then: there is no space, inode, quota or descriptor for it.
     """
     path = f"{directory}/{segment_name(header.base)}"
     making = path + ".tmp"
-    file = env.open(making, create=True)
+    file: File | None = None
     try:
+        file = env.open(making, create=True)
         file.allocate(header.size)
-        file.write_at(header.pack(), 0)
+        _write_whole(file, header.pack())
         file.sync()
         env.rename(making, path)
         env.sync_directory(directory)
     except OSError as error:
-        file.close()
-        env.unlink(making)
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        if file is not None:
+            file.close()
+        if error.errno in NO_ROOM:
+            with suppress(OSError):  # the next try empties it, and a start removes it
+                env.unlink(making)
             raise DiskFullError(
-                f"{path}: no room for a segment of {header.size} bytes: free some disk space"
+                f"{path}: no room for a segment of {header.size} bytes: {os.strerror(error.errno)}"
             ) from error
         env.die(f"{path}: the segment cannot be created: {error}")
+    assert file is not None
     file.path = path
     return Segment(path, header, file)
+
+
+def _write_whole(file: File, data: bytes) -> None:
+    at = 0
+    while at < len(data):
+        at += file.write_at(data[at:], at)
 
 
 def open_segment(env: Env, directory: str, base: int, fallback: SegmentHeader | None = None) -> Segment:
@@ -85,20 +111,52 @@ def open_segment(env: Env, directory: str, base: int, fallback: SegmentHeader | 
     """
     path = f"{directory}/{segment_name(base)}"
     file = env.open(path)
-    header = parse_segment_header(file.read_at(SEGMENT_HEADER_SIZE, 0), path)
+    try:
+        header = parse_segment_header(file.read_at(SEGMENT_HEADER_SIZE, 0), path)
+    except OSError as error:
+        limited.error("file=%s: its header cannot be read: %s", path, error)
+        header = None
+    except BaseException:
+        file.close()
+        raise
     if header is None or header.base != base:
         if fallback is None:
             file.close()
             raise CorruptionError(path, base, SEGMENT_HEADER_SIZE, "the segment's header does not verify")
-        logger.error(
+        limited.error(
             "file=%s position=%d: the segment's header does not verify; its batches are read nevertheless", path, base
         )
         header = fallback
     return Segment(path, header, file)
 
 
+def last_crc_of(segment: Segment, last_at: int) -> int | None:
+    """Checksum of the segment's last batch, at byte address `last_at` (0: none), which ties its side files to it.
+
+    None when the disk cannot read it: then nothing tells whether a side file is of an earlier state.
+    """
+    try:
+        return int.from_bytes(segment.file.read_at(4, last_at), "little") if last_at else 0
+    except OSError as error:
+        limited.error("file=%s: its last batch cannot be read: %s", segment.path, error)
+        return None
+
+
+def read_or_nothing(segment: Segment, at: int, size: int) -> bytes:
+    """Bytes of the segment; empty when the disk cannot read them, which is logged."""
+    try:
+        return segment.file.read_at(size, at)
+    except OSError as error:
+        limited.error("file=%s position=%d: cannot be read: %s", segment.path, segment.base + at, error)
+        return b""
+
+
 class SealedSegments:
-    """Sealed segments of a log, opened on first use; the least recently used are closed again."""
+    """Sealed segments of a log, opened on first use; the least recently used are closed again.
+
+    Args:
+        open_max: number of segments kept open, as long as their indexes have at most INDEX_BYTES_MAX.
+    """
 
     def __init__(self, bases: list[int], open_max: int, opener: Callable[[int], Segment], side: SideFiles) -> None:
         self.bases = set(bases)
@@ -107,6 +165,7 @@ class SealedSegments:
         self._open_max = open_max
         self._opener = opener
         self._opened: OrderedDict[int, Segment] = OrderedDict()
+        self._pinned: set[int] = set()
         self._arrived: deque[Segment] = deque()
 
     def get(self, base: int) -> Segment | None:
@@ -131,17 +190,30 @@ class SealedSegments:
         self.bases.add(segment.base)
 
     def remove(self, base: int) -> None:
-        """Remove it from what readers see and close its file. The mapping of its index ends with the segment object."""
+        """Remove it from what readers see and close its file. Its index ends with the segment object."""
         segment = self.get(base)
         self.bases.discard(base)
         if segment is not None:
             del self._opened[base]
             segment.close()
 
+    def pin(self, base: int) -> None:
+        """Keep the segment open until `unpin`, however many others are read: somebody reads it over several turns."""
+        self._pinned.add(base)
+
+    def unpin(self, base: int) -> None:
+        """Let the segment be closed again."""
+        self._pinned.discard(base)
+
     def _keep(self, segment: Segment) -> None:
         self._opened[segment.base] = segment
-        while len(self._opened) > self._open_max:
-            self._opened.popitem(last=False)[1].close()
+        size = sum(map(_index_bytes, self._opened.values()))
+        for base in [base for base in self._opened if base not in self._pinned and base != segment.base]:
+            if len(self._opened) <= self._open_max and size <= INDEX_BYTES_MAX:
+                break
+            oldest = self._opened.pop(base)
+            size -= _index_bytes(oldest)
+            oldest.close()
 
     def close(self) -> None:
         """Close all files."""
@@ -149,3 +221,8 @@ class SealedSegments:
             self._arrived.popleft().close()
         while self._opened:
             self._opened.popitem()[1].close()
+
+
+def _index_bytes(segment: Segment) -> int:
+    index = segment.sealed
+    return index.directory_count * DIRECTORY_ENTRY.size + index.entry_count * INDEX_ENTRY.size if index else 0

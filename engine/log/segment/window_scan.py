@@ -1,13 +1,13 @@
 """Scan of one segment from end to end in windows: which bytes are whole batches and which are not.
 
-For tools and the scrub, which must neither map a file (a bad sector would raise SIGBUS) nor hold one in memory. The
-window lies at its own address in a reserved range as large as the segment, so that the native scan sees file
-addresses. Scanned pages are given back to the system. Recovery maps the file instead: see recovery_scan.py.
+For recovery, tools and the scrub, which must neither map a file (a bad sector would raise SIGBUS) nor hold one in
+memory. The window lies at its own address in a reserved range as large as the segment, so that the native scan sees
+file addresses. Scanned pages are given back to the system.
 """
 
 import mmap
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from enum import Enum
 from typing import NamedTuple
@@ -44,20 +44,22 @@ class WindowScan:
 
     Args:
         index: takes every whole batch.
+        again: asked when the disk cannot read a sector: whether to try once more. It may block before it answers.
     """
 
     def __init__(
-        self, batches: BatchReader, file: File, base: int, index: SegmentIndex, *, window_bytes: int = WINDOW_BYTES
-    ) -> None:
+        self, batches: BatchReader, file: File, base: int, index: SegmentIndex, *, window_bytes: int = WINDOW_BYTES,
+        again: Callable[[], bool] = lambda: False,
+    ) -> None:  # fmt: skip
         self._batches, self._file, self._index, self._base = batches, file, index, base
-        self._window = window_bytes
+        self._window, self._again = window_bytes, again
         self.limit = file.size()
         self.room = mmap.mmap(-1, max(self.limit, 1))
         with suppress(OSError):
             self.room.madvise(mmap.MADV_HUGEPAGE)  # a fault for each 4 KiB would cost more than the checksums
         self.end_at = SEGMENT_HEADER_SIZE
         """Address after the last whole batch so far."""
-        self.last_at = 0
+        self.last_at = self.epoch = 0
         self.unreadable: list[int] = []
         """Addresses of sectors that cannot be read; they count as zeros."""
         self._from = self._to = self._used_to = 0
@@ -93,10 +95,10 @@ class WindowScan:
         self._load(at, at + self._window)
         if self._reach(at) > self._to:
             self._load(at, self._reach(at))
-        end, control, _, last, _ = self._batches.scan(self._index, self.room, at, self._to)
+        end, control, epoch, last, _ = self._batches.scan(self._index, self.room, at, self._to)
         if end == at:
             return None
-        self.last_at = last
+        self.last_at, self.epoch = last, max(self.epoch, epoch)
         return Stretch(StretchKind.GOOD, at, end, control)
 
     def _reach(self, at: int) -> int:
@@ -187,13 +189,18 @@ class WindowScan:
         parts = []
         while at < end:
             size = min(SECTOR - at % SECTOR, end - at)
-            try:
-                parts.append(self._file.read_at(size, at))
-            except OSError:
-                self.unreadable.append(at)
-                parts.append(bytes(size))
+            parts.append(self._read_sector(size, at))
             at += size
         return b"".join(parts)
+
+    def _read_sector(self, size: int, at: int) -> bytes:
+        while True:
+            try:
+                return self._file.read_at(size, at)
+            except OSError:
+                if not self._again():
+                    self.unreadable.append(at)
+                    return bytes(size)
 
     def _drop(self, end: int) -> None:
         """Give pages back to the system; they read as zeros afterwards."""

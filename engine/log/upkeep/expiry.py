@@ -3,15 +3,16 @@
 import logging
 from collections.abc import Generator
 
+from common.limited_log import LimitedLog
 from engine.env.base import Env
 from engine.errors import CorruptionError
 from engine.log.format import BATCH_HEADER, BATCH_HEADER_SIZE, CONTROL_TOPIC_ID, INDEX_HEADER
-from engine.log.read.start_offsets import StartOffsets
+from engine.log.read.retentions import TopicRetentions
 from engine.log.segment.index_file import index_path
 from engine.log.segment.segment import Segment
 from engine.log.segment.segments import LogSegments
 
-logger = logging.getLogger(__name__)
+limited = LimitedLog(logging.getLogger(__name__))
 
 ASKED = 50
 """Queues whose topics' retention is looked up in one step: below a millisecond."""
@@ -29,20 +30,22 @@ class Expiry:
         retention_ms: of topics without a retention of their own; 0: never.
     """
 
-    def __init__(self, env: Env, segments: LogSegments, start_offsets: StartOffsets, retention_ms: int) -> None:
-        self._env, self._segments, self._start_offsets = env, segments, start_offsets
+    def __init__(self, env: Env, segments: LogSegments, retentions: TopicRetentions, retention_ms: int) -> None:
+        self._env, self._segments, self._retentions = env, segments, retentions
         self._default_ms = retention_ms or NEVER_MS
         self._base = self._generation = -1
-        self._expires_ms = 0
+        self._expires_ms = self._newest_ms = 0
         self._is_partial = False
         """Whether the topics were looked at only up to the first that keeps the segment."""
+        self._unknown: int | None = None
+        self._held_from_ms = 0
 
     def is_expired(self, base: int, now_ms: int) -> Generator[None, None, bool]:
         """Whether the sealed segment's newest batch is older than the retention of every topic in it.
 
         Yields where the loop may do other work.
         """
-        policy = self._start_offsets.policy
+        policy = self._retentions.policy
         if not policy.is_known:
             return False
         is_known = (self._base, self._generation) == (base, policy.generation)
@@ -50,25 +53,36 @@ class Expiry:
             generation = policy.generation
             segment = self._segments.sealed.get(base)
             assert segment is not None
-            newest = newest_ms(self._env, segment)
+            newest = self._newest_ms = newest_ms(self._env, segment)
             kept_ms = yield from self._kept_ms(segment, now_ms - newest)
             self._base, self._generation = base, generation
             self._expires_ms, self._is_partial = newest + kept_ms, kept_ms >= now_ms - newest
         return self._expires_ms < now_ms
 
+    def unknown(self, now_ms: int) -> int | None:
+        """Id of a topic whose unknown retention keeps the segment, which otherwise would be too old; else None."""
+        return self._unknown if self._held_from_ms < now_ms else None
+
     def _kept_ms(self, segment: Segment, age_ms: int) -> Generator[None, None, int]:
         """The longest retention of its topics, or of those up to the first that keeps it at this age."""
         longest_ms, last = 0, CONTROL_TOPIC_ID
+        self._unknown = None
         assert segment.sealed is not None
         for start in range(0, segment.sealed.directory_count, ASKED):
             for topic_id, *_ in segment.sealed.queues(start, ASKED):
                 if topic_id != last:
                     last = topic_id
-                    own_ms = self._start_offsets.retention(topic_id).age_ms
-                    longest_ms = max(longest_ms, own_ms or self._default_ms)
+                    own = self._retentions.of(topic_id)
+                    if own is None:
+                        self._unknown = topic_id
+                    else:
+                        longest_ms = max(longest_ms, own.age_ms or self._default_ms)
             if longest_ms >= age_ms:
                 return longest_ms
             yield
+        if self._unknown is not None:
+            self._held_from_ms = self._newest_ms + max(longest_ms, self._default_ms)
+            return NEVER_MS
         return longest_ms or self._default_ms
 
 
@@ -85,5 +99,5 @@ def newest_ms(env: Env, segment: Segment) -> int:
         head = segment.file.read_at(BATCH_HEADER_SIZE, last_at) if last_at else b""
         return max(created_ms, BATCH_HEADER.unpack(head)[11]) if last_at else created_ms
     except (OSError, CorruptionError) as error:
-        logger.warning("file=%s: its age is taken from its header: %s", segment.path, error)
+        limited.warning("file=%s: its age is taken from its header: %s", segment.path, error)
         return created_ms

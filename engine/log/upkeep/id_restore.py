@@ -5,7 +5,7 @@ import logging
 from common.ids import ID_WINDOW_MS_MAX
 from engine.env.base import Env
 from engine.errors import CorruptionError
-from engine.log.segment.id_file import collect_ids, id_path, load_ids, write_ids
+from engine.log.segment.id_file import collect_ids, id_path, load_ids, summary_of, write_ids
 from engine.log.segment.index_file import IndexHeader, read_index_header
 from engine.log.segment.native import BatchReader, IdWindow
 from engine.log.segment.segment import open_segment
@@ -44,9 +44,13 @@ def _header(env: Env, directory: str, base: int) -> IndexHeader:
         segment = open_segment(env, directory, base)
         try:
             ensure_index(env, BatchReader(segment.header.log_id), segment)
+            try:
+                return read_index_header(env, directory, base)
+            except CorruptionError:  # it cannot be written now
+                ids = summary_of(collect_ids(segment))
+                return IndexHeader(segment.header.created_ms, segment.end_at, 0, 0, ids)
         finally:
             segment.close()
-        return read_index_header(env, directory, base)
 
 
 def _entries(env: Env, directory: str, base: int, header: IndexHeader) -> bytes:
@@ -58,7 +62,10 @@ def _entries(env: Env, directory: str, base: int, header: IndexHeader) -> bytes:
     try:
         segment.end_at = header.end_at
         entries = collect_ids(segment)
-        write_ids(env, segment, entries, header.last_at)
+        try:
+            write_ids(env, segment, entries, header.last_at)
+        except OSError as error:
+            logger.error("file=%s: not written: %s", id_path(directory, base), error)
     finally:
         segment.close()
     return entries

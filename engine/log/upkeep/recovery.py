@@ -14,8 +14,10 @@ from engine.errors import BehindCheckpointError, CorruptionError
 from engine.log.format import (
     BATCH_HEADER_SIZE,
     CONTROL_TOPIC_ID,
+    DIRECTORY_ENTRY,
     KIND_COUNTERS,
     KIND_PROGRESS,
+    KIND_TIMER,
     KIND_TIMER_MARK,
     KIND_TOPIC,
     SEGMENT_HEADER_SIZE,
@@ -27,16 +29,20 @@ from engine.log.format import (
     split_records,
 )
 from engine.log.segment.index_file import load_index
-from engine.log.segment.native import BatchReader, IdWindow
-from engine.log.segment.recovery_scan import SegmentDamage, is_empty, report, scan_segment
-from engine.log.segment.segment import Segment, create_segment, open_segment
+from engine.log.segment.native import BatchReader, IdWindow, SegmentIndex
+from engine.log.segment.patience import Patience
+from engine.log.segment.recovery_scan import RecoveryScan, SegmentDamage, is_empty, report, scan_segment
+from engine.log.segment.segment import NO_ROOM, Segment, create_segment, open_segment, read_or_nothing
 from engine.log.segment.side_files import SUFFIX, side_files
 from engine.log.types import Topic
 from engine.log.upkeep.id_restore import restore_window
 from engine.log.view import CHECKPOINT_KEY, Checkpoint, View
-from engine.log.write.sealer import seal, write_directory
+from engine.log.write.failed_sync import is_marked, unmark, write_again
+from engine.log.write.sealer import keep_index, write_directory
+from engine.log.write.syncer import sync_or_die
 
 logger = logging.getLogger(__name__)
+OFFSET_MAX = 0xFFFFFFFFFFFFFFFF
 
 
 @dataclass
@@ -55,6 +61,10 @@ class Recovered:
     fired: list[tuple[int, int, int]] = field(default_factory=list)
     """(base of its segment, byte address, size) of scanned batches of fired timers that may be in no mark."""
     active_ids: bytes = b""
+    headers_lost: bool = False
+    """Whether batches are lost of which no header tells the queue."""
+    is_full: bool = False
+    """Whether there is no room for the rest of the active segment."""
     ids: IdWindow = field(init=False)
 
 
@@ -66,6 +76,10 @@ class Recovery:
         self._directory = directory
         self._config = config
         self._view = view
+        self._patience = Patience(env, config.start_wait_ms)
+        self._scanned: set[int] = set()
+        self._is_unsynced = is_marked(env, directory)
+        self._covered_to = 0  # all timers that fired below have their tombstone
         self._batches: BatchReader
         self._state: Recovered
 
@@ -97,6 +111,8 @@ class Recovery:
         if checkpoint is not None:
             self._compare(checkpoint)
         self._make_ready(empty)
+        if self._is_unsynced:
+            unmark(self._env, self._directory)
         return self._state
 
     def _bases(self) -> list[int]:
@@ -168,27 +184,35 @@ class Recovery:
         empty: list[Segment] = []
         while len(waiting) > 1 and is_empty(self._batches, waiting[-1]):
             empty.insert(0, waiting.pop())
-        self._find_fired([base for base in bases if base < waiting[-1].base], checkpoint)
         for segment in waiting[:-1]:
-            self._take_full(segment, rebuilding=checkpoint is None)
+            self._take_full(segment)
         self._state.active = waiting[-1]
-        self._state.active_last_at = self._scan(waiting[-1], is_tail=True)
+        self._state.active_last_at = self._scan(waiting[-1], is_tail=True).last_at
+        self._find_fired([base for base in bases if base < waiting[-1].base], checkpoint)
         return empty
 
     def _find_fired(self, bases: list[int], checkpoint: Checkpoint | None) -> None:
-        """Find batches of fired timers in full segments that are not replayed.
+        """Find batches of fired timers without tombstone in full segments, after all tombstones were replayed.
 
-        Timers that fired just before a segment was full are marked in the next one, unless the process ended before.
-        The view says from which position on; without a view, the newest full segment may hold such batches.
+        Timers that fired just before a segment was full are marked in the next one, unless the process ended before. An
+        index file does not tell such batches, so segments that were replayed by theirs are scanned, too, but only above
+        the position up to which all are covered. The view says it as of the checkpoint, each tombstone as of its time.
+        A log that never had a delayed message is not scanned.
         """
-        fired_from = self._view.fired_from() if checkpoint is not None else max(bases, default=None)
-        if fired_from is None:
+        if self._view.span_of(CONTROL_TOPIC_ID, KIND_TIMER, OFFSET_MAX) is None:
             return
-        for base in bases if checkpoint is None else [base for base in bases if base < checkpoint.segment_base]:
+        fired_from = 0
+        if checkpoint is not None:
+            noted = self._view.fired_from()
+            fired_from = checkpoint.segment_base if noted is None else noted
+        fired_from = max(fired_from, self._covered_to)
+        assert self._state.active is not None
+        for base, end in zip(bases, [*bases, self._state.active.base][1:], strict=True):
+            if base in self._scanned or end <= fired_from:
+                continue
             segment = self._open(base, bases, SegmentHeader(self._state.log_id, base, 1, self._config.segment_bytes, 0))
-            if segment.next_base > fired_from:
-                found = scan_segment(self._batches, segment, is_tail=False).fired
-                self._state.fired += [(base, at, size) for at, size in found if base + at >= fired_from]
+            found = scan_segment(self._batches, segment, is_tail=False, again=self._patience.wait).fired
+            self._state.fired += [(base, at, size) for at, size in found if base + at >= fired_from]
             segment.close()
 
     def _make_ready(self, empty: list[Segment]) -> None:
@@ -205,14 +229,13 @@ class Recovery:
             segment.close()
             self._env.unlink(segment.path)
 
-    def _take_full(self, segment: Segment, *, rebuilding: bool) -> None:
+    def _take_full(self, segment: Segment) -> None:
         """Replay a full segment: by its index file when that is sound, else by a scan that writes one."""
         try:
             segment.sealed = load_index(self._env, segment)
         except CorruptionError as error:
             logger.warning("file=%s: scanned, because %s", segment.path, error)
-            last_at = self._scan(segment, is_tail=False)
-            seal(self._env, segment, last_at)
+            keep_index(self._env, segment, self._scan(segment, is_tail=False))
             segment.index = None
         else:
             self._apply_control(segment)
@@ -228,24 +251,35 @@ class Recovery:
             for entry in segment.sealed.entries(CONTROL_TOPIC_ID, kind)
         ]
         for _, at, size, _, _ in sorted(found, key=lambda entry: entry[1]):
-            batch = segment.file.read_at(size, at)
+            batch = read_or_nothing(segment, at, size)
+            while not batch and self._patience.wait():
+                batch = read_or_nothing(segment, at, size)
             if self._batches.check(batch, 0, size, segment.base + at) != size:
                 self._state.damage.append(report(segment, at, size, "a control batch does not verify"))
                 continue
             self._apply_batch(batch)
 
-    def _scan(self, segment: Segment, *, is_tail: bool) -> int:
-        """Scan it, apply its control batches; returns the address of its last batch, 0 when there is none."""
-        scan = scan_segment(self._batches, segment, is_tail=is_tail, end_before=self._end_before)
+    def _scan(self, segment: Segment, *, is_tail: bool) -> RecoveryScan:
+        """Scan it, apply its control batches."""
+        scan = scan_segment(
+            self._batches, segment, is_tail=is_tail, end_before=self._end_before, again=self._patience.wait
+        )
+        self._scanned.add(segment.base)
+        if self._is_unsynced:
+            write_again(self._env, segment)
         self._state.fired += [(segment.base, at, size) for at, size in scan.fired]
         for batch in scan.control:
             self._apply_batch(batch)
+            _raise_ends(segment.index, batch)
         self._state.epoch = max(self._state.epoch, scan.epoch)
         self._state.bytes_scanned += segment.end_at
         self._state.damage += scan.damage
+        if scan.headers_lost:
+            self._state.headers_lost = True
+            self._state.next_topic_id = max(self._state.next_topic_id, _highest_topic_id(segment.index) + 1)
         if is_tail:
             self._state.active_ids = scan.ids
-        return scan.last_at
+        return scan
 
     def _end_before(self, topic_id: int, queue: int) -> int | None:
         topic = self._view.topic_by_id(topic_id)
@@ -258,21 +292,24 @@ class Recovery:
         a crash at any point.
         """
         if segment.file.next_data(segment.end_at) is not None:
-            tail = segment.file.read_at(BATCH_HEADER_SIZE, segment.end_at)
-            if any(tail):
+            if _has_bytes(segment):
                 logger.warning("file=%s position=%d: torn tail cut", segment.path, segment.base + segment.end_at)
             segment.file.truncate(segment.end_at)
         try:
             segment.file.allocate(segment.header.size)
-            segment.file.sync()
         except OSError as error:
-            self._env.die(f"{segment.path}: the tail cannot be cut: {error}")
+            if error.errno not in NO_ROOM:
+                self._env.die(f"{segment.path}: the tail cannot be cut: {error}")
+            # Its unused bytes may not be there when they are needed, so the log continues in the next segment.
+            self._state.is_full = True
+            logger.warning("file=%s: no room for the rest of the segment: it gets no more records", segment.path)
+        sync_or_die(self._env, segment.file)
 
     def _apply_batch(self, batch: bytes) -> None:
         kind, offset = batch[10], int.from_bytes(batch[32:40], "little")
         for payload in split_records(batch[BATCH_HEADER_SIZE:]):
             if kind == KIND_TOPIC:
-                topic = Topic(*parse_topic(payload))
+                topic = Topic.stored(*parse_topic(payload))
                 self._view.put_topic(topic)
                 self._state.next_topic_id = max(self._state.next_topic_id, topic.id + 1)
             elif kind == KIND_PROGRESS:
@@ -283,6 +320,7 @@ class Recovery:
             elif kind == KIND_TIMER_MARK:
                 covered_to, base, addresses = parse_timer_mark(payload)
                 self._view.put_ended_timers(base, offset, addresses)
+                self._covered_to = max(self._covered_to, covered_to)
                 self._state.fired = [fired for fired in self._state.fired if fired[0] + fired[1] >= covered_to]
 
     def _compare(self, checkpoint: Checkpoint) -> None:
@@ -295,3 +333,28 @@ class Recovery:
                 "a file was replaced by an older copy, or its end was damaged. Put the newer file back, or remove "
                 "the folder state to accept the loss"
             )
+
+
+def _highest_topic_id(index: SegmentIndex | None) -> int:
+    """The highest topic id of a batch. Its topic's record may be lost, and no other topic may get the id."""
+    assert index is not None
+    queues, _, body = index.encode()  # sorted by topic id
+    return DIRECTORY_ENTRY.unpack_from(body, (queues - 1) * DIRECTORY_ENTRY.size)[0] if queues else 0
+
+
+def _raise_ends(index: SegmentIndex | None, batch: bytes) -> None:
+    """Have queues of the segment continue where a COUNTERS batch says; the view knows it for all others."""
+    if index is None or batch[10] != KIND_COUNTERS:
+        return
+    for payload in split_records(batch[BATCH_HEADER_SIZE:]):
+        topic_id, queue, next_offset = parse_counter(payload)
+        if index.next_offset(topic_id, queue) is not None:
+            index.raise_next(topic_id, queue, next_offset)
+
+
+def _has_bytes(segment: Segment) -> bool:
+    """Whether the segment's next bytes are other than zero, or cannot be read."""
+    try:
+        return any(segment.file.read_at(BATCH_HEADER_SIZE, segment.end_at))
+    except OSError:
+        return True

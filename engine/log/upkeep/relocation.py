@@ -62,7 +62,7 @@ class Relocator:
             yield
 
     def _is_topic(self, payload: bytes) -> bool:
-        topic = Topic(*parse_topic(payload))
+        topic = Topic.stored(*parse_topic(payload))
         return self._view.topic_by_id(topic.id) == topic
 
     def _is_progress(self, payload: bytes) -> bool:

@@ -3,13 +3,14 @@
 import logging
 from contextlib import suppress
 
+from common.limited_log import LimitedLog
 from engine.env.base import Env
 from engine.log.segment.segment import Segment
 from engine.log.segment.side_files import SIDE_SUFFIXES, SUFFIX, SideFiles, side_files
 from engine.log.view import View
 from engine.log.write.sealer import CHUNK
 
-logger = logging.getLogger(__name__)
+limited = LimitedLog(logging.getLogger(__name__))
 
 
 class SegmentRemoval:
@@ -39,7 +40,7 @@ class SegmentRemoval:
             self._env.sync_directory(self._directory)
             self._forget_queues(segment)
         except OSError as error:
-            logger.error("file=%s: not removed completely; the next start retries: %s", segment.path, error)
+            limited.error("file=%s: not removed completely; the next start retries: %s", segment.path, error)
 
     def _forget_queues(self, segment: Segment) -> None:
         sealed = segment.sealed

@@ -4,31 +4,40 @@ A segment is deleted in this order. What it alone holds is appended again and sy
 use. Its file, its side files and its keys in the view are removed in a thread. A crash in between leaves a file that is
 deleted again, a side file without its segment, which the next start removes, or keys of a missing segment, which
 readers skip.
+
+Ages are by the believed time (`common.believed_time`) and intervals by the monotonic clock, so a wall clock that is set
+deletes nothing. A topic whose retention is unknown keeps its segments (`engine.log.read.retentions`).
 """
 
 import logging
 from collections.abc import Generator, Iterator
 
+from common.limited_log import LimitedLog
 from engine.config import LogConfig
 from engine.env.base import Env
 from engine.errors import DiskFullError
 from engine.log.disk import DiskLevel, DiskWatch
 from engine.log.port import PendingTimers
-from engine.log.read.start_offsets import StartOffsets
+from engine.log.read.retentions import TopicRetentions
 from engine.log.segment.segment import Segment
 from engine.log.segment.segments import LogSegments
 from engine.log.upkeep.expiry import Expiry
+from engine.log.upkeep.log_time import LogTime
 from engine.log.upkeep.relocation import Relocator
 from engine.log.upkeep.removal import SegmentRemoval
 from engine.log.view import View
 from engine.log.write.writer import LogWriter
 
 logger = logging.getLogger(__name__)
+limited = LimitedLog(logger)
 
 BUSY_MS = 5
 """Pause between two steps of one deletion."""
 
 CHECK_MS = 1000
+
+KEEP_MS = 50
+"""Pause between two steps that keep the retentions of topics: a few percent of the loop's time."""
 
 
 class Retainer:
@@ -36,19 +45,21 @@ class Retainer:
 
     def __init__(
         self, env: Env, directory: str, config: LogConfig, segments: LogSegments, view: View,
-        start_offsets: StartOffsets, relocator: Relocator, writer: LogWriter, disk: DiskWatch,
+        retentions: TopicRetentions, log_time: LogTime, relocator: Relocator, writer: LogWriter, disk: DiskWatch,
     ) -> None:  # fmt: skip
         self._env, self._config, self._segments, self._view = env, config, segments, view
-        self._relocator, self.disk = relocator, disk
+        self._retentions, self._log_time, self._relocator, self.disk = retentions, log_time, relocator, disk
+        self._clock = env.clock
         self._refusal, self._durability, self._checkpoints = writer.refusal, writer.durability, writer.checkpoints
         self._timers: PendingTimers | None = None
         self.deleted_segments = self.deleted_bytes = self.early_segments = 0
-        self._expiry = Expiry(env, segments, start_offsets, config.retention_ms)
+        self._expiry = Expiry(env, segments, retentions, config.retention_ms)
         self._side = segments.sealed.side
         self._removal = SegmentRemoval(env, directory, view, self._side, sorted(segments.sealed.bases))
         self._round: Iterator[None] | None = None
         self._waits = False
-        self._next_ms = self._checked_ms = 0
+        self._next_ms = self._keep_ms = 0
+        self._checked_ms: int | None = None
         self._earliest = (-1, 0)
 
     @property
@@ -80,6 +91,32 @@ class Retainer:
             self._earliest = (base, segment.header.created_ms)
         return self._earliest[1]
 
+    @property
+    def held(self) -> str:
+        """Reason why old segments are not deleted by age at present; empty when there is none."""
+        topic_id = self._expiry.unknown(self._log_time.time.now_ms())
+        if topic_id is not None and (topic := self._view.topic_by_id(topic_id)) is not None:
+            return (
+                f"topic={topic.name}: no definition can be found or read, so its segments are kept: define it again, "
+                "or delete it"
+            )
+        return self._log_time.time.sentence
+
+    @property
+    def health(self) -> bool | str:
+        """For /readyz: True, or why appends are refused."""
+        fault = self._checkpoints.fault
+        return self.disk.health if not fault else f"disk error: sends are refused: {fault}"
+
+    @property
+    def clock_ahead_ms(self) -> int:
+        """By how much the wall clock is ahead of the time by which messages grow old."""
+        return self._log_time.time.ahead_ms
+
+    def accept_clock(self) -> None:
+        """Let the wall clock count at once: an operator says that it is right. Raises nothing on a full disk."""
+        self._log_time.accept()
+
     def step(self, timers: PendingTimers | None = None) -> int:
         """Check the disk and do the next piece of work; returns in how many milliseconds to call again.
 
@@ -88,12 +125,42 @@ class Retainer:
                 timers passes them in every call.
         """
         self._timers = timers
-        now_ms = self._env.now_ms()
-        if not 0 <= now_ms - self._checked_ms < CHECK_MS:
+        now_ms = self._clock.monotonic_ms()
+        if self._checked_ms is None or now_ms - self._checked_ms >= CHECK_MS:
             self._checked_ms = now_ms
-            self._refusal.refuse(self.disk.sentence if self.disk.check() >= DiskLevel.REFUSE else "")
+            self._check()
+        keeps_on = self._keep_some(now_ms)
+        wait_ms = self._delete(now_ms)
+        return min(wait_ms, KEEP_MS) if keeps_on else wait_ms
+
+    def _check(self) -> None:
+        """Look at the disk and at the clocks."""
+        fault = self._checkpoints.fault
+        if self.disk.check() >= DiskLevel.REFUSE:
+            self._refusal.refuse(self.disk.refusal)
+        else:
+            self._refusal.refuse(f"disk error: {fault}; nothing was stored" if fault else "")
+        self._checkpoints.retry()
+        self._log_time.check()
+        if held := self.held:
+            limited.warning("retention: %s", held, about=held)
+
+    def _keep_some(self, now_ms: int) -> bool:
+        """Keep the retentions of some topics. Returns whether more are to be kept soon."""
+        if now_ms < self._keep_ms:
+            return True
+        try:
+            keeps_on = self._retentions.keep_some()
+        except DiskFullError as error:
+            limited.warning("retentions of topics are not kept: %s: retrying", error)
+            return False
+        self._keep_ms = now_ms + KEEP_MS if keeps_on else 0
+        return keeps_on
+
+    def _delete(self, now_ms: int) -> int:
+        """Do the next step of a deletion; returns in how many milliseconds to call again."""
         if self._round is None:
-            if now_ms < self._next_ms <= now_ms + self._config.delete_interval_ms:
+            if now_ms < self._next_ms:
                 return min(self._next_ms - now_ms, CHECK_MS)
             self._round = self._delete_oldest(now_ms)
         try:
@@ -114,27 +181,42 @@ class Retainer:
         if base is None:
             return
         early = self._needs_room()
-        if not early and not (yield from self._expiry.is_expired(base, now_ms)):
+        if not early and not (yield from self._expiry.is_expired(base, self._log_time.time.now_ms())):
             return
         if base >= self._view.replay_base:
             # A restart would miss it: the current checkpoint says that replay begins here.
             self._checkpoints.request()
             return
         self._next_ms = now_ms + self._config.delete_interval_ms
-        segment = self._segments.sealed.get(base)
-        assert segment is not None
+        # Readers of other segments close the ones that were used longest ago.
+        self._segments.sealed.pin(base)
+        try:
+            segment = self._segments.sealed.get(base)
+            assert segment is not None
+            if (yield from self._make_free(segment, bool(early))):
+                self._remove(segment, early)
+        finally:
+            self._segments.sealed.unpin(base)
+
+    def _make_free(self, segment: Segment, early: bool) -> Generator[None, None, bool]:
+        """Append again and sync what the segment alone holds; returns whether it may go.
+
+        Args:
+            early: the deletion has to make room, so it may leave out what RocksDB has too.
+        """
         if self._timers is not None:
             try:
-                yield from self._timers.relocate(base)
+                yield from self._timers.relocate(segment.base)
             except DiskFullError as error:
-                logger.error("file=%s: kept: its delayed messages cannot be relocated: %s", segment.path, error)
-                return
-        yield from self._relocate(segment)
+                limited.error("file=%s: kept: its delayed messages cannot be relocated: %s", segment.path, error)
+                return False
+        if not (yield from self._relocate(segment, early)):
+            return False
         self._waits = True
         self._durability.when_durable(self._durability.end_position, self._synced)
         while self._waits:
             yield
-        self._remove(segment, early)
+        return True
 
     def _needs_room(self) -> str:
         """Reason to delete the oldest segment whatever its age; empty when there is none."""
@@ -145,13 +227,17 @@ class Retainer:
             return f"{words}, its limit is {self._config.log_bytes_max >> 20} MiB"
         return ""
 
-    def _relocate(self, segment: Segment) -> Iterator[None]:
+    def _relocate(self, segment: Segment, early: bool) -> Generator[None, None, bool]:
         try:
             yield from self._relocator.relocate(segment)
         except DiskFullError as error:
+            if not early:
+                limited.error("file=%s: kept: its counters cannot be relocated: %s", segment.path, error)
+                return False
             # Deleting it frees the room that is missing. The view has all of it; only without the view would it be
             # lost.
-            logger.error("file=%s: deleted although not all of it could be relocated: %s", segment.path, error)
+            limited.error("file=%s: deleted although not all of it could be relocated: %s", segment.path, error)
+        return True
 
     def _synced(self) -> None:
         self._waits = False
@@ -164,7 +250,7 @@ class Retainer:
         self.deleted_bytes += segment.header.size
         if early:
             self.early_segments += 1
-            logger.warning("file=%s: deleted before its retention ended: %s", segment.path, early)
+            limited.warning("file=%s: deleted before its retention ended: %s", segment.path, early)
         else:
-            logger.info("file=%s: deleted, all of its topics' retentions have passed", segment.path)
+            limited.info("file=%s: deleted, all of its topics' retentions have passed", segment.path)
         self._removal.submit(segment)

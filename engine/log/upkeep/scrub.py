@@ -10,6 +10,7 @@ from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
+from common.limited_log import LimitedLog
 from engine.env.base import Env, File
 from engine.errors import CorruptionError
 from engine.log.format import SEGMENT_HEADER_SIZE
@@ -18,7 +19,7 @@ from engine.log.segment.native import BatchReader, SegmentIndex
 from engine.log.segment.segment import Segment, open_segment
 from engine.log.segment.window_scan import Stretch, StretchKind, WindowScan
 
-logger = logging.getLogger(__name__)
+limited = LimitedLog(logging.getLogger(__name__))
 
 STEP_BYTES = 128 << 10
 IDLE_S = 60.0
@@ -135,7 +136,7 @@ class Scrub:
             return
         self._known.add((path, position))
         self.counts.damage += 1
-        logger.error("file=%s position=%d: scrub found %d bytes damaged: %s", path, position, size, reason)
+        limited.error("file=%s position=%d: scrub found %d bytes damaged: %s", path, position, size, reason, about=path)
 
 
 def _leave_cache(file: File, stretch: Stretch) -> None:

@@ -14,12 +14,12 @@ from posix.uio cimport iovec
 
 from engine.log.segment._ids cimport IdWindow
 from engine.log.segment._index cimport SegmentIndex
-from engine.log.write._queue_counts cimport QueueCounts
+from engine.log.write._known_queues cimport KnownQueues
 from engine.log.write._watches cimport Watches
 
 
 @cython.final
-cdef class Appender:
+cdef class Appender(KnownQueues):
     cdef readonly uint64_t end_position      # bytes below it are in the page cache; nothing at or above it can be read
     cdef readonly uint32_t epoch             # as written into batches
     cdef readonly SegmentIndex index         # of the segment being written
@@ -32,23 +32,21 @@ cdef class Appender:
     cdef int append_frame(self, const unsigned char* batches, size_t size, uint32_t count, int64_t now_ms, unsigned char* results) except -1
 
     # The same without the write: several frames, then one commit() at the end of the loop turn. `results` are valid at
-    # once, but must not be answered before commit() has returned. Both may raise: DiskFullError when nothing staged
-    # since the last commit() is stored, so answer its `code` (203) to all of them; PartlyWrittenError when some of it
-    # may be (code 300).
+    # once, but must not be answered before commit() has returned. Both may raise: DiskFullError or NotStoredError when
+    # nothing staged since the last commit() is stored, so answer its `code` to all of them; PartlyWrittenError
+    # when some of it may be (code 300).
     cdef int stage_frame(self, const unsigned char* batches, size_t size, uint32_t count, int64_t now_ms, unsigned char* results) except -1
     cdef int commit(self) except -1
 
     cdef readonly uint64_t last_at           # byte address of the last written batch in its segment, 0: none
 
     # The rest is private to the appender.
-    cdef object offsets, topics, roller, file, env
+    cdef object roller, file, env
     cdef str refusal
     cdef int fd
     cdef uint32_t seed
-    cdef uint64_t segment_end, stage_position, staged_last_at
+    cdef uint64_t segment_end, room_end, stage_position, staged_last_at
     cdef bint part_written, owes, lost, refuses, is_closed
-    cdef public list older
-    cdef QueueCounts queue_counts
     cdef Watches watches
     cdef uint8_t* staging
     cdef size_t staged
@@ -62,11 +60,11 @@ cdef class Appender:
     cdef int check_batch(self, const unsigned char* batch, bint trusted) except -1
     cdef int make_room(self, uint64_t padded, size_t copied) except -1
     cdef int copy_batch(self, const unsigned char* batch, uint64_t base_offset, int64_t now_ms, uint64_t padded) except -1
-    cdef int queues_of(self, uint32_t topic_id, uint32_t* queues) except -1
-    cdef uint64_t counter(self, uint64_t key) except? 0xFFFFFFFFFFFFFFFF
+    cdef int stage_all(self, const unsigned char* batches, size_t size, uint32_t count, int64_t now_ms, unsigned char* results, bint trusted) except -1
+    cdef int give_up(self, error) except -1
     cdef int add_part(self, const void* data, size_t size) except -1
     cdef int flush(self) except -1
     cdef int write_parts(self, int* error) except -1
     cdef int roll_back(self) except -1
-    cdef int remember(self, uint64_t key) except -1
+    cdef int make_undo_room(self) except -1
     cdef int check_refusal(self, bint trusted) except -1

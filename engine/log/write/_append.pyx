@@ -5,8 +5,8 @@ Reference: append.py. The work of an append is a copy into the staging area (lar
 bytes), two hash probes and a checksum; `flush` is one pwritev. Index entries are made when a batch is staged and become
 visible when `end_position` passes them, so a reader in between sees nothing, and a refused write takes them back.
 
-Beside it: _check.pxd (what makes a batch valid), _queue_counts.pxd (queues by topic), _watches.pxd (armed and woken
-queues).
+Beside it: _check.pxd (what makes a batch valid), _known_queues.pyx (queues by topic, next offsets), _watches.pxd
+(armed and woken queues).
 """
 from libc.errno cimport EAGAIN, EDQUOT, EINTR, ENOSPC, errno
 from libc.stdlib cimport free, malloc, realloc
@@ -15,16 +15,17 @@ from libc.string cimport memcpy, memset, strerror
 from cpython.bytes cimport PyBytes_FromStringAndSize
 
 from engine.link.constants cimport (
-    APPEND_RESULT_SIZE, BATCH_HEADER_SIZE, CODE_DUPLICATE, CODE_INVALID, CODE_TOO_LARGE, CODE_UNAVAILABLE,
-    CODE_UNKNOWN_TOPIC, KIND_MESSAGES, SEGMENT_HEADER_SIZE,
+    APPEND_RESULT_SIZE, BATCH_HEADER_SIZE, CLAIM_QUEUE, CODE_CLAIMED, CODE_DUPLICATE, CODE_INVALID, CODE_TOO_LARGE,
+    CODE_DISK_FULL, CODE_UNKNOWN_TOPIC, KIND_MESSAGES, SEGMENT_HEADER_SIZE,
 )
 from engine.log.segment._ids cimport Hash, IdEntry, expiry_s
 from engine.log.segment._index cimport BatchHeader, QueueSlot, crc32c_extend, key_of
 from engine.log.write._check cimport is_well_formed
-from engine.log.write._queue_counts cimport known_queues, set_queues
+from engine.log.write._known_queues cimport KnownQueues
+from engine.log.write._queue_counts cimport known_queues
 from engine.log.write._watches cimport arm, disarm, free_watches, init_watches, take_ready, wake
 
-from engine.errors import ClosedError, DiskFullError, PartlyWrittenError
+from engine.errors import ClosedError, DiskFullError, NotStoredError, PartlyWrittenError
 
 cdef extern from "sys/uio.h" nogil:
     ssize_t pwritev(int fd, const iovec* parts, int count, long offset)
@@ -35,23 +36,22 @@ cdef enum:
     PART_MAX = 64
 
 
-cdef class Appender:
+cdef class Appender(KnownQueues):
     """Owns the end of the log.
 
     Args:
         ids: window of ids that batches with the flag "check ids" are checked against.
-        offsets: `load(topic_id, queue)` returns the next offset of a queue that no index in `offsets.older` knows.
-        topics: `load_queue_count(topic_id)` returns 0 when there is no such topic.
+        offsets, topics: see KnownQueues.
         roller: `roll(appender)` calls `set_segment` and returns True, or returns False when the disk has no room.
     """
 
     def __cinit__(self, env, bytes log_id, uint32_t epoch, IdWindow ids not None, offsets, topics, roller):
         self.env, self.offsets, self.topics, self.roller = env, offsets, topics, roller
+        self.older = offsets.older
         self.refusal = ""
         self.epoch = epoch
         self.ids = ids
         self.seed = crc32c_extend(0, <const char*>log_id, len(log_id))
-        self.older = offsets.older
         self.fd = -1
         self.staging = <uint8_t*>malloc(STAGING_SIZE)
         self.parts = <iovec*>malloc(PART_MAX * sizeof(iovec))
@@ -63,7 +63,6 @@ cdef class Appender:
         free(self.staging)
         free(self.parts)
         free(self.undo)
-        free(self.queue_counts.counts)
         free_watches(&self.watches)
 
     def set_segment(self, file, SegmentIndex index, uint64_t segment_end, uint64_t position, uint64_t last_at):
@@ -80,50 +79,28 @@ cdef class Appender:
         self.stage_position = position
         self.end_position = position
         self.last_at = self.staged_last_at = last_at
+        self.room_end = segment_end
 
-    def set_topic(self, uint32_t topic_id, uint32_t queues):
-        """Note the number of the topic's queues."""
-        set_queues(&self.queue_counts, topic_id, queues)
-
-    def queue_count(self, uint32_t topic_id):
-        """Number of the topic's queues; 0 when there is no such topic."""
-        cdef uint32_t queues = 0
-        self.queues_of(topic_id, &queues)
-        return queues
-
-    cdef int queues_of(self, uint32_t topic_id, uint32_t* queues) except -1:
-        queues[0] = known_queues(&self.queue_counts, topic_id)
-        if queues[0] == 0:
-            queues[0] = self.topics.load_queue_count(topic_id)
-            if queues[0]:
-                set_queues(&self.queue_counts, topic_id, queues[0])
-        return 0
-
-    def next_offset(self, uint32_t topic_id, uint32_t queue):
-        """Offset of the queue's next record, when the segment being written holds none of it."""
-        return self.counter(key_of(topic_id, queue))
-
-    cdef uint64_t counter(self, uint64_t key) except? 0xFFFFFFFFFFFFFFFF:
-        """The queue's next offset when the active segment has not seen it yet."""
-        cdef SegmentIndex index
-        cdef QueueSlot* slot
-        for index in self.older:
-            slot = index.find(key)
-            if slot != NULL:
-                return slot.next_offset
-        return self.offsets.load(<uint32_t>(key >> 32), <uint32_t>key)
+    def end_segment(self):
+        """Take no further batch in this segment: the next one rolls."""
+        self.room_end = self.stage_position
 
     cdef int check_batch(self, const unsigned char* batch, bint trusted) except -1:
         """Code that refuses the batch, or 0. Its size field is already known to lie within the frame."""
         cdef BatchHeader* header = <BatchHeader*>batch
-        cdef uint32_t queues = 0
+        cdef uint32_t queues
+        cdef int code
         if not is_well_formed(batch):
             return CODE_INVALID
         if trusted:
             return 0
         if header.kind != KIND_MESSAGES:
             return CODE_INVALID
-        self.queues_of(header.topic_id, &queues)
+        queues = known_queues(&self.queue_counts, header.topic_id)
+        if queues == 0:
+            code = self.try_queues_of(header.topic_id, &queues)
+            if code:
+                return code
         if queues == 0:
             return CODE_UNKNOWN_TOPIC
         return 0 if header.queue < queues else CODE_INVALID
@@ -148,24 +125,29 @@ cdef class Appender:
             if not self.ids.hash_record(header.topic_id, batch + BATCH_HEADER_SIZE, &hash):
                 return CODE_INVALID
             first = self.ids.find(&hash, now_s)
-            if first != NULL:
+            if first != NULL and not (trusted and first.queue & CLAIM_QUEUE):    # for what the engine stores, a claim is no copy
                 self.ids.hits += 1
-                (<uint32_t*>(result + 4))[0], base_offset[0] = first.queue, first.offset
-                return CODE_DUPLICATE
+                (<uint32_t*>(result + 4))[0], base_offset[0] = first.queue & ~<uint32_t>CLAIM_QUEUE, first.offset
+                return CODE_CLAIMED if first.queue & CLAIM_QUEUE else CODE_DUPLICATE
         code = self.make_room(padded, BATCH_HEADER_SIZE if header.size >= DIRECT_MIN else padded)
         if code:
             return code
         key = key_of(header.topic_id, header.queue)
         slot = self.index.find(key)
         if slot == NULL:
-            base_offset[0] = self.counter(key)
+            code = self.try_counter(key, base_offset)
+            if code:
+                return code
             slot = self.index.claim(key)
             slot.next_offset = base_offset[0]
         base_offset[0] = slot.next_offset
-        self.remember(key)
+        # What can fail comes before the index entry, so that a roll-back takes back exactly the entries that were made.
+        self.make_undo_room()
         self.copy_batch(batch, base_offset[0], now_ms, padded)
         self.staged_last_at = self.stage_position - self.segment_base
         self.index.add(slot, base_offset[0], <uint32_t>self.staged_last_at, header.size, header.count, now_ms)
+        self.undo[self.undo_count] = key
+        self.undo_count += 1
         if header.flags:
             self.index.checked += 1
             self.ids.add(&hash, base_offset[0], header.queue, expiry_s(now_ms, header.reserved), now_s)
@@ -178,10 +160,10 @@ cdef class Appender:
         """Make room for a batch in the segment and the staging area. Returns the code that refuses it, or 0."""
         if padded > self.segment_end - self.segment_base - SEGMENT_HEADER_SIZE:
             return CODE_TOO_LARGE
-        if self.stage_position + padded > self.segment_end:
+        if self.stage_position + padded > self.room_end:
             self.flush()
             if not self.roller.roll(self):
-                return CODE_UNAVAILABLE
+                return CODE_DISK_FULL
             if padded > self.segment_end - self.segment_base - SEGMENT_HEADER_SIZE:
                 return CODE_TOO_LARGE
         # 8 bytes for the padding of a body that is written from the caller's bytes, and up to three parts.
@@ -241,14 +223,34 @@ cdef class Appender:
 
     cdef int stage(self, const unsigned char* batches, size_t size, uint32_t count, int64_t now_ms, unsigned char* results,
                    bint trusted) except -1:
+        if self.refuses:
+            self.check_refusal(trusted)
+        self.client_batches += 0 if trusted else count
+        try:
+            return self.stage_all(batches, size, count, now_ms, results, trusted)
+        except Exception as error:
+            return self.give_up(error)
+
+    cdef int give_up(self, error) except -1:
+        """Take back what is staged and raise: after an error, no batch of the caller may be written any more.
+
+        Its bytes live only during the call, and it will be told that they are not stored.
+        """
+        self.roll_back()
+        if isinstance(error, (DiskFullError, PartlyWrittenError)):
+            raise error
+        kind = PartlyWrittenError if self.part_written else NotStoredError
+        self.part_written = False
+        self.lost = self.owes
+        raise kind(f"{self.file.path}: append at {self.end_position}: {error!r}") from error
+
+    cdef int stage_all(self, const unsigned char* batches, size_t size, uint32_t count, int64_t now_ms, unsigned char* results,
+                       bint trusted) except -1:
         cdef size_t at = 0
         cdef uint32_t i, batch_size
         cdef int code
         cdef int accepted = 0
         cdef bint direct = False
-        if self.refuses:
-            self.check_refusal(trusted)
-        self.client_batches += 0 if trusted else count
         memset(results, 0, APPEND_RESULT_SIZE * <size_t>count)
         for i in range(count):
             # Read only where a whole header is left; the batch is used only when all of it is.
@@ -356,7 +358,8 @@ cdef class Appender:
             error[0] = refused.errno
             return -1
 
-    cdef int remember(self, uint64_t key) except -1:
+    cdef int make_undo_room(self) except -1:
+        """Make room for one more entry of `undo`."""
         cdef uint64_t* grown
         if self.undo_count == self.undo_room:
             grown = <uint64_t*>realloc(self.undo, (self.undo_room * 2 + 64) * sizeof(uint64_t))
@@ -364,8 +367,6 @@ cdef class Appender:
                 raise MemoryError()
             self.undo = grown
             self.undo_room = self.undo_room * 2 + 64
-        self.undo[self.undo_count] = key
-        self.undo_count += 1
         return 0
 
     cdef int roll_back(self) except -1:

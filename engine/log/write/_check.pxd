@@ -5,6 +5,7 @@ from libc.stdint cimport uint8_t, uint32_t
 from engine.link.constants cimport (
     BATCH_CHECK_IDS, BATCH_HEADER_SIZE, BATCH_MAGIC, KIND_FIRED, KIND_MESSAGES, RECORD_HAS_TRAILER, REPLY_TOKEN_SIZE,
 )
+from engine.link.loads cimport load32
 from engine.log.segment._index cimport BatchHeader
 
 
@@ -30,7 +31,7 @@ cdef inline bint is_well_formed(const unsigned char* batch) noexcept nogil:
     while left:
         if left < 6:
             return False
-        record = (<const uint32_t*>at)[0]
+        record = load32(at)
         # At least a flags byte and a struct's stop byte, after the id when there is one; a trailer follows the message.
         if record > left - 4 or at[4] > 3 or record < 2 + 16 * (at[4] & 1) + REPLY_TOKEN_SIZE * (at[4] >> 1):
             return False

@@ -7,12 +7,14 @@ from typing import Protocol
 from google_crc32c import extend, value
 
 from engine.env.base import Env, File
-from engine.errors import ClosedError, DiskFullError, PartlyWrittenError
+from engine.errors import ClosedError, DiskFullError, LogError, NotStoredError, PartlyWrittenError
+from engine.link.claim import CLAIM_QUEUE
 from engine.log.format import (
     APPENDED,
     BATCH_HEADER,
     BATCH_HEADER_SIZE,
     BATCH_MAGIC,
+    CODE_CLAIMED,
     CODE_DUPLICATE,
     CODE_INVALID,
     CODE_NO_ROOM,
@@ -28,22 +30,9 @@ from engine.log.format import (
 )
 from engine.log.segment.ids import IdWindow, expiry_s, shown_id
 from engine.log.segment.index import SegmentIndex
+from engine.log.write.known_queues import KnownQueues, NextOffsetSource, QueueCountSource
 
 STAGING_SIZE = 1 << 20
-
-
-class Offsets(Protocol):
-    """Next offsets of queues that the active segment has not seen."""
-
-    older: list[SegmentIndex]
-
-    def load(self, topic_id: int, queue: int) -> int: ...
-
-
-class QueueCounts(Protocol):
-    """Numbers of queues of topics that the appender has not met yet."""
-
-    def load_queue_count(self, topic_id: int) -> int: ...
 
 
 class Roller(Protocol):
@@ -52,7 +41,7 @@ class Roller(Protocol):
     def roll(self, appender: "Appender") -> bool: ...
 
 
-class Appender:
+class Appender(KnownQueues):
     """Owns the end of the log. See _append.pyx for what the methods promise.
 
     Args:
@@ -60,14 +49,20 @@ class Appender:
     """
 
     def __init__(
-        self, env: Env, log_id: bytes, epoch: int, ids: IdWindow, offsets: Offsets, topics: QueueCounts, roller: Roller
+        self,
+        env: Env,
+        log_id: bytes,
+        epoch: int,
+        ids: IdWindow,
+        offsets: NextOffsetSource,
+        topics: QueueCountSource,
+        roller: Roller,
     ) -> None:
-        self._env, self._offsets, self._topics, self._roller = env, offsets, topics, roller
+        super().__init__(offsets, topics)
+        self._env, self._roller = env, roller
         self.ids = ids
         self._seed = value(log_id)
         self.epoch = epoch
-        self.older = offsets.older
-        self._topic_queues: dict[int, int] = {}
         self._staged: list[bytes] = []
         self._staged_size = 0
         self._undo: list[tuple[int, int]] = []
@@ -86,29 +81,13 @@ class Appender:
         self.index = index
         self.segment_base = index.base
         self._segment_end = segment_end
+        self._is_ended = False
         self._stage_position = self.end_position = position
         self.last_at = self._staged_last_at = last_at
 
-    def set_topic(self, topic_id: int, queues: int) -> None:
-        """Note the number of the topic's queues."""
-        self._topic_queues[topic_id] = queues
-
-    def queue_count(self, topic_id: int) -> int:
-        """Number of the topic's queues; 0 when there is no such topic."""
-        queues = self._topic_queues.get(topic_id, 0)
-        if not queues:
-            queues = self._topics.load_queue_count(topic_id)
-            if queues:
-                self._topic_queues[topic_id] = queues
-        return queues
-
-    def next_offset(self, topic_id: int, queue: int) -> int:
-        """Offset of the queue's next record, when the segment being written holds none of it."""
-        for index in self.older:
-            found = index.next_offset(topic_id, queue)
-            if found is not None:
-                return found
-        return self._offsets.load(topic_id, queue)
+    def end_segment(self) -> None:
+        """Take no further batch in this segment: the next one rolls."""
+        self._is_ended = True
 
     def append(
         self,
@@ -140,7 +119,26 @@ class Appender:
         if not self._owes:
             self._part_written = False
         self._owes = self._owes or staged
-        data = bytes(batches)
+        try:
+            results = self._stage(bytes(batches), count, now_ms, trusted)
+        except Exception as error:
+            self._give_up(error)
+            raise
+        if not staged:
+            self._flush()
+        return results
+
+    def _give_up(self, error: Exception) -> None:
+        """Take back what is staged and raise: after an error, no batch of the caller may be written any more."""
+        self._roll_back()
+        if isinstance(error, (DiskFullError, PartlyWrittenError)):
+            raise error
+        kind = PartlyWrittenError if self._part_written else NotStoredError
+        self._part_written = False
+        self._lost = self._owes
+        raise kind(f"{self._file.path}: append at {self.end_position}: {error!r}") from error
+
+    def _stage(self, data: bytes, count: int, now_ms: int, trusted: bool) -> bytes:
         results: list[bytes] = []
         at = 0
         for _ in range(count):
@@ -151,8 +149,6 @@ class Appender:
                 break
             results.append(APPENDED.pack(*self._stage_batch(data[at : at + size], trusted, now_ms)))
             at += padded(size)
-        if not staged:
-            self._flush()
         return b"".join(results)
 
     def commit_staged(self) -> None:
@@ -195,13 +191,16 @@ class Appender:
             return CODE_OK
         if kind:
             return CODE_INVALID
-        queues = self.queue_count(topic_id)
+        try:
+            queues = self.queue_count(topic_id)
+        except (OSError, LogError) as error:
+            return self.refuse_unknown(topic_id, error)
         if not queues:
             return CODE_UNKNOWN_TOPIC
         return CODE_OK if queue < queues else CODE_INVALID
 
     def _stage_batch(self, batch: bytes, trusted: bool, now_ms: int) -> tuple[int, int, int]:
-        """(code, queue of a duplicate's first copy, base offset)."""
+        """(code, queue of a duplicate's first copy or of a claim, base offset)."""
         code = self._check_batch(batch, trusted)
         if code:
             return code, 0, 0
@@ -212,17 +211,29 @@ class Appender:
                 return CODE_INVALID, 0, 0
             hashed = self.ids.hash(int.from_bytes(batch[16:20], "little"), shown)
             first = self.ids.find(hashed, now_ms // 1000)
-            if first is not None:
+            # For what the engine itself stores, a claim is no copy.
+            if first is not None and not (trusted and first[0] & CLAIM_QUEUE):
                 self.ids.hits += 1
-                return CODE_DUPLICATE, *first
-        code = self._make_room(padded(len(batch)))
+                code = CODE_CLAIMED if first[0] & CLAIM_QUEUE else CODE_DUPLICATE
+                return code, first[0] & ~CLAIM_QUEUE, first[1]
+        code = self._make_room(padded(len(batch))) or self._claim(batch)
         return (code, 0, 0) if code else (CODE_OK, 0, self._take_batch(batch, hashed, now_ms))
+
+    def _claim(self, batch: bytes) -> int:
+        """Make the queue known to the active index. Returns the code that refuses the batch, or 0."""
+        topic_id, queue = BATCH_HEADER.unpack_from(batch)[6:8]
+        if self.index.next_offset(topic_id, queue) is None:
+            try:
+                self.index.claim(topic_id, queue, self.next_offset(topic_id, queue))
+            except (OSError, LogError) as error:
+                return self.refuse_unknown(topic_id, error)
+        return CODE_OK
 
     def _make_room(self, room: int) -> int:
         """Make room for a batch in the segment and the staging area; returns the code that refuses it, or 0."""
         if room > self._segment_end - self.segment_base - SEGMENT_HEADER_SIZE:
             return CODE_TOO_LARGE
-        if self._stage_position + room > self._segment_end:
+        if self._stage_position + room > self._segment_end or self._is_ended:
             self._flush()
             if not self._roller.roll(self):
                 return CODE_NO_ROOM
@@ -237,9 +248,7 @@ class Appender:
         room = padded(len(batch))
         _, size, magic, kind, flags, _, topic_id, queue, count, reserved, _, _ = BATCH_HEADER.unpack_from(batch)
         base_offset = self.index.next_offset(topic_id, queue)
-        if base_offset is None:
-            base_offset = self.next_offset(topic_id, queue)
-            self.index.claim(topic_id, queue, base_offset)
+        assert base_offset is not None
         fields = (size, magic, kind, flags, self.epoch, topic_id, queue, count, reserved, base_offset, now_ms)
         covered = BATCH_HEADER.pack(0, *fields)[4:] + batch[BATCH_HEADER_SIZE:]
         crc = extend(extend(self._seed, self._stage_position.to_bytes(8, "little")), covered)

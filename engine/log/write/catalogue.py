@@ -2,7 +2,8 @@
 
 from collections.abc import Iterable
 
-from engine.errors import EngineConfigError
+from common.names import split_stored_name
+from engine.errors import EngineConfigError, UnknownTopicError
 from engine.log.format import CONTROL_TOPIC_ID, KIND_TOPIC, pack_topic
 from engine.log.types import Topic
 from engine.log.view import View
@@ -24,7 +25,14 @@ class TopicCatalogue:
         self._names: dict[str, Topic] = {}
 
     def topic(self, name: str) -> Topic | None:
-        """The topic of that name, or None."""
+        """The topic of that name or stored name, or None."""
+        if "@" not in name:
+            return self._newest(name)
+        name, made_ms = split_stored_name(name)
+        found = self._newest(name)
+        return None if found is None or found.made_ms not in (0, made_ms) else found
+
+    def _newest(self, name: str) -> Topic | None:
         found = self._names.get(name)
         if found is None and (found := self._view.topic(name)) is not None:
             if len(self._names) >= NAMES_CACHED_MAX:
@@ -55,7 +63,12 @@ class TopicCatalogue:
 
 
 class TopicCreator:
-    """Creates topics and adds queues to them."""
+    """Creates topics and adds queues to them.
+
+    Attributes:
+        topics_position: end of the last record of a topic that this process has appended; 0: none. Recovery syncs those
+            of earlier processes.
+    """
 
     def __init__(
         self, catalogue: TopicCatalogue, control: ControlWriter, appender: Appender, checkpoints: Checkpoints,
@@ -63,39 +76,49 @@ class TopicCreator:
     ) -> None:  # fmt: skip
         self._catalogue, self._control, self._appender = catalogue, control, appender
         self._checkpoints, self._queues_max = checkpoints, queues_max
+        self.topics_position = 0
 
     def create_topics(self, wanted: Iterable[tuple[str, int]]) -> list[Topic]:
         """Find or create each (name, queues), in order. A topic with fewer queues grows, one with more stays as it is.
 
-        In the page cache on return. Before telling a caller that must not lose it, wait with
-        `when_durable(end_position, …)`.
+        A stored name with a later creation than the topic's makes another topic of that name.
+
+        In the page cache on return. An id leaves the process only after `when_durable(topics_position, …)`, also one
+        that an earlier call has created: a power cut could take the record, and the next topic would get the id.
 
         Raises:
             EngineConfigError: a number of queues is out of range; nothing was created.
+            UnknownTopicError: the topic was deleted and created again since; nothing was created.
             DiskFullError: the first of many topics may exist.
         """
-        asked = list(wanted)
+        asked = [(*split_stored_name(name), queues) for name, queues in wanted]
         changed: dict[str, Topic] = {}
         next_id = self._catalogue.next_topic_id
-        for name, queues in asked:
+        for name, made_ms, queues in asked:
             if not 1 <= queues <= self._queues_max:
                 raise EngineConfigError([f"topic {name}: {queues} queues: use 1..{self._queues_max}"])
             known = changed.get(name) or self._catalogue.topic(name)
-            if known is None:
-                changed[name] = Topic(next_id, name, queues)
+            if known is None or 0 < known.made_ms < made_ms:
+                changed[name] = Topic(next_id, name, queues, made_ms)
                 next_id += 1
-            elif known.queues < queues:
-                changed[name] = Topic(known.id, name, queues)
+            elif 0 < made_ms < known.made_ms:
+                raise UnknownTopicError(
+                    f"topic {name}: its definition of {made_ms} was replaced by one of {known.made_ms} (Unix ms): "
+                    "if that persists, delete and create the topic on a machine with the right time"
+                )
+            elif known.queues < queues or known.made_ms < made_ms:
+                changed[name] = Topic(known.id, name, max(known.queues, queues), made_ms or known.made_ms)
         topics = list(changed.values())
-        payloads = [pack_topic(topic.id, topic.name, topic.queues) for topic in topics]
+        payloads = [pack_topic(topic.id, topic.stored_name, topic.queues) for topic in topics]
         self._control.append(KIND_TOPIC, payloads, lambda first, end: self._apply(topics[first:end]))
         self._checkpoints.bound_pending()
-        return [changed.get(name) or self._known(name) for name, _ in asked]
+        return [changed.get(name) or self._known(name) for name, _, _ in asked]
 
     def _apply(self, topics: Iterable[Topic]) -> None:
         for topic in topics:
             self._catalogue.apply(topic)
             self._appender.set_topic(topic.id, topic.queues)
+        self.topics_position = self._appender.end_position
 
     def _known(self, name: str) -> Topic:
         found = self._catalogue.topic(name)

@@ -3,7 +3,7 @@
 from typing import Protocol
 
 from engine.env.base import Env
-from engine.errors import DiskFullError
+from engine.errors import CheckpointError
 from engine.log.segment.segment import Segment
 from engine.log.segment.segments import LogSegments
 from engine.log.view import Checkpoint, View
@@ -11,6 +11,9 @@ from engine.log.write.native import Appender
 from engine.log.write.next_offsets import NextOffsets
 from engine.log.write.sealer import Sealer, seal, write_checkpoint, write_directory
 from engine.log.write.syncer import Syncer, sync_or_die
+
+BACKLOG_MAX = 8
+"""Full segments and checkpoints that may wait while the disk returns errors; then appends are refused."""
 
 
 class CheckpointJobs:
@@ -53,8 +56,20 @@ class CheckpointJobs:
 
         self._sealer.submit(job)
 
-    def finish(self) -> bool:
-        """Block until all jobs have run or one could not. Returns whether all have."""
+    @property
+    def fault(self) -> str:
+        """Why appends have to be refused: jobs fail, and each that waits keeps an index in memory. Empty: no reason."""
+        error = self._sealer.error
+        if not error or self._sealer.backlog < BACKLOG_MAX:
+            return ""
+        return f"full segments cannot be sealed: {error}"
+
+    def retry(self) -> None:
+        """Go on with the jobs after one has failed."""
+        self._sealer.retry()
+
+    def finish(self) -> str:
+        """Block until all jobs have run or one could not. Returns why; empty when all have."""
         return self._sealer.finish()
 
     def _forget(self, segment: Segment) -> None:
@@ -86,13 +101,13 @@ class Checkpoints:
         self._appender, self._syncer, self._pending_max = appender, syncer, pending_max
 
     def checkpoint(self) -> None:
-        """Sync the log and bring the view in the store up to date. Blocks. Raises DiskFullError; the log is intact."""
+        """Sync the log and bring the view in the store up to date. Blocks. Raises CheckpointError; the log is intact."""
         self._appender.commit_staged()
         position = self._appender.end_position
         self._submit()
-        if not self._jobs.finish():
-            raise DiskFullError(
-                "checkpoint not written: the disk is full; the log itself is whole, and the next start replays it"
+        if error := self._jobs.finish():
+            raise CheckpointError(
+                f"checkpoint not written: {error}: the log itself is whole, and the next start replays it"
             )
         self._syncer.advance(position)
 
@@ -100,6 +115,15 @@ class Checkpoints:
         """Submit one to the background, unless the sealing thread is busy."""
         if self._jobs.is_idle:
             self._submit()
+
+    @property
+    def fault(self) -> str:
+        """Why appends have to be refused; empty: no reason."""
+        return self._jobs.fault
+
+    def retry(self) -> None:
+        """Go on with full segments and checkpoints that could not be written."""
+        self._jobs.retry()
 
     def bound_pending(self) -> None:
         """Submit one when many keys have changed since the last one."""

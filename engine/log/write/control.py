@@ -3,13 +3,14 @@
 import logging
 from collections.abc import Callable, Iterator
 
+from common.limited_log import LimitedLog
 from engine.errors import DiskFullError
 from engine.log.format import BATCH_HEADER_SIZE, CODE_OK, CONTROL_TOPIC_ID, pack_batch, pack_record, split_records
 from engine.log.segment.native import BatchReader
-from engine.log.segment.segment import Segment
+from engine.log.segment.segment import Segment, read_or_nothing
 from engine.log.write.native import Appender
 
-logger = logging.getLogger(__name__)
+limited = LimitedLog(logging.getLogger(__name__))
 
 BATCH_BYTES = 32_768
 
@@ -64,8 +65,8 @@ class ControlWriter:
 def read_control(batches: BatchReader, segment: Segment, kind: int) -> Iterator[list[bytes]]:
     """Payloads of a sealed segment's control records of one kind, one list per batch. Damaged batches are skipped."""
     for _, at, size, _, _ in segment.source().entries(CONTROL_TOPIC_ID, kind):
-        batch = segment.file.read_at(size, at)
+        batch = read_or_nothing(segment, at, size)
         if batches.check(batch, 0, size, segment.base + at) == size:
             yield list(split_records(batch[BATCH_HEADER_SIZE:]))
         else:
-            logger.error("file=%s position=%d: a control batch does not verify", segment.path, segment.base + at)
+            limited.error("file=%s position=%d: a control batch does not verify", segment.path, segment.base + at)

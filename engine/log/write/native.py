@@ -1,16 +1,14 @@
-"""Selected forms of the writer's hot parts: the appender and the sync thread."""
+"""Selected forms of the writer's hot parts: the appender."""
 
 from typing import TYPE_CHECKING
 
 from common.twins import use_native
 from engine.log.segment.native import NATIVE as _SEGMENT_IS_NATIVE
 
-NATIVE = use_native("engine.log.write", "_append", "_sync", requires=_SEGMENT_IS_NATIVE)
+NATIVE = use_native("engine.log.write", "_append", "_known_queues", requires=_SEGMENT_IS_NATIVE)
 if NATIVE and not TYPE_CHECKING:
     from engine.log.write._append import Appender
-    from engine.log.write._sync import SyncThread
 else:
     from engine.log.write.append import Appender
-    from engine.log.write.sync import SyncThread
 
-__all__ = ["NATIVE", "Appender", "SyncThread"]
+__all__ = ["NATIVE", "Appender"]

@@ -2,6 +2,7 @@
 
 import logging
 
+from common.limited_log import LimitedLog
 from engine.config import LogConfig
 from engine.env.base import Env
 from engine.errors import DiskFullError
@@ -13,7 +14,7 @@ from engine.log.write.native import Appender
 from engine.log.write.next_offsets import NextOffsets
 from engine.log.write.syncer import Syncer
 
-logger = logging.getLogger(__name__)
+limited = LimitedLog(logging.getLogger(__name__))
 
 
 class SegmentRoller:
@@ -35,10 +36,18 @@ class SegmentRoller:
         """The next segment, once it is made."""
         self._refused_at = -1.0
 
-    def enter(self, appender: Appender, segment: Segment, position: int, last_at: int) -> None:
-        """Write to this segment from `position` on; `last_at` is the byte address of its last batch, 0 when empty."""
+    def enter(
+        self, appender: Appender, segment: Segment, position: int, last_at: int, *, is_full: bool = False
+    ) -> None:
+        """Write to this segment from `position` on; `last_at` is the byte address of its last batch, 0 when empty.
+
+        Args:
+            is_full: there is no room for further bytes in it: the next record goes to the next segment.
+        """
         assert segment.index is not None
         appender.set_segment(segment.file, segment.index, segment.next_base, position, last_at)
+        if is_full:
+            appender.end_segment()
         self._segments.active = segment
         self._syncer.switch(segment.file, position)
         if self.prepared is None:
@@ -79,7 +88,7 @@ class SegmentRoller:
         try:
             self.prepared = self._create(epoch)
         except DiskFullError as error:
-            logger.warning("%s: appends will be refused when the current segment is full", error)
+            limited.warning("%s: appends will be refused when the current segment is full", error)
 
     def _take_prepared(self, epoch: int) -> Segment | None:
         """The prepared segment; made here, which blocks, when it is not ready. None when there is no room."""

@@ -1,22 +1,24 @@
 """Sealing: a full segment is synced, its side files are written, and the view is brought up to date. Off the loop."""
 
+import errno
 import logging
 from collections import deque
 from collections.abc import Callable, Iterator
 from itertools import islice
 
+from common.limited_log import LimitedLog
 from engine.env.background import Background
 from engine.env.base import Env
 from engine.errors import CorruptionError
-from engine.log.format import SegmentHeader
 from engine.log.segment.id_file import NO_IDS, collect_ids, write_ids
-from engine.log.segment.index_file import load_index, write_index
+from engine.log.segment.index_file import index_in_memory, load_index, write_index
 from engine.log.segment.native import BatchReader
-from engine.log.segment.recovery_scan import scan_segment
-from engine.log.segment.segment import Segment, open_segment
+from engine.log.segment.recovery_scan import RecoveryScan, scan_segment
+from engine.log.segment.segment import Segment
 from engine.log.view import CHECKPOINT_KEY, Checkpoint, View, queue_key, queue_value
+from engine.log.write.failed_sync import die_of_sync
 
-logger = logging.getLogger(__name__)
+limited = LimitedLog(logging.getLogger(__name__))
 
 CHUNK = 256
 """Keys per write to the store. Building them holds the GIL, so more would delay the loop by as many microseconds."""
@@ -33,31 +35,48 @@ def seal(env: Env, segment: Segment, last_at: int) -> None:
     try:
         segment.file.sync()
     except OSError as error:
-        env.die(f"{segment.path}: fdatasync failed: {error}")
+        die_of_sync(env, segment.path, error)
     assert segment.index is not None
     ids = write_ids(env, segment, collect_ids(segment), last_at) if segment.index.checked else NO_IDS
     segment.sealed = write_index(env, segment, segment.index, last_at, ids)
 
 
-def ensure_index(env: Env, batches: BatchReader, segment: Segment) -> None:
+def keep_index(env: Env, segment: Segment, scan: RecoveryScan) -> None:
+    """Seal a scanned segment. An index that cannot be written, or is not whole, serves from memory.
+
+    It is made again by the next that needs it.
+    """
+    assert segment.index is not None
+    try:
+        if not scan.is_unread:
+            return seal(env, segment, scan.last_at)
+        limited.error("file=%s: its index file is not written: the disk cannot read the whole segment", segment.path)
+    except OSError as error:
+        limited.error("file=%s: its index file is not written: %s", segment.path, error)
+    segment.sealed = index_in_memory(segment, segment.index)
+    return None
+
+
+def ensure_index(env: Env, batches: BatchReader, segment: Segment, *, accept_unread: bool = True) -> None:
     """Give an opened, full segment its index: from the file beside it, else by a scan, which rewrites the file.
 
     Blocks.
+
+    Args:
+        accept_unread: go without what the disk cannot read, with an index in memory: a file would say for good that it
+            is lost. Else OSError is raised.
     """
     try:
         segment.sealed = load_index(env, segment)
     except CorruptionError as error:
-        logger.warning("file=%s: scanned, because %s", segment.path, error)
+        limited.warning("file=%s: scanned, because %s", segment.path, error)
         scan = scan_segment(batches, segment, is_tail=False)
-        seal(env, segment, scan.last_at)
+        if scan.is_unread and not accept_unread:
+            raise OSError(
+                errno.EIO, "neither the index file nor all of the segment can be read", segment.path
+            ) from error
+        keep_index(env, segment, scan)
         segment.index = None
-
-
-def open_sealed(env: Env, directory: str, batches: BatchReader, base: int, fallback: SegmentHeader) -> Segment:
-    """Open a sealed segment with its index. `fallback` replaces a damaged header. Blocks when it has to be scanned."""
-    segment = open_segment(env, directory, base, fallback)
-    ensure_index(env, batches, segment)
-    return segment
 
 
 def write_directory(view: View, segment: Segment) -> None:
@@ -100,35 +119,51 @@ def _chunks(changes: dict[bytes, bytes | None]) -> Iterator[list[tuple[bytes, by
 class Sealer:
     """Runs the jobs that bring segments and the view to the disk, in order, in a thread.
 
-    A full disk stops it at the job that met it; the next `submit` or `finish` retries that job. Until then the
-    indexes stay in memory, and recovery would scan their segments.
+    A full disk stops it at the job that met it; the next `submit`, `retry` or `finish` retries that job. Until then
+    the indexes stay in memory, and recovery would scan their segments.
     """
 
     def __init__(self, background: Background) -> None:
         self._background = background
         self._jobs: deque[Callable[[], None]] = deque()
+        self._stopped = False
+        self.error = ""
+        """Why the first job could not run when it was tried last; empty when none has failed since."""
 
     @property
     def is_idle(self) -> bool:
         """Whether no job waits or runs."""
         return not self._jobs
 
+    @property
+    def backlog(self) -> int:
+        """Number of jobs that wait or run."""
+        return len(self._jobs)
+
     def submit(self, job: Callable[[], None]) -> None:
         """Queue the job and return."""
         self._jobs.append(job)
         self._background.submit(self._run)
 
-    def finish(self) -> bool:
-        """Block until all jobs have run or one could not; whether all have."""
+    def retry(self) -> None:
+        """Go on after a full disk or another error, if there was one."""
+        if self._stopped:
+            self._stopped = False
+            self._background.submit(self._run)
+
+    def finish(self) -> str:
+        """Block until all jobs have run or one could not. Returns why; empty when all have."""
         self._background.submit(self._run)
         self._background.drain()
-        return not self._jobs
+        return self.error
 
     def _run(self) -> None:
         while self._jobs:
             try:
                 self._jobs[0]()
             except OSError as error:
-                logger.error("sealing stopped, %d jobs wait and are retried: %s", len(self._jobs), error)
+                limited.error("sealing stopped, %d jobs wait and are retried: %s", len(self._jobs), error)
+                self.error, self._stopped = str(error), True
                 return
             self._jobs.popleft()
+            self.error = ""

@@ -1,24 +1,28 @@
-"""Group commit: callbacks by position, called from the loop once a sync has covered them.
+"""Group commit: callbacks by position, called from the loop once a sync has covered them."""
 
-The only user of gevent here.
-"""
-
+import logging
 import os
 from abc import ABC, abstractmethod
 from bisect import insort
 from collections import deque
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable
 
-from engine.env.base import Env, File
-from engine.log.write.native import SyncThread
+from common.limited_log import LimitedLog
+from engine.env.base import Env, File, SyncWorker
+from engine.log.write.failed_sync import die_of_sync
+
+logger = LimitedLog(logging.getLogger(__name__))
 
 
 class Syncer(ABC):
-    """Makes positions durable. All methods belong to the loop's thread."""
+    """Makes positions durable. All methods belong to the loop's thread.
 
-    def __init__(self, env: Env) -> None:
-        self._env = env
+    Args:
+        unsynced: returns the full files before the current one that may not be synced yet, oldest first.
+    """
+
+    def __init__(self, env: Env, unsynced: Callable[[], Iterable[File]]) -> None:
+        self._env, self._unsynced = env, unsynced
         self._waiting: deque[tuple[int, Callable[[], None]]] = deque()
         self.durable_position = 0
 
@@ -38,7 +42,11 @@ class Syncer(ABC):
         if position > self.durable_position:
             self.durable_position = position
         while self._waiting and self._waiting[0][0] <= self.durable_position:
-            self._waiting.popleft()[1]()
+            callback = self._waiting.popleft()[1]
+            try:
+                callback()
+            except Exception:
+                logger.exception("position=%d: a callback after the sync failed", self.durable_position)
 
     def _enqueue(self, position: int, callback: Callable[[], None]) -> None:
         if not self._waiting or self._waiting[-1][0] <= position:
@@ -46,74 +54,89 @@ class Syncer(ABC):
         else:
             insort(self._waiting, (position, callback), key=lambda waiting: waiting[0])
 
+    def _sync_all(self, end_position: int) -> None:
+        """Sync in the caller. Blocks."""
+        for file in (*self._unsynced(), self._file):
+            sync_or_die(self._env, file)
+        self.advance(end_position)
+
     def close(self) -> None:
         """End the thread. Callbacks that still wait are never called."""
         self._waiting.clear()
 
 
 class ThreadSyncer(Syncer):
-    """Syncs in a thread of its own; callbacks run in the gevent loop of the thread that waits first."""
+    """Syncs in a thread of its own; callbacks run in the loop.
 
-    def __init__(self, env: Env) -> None:
-        super().__init__(env)
-        self._thread: SyncThread | None = None
-        self._watcher: Any = None
+    Args:
+        start: starts the worker; called at the first wait, since an idle log needs none.
+    """
 
-    def _start(self) -> SyncThread:
-        import gevent  # so that offline tools and tests without a loop do without it
-
-        self._thread = SyncThread()
-        self._watcher = gevent.get_hub().loop.io(self._thread.done_fd, 1)
-        self._watcher.start(self._on_done)
-        return self._thread
+    def __init__(
+        self, env: Env, unsynced: Callable[[], Iterable[File]], start: Callable[[Callable[[], None]], SyncWorker]
+    ) -> None:
+        super().__init__(env, unsynced)
+        self._start = start
+        self._worker: SyncWorker | None = None
 
     def switch(self, file: File, position: int) -> None:
-        if self._thread is not None and self._file is not file and not self._thread.leave_behind(self._file.fileno()):
-            sync_or_die(self._env, self._file)
+        if self._worker is not None and self._file is not file:
+            self._leave_behind(self._worker, self._file)
         super().switch(file, position)
+
+    def _leave_behind(self, worker: SyncWorker, file: File) -> None:
+        if not worker.leave_behind(file):
+            sync_or_die(self._env, file)
 
     def when_durable(self, position: int, end_position: int, callback: Callable[[], None]) -> None:
         if position <= self.durable_position:
             callback()
             return
         self._enqueue(position, callback)
-        (self._thread or self._start()).request(self._file.fileno(), end_position)
+        worker = self._worker or self._first_worker()
+        if worker is not None:
+            worker.request(self._file, end_position)
+        else:
+            self._sync_all(end_position)
+
+    def _first_worker(self) -> SyncWorker | None:
+        """Start the worker. It gets the files that were left before it existed, too: the first wait covers them.
+
+        None: there is no descriptor for it now.
+        """
+        try:
+            worker = self._start(self._on_done)
+        except OSError as error:
+            logger.warning("no thread for syncs, so the caller syncs: %s", error)
+            return None
+        for file in self._unsynced():
+            self._leave_behind(worker, file)
+        self._worker = worker
+        return worker
 
     def _on_done(self) -> None:
-        assert self._thread is not None
-        done, error = self._thread.collect()
+        assert self._worker is not None
+        done, error = self._worker.collect()
         if error:
-            self._env.die(f"{self._file.path}: fdatasync failed: {os.strerror(error)}")
+            die_of_sync(self._env, self._file.path, os.strerror(error))
         self.advance(done)
 
     def close(self) -> None:
         super().close()
-        if self._thread is not None:
-            self._watcher.stop()
-            self._watcher.close()
-            self._thread.stop()
-            self._thread = None
+        if self._worker is not None:
+            self._worker.stop()
+            self._worker = None
 
 
 class InlineSyncer(Syncer):
     """Syncs at once, in the caller; for simulations."""
 
-    def __init__(self, env: Env) -> None:
-        super().__init__(env)
-        self._owed: list[File] = []
-
-    def switch(self, file: File, position: int) -> None:
-        if self.durable_position:
-            self._owed.append(self._file)
-        super().switch(file, position)
-
     def when_durable(self, position: int, end_position: int, callback: Callable[[], None]) -> None:
+        if position <= self.durable_position:
+            callback()  # nothing is synced, so nothing above the position becomes durable
+            return
         self._enqueue(position, callback)
-        if position > self.durable_position:
-            for file in (*self._owed, self._file):
-                sync_or_die(self._env, file)
-            self._owed.clear()
-        self.advance(end_position)
+        self._sync_all(end_position)
 
 
 def sync_or_die(env: Env, file: File) -> None:
@@ -124,4 +147,4 @@ def sync_or_die(env: Env, file: File) -> None:
     try:
         file.sync()
     except OSError as error:
-        env.die(f"{file.path}: fdatasync failed: {error}")
+        die_of_sync(env, file.path, error)

@@ -1,7 +1,8 @@
 """The writer: one appender, with the parts that roll to the next segment, sync, seal and refuse."""
 
 from engine.config import LogConfig
-from engine.env.base import Env
+from engine.env.base import Env, File
+from engine.log.format import KIND_COUNTERS, pack_counter
 from engine.log.segment.native import IdWindow
 from engine.log.segment.segment import Segment
 from engine.log.segment.segments import LogSegments
@@ -30,23 +31,29 @@ class LogWriter:
         ids: window of ids that flagged batches are checked against.
         last_at: byte address of the active segment's last batch, 0 when it has none.
         prepared: the segment after the active one, if it exists already.
+        is_full: there is no room for the rest of the active segment.
     """
 
     def __init__(
         self, env: Env, directory: str, config: LogConfig, view: View, segments: LogSegments, *,
-        next_topic_id: int, epoch: int, ids: IdWindow, last_at: int, prepared: Segment | None,
+        next_topic_id: int, epoch: int, ids: IdWindow, last_at: int, prepared: Segment | None, is_full: bool,
     ) -> None:  # fmt: skip
+        self._view = view
         self._env, self._segments, active = env, segments, segments.active
         log_id = active.header.log_id
         self.catalogue = TopicCatalogue(view, next_topic_id)
         offsets = NextOffsets(view, next_topic_id, config.counters_max)
-        self._syncer = ThreadSyncer(env) if env.has_threads() else InlineSyncer(env)
+        self._syncer = (
+            ThreadSyncer(env, self._unsynced, env.sync_worker)
+            if env.has_threads()
+            else InlineSyncer(env, self._unsynced)
+        )
         self._jobs = CheckpointJobs(env, log_id, view, segments, offsets)
         self.roller = SegmentRoller(
             env, directory, config, segments, offsets, self.catalogue, self._syncer, self._jobs, prepared
         )
         self.appender = Appender(env, log_id, epoch, ids, offsets, self.catalogue, self.roller)
-        self.roller.enter(self.appender, active, active.base + active.end_at, last_at)
+        self.roller.enter(self.appender, active, active.base + active.end_at, last_at, is_full=is_full)
         # Bytes that recovery kept were in the file before, and recovery has synced the file.
         self._syncer.advance(self.appender.end_position)
         self.durability = Durability(self.appender, segments, self._syncer)
@@ -57,6 +64,24 @@ class LogWriter:
         self.control = ControlWriter(self.appender, env.now_ms, config.segment_bytes // 4)
         self.creator = TopicCreator(self.catalogue, self.control, self.appender, self.checkpoints, config.queues_max)
         self.progress = ProgressRecords(view, self.control, self.checkpoints)
+
+    def raise_end(self, topic_id: int, queue: int, next_offset: int) -> bool:
+        """Continue the queue at that offset at least; whether its end was below. The log and the view keep it."""
+        index = self.appender.index
+        kept = self.appender.next_offset(topic_id, queue)
+        known = index.next_offset(topic_id, queue)
+        # A queue without a batch in the active segment is not in its index file: the view has to know its end.
+        if (kept if known is None or index.first_offset(topic_id, queue) is None else known) >= next_offset:
+            return False
+        next_offset = max(next_offset, known or 0)
+        self.appender.index.raise_next(topic_id, queue, next_offset)
+        self._view.put_counter(topic_id, queue, next_offset)
+        self.control.append(KIND_COUNTERS, [pack_counter(topic_id, queue, next_offset)])
+        return True
+
+    def _unsynced(self) -> list[File]:
+        """Files of full segments that no job has synced yet: the sealing thread syncs a segment before it seals it."""
+        return [segment.file for segment in tuple(self._segments.sealing)]
 
     def stop(self) -> bool:
         """Write staged batches and refuse further ones. Returns False when the log is closed already."""

@@ -4,7 +4,8 @@ from machine import NOW
 
 from engine.config import LogConfig
 from engine.env.simulated import SimulatedEnv
-from engine.log.read.start_offsets import Retention
+from engine.log.format import parse_segment_header
+from engine.log.read.retentions import Retention
 
 
 class KeepBytes:
@@ -42,3 +43,11 @@ def test_closing_twice_is_no_error(form):
     log = form.log.open_log(SimulatedEnv(), "/data", LogConfig())
     log.close()
     log.close()
+
+
+def test_a_header_that_is_written_in_pieces_is_whole(form):
+    env = SimulatedEnv()
+    env.write_bytes_max = 5
+    form.log.open_log(env, "/data", LogConfig()).close()
+    path = next(path for path in env.files if path.endswith(".seg"))
+    assert parse_segment_header(bytes(env.files[path].seen[:64]), path) is not None

@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_sta
 from machine import NOW, Machine
 
 from engine.env.simulated import PowerCut, SimulatedEnv
-from engine.log.read.start_offsets import Retention
+from engine.log.read.retentions import Retention
 
 TIME_MAX = 1 << 62
 SUFFIXES = {"id": ".mid", "key": ".key"}

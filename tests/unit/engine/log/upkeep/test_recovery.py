@@ -9,7 +9,7 @@ from forms import forms, load
 from machine import SEGMENT, Machine
 
 from engine.env.real import RealEnv
-from engine.env.simulated import PowerCut, SimulatedEnv
+from engine.env.simulated import PowerCut, ProcessEnded, SimulatedEnv
 from engine.errors import BehindCheckpointError, CorruptionError, LockedError, VersionError
 
 LAST = b"the last batch of the log, long enough to be torn in many places"
@@ -386,3 +386,25 @@ def survivors(m: Machine) -> list[bytes]:
         except CorruptionError as error:
             offset = error.next_offset
     return found
+
+
+def test_bytes_of_a_failed_sync_are_written_again_before_they_count_as_durable(machine):
+    machine.append(1, 0, b"before")
+    machine.env.fail("sync", errno.EIO)
+    with pytest.raises(ProcessEnded, match="fdatasync failed"):
+        machine.log.when_durable(machine.log.end_position, lambda: None)
+    machine.kill()
+    assert machine.bodies(1, 0) == [b"before"]
+    machine.crash()  # the first process' bytes were never written by the sync that failed
+    assert machine.bodies(1, 0) == [b"before"]
+    assert not machine.env.exists(f"{machine.directory}/log/sync-failed")
+
+
+def test_sealing_goes_on_when_the_disk_has_room_again(machine):
+    machine.env.fail("store", errno.ENOSPC)
+    fill(machine)
+    assert machine.log.segments.sealing
+    machine.env.heal()
+    machine.env.clock_ms += 2_000
+    machine.log.retention.step()
+    assert not machine.log.segments.sealing

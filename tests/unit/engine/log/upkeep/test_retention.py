@@ -12,8 +12,8 @@ from engine.config import LogConfig
 from engine.delivery.delivery import Delivery
 from engine.delivery.pull import PullRequest
 from engine.env.simulated import PowerCut, SimulatedEnv
-from engine.errors import DiskFullError, OffsetOutOfRangeError
-from engine.log.read.start_offsets import Retention
+from engine.errors import CheckpointError, DiskFullError, OffsetOutOfRangeError
+from engine.log.read.retentions import Retention
 
 HOUR = 3_600_000
 GIB = 1 << 30
@@ -138,6 +138,9 @@ def test_a_segment_of_many_topics_asks_a_few_of_them_while_it_is_young_and_all_o
     m = clocked(form, segment_bytes=1 << 20, delete_interval_ms=1000)
     topics = m.log.create_topics([(f"many-{number}", 1) for number in range(500)])
     policy = m.log.start_offsets.policy = Counting()
+    while m.log.retentions.keep_some():
+        pass
+    policy.asked = 0
     for topic in topics:
         append(m, topic.id, 0, b"m")
     fill(m, segments=1)
@@ -260,7 +263,7 @@ def test_counters_topics_and_progress_outlive_all_their_segments(form, loss):
     if loss == "state":
         m.env.stores.clear()
     m.open()
-    assert [tuple(topic) for topic in m.log.topics()] == [(1, "first", 4), (2, "second", 1)]
+    assert [topic[:3] for topic in m.log.topics()] == [(1, "first", 4), (2, "second", 1)]
     assert dict(m.log.progress()) == {b"kept": b"1", b"changed": b"2"}
     assert m.log.bounds(2, 0) == (3, 3)
     assert m.log.bounds(1, 3) == (1, 1)
@@ -304,6 +307,7 @@ def test_a_power_cut_at_every_operation_of_a_deletion_loses_nothing_else(form):
             m.close()
             m.env.stores.clear()
             m.open()
+        m.log.retention.accept_clock()  # the last record is 73 hours old
         first, found_end = m.log.bounds(1, 0)
         assert found_end == end
         assert len(m.bodies(1, 0, first)) == end - first
@@ -373,6 +377,32 @@ def test_topics_and_progress_are_taken_while_messages_are_refused(form):
     assert append(m, 1, 0, b"x") == 0
 
 
+def test_appends_are_refused_while_many_full_segments_cannot_be_sealed(form):
+    m = clocked(form)
+
+    def step() -> str:
+        m.env.clock_ms += 1000
+        m.log.retention.step()
+        return m.log.retention.health
+
+    assert step() is True
+    m.env.fail("store", errno.EIO)
+    fill(m, segments=6)
+    assert step() is True
+    fill(m, segments=6)
+    assert "full segments cannot be sealed" in step()
+    with pytest.raises(DiskFullError, match="disk error: full segments cannot be sealed"):
+        append(m, 1, 0, b"x")
+    with pytest.raises(CheckpointError, match="the next start replays it"):
+        m.log.checkpoint()
+    m.env.heal()
+    step()  # it seals
+    assert step() is True
+    end = m.log.bounds(1, 0)[1]
+    assert append(m, 1, 0, b"x") == end
+    m.log.checkpoint()
+
+
 def test_a_disk_without_room_for_anything_is_still_freed(form):
     """What a deletion carries on needs room, too; RocksDB has it all, so it may be left out."""
     m = clocked(form)
@@ -384,6 +414,22 @@ def test_a_disk_without_room_for_anything_is_still_freed(form):
     assert m.log.retention.deleted_segments == 3
     m.env.heal()
     assert m.log.bounds(1, 0)[0] > 0
+
+
+def test_a_segment_whose_counters_cannot_be_relocated_is_kept_while_nothing_has_to_make_room(form, monkeypatch):
+    m = clocked(form, retention_ms=HOUR)
+    fill(m, segments=3)
+    m.log.checkpoint()
+
+    def refuse(*_):
+        raise DiskFullError("no room for a control record")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(m.log.writer.control), "append", refuse)
+        run(m, 7200)
+        assert m.log.retention.deleted_segments == 0
+    run(m, 10)
+    assert m.log.retention.deleted_segments == 3
 
 
 def test_faults_of_the_settings_come_all_at_once():

@@ -1,0 +1,185 @@
+"""Bad sectors that a start meets: in segments, in index files, in id files."""
+
+import errno
+
+import pytest
+from machine import Machine
+
+from engine.env.simulated import SimulatedEnv
+from engine.errors import CorruptionError, UnreadableError
+
+SECTOR = 4096
+
+
+class FailingDisk(SimulatedEnv):
+    """Sectors of files by the end of their path, with one address of each, that cannot be read."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bad: dict[str, int] = {}
+
+    def open(self, path, *, create=False):
+        file = super().open(path, create=create)
+        read_at = file.read_at
+
+        def read(size: int, start: int) -> bytes:
+            for end, at in self.bad.items():
+                if path.endswith(end) and start <= at < start + size:
+                    raise OSError(errno.EIO, "Input/output error", path)
+            return read_at(size, start)
+
+        file.read_at = read
+        return file
+
+
+@pytest.fixture
+def machine(form):
+    """A log of one segment with 100 messages of 200 bytes."""
+    made = Machine(form, FailingDisk(), "/data", segment_bytes=1 << 16)
+    for number in range(100):
+        made.append(1, 0, b"%03d" % number * 66)
+    yield made
+    made.close()
+
+
+def readable(machine) -> list[int]:
+    """Numbers of the messages that can be read, stepping over damage."""
+    found, offset = [], 0
+    end = machine.log.bounds(1, 0)[1]
+    while offset < end:
+        try:
+            for piece in machine.log.read(1, 0, offset, 1000, 1 << 20):
+                records = machine.form.format.split_records(piece.records)
+                found += [int(record[:3]) for record in records]
+                offset = piece.first_offset + piece.count
+        except CorruptionError as damage:
+            offset = damage.next_offset
+    return found
+
+
+def test_a_start_steps_over_a_sector_that_it_cannot_read(machine):
+    machine.log = None
+    machine.env.end_process()
+    machine.env.bad["00000000000000000000.seg"] = 2 * SECTOR + 5
+    log = machine.open()
+    assert [damage.reason for damage in log.damage] and "cannot be read" in log.damage[0].reason
+    machine.env.bad.clear()
+    found = readable(machine)
+    assert 100 - 22 <= len(found) < 100
+    assert found == sorted(found) and found[-1] == 99
+    assert machine.append(1, 0, b"100") == 100
+
+
+@pytest.mark.parametrize("sector", [2, 6])
+def test_a_start_waits_up_to_a_minute_for_a_sector_and_loses_nothing_when_it_comes_back(machine, sector):
+    machine.log = None
+    machine.env.end_process()
+    machine.env.bad["00000000000000000000.seg"] = sector * SECTOR + 5
+    began_ms, pauses = machine.env.clock_ms, []
+
+    def pause(ms: int) -> None:
+        pauses.append(ms)
+        machine.env.clock_ms += ms
+        if machine.env.clock_ms - began_ms >= 30_000:
+            machine.env.bad.clear()
+
+    machine.env.pause = pause
+    log = machine.open()
+    assert pauses == [1000, 2000, 4000, 8000, 16_000] and log.damage == []
+    assert readable(machine) == list(range(100))
+
+
+def test_an_unreadable_index_file_is_made_again(machine):
+    while len(machine.log.segments.sealed.bases) < 2:
+        machine.append(1, 1, bytes(5000))
+    machine.log.checkpoint()
+    machine.reopen()
+    machine.env.bad[".idx"] = 100
+    assert readable(machine) == list(range(100))
+    machine.close()
+    for name in list(machine.env.stores):
+        machine.env.stores.pop(name)  # the view is rebuilt from the index files
+    machine.open()
+    assert readable(machine) == list(range(100))
+
+
+@pytest.fixture
+def unread(machine):
+    """A sealed segment of which the disk reads neither the index file nor a sector with messages."""
+    while len(machine.log.segments.sealed.bases) < 2:
+        machine.append(1, 1, bytes(5000))
+    machine.log.checkpoint()
+    machine.reopen()
+    machine.env.bad[".idx"] = 100
+    machine.env.bad["00000000000000000000.seg"] = 2 * SECTOR + 5
+    with pytest.raises(UnreadableError):
+        machine.log.read(1, 0, 0, 10, 1 << 20)
+    return machine
+
+
+def test_an_error_of_a_while_takes_nothing_out_of_an_index_file(unread):
+    unread.env.bad.clear()
+    with pytest.raises(UnreadableError, match="tried again soon"):
+        unread.log.read(1, 0, 0, 10, 1 << 20)
+    unread.env.clock_ms += 1_000
+    assert readable(unread) == list(range(100))
+    unread.reopen()
+    assert readable(unread) == list(range(100))
+
+
+def test_what_cannot_be_read_for_a_minute_is_stepped_over_and_comes_back_with_the_disk(unread):
+    unread.env.clock_ms += 60_000
+    assert 100 - 22 <= len(readable(unread)) < 100
+    unread.reopen()
+    unread.env.bad.clear()
+    assert readable(unread) == list(range(100))
+
+
+def test_an_unreadable_header_of_a_segment_costs_nothing_but_a_line(machine):
+    while len(machine.log.segments.sealed.bases) < 2:
+        machine.append(1, 1, bytes(5000))
+    machine.log.checkpoint()
+    machine.env.bad["00000000000000000000.seg"] = 3
+    machine.reopen()
+    assert readable(machine) == list(range(100))
+
+
+def test_a_segment_whose_last_batch_cannot_be_read_is_sealed_nevertheless(machine):
+    first = machine.log.segments.active
+    read_at = first.file.read_at
+    first.file.read_at = _refuse_above(read_at, 1 << 15)
+    while len(machine.log.segments.sealed.bases) < 2:
+        machine.append(1, 1, bytes(5000))
+    machine.log.checkpoint()
+    machine.reopen()
+    assert readable(machine) == list(range(100))
+
+
+def _refuse_above(read_at, limit: int):
+    def read(size: int, at: int) -> bytes:
+        if at + size > limit:
+            raise OSError(errno.EIO, "Input/output error")
+        return read_at(size, at)
+
+    return read
+
+
+def test_a_start_that_cannot_read_the_end_of_the_log_is_refused_and_loses_nothing(machine):
+    machine.log = None
+    machine.env.end_process()
+    machine.env.bad["00000000000000000000.seg"] = 6 * SECTOR + 5  # the last of the messages
+    with pytest.raises(CorruptionError, match="cannot read the end of the log"):
+        machine.open()
+    machine.env.bad.clear()
+    machine.env.end_process()
+    machine.open()
+    assert readable(machine) == list(range(100))
+
+
+def test_a_bad_sector_behind_the_end_of_the_log_does_not_matter(machine):
+    machine.log = None
+    machine.env.end_process()
+    machine.env.bad["00000000000000000000.seg"] = 12 * SECTOR + 5
+    machine.open()
+    machine.env.bad.clear()
+    assert readable(machine) == list(range(100))
