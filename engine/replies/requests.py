@@ -1,7 +1,8 @@
 """Requests that were dispatched to consumers: expired deadlines, and groups that have failed.
 
-Pure: the wall clock and the report of a failure are passed in. A request that was never dispatched is not remembered,
-nor is one that was answered. All others are forgotten some seconds after their deadlines.
+Pure: the wall clock and the report of a failure are passed in. A request that was never dispatched is not remembered.
+An answered one is remembered until its deadline, so that no other group gets it. All others are forgotten some seconds
+after their deadlines.
 """
 
 from collections.abc import Callable
@@ -38,8 +39,9 @@ class Requests:
 
     def __init__(self, wall_ms: Callable[[], int], on_failed: Callable[[bytes], None] = lambda token: None) -> None:
         self._wall_ms, self._on_failed = wall_ms, on_failed
-        self.expired = 0
+        self.expired = 0  # not dispatched: past their deadlines, or answered
         self._given: dict[bytes, GivenRequest] = {}
+        self._answered: dict[bytes, None] = {}
         self._ends = TimerHeap(TICK_MS)
         self._swept_tick = 0
 
@@ -47,7 +49,9 @@ class Requests:
         return len(self._given)
 
     def is_over(self, record: bytes) -> bool:
-        """Whether this record with a trailer is a request past its deadline, so that it must not be delivered."""
+        """Whether this record with a trailer is a request past its deadline or answered: it must not be delivered."""
+        if self._answered and record[-TOKEN_SIZE:] in self._answered:
+            return True
         reply_by_ms = reply_by_of(record, len(record) - TOKEN_SIZE)
         return reply_by_ms is not None and reply_by_ms <= self._wall_ms()
 
@@ -85,10 +89,15 @@ class Requests:
             self._on_failed(token)
 
     def answered(self, token: bytes) -> None:
-        """Note that the reply has arrived, so its outcome will not be queried."""
+        """Note that the reply has arrived: its outcome will not be queried, and nobody else has to answer it."""
         request = self._given.pop(token, None)
         if request is not None:
             self._ends.cancel(request.tick, token)
+        reply_by_ms = reply_by_of(token)
+        if reply_by_ms is not None and reply_by_ms > self._wall_ms() and len(self._answered) < REMEMBERED_MAX:
+            self._forget_due()
+            self._answered[token] = None
+            self._ends.schedule(reply_by_ms, token)
 
     def outcome(self, token: bytes) -> int:
         """Reason for the missing reply: NO_CONSUMER, NO_REPLY or CONSUMER_FAILED."""
@@ -99,4 +108,5 @@ class Requests:
 
     def _forget_due(self) -> None:
         for token in self._ends.pop_due(self._wall_ms()):
+            self._answered.pop(token, None)
             self._given.pop(token, None)

@@ -18,10 +18,13 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 
 from engine.log.segment._index cimport BatchHeader, crc32c_extend
 from engine.link.constants cimport BATCH_CHECK_IDS, BATCH_HEADER_SIZE, BATCH_MAGIC, KIND_FIRED, RECORD_HEAD_SIZE
+from engine.link.loads cimport load32, store32
 from engine.timers._timer_head cimport TIMER_HEAD_SIZE, TimerHead
 
+from engine.errors import CorruptionError
 from engine.link.timer import parse
 from engine.timers.gather import Gathered
+from engine.timers.record import EXHAUSTED
 
 cdef extern from "unistd.h" nogil:
     ssize_t pread(int fd, void* buffer, size_t size, int64_t at)
@@ -32,6 +35,7 @@ cdef enum:
     ROOM = 1 << 20
 
 cdef uint32_t ANY_QUEUE = 0xFFFFFFFF
+cdef uint64_t NO_BASE = 0xFFFFFFFFFFFFFFFF
 
 
 cdef enum Found:
@@ -103,7 +107,7 @@ cdef class Gathering:
     def __cinit__(self, log, size_t count, uint64_t turn):
         self.log, self.turn, self.fd = log, turn, -1
         self.numbers, self.looping = {}, {}
-        self.base = 0xFFFFFFFFFFFFFFFF
+        self.base = NO_BASE
         self.taken = <Taken*>malloc((count + 1) * sizeof(Taken))
         self.groups = <QueueGroup*>malloc((count + 1) * sizeof(QueueGroup))
         self.room, self.window_room = ROOM, WINDOW
@@ -124,8 +128,15 @@ cdef class Gathering:
         cdef uint32_t whole
         cdef TimerHead* head
         if base != self.base:
-            self.base, self.window_size, self.record_end = base, 0, 0
-            self.file = self.log.file_of(base)
+            # Until the segment is open no base is the last one, so that the next timer of it tries again.
+            self.base, self.window_size, self.record_end = NO_BASE, 0, 0
+            try:
+                self.file = self.log.file_of(base)
+            except (OSError, CorruptionError) as error:
+                if getattr(error, "errno", None) in EXHAUSTED:
+                    raise
+                return UNREAD
+            self.base = base
             self.fd = -1 if self.file is None else self.file.fileno()
         if self.file is None:
             return DAMAGED
@@ -133,7 +144,7 @@ cdef class Gathering:
             return UNREAD
         if not self.has(at, 4):
             return DAMAGED
-        whole = (<const uint32_t*>(self.window + (at - self.window_at)))[0]
+        whole = load32(self.window + (at - self.window_at))
         end = at + 4 + <uint64_t>whole
         if whole < RECORD_HEAD_SIZE - 4 + TIMER_HEAD_SIZE + 2:
             return DAMAGED
@@ -199,7 +210,7 @@ cdef class Gathering:
                 raise MemoryError()
             self.copies, self.room = grown, 2 * needed
         taken.at, taken.size, taken.number = self.copied, 4 + self.record_size, number
-        (<uint32_t*>(self.copies + self.copied))[0] = self.record_size
+        store32(self.copies + self.copied, self.record_size)
         memcpy(self.copies + self.copied + 4, self.record + RECORD_HEAD_SIZE + TIMER_HEAD_SIZE, self.record_size)
         self.copied = needed
         self.size += self.record_size
@@ -209,7 +220,7 @@ cdef class Gathering:
         group.size += taken.size
         self.count += 1
         if head.gap_ms and head.times:
-            whole = PyBytes_FromStringAndSize(<const char*>self.record, 4 + (<const uint32_t*>self.record)[0])
+            whole = PyBytes_FromStringAndSize(<const char*>self.record, 4 + load32(self.record))
             self.looping[number] = parse(whole)
         return True
 

@@ -6,6 +6,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 
 from engine.log.segment._index cimport BatchHeader, IndexEntry, EntrySource, crc32c_extend, key_of
 from engine.link.constants cimport BATCH_HEADER_SIZE, BATCH_MAGIC, KIND_TIMER, RECORD_HEAD_SIZE
+from engine.link.loads cimport load32
 from engine.timers._timer_head cimport TIMER_HEAD_SIZE, TimerHead
 from engine.timers._table cimport TimerTable, mix
 
@@ -16,13 +17,14 @@ cdef enum:
 def load(TimerTable table, EntrySource source, file, uint64_t base, bytes log_id, list ended):
     """Add a segment's timers to the table, except those at the sorted addresses `ended`. Blocks while it reads them.
 
-    Returns: (hashes of timers that follow another, number of all timers, number of bytes that fail verification).
+    Returns: (hashes of timers that follow another, number of all timers, number of bytes that fail verification or cannot be read).
 
     Bounds: entries of the index are not trusted. A batch counts only if it lies within `window` and its header's size
     and checksum match.
     """
     cdef uint32_t seed = crc32c_extend(0, <const char*>log_id, len(log_id))
     cdef uint32_t count = 0, i = 0, last
+    cdef uint32_t apart = 0      # batches before it are read one by one: a window over them could not be read
     cdef const IndexEntry* run = source.find_run(key_of(0, KIND_TIMER), &count)
     cdef SegmentLoad loading = SegmentLoad(table, table.number_of(base) if count else 0, ended)
     cdef uint64_t start, end
@@ -33,10 +35,17 @@ def load(TimerTable table, EntrySource source, file, uint64_t base, bytes log_id
     cdef uint64_t position
     while i < count:
         start, last = run[i].at, i
-        while last + 1 < count and run[last + 1].at >= run[last].at and run[last + 1].at + run[last + 1].size - start <= WINDOW:
+        while i >= apart and last + 1 < count and run[last + 1].at >= run[last].at and run[last + 1].at + run[last + 1].size - start <= WINDOW:
             last += 1
         end = <uint64_t>run[last].at + run[last].size
-        window = file.read_at(end - start, start)
+        try:
+            window = file.read_at(end - start, start)
+        except OSError:
+            if last == i:
+                lost += run[i].size
+                i += 1
+            apart = last + 1
+            continue
         data = <const uint8_t*>PyBytes_AS_STRING(window)
         while i <= last:
             header = <BatchHeader*>(data + (run[i].at - start))
@@ -75,7 +84,7 @@ cdef class SegmentLoad:
         cdef uint32_t record_size, where, hashed
         cdef uint64_t bad = 0
         while at + RECORD_HEAD_SIZE + TIMER_HEAD_SIZE <= batch + size:
-            record_size = (<const uint32_t*>at)[0]
+            record_size = load32(at)
             where = address + <uint32_t>(at - batch)
             head = <TimerHead*>(at + RECORD_HEAD_SIZE)
             record = at + RECORD_HEAD_SIZE + TIMER_HEAD_SIZE

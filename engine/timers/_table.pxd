@@ -43,4 +43,5 @@ cdef class TimerTable:
     cdef int rebuild(self) except -1
     cdef bint spread(self, int level, uint64_t unit, size_t* budget) noexcept
     cdef bint reach(self, size_t* budget) noexcept
+    cdef uint64_t soonest(self, uint64_t early) noexcept
     cdef uint64_t next_in(self, int level, uint64_t first, uint64_t end) noexcept

@@ -99,23 +99,10 @@ cdef class TimerTable:
     cdef int more_room(self) except -1:
         # Doubled arrays are mapped but not touched, so unused entries take no memory.
         cdef size_t room = self.room * 2 if self.room else 1024
-        cdef void* grown
-        grown = realloc(self.due, room * 8)
-        if grown == NULL:
-            raise MemoryError()
-        self.due = <uint64_t*>grown
-        grown = realloc(self.address, room * 4)
-        if grown == NULL:
-            raise MemoryError()
-        self.address = <uint32_t*>grown
-        grown = realloc(self.hashes, room * 4)
-        if grown == NULL:
-            raise MemoryError()
-        self.hashes = <uint32_t*>grown
-        grown = realloc(self.following, room * 4)
-        if grown == NULL:
-            raise MemoryError()
-        self.following = <uint32_t*>grown
+        self.due = <uint64_t*>resized(self.due, room * 8)
+        self.address = <uint32_t*>resized(self.address, room * 4)
+        self.hashes = <uint32_t*>resized(self.hashes, room * 4)
+        self.following = <uint32_t*>resized(self.following, room * 4)
         self.room = room
         return 0
 
@@ -298,7 +285,7 @@ cdef class TimerTable:
         cdef size_t budget = 4 * limit + SPREAD
         cdef uint32_t cell, slot
         cdef int level
-        cdef uint64_t next_ms
+        cdef uint64_t next_ms, block_end
         due = []
         if until < self.cursor_ms:
             self.cursor_ms = until
@@ -327,7 +314,11 @@ cdef class TimerTable:
                 for level in range(LEVELS - 1, 0, -1):
                     self.spread(level, (self.cursor_ms >> (BITS * level)) + 1, &budget)
                 break
-            next_ms = self.next_in(0, self.cursor_ms, ((self.cursor_ms >> BITS) + 1) << BITS)
+            block_end = ((self.cursor_ms >> BITS) + 1) << BITS
+            next_ms = self.next_in(0, self.cursor_ms, block_end)
+            if next_ms == block_end:
+                # Empty blocks are skipped: a clock that steps by years passes millions of them.
+                next_ms = max(next_ms, self.soonest(0))
             self.cursor_ms = min(next_ms, until)
         due.sort(key=due_and_position)
         return due
@@ -348,17 +339,19 @@ cdef class TimerTable:
 
     def next_at(self):
         """Return the latest time at which `pop_due` has work, or an earlier one; None without pending timers."""
+        return self.soonest(1) if self.live else None
+
+    cdef uint64_t soonest(self, uint64_t early) noexcept:
+        """Return when the first slot that is not empty begins, or `early` slots of its level before."""
         cdef int level
         cdef uint64_t unit, found, soonest = <uint64_t>1 << 62
-        if self.live == 0:
-            return None
         for level in range(LEVELS):
             unit = self.cursor_ms >> (BITS * level)
             found = self.next_in(level, unit, unit + SLOTS)
             if found == unit + SLOTS:
                 continue
             if level:
-                found = max(found - 1, unit) << (BITS * level)
+                found = max(found - early, unit) << (BITS * level)
             soonest = min(soonest, max(found, self.cursor_ms))
         return soonest
 
@@ -394,6 +387,13 @@ cdef class TimerTable:
                 entries.append((self.bases[self.due[cell] & 0xFFFF], self.address[cell], self.due[cell] >> 16, self.hashes[cell]))
             cell += 1
         return entries, cell if cell < self.used else -1
+
+
+cdef void* resized(void* old, size_t size) except NULL:
+    cdef void* grown = realloc(old, size)
+    if grown == NULL:
+        raise MemoryError()
+    return grown
 
 
 def due_and_position(entry):

@@ -3,7 +3,9 @@
 import logging
 from collections.abc import Iterable, Mapping
 
-from engine.errors import DiskFullError
+from common.limited_log import LimitedLog
+from engine.errors import DiskFullError, PartlyWrittenError
+from engine.link.codes import UNAVAILABLE
 from engine.link.timer import Timer
 from engine.log.format import CODE_DUPLICATE, CODE_NO_ROOM, CODE_OK
 from engine.timers import loops
@@ -11,16 +13,19 @@ from engine.timers.counts import TimerCounts
 from engine.timers.gather import Gathered
 from engine.timers.native import gather
 from engine.timers.table import TimerEntry
-from engine.timers.timer_store import TimerAddress, TimerStore
-from engine.timers.tombstones import Tombstones
+from engine.timers.timer_store import TimerStore, append_or_nothing
+from engine.timers.tombstones import Address, Tombstones
 
 log = logging.getLogger("penstock.engine")
+limited = LimitedLog(log)
 
 STEP_TIMERS, STEP_BYTES = 1000, 512 << 10
 """Timers and bytes per step: a few milliseconds of work."""
 
-UNREAD_MS = 60_000
-"""Delay of timers that could not be read; nothing else waits for them."""
+SCAN_CELLS = 50_000
+
+UNREAD_MS_MIN, UNREAD_MS_MAX = 4_000, 60_000
+"""Delay of timers that could not be read, doubled while their segment fails; nothing else waits for them."""
 
 
 class Firing:
@@ -35,25 +40,31 @@ class Firing:
         self._turn = 0
         self._limit = STEP_TIMERS
         self._bytes_max = min(STEP_BYTES, store.log.batch_bytes_max // 4)
-        self._owed: list[tuple[TimerAddress, Timer]] = []
-        """Next rounds that a full disk refused, each with the address of the round before.
+        self._owed: list[tuple[list[Address], Timer]] = []
+        """Next rounds that a full disk refused, each with the address of the round before, and of its copy.
 
         The earlier round is not marked until the next one is stored.
         """
+        self._unread: dict[int, tuple[int, int]] = {}
+        """By segment whose last read failed: the delay in ms, and the time from which another error doubles it."""
 
     def step(self, now_ms: int) -> int:
         """Fire some due timers; returns how many left the table.
 
-        Raises DiskFullError, then timers that were not stored are pending again; PartlyWrittenError, then only a
-        restart can tell which were stored.
+        Raises PartlyWrittenError, then only a restart can tell which were stored. After any other error, DiskFullError
+        among them, timers that were not stored are pending again.
         """
         self.append_rounds({})
         entries = self._store.table.pop_due(now_ms, self._limit)
         if not entries:
             return 0
         self._turn += 1
-        self._tombstones.will_fire()
-        gathered = gather(self._store.log, entries, self._bytes_max, self._turn)
+        try:
+            self._tombstones.will_fire()
+            gathered = gather(self._store.log, entries, self._bytes_max, self._turn)
+        except BaseException:
+            self._give_back(entries)
+            raise
         self._give_back(entries[gathered.taken :])
         self._limit = max(1, min(STEP_TIMERS, self._bytes_max * gathered.taken // max(gathered.size, 1)))
         self._set_aside(entries, gathered, now_ms)
@@ -68,27 +79,54 @@ class Firing:
         """Drop timers with damaged records; postpone unreadable ones."""
         for number in gathered.damaged:
             self._lose(entries[number], "its record fails verification")
+        if gathered.unread or self._unread:
+            self._back_off(entries, gathered, now_ms)
         for number in gathered.unread:
             base, at, due_ms, hashed = entries[number]
-            log.error(
+            limited.error(
                 "position=%d: delayed message, due at %d ms: postponed: its record cannot be read now",
                 base + at,
                 due_ms,
             )
-            self._store.table.insert(base, at, now_ms + UNREAD_MS, hashed)
+            self._store.table.insert(base, at, now_ms + self._unread[base][0], hashed)
+
+    def _back_off(self, entries: list[TimerEntry], gathered: Gathered, now_ms: int) -> None:
+        before, self._unread = self._unread, dict(self._unread)
+        for entry in entries[: gathered.taken]:
+            self._unread.pop(entry[0], None)
+        for base in {entries[number][0] for number in gathered.unread}:
+            delay, until_ms = before.get(base, (UNREAD_MS_MIN // 2, 0))
+            if now_ms >= until_ms:
+                delay = min(2 * delay, UNREAD_MS_MAX)
+                until_ms = now_ms + delay
+            self._unread[base] = delay, until_ms
+
+    def lose_all(self, base: int) -> None:
+        """Drop the timers that are pending in a deleted segment."""
+        start = 0
+        while start >= 0:
+            entries, start = self._store.table.scan(start, SCAN_CELLS, base)
+            for base_of, at, due_ms, hashed in entries:
+                self._store.table.remove(base_of, at, hashed)
+                self._counts.lost += 1
+                limited.error(
+                    "position=%d: delayed message, due at %d ms: lost: its segment was deleted", base + at, due_ms
+                )
 
     def _lose(self, entry: TimerEntry, cause: str) -> None:
         base, at, due_ms, _ = entry
         self._counts.lost += 1
-        log.error("position=%d: delayed message, due at %d ms: lost: %s", base + at, due_ms, cause)
+        limited.error("position=%d: delayed message, due at %d ms: lost: %s", base + at, due_ms, cause)
         self._tombstones.fired([(base, at)])
 
     def _append(self, entries: list[TimerEntry], gathered: Gathered, now_ms: int) -> None:
         if not gathered.groups:
             return
         try:
-            results = self._store.log.append(gathered.batches, len(gathered.groups))
-        except DiskFullError:
+            results = append_or_nothing(self._store.log, gathered.batches, len(gathered.groups))
+        except PartlyWrittenError:
+            raise
+        except BaseException:
             self._give_back(entries[number] for group in gathered.groups for number in group)
             raise
         fired: dict[tuple[int, int], Timer | None] = {}
@@ -100,7 +138,7 @@ class Firing:
                     fired[base, at] = gathered.looping.get(number)
                     self._counts.observe(now_ms - due_ms)
                 self._counts.duplicates += code == CODE_DUPLICATE
-            elif code == CODE_NO_ROOM:
+            elif code in (CODE_NO_ROOM, UNAVAILABLE):
                 refused = True
                 self._give_back(entries[number] for number in group)
             else:
@@ -126,12 +164,14 @@ class Firing:
             if following is None:
                 ended.append((base, at))
             else:
-                self._owed.append((TimerAddress(base, at), following))
+                self._owed.append((self._tombstones.take_copies([(base, at)]), following))
         self._tombstones.fired(ended)
         if not self._owed:
             return
-        owed = self._owed
-        for address, (_, timer) in zip(self._store.append([timer.pack() for _, timer in owed]), owed, strict=True):
+        addresses = self._store.append([timer.pack() for _, timer in self._owed])
+        stored, self._owed = self._owed[: len(addresses)], self._owed[len(addresses) :]
+        for address, (_, timer) in zip(addresses, stored, strict=True):
             self._store.enter(address, timer)
-        self._owed = []
-        self._tombstones.fired([before for before, _ in owed])
+        self._tombstones.fired([each for before, _ in stored for each in before])
+        if self._owed:
+            raise DiskFullError("no space for the next rounds of loops")

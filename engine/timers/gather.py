@@ -2,10 +2,11 @@
 
 from typing import NamedTuple
 
+from engine.errors import CorruptionError
 from engine.link.timer import ANY_QUEUE, Timer
 from engine.log.format import BATCH_HEADER, BATCH_HEADER_SIZE, BATCH_MAGIC, FLAG_CHECK_IDS, KIND_FIRED, padded
 from engine.log.timer_log import TimerLog
-from engine.timers.record import read_timer
+from engine.timers.record import EXHAUSTED, read_timer
 from engine.timers.table import TimerEntry
 
 
@@ -34,6 +35,7 @@ def gather(log: TimerLog, entries: list[TimerEntry], bytes_max: int, turn: int) 
     Args:
         bytes_max: for all records together, but one always fits.
         turn: chooses the queue of messages without one, modulo the topic's number of queues.
+    Raises OSError of `EXHAUSTED`, and errors of the store that knows the topics.
     """
     groups: dict[tuple[int, int, int], list[int]] = {}
     records: dict[int, bytes] = {}
@@ -45,7 +47,9 @@ def gather(log: TimerLog, entries: list[TimerEntry], bytes_max: int, turn: int) 
     for number, (base, at, _, _) in enumerate(entries):
         try:
             timer = read_timer(log, base, at)
-        except OSError:
+        except (OSError, CorruptionError) as error:
+            if getattr(error, "errno", None) in EXHAUSTED:
+                raise
             unread.append(number)
             continue
         if timer is not None and records and size + len(timer.record) > bytes_max:

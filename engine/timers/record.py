@@ -1,7 +1,12 @@
 """Reads one timer's record from its segment."""
 
+import errno
+
 from engine.link.timer import Timer, parse
 from engine.log.timer_log import TimerLog
+
+EXHAUSTED = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOMEM))
+"""Errors of the whole process, which pass soon. Others are of one segment, or of a sector of it."""
 
 GUESS_BYTES = 1024
 """First read of a record whose size is not known yet."""

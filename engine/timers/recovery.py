@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator
 from common.wire.names import find_names
 from engine.link.timer import ASSIGNED, Timer
 from engine.log.format import BATCH_HEADER, BATCH_HEADER_SIZE
+from engine.log.segment.patience import PatientReads
 from engine.timers import loops
 from engine.timers.native import hash_id, load
 from engine.timers.timer_store import TimerAddress, TimerStore
@@ -31,10 +32,17 @@ def recover(store: TimerStore, tombstones: Tombstones) -> None:
     """Fill the table from the log. Blocks while it reads all pending timers. Raises DiskFullError."""
     following = array("I")
     for segment, ended in store.log.segments():
-        found, total, lost = load(store.table, segment.source(), segment.file, segment.base, store.log.log_id, ended)
+        file = PatientReads(segment.file, store.log.patience)
+        found, total, lost = load(store.table, segment.source(), file, segment.base, store.log.log_id, ended)
         store.totals[segment.base] = total
         if lost:
-            log.error("file=%s: delayed messages lost: %d bytes fail verification", segment.path, lost)
+            store.damaged.add(segment.base)
+            log.error(
+                "file=%s: delayed messages missing: %d bytes cannot be read or fail verification: the next start reads "
+                "them again",
+                segment.path,
+                lost,
+            )
         following.extend(found)
     fired = _fired(store)
     if fired:
@@ -53,7 +61,14 @@ def _fired(store: TimerStore) -> dict[Name, list[int]]:
     """Return positions of fired messages that may lack a tombstone; they are durable by now."""
     found: dict[Name, list[int]] = {}
     for base, at, size in store.log.fired:
-        batch = store.log.read_at(base, at, size)
+        try:
+            file = store.log.file_of(base)
+            if file is None:
+                continue
+            batch = PatientReads(file, store.log.patience).read_at(size, at)
+        except OSError as error:
+            log.error("position=%d: cannot be read: delayed messages may come again: %s", base + at, error)
+            continue
         topic_id = BATCH_HEADER.unpack_from(batch)[6]
         for shown_id in _shown_ids(batch):
             found.setdefault((topic_id, shown_id), []).append(base + at)
@@ -64,7 +79,11 @@ def _named(store: TimerStore, hashed: int) -> dict[Name, Chain]:
     """Return the pending timers with that hash by id, oldest first."""
     found: dict[Name, Chain] = {}
     for base, at, _ in sorted(store.table.find(hashed)):
-        timer = store.read(TimerAddress(base, at))
+        try:
+            timer = store.read(TimerAddress(base, at))
+        except OSError as error:
+            log.error("position=%d: a delayed message cannot be read: %s", base + at, error)
+            continue
         if timer is not None:
             found.setdefault((timer.topic_id, timer.shown_id), []).append((TimerAddress(base, at), timer))
     return found

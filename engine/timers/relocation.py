@@ -2,19 +2,22 @@
 
 Order: the copies are appended and synced; the table changes over; the old records are marked as ended. A crash in
 between leaves copies that recovery ignores, because the records that they replace are still pending. A timer that ends
-while its copy is being synced ends with its copy.
+while its copy is being synced ends with its copy. A relocation that is given up leaves copies, which the next one uses.
 """
 
+import errno
 import logging
 from collections.abc import Iterator
 
+from common.limited_log import LimitedLog
+from engine.errors import DiskFullError
 from engine.link.timer import Timer
 from engine.timers.counts import TimerCounts
 from engine.timers.table import TimerEntry
 from engine.timers.timer_store import TimerAddress, TimerStore
 from engine.timers.tombstones import Tombstones
 
-log = logging.getLogger("penstock.engine")
+limited = LimitedLog(logging.getLogger("penstock.engine"))
 
 STEP_TIMERS = 200
 SCAN_CELLS = 50_000
@@ -28,58 +31,78 @@ class Relocation:
         self._busy: set[int] = set()
 
     def relocate(self, base: int) -> Iterator[None]:
-        """Move all timers out of a segment; each `next()` is a step.
+        """Move all timers out of a segment, except those in bad sectors; each `next()` is a step.
 
-        Raises DiskFullError; then the rest is still pending.
+        Raises DiskFullError, OSError; then the rest is still pending.
         """
         while base in self._busy:
             yield
         self._busy.add(base)
+        unreadable: set[TimerAddress] = set()
         try:
-            while self._store.table.pending_in(base):
-                yield from self._pass(base)
+            while self._store.table.pending_in(base) > len(unreadable):
+                unreadable.clear()
+                yield from self._pass(base, unreadable)
         finally:
             self._busy.discard(base)
 
-    def _pass(self, base: int) -> Iterator[None]:
+    def _pass(self, base: int, unreadable: set[TimerAddress]) -> Iterator[None]:
         """Scan the table once. Timers that a full disk has returned to it meanwhile may be left."""
         start = 0
         while start >= 0:
             entries, start = self._store.table.scan(start, SCAN_CELLS, base)
             for first in range(0, len(entries), STEP_TIMERS):
-                yield from self._relocate(entries[first : first + STEP_TIMERS])
+                yield from self._relocate(entries[first : first + STEP_TIMERS], unreadable)
             yield
 
-    def _relocate(self, entries: list[TimerEntry]) -> Iterator[None]:
+    def _relocate(self, entries: list[TimerEntry], unreadable: set[TimerAddress]) -> Iterator[None]:
         store, table, copies = self._store.log, self._store.table, self._tombstones.copies
         found = [
-            (TimerAddress(*entry[:2]), timer, entry) for entry in entries if (timer := self._read(entry)) is not None
+            (TimerAddress(*entry[:2]), timer, entry)
+            for entry in entries
+            if (timer := self._read(entry, unreadable)) is not None
         ]
-        packed = [timer._replace(previous=address.position).pack() for address, timer, _ in found]
-        moved = list(zip(found, self._store.append(packed), strict=True))
-        copies.update((address, copy) for (address, _, _), copy in moved)
+        refusal = self._append_copies([(address, timer) for address, timer, _ in found if address not in copies])
         synced: list[bool] = []
-        try:
-            store.when_durable(store.end_position, lambda: synced.append(True))
-            while not synced:
-                yield
-            carried = []
-            for (address, timer, entry), copy in moved:
-                if table.remove(*address, entry[3]):
-                    self._store.enter(copy, timer)
-                    carried.append(address)
-            self._counts.carried += len(carried)
-            self._tombstones.relocated(carried)
-        finally:
-            for (address, _, _), _ in moved:
-                copies.pop(address, None)
+        store.when_durable(store.end_position, lambda: synced.append(True))
+        while not synced:
+            yield
+        carried = []
+        for address, timer, entry in found:
+            # Without a copy: it has ended meanwhile, or the disk is full.
+            if address in copies and table.remove(*address, entry[3]):
+                self._store.enter(copies[address], timer)
+                carried.append(address)
+        self._counts.carried += len(carried)
+        self._tombstones.relocated(carried)
+        if refusal is not None:
+            raise refusal
 
-    def _read(self, entry: TimerEntry) -> Timer | None:
+    def _append_copies(self, found: list[tuple[TimerAddress, Timer]]) -> DiskFullError | None:
+        """Append copies of the timers, as many as the disk has room for, and note them."""
+        packed = [timer._replace(previous=address.position).pack() for address, timer in found]
+        try:
+            appended = self._store.append(packed)
+        except DiskFullError as error:
+            return error
+        self._tombstones.copies.update(zip((address for address, _ in found), appended, strict=False))
+        left = len(found) - len(appended)
+        return DiskFullError(f"no space for {left} copies of delayed messages") if left else None
+
+    def _read(self, entry: TimerEntry, unreadable: set[TimerAddress]) -> Timer | None:
+        """The timer; None when it cannot be moved: it is lost, or in a bad sector. Raises OSError: read it later."""
         base, at, due_ms, hashed = entry
-        timer = self._store.read(TimerAddress(base, at))
+        try:
+            timer = self._store.read(TimerAddress(base, at))
+        except OSError as error:
+            if error.errno != errno.EIO:
+                raise
+            limited.error("position=%d: delayed message, due at %d ms: not relocated: %s", base + at, due_ms, error)
+            unreadable.add(TimerAddress(base, at))
+            return None
         if timer is None and self._store.table.remove(base, at, hashed):
             self._counts.lost += 1
-            log.error(
+            limited.error(
                 "position=%d: delayed message, due at %d ms: lost: its record fails verification", base + at, due_ms
             )
         return timer

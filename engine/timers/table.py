@@ -99,13 +99,18 @@ def load(
 ) -> tuple[list[int], int, int]:
     """Add a segment's timers to the table, except those at the sorted addresses `ended`.
 
-    Returns: (hashes of timers that follow another, number of all timers, number of bytes that fail verification).
+    Returns: (hashes of timers that follow another, number of all timers, number of bytes that fail verification or cannot be
+        read).
     """
     batches, gone = BatchReader(log_id), set(ended)
     following: list[int] = []
     total = lost = 0
     for _, at, size, _, _ in source.entries(CONTROL_TOPIC_ID, KIND_TIMER):
-        batch = file.read_at(size, at)
+        try:
+            batch = file.read_at(size, at)
+        except OSError:
+            lost += size
+            continue
         if batches.check(batch, 0, size, base + at) != size:
             lost += size
             continue

@@ -1,15 +1,19 @@
 """Timer store: appends, reads and finds the records of timers in the log."""
 
+import logging
 from collections.abc import Iterable, Iterator
+from itertools import accumulate
 from typing import NamedTuple
 
-from engine.errors import DiskFullError
+from common.limited_log import LimitedLog
+from engine.errors import DiskFullError, EngineError, PartlyWrittenError
 from engine.link.timer import Timer
-from engine.log.format import BATCH_HEADER_SIZE, CODE_OK, CONTROL_TOPIC_ID, KIND_TIMER, pack_batch
+from engine.log.format import BATCH_HEADER_SIZE, CODE_OK, CONTROL_TOPIC_ID, KIND_TIMER, pack_batch, padded
 from engine.log.timer_log import TimerLog
 from engine.timers.native import TimerTable, hash_id
 from engine.timers.record import read_timer
 
+limited = LimitedLog(logging.getLogger("penstock.engine"))
 BATCH_BYTES = 256 << 10
 
 
@@ -32,6 +36,8 @@ class TimerStore:
         self.log, self.table = log, table
         self.totals: dict[int, int] = {}
         """Base of a segment -> number of timers in it, ended ones included."""
+        self.damaged: set[int] = set()
+        """Bases of segments of which the start could not read all timers."""
 
     def read(self, address: TimerAddress) -> Timer | None:
         """Return the timer; None when it fails verification. Raises OSError."""
@@ -46,28 +52,53 @@ class TimerStore:
         return None
 
     def append(self, records: list[bytes]) -> list[TimerAddress]:
-        """Append packed timers; they are in the page cache on return, but not in the table. Raises DiskFullError."""
+        """Append packed timers; they are in the page cache on return, but not in the table.
+
+        Returns: the addresses of those that are stored: the first ones only, when the log refuses the others.
+        Raises:
+            DiskFullError: none is stored. PartlyWrittenError: only a restart can tell.
+        """
         addresses: list[TimerAddress] = []
         for chunk in chunks(records, min(BATCH_BYTES, self.log.batch_bytes_max // 4)):
-            batch = pack_batch(KIND_TIMER, CONTROL_TOPIC_ID, KIND_TIMER, chunk)
-            ((code, offset),) = self.log.append(batch, 1)
-            if code != CODE_OK:
-                raise DiskFullError(f"delayed messages: the log refused a batch with code {code}")
-            addresses += self.addresses(offset, chunk)
+            try:
+                addresses += self._append(chunk)
+            except PartlyWrittenError:
+                raise
+            except Exception as error:
+                if not addresses:
+                    raise
+                limited.error("%d of %d delayed messages are stored: %s", len(addresses), len(records), error)
+                break
         return addresses
 
-    def addresses(self, offset: int, records: list[bytes]) -> Iterator[TimerAddress]:
-        """Yield the addresses of the records of the TIMER batch at `offset`; counts them in `totals`."""
-        base, at = self.log.place_of(offset)
+    def _append(self, records: list[bytes]) -> list[TimerAddress]:
+        """Append one batch. An error other than PartlyWrittenError means that the log has nothing of it."""
+        batch = pack_batch(KIND_TIMER, CONTROL_TOPIC_ID, KIND_TIMER, records)
+        ((code, _),) = append_or_nothing(self.log, batch, 1)
+        if code != CODE_OK:
+            raise DiskFullError(f"delayed messages: the log refused a batch with code {code}")
+        base = self.log.active_base
         self.totals[base] = self.totals.get(base, 0) + len(records)
-        at += BATCH_HEADER_SIZE
-        for record in records:
-            yield TimerAddress(base, at)
-            at += len(record)
+        # The batch is the last one of the log.
+        first = self.log.end_position - padded(len(batch)) - base + BATCH_HEADER_SIZE
+        return [TimerAddress(base, first + at) for at in accumulate(map(len, records[:-1]), initial=0)]
 
     def enter(self, address: TimerAddress, timer: Timer) -> None:
         """Enter the timer into the table as pending."""
         self.table.insert(*address, timer.due_ms, hash_id(timer.topic_id, timer.shown_id))
+
+
+def append_or_nothing(log: TimerLog, batches: bytes, count: int) -> list[tuple[int, int]]:
+    """As `TimerLog.append`, with one meaning of errors: PartlyWrittenError when a part may be in the log, else none."""
+    before = log.end_position
+    try:
+        return log.append(batches, count)
+    except EngineError:
+        raise
+    except Exception as error:
+        if log.end_position != before:
+            raise PartlyWrittenError(f"an append of delayed messages failed in the middle: {error}") from error
+        raise
 
 
 def chunks(records: Iterable[bytes], size_max: int) -> Iterator[list[bytes]]:

@@ -5,9 +5,11 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
+from common.limited_log import LimitedLog
 from engine.errors import DiskFullError
-from engine.link.codes import DUPLICATE, INVALID, NOT_CANCELLABLE, OK, TOO_LARGE, UNKNOWN_TOPIC
-from engine.link.timer import ANY_QUEUE, Timer, parse
+from engine.link.claim import CLAIM_QUEUE
+from engine.link.codes import CLAIMED, DUPLICATE, INVALID, NOT_CANCELLABLE, OK, TOO_LARGE, UNKNOWN_TOPIC
+from engine.link.timer import ANY_QUEUE, DUE_MS_MAX, Timer, parse
 from engine.log import Log
 from engine.log.format import BATCH_HEADER_SIZE
 from engine.timers.counts import TimerCounts
@@ -18,7 +20,7 @@ from engine.timers.relocation import Relocation
 from engine.timers.timer_store import TimerAddress, TimerStore
 from engine.timers.tombstones import PAUSE_MS, Tombstones
 
-log = logging.getLogger("penstock.engine")
+limited = LimitedLog(logging.getLogger("penstock.engine"))
 
 AWAKE_MS = 1000
 """Longest time between two checks of pending timers, so that a wall clock that was set forward is noticed."""
@@ -34,11 +36,21 @@ That bounds the reads of a start.
 
 
 class Added(NamedTuple):
-    """Outcome of an add; for a DUPLICATE, queue and offset of the first copy unless that is still pending."""
+    """Outcome of an add.
+
+    For a DUPLICATE, queue and offset of the first copy unless that is still pending; for a CLAIMED, the claim's queue.
+    """
 
     code: int
     queue: int = ANY_QUEUE
     offset: int = 0
+
+
+def timed(timer: Timer, now_ms: int) -> Timer:
+    """The timer at its moment: a delay counts from now, and a moment in the past is now."""
+    if timer.due_ms >= now_ms:
+        return timer
+    return timer._replace(due_ms=now_ms - min(timer.due_ms, 0))
 
 
 class Timers:
@@ -68,26 +80,33 @@ class Timers:
     # -- for producers and operators
 
     def add(self, records: bytes, count: int) -> list[Added]:
-        """Add `count` packed timers. They are in the page cache on return. Raises DiskFullError."""
+        """Add `count` packed timers. Those with OK are in the page cache on return, the others are not in the log.
+
+        Raises DiskFullError: none is in the log. PartlyWrittenError: only a restart can tell.
+        """
         if self._log.refusal:
             raise DiskFullError(self._log.refusal)
+        now_ms = self._now_ms()
         answers: list[Added] = []
-        accepted: list[tuple[Timer, bytes]] = []
+        accepted: list[tuple[int, Timer, bytes]] = []
         ids: set[tuple[int, bytes]] = set()
         at = 0
-        for _ in range(count):
-            timer = parse(records, at)
+        for number in range(count):
+            sent = parse(records, at)
             size = 4 + int.from_bytes(records[at : at + 4], "little")
+            timer = None if sent is None else timed(sent, now_ms)
             answer = Added(INVALID) if timer is None else self._check(timer, size, ids)
             if timer is not None and answer.code == OK:
-                accepted.append((timer, records[at : at + size]))
+                accepted.append((number, timer, records[at : at + size] if timer is sent else timer.pack()))
                 ids.add((timer.topic_id, timer.shown_id))
             answers.append(answer)
             at += size
-        addresses = self._store.append([packed for _, packed in accepted])
-        for address, (timer, _) in zip(addresses, accepted, strict=True):
+        addresses = self._store.append([packed for _, _, packed in accepted])
+        for address, (_, timer, _) in zip(addresses, accepted, strict=False):
             self._store.enter(address, timer)
-        self.counts.added += len(accepted)
+        for number, _, _ in accepted[len(addresses) :]:
+            answers[number] = Added(DiskFullError.code)
+        self.counts.added += len(addresses)
         return answers
 
     def _check(self, timer: Timer, size: int, ids: set[tuple[int, bytes]]) -> Added:
@@ -97,12 +116,24 @@ class Timers:
         if size + BATCH_HEADER_SIZE > self._log.batch_bytes_max:
             return Added(TOO_LARGE)
         shown_id = timer.shown_id
-        if timer.previous or not shown_id or timer.due_ms < 0 or not (timer.queue < queues or timer.queue == ANY_QUEUE):
+        if (
+            timer.previous
+            or not shown_id
+            or timer.due_ms > DUE_MS_MAX
+            or not (timer.queue < queues or timer.queue == ANY_QUEUE)
+        ):
             return Added(INVALID)
         if (timer.topic_id, shown_id) in ids or self._store.find(timer.topic_id, shown_id) is not None:
             return Added(DUPLICATE)
         first_copy = self._log.first_copy(timer.topic_id, shown_id) if timer.id_window_ms else None
-        return Added(OK) if first_copy is None else Added(DUPLICATE, *first_copy)
+        if first_copy is None:
+            return Added(OK)
+        queue, offset = first_copy
+        return Added(CLAIMED, queue ^ CLAIM_QUEUE) if queue & CLAIM_QUEUE else Added(DUPLICATE, queue, offset)
+
+    def holds(self, topic_id: int, shown_id: bytes) -> bool:
+        """Whether a delayed message with that id is pending."""
+        return self._store.find(topic_id, shown_id) is not None
 
     def cancel(self, topic_id: int, shown_id: bytes) -> int:
         """Cancel a pending timer, a loop with all its further rounds.
@@ -155,7 +186,7 @@ class Timers:
             self._tidy()
         except DiskFullError as error:
             if not 0 < self._held_until_ms - now_ms <= REFUSED_MS:
-                log.warning("delayed messages wait for disk space: %s", error)
+                limited.warning("delayed messages wait for disk space: %s", error)
                 self._held_until_ms = now_ms + REFUSED_MS
             return max(1, self._held_until_ms - now_ms)
         return self.next_ms()
@@ -184,14 +215,22 @@ class Timers:
     # -- segments
 
     def relocate(self, base: int) -> Iterator[None]:
-        """Move pending timers out of a segment before its deletion. Raises DiskFullError."""
+        """Move pending timers out of a segment before its deletion. Raises DiskFullError, OSError."""
         yield from self._relocation.relocate(base)
 
     def forget(self, base: int) -> None:
-        """Forget a deleted segment."""
+        """Forget a deleted segment. What is still pending there was in bad sectors, and is lost."""
+        if self.table.pending_in(base):
+            self._firing.lose_all(base)
         self.table.detach(base)
         self._store.totals.pop(base, None)
+        self._store.damaged.discard(base)
         self._log.forget(base)
+
+    @property
+    def are_missing(self) -> bool:
+        """Whether the start could not read all pending timers: they are in the log, and the next start reads them."""
+        return bool(self._store.damaged)
 
     def _note_all(self) -> None:
         """Check all segments, at the start and when a segment is full: the active segment is not checked before."""
@@ -200,7 +239,12 @@ class Timers:
             self._note(base)
 
     def _note(self, base: int) -> None:
-        """Queue the segment for emptying if few of its timers are pending."""
+        """Queue the segment for emptying if few of its timers are pending.
+
+        One that could not be read as a whole stays for the next start, until its retention ends.
+        """
+        if base in self._store.damaged:
+            return
         pending, total = self.table.pending_in(base), self._store.totals.get(base, 0)
         if base != self._log.active_base and pending * SPARSE < total and base not in self._sparse:
             self._sparse.append(base)
@@ -218,6 +262,11 @@ class Timers:
         except DiskFullError:
             self._tidying = None
             raise
+        except OSError as error:
+            base = self._sparse.popleft()  # noted again when the next segment is full
+            self._tidying = None
+            limited.warning("position=%d: the segment's delayed messages stay there: %s", base, error)
+            return
         if is_done:
             base = self._sparse.popleft()
             self._tidying = None

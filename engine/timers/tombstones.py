@@ -8,7 +8,6 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from engine.errors import DiskFullError
 from engine.log.timer_log import TimerLog
 from engine.timers.timer_store import TimerAddress
 
@@ -37,7 +36,10 @@ class Tombstones:
     """Queue of ended timers without tombstone, in the order of their end."""
 
     copies: dict[Address, TimerAddress]
-    """Copies of timers that are being relocated: the end of such a timer ends its copy with the same tombstone."""
+    """Copies of timers that are being relocated: the end of such a timer ends its copy with the same tombstone.
+
+    A copy stays here until its timer has ended or is marked as relocated, also when its relocation was given up.
+    """
 
     def __init__(self, log: TimerLog) -> None:
         self._log = log
@@ -63,9 +65,8 @@ class Tombstones:
         """Queue timers that have fired since `will_fire()`; they are marked once the log's present end is durable."""
         end = self._log.end_position
         for first in range(0, len(addresses), ENDED_MAX):
-            self._later.append(
-                EndedTimers(self._started_at, end, self._with_copies(addresses[first : first + ENDED_MAX]))
-            )
+            ended = self.take_copies(addresses[first : first + ENDED_MAX])
+            self._later.append(EndedTimers(self._started_at, end, ended))
 
     def waiting(self) -> dict[int, Address]:
         """Return position -> address of the queued timers."""
@@ -74,15 +75,17 @@ class Tombstones:
     def end_now(self, addresses: Sequence[Address]) -> None:
         """Mark cancelled timers at once. Raises DiskFullError; then they are still pending."""
         self._mark(self._with_copies(addresses), 0)
+        self.take_copies(addresses)
 
     def relocated(self, addresses: list[TimerAddress]) -> None:
-        """Mark timers whose durable copies have replaced them."""
+        """Mark timers whose durable copies have replaced them; when the log refuses it now, later."""
         for address in addresses:
             self.copies.pop(address)
         try:
             self._mark(addresses, 0)
-        except DiskFullError:
+        except BaseException:
             self.fired(addresses)
+            raise
 
     def ended(self, addresses: list[TimerAddress]) -> None:
         """Mark timers that recovery has found ended. Raises DiskFullError."""
@@ -117,11 +120,18 @@ class Tombstones:
         addresses = [address for ended in taken for address in ended.addresses]
         try:
             self._mark(addresses, covered_to)
-        except DiskFullError:
+        except BaseException:
             self._later.extendleft(reversed(taken))
             raise
         self._log.put_fired_from(self._later[0].start if self._later else None)
         return {base for base, _ in addresses}
+
+    def take_copies(self, addresses: Sequence[Address]) -> list[Address]:
+        """Return the addresses, and those of their copies, which are forgotten here: the caller marks them."""
+        found = self._with_copies(addresses)
+        for address in addresses if self.copies else ():
+            self.copies.pop(address, None)
+        return found
 
     def _with_copies(self, addresses: Sequence[Address]) -> list[Address]:
         return (

@@ -35,6 +35,18 @@ def test_a_request_is_over_from_its_deadline_on(desk):
     assert desk.requests.is_over(record)
 
 
+def test_an_answered_request_is_over_for_every_other_group_and_forgotten_after_its_deadline(desk):
+    token, record = desk.request()
+    _, open_record = desk.request(call=2)
+    desk.requests.given("g", record)
+    desk.requests.answered(token)
+    assert desk.requests.is_over(record)
+    assert not desk.requests.is_over(open_record)
+    desk.now_ms += 2_000
+    desk.requests.given("g", desk.request(call=3)[1])
+    assert desk.requests._answered == {}
+
+
 def test_who_was_never_given_had_no_consumer_and_who_was_had_no_reply(desk):
     token, record = desk.request()
     assert desk.requests.outcome(token) == NO_CONSUMER

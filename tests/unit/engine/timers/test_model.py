@@ -5,6 +5,7 @@ hold every message exactly as often as it should have come: once (a loop: once a
 cancelling was confirmed.
 """
 
+import errno
 import os
 from collections import Counter
 from dataclasses import dataclass, field
@@ -14,7 +15,8 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from engine.env.simulated import PowerCut
+from engine.env.simulated import PowerCut, ProcessEnded
+from engine.errors import EngineError, PartlyWrittenError
 from engine.link.codes import NOT_CANCELLABLE, OK
 from tests.unit.engine.timers.rig import Rig
 
@@ -122,6 +124,26 @@ class Life(RuleBasedStateMachine):
     @rule(count=st.integers(1, 12), cut=st.sampled_from([0, 0, 4, 9]))
     def others_send(self, count: int, cut: int) -> None:
         self.attempt(lambda: [self.rig.fill() for _ in range(count)], cut)
+
+    @rule(
+        operation=st.sampled_from(["read", "store_read", "store", "write", "create", "allocate", "open", "sync"]),
+        error=st.sampled_from([errno.EIO, errno.ENOSPC, errno.EMFILE]),
+        ms=st.integers(0, 600),
+    )
+    def calls_fail(self, operation: str, error: int, ms: int) -> None:
+        """As the node does: an error is tried again later, and one that leaves doubts ends the process."""
+        env = self.rig.env
+        env.fail(operation, error)
+        ended = False
+        try:
+            self.rig.advance(ms)
+        except (ProcessEnded, PartlyWrittenError):
+            ended = True
+        except (OSError, EngineError):
+            pass
+        env.heal()
+        if ended:
+            self.rig.kill()
 
     @rule()
     def killed(self) -> None:

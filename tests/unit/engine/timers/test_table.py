@@ -1,5 +1,7 @@
 """The table of pending timers: both forms side by side through a random life, and what a timer takes of memory."""
 
+import time
+
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -15,7 +17,22 @@ NOW_MS = 1_700_000_000_000
 DELAYS = st.one_of(
     st.integers(-100, 5000), st.integers(0, 400 * DAY_MS), st.sampled_from([4095, 4096, 4097, (1 << 24) - 1, 1 << 24])
 )
-STEPS = st.one_of(st.integers(0, 5000), st.sampled_from([4096, 1 << 24, 30 * DAY_MS, -3_600_000, 3_600_000, -1]))
+YEAR_MS = 365 * DAY_MS
+STEPS = st.one_of(
+    st.integers(0, 5000),
+    st.sampled_from([4096, 1 << 24, 30 * DAY_MS, -3_600_000, 3_600_000, -1, 3 * YEAR_MS, 30 * YEAR_MS, -20 * YEAR_MS]),
+)
+
+
+@pytest.mark.parametrize("years", [1, 56, 500])
+def test_a_clock_that_steps_by_years_stalls_nothing(years):
+    table = native.TimerTable(NOW_MS)
+    table.insert(0, 64, NOW_MS + 1000 * YEAR_MS, 7)
+    table.insert(0, 72, NOW_MS + years * YEAR_MS, 7)
+    started_s = time.perf_counter()
+    assert table.pop_due(NOW_MS + years * YEAR_MS - 1, 1000) == []
+    assert [at for _, at, _, _ in table.pop_due(NOW_MS + years * YEAR_MS, 1000)] == [72]
+    assert time.perf_counter() - started_s < 0.5, "slots that are empty for years are passed one after the other"
 
 
 class Twins(RuleBasedStateMachine):
