@@ -23,10 +23,10 @@ cdef class Acknowledgements:
     """Native form of Acknowledgements; see the reference."""
 
     cdef object lease_clock, counts, wake_list, rest
-    cdef set dirty
+    cdef dict dirty
     cdef uint64_t lease_first, lease_last     # of this process, while apply() runs
 
-    def __init__(self, store, settings, lease_clock, set dirty, counts, wake_list, dead_lettering, random):
+    def __init__(self, store, settings, lease_clock, dict dirty, counts, wake_list, dead_lettering, random):
         self.rest = acknowledge.Acknowledgements(store, settings, lease_clock, dirty, counts, wake_list, dead_lettering, random)
         self.lease_clock, self.dirty, self.counts, self.wake_list = lease_clock, dirty, counts, wake_list
 
@@ -73,7 +73,9 @@ cdef class Acknowledgements:
         if cursors is None or token.queue >= PyList_GET_SIZE(cursors):
             return 0
         cursor = cursors[token.queue]
-        self.dirty.add(cursor)
+        if cursor is None:  # see Group.find()
+            return 0
+        self.dirty[cursor] = None
         first += <int64_t>token.base_offset
         if not cursor.settle(first, first + count, token.lease, False):
             return 0

@@ -17,12 +17,17 @@ from engine.link.constants cimport RECORD_HAS_TRAILER, RECORD_HEAD_SIZE
 
 from engine.delivery.filter_budget import FILTER_READ_MESSAGES as READ_MESSAGES
 from engine.delivery.filter_budget import FilterBudget
+from engine.delivery import dispatch as reference
 from engine.delivery.key_recovery import sort_open
+from engine.delivery.reply_window import SMALL_BYTES
 from engine.delivery.shared_filters import SharedFilters
+from engine.errors import UnreadableError
 from engine.filter.native import select
 
 
 cdef int64_t FILTER_READ_MESSAGES = READ_MESSAGES
+cdef int64_t SMALL = SMALL_BYTES
+cdef Py_ssize_t TOO_LARGE_MAX = reference.TOO_LARGE_MAX
 
 
 cdef inline bint next_range(QueueCursor cursor, int64_t messages_max, int64_t* first, int64_t* end) except -1:
@@ -41,15 +46,19 @@ cdef class Dispatcher(RecordReader):
     cdef readonly object shared
     cdef object budget
     # Of the pull in progress; meaningless between two calls of fill().
-    cdef int64_t messages_left, bytes_left, invisible_ms
+    cdef int64_t messages_left, bytes_left, first_bytes_max, invisible_ms
+    cdef bint is_short
+    cdef dict too_large           # cursor -> (next offset, size): a first message that did not fit lately
     cdef Receipts receipts
     cdef int64_t delivered, redelivered, delivered_bytes
+    cdef Py_ssize_t leased       # pieces in `out` that have their lease
 
-    def __init__(self, store, settings, lease_clock, set dirty, counts, requests, now_ns):
+    def __init__(self, store, settings, lease_clock, dict dirty, counts, requests, now_ns):
         RecordReader.__init__(self, store, lease_clock, dirty, requests, now_ns)
         self.counts, self.quantum_bytes, self.older_ns_max = counts, settings.quantum_bytes, settings.older_us * 1000
         self.later, self.budget = {}, FilterBudget(settings.filter_tests_max)
         self.shared = SharedFilters(settings.shared_filters_min)
+        self.too_large = {}
 
     def fill(self, pull, group, int64_t now_ms):
         """Fill the pull from its subscription; see the reference."""
@@ -58,14 +67,18 @@ cdef class Dispatcher(RecordReader):
             return
         self.now_ms = now_ms
         self.messages_left, self.bytes_left, self.invisible_ms = pull.messages_left, pull.bytes_left, pull.invisible_ms
+        self.first_bytes_max, self.is_short = pull.first_bytes_max, False
         self.group, self.receipts, self.out = group, group.receipts, pull.pieces
         self.delivered = self.redelivered = self.delivered_bytes = 0
         self.lease = self.older_ns = 0
+        self.leased = PyList_GET_SIZE(self.out)
         try:
             self.turn(ring)
         finally:
             pull.messages_left, pull.bytes_left = self.messages_left, self.bytes_left
             pull.piece_count = PyList_GET_SIZE(self.out)
+            if self.is_short:
+                pull.is_short = True
             self.group = self.receipts = self.out = None
             if self.lease:
                 self.lease_clock.last = self.lease
@@ -84,7 +97,7 @@ cdef class Dispatcher(RecordReader):
         while ring and self.messages_left > 0 and self.bytes_left > 0:
             cursor = next(iter(ring))
             cursor.credit = min(cursor.credit + self.quantum_bytes, self.quantum_bytes)
-            if cursor.credit <= 0 or self.dispatch_queue(cursor):
+            if cursor.credit <= 0 or self.try_queue(cursor):
                 move_to_end(cursor)
             else:
                 del ring[cursor]
@@ -92,6 +105,15 @@ cdef class Dispatcher(RecordReader):
             if self.older_ns > self.older_ns_max and self.out:
                 break
         return 0
+
+    cdef bint try_queue(self, QueueCursor cursor) except -1:
+        """Dispatch from one cursor. A queue that the disk cannot read now rests; what was leased before stays."""
+        try:
+            return self.dispatch_queue(cursor)
+        except (OSError, UnreadableError):
+            del self.out[self.leased:]
+            self.store.watch(cursor.topic_id, cursor.queue)
+            return False
 
     cdef bint dispatch_queue(self, QueueCursor cursor) except -1:
         """Dispatch from one cursor until its turn is over or the pull is full; False when the cursor is exhausted."""
@@ -116,13 +138,20 @@ cdef class Dispatcher(RecordReader):
                 seen = True
                 continue
             start = PyList_GET_SIZE(self.out)
+            if self.first_bytes_max <= SMALL and not start and self.is_too_large(cursor, first):
+                self.is_short = True
+                self.bytes_left = 0
+                break
             how = self.read(cursor, first, end, min(cursor.credit, self.bytes_left), &given_end, &size)
             if how == AGAIN:
                 continue
             if how == EMPTY:
                 self.store.watch(cursor.topic_id, cursor.queue)
                 return False
-            if size > self.bytes_left and start:
+            if size > (self.bytes_left if start else self.first_bytes_max):
+                if start == 0:
+                    self.is_short = True
+                    self.note_too_large(cursor, first, size)
                 del self.out[start:]
                 self.bytes_left = 0
                 break
@@ -136,6 +165,17 @@ cdef class Dispatcher(RecordReader):
             if given_end < end:
                 break  # the turn's bytes are used up; continuing would make one lease per message
         return True
+
+    cdef bint is_too_large(self, QueueCursor cursor, int64_t first) except -1:
+        """Whether the message at `first` is known not to fit. Pulls without room would read it again and again."""
+        found = self.too_large.get(cursor)
+        return found is not None and found[0] == first and found[1] > self.first_bytes_max
+
+    cdef int note_too_large(self, QueueCursor cursor, int64_t first, int64_t size) except -1:
+        if len(self.too_large) >= TOO_LARGE_MAX:
+            self.too_large.clear()
+        self.too_large[cursor] = first, size
+        return 0
 
     cdef bint dispatch_filtered(self, QueueCursor cursor) except -1:
         """As dispatch_queue(), for a group with a filter."""
@@ -197,8 +237,13 @@ cdef class Dispatcher(RecordReader):
         cdef int64_t selected = 0
         cdef int64_t decided, index, messages, begin, end, size
         cdef Py_ssize_t start
+        cdef int64_t bytes_max = self.bytes_left
+        cdef bint is_bound
         start = PyList_GET_SIZE(self.out)
-        decided, ranges = select(cursor.filter, piece, sizeof(PieceHead), self.messages_left, self.bytes_left, start > 0)
+        is_bound = start > 0 or self.first_bytes_max < <int64_t>head.size
+        if is_bound and not start:
+            bytes_max = max(self.bytes_left, self.first_bytes_max)
+        decided, ranges = select(cursor.filter, piece, sizeof(PieceHead), self.messages_left, bytes_max, is_bound)
         for index, messages, begin, end in ranges:
             self.leave_out(cursor, done, at + index)
             done = at + index + messages
@@ -215,13 +260,14 @@ cdef class Dispatcher(RecordReader):
         self.leave_out(cursor, done, at + decided)
         self.budget.spend(decided, cursor.filter.cost)
         if decided < head.count and selected < asked:
+            self.is_short = PyList_GET_SIZE(self.out) == 0
             self.bytes_left = 0  # the next one does not fit
         return decided == head.count
 
     cdef int leave_out(self, QueueCursor cursor, int64_t first, int64_t end) except -1:
         if end > first:
             cursor.leave_out(first, end, self.next_lease())
-            self.dirty.add(cursor)
+            self.dirty[cursor] = None
             self.counts.passed_over += end - first
         return 0
 
@@ -251,7 +297,10 @@ cdef class Dispatcher(RecordReader):
             for i in range(head.count):
                 memcpy(&size, record, sizeof(size))
                 size += sizeof(size)
-                if not cursor.keys.admit(offset, number_of(record, size)):
+                if not (
+                    cursor.keys.admit(offset, number_of(record, size)) if cursor.keys.moves is None
+                    else cursor.keys.admit_moving(offset, record[:size])
+                ):
                     leased += self.keep(cursor, first, offset, head.stored_at_ms, kept, record)
                     if range_first >= 0 or offset > first:
                         self.lease_range(cursor, range_first if range_first >= 0 else first, offset, start)
@@ -267,7 +316,7 @@ cdef class Dispatcher(RecordReader):
                 range_first = first
         if range_first >= 0:
             self.lease_range(cursor, range_first, offset, start)
-        self.dirty.add(cursor)
+        self.dirty[cursor] = None
         return leased
 
     cdef int64_t keep(self, QueueCursor cursor, int64_t first, int64_t end, int64_t stored_at_ms, const uint8_t* records,
@@ -288,7 +337,7 @@ cdef class Dispatcher(RecordReader):
         attempt = cursor.lease(first, end, self.next_lease(), due_ms)
         if cursor.due_ms < 0 or cursor.due_ms > due_ms:
             self.lease_clock.due(cursor, due_ms)
-        self.dirty.add(cursor)
+        self.dirty[cursor] = None
         self.receipts.write(&token, cursor.queue, <uint32_t>count, cursor.topic_hash, <uint64_t>first, self.lease)
         for at in range(start, PyList_GET_SIZE(self.out)):
             head = <PieceHead*>PyBytes_AS_STRING(self.out[at])
@@ -297,6 +346,7 @@ cdef class Dispatcher(RecordReader):
             head.attempt = attempt
             if (<const uint8_t*>head)[sizeof(PieceHead) + RECORD_HEAD_SIZE - 1] & RECORD_HAS_TRAILER and self.requests is not None:
                 self.requests.given(self.group.name, (<bytes>self.out[at])[sizeof(PieceHead):])
+        self.leased = PyList_GET_SIZE(self.out)
         self.messages_left -= count
         self.delivered += count
         if attempt > 1:

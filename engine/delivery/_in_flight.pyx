@@ -1,44 +1,37 @@
 # cython: language_level=3
 """Messages in flight, in one array of C structs. Reference: in_flight.py, which documents them.
 
-The array has free space at both ends: most acknowledgements remove the oldest range, and moving thousands of younger
-ones for each would cost more than the rest of delivery.
-
-Bounds: `slots` has `capacity` entries; the ranges are slots[start .. start + count], and `start + count <= capacity`
-after each method. Indices named `at` count from `start`. Only open_gap() and delete() change the array's size or
-position; a RangeData pointer is not used after either.
+Bounds: as in _range_array.pyx. A RangeData pointer is not used after open_gap() or delete().
 """
-from heapq import heappop, heappush
+from heapq import heappop
 
 from libc.stdint cimport INT64_MAX, int64_t, uint32_t, uint64_t
-from libc.stdlib cimport free, malloc
-from libc.string cimport memmove
 
 from engine.delivery._progress cimport encode_ranges
-from engine.delivery._range_data cimport RangeData, is_waiting
+from engine.delivery._range_array cimport RangeArray
+from engine.delivery._range_data cimport RangeData, give_range, is_of, is_waiting
 
-from engine.delivery.in_flight import InFlightRange
-
-cdef enum:
-    KEPT_WHEN_EMPTY = 8          # queues that are read now and then keep a small array; one that had thousands is freed
+from engine.delivery.in_flight_range import InFlightRange
+from engine.delivery.progress import COUNTER_BITS
 
 
-cdef class InFlightRanges:
+cdef int LEASE_COUNTER_BITS = COUNTER_BITS
+
+
+cdef object copy_of(const RangeData* range_):
+    copy = InFlightRange(range_.first, range_.end, range_.lease, range_.attempt, range_.due_ms, bool(range_.ready), range_.first_lease)
+    copy.is_restored = bool(range_.is_restored)
+    return copy
+
+
+cdef class InFlightRanges(RangeArray):
     """Native form of InFlightRanges; see the reference for each method."""
-
-    def __dealloc__(self):
-        free(self.slots)
-
-    def __len__(self):
-        return self.count
 
     @property
     def ranges(self):
         """Copies of all ranges, in order."""
-        return [
-            InFlightRange(range_.first, range_.end, range_.lease, range_.attempt, range_.due_ms, range_.ready, range_.first_lease)
-            for range_ in self.slots[self.start : self.start + self.count]
-        ]
+        cdef Py_ssize_t at
+        return [copy_of(&self.slots[at]) for at in range(self.start, self.start + self.count)]
 
     cdef int add(self, int64_t first, int64_t end, uint64_t lease, uint32_t attempt, int64_t due_ms, bint ready) except -1:
         cdef RangeData range_
@@ -49,6 +42,7 @@ cdef class InFlightRanges:
         range_.attempt = attempt
         range_.due_ms = due_ms
         range_.ready = ready
+        range_.is_restored = False
         self.insert(self.count, range_)
         self.messages += end - first
         self.attempt_top = max(self.attempt_top, attempt)
@@ -62,7 +56,7 @@ cdef class InFlightRanges:
             range_ = &self.slots[self.start + at]
             if range_.end <= first:
                 at += 1
-            elif range_.lease == lease or (foreign and range_.lease == 0):
+            elif is_of(range_, lease, foreign):
                 if range_.first < first or range_.end > end:
                     at = self.split(at, max(first, range_.first), min(end, range_.end))
                 self.delete(at, at + 1)
@@ -95,7 +89,7 @@ cdef class InFlightRanges:
     def make_waiting(self, int64_t offset):
         cdef Py_ssize_t at = self.split(self.before(offset), offset, offset + 1)
         cdef RangeData* range_ = &self.slots[self.start + at]
-        range_.lease = 0
+        give_range(range_, 0)
         range_.due_ms = INT64_MAX
         range_.ready = False
 
@@ -141,10 +135,10 @@ cdef class InFlightRanges:
         cdef int64_t held = 0
         while at < self.count and self.slots[self.start + at].first < end:
             range_ = &self.slots[self.start + at]
-            if range_.end > first and (range_.lease == lease or (foreign and range_.lease == 0)):
+            if range_.end > first and is_of(range_, lease, foreign):
                 at = self.split(at, max(first, range_.first), min(end, range_.end))
                 range_ = &self.slots[self.start + at]
-                range_.lease = lease
+                give_range(range_, lease)
                 range_.due_ms = due_ms
                 range_.ready = due_ms <= now_ms
                 held += range_.end - range_.first
@@ -152,6 +146,23 @@ cdef class InFlightRanges:
                     self.push_ready(range_.first)
             at += 1
         return held
+
+    def release(self, int64_t first, int64_t end, uint64_t lease, bint foreign):
+        cdef Py_ssize_t at = self.before(first)
+        cdef RangeData* range_
+        cdef int64_t released = 0
+        while at < self.count and self.slots[self.start + at].first < end:
+            range_ = &self.slots[self.start + at]
+            if range_.lease and range_.attempt and self.is_held(at, first, lease, foreign):
+                at = self.split(at, max(first, range_.first), min(end, range_.end))
+                range_ = &self.slots[self.start + at]
+                give_range(range_, 0)
+                range_.attempt -= 1
+                range_.ready = True
+                released += range_.end - range_.first
+                self.push_ready(range_.first)
+            at += 1
+        return released
 
     def claim(self, int64_t first, int64_t end, uint64_t lease, bint foreign, uint32_t attempt_min, uint64_t claimer):
         cdef Py_ssize_t at = self.before(first)
@@ -254,7 +265,7 @@ cdef class InFlightRanges:
         cdef Py_ssize_t stop = at
         cdef RangeData range_
         cdef uint32_t attempt = self.slots[self.start + at].attempt + 1
-        cdef uint64_t first_lease = self.slots[self.start + at].first_lease
+        cdef uint64_t first_lease = 0 if self.slots[self.start + at].is_restored else self.slots[self.start + at].first_lease
         while self.slots[self.start + stop].end < end:
             stop += 1
         self.split(stop, self.slots[self.start + stop].first, end)
@@ -266,6 +277,7 @@ cdef class InFlightRanges:
         range_.attempt = attempt
         range_.due_ms = due_ms
         range_.ready = False
+        range_.is_restored = False
         self.insert(at, range_)
         self.messages += end - first
         self.attempt_top = max(self.attempt_top, attempt)
@@ -285,107 +297,42 @@ cdef class InFlightRanges:
         self.delete(0, self.count)
         self.ready_firsts = None
 
-    cdef bytes encoded_progress(self, uint64_t floor, int64_t next_offset):
-        return encode_ranges(self.slots + self.start, self.count, floor, self.first_offset(next_offset), next_offset)
+    cdef bytes encoded_progress(self, uint64_t floor, int64_t next_offset, int64_t now_ms, int64_t time_ms,
+                                int64_t lead_ms):
+        cdef int64_t first = self.first_offset(next_offset)
+        return encode_ranges(self.slots + self.start, self.count, floor, first, next_offset, now_ms, time_ms, lead_ms)
+
+    cdef int restore(self, stored, int64_t due_ms) except -1:
+        cdef RangeData* range_
+        self.add(stored.first, stored.end, 0, stored.attempt, due_ms, not stored.due)
+        if stored.newest_ms:
+            range_ = &self.slots[self.start + self.count - 1]
+            range_.first_lease = <uint64_t>stored.oldest_ms << LEASE_COUNTER_BITS
+            range_.lease = (<uint64_t>(stored.newest_ms + 1) << LEASE_COUNTER_BITS) - 1
+            range_.is_restored = True
+        return 0
+
+    cdef bint is_certain(self, int64_t first, int64_t end, uint64_t lease) noexcept:
+        cdef Py_ssize_t at = self.before(first)
+        cdef RangeData* range_
+        while at < self.count and self.slots[self.start + at].first < end:
+            range_ = &self.slots[self.start + at]
+            if range_.end > first and not (range_.is_restored and is_of(range_, lease, True)):
+                return False
+            at += 1
+        return True
 
     cdef bint is_held(self, Py_ssize_t at, int64_t first, uint64_t lease, bint foreign) noexcept:
         """Whether the range ends after `first` and belongs to the lease."""
         cdef RangeData* range_ = &self.slots[self.start + at]
-        return range_.end > first and (range_.lease == lease or (foreign and range_.lease == 0))
+        return range_.end > first and is_of(range_, lease, foreign)
 
     cdef object give_to(self, Py_ssize_t at, uint64_t claimer):
         cdef RangeData* range_ = &self.slots[self.start + at]
-        before = InFlightRange(range_.first, range_.end, range_.lease, range_.attempt, range_.due_ms, range_.ready, range_.first_lease)
-        range_.lease = claimer
+        before = copy_of(range_)
+        if range_.is_restored:
+            before.give_to(0)
+        give_range(range_, claimer)
         range_.due_ms = INT64_MAX
         range_.ready = False
         return before
-
-    # -- the array
-
-    cdef Py_ssize_t before(self, int64_t offset) noexcept:
-        """Index of the last range that begins at or below the offset; 0 when none does."""
-        cdef RangeData* ranges = self.slots + self.start
-        cdef Py_ssize_t low = 0
-        cdef Py_ssize_t high = self.count
-        cdef Py_ssize_t middle
-        while low < high:
-            middle = (low + high) >> 1
-            if ranges[middle].first <= offset:
-                low = middle + 1
-            else:
-                high = middle
-        return low - 1 if low else 0
-
-    cdef int push_ready(self, int64_t first) except -1:
-        if self.ready_firsts is None:
-            self.ready_firsts = []
-        heappush(self.ready_firsts, first)
-        return 0
-
-    cdef Py_ssize_t split(self, Py_ssize_t at, int64_t first, int64_t end) except -1:
-        """Make first..end, a part of range `at`, a range of its own; returns its index."""
-        cdef RangeData part = self.slots[self.start + at]
-        if end < part.end:
-            part.first = end
-            self.insert(at + 1, part)
-            self.slots[self.start + at].end = end
-        part = self.slots[self.start + at]
-        if part.first < first:
-            part.first = first
-            self.slots[self.start + at].end = first
-            at += 1
-            self.insert(at, part)
-        return at
-
-    cdef int insert(self, Py_ssize_t at, RangeData range_) except -1:
-        self.open_gap(at)
-        self.slots[self.start + at] = range_
-        self.count += 1
-        if range_.ready:
-            self.push_ready(range_.first)
-        return 0
-
-    cdef int open_gap(self, Py_ssize_t at) except -1:
-        """Free one slot at index `at`."""
-        cdef RangeData* grown
-        cdef Py_ssize_t capacity
-        cdef RangeData* ranges
-        if self.start + self.count == self.capacity:
-            # With half of the array free at the front, moving everything there is paid for by the deletions that freed
-            # it.
-            capacity = self.capacity if self.start * 2 > self.capacity else max(2, self.capacity * 2)
-            grown = self.slots
-            if capacity != self.capacity:
-                grown = <RangeData*>malloc(capacity * sizeof(RangeData))
-                if grown == NULL:
-                    raise MemoryError()
-            if self.count:
-                memmove(grown, self.slots + self.start, self.count * sizeof(RangeData))
-            if grown != self.slots:
-                free(self.slots)
-            self.slots = grown
-            self.capacity = capacity
-            self.start = 0
-        ranges = self.slots + self.start + at
-        memmove(ranges + 1, ranges, (self.count - at) * sizeof(RangeData))
-        return 0
-
-    cdef void delete(self, Py_ssize_t start, Py_ssize_t stop) noexcept:
-        cdef RangeData* ranges = self.slots + self.start
-        cdef Py_ssize_t at
-        for at in range(start, stop):
-            self.messages -= ranges[at].end - ranges[at].first
-        if start <= self.count - stop:
-            if start:
-                memmove(ranges + (stop - start), ranges, start * sizeof(RangeData))
-            self.start += stop - start
-        else:
-            memmove(ranges + start, ranges + stop, (self.count - stop) * sizeof(RangeData))
-        self.count -= stop - start
-        if self.count == 0:
-            self.start = 0
-            if self.capacity > KEPT_WHEN_EMPTY:
-                free(self.slots)
-                self.slots = NULL
-                self.capacity = 0

@@ -8,6 +8,10 @@ cdef uint64_t number_of(const unsigned char* record, uint32_t size) noexcept nog
 cdef class KeyOrder:
     cdef dict numbers, heads, waiters
     cdef readonly int64_t waiting
+    cdef public object moves
 
     cpdef bint admit(self, int64_t offset, uint64_t number) except -1
+    cpdef bint admit_moving(self, int64_t offset, bytes record) except -1
+    cpdef int64_t end_hold(self, int64_t offset) except? -1
     cpdef int64_t done(self, int64_t offset) except? -1
+    cdef int64_t promote(self, key, waiters) except? -1

@@ -9,6 +9,8 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from common.wire._cursor cimport T_STRING, Cursor, read_field, read_string, skip_value
 from engine.link.constants cimport ASSIGNED_ID_SIZE, RECORD_HAS_ID, RECORD_HEAD_SIZE
 
+from engine.delivery.key_order import HELD, key_of
+
 cdef enum:
     KEY_FIELD = 3
     NO_KEY = 0
@@ -75,23 +77,58 @@ cdef class KeyOrder:
         self.waiting += 1
         return False
 
+    cpdef bint admit_moving(self, int64_t offset, bytes record) except -1:
+        cdef uint64_t number
+        key = key_of(record)
+        if key is None:
+            return True
+        number = number_of(<const unsigned char*>PyBytes_AS_STRING(record), <uint32_t>PyBytes_GET_SIZE(record))
+        if self.moves is not None and self.moves.must_wait(offset, number, key) and number not in self.heads:
+            self.heads[number] = HELD
+        return self.admit(offset, number)
+
+    def first_open(self, uint64_t number):
+        head = self.heads.get(number, -1)
+        return self.waiters[number][0] if head == HELD and number in self.waiters else head
+
+    cpdef int64_t end_hold(self, int64_t offset) except? -1:
+        key = self.numbers.get(offset)
+        if key is None or self.heads.get(key) != HELD:
+            return -1
+        return self.promote(key, self.waiters[key])
+
     cpdef int64_t done(self, int64_t offset) except? -1:
         cdef int64_t following = -1
         key = self.numbers.pop(offset, None)
         if key is None:
             return -1
         waiters = self.waiters.get(key) if self.waiters else None
-        if <int64_t>self.heads[key] != offset:
+        head = self.heads[key]
+        if <int64_t>head != offset:
             waiters.remove(offset)
             self.waiting -= 1
+            if head == HELD:
+                return self.promote(key, waiters)
+            if not waiters:
+                del self.waiters[key]
         elif waiters:
+            following = self.promote(key, waiters)
+        else:
+            del self.heads[key]
+        return following
+
+    cdef int64_t promote(self, key, waiters) except? -1:
+        cdef int64_t following = -1
+        if not waiters:
+            del self.heads[key]
+        elif self.moves is not None and self.moves.is_held(waiters[0]):
+            self.heads[key] = HELD
+        else:
             head = waiters.popleft()
             self.heads[key] = head
             following = head
             self.waiting -= 1
-        else:
-            del self.heads[key]
-        if waiters is not None and not waiters:
+        if not waiters:
             del self.waiters[key]
         return following
 

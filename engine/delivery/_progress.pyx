@@ -1,23 +1,47 @@
 # cython: language_level=3
 """Encoder of stored progress over an array of C structs. Reference: encode() in progress.py."""
-from libc.stdint cimport int64_t, uint64_t
+from libc.stdint cimport INT64_MAX, int64_t, uint64_t
 from libc.stdlib cimport free, malloc
 
 from cpython.bytes cimport PyBytes_FromStringAndSize
 
 from engine.delivery._range_data cimport RangeData
 
+from engine.delivery.progress import COUNTER_BITS as LEASE_COUNTER_BITS
+from engine.delivery.progress import DUE_STEP_BITS as STEP_BITS
+from engine.delivery.progress import HELD_VERSION as PROGRESS_HELD_VERSION
 from engine.delivery.progress import VERSION as PROGRESS_VERSION
 
 cdef enum:
     VARINT_MAX = 10              # bytes of the largest number
 
 cdef uint64_t VERSION = PROGRESS_VERSION
+cdef uint64_t HELD_VERSION = PROGRESS_HELD_VERSION
+cdef int DUE_STEP_BITS = STEP_BITS
+cdef int COUNTER_BITS = LEASE_COUNTER_BITS
 
 
-cdef inline bint is_last(const RangeData* ranges, Py_ssize_t at, Py_ssize_t count) noexcept:
+cdef inline int64_t due_of(const RangeData* range_, int64_t now_ms) noexcept:
+    """Steps until its lease ends, rounded up; 0: it is ready."""
+    if range_.ready or range_.due_ms == INT64_MAX or range_.due_ms <= now_ms:
+        return 0
+    return (range_.due_ms - now_ms + (1 << DUE_STEP_BITS) - 1) >> DUE_STEP_BITS
+
+
+cdef inline bint is_last(const RangeData* ranges, Py_ssize_t at, Py_ssize_t count, int64_t now_ms) noexcept:
     """Whether stored progress ends a range here; else it is stored as one with the next."""
-    return at + 1 == count or ranges[at].end != ranges[at + 1].first or ranges[at].attempt != ranges[at + 1].attempt
+    cdef const RangeData* range_ = &ranges[at]
+    cdef int64_t due
+    if at + 1 == count or range_.end != range_[1].first or range_.attempt != range_[1].attempt:
+        return True
+    due = due_of(range_, now_ms)
+    if due != due_of(&range_[1], now_ms):
+        return True
+    return due > 0 and (range_.lease ^ range_[1].lease) >> (COUNTER_BITS + DUE_STEP_BITS) != 0
+
+
+cdef inline int64_t oldest_of(const RangeData* range_) noexcept:
+    return <int64_t>((range_.first_lease if range_.is_restored else range_.lease) >> COUNTER_BITS)
 
 
 cdef inline unsigned char* put(unsigned char* out, uint64_t number) noexcept:
@@ -30,31 +54,49 @@ cdef inline unsigned char* put(unsigned char* out, uint64_t number) noexcept:
     return out + 1
 
 
-cdef bytes encode_ranges(const RangeData* ranges, Py_ssize_t count, uint64_t floor, int64_t first, int64_t next_offset):
+cdef bytes encode_ranges(const RangeData* ranges, Py_ssize_t count, uint64_t floor, int64_t first, int64_t next_offset,
+                         int64_t now_ms, int64_t time_ms, int64_t lead_ms):
     """Return the value for `count` ranges.
 
-    Bounds: the value has 5 numbers, and 3 per merged range, of at most VARINT_MAX bytes each; `out` never passes that
+    Bounds: the value has 7 numbers, and 6 per merged range, of at most VARINT_MAX bytes each; `out` never passes that
     size.
 
     Args:
         first: the lowest open offset.
+        time_ms: lease time at the monotonic time `now_ms`.
+        lead_ms: time by which lease numbers are ahead of it.
     """
     cdef int64_t at = first
+    cdef int64_t due, oldest, newest = 0
     cdef uint64_t merged = 0
+    cdef bint is_held = False
     cdef Py_ssize_t i
     cdef unsigned char* start
     cdef unsigned char* out
     for i in range(count):
-        merged += is_last(ranges, i, count)
-    start = out = <unsigned char*>malloc(VARINT_MAX * (5 + 3 * merged))
+        merged += is_last(ranges, i, count, now_ms)
+        is_held = is_held or due_of(&ranges[i], now_ms) > 0
+    start = out = <unsigned char*>malloc(VARINT_MAX * (7 + 6 * merged))
     if start == NULL:
         raise MemoryError()
-    out = put(put(put(put(out, VERSION), floor), <uint64_t>at), merged)
+    out = put(put(out, HELD_VERSION if is_held else VERSION), floor)
+    if is_held:
+        out = put(put(out, <uint64_t>time_ms), <uint64_t>lead_ms)
+    out = put(put(out, <uint64_t>at), merged)
+    oldest = INT64_MAX
     for i in range(count):
-        if is_last(ranges, i, count):
+        oldest = min(oldest, oldest_of(&ranges[i]))
+        newest = max(newest, <int64_t>(ranges[i].lease >> COUNTER_BITS))
+        if is_last(ranges, i, count, now_ms):
             out = put(put(put(out, <uint64_t>(first - at)), <uint64_t>(ranges[i].end - first)), ranges[i].attempt)
+            due = due_of(&ranges[i], now_ms)
+            if is_held:
+                out = put(out, <uint64_t>due)
+            if due:
+                out = put(put(out, <uint64_t>(time_ms + lead_ms - newest)), <uint64_t>(newest - oldest))
             at = ranges[i].end
             first = ranges[i + 1].first if i + 1 < count else at
+            oldest, newest = INT64_MAX, 0
     out = put(out, <uint64_t>(next_offset - at))
     try:
         return PyBytes_FromStringAndSize(<char*>start, out - start)

@@ -36,6 +36,7 @@ cdef class QueueCursor:
     cdef readonly int order
     cdef bint by_key, one_range
     cdef readonly Keys keys
+    cdef readonly object moves
     cdef object new_key_order
     cdef public bint is_sorted
     cdef public int64_t sorted_until
@@ -58,6 +59,8 @@ cdef class QueueCursor:
     cpdef int64_t hold(
         self, int64_t first, int64_t end, uint64_t lease, bint foreign, int64_t due_ms, int64_t now_ms
     ) except -1
+    cpdef int64_t release(self, int64_t first, int64_t end, uint64_t lease, bint foreign) except -1
+    cpdef bint is_certain(self, int64_t first, int64_t end, uint64_t lease) except -1
     cpdef list claim(self, int64_t first, int64_t end, uint64_t lease, bint foreign, uint32_t attempt_min, uint64_t claimer)
 
     @cython.locals(stop=int64_t)
@@ -67,11 +70,15 @@ cdef class QueueCursor:
     cpdef follow(self, policy)
 
     cdef int forget_keys(self) except -1
+    cpdef set_moves(self, moves)
+
+    @cython.locals(following=int64_t)
+    cpdef bint end_hold(self, int64_t offset) except -1
 
     @cython.locals(following=int64_t)
     cdef int finish(self, int64_t offset) except -1
 
     cpdef move(self, int64_t offset, uint64_t floor)
-    cpdef progress(self)
-    cpdef bytes encoded_progress(self)
-    cpdef resume(self, progress)
+    cpdef progress(self, int64_t now_ms, int64_t time_ms, int64_t lead_ms)
+    cpdef bytes encoded_progress(self, int64_t now_ms, int64_t time_ms, int64_t lead_ms)
+    cpdef resume(self, progress, int64_t base_ms)

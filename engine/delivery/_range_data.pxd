@@ -1,5 +1,5 @@
 # cython: language_level=3
-"""Range in flight as a C struct; fields as in in_flight.py."""
+"""Range in flight as a C struct; fields as in in_flight_range.py."""
 from libc.stdint cimport INT64_MAX, int64_t, uint32_t, uint64_t
 
 
@@ -10,7 +10,22 @@ cdef struct RangeData:
     uint64_t first_lease
     int64_t due_ms
     uint32_t attempt
-    bint ready
+    unsigned char ready
+    unsigned char is_restored
+
+
+cdef inline bint is_of(const RangeData* range_, uint64_t lease, bint foreign) noexcept:
+    if range_.lease == lease:
+        return True
+    return foreign and (range_.lease == 0 or (range_.is_restored and range_.first_lease <= lease <= range_.lease))
+
+
+cdef inline void give_range(RangeData* range_, uint64_t lease) noexcept:
+    """give_to() of the reference."""
+    range_.lease = lease
+    if range_.is_restored:
+        range_.is_restored = False
+        range_.first_lease = 0
 
 
 cdef inline bint is_waiting(const RangeData* range_) noexcept:

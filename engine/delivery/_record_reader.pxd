@@ -37,7 +37,7 @@ cdef class RecordReader:
     cdef object store, lease_clock
     cdef object prefetches         # an ordered dict: the cursors that have a Prefetch, oldest first
     cdef Py_ssize_t prefetch_bytes  # of all prefetched pieces
-    cdef set dirty
+    cdef dict dirty
     cdef object floors           # of the log: start offsets by the topics' own retention
     cdef readonly object requests  # judges requests, or None
     cdef object now_ns           # monotonic clock in nanoseconds

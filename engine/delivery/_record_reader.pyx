@@ -13,14 +13,15 @@ from libc.string cimport memcpy
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.list cimport PyList_GET_SIZE
 
+from common.limited_log import LimitedLog
 from engine.log.write._append cimport Appender
 from engine.log.read._tail cimport ELSEWHERE, NOTHING, SOME, Slice, Tail
 from engine.delivery._queue_cursor cimport QueueCursor
 from engine.link.constants cimport RECORD_HAS_TRAILER, RECORD_HEAD_SIZE
 
-from engine.errors import CorruptionError, OffsetOutOfRangeError
+from engine.errors import CorruptionError, OffsetOutOfRangeError, UnreadableError
 
-log = logging.getLogger("engine.delivery.dispatch")
+limited = LimitedLog(logging.getLogger("engine.delivery.dispatch"))
 
 cdef enum:
     FLOOR_KEPT_MS = 1000
@@ -49,7 +50,7 @@ cdef class Prefetch:
 cdef class RecordReader:
     """Base of the native Dispatcher: the way from a range of offsets to pieces in `out`."""
 
-    def __init__(self, store, lease_clock, set dirty, requests, now_ns):
+    def __init__(self, store, lease_clock, dict dirty, requests, now_ns):
         self.requests, self.now_ns = requests, now_ns
         appender = getattr(store, "appender", None)
         self.store, self.lease_clock, self.dirty = store, lease_clock, dirty
@@ -153,10 +154,10 @@ cdef class RecordReader:
             self.older_ns += <int64_t>self.now_ns() - begun
 
     cdef bint read_on(self, QueueCursor cursor, Prefetch prefetch, int64_t end, int64_t bytes_max) except -1:
-        """Read the next pieces; damage is left to the read that begins at it."""
+        """Read the next pieces; damage and refused reads are left to the read that begins at them."""
         try:
             prefetch.pieces = self.read_store(cursor, prefetch.offset, end, bytes_max)
-        except (OffsetOutOfRangeError, CorruptionError):
+        except (OffsetOutOfRangeError, CorruptionError, UnreadableError):
             prefetch.pieces = []
         prefetch.index = 0
         if cursor.prefetch is prefetch:
@@ -243,7 +244,7 @@ cdef class RecordReader:
         """Pass over damage: its messages are lost for every group, and a stopped queue would block those after them."""
         cdef int64_t stop
         after = damage.next_offset
-        log.error(
+        limited.error(
             "topic=%s queue=%d offset=%d: cannot be read, continuing at offset %s: %s",
             cursor.topic_name, cursor.queue, first, after, damage,
         )
@@ -265,7 +266,7 @@ cdef class RecordReader:
         self.next_lease()
         cursor.lease(first, end, self.lease, 0)
         cursor.settle(first, end, self.lease, False)
-        self.dirty.add(cursor)
+        self.dirty[cursor] = None
         return AGAIN
 
     cdef uint64_t next_lease(self) except 0:

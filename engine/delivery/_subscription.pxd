@@ -11,6 +11,8 @@ cdef class Subscription:
     cdef readonly object parked
     cdef public bint queued
 
+    cpdef add(self, Cursor cursor)
+
     @cython.locals(cursor=Cursor)
     cpdef leave(self)
 

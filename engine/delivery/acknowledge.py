@@ -1,4 +1,4 @@
-"""Acknowledgements: checks each receipt and settles, extends, retries or dead-letters its messages."""
+"""Acknowledgements: checks each receipt and settles, extends, retries, releases or dead-letters its messages."""
 
 from collections.abc import Callable
 
@@ -12,7 +12,7 @@ from engine.delivery.queue_cursor import QueueCursor
 from engine.delivery.receipt import ReceiptToken
 from engine.delivery.settings import DeliverySettings
 from engine.delivery.subscription import WakeList
-from engine.link.acknowledgement import DONE, EXTEND, REJECT, RETRY
+from engine.link.acknowledgement import DONE, EXTEND, REJECT, RELEASE, RETRY
 from engine.link.codes import INVALID, OK, STALE_RECEIPT
 from engine.log.port import DeliveryLog
 
@@ -29,7 +29,8 @@ class Acknowledgements:
     """
 
     def __init__(
-        self, store: DeliveryLog, settings: DeliverySettings, lease_clock: LeaseClock, dirty: set[QueueCursor], counts: DeliveryCounts,
+        self, store: DeliveryLog, settings: DeliverySettings, lease_clock: LeaseClock,
+        dirty: dict[QueueCursor, None], counts: DeliveryCounts,
         wake_list: WakeList, dead_lettering: DeadLettering, random: Callable[[], float],
     ) -> None:  # fmt: skip
         self._store, self._settings, self._lease_clock = store, settings, lease_clock
@@ -46,7 +47,7 @@ class Acknowledgements:
         if token is None or ack.count < 1 or ack.first + ack.count > token.count:
             self._counts.stale_receipts += 1
             return STALE_RECEIPT
-        if not DONE <= ack.verdict <= EXTEND or ack.delay_ms < -1:
+        if not DONE <= ack.verdict <= RELEASE or ack.delay_ms < -1:
             return INVALID
         cursor = group.find(token.topic_hash, token.queue)
         if cursor is not None and cursor.is_dead_letters and ack.verdict == REJECT:
@@ -61,11 +62,11 @@ class Acknowledgements:
         first = token.base_offset + ack.first
         end = first + ack.count
         foreign = self._lease_clock.is_foreign(token.lease)
-        if foreign:
+        if foreign and not cursor.is_certain(first, end, token.lease):
             stored_until_ms = self._lease_clock.stored_until_ms(token.lease)
             if end > self._store.offset_at_time(cursor.topic_id, cursor.queue, stored_until_ms):
                 return False
-        self._dirty.add(cursor)
+        self._dirty[cursor] = None
         if ack.verdict == DONE:
             counted = cursor.settle(first, end, token.lease, foreign)
         elif ack.verdict == EXTEND:
@@ -73,9 +74,13 @@ class Acknowledgements:
                 self._hold(cursor, first, end, token.lease, foreign, self._extension_ms(cursor, ack), now_ms)
                 == ack.count
             )
+        elif ack.verdict == RELEASE:
+            released = cursor.release(first, end, token.lease, foreign)
+            self._counts.released += released
+            counted = released == ack.count
         else:
             counted = self._refuse(cursor, first, end, token.lease, foreign, ack, now_ms) == ack.count
-        if cursor.blocked or ack.verdict == RETRY:
+        if cursor.blocked or ack.verdict in (RETRY, RELEASE):
             self._wake_list.wake(cursor)
         return counted
 

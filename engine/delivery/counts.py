@@ -12,9 +12,10 @@ class DeliveryCounts:
         "passed_over",
         "pulls",
         "redeliveries",
+        "released",
         "stale_receipts",
     )
 
     def __init__(self) -> None:
         self.pulls = self.deliveries = self.delivered_bytes = self.redeliveries = 0
-        self.acks = self.stale_receipts = self.dead_letters = self.passed_over = 0
+        self.acks = self.stale_receipts = self.dead_letters = self.passed_over = self.released = 0

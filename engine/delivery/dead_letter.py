@@ -72,17 +72,22 @@ def _parse(assigned_id: bytes, message: bytes) -> StoredMessage:
 
 
 def wrap(record: StoredMessage, topic: str, origin: dict[str, object]) -> bytes:
-    """Return the dead letter of a record. `origin` becomes properties, names with their prefix, without None values."""
+    """Return the dead letter of a record. `origin` becomes properties, names with their prefix, without None values.
+
+    They replace all properties with that prefix: what a sender wrote under such a name says nothing of a dead letter.
+    """
     added = {(PROPERTY + name).encode(): str(value).encode() for name, value in origin.items() if value is not None}
-    return _record(record, topic, {**record.properties, **added})
+    return _record(record, topic, {**_without_origin(record), **added})
 
 
 def unwrap(record: StoredMessage, topic: str) -> bytes:
     """Return the record that the dead letter was made of, for `topic`."""
+    return _record(record, topic, _without_origin(record))
+
+
+def _without_origin(record: StoredMessage) -> dict[bytes, bytes]:
     prefix = PROPERTY.encode()
-    return _record(
-        record, topic, {name: value for name, value in record.properties.items() if not name.startswith(prefix)}
-    )
+    return {name: value for name, value in record.properties.items() if not name.startswith(prefix)}
 
 
 def _record(record: StoredMessage, topic: str, properties: dict[bytes, bytes]) -> bytes:

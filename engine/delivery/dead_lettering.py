@@ -10,9 +10,10 @@ from collections import deque
 from typing import NamedTuple
 
 from common.dead_letters import QUEUES_MAX, dead_letter_topic
+from common.limited_log import LimitedLog
 from engine.delivery import dead_letter
 from engine.delivery.counts import DeliveryCounts
-from engine.delivery.in_flight import InFlightRange
+from engine.delivery.in_flight_range import InFlightRange
 from engine.delivery.leases import LeaseClock
 from engine.delivery.ports import RequestJudge
 from engine.delivery.queue_cursor import QueueCursor
@@ -22,7 +23,7 @@ from engine.errors import CorruptionError, EngineError, OffsetOutOfRangeError
 from engine.log.format import KIND_MESSAGES, pack_batch, whole_records
 from engine.log.port import DeliveryLog
 
-log = logging.getLogger(__name__)
+limited = LimitedLog(logging.getLogger(__name__))
 MESSAGES_PER_STEP = 256
 """Dead letters per loop turn: a few milliseconds of work."""
 BATCH_BYTES = 1 << 20
@@ -58,7 +59,7 @@ class DeadLettering:
         self,
         store: DeliveryLog,
         lease_clock: LeaseClock,
-        dirty: set[QueueCursor],
+        dirty: dict[QueueCursor, None],
         counts: DeliveryCounts,
         wake_list: WakeList,
         ownership: QueueOwnership,
@@ -115,8 +116,8 @@ class DeadLettering:
             return self._give_up(pending, gone.first_offset, gone)
         except CorruptionError as damage:
             return self._give_up(pending, damage.next_offset or pending.end, damage)
-        except EngineError as error:
-            log.warning("topic=%s queue=%d: dead-lettering is delayed: %s", cursor.topic_name, cursor.queue, error)
+        except (EngineError, OSError) as error:
+            limited.warning("topic=%s queue=%d: dead-lettering is delayed: %s", cursor.topic_name, cursor.queue, error)
             return None
 
     def _append(self, pending: PendingDeadLetters, end: int, records: list[bytes]) -> None:
@@ -146,8 +147,8 @@ class DeadLettering:
             "cause": pending.cause,
             "reason": pending.reason or None,
             "attempts": pending.attempts,
-            "first_ms": LeaseClock.created_ms(pending.first_lease) or None,
-            "last_ms": LeaseClock.created_ms(pending.last_lease) or None,
+            "first_ms": self._lease_clock.created_ms(pending.first_lease) or None,
+            "last_ms": self._lease_clock.created_ms(pending.last_lease) or None,
             "topic": cursor.topic_name,
             "queue": cursor.queue,
             "offset": offset,
@@ -158,17 +159,17 @@ class DeadLettering:
         cursor = pending.cursor
         cursor.settle(first, end, pending.claim, False)
         self._counts.dead_letters += end - first
-        self._dirty.add(cursor)
+        self._dirty[cursor] = None
         if cursor.blocked:
             self._wake_list.wake(cursor)
 
     def _give_up(self, pending: PendingDeadLetters, gone_until: int, cause: EngineError) -> int:
         """Retention or damage has removed the messages: nothing is left to dead-letter."""
         end = min(max(gone_until, pending.first + 1), pending.end)
-        log.error(
+        limited.error(
             "topic=%s queue=%d offsets %d to %d: lost before dead-lettering for group %s: %s",
             pending.cursor.topic_name, pending.cursor.queue, pending.first, end - 1, pending.cursor.group.name, cause,
         )  # fmt: skip
         pending.cursor.settle(pending.first, end, pending.claim, False)
-        self._dirty.add(pending.cursor)
+        self._dirty[pending.cursor] = None
         return end

@@ -10,20 +10,26 @@ from time import monotonic_ns
 
 from common.dead_letters import ATTEMPTS
 from common.timer_heap import TimerHeap
-from engine.delivery import progress
+from engine.delivery import leases, progress
 from engine.delivery.counts import DeliveryCounts
+from engine.delivery.creations import GROUP, NO_LIMITS, Creations
 from engine.delivery.dead_lettering import DeadLettering
 from engine.delivery.group import Group
 from engine.delivery.leases import LeaseClock
 from engine.delivery.native import FORM, DeliveryForm
 from engine.delivery.policy import DEFAULTS, Policies
 from engine.delivery.ports import RequestJudge
-from engine.delivery.pull import Pull, PullRequest
+from engine.delivery.progress import Progress
+from engine.delivery.progress_writer import ProgressWriter, kept
+from engine.delivery.pull import AckRange, Pull, PullRequest
 from engine.delivery.queue_cursor import QueueCursor
 from engine.delivery.queue_ownership import QueueOwnership
 from engine.delivery.receipt import KEY_SIZE
+from engine.delivery.reply_window import UNBOUNDED, ReplyWindow
 from engine.delivery.settings import DeliverySettings
 from engine.delivery.subscription import Subscription
+from engine.delivery.topic_changes import TopicChanges
+from engine.errors import EngineError, GroupUnreadError
 from engine.log.port import DeliveryLog
 
 
@@ -40,6 +46,7 @@ class Delivery:
         ownership: the queues of this engine.
         requests: the judge of requests (engine/replies); None: every message is dispatched as it is.
         now_ns: monotonic clock that bounds the time of slow reads.
+        creations: counts new groups and topics per application.
 
     Every `now_ms` is of a monotonic clock.
     """
@@ -56,8 +63,10 @@ class Delivery:
         ownership: QueueOwnership | None = None,
         requests: RequestJudge | None = None,
         now_ns: Callable[[], int] = monotonic_ns,
+        creations: Creations | None = None,
     ) -> None:
         self.ownership = ownership or QueueOwnership()
+        self.creations = creations or Creations(store, NO_LIMITS)
         self.settings = settings or DeliverySettings()
         self.counts = DeliveryCounts()
         self.groups: dict[str, Group] = {}
@@ -65,9 +74,9 @@ class Delivery:
         self.requests = requests
         self._followed = -1  # generation of the policies that all groups have adopted
         self._store, self._key, self._form, self._policies = store, key, form, policies
-        self._lease_clock = LeaseClock(wall_ms)
-        self._dirty: set[QueueCursor] = set()
-        self._due_progress: list[QueueCursor] = []  # cursors that were dirty when writing began
+        self._lease_clock = LeaseClock(wall_ms, kept(store, leases.KEY))
+        self._progress = ProgressWriter(store, self._lease_clock)
+        self._dirty = self._progress.dirty
         self._dispatcher = form.Dispatcher(
             store, self.settings, self._lease_clock, self._dirty, self.counts, requests, now_ns
         )
@@ -76,124 +85,175 @@ class Delivery:
             store, self._lease_clock, self._dirty, self.counts, self._wake_list, self.ownership, requests
         )
         self._acknowledgements = form.Acknowledgements(
-            store,
-            self.settings,
-            self._lease_clock,
-            self._dirty,
-            self.counts,
-            self._wake_list,
-            self._dead_lettering,
-            random,
-        )
+            store, self.settings, self._lease_clock, self._dirty, self.counts, self._wake_list,
+            self._dead_lettering, random,
+        )  # fmt: skip
         self._waits = TimerHeap()
         self._by_queue: dict[tuple[int, int], list[QueueCursor]] = {}
+        self._topic_changes = TopicChanges(store, self.groups, self._lease_clock, self._wake_list, self._progress.drop)
 
     # -- for consumers
 
-    def pull(self, request: PullRequest, now_ms: int, answer: Callable[[Pull], None], context: object = None) -> Pull:
+    def pull(
+        self, request: PullRequest, now_ms: int, answer: Callable[[Pull], None], window: ReplyWindow = UNBOUNDED
+    ) -> Pull:
         """Apply the acknowledgements, then find messages or wait for them.
 
         `answer(pull)` is called once, perhaps inside this call. The acknowledgements count even if the answer is lost.
         """
         self.counts.pulls += 1
         self._lease_clock.now_ms = now_ms
-        pull = Pull(answer, context)
-        group = self.group(request.group)
-        if request.topics:
-            pull.subscription = group.subscription(request.topics_key, request.topics, request.start)
+        pull = Pull(answer, window)
+        group = self.group(request.group, request)
+        refused: EngineError | None = None
+        if group.policy.unread and request.max_messages > 0:
+            # Not even its start in a new queue is known.
+            refused = GroupUnreadError(group.name, group.policy.unread)
+        elif request.topics:
+            try:
+                pull.subscription = group.subscription(request)
+            except EngineError as error:
+                refused = error  # a topic that cannot be created does not refuse the acknowledgements
         if request.acks:
             pull.ack_codes = self._acknowledgements.apply(group, request.acks, now_ms)
             if self._dead_lettering:
                 self._dead_lettering.step(now_ms)
             self._serve_woken(now_ms)
+        if refused is not None and not (request.acks and group.policy.unread):
+            raise refused
         if pull.subscription is None or request.max_messages <= 0:
-            answer(pull)
-            return pull
-        self._bound(pull, request)
+            return self._answer_empty(pull, group)
+        pull.bound(request, self.settings)
         pull.group = group
         if not pull.subscription.parked and not group.policy.paused:
-            self._dispatcher.fill(pull, group, now_ms)
+            self._fill(pull, now_ms, is_first=not window.waiting)
         wait_ms = min(request.wait_ms, self.settings.wait_ms_max)
         if wait_ms <= 0 and not pull.piece_count and self._may_find_more(pull.subscription):
             # An empty answer means that the queues are empty; a consumer that drains them without waiting would stop.
             wait_ms = self.settings.fetch_wait_ms
+        if wait_ms <= 0 and pull.is_short:
+            wait_ms = self.settings.room_wait_ms
         if pull.piece_count or wait_ms <= 0 or self.parked >= self.settings.parked_max:
             answer(pull)
         else:
             self._park(pull, now_ms + wait_ms)
         return pull
 
+    @staticmethod
+    def is_at_bound(pull: Pull) -> bool:
+        """Whether an empty answer is empty because the group holds as many messages as it may."""
+        return pull.group is not None and any(
+            cursor.blocked and cursor.is_at_bound for cursor in pull.subscription.cursors
+        )
+
     def cancel(self, pull: Pull) -> None:
         """Forget a waiting pull whose caller is gone; nothing will be leased to it."""
         if pull.tick:
             self._unpark(pull)
 
+    def release(self, group: str, ranges: list[AckRange], now_ms: int) -> None:
+        """Give back messages of an answer that no consumer can have received: their delivery was no attempt."""
+        self._lease_clock.now_ms = now_ms
+        self._acknowledgements.apply(self.group(group), ranges, now_ms)
+        self._serve_woken(now_ms)
+
     # -- for the server's loop
 
     def on_woken(self, woken: list[tuple[int, int]], now_ms: int) -> None:
         """Serve the pulls that wait for these queues, which have new records."""
+        self._lease_clock.now_ms = now_ms
+        if self._topic_changes.sparse:
+            self._topic_changes.make_cursors(woken)
         self._wake_list.wake_all(woken, self._by_queue)
         self._serve_woken(now_ms)
 
+    def on_room(self, window: ReplyWindow, now_ms: int) -> None:
+        """Serve the pulls that wait for room in the window, the longest wait first."""
+        while window.waiting:
+            pull = next(iter(window.waiting))
+            if pull.subscription.ring and not pull.group.policy.paused:
+                self._fill(pull, now_ms, is_first=True)
+                if pull.is_short:
+                    return
+            if pull.piece_count:
+                self._unpark(pull)
+                pull.answer(pull)
+            else:
+                del window.waiting[pull]
+                pull.subscription.parked[pull] = None
+
     def on_time(self, now_ms: int) -> int | None:
         """Do the due work; returns the latest time of the next call, None when no work has a due time."""
-        self._lease_clock.now_ms = now_ms
+        self._lease_clock.turn(now_ms)
         for cursor in self._lease_clock.expire(now_ms):
             self._claim_spent(cursor)
             self._wake_list.wake(cursor)
         dead_lettering_at = self._dead_lettering.step(now_ms)
         self._follow_all(now_ms)
+        moving_at = self._topic_changes.step(now_ms)
         self._resume_filtering()
         self._serve_woken(now_ms)
         for pull in self._waits.pop_due(now_ms):
             self._unpark(pull)
             pull.answer(pull)
         filtering_at = now_ms if self._dispatcher.later else None
-        times = (self._lease_clock.next_at_ms(), self._waits.next_at_ms(), dead_lettering_at, filtering_at)
+        times = (self._lease_clock.next_at_ms(), self._waits.next_at_ms(), dead_lettering_at, filtering_at, moving_at)
         return min((at for at in times if at is not None), default=None)
 
     @property
     def has_progress(self) -> bool:
         """Whether write_progress() has anything to write."""
-        return bool(self._dirty or self._due_progress)
+        return self._progress.has_news
 
-    def write_progress(self, cursors_max: int | None = None) -> bool:
-        """Write the progress of all changed cursors into the log.
+    def write_progress(
+        self, cursors_max: int | None = None, *, now_ms: int | None = None, is_final: bool = False
+    ) -> bool:
+        """Write the progress of all changed cursors into the log, and the state of the lease clock.
 
         Args:
             cursors_max: limit per call, so that the loop turns in between; call again until it returns True.
+            is_final: nothing will be leased any more.
         """
-        due = self._due_progress
-        if not due:
-            due.extend(self._dirty)
-            self._dirty.clear()
-        elif cursors_max is None:
-            due.extend(self._dirty.difference(due))
-            self._dirty.clear()
-        step = due if cursors_max is None else due[-cursors_max:]
-        if step:
-            # Removed once they are in the log: after a full disk the next call tries again.
-            self._store.put_progress([(cursor.key, cursor.encoded_progress()) for cursor in step])
-            del due[-len(step) :]
-        return not due
+        return self._progress.write(cursors_max, now_ms, is_final=is_final)
 
     # -- for operators
 
-    def group(self, name: str) -> Group:
-        """Return the group of that name; creates it when it is new."""
+    def group(self, name: str, request: PullRequest | None = None) -> Group:
+        """Return the group of that name; creates it when it is new.
+
+        Args:
+            request: a pull that creates it, for its application. Raises QuotaError when that may create no more.
+        """
         found = self.groups.get(name)
         if found is None:
+            if request is not None and request.max_messages > 0 and not progress.is_kept(self._store, name):
+                self.creations.admit(GROUP, [name], request.application)
             found = self.groups[name] = Group(
-                name, self._key, self._store, self.settings, self._by_queue, self._resumed, self._form
-            )
+                name, self._key, self._store, self.settings, self._by_queue, self._resume,
+                self._topic_changes.on_moving, self.creations, self._topic_changes.sparse, self._form,
+            )  # fmt: skip
+        found.used_ms = self._lease_clock.now_ms
         self._follow(found)
         return found
+
+    def unload(self, group: Group) -> bool:
+        """Remove a group from memory; False while it is in use or its progress is not in the log."""
+        if not group.is_idle or self._progress.is_due(group.topics.values()):
+            return False
+        for cursor in group.leave():
+            self._lease_clock.forget(cursor)
+        self._dispatcher.shared.forget(group.name)
+        del self.groups[group.name]
+        if not progress.is_kept(self._store, group.name):
+            self.creations.forget(GROUP, group.name)
+        return True
 
     def move(self, group: Group, cursor: QueueCursor, offset: int, now_ms: int) -> None:
         """Reset the group to `offset`, within the readable range. All its receipts of that queue become stale."""
         first_offset, end_offset = self._store.bounds(cursor.topic_id, cursor.queue)
         cursor.move(min(max(offset, first_offset), end_offset), self._lease_clock.next_lease())
-        self._dirty.add(cursor)
+        self._dirty[cursor] = None
+        group.watch_moves(cursor.topic_id)
         self._wake_list.wake(cursor)
         self._serve_woken(now_ms)
 
@@ -209,11 +269,18 @@ class Delivery:
 
     def on_moved(self, cursor: QueueCursor) -> None:
         """Note that the cursor has changed and may have room again."""
-        self._dirty.add(cursor)
+        self._dirty[cursor] = None
         if cursor.blocked:
             self._wake_list.wake(cursor)
 
     # -- internal
+
+    def _answer_empty(self, pull: Pull, group: Group) -> Pull:
+        """Answer a pull that wants no messages."""
+        pull.answer(pull)
+        if not group.topics:
+            self.unload(group)  # it has no queue: group names that consumers make up cost no memory
+        return pull
 
     def _follow(self, group: Group) -> None:
         """Apply the configured policy to the group."""
@@ -221,6 +288,7 @@ class Delivery:
         if group.generation != generation:
             before = group.filters
             for cursor in group.follow(generation, self._policies.of(group.name)):
+                self._postpone_spent(cursor)
                 self._wake_list.wake(cursor)
             if group.filters is not before:
                 self._dispatcher.shared.forget(group.name)
@@ -252,22 +320,24 @@ class Delivery:
         claim = self._lease_clock.next_lease()
         claimed = cursor.in_flight.claim_spent(cursor.attempts_max, claim)
         if claimed:
-            self._dirty.add(cursor)
+            self._dirty[cursor] = None
             self._dead_lettering.enqueue(cursor, claimed, claim, ATTEMPTS, "")
 
-    def _resumed(self, cursor: QueueCursor) -> None:
-        """Give last attempts from before a restart a full lease time from now: their holders may still acknowledge."""
+    def _resume(self, cursor: QueueCursor, stored: Progress) -> None:
+        """Load stored progress: leases that run go on, and new ones have numbers above all that it names."""
+        clock = self._lease_clock
+        clock.start_above(stored.top_lease)
+        cursor.resume(stored, clock.base_ms)
+        self._postpone_spent(cursor)
+        soonest_ms = cursor.in_flight.expire(clock.now_ms)
+        if soonest_ms is not None:
+            clock.due(cursor, soonest_ms)
+
+    def _postpone_spent(self, cursor: QueueCursor) -> None:
+        """Give last attempts that have ended a full lease time from now: their holders may still acknowledge."""
         due_ms = self._lease_clock.now_ms + cursor.group.policy.invisible_ms
         if cursor.in_flight.postpone_spent(cursor.attempts_max, due_ms):
             self._lease_clock.due(cursor, due_ms)
-
-    def _bound(self, pull: Pull, request: PullRequest) -> None:
-        settings = self.settings
-        pull.messages_left = min(request.max_messages, settings.pull_messages_max)
-        wanted = request.max_bytes if request.max_bytes > 0 else settings.pull_bytes_default
-        pull.bytes_left = min(wanted, settings.pull_bytes_max)
-        wanted = request.invisible_ms if request.invisible_ms > 0 else settings.invisible_ms_default
-        pull.invisible_ms = min(wanted, settings.invisible_ms_max)
 
     def _may_find_more(self, subscription: Subscription) -> bool:
         """Whether records of the subscription are being fetched or still wait for a filter."""
@@ -276,7 +346,10 @@ class Delivery:
         return any(self._store.is_fetching(cursor.topic_id, cursor.queue) for cursor in subscription.cursors)
 
     def _park(self, pull: Pull, until_ms: int) -> None:
-        pull.subscription.parked[pull] = None
+        if pull.is_short:
+            pull.window.waiting[pull] = None
+        else:
+            pull.subscription.parked[pull] = None
         pull.tick = self._waits.schedule(until_ms, pull)
         self.parked += 1
 
@@ -284,6 +357,7 @@ class Delivery:
         self._waits.cancel(pull.tick, pull)
         pull.tick = 0
         pull.subscription.parked.pop(pull, None)
+        pull.window.waiting.pop(pull, None)
         self.parked -= 1
 
     def _serve_woken(self, now_ms: int) -> None:
@@ -295,17 +369,32 @@ class Delivery:
             pull = next(iter(subscription.parked))
             if pull.group.policy.paused:
                 return
-            self._dispatcher.fill(pull, pull.group, now_ms)
+            self._fill(pull, now_ms, is_first=not pull.window.waiting)
             if pull.piece_count:
                 self._unpark(pull)
                 pull.answer(pull)
+            elif pull.is_short:
+                del subscription.parked[pull]
+                pull.window.waiting[pull] = None
+
+    def _fill(self, pull: Pull, now_ms: int, *, is_first: bool) -> None:
+        """Give the pull messages, as far as the window of its link allows; it is_short when that allows not even one.
+
+        Args:
+            is_first: no other pull has waited longer for room in the window.
+        """
+        size, pull.first_bytes_max = pull.window.allowance(is_first=is_first)
+        pull.bytes_left = min(pull.bytes_wanted, size)
+        pull.is_short = size <= 0
+        if size > 0:
+            self._dispatcher.fill(pull, pull.group, now_ms)
 
 
 def receipt_key(store: DeliveryLog, random_bytes: Callable[[int], bytes]) -> bytes:
     """Return the secret of all receipts: created once and kept in the log, so it survives restarts and fail-over."""
-    for raw, value in store.progress(progress.RECEIPT_KEY):
-        if raw == progress.RECEIPT_KEY and len(value) == KEY_SIZE:
-            return value
+    found = kept(store, progress.RECEIPT_KEY)
+    if len(found) == KEY_SIZE:
+        return found
     made = random_bytes(KEY_SIZE)
     store.put_progress([(progress.RECEIPT_KEY, made)])
     return made

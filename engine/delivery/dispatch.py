@@ -7,6 +7,7 @@ it (a message is never cut) count against its next turns, so large messages take
 import logging
 from collections.abc import Callable
 
+from common.limited_log import LimitedLog
 from engine.delivery.counts import DeliveryCounts
 from engine.delivery.filter_budget import FILTER_READ_MESSAGES, FilterBudget
 from engine.delivery.group_view import GroupView
@@ -16,9 +17,10 @@ from engine.delivery.leases import LeaseClock
 from engine.delivery.ports import RequestJudge
 from engine.delivery.pull import Pull
 from engine.delivery.queue_cursor import QueueCursor
+from engine.delivery.reply_window import SMALL_BYTES
 from engine.delivery.settings import DeliverySettings
 from engine.delivery.shared_filters import SharedFilters
-from engine.errors import CorruptionError, OffsetOutOfRangeError
+from engine.errors import CorruptionError, OffsetOutOfRangeError, UnreadableError
 from engine.filter.native import select
 from engine.link.pieces import PIECE
 from engine.link.record import HAS_TRAILER
@@ -26,7 +28,10 @@ from engine.log.format import whole_records
 from engine.log.port import DeliveryLog
 from engine.log.types import RecordSlice
 
-log = logging.getLogger(__name__)
+TOO_LARGE_MAX = 10_000
+"""Maximum number of cursors whose next message is remembered as too large for a link without room."""
+
+limited = LimitedLog(logging.getLogger(__name__))
 
 
 class Dispatcher:
@@ -42,7 +47,7 @@ class Dispatcher:
     """
 
     def __init__(
-        self, store: DeliveryLog, settings: DeliverySettings, lease_clock: LeaseClock, dirty: set[QueueCursor],
+        self, store: DeliveryLog, settings: DeliverySettings, lease_clock: LeaseClock, dirty: dict[QueueCursor, None],
         counts: DeliveryCounts, requests: RequestJudge | None, now_ns: Callable[[], int],
     ) -> None:  # fmt: skip
         self._store, self._settings, self._lease_clock = store, settings, lease_clock
@@ -51,6 +56,7 @@ class Dispatcher:
         self.later: dict[QueueCursor, None] = {}
         self.shared = SharedFilters(settings.shared_filters_min)
         self._budget = FilterBudget(settings.filter_tests_max)
+        self._too_large: dict[QueueCursor, tuple[int, int]] = {}
 
     def fill(self, pull: Pull, group: GroupView, now_ms: int) -> None:
         """Fill the pull from its subscription until it is full or nothing is left. The first message always fits."""
@@ -59,11 +65,19 @@ class Dispatcher:
         while ring and pull.messages_left > 0 and pull.bytes_left > 0:
             cursor = next(iter(ring))
             cursor.credit = min(cursor.credit + quantum, quantum)
-            if cursor.credit <= 0 or self._dispatch_queue(cursor, pull, group, now_ms):
+            if cursor.credit <= 0 or self._try_queue(cursor, pull, group, now_ms):
                 ring.move_to_end(cursor)
             else:
                 del ring[cursor]
                 cursor.credit = 0
+
+    def _try_queue(self, cursor: QueueCursor, pull: Pull, group: GroupView, now_ms: int) -> bool:
+        """Dispatch from one cursor. A queue that the disk cannot read now rests; what was leased before stays."""
+        try:
+            return self._dispatch_queue(cursor, pull, group, now_ms)
+        except (OSError, UnreadableError):
+            self._store.watch(cursor.topic_id, cursor.queue)
+            return False
 
     def _dispatch_queue(self, cursor: QueueCursor, pull: Pull, group: GroupView, now_ms: int) -> bool:
         """Dispatch from one cursor until its turn is over or the pull is full; False when the cursor is exhausted."""
@@ -83,6 +97,9 @@ class Dispatcher:
             if first == end:
                 self._rest(cursor)
                 return False
+            if (known := self._too_large_at(cursor, pull, first)) is not None:
+                self._end_short(cursor, pull, first, known)
+                break
             pieces = self._read(cursor, first, end, min(cursor.credit, pull.bytes_left))
             if pieces and self.requests is not None:
                 pieces = self._drop_expired(cursor, first, pieces)
@@ -94,8 +111,8 @@ class Dispatcher:
             size = 0
             for piece in pieces:
                 size += len(piece.records)
-            if size > pull.bytes_left and pull.piece_count:
-                pull.bytes_left = 0
+            if size > (pull.bytes_left if pull.piece_count else pull.first_bytes_max):
+                self._end_short(cursor, pull, first, size)
                 break
             given_end = pieces[-1].first_offset + pieces[-1].count
             size = self._lease_in_order(cursor, pull, group, first, given_end, pieces, now_ms)
@@ -105,6 +122,22 @@ class Dispatcher:
             if given_end < end:
                 break  # the turn's bytes are used up; continuing would make one lease per message
         return True
+
+    def _too_large_at(self, cursor: QueueCursor, pull: Pull, first: int) -> int | None:
+        """Size of the message at `first` when it is known not to fit. Pulls without room would read it again and again."""
+        if pull.first_bytes_max > SMALL_BYTES or pull.piece_count:
+            return None
+        offset, size = self._too_large.get(cursor, (-1, 0))
+        return size if offset == first and size > pull.first_bytes_max else None
+
+    def _end_short(self, cursor: QueueCursor, pull: Pull, first: int, size: int) -> None:
+        """The message at `first` does not fit. Without an earlier one the pull waits for room."""
+        pull.bytes_left = 0
+        if not pull.piece_count:
+            pull.is_short = True
+            if len(self._too_large) >= TOO_LARGE_MAX:
+                self._too_large.clear()
+            self._too_large[cursor] = first, size
 
     def _dispatch_filtered(self, cursor: QueueCursor, pull: Pull, group: GroupView, now_ms: int) -> bool:
         """As _dispatch_queue(), for a group with a filter."""
@@ -152,7 +185,11 @@ class Dispatcher:
         """
         at, count, stored_at_ms, records = piece
         asked, selected = pull.messages_left, 0
-        decided, ranges = select(cursor.filter, records, 0, pull.messages_left, pull.bytes_left, bool(pull.piece_count))
+        is_bound = bool(pull.piece_count) or pull.first_bytes_max < len(records)
+        bytes_max = pull.bytes_left if pull.piece_count else max(pull.bytes_left, pull.first_bytes_max)
+        decided, ranges = select(
+            cursor.filter, records, 0, pull.messages_left, bytes_max if is_bound else pull.bytes_left, is_bound
+        )
         done = at
         for index, messages, start, end in ranges:
             first = at + index
@@ -166,13 +203,14 @@ class Dispatcher:
         self._leave_out(cursor, done, at + decided)
         self._budget.spend(decided, cursor.filter.cost)
         if decided < count and selected < asked:
+            pull.is_short = not pull.piece_count
             pull.bytes_left = 0  # the next one does not fit
         return decided == count
 
     def _leave_out(self, cursor: QueueCursor, first: int, end: int) -> None:
         if end > first:
             cursor.leave_out(first, end, self._lease_clock.next_lease())
-            self._dirty.add(cursor)
+            self._dirty[cursor] = None
             self._counts.passed_over += end - first
 
     def _lease_in_order(
@@ -202,7 +240,11 @@ class Dispatcher:
             start = end = 0
             first = offset = at
             for record in whole_records(records):
-                if cursor.keys.admit(offset, key_number(record)):
+                if (
+                    cursor.keys.admit(offset, key_number(record))
+                    if cursor.keys.moves is None
+                    else cursor.keys.admit_moving(offset, record)
+                ):
                     end += len(record)
                 else:
                     _gather(taken, first, offset, stored_at_ms, records[start:end])
@@ -211,7 +253,7 @@ class Dispatcher:
                     first, start, end = offset + 1, end + len(record), end + len(record)
                 offset += 1
             _gather(taken, first, offset, stored_at_ms, records[start:end])
-        self._dirty.add(cursor)
+        self._dirty[cursor] = None
         return size + self._lease_gathered(cursor, pull, group, taken, now_ms)
 
     def _lease_gathered(
@@ -232,7 +274,7 @@ class Dispatcher:
         due_ms = now_ms + pull.invisible_ms
         attempt = cursor.lease(first, end, lease, due_ms)
         self._lease_clock.due(cursor, due_ms)
-        self._dirty.add(cursor)
+        self._dirty[cursor] = None
         count = end - first
         token = group.receipts.make(cursor.queue, count, cursor.topic_hash, first, lease)
         out = pull.pieces
@@ -267,7 +309,7 @@ class Dispatcher:
             return None if out.first_offset > first else []
         except CorruptionError as damage:
             after = damage.next_offset
-            log.error(
+            limited.error(
                 "topic=%s queue=%d offset=%d: cannot be read, continuing at offset %s: %s",
                 cursor.topic_name, cursor.queue, first, after, damage,
             )  # fmt: skip
@@ -298,7 +340,7 @@ class Dispatcher:
         lease = self._lease_clock.next_lease()
         cursor.lease(first, end, lease, 0)
         cursor.settle(first, end, lease, False)
-        self._dirty.add(cursor)
+        self._dirty[cursor] = None
 
 
 def _gather(taken: list[RecordSlice], first: int, end: int, stored_at_ms: int, records: bytes) -> None:

@@ -3,21 +3,30 @@
 import logging
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 
 from common.dead_letters import is_dead_letter_topic
+from common.limited_log import LimitedLog
+from common.names import split_stored_name
 from engine.delivery import filters, progress
+from engine.delivery.creations import TOPIC, Creations
+from engine.delivery.key_moves import KeyMoves
 from engine.delivery.native import FORM, DeliveryForm
-from engine.delivery.policy import DEFAULT, GroupPolicy
+from engine.delivery.policy import DEFAULT, KEY, GroupPolicy
+from engine.delivery.progress import Progress
 from engine.delivery.queue_cursor import QueueCursor
 from engine.delivery.receipt import topic_hash
 from engine.delivery.settings import DeliverySettings
 from engine.delivery.subscription import Subscription
-from engine.errors import EngineError
-from engine.link.pull import AT_TIME, LATEST
+from engine.errors import EngineError, UnknownTopicError
+from engine.link.pull import AT_TIME, LATEST, PullRequest
 from engine.log.port import DeliveryLog
 from engine.log.types import Topic
 
-log = logging.getLogger(__name__)
+limited = LimitedLog(logging.getLogger(__name__))
+
+SPARSE_QUEUES_MIN = 64
+"""Queues of a topic from which a group makes the cursors of queues without a record only when they have one."""
 
 
 class Group:
@@ -26,23 +35,32 @@ class Group:
     Args:
         key: secret of the receipts.
         by_queue: (topic id, queue) -> cursors of all groups; this group adds its own.
-        on_resumed: called with each cursor that was loaded from stored progress.
+        on_resumed: called with each stored progress and its cursor, which it loads.
+        on_moving: called when keys of a topic move between queues: then call move_keys() again and again.
+        creations: counts the topics that its pulls create.
+        sparse: topic id -> groups without a cursor for each of its queues; this group adds itself.
     """
 
     def __init__(
         self, name: str, key: bytes, store: DeliveryLog, settings: DeliverySettings, by_queue: dict[tuple[int, int], list[QueueCursor]],
-        on_resumed: Callable[[QueueCursor], None], form: DeliveryForm = FORM,
+        on_resumed: Callable[[QueueCursor, Progress], None], on_moving: Callable[["Group"], None],
+        creations: Creations, sparse: dict[int, dict["Group", None]], form: DeliveryForm = FORM,
     ) -> None:  # fmt: skip
         self.name = name
         self.policy = DEFAULT
         self.generation = -1  # of the policies at the last follow()
+        self.used_ms = 0  # monotonic time of the last request about it
         self.filters = filters.stored(store, name)
-        self._on_resumed = on_resumed
+        self._on_resumed, self._on_moving, self._creations = on_resumed, on_moving, creations
         self.receipts = form.Receipts(key, name)
         self._form = form
         self.topics: dict[int, list[QueueCursor]] = {}
+        self.moves: dict[int, KeyMoves] = {}  # by topic id, while keys move between its queues
         self._store, self._settings, self._by_queue = store, settings, by_queue
-        self.by_hash: dict[int, list[QueueCursor]] = {}
+        self.by_hash: dict[int, list[QueueCursor | None]] = {}  # by queue; None: see _slots
+        self._sparse = sparse
+        self._slots: dict[int, list[QueueCursor | None]] = {}  # topic id -> by queue; None: it has had no record
+        self._subscribed: dict[int, list[Subscription]] = {}  # to the topics in _slots
         self._subscriptions: OrderedDict[bytes, Subscription] = OrderedDict()
         self._stored: dict[int, dict[int, bytes]] = {}
         for raw, value in store.progress(progress.group_prefix(name)):
@@ -61,7 +79,26 @@ class Group:
         cursors = [cursor for cursors in self.topics.values() for cursor in cursors]
         for cursor in cursors:
             cursor.follow(now)
+        self.moves.clear()
+        for topic_id in self.topics:
+            self.watch_moves(topic_id)
         return cursors
+
+    def watch_moves(self, topic_id: int) -> None:
+        """With order by key: keep the order over the topic's growths, whose old queues may have open messages."""
+        cursors = self.topics.get(topic_id)
+        if self.policy.order == KEY and topic_id in self._slots and (topic := self._store.topic_by_id(topic_id)):
+            cursors = self.cursors(topic, 0)
+        if self.policy.order != KEY or not cursors or cursors[0].is_dead_letters:
+            return
+        growths = self._store.growth.of(topic_id)
+        if growths and topic_id not in self.moves:
+            self.moves[topic_id] = KeyMoves(
+                topic_id, lambda: self.topics[topic_id], self._store, self._settings.waiting_max
+            )
+        if growths:
+            self.moves[topic_id].follow(growths)
+            self._on_moving(self)
 
     def _adopt_filters(self, wanted: Mapping[str, str]) -> None:
         """Use these filters, and store them in the log."""
@@ -72,48 +109,146 @@ class Group:
         try:
             self._store.put_progress([(filters.key(self.name), filters.encode(self.filters))])
         except EngineError as error:
-            log.warning(
+            limited.warning(
                 "group=%s: filters are not stored in the log, a restart reads them from the configuration: %s",
                 self.name,
                 error,
             )
 
-    def subscription(self, raw: bytes, topics: Sequence[tuple[str, int]], start: int) -> Subscription:
+    def subscription(self, request: PullRequest) -> Subscription:
         """Return the remembered form of a request's topics; creates missing topics whose number of queues is given.
 
-        Args:
-            raw: bytes of the topics in the request, the key of the remembered form.
+        Raises QuotaError when the application may create no more.
         """
+        raw, topics = request.topics_key, request.topics
         found = self._subscriptions.get(raw)
         if found is not None:
             self._subscriptions.move_to_end(raw)
             return found
-        unique = dict(topics)
-        made = self._store.create_topics([(name, queues) for name, queues in unique.items() if queues])
-        known = [self._store.topic(name) for name, queues in unique.items() if not queues]
         cursors = []
-        for topic in made + [topic for topic in known if topic is not None]:
-            cursors += self.cursors(topic, start)
+        new = (name for name, queues in topics if queues and self._store.topic(split_stored_name(name)[0]) is None)
+        self._creations.admit(TOPIC, new, request.application)
+        resolved = self._resolved(dict(topics))
+        for topic in resolved:
+            cursors += self._used_cursors(topic, request.start)
         found = self._form.Subscription(cursors)
+        for topic in resolved:
+            if topic.id in self._slots:
+                self._subscribed.setdefault(topic.id, []).append(found)
         self._subscriptions[raw] = found
         self._forget_oldest()
         return found
 
+    def _resolved(self, topics: Mapping[str, int]) -> list[Topic]:
+        """The topics of a request. One that was deleted and created again since is left out."""
+        try:
+            made = self._store.create_topics([(name, queues) for name, queues in topics.items() if queues])
+        except UnknownTopicError:
+            made = []
+            for name, queues in topics.items():
+                with suppress(UnknownTopicError):
+                    made += self._store.create_topics([(name, queues)] if queues else [])
+        known = [self._store.topic(name) for name, queues in topics.items() if not queues]
+        return made + [topic for topic in known if topic is not None]
+
+    def forget_topic(self, old: Topic) -> list[QueueCursor]:
+        """A topic was deleted and created again: forget the group's progress in the old one; returns its cursors."""
+        cursors = self.topics.pop(old.id, [])
+        for cursor in cursors:
+            self._by_queue[old.id, cursor.queue].remove(cursor)
+            for subscription in cursor.subscriptions:
+                subscription.ring.pop(cursor, None)
+        self.moves.pop(old.id, None)
+        self._end_sparse(old.id)
+        self.by_hash.pop(topic_hash(old.name), None)
+        kept = {progress.key(self.name, old.id, queue) for queue in self._stored.pop(old.id, {})}
+        kept.update(cursor.key for cursor in cursors)
+        self._stored_hashes = None
+        if kept:
+            self._store.put_progress([(key, b"") for key in sorted(kept)])
+        return cursors
+
     def cursors(self, topic: Topic, start: int) -> list[QueueCursor]:
-        """Return all cursors of a topic; creates missing ones.
+        """Return all cursors of a topic by queue; creates missing ones.
 
         A queue that was added to a topic of the group begins at its first message, regardless of `start`: the group has
         passed over none of its messages.
         """
-        known = self.topics.get(topic.id, [])
-        # Dead letters are there because of this group: it begins with the first one, regardless of `start`.
-        fresh = not known and topic.id not in self._stored and not is_dead_letter_topic(topic.name)
+        subscribed = self._subscribed.get(topic.id, ())
+        slots = [*self._slots.get(topic.id, self.topics.get(topic.id, ()))]
+        slots += [None] * (topic.queues - len(slots))
+        missing = [queue for queue, cursor in enumerate(slots) if cursor is None]
+        made = self._make(topic, missing, start if self._is_fresh(topic) else 0)
+        for cursor in made:
+            slots[cursor.queue] = cursor
+            for subscription in subscribed:
+                subscription.add(cursor)
+        self._end_sparse(topic.id)
+        cursors: list[QueueCursor] = slots  # type: ignore[assignment]
+        self.topics[topic.id] = self.by_hash[topic_hash(topic.name)] = cursors  # type: ignore[assignment]
+        if made:
+            self.watch_moves(topic.id)
+        return cursors
+
+    def _used_cursors(self, topic: Topic, start: int) -> list[QueueCursor]:
+        """As cursors(), without the queues of a large topic that have no record: their first record makes theirs.
+
+        Not with order by key, which looks at all queues, and not when a new group begins at a moment, which is stored
+        for each queue.
+        """
+        known = self.topics.get(topic.id)
+        is_whole = known is not None and topic.id not in self._slots
+        if topic.queues < SPARSE_QUEUES_MIN or is_whole or self.policy.order == KEY:
+            return self.cursors(topic, start)
+        used = self._store.used_queues(topic.id) | self._stored.get(topic.id, {}).keys()
+        if len(used) >= topic.queues or (start in (LATEST, AT_TIME) and self._is_fresh(topic)):
+            return self.cursors(topic, start)
+        slots = self._slots.get(topic.id, [])
+        slots += [None] * (topic.queues - len(slots))
+        made = self._make(topic, sorted(queue for queue in used if slots[queue] is None), 0)
+        self._slots[topic.id] = self.by_hash[topic_hash(topic.name)] = slots
+        self._sparse.setdefault(topic.id, {})[self] = None
+        for cursor in made:
+            self._put(cursor)
+        for queue, slot in enumerate(slots):
+            if slot is None:
+                self._store.watch(topic.id, queue)
+        return self.topics.setdefault(topic.id, [])
+
+    def make_cursor(self, topic_id: int, queue: int) -> None:
+        """A queue of a large topic has its first record: make its cursor if there is none."""
+        slots, topic = self._slots.get(topic_id), self._store.topic_by_id(topic_id)
+        if slots is None or topic is None or queue >= len(slots) or slots[queue] is not None:
+            return
+        for cursor in self._make(topic, [queue], 0):
+            self._put(cursor)
+
+    def _put(self, cursor: QueueCursor) -> None:
+        """Take up a cursor of a topic that has not all of them."""
+        self._slots[cursor.topic_id][cursor.queue] = cursor
+        self.topics.setdefault(cursor.topic_id, []).append(cursor)
+        for subscription in self._subscribed.get(cursor.topic_id, ()):
+            subscription.add(cursor)
+
+    def _make(self, topic: Topic, queues: Sequence[int], start: int) -> list[QueueCursor]:
+        floor = progress.stored_floor(self._store, topic.id) if topic.made_ms and queues else 0
         # All are made before any is remembered: a full disk may refuse in the middle, and the next pull begins again.
-        made = [self._cursor(topic, queue, start if fresh else 0) for queue in range(len(known), topic.queues)]
+        made = [self._cursor(topic, queue, start, floor) for queue in queues]
         for cursor in made:
             self._by_queue.setdefault((topic.id, cursor.queue), []).append(cursor)
-        cursors = self.topics[topic.id] = self.by_hash[topic_hash(topic.name)] = known + made
-        return cursors
+        return made
+
+    def _is_fresh(self, topic: Topic) -> bool:
+        """Whether the topic is new to the group. Dead letters are there because of it: it begins with the first one."""
+        return topic.id not in self.topics and topic.id not in self._stored and not is_dead_letter_topic(topic.name)
+
+    def _end_sparse(self, topic_id: int) -> None:
+        self._slots.pop(topic_id, None)
+        self._subscribed.pop(topic_id, None)
+        groups = self._sparse.get(topic_id, {})
+        groups.pop(self, None)
+        if not groups:
+            self._sparse.pop(topic_id, None)
 
     def find(self, hashed: int, queue: int) -> QueueCursor | None:
         """Return the cursor of a token; loads the topic when only its stored progress is known so far."""
@@ -122,22 +257,69 @@ class Group:
             topic = self._stored_topic(hashed)
             if topic is None:
                 return None
-            cursors = self.cursors(topic, 0)
-        return cursors[queue] if queue < len(cursors) else None
+            self._used_cursors(topic, 0)
+            cursors = self.by_hash[hashed]
+        if queue >= len(cursors):
+            return None
+        if cursors[queue] is None:
+            self.make_cursor(next(topic_id for topic_id, slots in self._slots.items() if slots is cursors), queue)
+        return cursors[queue]
 
     def load_all(self) -> list[QueueCursor]:
         """Load all stored progress of the group; returns all its cursors."""
         for topic_id in list(self._stored):
-            topic = self._store.topic_by_id(topic_id)
+            topic = self._current(topic_id)
             if topic is not None:
                 self.cursors(topic, 0)
+        for topic_id in list(self._slots):
+            if (topic := self._store.topic_by_id(topic_id)) is not None:
+                self.cursors(topic, 0)
+        return [cursor for cursors in self.topics.values() for cursor in cursors]
+
+    def move_keys(self, now_ms: int, wall_ms: int) -> list[QueueCursor]:
+        """Let messages be dispatched whose keys have left their old queues; returns their cursors."""
+        woken: list[QueueCursor] = []
+        for topic_id, moves in list(self.moves.items()):
+            woken += moves.step(now_ms, wall_ms)
+            if moves.is_over:
+                moves.detach()
+                del self.moves[topic_id]
+        return woken
+
+    @property
+    def cursor_count(self) -> int:
+        """Number of its cursors in memory."""
+        return sum(map(len, self.topics.values()))
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no pull waits and no message is leased."""
+        cursors = [cursor for cursors in self.topics.values() for cursor in cursors]
+        return not (
+            self.moves
+            or self.waiting()
+            or any(each.lease and not each.ready for cursor in cursors for each in cursor.in_flight.ranges)
+        )
+
+    def leave(self) -> list[QueueCursor]:
+        """Take the group out of everything that it shares with other groups; returns its cursors."""
+        for topic_id, cursors in self.topics.items():
+            for cursor in cursors:
+                sharing = self._by_queue[topic_id, cursor.queue]
+                sharing.remove(cursor)
+                if not sharing:
+                    del self._by_queue[topic_id, cursor.queue]
+        for subscription in self._subscriptions.values():
+            subscription.leave()
+        for topic_id in list(self._slots):
+            self._end_sparse(topic_id)
         return [cursor for cursors in self.topics.values() for cursor in cursors]
 
     def waiting(self) -> list[Subscription]:
         """Return the subscriptions with waiting pulls."""
         return [each for each in self._subscriptions.values() if each.parked]
 
-    def _cursor(self, topic: Topic, queue: int, start: int) -> QueueCursor:
+    def _cursor(self, topic: Topic, queue: int, start: int, floor: int) -> QueueCursor:
         cursor = self._form.QueueCursor(
             topic.name,
             topic.id,
@@ -154,28 +336,33 @@ class Group:
         stored = self._stored.get(topic.id, {}).get(queue)
         first_offset, end_offset = self._store.bounds(topic.id, queue)
         if stored is not None:
-            cursor.resume(progress.decode(stored))
+            self._on_resumed(cursor, progress.decode(stored))
             cursor.see(first_offset, end_offset)
-            self._on_resumed(cursor)
         elif start in (LATEST, AT_TIME):
             cursor.next_offset = end_offset
             if start == AT_TIME:
                 cursor.next_offset = self._store.offset_at_time(topic.id, queue, self.policy.start_at_ms)
             # At once: a restart before the first flush would begin at the later end, and lose the messages between.
-            self._store.put_progress([(cursor.key, cursor.encoded_progress())])
+            self._store.put_progress([(cursor.key, cursor.encoded_progress(0, 0, 0))])
         else:
             cursor.next_offset = first_offset
+            cursor.floor = floor
         return cursor
 
     def _stored_topic(self, hashed: int) -> Topic | None:
         if self._stored_hashes is None:
             self._stored_hashes = {}
             for topic_id in self._stored:
-                topic = self._store.topic_by_id(topic_id)
+                topic = self._current(topic_id)
                 if topic is not None:
                     self._stored_hashes[topic_hash(topic.name)] = topic_id
         found = self._stored_hashes.get(hashed)
         return None if found is None else self._store.topic_by_id(found)
+
+    def _current(self, topic_id: int) -> Topic | None:
+        """The topic of that id, unless it was deleted and created again."""
+        topic = self._store.topic_by_id(topic_id)
+        return topic if topic is not None and self._store.topic(topic.name) == topic else None
 
     def _forget_oldest(self) -> None:
         if len(self._subscriptions) <= self._settings.subscriptions_max:
@@ -184,4 +371,7 @@ class Group:
             if not subscription.parked:
                 subscription.leave()
                 del self._subscriptions[raw]
+                for listed in self._subscribed.values():
+                    if subscription in listed:
+                        listed.remove(subscription)
                 return

@@ -9,44 +9,8 @@ Invariant: ranges are disjoint, none is empty, and they are ordered by offset; `
 from bisect import bisect_right
 from heapq import heappop, heappush
 
-from engine.delivery.progress import Progress, encode
-
-NEVER = (1 << 63) - 1
-"""Due time of a range that never expires."""
-
-
-class InFlightRange:
-    """Consecutive messages in one state.
-
-    Attributes:
-        lease: their last lease; 0: none since a restart.
-        attempt: number of deliveries so far.
-        first_lease: their first lease; 0: from before a restart.
-        ready: the lease has expired. The previous holder may still acknowledge until the range is leased again.
-    """
-
-    __slots__ = ("attempt", "due_ms", "end", "first", "first_lease", "lease", "ready")
-
-    def __init__(
-        self, first: int, end: int, lease: int, attempt: int, due_ms: int, ready: bool = False, first_lease: int = 0
-    ) -> None:
-        self.first, self.end = first, end
-        self.lease, self.attempt = lease, attempt
-        self.due_ms, self.ready = due_ms, ready
-        self.first_lease = first_lease
-
-    @property
-    def is_waiting(self) -> bool:
-        """Whether it waits for another message of its key, and for no lease."""
-        return not self.ready and not self.lease and self.due_ms == NEVER
-
-    def part(self, first: int, end: int) -> "InFlightRange":
-        """Return a copy for first..end."""
-        return InFlightRange(first, end, self.lease, self.attempt, self.due_ms, self.ready, self.first_lease)
-
-    def __repr__(self) -> str:
-        state = "ready" if self.ready else f"due {self.due_ms}"
-        return f"InFlightRange({self.first}..{self.end} lease {self.lease} attempt {self.attempt} {state})"
+from engine.delivery.in_flight_range import NEVER, InFlightRange
+from engine.delivery.progress import Progress, StoredRange, encode
 
 
 class InFlightRanges:
@@ -94,7 +58,7 @@ class InFlightRanges:
             range_ = self.ranges[at]
             if range_.end <= first:
                 at += 1
-            elif range_.lease == lease or (foreign and not range_.lease):
+            elif range_.is_of(lease, foreign):
                 at = self._split(at, max(first, range_.first), min(end, range_.end))
                 self._delete(at, at + 1)
             else:
@@ -108,7 +72,7 @@ class InFlightRanges:
         settled = []
         while at < len(self.ranges) and self.firsts[at] < end:
             range_ = self.ranges[at]
-            if range_.end > first and (range_.lease == lease or (foreign and not range_.lease)):
+            if range_.end > first and range_.is_of(lease, foreign):
                 settled.append((max(first, range_.first), min(end, range_.end)))
             at += 1
         return self.settle(first, end, lease, foreign), settled
@@ -127,7 +91,8 @@ class InFlightRanges:
         """Turn an open message into a waiting one."""
         at = self._split(bisect_right(self.firsts, offset) - 1, offset, offset + 1)
         range_ = self.ranges[at]
-        range_.lease, range_.due_ms, range_.ready = 0, NEVER, False
+        range_.give_to(0)
+        range_.due_ms, range_.ready = NEVER, False
 
     def make_ready(self, offset: int) -> None:
         """If the message waits, allow its dispatch."""
@@ -172,15 +137,35 @@ class InFlightRanges:
         held = 0
         while at < len(self.ranges) and self.firsts[at] < end:
             range_ = self.ranges[at]
-            if range_.end > first and (range_.lease == lease or (foreign and not range_.lease)):
+            if range_.end > first and range_.is_of(lease, foreign):
                 at = self._split(at, max(first, range_.first), min(end, range_.end))
                 range_ = self.ranges[at]
-                range_.lease, range_.due_ms, range_.ready = lease, due_ms, due_ms <= now_ms
+                range_.give_to(lease)
+                range_.due_ms, range_.ready = due_ms, due_ms <= now_ms
                 held += range_.end - range_.first
                 if range_.ready:
                     heappush(self._ready_firsts, range_.first)
             at += 1
         return held
+
+    def release(self, first: int, end: int, lease: int, foreign: bool) -> int:
+        """Make what `lease` holds of first..end ready, without the attempt: nobody has seen it. Returns its number.
+
+        It has no holder from then on, so that a second release takes no second attempt back.
+        """
+        at = max(bisect_right(self.firsts, first) - 1, 0)
+        released = 0
+        while at < len(self.ranges) and self.firsts[at] < end:
+            range_ = self.ranges[at]
+            if range_.end > first and range_.lease and range_.is_of(lease, foreign) and range_.attempt:
+                at = self._split(at, max(first, range_.first), min(end, range_.end))
+                range_ = self.ranges[at]
+                range_.give_to(0)
+                range_.attempt, range_.ready = range_.attempt - 1, True
+                released += range_.end - range_.first
+                heappush(self._ready_firsts, range_.first)
+            at += 1
+        return released
 
     def claim(
         self, first: int, end: int, lease: int, foreign: bool, attempt_min: int, claimer: int
@@ -195,8 +180,7 @@ class InFlightRanges:
         claimed = []
         while at < len(self.ranges) and self.firsts[at] < end:
             range_ = self.ranges[at]
-            mine = range_.lease == lease or (foreign and not range_.lease)
-            if range_.end > first and mine and range_.attempt >= attempt_min:
+            if range_.end > first and range_.is_of(lease, foreign) and range_.attempt >= attempt_min:
                 at = self._split(at, max(first, range_.first), min(end, range_.end))
                 claimed.append(self._give_to(at, claimer))
             at += 1
@@ -234,7 +218,7 @@ class InFlightRanges:
         at = max(bisect_right(self.firsts, first) - 1, 0)
         while at < len(self.ranges) and self.firsts[at] < end:
             range_ = self.ranges[at]
-            if range_.end > first and (range_.lease == lease or (foreign and not range_.lease)):
+            if range_.end > first and range_.is_of(lease, foreign):
                 return range_.attempt
             at += 1
         return 0
@@ -270,7 +254,8 @@ class InFlightRanges:
         """Lease ready messages first..end, which next_ready() offered; returns their new attempt."""
         at = bisect_right(self.firsts, first) - 1
         attempt = self.ranges[at].attempt + 1
-        first_lease = self.ranges[at].first_lease if attempt > 1 else lease
+        before = self.ranges[at]
+        first_lease = lease if attempt == 1 else 0 if before.is_restored else before.first_lease
         stop = at
         while self.ranges[stop].end < end:
             stop += 1
@@ -298,9 +283,25 @@ class InFlightRanges:
         self._ready_firsts.clear()
         self.messages = 0
 
-    def encoded_progress(self, floor: int, next_offset: int) -> bytes:
+    def encoded_progress(self, floor: int, next_offset: int, now_ms: int, time_ms: int, lead_ms: int) -> bytes:
         """Return stored progress of a cursor without early acknowledgements; see progress.py."""
-        return encode(Progress(floor, next_offset, [(each.first, each.end, each.attempt) for each in self.ranges]))
+        return encode(Progress(floor, next_offset, [each.stored(now_ms) for each in self.ranges], time_ms, lead_ms))
+
+    def restore(self, stored: StoredRange, due_ms: int) -> None:
+        """Add a stored range after all others, leased until `due_ms` by whoever leased it, or ready."""
+        self.add(stored.first, stored.end, 0, stored.attempt, due_ms, not stored.due)
+        if stored.newest_ms:
+            self.ranges[-1].restore(stored.oldest_ms, stored.newest_ms)
+
+    def is_certain(self, first: int, end: int, lease: int) -> bool:
+        """Whether the log says that all of first..end that is open was leased by this lease of another process."""
+        at = max(bisect_right(self.firsts, first) - 1, 0)
+        while at < len(self.ranges) and self.firsts[at] < end:
+            range_ = self.ranges[at]
+            if range_.end > first and not (range_.is_restored and range_.is_of(lease, True)):
+                return False
+            at += 1
+        return True
 
     def _ready_end(self, at: int, end_max: int) -> int:
         end, attempt = self.ranges[at].end, self.ranges[at].attempt
@@ -315,7 +316,10 @@ class InFlightRanges:
     def _give_to(self, at: int, claimer: int) -> InFlightRange:
         range_ = self.ranges[at]
         before = range_.part(range_.first, range_.end)
-        range_.lease, range_.due_ms, range_.ready = claimer, NEVER, False
+        if before.is_restored:
+            before.give_to(0)  # when it was leased is known roughly only
+        range_.give_to(claimer)
+        range_.due_ms, range_.ready = NEVER, False
         return before
 
     def _split(self, at: int, first: int, end: int) -> int:

@@ -4,30 +4,47 @@ Keys are compared by a 64-bit hash. Two keys with one hash count as one key, whi
 """
 
 from collections import deque
+from typing import Protocol
 
 from common.wire import WireError
 from common.wire.cursor import STRING, Cursor
 
 KEY_FIELD = 3
 NO_KEY = 0
+HELD = -1
+"""Head of a key whose first message waits for another queue; see key_moves.py."""
+
+
+class Moves(Protocol):
+    """The view that a cursor has of moving keys."""
+
+    def must_wait(self, offset: int, key_number: int, key: bytes) -> bool: ...
+
+    def is_held(self, offset: int) -> bool: ...
 
 
 def key_number(record: bytes) -> int:
     """Return the hash of the key in a stored record (FNV-1a, 64 bits); NO_KEY without a key or a message."""
+    key = key_of(record)
+    return NO_KEY if key is None else _fnv(key)
+
+
+def key_of(record: bytes) -> bytes | None:
+    """Return the key in a stored record; None without a key or a message."""
     cursor = Cursor(record)
     cursor.at = 21 if record[4] & 1 else 5
-    number = NO_KEY
+    key = None
     try:
         while True:
             kind, field = cursor.field()
             if kind == 0:
-                return number
+                return key
             if field == KEY_FIELD and kind == STRING:
-                number = _fnv(cursor.slice(*cursor.string()))
+                key = bytes(cursor.slice(*cursor.string()))
             else:
                 cursor.skip(kind, 1)
     except WireError:
-        return NO_KEY
+        return None
 
 
 def _fnv(key: bytes) -> int:
@@ -40,16 +57,20 @@ def _fnv(key: bytes) -> int:
 class KeyOrder:
     """Open messages of one cursor by key: the first of each key is its head, the others wait in order.
 
-    Invariant: a waiting message has an open head before it; `waiting` counts the waiting messages.
+    Invariant: a waiting message has an open head before it, or the head is HELD; `waiting` counts the waiting messages.
+
+    Attributes:
+        moves: keys that move from other queues; None: none do.
     """
 
-    __slots__ = ("_heads", "_numbers", "_waiters", "waiting")
+    __slots__ = ("_heads", "_numbers", "_waiters", "moves", "waiting")
 
     def __init__(self) -> None:
         self._numbers: dict[int, int] = {}  # of every open message with a key, by offset
         self._heads: dict[int, int] = {}
         self._waiters: dict[int, deque[int]] = {}
         self.waiting = 0
+        self.moves: Moves | None = None
 
     def admit(self, offset: int, number: int) -> bool:
         """Add an open message after all others of its key; False when it has to wait."""
@@ -62,6 +83,29 @@ class KeyOrder:
         self.waiting += 1
         return False
 
+    def admit_moving(self, offset: int, record: bytes) -> bool:
+        """As admit(), also False while the message waits for another queue, from which its key has moved."""
+        key = key_of(record)
+        if key is None:
+            return True
+        number = _fnv(key)
+        must_wait = self.moves is not None and self.moves.must_wait(offset, number, key)
+        if must_wait and number not in self._heads:
+            self._heads[number] = HELD
+        return self.admit(offset, number)
+
+    def first_open(self, number: int) -> int:
+        """Return the first open message of a key; -1 without one."""
+        head = self._heads.get(number, -1)
+        return self._waiters[number][0] if head == HELD and number in self._waiters else head
+
+    def end_hold(self, offset: int) -> int:
+        """The message waits no more for another queue; returns the next head of its key, -1 without one."""
+        number = self._numbers.get(offset, NO_KEY)
+        if number == NO_KEY or self._heads.get(number) != HELD:
+            return -1
+        return self._promote(number)
+
     def done(self, offset: int) -> int:
         """Remove a message that is no longer open; returns the next head of its key, -1 without one."""
         number = self._numbers.pop(offset, NO_KEY)
@@ -73,16 +117,30 @@ class KeyOrder:
             assert waiters is not None
             waiters.remove(offset)
             self.waiting -= 1
-            following = -1
-        elif waiters:
+            return self._promote(number) if self._heads[number] == HELD else self._forget_empty(number)
+        if waiters:
+            return self._promote(number)
+        del self._heads[number]
+        return -1
+
+    def _promote(self, number: int) -> int:
+        """Make the first waiting message of the key its head, unless it waits for another queue."""
+        waiters = self._waiters[number]
+        following = -1
+        if not waiters:
+            del self._heads[number]
+        elif self.moves is not None and self.moves.is_held(waiters[0]):
+            self._heads[number] = HELD
+        else:
             following = self._heads[number] = waiters.popleft()
             self.waiting -= 1
-        else:
-            del self._heads[number]
-            following = -1
-        if waiters is not None and not waiters:
-            del self._waiters[number]
+        self._forget_empty(number)
         return following
+
+    def _forget_empty(self, number: int) -> int:
+        if not self._waiters[number]:
+            del self._waiters[number]
+        return -1
 
     def offsets(self) -> list[int]:
         """Return the offsets of all open messages with a key."""

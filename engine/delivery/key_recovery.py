@@ -1,6 +1,5 @@
 """Start of an order by key: adds the messages that were open before it."""
 
-from engine.delivery.key_order import key_number
 from engine.delivery.queue_cursor import QueueCursor
 from engine.errors import CorruptionError, OffsetOutOfRangeError
 from engine.log.format import whole_records
@@ -32,7 +31,7 @@ def sort_open(cursor: QueueCursor, store: DeliveryLog) -> bool:
             if not pieces:
                 return False
             for record in [record for piece in pieces for record in whole_records(piece.records)]:
-                if not keys.admit(first, key_number(record)) and is_ready:
+                if not keys.admit_moving(first, record) and is_ready:
                     cursor.in_flight.make_waiting(first)
                 first += 1
             cursor.sorted_until = first

@@ -31,14 +31,22 @@ class GroupPolicy:
     paused: bool = False
     order: int = NONE
     on_failure: int = SKIP
+    unread: str = ""
+    """Reason why the definition is not known and the group is not served; empty: it is known."""
 
 
 DEFAULT = GroupPolicy()
-UNREAD = GroupPolicy(attempts_max=ATTEMPTS_ENDLESS, filters=None, order=QUEUE)
-"""Policy while a configuration exists but has not been read yet.
 
-No message is dead-lettered too early or dispatched out of order.
-"""
+
+def unread(reason: str) -> GroupPolicy:
+    """Return the policy of a group whose definition is not known.
+
+    Nothing is dispatched to it, nothing is dead-lettered, and its stored filters stay.
+    """
+    return GroupPolicy(attempts_max=ATTEMPTS_ENDLESS, filters=None, paused=True, order=QUEUE, unread=reason)
+
+
+UNREAD = unread("the engine has not read the configuration yet: pull again")
 
 
 class Policies(Protocol):

@@ -1,17 +1,46 @@
 """Stored progress of one group in one queue, from which a restart or a new master continues.
 
 Key: b"g" ‖ group ‖ 0x00 ‖ u32 topic id ‖ u32 queue, big-endian so that one topic's queues lie together.
-Value: varints: version 1 ‖ floor ‖ first open offset ‖ number of ranges ‖ ranges ‖ tail. A range is gap before it ‖
-messages ‖ attempts so far. The gaps are acknowledged, and so is the tail, which ends where dispatch continues.
+Value: varints: version ‖ floor ‖ in version 2 only: lease time ‖ lead ‖ first open offset ‖ number of ranges ‖ ranges
+‖ tail.
+A range is gap before it ‖ messages ‖ attempts so far, and in version 2 ‖ when its lease ends, in steps of 256 ms after
+the lease time, 0 for a ready range; after another number ‖ from its newest lease to lease time + lead ‖ from its oldest
+to its newest lease. The gaps are acknowledged, and so is the tail, which ends where dispatch continues.
+
+A value without a running lease has version 1: leases cost only records that have some.
 """
 
 import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from engine.log.port import ProgressLog
+
 VERSION = 1
+HELD_VERSION = 2
+DUE_STEP_BITS = 8
+COUNTER_BITS = 20
+"""Of a lease number: a counter; the rest is lease time in milliseconds."""
 RECEIPT_KEY = b"\0receipt-key"
+FLOOR_PREFIX = b"\0floor"
 _QUEUE = struct.Struct(">II")
+
+
+class StoredRange(NamedTuple):
+    """Messages first..end in flight, as they are stored.
+
+    Attributes:
+        attempt: deliveries so far.
+        due: when the lease ends, in steps of 256 ms after the lease time of the record, rounded up; 0: it is ready.
+        oldest_ms, newest_ms: lease times at which its leases began; 0 without `due`.
+    """
+
+    first: int
+    end: int
+    attempt: int
+    due: int = 0
+    oldest_ms: int = 0
+    newest_ms: int = 0
 
 
 class Progress(NamedTuple):
@@ -19,12 +48,21 @@ class Progress(NamedTuple):
 
     Attributes:
         floor: leases below it are older than a reset of the group, so their receipts settle nothing.
-        ranges: (first, end, attempts so far), ordered, below `next_offset`.
+        ranges: in flight, ordered, below `next_offset`.
+        time_ms: lease time of the record; stored only with a running lease.
+        lead_ms: time by which lease numbers may be ahead of it.
     """
 
     floor: int
     next_offset: int
-    ranges: list[tuple[int, int, int]]
+    ranges: list[StoredRange]
+    time_ms: int = 0
+    lead_ms: int = 0
+
+    @property
+    def top_lease(self) -> int:
+        """The highest lease number that it may name."""
+        return max([self.floor, *((each.newest_ms + 1 << COUNTER_BITS) - 1 for each in self.ranges if each.due)])
 
 
 def key(group: str, topic_id: int, queue: int) -> bytes:
@@ -37,6 +75,11 @@ def group_prefix(group: str) -> bytes:
     return b"g" + group.encode() + b"\0"
 
 
+def is_kept(store: ProgressLog, group: str) -> bool:
+    """Whether the log has progress of the group in any queue."""
+    return any(split_key(raw) for raw, _ in store.progress(group_prefix(group)))
+
+
 def split_key(raw: bytes) -> tuple[str, int, int] | None:
     """Return (group, topic id, queue); None for a key of another kind."""
     if len(raw) < 2 + _QUEUE.size or raw[:1] != b"g" or raw[-_QUEUE.size - 1]:
@@ -44,47 +87,89 @@ def split_key(raw: bytes) -> tuple[str, int, int] | None:
     return raw[1 : -_QUEUE.size - 1].decode(), *_QUEUE.unpack(raw[-_QUEUE.size :])
 
 
+def floor_entry(topic_id: int, floor: int) -> tuple[bytes, bytes]:
+    """Return the entry of a topic that was created again: receipts of leases below the floor are for the old topic."""
+    return FLOOR_PREFIX + topic_id.to_bytes(4, "big"), floor.to_bytes(8, "big")
+
+
+def stored_floor(store: ProgressLog, topic_id: int) -> int:
+    """Return the floor of a topic that was created again; 0 for every other one."""
+    return next((int.from_bytes(value, "big") for _, value in store.progress(floor_entry(topic_id, 0)[0])), 0)
+
+
 def encode(progress: Progress) -> bytes:
-    """Return the value's bytes. Adjacent ranges of one attempt become one: leases are not stored."""
+    """Return the value's bytes. Adjacent ranges of one attempt become one when their leases began and end together."""
     out = bytearray()
     merged = list(_merged(progress.ranges))
-    at = merged[0][0] if merged else progress.next_offset
-    for number in (VERSION, progress.floor, at, len(merged)):
+    is_held = any(each.due for each in merged)
+    at = merged[0].first if merged else progress.next_offset
+    newest_ms = progress.time_ms + progress.lead_ms
+    leased = (progress.time_ms, progress.lead_ms) if is_held else ()
+    head = (HELD_VERSION if is_held else VERSION, progress.floor, *leased)
+    for number in (*head, at, len(merged)):
         _put(out, number)
-    for first, end, attempt in merged:
-        _put(out, first - at)
-        _put(out, end - first)
-        _put(out, attempt)
-        at = end
+    for each in merged:
+        _put(out, each.first - at)
+        _put(out, each.end - each.first)
+        _put(out, each.attempt)
+        if is_held:
+            _put(out, each.due)
+        if each.due:
+            _put(out, newest_ms - each.newest_ms)
+            _put(out, each.newest_ms - each.oldest_ms)
+        at = each.end
     _put(out, progress.next_offset - at)
     return bytes(out)
 
 
 def decode(value: bytes) -> Progress:
     """Decode a value. Raises ValueError for bytes that encode() did not make."""
-    numbers = list(_numbers(value))
-    if len(numbers) < 5 or numbers[0] != VERSION or len(numbers) != 5 + 3 * numbers[3]:
-        raise ValueError(f"progress value of {len(value)} bytes: not of version {VERSION}")
-    _, floor, at, count, *rest = numbers
-    ranges = []
-    for index in range(count):
-        gap, messages, attempt = rest[3 * index : 3 * index + 3]
-        ranges.append((at + gap, at + gap + messages, attempt))
-        at += gap + messages
-    return Progress(floor, at + rest[-1], ranges)
+    numbers = _numbers(value)
+    try:
+        version, floor = next(numbers), next(numbers)
+        if version not in (VERSION, HELD_VERSION):
+            raise ValueError(f"progress value of {len(value)} bytes: version {version}: this engine knows 1 and 2")
+        is_held = version == HELD_VERSION
+        time_ms, lead_ms = (next(numbers), next(numbers)) if is_held else (0, 0)
+        at, count = next(numbers), next(numbers)
+        if count > len(value):
+            raise ValueError(f"progress value of {len(value)} bytes: {count} ranges do not fit")
+        ranges = []
+        for _ in range(count):
+            first = at + next(numbers)
+            at = first + next(numbers)
+            attempt, due = next(numbers), next(numbers) if is_held else 0
+            newest_ms = time_ms + lead_ms - next(numbers) if due else 0
+            oldest_ms = newest_ms - next(numbers) if due else 0
+            ranges.append(StoredRange(first, at, attempt, due, oldest_ms, newest_ms))
+        tail = next(numbers)
+    except StopIteration:
+        raise ValueError(f"progress value of {len(value)} bytes: ends before its last range") from None
+    if next(numbers, None) is not None:
+        raise ValueError(f"progress value of {len(value)} bytes: goes on after its tail")
+    return Progress(floor, at + tail, ranges, time_ms, lead_ms)
 
 
-def _merged(ranges: list[tuple[int, int, int]]) -> Iterator[tuple[int, int, int]]:
-    before = None
+def _merged(ranges: list[StoredRange]) -> Iterator[StoredRange]:
+    before: StoredRange | None = None
     for each in ranges:
-        if before and before[1] == each[0] and before[2] == each[2]:
-            before = (before[0], each[1], each[2])
+        if before and (before.end, *_mergeable(before)) == (each.first, *_mergeable(each)):
+            before = before._replace(
+                end=each.end,
+                oldest_ms=min(before.oldest_ms, each.oldest_ms),
+                newest_ms=max(before.newest_ms, each.newest_ms),
+            )
             continue
         if before:
             yield before
         before = each
     if before:
         yield before
+
+
+def _mergeable(each: StoredRange) -> tuple[int, int, int]:
+    """What neighbours have in common that become one; so a lease is known to a step of 256 ms."""
+    return each.attempt, each.due, each.newest_ms >> DUE_STEP_BITS
 
 
 def _put(out: bytearray, number: int) -> None:

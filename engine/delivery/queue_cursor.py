@@ -11,7 +11,7 @@ from engine.delivery.in_flight import InFlightRanges
 from engine.delivery.intervals import IntervalSet
 from engine.delivery.key_order import KeyOrder
 from engine.delivery.policy import ATTEMPTS_ENDLESS, KEY, NONE, PARK, QUEUE, SKIP, STOP, GroupPolicy
-from engine.delivery.progress import Progress, encode
+from engine.delivery.progress import DUE_STEP_BITS, Progress, StoredRange, encode
 from engine.delivery.settings import DeliverySettings
 
 OFFSET_MAX = (1 << 63) - 1
@@ -31,7 +31,7 @@ class QueueCursor:
 
     __slots__ = (
         "blocked", "by_key", "credit", "due_ms", "early", "early_firsts", "end_seen", "filter", "floor", "group", "in_flight",
-        "in_flight_max", "is_dead_letters", "is_sorted", "key", "keys", "new_key_order", "next_offset", "one_range", "order",
+        "in_flight_max", "is_dead_letters", "is_sorted", "key", "keys", "moves", "new_key_order", "next_offset", "one_range", "order",
         "queue", "ranges_max", "sorted_until", "stop_at", "subscriptions", "tick", "topic_hash", "topic_id", "topic_name",
         "waiting_max",
     )  # fmt: skip
@@ -57,6 +57,7 @@ class QueueCursor:
         self.by_key = self.one_range = False  # which order it is
         self.new_key_order = new_key_order
         self.keys: KeyOrder | None = None  # with order by key
+        self.moves: Any = None  # keys that move from other queues, see key_moves.py
         self.is_sorted, self.sorted_until = True, 0  # whether `keys` has all open messages, else those below an offset
         self.stop_at = 0  # number of failed attempts at which a message stops the queue; 0: none
         self.next_offset = 0
@@ -75,6 +76,13 @@ class QueueCursor:
     def contiguous(self) -> int:
         """Everything below is acknowledged."""
         return self.in_flight.first_offset(self.next_offset)
+
+    @property
+    def is_at_bound(self) -> bool:
+        """Whether a bound of its messages in flight forbids new ones."""
+        if self.in_flight.messages >= self.in_flight_max or self.in_flight.count >= self.ranges_max:
+            return True
+        return self.keys is not None and self.keys.waiting >= self.waiting_max
 
     def see(self, first_offset: int, end_offset: int) -> None:
         """Note the log's readable range first_offset..end_offset; retention has deleted what lies below."""
@@ -166,6 +174,12 @@ class QueueCursor:
             return 0
         return self.in_flight.hold(first, end, lease, foreign, due_ms, now_ms)
 
+    def release(self, first: int, end: int, lease: int, foreign: bool) -> int:
+        """See InFlightRanges.release()."""
+        if lease < self.floor:
+            return 0
+        return self.in_flight.release(first, end, lease, foreign)
+
     def claim(self, first: int, end: int, lease: int, foreign: bool, attempt_min: int, claimer: int) -> list:
         """See InFlightRanges.claim()."""
         if lease < self.floor:
@@ -206,7 +220,22 @@ class QueueCursor:
     def forget_keys(self) -> None:
         """Drop the known keys of open messages; they are collected again."""
         self.keys = self.new_key_order() if self.by_key else None
+        self.set_moves(self.moves)
         self.is_sorted, self.sorted_until = self.keys is None or self.in_flight.count == 0, 0
+
+    def set_moves(self, moves: Any) -> None:
+        """Have keys that move from other queues wait for those; None: no key moves any more."""
+        self.moves = moves
+        if self.keys is not None:
+            self.keys.moves = moves
+
+    def end_hold(self, offset: int) -> bool:
+        """A message waits no more for another queue; returns whether a message of its key may be dispatched."""
+        following = -1 if self.keys is None else self.keys.end_hold(offset)
+        if following >= 0:
+            self.in_flight.make_ready(following)
+            self.blocked = True
+        return following >= 0
 
     def finish(self, offset: int) -> None:
         """Remove a message that is no longer open; the next message of its key may be dispatched."""
@@ -222,24 +251,37 @@ class QueueCursor:
         self.forget_keys()
         self.next_offset, self.floor = offset, floor
 
-    def progress(self) -> Progress:
-        """Return the state that a restart needs."""
-        ranges = [(each.first, each.end, each.attempt) for each in self.in_flight.ranges]
+    def is_certain(self, first: int, end: int, lease: int) -> bool:
+        """Whether the log says that another process gave first..end to this lease, as far as they are open."""
+        return end <= self.next_offset and self.in_flight.is_certain(first, end, lease)
+
+    def progress(self, now_ms: int, time_ms: int, lead_ms: int) -> Progress:
+        """Return the state that a restart needs.
+
+        Args:
+            time_ms: lease time at the monotonic time `now_ms`.
+            lead_ms: time by which lease numbers are ahead of it.
+        """
+        ranges = [each.stored(now_ms) for each in self.in_flight.ranges]
         at = self.next_offset
         for first, end in self.early:
-            ranges.append((at, first, 0))
+            ranges.append(StoredRange(at, first, 0))
             at = end
-        return Progress(self.floor, at, ranges)
+        return Progress(self.floor, at, ranges, time_ms, lead_ms)
 
-    def encoded_progress(self) -> bytes:
+    def encoded_progress(self, now_ms: int, time_ms: int, lead_ms: int) -> bytes:
         """Return the stored form of progress()."""
         if self.early_firsts:
-            return encode(self.progress())
-        return self.in_flight.encoded_progress(self.floor, self.next_offset)
+            return encode(self.progress(now_ms, time_ms, lead_ms))
+        return self.in_flight.encoded_progress(self.floor, self.next_offset, now_ms, time_ms, lead_ms)
 
-    def resume(self, progress: Progress) -> None:
-        """Load stored progress: messages that were in flight are ready to be dispatched again at once."""
+    def resume(self, progress: Progress, base_ms: int) -> None:
+        """Load stored progress. What was leased stays leased until then; the rest in flight is ready at once.
+
+        Args:
+            base_ms: lease time less monotonic time.
+        """
         self.floor, self.next_offset = progress.floor, progress.next_offset
-        for first, end, attempt in progress.ranges:
-            self.in_flight.add(first, end, 0, attempt, 0, True)
+        for each in progress.ranges:
+            self.in_flight.restore(each, progress.time_ms + (each.due << DUE_STEP_BITS) - base_ms)
         self.forget_keys()

@@ -94,7 +94,7 @@ class DeadLetterStore:
         """Send dead letters that are not leased to the topic of their origin, or to topic `to`.
 
         Each is acknowledged once its copy is durable; a crash in between leaves both. Dead letters from a topic that
-        the engine does not have stay. Raises DiskFullError; then all of them stay.
+        the engine does not have stay. Raises what the append raises; then all of them stay.
         """
         cursor = self._cursor(group)
         if cursor is None:
@@ -112,9 +112,11 @@ class DeadLetterStore:
                 raise DiskFullError(
                     "redrive: the log stored only a part of the messages; that part will be delivered twice"
                 )
-        except DiskFullError:
+        except Exception:
+            # Whatever failed: claimed dead letters would be nobody's until a restart.
             for first, end in ranges:
                 cursor.in_flight.hold(first, end, claim, False, now_ms, now_ms)
+            self._delivery.on_moved(cursor)
             raise
         self.unsettled[group] = self.unsettled.get(group, 0) + len(page.letters)
         self._store.when_durable(

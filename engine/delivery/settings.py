@@ -26,6 +26,8 @@ class DeliverySettings:
     """Wait of a pull without wait time while its records are fetched from cold segments."""
     parked_max: int = 100_000
     """Waiting pulls per engine; each costs about 1 KiB. Further ones are answered empty at once."""
+    room_wait_ms: int = 2_000
+    """Wait of a pull without wait time while its link has no room for its first message."""
     invisible_ms_default: int = 30_000
     invisible_ms_max: int = 12 * 3600 * 1000
     shared_filters_min: int = 24

@@ -11,7 +11,7 @@ class Subscription:
     """One set of topics of one group.
 
     Attributes:
-        cursors: one per queue of the topics.
+        cursors: one per queue of the topics, but for queues without a record of topics with many.
         ring: cursors that may have something to dispatch, in the order of their turns. A cursor without messages leaves
             the ring; a wake-up puts it back.
         parked: pulls that wait, longest first.
@@ -29,6 +29,11 @@ class Subscription:
         self.parked: OrderedDict[Pull, None] = OrderedDict()
         for cursor in cursors:
             cursor.subscriptions.append(self)
+
+    def add(self, cursor: QueueCursor) -> None:
+        """Add the cursor of a queue that has its first record; a wake-up puts it into the ring."""
+        self.cursors.append(cursor)
+        cursor.subscriptions.append(self)
 
     def leave(self) -> None:
         """Remove this subscription from its cursors."""

@@ -4,6 +4,7 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t
 
 from common.filter._match cimport Filter
 from engine.link.constants cimport ASSIGNED_ID_SIZE, RECORD_HAS_ID, RECORD_HEAD_SIZE
+from engine.link.loads cimport load32
 
 
 def select(
@@ -20,7 +21,7 @@ def select(
     cdef Py_ssize_t first_at = 0, last_end = 0
     cdef list ranges = []
     while at < size and selected < messages_max:
-        end = at + 4 + (<const uint32_t*>(p + at))[0]
+        end = at + 4 + load32(p + at)
         message = at + RECORD_HEAD_SIZE + (ASSIGNED_ID_SIZE if p[at + RECORD_HEAD_SIZE - 1] & RECORD_HAS_ID else 0)
         if filter_.matches(p + message, <uint32_t>(end - message)):
             if end - at > bytes_max and (has_messages or selected):

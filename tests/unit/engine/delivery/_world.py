@@ -2,13 +2,15 @@
 
 from dataclasses import replace
 
+from engine.delivery.creations import NO_LIMITS, Creations
 from engine.delivery.delivery import Delivery, receipt_key
 from engine.delivery.native import FORM, REFERENCE, DeliveryForm
 from engine.delivery.policy import DEFAULT, GroupPolicy
 from engine.delivery.pull import AckRange, PullRequest
+from engine.delivery.reply_window import UNBOUNDED
 from engine.delivery.settings import DeliverySettings
 from engine.link.acknowledgement import DONE
-from engine.link.integers import U16
+from engine.link.integers import U16, U32
 from engine.link.pieces import PIECE
 from engine.link.receipt import TOKEN, TOKEN_SIZE
 from engine.log.format import pack_record
@@ -62,17 +64,19 @@ class World:
         self.form = form
         self.now_ms = 1_000
         self.wall_ms = WALL0
-        self.log = MemoryLog()
+        self.log = MemoryLog(lambda: self.wall_ms)
         # How long a read took is not the world's clock; without this a busy machine would cut pulls here and there.
         self.settings = DeliverySettings(**{"older_us": 1_000_000_000, **settings})
         self.policies = Policies()
+        self.limits = NO_LIMITS
         self.restart()
 
     def restart(self) -> None:
         key = receipt_key(self.log, lambda size: b"k" * size)
         self.delivery = Delivery(
-            self.log, key, lambda: self.wall_ms, self.settings, self.form, self.policies, lambda: 0.5
-        )
+            self.log, key, lambda: self.wall_ms, self.settings, self.form, self.policies, lambda: 0.5,
+            creations=Creations(self.log, self.limits),
+        )  # fmt: skip
         self.delivery.on_time(self.now_ms)
 
     def turn(self, ms: int) -> None:
@@ -99,12 +103,16 @@ class World:
         invisible_ms=10_000,
         start=0,
         answers=None,
+        window=UNBOUNDED,
+        application="",
     ):
         """Returns (ack codes, pieces) of an answer that came at once; with `answers` it is appended there when it comes."""
         got = [] if answers is None else answers
-        raw = b"".join(U16.pack(len(name)) + name.encode() + bytes([queues]) for name, queues in topics)
-        request = PullRequest(group, list(topics), raw, most, most_bytes, wait_ms, invisible_ms, start, list(acks))
-        pull = self.delivery.pull(request, self.now_ms, lambda done: got.append(answer_of(done)))
+        raw = b"".join(U16.pack(len(name)) + name.encode() + U32.pack(queues) for name, queues in topics)
+        request = PullRequest(
+            group, list(topics), raw, most, most_bytes, wait_ms, invisible_ms, start, list(acks), application
+        )
+        pull = self.delivery.pull(request, self.now_ms, lambda done: got.append(answer_of(done)), window)
         return pull if answers is not None else got[0]
 
     def give(self, **options) -> list[Given]:

@@ -1,5 +1,6 @@
 """Back-offs, last attempts, rejections, and what becomes of them: dead letters, each durable before its message is done."""
 
+import errno
 import struct
 
 import pytest
@@ -183,10 +184,28 @@ def test_after_a_restart_the_holder_of_a_last_attempt_has_a_lease_time_to_acknow
 
 def test_a_burial_waits_while_the_disk_is_full_and_goes_on_by_itself(world, monkeypatch):
     world.store(world.orders, 1)
-    monkeypatch.setattr(world.log, "append", lambda *_: [(203, 0)])
+    monkeypatch.setattr(world.log, "append", lambda *_: [(205, 0)])
     world.pull(acks=[world.give()[0].ack(verdict=REJECT)], most=0)
     world.turn(600)
     assert (origins(world), world.give()) == ([], [])
+    monkeypatch.undo()
+    world.turn(600)
+    assert [each["offset"] for each in origins(world)] == ["0"]
+
+
+def test_a_dead_letter_waits_while_the_view_cannot_be_read_and_is_not_forgotten(world, monkeypatch):
+    create_topics = world.log.create_topics
+
+    def refused(wanted):
+        if is_dead_letter_topic(wanted[0][0]):
+            raise OSError(errno.EIO, "Input/output error")
+        return create_topics(wanted)
+
+    world.store(world.orders, 1)
+    monkeypatch.setattr(world.log, "create_topics", refused)
+    world.pull(acks=[world.give()[0].ack(verdict=REJECT)], most=0)
+    world.turn(600)
+    assert world.give() == []
     monkeypatch.undo()
     world.turn(600)
     assert [each["offset"] for each in origins(world)] == ["0"]
@@ -204,7 +223,7 @@ def test_a_burial_waits_for_records_that_are_being_fetched(world, monkeypatch):
 
 def test_what_retention_took_before_its_burial_is_told_and_given_up(world, caplog):
     world.store(world.orders, 2)
-    world.log.append, append = lambda *_: [(203, 0)], world.log.append
+    world.log.append, append = lambda *_: [(205, 0)], world.log.append
     world.pull(acks=[world.give()[0].ack(verdict=REJECT)], most=0)
     world.log.retain(world.orders, 0, 1)
     world.log.append = append
@@ -229,7 +248,7 @@ def test_many_burials_are_worked_off_in_steps_and_wake_who_waits_for_them(world)
 
 def test_a_message_that_an_operator_moved_the_group_away_from_is_not_buried(world):
     world.store(world.orders, 1)
-    world.log.append, append = lambda *_: [(203, 0)], world.log.append
+    world.log.append, append = lambda *_: [(205, 0)], world.log.append
     world.pull(acks=[world.give()[0].ack(verdict=REJECT)], most=0)
     group = world.delivery.group("g")
     world.delivery.move(group, group.topics[world.orders][0], 0, world.now_ms)
@@ -283,6 +302,13 @@ def test_a_dead_letter_keeps_all_that_the_message_said_and_gives_it_back():
     message.delay_ms = None
     assert decoded(revived[5:]) == message
     assert unknown in revived
+
+
+def test_what_a_sender_wrote_under_a_dead_letters_names_is_not_its_origin():
+    forged = {b"dead_letter_reason": b"forged", b"dead_letter_first_ms": b"1", b"plain": b"kept"}
+    record = dead_letter.parse(b"\0\0\0\0\0")._replace(properties=forged)
+    buried = dead_letter.parse(dead_letter.wrap(record, "_dlq.g", {"cause": "rejected", "reason": None}))
+    assert buried.properties == {b"plain": b"kept", b"dead_letter_cause": b"rejected"}
 
 
 def test_a_dead_letter_keeps_an_assigned_id_and_tells_it():

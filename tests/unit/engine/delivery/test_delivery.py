@@ -2,9 +2,11 @@
 
 import pytest
 
-from engine.delivery.pull import AckRange
-from engine.link.acknowledgement import EXTEND, RETRY
+from engine.delivery.progress import split_key
+from engine.delivery.pull import AckRange, PullRequest
+from engine.link.acknowledgement import EXTEND, RELEASE, RETRY
 from engine.link.codes import INVALID, OK, STALE_RECEIPT
+from engine.link.integers import U16
 from engine.link.pull import LATEST
 from tests.unit.engine.delivery._world import FORMS, World, offsets
 
@@ -107,6 +109,46 @@ def test_retry_without_delay_can_be_pulled_at_once(world):
     (piece,) = world.give()
     codes, (again,) = world.pull(acks=[piece.ack(0, 1, RETRY, 0)])
     assert (codes, list(again.offsets), again.attempt) == ([OK], [0], 2)
+
+
+def test_a_released_message_can_be_pulled_at_once_and_its_delivery_was_no_attempt(world):
+    world.store(world.orders, 4)
+    (piece,) = world.give()
+    codes, (again,) = world.pull(acks=[piece.ack(1, 2, RELEASE)])
+    assert (codes, list(again.offsets), again.attempt) == ([OK], [1, 2], 1)
+    world.turn(11_000)
+    assert [each.attempt for each in world.give()] == [2]
+    assert world.delivery.counts.released == 2
+
+
+def test_a_second_release_takes_no_second_attempt_back(world):
+    world.store(world.orders, 1)
+    world.give()
+    world.turn(11_000)
+    (piece,) = world.give()
+    assert world.pull(acks=[piece.ack(verdict=RELEASE)] * 2, most=0)[0] == [OK, STALE_RECEIPT]
+    assert world.give()[0].attempt == 2
+
+
+def test_a_message_whose_deliveries_were_all_released_is_never_buried(world):
+    world.policies.set(attempts_max=1)
+    world.store(world.orders, 1)
+    for _ in range(5):
+        (piece,) = world.give(invisible_ms=1_000)
+        world.turn(10)
+        assert world.pull(acks=[piece.ack(verdict=RELEASE)], most=0)[0] == [OK]
+        world.turn(2_000)
+    assert world.delivery.counts.dead_letters == 0
+    assert world.give()[0].attempt == 1
+
+
+def test_a_release_serves_a_waiting_pull(world):
+    world.store(world.orders, 1)
+    (piece,) = world.give()
+    answers = []
+    world.pull(wait_ms=5_000, answers=answers)
+    world.pull(acks=[piece.ack(verdict=RELEASE)], most=0)
+    assert answers[0][1][0].attempt == 1
 
 
 def test_extend_keeps_a_lease_beyond_its_deadline(world):
@@ -251,6 +293,8 @@ def test_a_restart_goes_on_where_progress_was_written(world):
     world.pull(acks=[pieces[0].ack(0, 3), pieces[0].ack(5, 2)], most=0)
     world.delivery.write_progress()
     world.restart()
+    assert offsets(world.give(most=5)) == list(range(10, 15))
+    world.turn(11_000)
     again = world.give()
     assert offsets(again) == [3, 4, 7, 8, 9, *range(10, 20)]
     assert [piece.attempt for piece in again] == [2, 2, 1]
@@ -260,7 +304,7 @@ def test_a_receipt_from_before_a_restart_still_counts_unless_its_message_went_on
     world.store(world.orders, 4)
     (old,) = world.give()
     world.delivery.write_progress()
-    world.turn(10)
+    world.turn(11_000)
     world.restart()
     assert offsets(world.give(most=2)) == [0, 1]
     assert world.pull(acks=[old.ack(0, 2), old.ack(2, 2)], most=0)[0] == [STALE_RECEIPT, OK]
@@ -311,6 +355,23 @@ def test_in_flight_messages_are_bounded_and_an_acknowledgement_makes_room(form):
     assert offsets(answers[0][1]) == [10, 11, 12, 13]
 
 
+def test_an_empty_answer_tells_a_bound_from_an_empty_queue(form):
+    world = World(form, in_flight_max=10)
+    world.store(world.topic(), 12)
+    (held,) = world.give(most=100)
+    assert is_at_bound(world)
+    world.pull(acks=[held.ack(0, 10)], most=0)
+    assert not is_at_bound(world), "two messages"
+    assert not is_at_bound(world), "nothing is left"
+
+
+def is_at_bound(world) -> bool:
+    done = []
+    raw = U16.pack(6) + b"orders\1"
+    world.delivery.pull(PullRequest("g", [("orders", 1)], raw, 9, 0, 0, 9_000, 0, []), world.now_ms, done.append)
+    return world.delivery.is_at_bound(done[0])
+
+
 def test_the_number_of_holes_is_bounded(form):
     world = World(form, ranges_max=4)
     world.store(world.topic(), 30)
@@ -340,7 +401,7 @@ def test_progress_is_written_only_for_queues_that_moved(world):
     before = world.log.progress_writes
     world.delivery.write_progress()
     world.delivery.write_progress()
-    assert world.log.progress_writes == before + 1
+    assert world.log.progress_writes == before + 2, "one queue, and the lease clock"
 
 
 def test_progress_is_written_in_slices_each_place_once_and_again_after_a_refusal(form, monkeypatch):
@@ -350,7 +411,7 @@ def test_progress_is_written_in_slices_each_place_once_and_again_after_a_refusal
         world.store(topic, 1, queue=queue)
     world.give(topics=(("orders", 5),))
     written = []
-    monkeypatch.setattr(world.log, "put_progress", lambda entries: written.extend(dict(entries)))
+    monkeypatch.setattr(world.log, "put_progress", note := lambda entries: written.extend(queues_of(entries)))
     assert not world.delivery.write_progress(2)
     assert len(written) == 2
 
@@ -360,8 +421,13 @@ def test_progress_is_written_in_slices_each_place_once_and_again_after_a_refusal
     monkeypatch.setattr(world.log, "put_progress", refuse)
     with pytest.raises(OSError, match="no room"):
         world.delivery.write_progress(2)
-    monkeypatch.setattr(world.log, "put_progress", lambda entries: written.extend(dict(entries)))
+    monkeypatch.setattr(world.log, "put_progress", note)
     assert not world.delivery.write_progress(2)
     assert world.delivery.write_progress(2)
     assert len(written) == len(set(written)) == 5
     assert not world.delivery.has_progress
+
+
+def queues_of(entries) -> list[bytes]:
+    """The keys of progress among entries."""
+    return [key for key, _ in entries if split_key(key) is not None]

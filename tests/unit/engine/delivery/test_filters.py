@@ -1,12 +1,15 @@
 """A group's filter: what it passes over is nobody's pull and counts as done, on both forms."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from common.dead_letters import dead_letter_topic
 from engine.delivery import shared_filters as sharing
-from engine.delivery.policy import UNREAD, GroupPolicy
+from engine.delivery.policy import DEFAULT, UNREAD, GroupPolicy
+from engine.errors import GroupUnreadError
 from engine.filter.index import FilterIndex
 from engine.link.acknowledgement import RETRY
 from engine.log.format import pack_record
@@ -122,10 +125,23 @@ def test_dead_letters_have_passed_the_filter_already(world):
 def test_a_restart_filters_before_the_configuration_has_been_read(world):
     topic_id = world.topic()
     assert world.give() == []
-    world.policies = type("Unread", (), {"generation": 0, "of": lambda self, group: UNREAD})()
+    world.policies = Unread()
     world.restart()
     store(world, topic_id, "ba")
+    with pytest.raises(GroupUnreadError, match="not read the configuration"):
+        world.give()
+    world.policies.policy = replace(DEFAULT, filters=None)  # as when only its filters are unknown
+    world.policies.generation += 1
     assert offsets(world.give()) == [1]
+
+
+class Unread:
+    """Policies of an engine that has not read its configuration."""
+
+    generation, policy = 0, UNREAD
+
+    def of(self, group: str) -> GroupPolicy:
+        return self.policy
 
 
 @pytest.mark.parametrize("form", FORMS, ids=lambda form: form.name)

@@ -11,7 +11,7 @@ from engine.delivery.progress import encode
 from engine.delivery.pull import AckRange, PullRequest
 from engine.delivery.settings import DeliverySettings
 from engine.env.real import RealEnv
-from engine.link.acknowledgement import DONE, EXTEND, REJECT, RETRY
+from engine.link.acknowledgement import DONE, EXTEND, REJECT, RELEASE, RETRY
 from engine.link.pieces import PIECE
 from engine.log import open_log
 from engine.log.format import KIND_MESSAGES, pack_batch, pack_record
@@ -95,10 +95,12 @@ class Pair:
 
     def progress(self) -> list:
         cursors = [delivery.group("g").cursors(self.topic, 0) for delivery in self.forms]
-        native, twin = [[cursor.progress() for cursor in side] for side in cursors]
+        at = self.now_ms, WALL0 + self.now_ms, 7
+        native, twin = [[cursor.progress(*at) for cursor in side] for side in cursors]
         assert native == twin
         for side, values in zip(cursors, (native, twin), strict=True):
-            assert [cursor.encoded_progress() for cursor in side] == [encode(value) for value in values]
+            encoded = [cursor.encoded_progress(*at) for cursor in side]
+            assert encoded == [encode(value) for value in values]
         return native
 
 
@@ -124,7 +126,10 @@ STEPS = st.lists(
         ),
         st.tuples(st.just("pull"), st.integers(1, 40), st.sampled_from([0, 1, 500, 20_000])),
         st.tuples(
-            st.just("ack"), st.integers(0, 99), st.integers(0, 3), st.sampled_from([DONE, DONE, RETRY, EXTEND, REJECT])
+            st.just("ack"),
+            st.integers(0, 99),
+            st.integers(0, 3),
+            st.sampled_from([DONE, DONE, RETRY, EXTEND, REJECT, RELEASE]),
         ),
         st.tuples(st.just("turn"), st.sampled_from([10, 900, 6_000])),
         st.tuples(st.just("put"), st.integers(0, QUEUES - 1), st.text("ab-", min_size=1, max_size=9)),

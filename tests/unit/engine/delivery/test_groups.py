@@ -1,7 +1,11 @@
 """Groups as operators see them: where a new one begins, paused ones, and both again after a restart."""
 
+from unittest.mock import Mock
+
 import pytest
 
+from engine.delivery import progress
+from engine.errors import DiskFullError
 from tests.unit.engine.delivery._world import FORMS, World, offsets
 
 
@@ -94,3 +98,48 @@ def test_leases_run_out_in_a_paused_group_and_are_handed_out_when_it_is_resumed(
     assert world.give() == []
     world.policies.set(paused=False)
     assert [piece.attempt for piece in world.give()] == [2]
+
+
+def test_acknowledgements_count_when_a_topic_of_the_pull_cannot_be_created(world, monkeypatch):
+    world.store(world.topic(), 2)
+    (piece,) = world.give()
+    monkeypatch.setattr(world.log, "create_topics", Mock(side_effect=DiskFullError("the disk is full")))
+    with pytest.raises(DiskFullError):
+        world.pull(topics=(("orders", 1), ("new", 1)), acks=[piece.ack()])
+    monkeypatch.undo()
+    world.turn(20_000)
+    assert world.give() == []
+
+
+def test_a_topic_made_again_has_no_messages_progress_or_receipts_of_the_old_one(world):
+    old = world.topic("orders@100")
+    world.store(old, 3)
+    first, second = (("orders@100", 1),), (("orders@200", 1),)
+    (piece,) = world.give(topics=first, most=2)
+    waiting = []
+    world.pull(topics=second, group="other", wait_ms=1_000, answers=waiting)  # another group's pull makes it anew
+    assert world.give(topics=second) == []
+    new = world.log.topic("orders").id
+    assert new != old
+    world.store(new, 2)
+    assert [offsets(pieces) for _, pieces in waiting] == [[0, 1]]
+    (again,) = world.give(topics=second)
+    assert (offsets([again]), again.attempt) == ([0, 1], 1)
+    assert world.pull(acks=[piece.ack()], most=0)[0] == [106]
+    assert world.pull(acks=[again.ack()], most=0)[0] == [0]
+    world.delivery.write_progress()
+    world.restart()
+    assert world.pull(acks=[piece.ack()], most=0)[0] == [106]
+    assert [each["topic_id"] for each in stored_progress(world)] in ([new], [new, new])
+
+
+def test_a_pull_of_a_replaced_definition_gives_the_other_topics(world):
+    world.topic("orders@200")
+    other = world.topic("other")
+    world.store(other, 1)
+    assert offsets(world.give(topics=(("orders@100", 1), ("other", 1)))) == [0]
+
+
+def stored_progress(world):
+    found = (progress.split_key(raw) for raw, _ in world.log.progress(b"g"))
+    return [{"group": parts[0], "topic_id": parts[1]} for parts in found if parts is not None]

@@ -7,8 +7,11 @@ from hypothesis import strategies as st
 from engine.delivery import progress
 from engine.delivery.delivery import receipt_key
 from engine.delivery.intervals import IntervalSet
+from engine.delivery.progress import StoredRange
 from engine.delivery.receipt import Receipts, topic_hash
 from engine.log.memory import MemoryLog
+
+TIME_MS = 1_800_000_000_000
 
 
 def test_a_token_says_what_was_put_in_and_only_to_its_group_and_key():
@@ -34,21 +37,52 @@ def test_the_receipt_key_is_made_once():
 
 @given(
     st.integers(0, 1 << 60),
-    st.lists(st.tuples(st.integers(0, 9), st.integers(1, 1000), st.integers(0, 3))),
+    st.lists(
+        st.tuples(
+            st.integers(0, 9), st.integers(1, 1000), st.integers(0, 3), st.integers(0, 2), *[st.integers(0, 5_000)] * 2
+        )
+    ),
     st.integers(0, 99),
 )
 def test_a_progress_value_comes_back_as_it_was_with_neighbours_joined(start, parts, tail):
     ranges, at = [], start
-    for gap, count, attempt in parts:
-        ranges.append((at + gap, at + gap + count, attempt))
+    for gap, count, attempt, due, age, more in parts:
+        oldest, newest = (TIME_MS - age - more, TIME_MS - age) if due else (0, 0)
+        ranges.append(StoredRange(at + gap, at + gap + count, attempt, due, oldest, newest))
         at += gap + count
-    made = progress.Progress(5, at + tail, ranges)
+    made = progress.Progress(5, at + tail, ranges, TIME_MS, 9)
     back = progress.decode(progress.encode(made))
-    expand = lambda ranges: [(offset, attempt) for first, end, attempt in ranges for offset in range(first, end)]  # noqa: E731
-    assert (back.floor, back.next_offset, expand(back.ranges)) == (5, at + tail, expand(ranges))
+    assert (back.floor, back.next_offset) == (5, at + tail)
+    assert back.time_ms == (TIME_MS if any(each.due for each in ranges) else 0)
+    expand = lambda ranges: {  # noqa: E731
+        offset: each for each in ranges for offset in range(each.first, each.end)
+    }
+    expected, found = expand(ranges), expand(back.ranges)
+    assert expected.keys() == found.keys()
+    for offset, each in expected.items():
+        kept = found[offset]
+        assert (kept.attempt, kept.due) == (each.attempt, each.due)
+        assert kept.oldest_ms <= each.oldest_ms <= each.newest_ms <= kept.newest_ms
+    assert progress.decode(progress.encode(back)) == back
 
 
-@pytest.mark.parametrize("value", [b"", b"\x01", b"\x02\x00\x00\x00\x00", b"\x01\x00\x00\x05\x00", b"\x80"])
+def test_progress_without_a_running_lease_costs_what_it_did_before_leases_were_stored():
+    made = progress.Progress(0, 90, [StoredRange(5, 9, 1), StoredRange(20, 30, 2)], TIME_MS)
+    assert progress.encode(made) == bytes([1, 0, 5, 2, 0, 4, 1, 11, 10, 2, 60])
+
+
+def test_single_leases_that_end_together_are_stored_as_one_range():
+    ranges = [StoredRange(at, at + 1, 1, 9, TIME_MS - at, TIME_MS - at) for at in range(100)]
+    assert len(progress.encode(progress.Progress(0, 100, ranges, TIME_MS))) < 32
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        b"", b"\x01", b"\x03\x00\x00\x00\x00", b"\x01\x00\x00\x05\x00", b"\x80", b"\x01\x00\x00\x00\x00\x00",
+        b"\x02\x00\x09\x00\x00\x01\x00\x01\x01\x05\x01\x01", b"\x01\x00\x00\xff\xff\xff\xff\x0f\x00",
+    ],
+)  # fmt: skip
 def test_a_progress_value_of_other_bytes_is_refused(value):
     with pytest.raises(ValueError):
         progress.decode(value)

@@ -5,7 +5,7 @@ import pytest
 from common.contract import Message
 from engine.delivery import redrive
 from engine.delivery.redrive import DeadLetterSelection, DeadLetterStore, ScatteredError
-from engine.errors import DiskFullError
+from engine.errors import DiskFullError, NotStoredError
 from engine.link.acknowledgement import REJECT
 from engine.link.codes import OK
 from engine.log.format import pack_record, whole_records
@@ -159,14 +159,15 @@ def test_a_crash_in_the_middle_of_a_redrive_loses_nothing(world):
     assert {m.id for m in bodies(world)[1]} == {f"orders-{n}" for n in range(600)}
 
 
-def test_a_full_disk_stops_a_redrive_and_leaves_all_dead_letters(world, monkeypatch):
+@pytest.mark.parametrize("failure", [DiskFullError("no room"), NotStoredError("EIO"), OSError("EMFILE")])
+def test_an_append_that_fails_stops_a_redrive_and_leaves_all_dead_letters(world, monkeypatch, failure):
     bury(world, 3)
 
     def refuse(*_):
-        raise DiskFullError("no room")
+        raise failure
 
     monkeypatch.setattr(world.log, "append", refuse)
-    with pytest.raises(DiskFullError):
+    with pytest.raises(type(failure)):
         world.letters.redrive("g", ALL, None, 0, world.now_ms)
     monkeypatch.undo()
     assert len(redrive_all(world)) == 3

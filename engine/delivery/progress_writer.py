@@ -1,0 +1,68 @@
+"""Writing of progress: changed cursors, and the state of the lease clock, into the log."""
+
+from collections.abc import Iterable
+
+from engine.delivery import leases
+from engine.delivery.leases import LeaseClock
+from engine.delivery.queue_cursor import QueueCursor
+from engine.log.port import DeliveryLog
+
+
+class ProgressWriter:
+    """Remembers changed cursors and writes their progress.
+
+    Attributes:
+        dirty: cursors that have changed. No set: a simulation repeats the order.
+    """
+
+    def __init__(self, store: DeliveryLog, lease_clock: LeaseClock) -> None:
+        self._store, self._lease_clock = store, lease_clock
+        self.dirty: dict[QueueCursor, None] = {}
+        self._due: list[QueueCursor] = []  # cursors that were dirty when writing began
+
+    @property
+    def has_news(self) -> bool:
+        """Whether there is anything to write."""
+        return bool(self.dirty or self._due or self._lease_clock.has_news)
+
+    def write(self, cursors_max: int | None, now_ms: int | None, *, is_final: bool) -> bool:
+        """Write; see `Delivery.write_progress()`."""
+        due, clock = self._due, self._lease_clock
+        if not due:
+            due.extend(self.dirty)
+            self.dirty.clear()
+        elif cursors_max is None:
+            known = set(due)
+            due.extend(each for each in self.dirty if each not in known)
+            self.dirty.clear()
+        step = due if cursors_max is None else due[-cursors_max:]
+        if now_ms is not None:
+            clock.turn(now_ms)
+        entries = []
+        if clock.has_news or (is_final and clock.is_used):
+            # Before the cursors: a start that knows of a lease then always knows that its number is taken.
+            entries.append((leases.KEY, clock.stored(is_final=is_final)))
+        at = clock.now_ms, clock.time_ms, clock.lead_ms
+        entries += [(cursor.key, cursor.encoded_progress(*at)) for cursor in step]
+        if entries:
+            # Removed once they are in the log: after a full disk the next call tries again.
+            self._store.put_progress(entries)
+            clock.was_stored()
+        if step:
+            del due[-len(step) :]
+        return not due
+
+    def is_due(self, cursors: Iterable[Iterable[QueueCursor]]) -> bool:
+        """Whether the progress of one of these cursors may have to be written."""
+        return bool(self._due) or any(cursor in self.dirty for listed in cursors for cursor in listed)
+
+    def drop(self, cursors: list[QueueCursor]) -> None:
+        """Do not write these cursors any more: their topic is gone."""
+        for cursor in cursors:
+            self.dirty.pop(cursor, None)
+        self._due = [cursor for cursor in self._due if cursor not in cursors]
+
+
+def kept(store: DeliveryLog, key: bytes) -> bytes:
+    """Return the value that the log keeps under the key; empty without one."""
+    return next((value for raw, value in store.progress(key) if raw == key), b"")

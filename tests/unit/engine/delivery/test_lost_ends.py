@@ -1,0 +1,104 @@
+"""Offsets of a queue whose last batch was destroyed."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "log"))
+
+from forms import forms, load
+from machine import Machine
+
+from engine.delivery import progress
+from engine.delivery.lost_ends import raise_lost_ends
+from engine.env.simulated import SimulatedEnv
+from engine.errors import CorruptionError
+
+
+@pytest.fixture(params=forms())
+def machine(request: pytest.FixtureRequest) -> Machine:
+    """A queue of five messages that a group has done, with the last one's bytes destroyed, before another queue's."""
+    made = Machine(load(request.param), SimulatedEnv(), "/data", segment_bytes=1 << 16)
+    for number in range(4):
+        made.append(1, 0, b"%d" % number)
+    at = made.log.end_position
+    made.append(1, 0, b"4")
+    made.append(1, 1, b"of another queue")
+    done = progress.encode(progress.Progress(0, 5, []))
+    made.log.put_progress([(progress.key("group", 1, 0), done)])
+    made.env.end_process()
+    made.log = None
+    made.destroyed_at, made.destroyed = at, bytes(made.env.files[f"/data/log/{0:020d}.seg"].seen[at : at + 48])
+    made.damage(f"/data/log/{0:020d}.seg", at, b"\xff" * 48)
+    made.open()
+    return made
+
+
+def test_a_queue_whose_last_batch_is_destroyed_continues_above_what_groups_have_reached(machine):
+    assert machine.log.headers_lost
+    raise_lost_ends(machine.log)
+    assert machine.append(1, 0, b"new") == 5
+    assert machine.append(1, 1, b"of another queue, too") == 1
+
+
+def test_the_raised_end_survives_restarts_sealed_segments_and_the_loss_of_the_view(machine):
+    raise_lost_ends(machine.log)
+    while len(machine.log.segments.sealed.bases) < 2:
+        machine.append(1, 1, bytes(5000))
+    machine.log.checkpoint()
+    machine.reopen()
+    assert not machine.log.headers_lost
+    machine.close()
+    machine.env.stores.clear()
+    machine.open()
+    assert machine.append(1, 0, b"new") == 5
+
+
+def test_a_raised_queue_ends_there_at_once_so_that_what_is_lost_is_stepped_over(machine):
+    raise_lost_ends(machine.log)
+    assert machine.log.bounds(1, 0) == (0, 5)
+    with pytest.raises(CorruptionError, match="lost up to 5"):
+        machine.log.read(1, 0, 4, 10, 1 << 20)
+
+
+def test_messages_after_a_raised_end_keep_their_offsets_when_their_segment_is_sealed(machine):
+    raise_lost_ends(machine.log)
+    machine.append(1, 0, b"new")
+    while len(machine.log.segments.sealed.bases) < 2:
+        machine.append(1, 1, bytes(5000))
+    assert machine.append(1, 0, b"newer") == 6
+    machine.close()
+    machine.open()
+    assert machine.append(1, 0, b"newest") == 7
+    assert machine.bodies(1, 0, 5) == [b"new", b"newer", b"newest"]
+
+
+def test_a_raised_end_holds_after_a_start_that_does_not_meet_the_damage(machine):
+    machine.log.raise_end(1, 1, 9)
+    machine.env.end_process()
+    machine.log = None
+    machine.damage(f"/data/log/{0:020d}.seg", machine.destroyed_at, machine.destroyed)
+    machine.open()
+    assert not machine.log.headers_lost
+    assert machine.append(1, 1, b"new") == 9
+
+
+def test_no_other_topic_gets_the_id_of_one_whose_record_is_destroyed(machine):
+    at = machine.log.end_position
+    (lost,) = machine.log.create_topics([("lost", 1)])
+    machine.append(lost.id, 0, b"of a topic that is lost")
+    machine.env.end_process()
+    machine.log = None
+    machine.damage(f"/data/log/{0:020d}.seg", at, b"\xff" * 48)
+    machine.open()
+    assert machine.log.topic("lost") is None
+    (other,) = machine.log.create_topics([("other", 1)])
+    assert other.id > lost.id
+
+
+def test_nothing_is_raised_without_such_damage(machine):
+    raise_lost_ends(machine.log)
+    end = machine.log.end_position
+    raise_lost_ends(machine.log)
+    assert machine.log.end_position == end
