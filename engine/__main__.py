@@ -16,19 +16,24 @@ from typing import Any
 from gevent.event import Event
 from prometheus_client import CollectorRegistry
 
+from common.config.applying import process_name
+from common.config.health import ConfigMetrics, config_health
 from common.ops import announce_ready, setup_logging, start_ops
 from common.ops.stop import catch_stop
 from engine.env.background import PacedThread
 from engine.env.real import RealEnv
-from engine.errors import EngineError
+from engine.errors import CheckpointError, EngineError
 from engine.log import Log, open_log
 from engine.log.upkeep.scrub import Scrub
 from engine.node import Node, NodeConfig, NodeHost
+from engine.ops.handshake import LinkKeys
 from engine.options import MIB, log_config, parse
 from engine.server.loop import NodeLoop
 from engine.server.metrics import EngineMetrics
 from engine.server.policy.config_follower import ConfigFollower
+from engine.server.policy.creation_limits import ConfiguredCreationLimits
 from engine.server.policy.group_policies import ConfiguredPolicies
+from engine.server.policy.position_report import LogPositionReport
 from engine.server.policy.queue_ownership import ConfiguredQueueOwnership
 from engine.server.policy.topic_retention import ConfiguredRetention
 from engine.server.server import LinkServer
@@ -49,7 +54,8 @@ def run(options: argparse.Namespace) -> None:
     follower = ConfigFollower(options.config, Path(options.data) / "config.snapshot")
     retention = ConfiguredRetention(follower, is_configured=bool(options.config))
     loop = NodeLoop(env.clock)
-    store = open_log(env, options.data, log_config(options), retention_policy=retention, notify=loop.on_fetched)
+    policy = retention if options.config else None
+    store = open_log(env, options.data, log_config(options), retention_policy=policy, notify=loop.on_fetched)
     try:
         serve(options, env, store, loop, follower, stop.asked)
     finally:
@@ -61,12 +67,15 @@ def serve(
     options: argparse.Namespace, env: RealEnv, store: Log, loop: NodeLoop, follower: ConfigFollower, asked: Event
 ) -> None:
     """Serve an open log until `asked` is set, then finish the accepted work."""
-    config = NodeConfig(Path(options.cluster_key).read_bytes(), options.broker_group, options.progress_ms)
+    admin_key = Path(options.admin_key).read_bytes() if options.admin_key else b""
+    keys = LinkKeys(Path(options.cluster_key).read_bytes(), admin_key)
+    config = NodeConfig(keys, options.broker_group, 24 * options.expire_days, options.progress_ms)
     server: LinkServer
     node = Node(
         store, config, host_of(env, loop, asked, lambda: server.facts()),
         policies=ConfiguredPolicies(follower, is_configured=bool(options.config)),
         ownership=ConfiguredQueueOwnership(follower, options.broker_group, is_configured=bool(options.config)),
+        limits=ConfiguredCreationLimits(follower),
     )  # fmt: skip
     host, port = options.listen
     server = LinkServer(node, host, port, socket_file=options.socket_file)
@@ -76,10 +85,16 @@ def serve(
         paced.append(PacedThread("scrub", scrub.steps()))
     registry = CollectorRegistry()
     registry.register(EngineMetrics(node, server, scrub.counts))
-    ops = start_ops(
-        options.ops[0], options.ops[1], registry, lambda: {"log": True, "accepting": not asked.is_set() or "stopping"}
-    )
-    follower.start(f"engine@{host}:{server.port}")
+    registry.register(ConfigMetrics(lambda: follower.view))
+
+    def health() -> dict[str, bool | str]:
+        followed = {"configuration": config_health(follower.view)} if options.config else {}
+        disk = store.retention.health
+        return {"log": True, "disk": disk, "accepting": not asked.is_set() or "stopping", **followed}
+
+    ops = start_ops(options.ops[0], options.ops[1], registry, health)
+    follower.start(process_name("engine", host, server.port))
+    report = LogPositionReport(follower, options.broker_group, store)
     loop.start(node)
     sys.setswitchinterval(SWITCH_S)
     gc.collect()
@@ -90,6 +105,7 @@ def serve(
     for each in paced:
         each.stop()
     finish(node, server, loop)
+    report.stop()
     follower.close()
     ops.stop()
 
@@ -113,7 +129,10 @@ def finish(node: Node, server: LinkServer, loop: NodeLoop) -> None:
     loop.stop()
     server.close()
     node.close()
-    store.checkpoint()
+    try:
+        store.checkpoint()
+    except CheckpointError as error:
+        log.error("%s", error)
     log.info("stopped at position %d", store.end_position)
 
 

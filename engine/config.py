@@ -22,6 +22,10 @@ class LogConfig:
     """Changed topics and progress keys kept in memory before a checkpoint is written ahead of the next sealed segment.
     Less writes a hot key more often, more costs about 300 bytes each."""
 
+    start_wait_ms: int = 60_000
+    """Time that a start waits in all for sectors that the disk cannot read; then they count as damage. Less starts
+    sooner on a bad disk, and loses what an outage of its path hides for a moment."""
+
     counters_max: int = 2_000_000
     """Queues of sealed segments whose next offset stays in memory, 32 to 64 bytes each. Less means a look-up in RocksDB
     (some 10 µs) for the first record of such a queue in each segment."""
@@ -88,6 +92,8 @@ class LogConfig:
             found.append("segment_bytes: multiple of 4096 in 4096..2147483648")
         if not 1 <= self.queues_max <= 1_000_000:
             found.append("queues_max: 1..1000000")
+        if self.start_wait_ms < 0:
+            found.append("start_wait_ms: at least 0")
         if self.pending_max < 1:
             found.append("pending_max: at least 1")
         if self.id_window_bytes_max < _MIB:

@@ -2,6 +2,8 @@
 
 EngineError
 ├── EngineConfigError            all faults of the configuration at once
+├── GroupUnreadError       the definition of a group is not known
+├── QuotaError             an application has created as many groups or topics as it may
 └── LogError               the commit log
     ├── LockedError        another engine holds the directory
     ├── VersionError       the directory was written by a newer Penstock
@@ -9,9 +11,11 @@ EngineError
     │   └── StoreDamagedError   the view in the folder `state`; the log rebuilds it
     ├── BehindCheckpointError   the log ends before its own checkpoint: an older copy was put back
     ├── DiskFullError      nothing was written; the same request works when there is room
+    ├── NotStoredError     an error met an append before its write; nothing of it is stored
     ├── PartlyWrittenError a part was written before the disk was full: the outcome is unknown
     ├── UnknownTopicError  no such topic, or the topic has no such queue
     ├── OffsetOutOfRangeError   below the first or above the end offset
+    ├── UnreadableError    the disk cannot read it now; the same request may work later
     └── ClosedError        the log is closed
 
 `code` is the contract's code for a request that met the error. A failed fsync is no exception: the process ends (see
@@ -33,6 +37,19 @@ class EngineConfigError(EngineError):
     def __init__(self, faults: list[str]) -> None:
         super().__init__("; ".join(faults))
         self.faults = faults
+
+
+class GroupUnreadError(EngineError):
+    """The group is not served while its definition is not known. Retriable."""
+
+    def __init__(self, group: str, reason: str) -> None:
+        super().__init__(f'group "{group}": {reason}')
+
+
+class QuotaError(EngineError):
+    """The application has created as many groups or topics of families as it may. Nothing was created."""
+
+    code = 109
 
 
 class LogError(EngineError):
@@ -83,6 +100,16 @@ class BehindCheckpointError(LogError):
 class DiskFullError(LogError):
     """The disk has no room. Nothing of the request was written; the same request works when there is room."""
 
+    code = 205
+
+
+class CheckpointError(LogError):
+    """The view was not brought up to date on the disk. Nothing is lost: a start replays the log."""
+
+
+class NotStoredError(LogError):
+    """An error met an append before its write, and nothing of it is stored. The same request may be repeated."""
+
 
 class PartlyWrittenError(LogError):
     """The disk was full between two writes of one request, so some of its batches are stored.
@@ -108,6 +135,10 @@ class OffsetOutOfRangeError(LogError):
         super().__init__(f"offset {offset} is outside {first_offset}..{end_offset}")
         self.first_offset = first_offset
         self.end_offset = end_offset
+
+
+class UnreadableError(LogError):
+    """The disk refuses a read. Nothing is known to be lost; the same request may work later."""
 
 
 class ClosedError(LogError):

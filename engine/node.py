@@ -9,19 +9,26 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from common.believed_time import BelievedTime
+from common.limited_log import LimitedLog
+from engine.delivery.creations import NO_LIMITS, CreationLimits, Creations
 from engine.delivery.delivery import Delivery, receipt_key
+from engine.delivery.lost_ends import raise_lost_ends
 from engine.delivery.policy import DEFAULTS, Policies
 from engine.delivery.queue_ownership import QueueOwnership
 from engine.delivery.settings import DeliverySettings
+from engine.delivery.upkeep import GroupUpkeep
 from engine.env.native import NodeClock
 from engine.errors import EngineError, PartlyWrittenError
 from engine.link import layout
 from engine.link.errors import LinkError
+from engine.link.proof import ADMIN_ROLE
 from engine.log import Log
 from engine.ops.admin import Admin
 from engine.ops.append import Append
+from engine.ops.claims import Claims
 from engine.ops.errors import RequestError
-from engine.ops.handshake import Handshake
+from engine.ops.handshake import Handshake, LinkKeys
 from engine.ops.lag import LagBreakers
 from engine.ops.lookup import LookUps
 from engine.ops.peer import Peer, PeerState
@@ -32,12 +39,15 @@ from engine.ops.reply import ReplyOps
 from engine.ops.timer import TimerOps
 from engine.ops.topic import CreateTopics
 from engine.ops.waiting import WaitingRequests
+from engine.ops.window import ReplyWindows
 from engine.replies.exchange import Exchange
 from engine.schedule import Schedule
 from engine.timers.timers import Timers
 
 log = logging.getLogger("penstock.engine")
+limited = LimitedLog(log)
 Handler = Callable[[Peer, int, bytes], None]
+EPOCH_BYTES = 8
 
 
 @dataclass(frozen=True)
@@ -45,8 +55,9 @@ class NodeConfig:
     """Settings of one node.
 
     Attributes:
-        cluster_key: the secret that peers prove to know.
+        keys: the secrets that peers prove to know, and the engine to them.
         broker_group: the group of this engine, as the configuration names it.
+        expire_hours: hours of running without a use after which a group without a definition is forgotten; 0: never.
         progress_ms: least time between two progress records of one queue. Less writes more, more redelivers more after
             a crash.
         tick_ms: interval at which deadlines of waiting requests and leases are checked. Less costs processor time, more
@@ -56,8 +67,9 @@ class NodeConfig:
         progress_pause_ms: pause between two such writes.
     """
 
-    cluster_key: bytes
+    keys: LinkKeys
     broker_group: str = "main"
+    expire_hours: int = 0
     progress_ms: int = 200
     tick_ms: int = 20
     authenticate_ms: int = 10_000
@@ -98,6 +110,7 @@ class Node:
         policies: the configuration's policy of each group.
         ownership: the queues of this engine.
         settings: limits of delivery.
+        limits: how many groups and topics each application may create.
 
     Attributes:
         peers: open connections.
@@ -107,12 +120,15 @@ class Node:
     def __init__(
         self, store: Log, config: NodeConfig, host: NodeHost, *, policies: Policies = DEFAULTS,
         ownership: QueueOwnership | None = None, settings: DeliverySettings | None = None,
+        limits: CreationLimits = NO_LIMITS,
     ) -> None:  # fmt: skip
         self.store, self.clock, self._config, self._die = store, host.clock, config, host.die
-        self.exchange = Exchange(host.clock.wall_ms)
+        self.exchange = Exchange(BelievedTime(host.clock.wall_ms, host.clock.monotonic_ms, name="requests").checked_ms)
+        raise_lost_ends(store)
         self.delivery = Delivery(
             store, receipt_key(store, host.random_bytes), host.clock.wall_ms, settings, policies=policies,
             random=host.random_fraction, ownership=ownership, requests=self.exchange.requests, now_ns=host.clock.monotonic_ns,
+            creations=Creations(store, limits),
         )  # fmt: skip
         self.timers = Timers(store, host.clock.wall_ms)
         now_ms = host.clock.monotonic_ms()
@@ -121,21 +137,27 @@ class Node:
         self.peers: dict[Peer, None] = {}
         self._strangers: dict[Peer, None] = {}
         self.schedule = Schedule(host.wake_at)
+        self.groups = GroupUpkeep(
+            store, policies, self.delivery.groups, self.delivery.unload, self.delivery.creations, config.expire_hours
+        )
         self._deadlines = self.schedule.add("deadlines", self._check_deadlines)
+        self._groups = self.schedule.add("groups", self.groups.step)
         self._firing = self.schedule.add("timers", self._fire_timers)
         self._progress = self.schedule.add("progress", self._write_progress)
         self._retention = self.schedule.add("retention", self._retain)
         self.waiting = WaitingRequests(self._watch_deadlines)
-        self._handshake = Handshake(
-            config.cluster_key, store.log_id, config.broker_group, host.random_bytes, self._on_authenticated
-        )
+        self._epoch = host.random_bytes(EPOCH_BYTES).hex()
+        self._handshake = Handshake(config.keys, self._identity, host.random_bytes, self._on_authenticated)
         self.append = Append(store, host.clock, self.turn_end)
+        self.pulls = PullMessages(self.delivery, host.clock, self.waiting)
+        self.windows = ReplyWindows(self.delivery, host.clock)
         self.reads = PositionReads(store, host.clock, self.waiting)
         self.lag_breakers = LagBreakers(store, self.delivery, host.clock)
         self.look_ups = LookUps(store, self.waiting, host.in_loop)
         self._handlers = self._all_handlers(host)
         self.schedule.at(self._progress, now_ms + config.progress_ms)
         self.schedule.at(self._retention, now_ms)
+        self.schedule.at(self._groups, now_ms)
         self._watch_timers()
 
     def _all_handlers(self, host: NodeHost) -> dict[int, Handler]:
@@ -144,11 +166,13 @@ class Node:
         replies = ReplyOps(self.exchange, clock, self._watch_deadlines)
         return {
             layout.APPEND: self.append.handle,
-            layout.TOPIC: CreateTopics(store).handle,
-            layout.PULL: PullMessages(self.delivery, clock, self.waiting).handle,
+            layout.TOPIC: CreateTopics(store, self.delivery.creations).handle,
+            layout.CLAIM: Claims(store, self.timers).handle,
+            layout.PULL: self.pulls.handle,
             layout.READ: self.reads.handle,
+            layout.WINDOW: self.windows.handle,
             layout.CANCEL: self.waiting.cancel,
-            layout.ADMIN: Admin(store, self.delivery, clock, host.facts, host.stop, self.turn_end).handle,
+            layout.ADMIN: Admin(store, self.delivery, clock, host.facts, host.stop, self.turn_end, self.groups).handle,
             layout.TIMER_ADD: timer_ops.add,
             layout.TIMER_CANCEL: timer_ops.cancel,
             layout.TIMER_LIST: timer_ops.list,
@@ -163,6 +187,15 @@ class Node:
         }
 
     # -- peers and requests
+
+    def _identity(self) -> dict[str, object]:
+        return {
+            "log_id": self.store.log_id.hex(),
+            "broker_group": self._config.broker_group,
+            "epoch": self._epoch,
+            "end_position": self.store.end_position,
+            "durable_position": self.store.durable_position,
+        }
 
     def on_connected(self, peer: Peer) -> PeerState:
         """A connection was accepted; the caller keeps the state as `peer.peer_state`.
@@ -181,7 +214,12 @@ class Node:
         self.peers.pop(peer, None)
         self._strangers.pop(peer, None)
         self.waiting.drop(peer)
+        self.pulls.on_closed(peer)
         self.exchange.on_closed(peer)
+
+    def on_room(self, peer: Peer) -> None:
+        """The peer's connection has sent most of its output: go on with what waited for that."""
+        self.windows.on_room(peer)
 
     def on_request(self, peer: Peer, op: int, request_id: int, payload: bytes) -> None:
         """Serve one request, now or later. A peer that is not authenticated may only do that."""
@@ -190,6 +228,8 @@ class Node:
             if not state.authenticated:
                 return self._handshake.on_request(peer, op, request_id, payload)
             handler = self._handlers.get(op)
+            if op == layout.ADMIN and state.role != ADMIN_ROLE:
+                raise RequestError(f"ADMIN: a link of role {state.role} cannot administer", layout.FORBIDDEN)
             if handler is None:
                 raise RequestError(f"op {op}: unknown to this engine")
             handler(peer, request_id, payload)
@@ -198,7 +238,7 @@ class Node:
         except LinkError as error:
             peer.send_frame(op, request_id, layout.INVALID, [str(error).encode()])
         except Exception:
-            log.exception("link=%s op=%d: request failed", state.name, op)
+            limited.exception("link=%s op=%d: request failed", state.name, op)
             sentence = b"internal error: the engine's log has the details"
             peer.send_frame(op, request_id, layout.UNAVAILABLE, [sentence])
 
@@ -211,8 +251,12 @@ class Node:
     def on_appended(self, woken: list[tuple[int, int]]) -> None:
         """Serve the requests that wait for records of these queues."""
         if woken:
-            self.delivery.on_woken(woken, self.clock.monotonic_ms())
-            self.reads.on_woken(woken)
+            try:
+                self.delivery.on_woken(woken, self.clock.monotonic_ms())
+                self.reads.on_woken(woken)
+            except Exception:
+                # The caller's own request has succeeded. What was woken is served at the next check of deadlines.
+                log.exception("waking pulls failed")
 
     def tick(self, now_ms: int) -> int | None:
         """Do the due work by the monotonic clock.
@@ -253,10 +297,12 @@ class Node:
 
     def _write_progress(self, now_ms: int) -> int:
         try:
-            if self.delivery.has_progress and not self.delivery.write_progress(self._config.progress_cursors):
+            if self.delivery.has_progress and not self.delivery.write_progress(
+                self._config.progress_cursors, now_ms=now_ms
+            ):
                 return now_ms + self._config.progress_pause_ms
         except EngineError as error:
-            log.warning("progress was not written: %s: retry in %d ms", error, self._config.progress_ms)
+            limited.warning("progress was not written: %s: retry in %d ms", error, self._config.progress_ms)
         return now_ms + self._config.progress_ms
 
     def _retain(self, now_ms: int) -> int | None:
@@ -272,12 +318,11 @@ class Node:
 
     def close(self) -> None:
         """Stop firing, searching and writing; then write the progress. Every answered request is in the log."""
-        for work in (self._deadlines, self._firing, self._progress, self._retention):
+        for work in (self._deadlines, self._groups, self._firing, self._progress, self._retention):
             self.schedule.stop(work)
         self.timers.close()
         self.look_ups.close()
         try:
-            if self.delivery.has_progress:
-                self.delivery.write_progress()
+            self.delivery.write_progress(now_ms=self.clock.monotonic_ms(), is_final=True)
         except EngineError as error:
             log.warning("progress was not written at the end: %s", error)

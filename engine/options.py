@@ -4,6 +4,7 @@ import argparse
 from pathlib import Path
 
 from common.address import host_and_port
+from common.secret_file import secret_fault
 from engine.config import LogConfig
 
 MIB = 1 << 20
@@ -14,6 +15,7 @@ HELP = {
     "socket-file": "Unix socket that serves processes of this machine at less cost than TCP.",
     "ops": "Address of /metrics, /healthz and /readyz (default 127.0.0.1:0, a free port).",
     "cluster-key": f"File with the secret of the cluster, at least {KEY_BYTES_MIN} bytes. Peers prove that they know it.",
+    "admin-key": "File with the secret of operators. Without it no link may administer this engine.",
     "config": "Configuration store to follow. The engine starts and serves while the store is unreachable.",
     "broker-group": "Name of this engine's broker group in the configuration (default main).",
     "segment-mib": "Size of a log file; recovery scans one (default 256).",
@@ -25,6 +27,7 @@ HELP = {
     "look-up": "Look-up files to build: id, key, both with a comma, or none (default id,key).",
     "cold-mib-s": "Disk bandwidth for readers far behind the end (default 100).",
     "scrub-mib-s": "Pace at which old data is read again and verified; 0 turns it off (default 8).",
+    "expire-days": "Forget a group without a definition after N days of running without a pull; 0: never (default 30).",
     "progress-ms": "Minimum time between two progress records of a queue (default 200).",
     "ready-fd": "File descriptor that gets one JSON line once the engine serves.",
 }
@@ -70,6 +73,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     add("socket-file", "PATH")
     add("ops", "HOST:PORT", type=host_and_port, default=("127.0.0.1", 0))
     add("cluster-key", "FILE", required=True)
+    add("admin-key", "FILE")
     add("config", "URL")
     add("broker-group", "NAME", default="main")
     add("segment-mib", "N", type=int, default=256)
@@ -81,6 +85,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     add("look-up", "id,key|none", type=look_up, default=LogConfig.look_up)
     add("cold-mib-s", "N", type=int, default=100)
     add("scrub-mib-s", "N", type=int, default=8)
+    add("expire-days", "N", type=int, default=30)
     add("progress-ms", "N", type=int, default=200)
     add("ready-fd", "N", type=int)
     options = parser.parse_args(arguments)
@@ -92,13 +97,22 @@ def parse(arguments: list[str]) -> argparse.Namespace:
 def faults(options: argparse.Namespace) -> list[str]:
     """Every violated rule at once."""
     found = []
-    for name, minimum, maximum in (("segment-mib", 1, 2048), ("scrub-mib-s", 0, 4096), ("progress-ms", 10, 60_000)):
+    for name, minimum, maximum in (
+        ("segment-mib", 1, 2048),
+        ("scrub-mib-s", 0, 4096),
+        ("progress-ms", 10, 60_000),
+        ("expire-days", 0, 3_660),
+    ):
         value = getattr(options, name.replace("-", "_"))
         if not minimum <= value <= maximum:
             found.append(f"--{name} {value}: use {minimum}..{maximum}")
-    key = Path(options.cluster_key)
-    if not key.is_file():
-        found.append(f"--cluster-key {key}: no such file")
-    elif key.stat().st_size < KEY_BYTES_MIN:
-        found.append(f"--cluster-key {key}: {key.stat().st_size} bytes: use at least {KEY_BYTES_MIN}")
+    return found + key_faults(options.cluster_key, options.admin_key)
+
+
+def key_faults(cluster_key: str, admin_key: str | None) -> list[str]:
+    """Violated rules of the key files."""
+    paths = {"--cluster-key": Path(cluster_key), **({"--admin-key": Path(admin_key)} if admin_key else {})}
+    found = [fault for option, path in paths.items() if (fault := secret_fault(path, KEY_BYTES_MIN, option))]
+    if not found and admin_key and paths["--admin-key"].read_bytes() == paths["--cluster-key"].read_bytes():
+        found.append(f"--admin-key {admin_key}: the same secret as --cluster-key: use another one")
     return found

@@ -1,16 +1,16 @@
 """A link spoken frame by frame over a blocking socket, and the payloads of appends. The codec is that of production."""
 
-import hashlib
-import hmac
 import json
+import os
 import socket
 import struct
 
 from engine.link.append import FSYNC, MEMORY, encode_append, read_results
 from engine.link.batch import encode_batch
-from engine.link.frame import AUTH_CONTEXT, FRAME_REST_SIZE, HEADER, HEADER_SIZE, VERSION
+from engine.link.frame import FRAME_REST_SIZE, HEADER, HEADER_SIZE, VERSION
 from engine.link.frame import frame as encode_frame
 from engine.link.operations import ADMIN, APPEND, AUTH, CANCEL, HELLO, PULL, READ, TOPIC
+from engine.link.proof import NONCE_SIZE, client_proof, engine_proof, transcript
 from engine.link.record import encode_record as record
 
 __all__ = [
@@ -49,13 +49,18 @@ def full_results(payload: bytes) -> list[tuple[int, int, int]]:
 class RawLink:
     """A link over a blocking socket."""
 
-    def __init__(self, port: int, key: bytes | None = None) -> None:
+    def __init__(self, port: int, key: bytes | None = None, role: str = "test") -> None:
         self.sock = socket.create_connection(("127.0.0.1", port), 10)
         if key is not None:
-            greeting = json.dumps({"version": VERSION, "role": "test"}).encode()
-            nonce = bytes.fromhex(json.loads(self.ask(HELLO, greeting)[1])["nonce"])
-            proof = hmac.new(key, AUTH_CONTEXT + nonce, hashlib.sha256).digest()
-            assert self.ask(AUTH, proof) == (0, b"")
+            greeting = self.greet(role)
+            assert self.ask(AUTH, client_proof(key, greeting)) == (0, engine_proof(key, greeting))
+
+    def greet(self, role: str = "test") -> bytes:
+        """Exchange HELLO; returns its transcript."""
+        question = json.dumps({"version": VERSION, "role": role, "nonce": os.urandom(NONCE_SIZE).hex()}).encode()
+        code, answer = self.ask(HELLO, question)
+        assert code == 0, answer
+        return transcript(question, answer)
 
     def send(self, op: int, payload: bytes = b"", request_id: int = 1) -> None:
         self.sock.sendall(frame(op, payload, request_id))

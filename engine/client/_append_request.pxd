@@ -71,4 +71,4 @@ cdef class AppendRequest:
     cdef int clear(self) except -1
     cdef int forget_moved(self) except -1
     cdef int answer_all(self, int code) except -1
-    cdef int answer(self, const unsigned char* results, Py_ssize_t size) except -1
+    cdef int answer(self, const unsigned char* results, Py_ssize_t size, object on_unknown_id) except -1

@@ -12,8 +12,8 @@ from libc.string cimport memcpy, memset
 from engine.client._destination cimport Destination
 from engine.client._little cimport get32, put32
 from engine.link.constants cimport (
-    APPEND_HEAD_SIZE, APPEND_RESULT_SIZE, BATCH_CHECK_IDS, BATCH_HEADER_SIZE, BATCH_MAGIC, CODE_DUPLICATE, CODE_TIMEOUT,
-    FRAME_HEADER_SIZE, OP_APPEND,
+    APPEND_HEAD_SIZE, APPEND_RESULT_SIZE, BATCH_CHECK_IDS, BATCH_HEADER_SIZE, BATCH_MAGIC, CODE_CLAIMED, CODE_DUPLICATE, CODE_TIMEOUT,
+    CODE_UNAVAILABLE, CODE_UNKNOWN_TOPIC, FRAME_HEADER_SIZE, OP_APPEND,
 )
 
 cdef enum:
@@ -197,10 +197,10 @@ cdef class AppendRequest:
                 i = self.items[i - 1].next
         return self.finish()
 
-    cdef int answer(self, const unsigned char* results, Py_ssize_t size) except -1:
+    cdef int answer(self, const unsigned char* results, Py_ssize_t size, object on_unknown_id) except -1:
         """Spread the broker's results, one per batch, over the messages.
 
-        The size is checked first: the loop reads no byte beyond it.
+        The size is checked first: the loop reads no byte beyond it. Args: on_unknown_id: see the reference.
         """
         cdef uint32_t r, i
         cdef uint16_t code
@@ -214,7 +214,10 @@ cdef class AppendRequest:
             run = &self.runs[r]
             memcpy(&code, results + APPEND_RESULT_SIZE * r, 2)
             memcpy(&offset, results + APPEND_RESULT_SIZE * r + 8, 8)
-            queue = get32(results + APPEND_RESULT_SIZE * r + 4) if code == CODE_DUPLICATE else run.queue
+            queue = get32(results + APPEND_RESULT_SIZE * r + 4) if code in (CODE_DUPLICATE, CODE_CLAIMED) else run.queue
+            if code == CODE_UNKNOWN_TOPIC:
+                on_unknown_id(run.topic_id)
+                code = CODE_UNAVAILABLE
             i = run.head
             while i:
                 if self.items[i - 1].waiter != MOVED:

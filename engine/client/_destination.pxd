@@ -1,5 +1,5 @@
 # cython: language_level=3
-from libc.stdint cimport uint32_t
+from libc.stdint cimport int64_t, uint32_t
 
 from common.limits._meter cimport Meter
 from engine.client._durability cimport LANE_COUNT
@@ -24,6 +24,7 @@ cdef class Destination:
     cdef uint32_t sticky_append[LANE_COUNT]      # by lane: the append for which sticky_queue is valid
     cdef uint32_t sticky_queue[LANE_COUNT]       # by lane: the queue of messages without a key
     cdef uint32_t next_queue
+    cdef public int64_t made_ms       # time of the topic's creation, 0: unknown; a topic created again is another one
 
 
 cdef inline uint32_t topic_id_at(Destination destination, int group) except? 0:

@@ -11,7 +11,7 @@ from engine.link.constants cimport DURABILITY_MAX
 
 @cython.no_gc                          # in no cycle; collecting over a million of them paused the proxy for 0.5 s
 cdef class Destination:
-    """A topic as its brokers know it. Made when the first message for it comes; void when a broker's log_id changes.
+    """A topic as its brokers know it. Made when the first message for it comes; void when a broker's log_id or epoch changes.
 
     Args:
         topic_id: the only broker's; with several broker groups they are in `ids`.
@@ -61,6 +61,19 @@ cdef class Destinations:
     def discard(self, bytes name):
         """Forget the destination, if it is there."""
         self.by_name.pop(name, None)
+
+    def discard_id(self, int group, uint32_t topic_id):
+        """Forget the destinations with that topic id at that broker group; returns their number. Searches all."""
+        cdef Destination each
+        found = []
+        for name, destination in self.by_name.items():
+            each = destination
+            # Bounds: topic_id_at() reads `ids` without a check, and this destination may not have the group.
+            if (each.ids is None or 4 * group < len(each.ids)) and topic_id_at(each, group) == topic_id:
+                found.append(name)
+        for name in found:
+            del self.by_name[name]
+        return len(found)
 
     def clear(self):
         self.by_name.clear()

@@ -25,6 +25,7 @@ cdef class Lane(TurnEnd):
     cdef readonly object link
     cdef public object on_down
     cdef public object rescue         # called as (append, group) to move messages before the rest is refused; or None
+    cdef public object on_unknown_id  # called with each topic id that the broker does not know
     cdef readonly uint64_t appends
     cdef readonly uint64_t messages
     cdef readonly uint64_t waiting    # messages without an answer yet

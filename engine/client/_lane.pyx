@@ -28,7 +28,7 @@ cdef enum:
     FRAME_BYTES_MAX = 24 << 20        # below the link's 32 MiB; what does not fit is refused as OVERLOADED
     SHARE_ALL = 16
 
-LINK_LIMITS = Limits()
+LINK_LIMITS = Limits(output_bytes_max=1 << 40)
 
 
 cdef class Lane(TurnEnd):
@@ -47,6 +47,7 @@ cdef class Lane(TurnEnd):
         self.append_number = 1
         self.link = None
         self.on_down = self.rescue = None
+        self.on_unknown_id = ignore_id
 
     def use(self, int fd, str peer):
         """Send over this connected, authenticated socket from now on; owns it."""
@@ -67,6 +68,12 @@ cdef class Lane(TurnEnd):
     def oldest_sent_at(self):
         """When the append that has waited longest for its answer was sent, in monotonic seconds; None: none waits."""
         return (<AppendRequest>self.flying[0]).sent_at if self.flying else None
+
+    @property
+    def oldest_taken_at(self):
+        """When the oldest message without an answer was taken, in monotonic seconds; None: there is none."""
+        cdef AppendRequest oldest = self.flying[0] if self.flying else self.filling
+        return oldest.started_at if oldest.item_count else None
 
     def take_slowest(self):
         """Seconds of the slowest answer since the last call; None: there was none."""
@@ -243,7 +250,7 @@ cdef class Lane(TurnEnd):
         self.limit.sample(append.started_at, reactor_of().now, self.waiting)
         self.waiting -= append.item_count
         if code == CODE_OK:
-            append.answer(payload, size)
+            append.answer(payload, size, self.on_unknown_id)
         else:
             append.answer_all(code)
         self.spare.append(append)
@@ -270,6 +277,10 @@ cdef class Lane(TurnEnd):
         if self.rescue is not None:
             self.rescue(append, self.group)
         return append.answer_all(code)
+
+
+def ignore_id(topic_id):
+    """Do nothing: until somebody keeps topic ids."""
 
 
 cdef class AppendLink(Connection):

@@ -14,6 +14,7 @@ from engine.client._lane cimport Lane
 from engine.link.constants cimport CODE_OVERLOADED, CODE_UNAVAILABLE
 
 cdef enum:
+    ID_SLOTS = 256                    # as in common/placement.py
     RECORD_MORE = 96                  # maximum bytes of a record beside its message
 
 cdef bytes ONLY_HOME = b"\0"          # number of the only broker
@@ -47,7 +48,7 @@ cdef class Lanes:
     """
 
     def __init__(self, int number, Lane only=None):
-        self.number, self.only = number, only
+        self.number, self.only, self.id_homes = number, only, bytes(ID_SLOTS)
         self.lanes = [] if only is None else [only]
 
     def put(self, int group, Lane lane):
@@ -80,7 +81,7 @@ cdef class Lanes:
         """Whether `asked` messages of a topic may join what waits, after `taken` others of their call.
 
         Args:
-            key: ties them to a queue; None: any will do.
+            key: ties them to a queue, or is the queue's number; None: any will do.
         A broker that takes nothing sets no bound: `submit` reports its fault.
         """
         cdef Lane lane
@@ -88,6 +89,8 @@ cdef class Lanes:
         homes = destination.homes
         if homes is None:
             homes = ONLY_HOME
+        elif type(key) is int:
+            homes = homes[key:key + 1]
         elif key is not None:
             homes = homes[(murmur2(<bytes>key, len(key)) & 0x7FFFFFFF) % destination.queues:][:1]
         for group in set(homes):
@@ -99,7 +102,8 @@ cdef class Lanes:
         return not is_crowded
 
     def submit(self, messages, callback):
-        """Append (destination, key or None, assigned id or None, encoded message) tuples; the rare path's entry.
+        """Append (destination, key, queue's number or None, assigned id or None, encoded message) tuples; the rare
+        path's entry.
 
         `callback([(code, queue, offset), …])` comes once: later in a loop callback, or at once when nothing was taken.
         UNAVAILABLE: no broker takes this message now; OVERLOADED: too much waits already. Neither is stored. Returns
@@ -114,19 +118,16 @@ cdef class Lanes:
         for _, _, _, encoded in messages:
             total += len(encoded) + RECORD_MORE
         for destination, key, id16, encoded in messages:
-            if key is None:
-                queue = self.choose(destination, NULL, -1)
-            else:
-                queue = self.choose(destination, <bytes>key, len(key))
+            queue = self.bound_queue(destination, key)
             if queue == NO_QUEUE:
                 waiter.results[index] = (CODE_UNAVAILABLE, 0, -1)
             else:
                 lane = self.home(destination, queue)
-                # What was taken of this call counts already, so this asks for more than needed: only near the bound.
                 if lane.has_room(total):
                     lane.enter(waiter)
                     lane.add(destination, queue, NULL if id16 is None else <const unsigned char*><bytes>id16, encoded,
                              <uint32_t>len(encoded), NULL, key is not None, index)
+                    total -= len(encoded) + RECORD_MORE     # has_room() counts it from now on
                 else:
                     waiter.results[index] = (CODE_OVERLOADED, 0, -1)
             index += 1
@@ -143,10 +144,7 @@ cdef class Lanes:
         cdef uint32_t queue
         cdef Lane lane
         cdef bytes token
-        if key is None:
-            queue = self.choose(destination, NULL, -1)
-        else:
-            queue = self.choose(destination, <bytes>key, len(key))
+        queue = self.bound_queue(destination, key)
         if queue == NO_QUEUE:
             waiter.results[0] = (CODE_UNAVAILABLE, 0, -1)
             waiter.done()
@@ -235,14 +233,51 @@ cdef class Lanes:
         return queue
 
     cdef uint32_t choose_for(self, Destination destination, const unsigned char* frame, const Message* message) except? 0:
-        """choose() by the message's key, or by its own id where ids are checked: a copy must reach the queue of the
+        """choose() by the message's key, or by its own id where ids are checked: a copy must reach the home of the
         first one.
+
+        NO_QUEUE also where the queue is not at the id's home, which has to be asked first: the rare path does that.
         """
+        cdef uint32_t queue
+        cdef unsigned char home
+        if message.flags & HAS_ID and destination.id_window_ms:
+            home = self.home_of_id(frame + message.id_start, message.id_size)
+            if message.flags & HAS_KEY:
+                queue = (murmur2(frame + message.key_start, message.key_size) & 0x7FFFFFFF) % destination.queues
+            else:
+                queue = self.queue_of_id(destination, frame + message.id_start, message.id_size)
+            if <unsigned char>destination.homes[queue] != home:
+                return NO_QUEUE
+            return queue if takes(self.home(destination, queue), destination) else NO_QUEUE
         if message.flags & HAS_KEY:
             return self.choose(destination, frame + message.key_start, message.key_size)
-        if message.flags & HAS_ID and destination.id_window_ms:
-            return self.choose(destination, frame + message.id_start, message.id_size)
         return self.choose(destination, NULL, -1)
+
+    cdef unsigned char home_of_id(self, const unsigned char* shown, Py_ssize_t size) noexcept:
+        """The group that decides about an id; see common/placement.py."""
+        return (<const unsigned char*>self.id_homes)[(murmur2(shown, size) & 0x7FFFFFFF) % ID_SLOTS]
+
+    cdef uint32_t queue_of_id(self, Destination destination, const unsigned char* shown, Py_ssize_t size) noexcept:
+        """The queue of a checked id; see common/placement.py. Destinations have a home per queue here."""
+        cdef const unsigned char* homes = destination.homes
+        cdef const unsigned char* id_homes = self.id_homes
+        cdef uint32_t hashed = murmur2(shown, size) & 0x7FFFFFFF
+        cdef unsigned char home = id_homes[hashed % ID_SLOTS]
+        cdef uint32_t first = hashed // ID_SLOTS % destination.queues
+        cdef uint32_t queue = first
+        for _ in range(destination.queues):
+            if homes[queue] == home:
+                return queue
+            queue = (queue + 1) % destination.queues
+        return first
+
+    cdef uint32_t bound_queue(self, Destination destination, key) except? 0:
+        """choose() for the rare path: by a key, or the queue of that number."""
+        if key is None:
+            return self.choose(destination, NULL, -1)
+        if type(key) is int:
+            return key if takes(self.home(destination, key), destination) else NO_QUEUE
+        return self.choose(destination, <bytes>key, len(key))
 
     cdef uint32_t next_of(self, Destination destination, bint any_share):
         """The next queue whose lane takes a message that could go elsewhere; with `any_share` also one that takes only

@@ -9,6 +9,7 @@ from engine.link.codes import OK
 from engine.link.errors import LinkError
 from engine.link.frame import FRAME_BYTES_MAX, FRAME_REST_SIZE, HEADER, HEADER_SIZE, frame
 from engine.link.operations import ADMIN
+from engine.link.proof import ADMIN_ROLE
 
 
 class AdminError(Exception):
@@ -22,8 +23,8 @@ class AdminError(Exception):
 class AdminClient:
     """One link for one caller at a time; close it when done, or use it in a `with`."""
 
-    def __init__(self, address: tuple[str, int], cluster_key: bytes, *, timeout_s: float = 5.0) -> None:
-        self._sock, self.hello = dial(address, cluster_key, role="admin", timeout_s=timeout_s)
+    def __init__(self, address: tuple[str, int], admin_key: bytes, *, timeout_s: float = 5.0) -> None:
+        self._sock, self.hello = dial(address, admin_key, role=ADMIN_ROLE, timeout_s=timeout_s)
         self._sock.settimeout(timeout_s)
         self._request_id = 0
 
@@ -72,42 +73,42 @@ class AdminClient:
         return bytes(data)
 
 
-def status(address: tuple[str, int], cluster_key: bytes) -> dict[str, Any]:
+def status(address: tuple[str, int], admin_key: bytes) -> dict[str, Any]:
     """The engine's figures."""
-    with AdminClient(address, cluster_key) as admin:
+    with AdminClient(address, admin_key) as admin:
         return admin.ask("status")
 
 
 def topics(
-    address: tuple[str, int], cluster_key: bytes, prefix: str = "", after: str = "", limit: int = 1000
+    address: tuple[str, int], admin_key: bytes, prefix: str = "", after: str = "", limit: int = 1000
 ) -> list[dict]:
     """Topics of the engine after the name `after`, in the order of their names."""
-    with AdminClient(address, cluster_key) as admin:
+    with AdminClient(address, admin_key) as admin:
         return admin.ask("topics", prefix=prefix, after=after, limit=limit)["topics"]
 
 
 def groups(
-    address: tuple[str, int], cluster_key: bytes, prefix: str = "", after: str = "", limit: int = 1000
+    address: tuple[str, int], admin_key: bytes, prefix: str = "", after: str = "", limit: int = 1000
 ) -> list[str]:
     """Groups that have pulled, after the name `after`, in the order of their names."""
-    with AdminClient(address, cluster_key) as admin:
+    with AdminClient(address, admin_key) as admin:
         return admin.ask("groups", prefix=prefix, after=after, limit=limit)["groups"]
 
 
 def lag(
-    address: tuple[str, int], cluster_key: bytes, group: str, topic: str | None = None, *, detail: bool = False
+    address: tuple[str, int], admin_key: bytes, group: str, topic: str | None = None, *, detail: bool = False
 ) -> list[dict]:
     """One row per queue: first, end, progress, in_flight, lag.
 
     Args:
         detail: adds lag_bytes, estimated from the newest record's size, and lag_s, the age of the oldest open message.
     """
-    with AdminClient(address, cluster_key) as admin:
+    with AdminClient(address, admin_key) as admin:
         return admin.ask("lag", group=group, topic=topic, detail=detail or None)["queues"]
 
 
 def reset(
-    address: tuple[str, int], cluster_key: bytes, group: str, topic: str, to: str | int | dict[str, int], *,
+    address: tuple[str, int], admin_key: bytes, group: str, topic: str, to: str | int | dict[str, int], *,
     queue: int | None = None, preview: bool = False,
 ) -> list[dict]:  # fmt: skip
     """Move a group; returns one row per queue: old and new offset. `preview` changes nothing.
@@ -115,11 +116,11 @@ def reset(
     Args:
         to: "earliest", "latest", an offset, {"time_ms": Unix time} or {"shift": messages, back when negative}.
     """
-    with AdminClient(address, cluster_key) as admin:
+    with AdminClient(address, admin_key) as admin:
         return admin.ask("reset", group=group, topic=topic, to=to, queue=queue, preview=preview or None)["moved"]
 
 
-def stop(address: tuple[str, int], cluster_key: bytes) -> None:
+def stop(address: tuple[str, int], admin_key: bytes) -> None:
     """Stop the engine as SIGTERM does. Returns when the engine has accepted the request, before it has ended."""
-    with AdminClient(address, cluster_key) as admin:
+    with AdminClient(address, admin_key) as admin:
         admin.ask("stop")

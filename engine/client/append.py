@@ -11,9 +11,10 @@ import gevent
 from gevent import socket as gevent_socket
 
 from common.address import Address
+from common.limited_log import LimitedLog
 from common.limits.queue_limit import LOOK_S
 from common.twins import use_native
-from engine.client.dial import Hello, dial
+from engine.client.dial import Admits, Hello, admit_all, dial
 from engine.client.durability import LANES
 from engine.link.errors import LinkError
 
@@ -29,7 +30,7 @@ else:
 
 __all__ = ["NATIVE", "AppendClient", "Destination", "Destinations", "Lane", "Lanes"]
 
-log = logging.getLogger("penstock.engine.client")
+limited = LimitedLog(logging.getLogger("penstock.engine.client"))
 BACKOFF_S_MAX = 1.0
 
 
@@ -40,16 +41,21 @@ class AppendClient:
 
     Args:
         group: the broker group's number.
+        admits: asked about the engine of each new connection; may block. One that is refused counts as away.
     Attributes:
-        on_hello: called with the Hello of every new connection, before it is used: topic ids belong to its log_id.
+        hello: of the newest connection; None: there was none yet.
+        on_hello: called with the Hello of every new connection, before it is used: topic ids belong to its log_id and
+            epoch.
         on_up: called when a lane is connected. on_down: called with a sentence when a lane is lost or could not be
             connected.
     """
 
     def __init__(
-        self, address: tuple[str, int], cluster_key: bytes, role: str = "producer_proxy", group: int = 0
-    ) -> None:
-        self._address, self._cluster_key, self._role = Address(*address), cluster_key, role
+        self, address: tuple[str, int], cluster_key: bytes, role: str = "producer_proxy", group: int = 0,
+        admits: Admits = admit_all,
+    ) -> None:  # fmt: skip
+        self._address, self._cluster_key, self._role, self._admits = Address(*address), cluster_key, role, admits
+        self.hello: Hello | None = None
         self.on_hello: Callable[[Hello], None] = lambda hello: None
         self.on_up: Callable[[], None] = lambda: None
         self.on_down: Callable[[str], None] = lambda reason: None
@@ -96,9 +102,12 @@ class AppendClient:
         while not self._closed and lane.link is None:
             try:
                 sock, hello = dial(self._address, self._cluster_key, role=self._role, sockets=gevent_socket)
+                if refusal := self._admits(hello):
+                    sock.close()
+                    raise LinkError(refusal)
             except (OSError, LinkError) as error:
                 if not logged:
-                    log.warning("engine=%s: not connected: %s", self._address, error)
+                    limited.warning("engine=%s: not connected: %s", self._address, error, about=f"{self._address}")
                     logged = True
                 self.on_down("no connection")
                 gevent.sleep(pause_s)
@@ -110,6 +119,7 @@ class AppendClient:
         if self._closed:
             sock.close()
             return
+        self.hello = hello
         self.on_hello(hello)
         sock.setblocking(False)
         lane.use(os.dup(sock.fileno()), f"engine {self._address}")

@@ -91,11 +91,20 @@ class AppendRequest:
             out += records + bytes(-size % 8)
         return layout.frame(layout.APPEND, request_id, bytes(out))
 
-    def answer(self, payload: bytes) -> None:
+    def answer(self, payload: bytes, on_unknown_id: Callable[[int], object]) -> None:
+        """Report the broker's results, one per batch.
+
+        Args:
+            on_unknown_id: called with each topic id that the broker does not know. The configuration has the topic, so
+                its messages are UNAVAILABLE, not UNKNOWN_TOPIC: a retry finds the id that was looked up again.
+        """
         if len(payload) != len(self.runs) * layout.APPEND_RESULT.size:
             return self.answer_all(layout.TIMEOUT)
         for run, (code, first_queue, offset) in zip(self.runs, layout.APPEND_RESULT.iter_unpack(payload), strict=True):
-            queue = first_queue if code == layout.DUPLICATE else run.queue
+            queue = first_queue if code in (layout.DUPLICATE, layout.CLAIMED) else run.queue
+            if code == layout.UNKNOWN_TOPIC:
+                on_unknown_id(run.topic_id)
+                code = layout.UNAVAILABLE
             for step, item in enumerate(run.items):
                 if item.waiter is not None:
                     item.waiter.results[item.index] = (code, queue, offset + step)

@@ -3,17 +3,20 @@
 import math
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import gevent
 
 from common.breaker import Breaker, BreakerConfig, State
+from common.config.engine_records import EngineRecords
 from common.keyhash import queue_of
 from common.limits import QueueLimit
-from common.placement import Placement
+from common.placement import ID_SLOTS, IDS_HASH, Placement
+from common.readiness import Note
 from engine.client.append import AppendClient, Destination, Lane, Lanes
-from engine.client.dial import Hello
+from engine.client.dial import Hello, admit_all
 from engine.client.durability import LANES
-from engine.client.router import DROP_S, LOOK_S, Address, BrokerGroup, Router, log
+from engine.client.router import DROP_S, LOOK_S, Address, BrokerGroup, Router, limited
 from engine.client.rpc import RpcClient
 from engine.link.integers import U32
 
@@ -50,6 +53,15 @@ class Broker(BrokerGroup):
             for lane in lanes:
                 lane.drop("silent for too long")
 
+    def wait_answered(self, deadline_s: float) -> bool:
+        """Block until all messages taken so far have their answers; False when they have not at the deadline."""
+        since_s = time.monotonic()
+        while any((taken_at := lane.oldest_taken_at) is not None and taken_at <= since_s for lane in self.append.lanes):
+            if time.monotonic() >= deadline_s:
+                return False
+            gevent.sleep(LOOK_S)
+        return True
+
     def number_lanes(self) -> None:
         """Pass the group's new number to the lanes."""
         for lane in self.append.lanes:
@@ -77,18 +89,24 @@ class Brokers:
 
     Args:
         role: told to the brokers.
+        records: of the broker groups' engines, by which others are refused; None: every engine is used.
     Attributes:
         lanes: over all groups, in the order of durability.LANES.
         only: the broker when there is permanently a single one.
         router: membership and placement of the groups.
+        id_homes: the group's number of each slot of ids; see `common.placement.queue_of_id`.
+        generation: grows whenever homes or topic ids that were learnt are void. An answer to a question from before is.
     """
 
-    def __init__(self, cluster_key: bytes, role: str):
-        self.cluster_key, self._role = cluster_key, role
+    def __init__(self, cluster_key: bytes, role: str, records: EngineRecords | None = None):
+        self.cluster_key, self._role, self._records = cluster_key, role, records
         self._listeners: list[Callable[[], None]] = []
+        self._id_listeners: list[Callable[[int, int], int]] = []
+        self.generation = 0
         self.router: Router[Broker] = Router(self._make)
-        self._log_ids: dict[str, str] = {}
+        self._starts: dict[str, tuple[str, str]] = {}  # (log id, epoch) by group
         self.only: Broker | None = None
+        self.id_homes = bytes(ID_SLOTS)
         self.lanes: tuple[Lanes, ...] = tuple(Lanes(row.number) for row in LANES)
         self._looking = gevent.get_hub().loop.timer(LOOK_S, LOOK_S)
         self._looking.start(self._look)
@@ -96,6 +114,21 @@ class Brokers:
     def on_change(self, callback: Callable[[], None]) -> None:
         """Have `callback()` called whenever homes or topic ids that were learnt are void."""
         self._listeners.append(callback)
+
+    def on_unknown_id(self, callback: Callable[[int, int], int]) -> None:
+        """Have `callback(number of the group, topic id)` called for each topic id that a broker does not know.
+
+        It forgets the id and returns how many topics it has forgotten.
+        """
+        self._id_listeners.append(callback)
+
+    def unknown_id(self, broker: Broker, topic_id: int) -> None:
+        """A broker does not know a topic id that it gave: its topics are looked up again."""
+        if sum(callback(broker.number, topic_id) for callback in self._id_listeners):
+            limited.warning(
+                "broker_group=%s: topic id %d is unknown there: its topic is looked up again", broker.name, topic_id,
+                about=broker.name,
+            )  # fmt: skip
 
     def use_one(self, address: Address, rpc: RpcClient | None = None) -> None:
         """Use one broker permanently: nothing is placed, and a message costs no look-up of its group."""
@@ -113,6 +146,7 @@ class Brokers:
             self._put_lanes(broker.number, None)
         for broker in added:
             self._put_lanes(broker.number, broker)
+        self._place_ids()
         self._tell_changed()
         for broker in removed:  # after the added ones are in use, which may take its messages over
             broker.close()
@@ -155,13 +189,16 @@ class Brokers:
         """
         return self.router.homes(topic, queues)
 
-    def place(self, destination: Destination, key: bytes | None, turn: int) -> tuple[Broker, int, int] | None:
+    def place(self, destination: Destination, key: bytes | int | None, turn: int) -> tuple[Broker, int, int] | None:
         """The broker, topic id and queue for a message that no lane appends; None: no broker takes it now.
 
-        Without a key it is the first queue from number `turn` on whose broker may be used.
+        A number is the queue itself. Without a key it is the first queue from number `turn` on whose broker may be used.
         """
         queues = destination.queues
-        tried = [queue_of(key, queues)] if key is not None else [(turn + step) % queues for step in range(queues)]
+        if isinstance(key, int):
+            tried = [key]
+        else:
+            tried = [queue_of(key, queues)] if key is not None else [(turn + step) % queues for step in range(queues)]
         for any_share in (False, True):
             for queue in tried:
                 number = 0 if destination.homes is None else destination.homes[queue]
@@ -176,8 +213,11 @@ class Brokers:
 
     def health(self) -> bool | str:
         """For /readyz: serving is possible while any group takes messages."""
+        refused = next(iter(self._records.refusals.values()), None) if self._records is not None else None
         if any(broker.append.connected and broker.rpc.connected for broker in self.listed):
-            return True
+            return True if refused is None else Note(refused)
+        if refused is not None:
+            return refused
         return "the link to the engine is down" if self.listed else "the configuration names no broker group"
 
     def close(self) -> None:
@@ -188,32 +228,51 @@ class Brokers:
         for lanes in self.lanes:
             lanes.put(number, None if broker is None else broker.append.lanes[lanes.number])
 
+    def _place_ids(self) -> None:
+        self.id_homes = self.router.homes(IDS_HASH, ID_SLOTS) if self.listed else bytes(ID_SLOTS)
+        for lanes in self.lanes:
+            lanes.id_homes = self.id_homes
+
     def _tell_changed(self) -> None:
+        self.generation += 1
         for callback in self._listeners:
             callback()
 
     def _greeted(self, broker: Broker, hello: Hello) -> None:
-        """Void all topic ids of this broker after its log changed, also those of messages on their way elsewhere."""
-        before, self._log_ids[broker.name] = self._log_ids.get(broker.name), hello.log_id
-        if before in (None, hello.log_id):
+        """Void all topic ids of this broker when its engine has started again, also those of messages on their way
+        elsewhere.
+
+        It may serve another log then, or an older copy of its own.
+        """
+        start = hello.log_id, hello.epoch
+        before, self._starts[broker.name] = self._starts.get(broker.name), start
+        if before in (None, start):
             return
-        log.warning(
-            "broker_group=%s: another log (%s) than before; topics are looked up again", broker.name, hello.log_id
+        if before is not None and before[0] != hello.log_id:
+            limited.warning(
+                "broker_group=%s: another log (%s) than before", broker.name, hello.log_id, about=broker.name
+            )
+        limited.info(
+            "broker_group=%s: the engine has started again; topics are looked up again", broker.name, about=broker.name
         )
         if broker is not self.only:
             self._put_lanes(broker.number, None)
             self.router.renumber(broker)
             broker.number_lanes()
             self._put_lanes(broker.number, broker)
+            self._place_ids()
         self._tell_changed()
 
     def _make(self, name: str, number: int, address: Address, rpc: RpcClient | None = None) -> Broker:
-        append = AppendClient(address, self.cluster_key, role=self._role, group=number)
-        rpc = rpc or RpcClient(address, self.cluster_key, role=self._role)
+        admits = admit_all if self._records is None else partial(self._records.admits, None if name == ONLY else name)
+        append = AppendClient(address, self.cluster_key, role=self._role, group=number, admits=admits)
+        rpc = rpc or RpcClient(address, self.cluster_key, role=self._role, admits=admits)
         broker = Broker(name, number, address, append, rpc, time.monotonic())
         append.on_hello = lambda hello: self._greeted(broker, hello)
         append.on_up = lambda: self._link_up(broker)
         append.on_down = broker.link_down
+        for lane in append.lanes:
+            lane.on_unknown_id = partial(self.unknown_id, broker)
         return broker
 
     @staticmethod

@@ -9,7 +9,7 @@ from engine.link import layout
 
 
 class Destination:
-    """A topic as its brokers know it. Made when the first message for it comes; void when a broker's log_id changes.
+    """A topic as its brokers know it. Made when the first message for it comes; void when a broker's log_id or epoch changes.
 
     Args:
         topic_id: the only broker's; with several broker groups they are in `ids`.
@@ -20,7 +20,7 @@ class Destination:
 
     __slots__ = (
         "body_bytes_max", "buffered", "checked_at", "diverted", "durability", "grade", "homes", "id_window_ms", "ids", "is_special",
-        "meter", "name", "next_queue", "queues", "sticky", "topic_id",
+        "made_ms", "meter", "name", "next_queue", "queues", "sticky", "topic_id",
     )  # fmt: skip
 
     def __init__(
@@ -35,7 +35,7 @@ class Destination:
         if homes is not None and (ids is None or len(homes) != queues or len(ids) % 4 or max(homes) >= len(ids) // 4):
             raise ValueError("homes and ids: one home per queue, one topic id per home")
         self.homes, self.ids = homes, ids
-        self.checked_at = self.next_queue = 0
+        self.checked_at = self.next_queue = self.made_ms = 0
         self.buffered = self.diverted = False
         self.meter: Meter | None = None
         self.grade, self.is_special = 0, False
@@ -82,6 +82,17 @@ class Destinations:
     def discard(self, name: bytes) -> None:
         """Forget the destination, if it is there."""
         self._by_name.pop(name, None)
+
+    def discard_id(self, group: int, topic_id: int) -> int:
+        """Forget the destinations with that topic id at that broker group; returns their number. Searches all."""
+        found = [
+            name
+            for name, each in self._by_name.items()
+            if (each.ids is None or 4 * group < len(each.ids)) and each.id_at(group) == topic_id
+        ]
+        for name in found:
+            del self._by_name[name]
+        return len(found)
 
     def clear(self) -> None:
         self._by_name.clear()

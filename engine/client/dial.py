@@ -1,56 +1,93 @@
-"""Opens a link: connect, HELLO, AUTH. Blocks the calling greenlet, or the thread where sockets are not patched."""
+"""Opens a link: connect, HELLO, AUTH with a proof by each end. Blocks the calling greenlet, or the thread where sockets are not patched."""
 
-import hashlib
-import hmac
 import json
+import os
 import socket
+from collections.abc import Callable
 from dataclasses import dataclass
 from types import ModuleType
+from typing import Any
 
 from common.address import Address, connect
 from engine.link.codes import OK
 from engine.link.errors import LinkError
-from engine.link.frame import AUTH_CONTEXT, FRAME_REST_SIZE, HEADER, HEADER_SIZE, VERSION, frame
+from engine.link.frame import FRAME_REST_SIZE, HEADER, HEADER_SIZE, VERSION, frame
 from engine.link.operations import AUTH, HELLO
+from engine.link.proof import NONCE_SIZE, client_proof, engine_proof, is_proof, transcript
 
 ANSWER_BYTES_MAX = 64 * 1024
 
 
 @dataclass(frozen=True)
 class Hello:
-    """A broker's greeting. Topic ids belong to `log_id`: with another one, all cached ids are void."""
+    """A broker's greeting: which engine answers.
+
+    Attributes:
+        log_id: of its log.
+        broker_group: its group, as its configuration names it.
+        epoch: of its start: another value after each start, in no order. Topic ids belong to (log_id, epoch); with
+            another pair all cached ids are void. Empty: an engine of an earlier version.
+        end_position, durable_position: of its log at the greeting. A log that ends below a durable position that was
+            seen before is an older copy. 0: an engine of an earlier version.
+    """
 
     log_id: str
     broker_group: str
+    epoch: str = ""
+    end_position: int = 0
+    durable_position: int = 0
+
+
+Admits = Callable[[Hello], str | None]
+"""Checks the engine that has answered: why it must not be used, or None."""
+
+
+def admit_all(hello: Hello) -> str | None:
+    """Use any engine that has proven to know the cluster key."""
+    return None
 
 
 def dial(
-    address: tuple[str, int], cluster_key: bytes, *, role: str, timeout_s: float = 3.0, sockets: ModuleType = socket
+    address: tuple[str, int], key: bytes, *, role: str, timeout_s: float = 3.0, sockets: ModuleType = socket
 ) -> tuple[socket.socket, Hello]:
     """Open an authenticated link; returns its socket and the broker's Hello.
 
     Args:
+        key: the administrator's for ADMIN_ROLE, the cluster key for every other role.
         sockets: the module `socket`, or gevent's where the process is not patched.
     Raises:
         OSError: not reachable, or closed during the greeting.
-        LinkError: the other end refused, or is not an engine of this version.
+        LinkError: the other end refused, is not an engine of this version, or does not know the key.
     """
     address = Address(*address)
     sock = connect(address, timeout_s, sockets)
     try:
-        hello = json.loads(_ask(sock, HELLO, json.dumps({"version": VERSION, "role": role}).encode()))
+        question = json.dumps({"version": VERSION, "role": role, "nonce": os.urandom(NONCE_SIZE).hex()}).encode()
+        answer = _ask(sock, HELLO, question)
+        hello = json.loads(answer)
         if hello.get("version") != VERSION:
             raise LinkError(f"engine={address}: link version {hello.get('version')}, this version needs {VERSION}")
-        proof = hmac.new(cluster_key, AUTH_CONTEXT + bytes.fromhex(hello["nonce"]), hashlib.sha256).digest()
-        _ask(sock, AUTH, proof)
+        greeting = transcript(question, answer)
+        if not is_proof(engine_proof(key, greeting), _ask(sock, AUTH, client_proof(key, greeting))):
+            raise LinkError(f"engine={address}: it does not prove that it knows the key: check who listens there")
         sock.settimeout(None)
-        return sock, Hello(hello["log_id"], hello["broker_group"])
-    except (ValueError, KeyError) as error:
+        return sock, _parsed(hello)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         sock.close()
         raise LinkError(f"engine={address}: malformed greeting: {error}") from error
     except BaseException:
         sock.close()
         raise
+
+
+def _parsed(answer: dict[str, Any]) -> Hello:
+    return Hello(
+        str(answer["log_id"]),
+        str(answer["broker_group"]),
+        str(answer.get("epoch", "")),
+        int(answer.get("end_position", 0)),
+        int(answer.get("durable_position", 0)),
+    )
 
 
 def _ask(sock: socket.socket, op: int, payload: bytes) -> bytes:
@@ -71,6 +108,6 @@ def _read(sock: socket.socket, size: int) -> bytes:
     while len(data) < size:
         chunk = sock.recv(size - len(data))
         if not chunk:
-            raise ConnectionError("closed during the greeting: check that both ends have the same cluster key")
+            raise ConnectionError("closed during the greeting: check that both ends have the same key")
         data += chunk
     return bytes(data)

@@ -4,6 +4,7 @@ One greenlet per link reads, and one per append writes.
 """
 
 import time
+from collections.abc import Callable
 from typing import Any
 
 import gevent
@@ -37,6 +38,7 @@ class Lane:
         self.share, self.refusing = SHARE_ALL, False
         self.on_down: Any = None
         self.rescue: Any = None
+        self.on_unknown_id: Callable[[int], object] = lambda topic_id: None
         self.link: Any = None
         self._turn, self._slowest_s = 0, -1.0
         self.appends = self.messages = self.waiting = 0
@@ -67,6 +69,12 @@ class Lane:
     def oldest_sent_at(self) -> float | None:
         """When the append that has waited longest for its answer was sent, in monotonic seconds; None: none waits."""
         return self._flying[0][1].sent_at if self._flying else None
+
+    @property
+    def oldest_taken_at(self) -> float | None:
+        """When the oldest message without an answer was taken, in monotonic seconds; None: there is none."""
+        oldest = self._flying[0][1] if self._flying else self.filling
+        return oldest.started_at if oldest.runs else None
 
     def take_slowest(self) -> float | None:
         """Seconds of the slowest answer since the last call; None: there was none."""
@@ -174,7 +182,7 @@ class Lane:
         self.waiting -= append.count
         self._slowest_s = max(self._slowest_s, time.monotonic() - append.sent_at)
         if code == layout.OK:
-            append.answer(frame[layout.HEADER_SIZE :])
+            append.answer(frame[layout.HEADER_SIZE :], self.on_unknown_id)
         else:
             append.answer_all(code)
         return self._ask()

@@ -6,6 +6,7 @@ The reference of `_lanes`.
 from collections.abc import Callable, Sequence
 
 from common.keyhash import queue_of
+from common.placement import ID_SLOTS
 from engine.client.append_request import AppendRequest, Result, Waiter
 from engine.client.destination import Destination
 from engine.client.lane import Lane
@@ -14,15 +15,15 @@ from engine.link import layout
 RECORD_MORE = 96  # maximum bytes of a record beside its message
 ONLY_HOME = b"\0"  # number of the only broker
 
-AppendMessage = tuple[Destination, bytes | None, bytes | None, bytes]
-"""(destination, key or None, assigned id or None, encoded message)."""
+AppendMessage = tuple[Destination, bytes | int | None, bytes | None, bytes]
+"""(destination, key, queue's number or None, assigned id or None, encoded message)."""
 
 
 class Lanes:
     """See `_lanes.Lanes`."""
 
     def __init__(self, number: int, only: Lane | None = None) -> None:
-        self.number, self.only = number, only
+        self.number, self.only, self.id_homes = number, only, bytes(ID_SLOTS)
         self.lanes: list[Lane | None] = [] if only is None else [only]
 
     def put(self, group: int, lane: Lane | None) -> None:
@@ -44,11 +45,13 @@ class Lanes:
     def messages(self) -> int:
         return sum(lane.messages for lane in self.lanes if lane is not None)
 
-    def lets_in(self, destination: Destination, key: bytes | None, taken: int, asked: int) -> bool:
+    def lets_in(self, destination: Destination, key: bytes | int | None, taken: int, asked: int) -> bool:
         """See `_lanes.Lanes.lets_in`."""
         homes = destination.homes
         if homes is None:
             homes = ONLY_HOME
+        elif isinstance(key, int):
+            homes = homes[key : key + 1]
         elif key is not None:
             homes = homes[queue_of(key, destination.queues) :][:1]
         open_lanes = [lane for each in set(homes) if self._is_open(lane := self.lanes[each], destination) and lane]
@@ -70,13 +73,14 @@ class Lanes:
             else:
                 body = bytes([0 if id16 is None else 1]) + (id16 or b"") + encoded
                 lane.add(destination, queue, layout.U32.pack(len(body)) + body, waiter, index, key is not None)
+                total -= len(encoded) + RECORD_MORE  # has_room() counts it from now on
         if waiter.waiting == 0:
             waiter.callback(waiter.results)
             return False
         return True
 
     def ask(
-        self, destination: Destination, key: bytes | None, id16: bytes | None, encoded: bytes,
+        self, destination: Destination, key: bytes | int | None, id16: bytes | None, encoded: bytes,
         token_for: Callable[[int], bytes | None], callback: Callable[[list[Result]], object],
     ) -> None:  # fmt: skip
         """See `_lanes.Lanes.ask`."""
@@ -116,7 +120,9 @@ class Lanes:
             return self.only
         return self.lanes[destination.homes[queue]]
 
-    def _choose(self, destination: Destination, key: bytes | None) -> int | None:
+    def _choose(self, destination: Destination, key: bytes | int | None) -> int | None:
+        if isinstance(key, int):
+            return key if self._is_open(self._home(destination, key), destination) else None
         if self.only is not None:
             number = self.only.append_number
             return destination.choose_queue(self.number, number, key) if self.only.up else None

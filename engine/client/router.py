@@ -12,12 +12,15 @@ from typing import Generic, TypeVar
 import gevent
 
 from common.breaker import Breaker, State
+from common.limited_log import LimitedLog
 from common.placement import GROUPS_MAX, Placement
+from engine.client.dial import Hello
 from engine.client.rpc import RpcClient
 from engine.link.codes import TIMEOUT, UNAVAILABLE
 from engine.link.errors import LinkDown
 
 log = logging.getLogger("penstock.engine.client")
+limited = LimitedLog(log)
 
 LOOK_S = 0.005
 """Interval at which the breakers are told how long answers take."""
@@ -40,6 +43,11 @@ class BrokerGroup:
 
     def __init__(self, name: str, number: int, address: Address, rpc: RpcClient, breaker: Breaker) -> None:
         self.name, self.number, self.address, self.rpc, self.breaker = name, number, address, rpc, breaker
+
+    @property
+    def hello(self) -> Hello | None:
+        """Which engine answered last under the group's address; None: none yet."""
+        return self.rpc.hello
 
     def observe(self, now_s: float, slowest_s: float | None, owed_s: float | None) -> None:
         """Tell the breaker what happened since the last call; see Breaker.look."""
@@ -79,10 +87,16 @@ class BrokerGroup:
         state = self.breaker.state
         if state is state_before:
             return
-        if state is State.OPEN:
+        if state is State.CLOSED:
+            log.info("broker_group=%s: breaker closed", self.name)
+        elif state_before is State.CLOSED:  # never left out: the last line tells the state
             log.warning("broker_group=%s: breaker opened: %s", self.name, self.breaker.reason)
+        elif state is State.OPEN:
+            limited.warning(
+                "broker_group=%s: breaker opened again: %s", self.name, self.breaker.reason, about=self.name
+            )
         else:
-            log.info("broker_group=%s: breaker %s", self.name, state.value)
+            limited.info("broker_group=%s: breaker half-open", self.name, about=self.name)
 
 
 Group = TypeVar("Group", bound=BrokerGroup)

@@ -1,5 +1,6 @@
 """Requests to one broker over one shared link. The request id assigns each answer to its caller, in any order."""
 
+import json
 import logging
 import socket
 from collections.abc import Callable
@@ -10,10 +11,11 @@ from gevent import socket as gevent_socket
 from gevent.event import AsyncResult, Event
 
 from common.address import Address
+from common.limited_log import LimitedLog
 from common.twins import use_native
-from engine.client.dial import Hello, dial
+from engine.client.dial import Admits, Hello, admit_all, dial
 from engine.link.codes import TIMEOUT, UNAVAILABLE
-from engine.link.errors import LinkDown, LinkError
+from engine.link.errors import LinkDown, LinkError, PayloadError
 from engine.link.frame import UNASKED
 from engine.link.operations import CANCEL
 
@@ -23,7 +25,7 @@ if NATIVE and not TYPE_CHECKING:
 else:
     from engine.client.transport import Transport
 
-log = logging.getLogger("penstock.engine.client")
+limited = LimitedLog(logging.getLogger("penstock.engine.client"))
 BACKOFF_S_MIN, BACKOFF_S_MAX = 0.01, 1.0
 
 Callback = Callable[[int, bytes], None]
@@ -34,25 +36,28 @@ class RpcClient:
 
     Args:
         on_hello: called with the Hello of each new connection, before it is used.
+        admits: asked about the engine of each new connection; may block. One that is refused counts as away.
         on_down: called when the connection has closed, before the callbacks of open requests.
-        on_log_id_changed: called when the broker's log is not that of the connection before: cached topic ids are void.
+    Attributes:
+        hello: of the present connection, or of the last one; None: there was none yet.
     """
 
     def __init__(
         self, address: tuple[str, int], cluster_key: bytes, *, role: str,
-        on_hello: Callable[[Hello], None] = lambda hello: None, on_log_id_changed: Callable[[], None] = lambda: None,
-        on_down: Callable[[], None] = lambda: None,
+        on_hello: Callable[[Hello], None] = lambda hello: None, on_down: Callable[[], None] = lambda: None,
+        admits: Admits = admit_all,
     ) -> None:  # fmt: skip
-        self._address, self._cluster_key, self._role = Address(*address), cluster_key, role
-        self._on_hello, self._on_log_id_changed, self._told_down = on_hello, on_log_id_changed, on_down
+        self._address, self._cluster_key, self._role, self._admits = Address(*address), cluster_key, role, admits
+        self._on_hello, self._told_down = on_hello, on_down
+        self.hello: Hello | None = None
         self._on_up: Callable[[], None] = lambda: None
         self._on_unasked: Callable[[bytes], None] = lambda payload: None
-        self._log_id: str | None = None
         self._transport: Transport | None = None
         self._waiting: dict[int, Callback] = {}
         self._last_id = 0
         self._up = Event()
         self._closed = False
+        self._window, self._links = 0, 1
         self._dialler = gevent.spawn(self._dial_until_up)
 
     @property
@@ -82,6 +87,16 @@ class RpcClient:
         """Send a frame that has no answer. Without a link it is lost."""
         if self._transport is not None:
             self._transport.post(op, UNASKED, payload)
+
+    def share_window(self, window: int, links: int) -> None:
+        """Take answers with messages while less than `window` bytes of answers wait for clients of this process.
+
+        Args:
+            links: number of links that share the window.
+        """
+        self._window, self._links = window, links
+        if self._transport is not None:
+            self._transport.share_window(window, links)
 
     def attend(self, on_up: Callable[[], None], on_unasked: Callable[[bytes], None]) -> None:
         """Call `on_up()` each time the link comes up, and `on_unasked(payload)` for frames that answer no request."""
@@ -138,9 +153,12 @@ class RpcClient:
         while not self._closed:
             try:
                 sock, hello = dial(self._address, self._cluster_key, role=self._role, sockets=gevent_socket)
+                if refusal := self._admits(hello):
+                    sock.close()
+                    raise LinkError(refusal)
             except (OSError, LinkError) as error:
                 if not is_logged:
-                    log.warning("engine=%s: not connected: %s", self._address, error)
+                    limited.warning("engine=%s: not connected: %s", self._address, error, about=f"{self._address}")
                     is_logged = True
                 gevent.sleep(pause_s)
                 pause_s = min(BACKOFF_S_MAX, pause_s * 2)
@@ -149,12 +167,12 @@ class RpcClient:
             break
 
     def _use(self, sock: socket.socket, hello: Hello) -> None:
-        if self._log_id not in (None, hello.log_id):
-            self._on_log_id_changed()
-        self._log_id = hello.log_id
+        self.hello = hello
         self._on_hello(hello)
         # on_down is called in the next loop turn at the earliest, when _transport is set.
         self._transport = Transport(sock, f"{self._address}", self._on_answer, self._on_down)
+        if self._window:
+            self._transport.share_window(self._window, self._links)
         self._up.set()
         self._on_up()
 
@@ -163,8 +181,13 @@ class RpcClient:
             self._on_unasked(payload)
             return
         callback = self._waiting.pop(request_id, None)
-        if callback is not None:
+        if callback is None:
+            return
+        try:
             callback(code, payload)
+        except (PayloadError, json.JSONDecodeError, UnicodeDecodeError) as error:
+            limited.error("engine=%s: damaged answer: %s", self._address, error)
+            callback(UNAVAILABLE, b"the engine's answer is damaged; the request may have been executed")
 
     def _on_down(self) -> None:
         self._transport = None
@@ -182,4 +205,4 @@ def _tell_lost(waiting: dict[int, Callback]) -> None:
         try:
             callback(UNAVAILABLE, b"the link to the engine broke; the request may have been executed")
         except Exception:
-            log.exception("a callback failed when the link broke")
+            limited.exception("a callback failed when the link broke")

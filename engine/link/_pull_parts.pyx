@@ -1,16 +1,18 @@
 # cython: language_level=3
-"""The parts of a PULL request that repeat: topics, which are only measured, and acknowledgement ranges.
+"""The parts of PULL that repeat: topics, which are only measured, acknowledgement ranges, and the leases of an answer.
 
 Reference: pull_parts.py.
 """
-from libc.stdint cimport int32_t, uint8_t, uint16_t, uint32_t
-from libc.string cimport memcpy
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcmp, memcpy, memset
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 
-from engine.link.constants cimport TOKEN_SIZE, TOPIC_SIZE_MIN
+from engine.link.constants cimport PIECE_SIZE, TOKEN_SIZE, TOPIC_SIZE_MIN
 
 from engine.link.acknowledgement import AckRange
+from engine.link.errors import PayloadError
 
 
 cdef packed struct AckBytes:
@@ -23,8 +25,21 @@ cdef packed struct AckBytes:
     uint16_t reason_size
 
 
+cdef packed struct PieceBytes:
+    uint8_t token[48]
+    uint64_t first_offset
+    uint32_t delta
+    uint32_t queue
+    uint32_t count
+    uint32_t attempt
+    int64_t stored_at_ms
+    uint32_t size
+    uint32_t zero
+
+
 cdef object new_tuple = tuple.__new__
 cdef bytes NO_REASON = b""
+cdef bytes NO_TOKEN = bytes(TOKEN_SIZE)
 
 
 def topics_end(bytes payload not None, Py_ssize_t at, Py_ssize_t count):
@@ -58,3 +73,63 @@ def read_acks(bytes payload not None, Py_ssize_t at, Py_ssize_t count):
         token = PyBytes_FromStringAndSize(<char*>ack.token, TOKEN_SIZE)
         acks.append(new_tuple(AckRange, (token, ack.first, ack.count, ack.verdict, ack.delay_ms, reason)))
     return acks if at == size else None
+
+
+def leases_of(bytes payload not None, Py_ssize_t at, int64_t skip, int verdict):
+    """Acknowledgement ranges for the leased records of an answer, and their number; see the reference.
+
+    Bounds: each piece is read after a check that its head, then its records, lie before `size`. `ranges` has room for
+    one range per piece, of which there are no more than the payload has heads.
+    """
+    cdef const char* data = PyBytes_AS_STRING(payload)
+    cdef Py_ssize_t size = PyBytes_GET_SIZE(payload)
+    cdef uint32_t count, number, passed, found = 0
+    cdef int64_t records = 0
+    cdef PieceBytes piece
+    cdef AckBytes* ranges
+    if at < 0 or size - at < <Py_ssize_t>sizeof(count):
+        raise PayloadError("the answer ends before its piece count")
+    memcpy(&count, data + at, sizeof(count))
+    at += sizeof(count)
+    if <int64_t>count * PIECE_SIZE > size - at:
+        raise PayloadError(f"{count} pieces run past the answer")
+    ranges = <AckBytes*>malloc(<size_t>(count + 1) * sizeof(AckBytes))
+    if ranges == NULL:
+        raise MemoryError()
+    try:
+        for number in range(count):
+            if size - at < PIECE_SIZE:
+                raise PayloadError(f"piece {number} of {count} runs past the answer")
+            memcpy(&piece, data + at, PIECE_SIZE)
+            at += PIECE_SIZE
+            if piece.size > size - at:
+                raise PayloadError(f"piece {number} of {count} runs past the answer")
+            at += piece.size
+            passed = <uint32_t>min(skip, <int64_t>piece.count)
+            skip -= passed
+            if passed == piece.count or memcmp(piece.token, <const char*>NO_TOKEN, TOKEN_SIZE) == 0:
+                continue
+            records += piece.count - passed
+            found += add_range(ranges, found, &piece, passed, verdict)
+        if at != size:
+            raise PayloadError("bytes after the last piece")
+        return (<char*>&found)[:sizeof(found)] + (<char*>ranges)[: found * sizeof(AckBytes)], records
+    finally:
+        free(ranges)
+
+
+cdef uint32_t add_range(AckBytes* ranges, uint32_t found, const PieceBytes* piece, uint32_t passed, int verdict) noexcept:
+    """Add the piece's records but the first `passed`; returns how many ranges that made, 0 when the last one grew."""
+    cdef AckBytes* last = &ranges[found]
+    cdef uint32_t first = piece.delta + passed
+    if (found and <uint64_t>last[-1].first + last[-1].count == first
+            and memcmp(last[-1].token, piece.token, TOKEN_SIZE) == 0):
+        last[-1].count += piece.count - passed
+        return 0
+    memset(last, 0, sizeof(AckBytes))
+    memcpy(last.token, piece.token, TOKEN_SIZE)
+    last.first = first
+    last.count = piece.count - passed
+    last.verdict = <uint8_t>verdict
+    last.delay_ms = -1
+    return 1

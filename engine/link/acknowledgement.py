@@ -9,6 +9,9 @@ from engine.link.integers import U32
 from engine.link.receipt import queue_of_token, split_receipt
 
 DONE, RETRY, REJECT, EXTEND = VERDICT_DONE, VERDICT_RETRY, VERDICT_REJECT, VERDICT_EXTEND = range(4)
+RELEASE = VERDICT_RELEASE = 4
+"""No client has seen the messages: they are ready at once, and their delivery is no attempt. Only proxies use it."""
+
 DELAY_UNSET = -1
 
 ACK = struct.Struct("<48sIIB3xiH")

@@ -2,16 +2,24 @@
 except where the operation's module says otherwise."""
 
 OK = 0
+AT_BOUND = 3
+"""Of a PULL, on the link only: as OK, and empty because the group holds as many messages as it may."""
+NO_ROOM = 4
+"""Of a PULL, on the link only: as OK, and empty because the next message does not fit into the link's window now."""
 DUPLICATE = 2
 INVALID = 100
 TOO_LARGE = 101
 UNKNOWN_TOPIC = 102
-UNAUTHENTICATED = 104
+UNAUTHENTICATED, FORBIDDEN = 104, 105
 STALE_RECEIPT = 106
 OFFSET_OUT_OF_RANGE = 107
 NOT_CANCELLABLE = 108
+QUOTA_EXCEEDED = 109
 OVERLOADED = 201
+CLAIMED = 210
+"""Of an APPEND, TIMER_ADD or CLAIM, on the link only: not stored, because the id belongs to another queue, which is given."""
 UNAVAILABLE = 203
+DISK_FULL = 205
 TIMEOUT = 300
 SHUTTING_DOWN = 400
 NO_CONSUMER, NO_REPLY, CONSUMER_FAILED = 500, 501, 502

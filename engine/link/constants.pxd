@@ -16,9 +16,11 @@ cdef enum:
     OP_AUTH = 2
     OP_APPEND = 10
     OP_TOPIC = 11
+    OP_CLAIM = 12
     OP_PULL = 20
     OP_READ = 21
     OP_CANCEL = 22
+    OP_WINDOW = 23
     OP_ADMIN = 30
     OP_TIMER_ADD = 40
     OP_TIMER_CANCEL = 41
@@ -40,7 +42,9 @@ cdef enum:
     CODE_UNKNOWN_TOPIC = 102
     CODE_STALE_RECEIPT = 106
     CODE_OVERLOADED = 201
+    CODE_CLAIMED = 210
     CODE_UNAVAILABLE = 203
+    CODE_DISK_FULL = 205
     CODE_TIMEOUT = 300
     CODE_NO_REPLY = 501
     # APPEND
@@ -55,12 +59,16 @@ cdef enum:
     BATCH_MAGIC = 0x5042
     BATCH_HEADER_SIZE = 48
     BATCH_CHECK_IDS = 1               # flag of a batch
+    CLAIM_QUEUE = 0x40000000          # queues of claims begin here
     RECORD_HEAD_SIZE = 5              # u32 size, u8 flags
     RECORD_HAS_ID = 1                 # flags of a record
     RECORD_HAS_TRAILER = 2
     ASSIGNED_ID_SIZE = 16
     REPLY_TOKEN_SIZE = 40             # the trailer of a request
     REPLY_BY_AT = 16                  # in it
+    REPLY_TOKEN_MAC_AT = 24           # in it
+    REPLY_TOKEN_VERSION = 1           # as stored
+    REPLY_TOKEN_BOUND = 2             # for one application
     KIND_MESSAGES = 0                 # kinds of a batch
     KIND_FIRED = 10
     KIND_MAX = 15
@@ -77,6 +85,7 @@ cdef enum:
     VERDICT_RETRY = 1
     VERDICT_REJECT = 2
     VERDICT_EXTEND = 3
+    VERDICT_RELEASE = 4
     ACK_COUNT_AT = 52                 # in a range
     ACK_VERDICT_AT = 56
     ACK_DELAY_AT = 60

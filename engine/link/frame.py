@@ -13,9 +13,7 @@ FRAME_BYTES_MAX = 32 << 20
 STRANGER_BYTES_MAX = 64 << 10
 """Limit of a frame until the other end has proved that it knows the cluster key."""
 
-VERSION = 1
-AUTH_CONTEXT = b"penstock-link/1\n"
-"""Prefix of what the proof in AUTH signs."""
+VERSION = 2
 
 UNASKED = 0
 """Request id of frames that an engine sends by itself; clients count theirs from 1."""

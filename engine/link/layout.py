@@ -1,11 +1,13 @@
 """Operations, codes and structs of the link in one namespace, for modules that use many of them: `layout.NAME`."""
 
-from engine.link.acknowledgement import ACK, DONE, EXTEND, REJECT, RETRY
+from engine.link.acknowledgement import ACK, DONE, EXTEND, REJECT, RELEASE, RETRY
 from engine.link.append import APPEND_HEAD, APPEND_RESULT, FSYNC, MEMORY
 from engine.link.batch import BATCH_HEADER_SIZE, CHECK_IDS
 from engine.link.codes import (
+    CLAIMED,
     CONSUMER_FAILED,
     DUPLICATE,
+    FORBIDDEN,
     INVALID,
     NO_CONSUMER,
     NO_REPLY,
@@ -13,6 +15,7 @@ from engine.link.codes import (
     OFFSET_OUT_OF_RANGE,
     OK,
     OVERLOADED,
+    QUOTA_EXCEEDED,
     SHUTTING_DOWN,
     STALE_RECEIPT,
     TIMEOUT,
@@ -22,7 +25,6 @@ from engine.link.codes import (
     UNKNOWN_TOPIC,
 )  # fmt: skip
 from engine.link.frame import (
-    AUTH_CONTEXT,
     FRAME_BYTES_MAX,
     HEADER,
     HEADER_SIZE,
@@ -37,6 +39,7 @@ from engine.link.operations import (
     APPEND,
     AUTH,
     CANCEL,
+    CLAIM,
     DEPTH,
     FORWARD,
     FORWARDED,
@@ -53,6 +56,7 @@ from engine.link.operations import (
     TIMER_CANCEL,
     TIMER_LIST,
     TOPIC,
+    WINDOW,
 )  # fmt: skip
 from engine.link.pieces import PIECE
 from engine.link.pull import AT_TIME, EARLIEST, LATEST, PULL_LIMITS
@@ -61,13 +65,14 @@ from engine.link.record import HAS_ID, HAS_TRAILER
 from engine.link.reply import FORWARD_HEAD, FORWARDED_BODY, INSTANCE
 
 __all__ = [
-    "ACK", "ADMIN", "APPEND", "APPEND_HEAD", "APPEND_RESULT", "AT_TIME", "AUTH", "AUTH_CONTEXT", "BATCH_HEADER_SIZE",
-    "CANCEL", "CHECK_IDS", "CONSUMER_FAILED", "DEPTH", "DONE", "DUPLICATE", "EARLIEST", "EXTEND", "FORWARD",
+    "ACK", "ADMIN", "APPEND", "APPEND_HEAD", "APPEND_RESULT", "AT_TIME", "AUTH", "BATCH_HEADER_SIZE",
+    "CANCEL", "CHECK_IDS", "CLAIM", "CLAIMED", "CONSUMER_FAILED", "DEPTH",
+    "DONE", "DUPLICATE", "EARLIEST", "EXTEND", "FORBIDDEN", "FORWARD",
     "FORWARDED", "FORWARDED_BODY", "FORWARD_HEAD", "FRAME_BYTES_MAX", "FSYNC", "HAS_ID", "HAS_TRAILER", "HEADER",
     "HEADER_SIZE", "HELLO", "INSTANCE", "INVALID", "LATEST", "LEASE", "LISTEN", "LOOK_UP_ID", "LOOK_UP_KEY", "MAC_SIZE",
     "MEMORY", "NOT_CANCELLABLE", "NO_CONSUMER", "NO_REPLY", "NO_TOKEN", "OFFSET_OUT_OF_RANGE", "OK", "OUTCOME",
-    "OVERLOADED", "PIECE", "PULL", "PULL_LIMITS", "READ", "RECEIPT_SIZE", "REJECT", "REPLY", "RETRY", "SHUTTING_DOWN",
-    "STALE_RECEIPT", "STRANGER_BYTES_MAX", "TIMEOUT", "TIMER_ADD", "TIMER_CANCEL", "TIMER_LIST", "TOKEN", "TOKEN_SIZE",
+    "OVERLOADED", "PIECE", "PULL", "PULL_LIMITS", "QUOTA_EXCEEDED", "READ", "RECEIPT_SIZE", "REJECT", "RELEASE", "REPLY", "RETRY",
+    "SHUTTING_DOWN", "STALE_RECEIPT", "STRANGER_BYTES_MAX", "TIMEOUT", "TIMER_ADD", "TIMER_CANCEL", "TIMER_LIST", "TOKEN", "TOKEN_SIZE",
     "TOKEN_VERSION", "TOO_LARGE", "TOPIC", "U16", "U32", "UNASKED", "UNAUTHENTICATED", "UNAVAILABLE", "UNKNOWN_TOPIC",
-    "VERSION", "frame",
+    "VERSION", "WINDOW", "frame",
 ]  # fmt: skip

@@ -6,8 +6,8 @@ from common.twins import use_native
 
 NATIVE = use_native("engine.link", "_pull_parts")
 if NATIVE and not TYPE_CHECKING:
-    from engine.link._pull_parts import read_acks, topics_end
+    from engine.link._pull_parts import leases_of, read_acks, topics_end
 else:
-    from engine.link.pull_parts import read_acks, topics_end
+    from engine.link.pull_parts import leases_of, read_acks, topics_end
 
-__all__ = ["NATIVE", "read_acks", "topics_end"]
+__all__ = ["NATIVE", "leases_of", "read_acks", "topics_end"]

@@ -1,8 +1,14 @@
 """Numbers of the link's operations (docs/design/0001-seams.md section 5)."""
 
 HELLO, AUTH, APPEND, TOPIC, PULL, READ, ADMIN = 1, 2, 10, 11, 20, 21, 30
+CLAIM = 12
+"""The queue of an id: docs/design/0028-ids-over-broker-groups.md."""
+
 CANCEL = 22
 """Its request id is that of a waiting PULL or READ, which is then answered at once with the records found so far."""
+
+WINDOW = 23
+"""Up to which position the sender takes answers of PULL and READ; it has no answer: docs/design/0023-flow-control.md."""
 
 TIMER_ADD, TIMER_CANCEL, TIMER_LIST = 40, 41, 42
 REPLY, FORWARD, LISTEN, FORWARDED, OUTCOME = 45, 46, 47, 48, 49

@@ -99,3 +99,16 @@ class JoinedPieces:
     def encoded(self) -> bytes:
         """The end of the joined answer."""
         return U32.pack(self.count) + b"".join(self._parts)
+
+
+def leases_in(parts: Iterable[bytes]) -> Iterator[tuple[bytes, int, int]]:
+    """(token, number of the first record within its lease, count) of each piece, read over the parts of an answer."""
+    records_left = 0
+    for part in parts:
+        at = min(records_left, len(part))
+        records_left -= at
+        while at < len(part):
+            token, _, first, _, count, _, _, records_left, _ = PIECE.unpack_from(part, at)
+            yield token, first, count
+            taken = min(records_left, len(part) - at - PIECE_SIZE)
+            at, records_left = at + PIECE_SIZE + taken, records_left - taken

@@ -1,8 +1,8 @@
 """PULL: acknowledges, then leases messages of a group or waits for some.
 
-Request: group, topics, limits, acknowledgement ranges. Answer: one code per range, then the pieces. `PullQuestion` and
-`PullAnswer` are the asking side's values; `PullRequest` is what an engine decodes. Counts are checked against the
-bytes that are left before anything is made.
+Request: group, topics, limits, acknowledgement ranges. The group may be followed by "@" and the application that
+pulls. Answer: one code per range, then the pieces. `PullQuestion` and `PullAnswer` are the asking side's values;
+`PullRequest` is what an engine decodes. Counts are checked against the bytes that are left before anything is made.
 """
 
 import struct
@@ -10,11 +10,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from common.names import NAME_RULE, is_name
-from engine.link.acknowledgement import ACK_SIZE, RETRY, AckRange, AckRanges
+from common.names import NAME_RULE, is_name, is_stored_name
+from engine.link.acknowledgement import ACK_SIZE, REJECT, RELEASE, AckRange, AckRanges
+from engine.link.codes import OK
 from engine.link.errors import PayloadError
 from engine.link.integers import U16, U32
-from engine.link.native import read_acks, topics_end
+from engine.link.native import leases_of, read_acks, topics_end
 from engine.link.pieces import AnswerPiece, encode_pieces, read_pieces
 from engine.link.receipt import NO_TOKEN
 
@@ -25,11 +26,17 @@ _LIMITS = struct.Struct("<iiiiB3x")  # max_messages ‖ max_bytes ‖ wait_ms �
 PULL_LIMITS = struct.Struct("<iiiiB3xI")
 """The same with the count of acknowledgement ranges, which follow."""
 
+MALFORMED = b"the stored bytes are no whole Message"
+"""Reason of the dead letters made by `rejections`."""
+
 _NO_CODES = U32.pack(0)
 
 
 class PullScope:
     """A group and the topics of its pulls, encoded once for all of them.
+
+    Args:
+        application: who pulls; empty: not known.
 
     Attributes:
         head: the beginning of each request. Equal topics in equal order give equal bytes, by which the engine knows
@@ -38,8 +45,9 @@ class PullScope:
 
     __slots__ = ("group", "head")
 
-    def __init__(self, group: bytes, queues: Mapping[str, int]) -> None:
-        out = [U16.pack(len(group)), group, U16.pack(len(queues))]
+    def __init__(self, group: bytes, queues: Mapping[str, int], application: str = "") -> None:
+        named = group + b"@" + application.encode() if application else group
+        out = [U16.pack(len(named)), named, U16.pack(len(queues))]
         for name, count in queues.items():
             encoded = name.encode()
             out += (U16.pack(len(encoded)), encoded, U32.pack(count))
@@ -48,7 +56,7 @@ class PullScope:
 
     def queues(self) -> list[tuple[bytes, int]]:
         """Decode the topics: (name, queues)."""
-        head, count_at = self.head, U16.size + len(self.group)
+        head, count_at = self.head, U16.size + U16.unpack_from(self.head)[0]
         found, at = [], count_at + U16.size
         for _ in range(U16.unpack_from(head, count_at)[0]):
             end = at + 2 + U16.unpack_from(head, at)[0]
@@ -85,14 +93,15 @@ class PullAnswer:
 
     Attributes:
         payload, pieces_at: where the count of the pieces is.
+        code: OK; of an empty answer also AT_BOUND and NO_ROOM, which say why it is empty.
     """
 
-    __slots__ = ("payload", "pieces_at")
+    __slots__ = ("code", "payload", "pieces_at")
 
     CODES_AT = 4
 
-    def __init__(self, payload: bytes) -> None:
-        self.payload = payload
+    def __init__(self, payload: bytes, code: int = OK) -> None:
+        self.payload, self.code = payload, code
         self.pieces_at = 4 + 2 * int.from_bytes(payload[:4], "little")
 
     @classmethod
@@ -115,20 +124,25 @@ class PullAnswer:
         return PullAnswer(self.payload[: self.pieces_at] + payload[pieces_at:])
 
     def give_back(self, skip: int = 0) -> tuple[AckRanges, int]:
-        """Ranges that make every leased record but the first `skip` ready at once, and their number.
+        """Ranges that release every leased record but the first `skip`, and the number of the records.
 
-        RETRY with delay 0, which works however long the lease still runs. The next delivery counts as another attempt:
-        the client may have seen a part of the reply. Raises PayloadError.
+        For what no client has seen: it is ready at once, and its delivery is no attempt. Raises PayloadError.
         """
-        ranges, count = [], 0
-        for piece in self.pieces():
-            passed = min(skip, piece.count)
-            skip -= passed
-            left = piece.count - passed
-            if left and piece.token != NO_TOKEN:
-                ranges.append(AckRange(piece.token, piece.first_delta + passed, left, RETRY, 0))
-                count += left
-        return AckRanges.of(ranges), count
+        encoded, count = leases_of(self.payload, self.pieces_at, skip, RELEASE)
+        return AckRanges(encoded), count
+
+
+def rejections(answer: PullAnswer, malformed: list[tuple[int, int]]) -> list[AckRange]:
+    """Ranges that reject the leased ones among these records; each is (number of the piece, index in it)."""
+    indexes: dict[int, list[int]] = {}
+    for number, index in malformed:
+        indexes.setdefault(number, []).append(index)
+    return [
+        AckRange(piece.token, piece.first_delta + index, 1, REJECT, reason=MALFORMED)
+        for number, piece in enumerate(answer.pieces())
+        if piece.token != NO_TOKEN
+        for index in indexes.get(number, ())
+    ]
 
 
 NOTHING = PullAnswer(_NO_CODES + _NO_CODES)
@@ -147,6 +161,7 @@ class PullRequest(NamedTuple):
     invisible_ms: int
     start: int
     acks: list[AckRange]
+    application: str = ""
 
 
 def encode_codes(codes: Sequence[int]) -> bytes:
@@ -167,7 +182,7 @@ def decode_request(payload: bytes) -> PullRequest:
     """Decode a request. Raises PayloadError with one sentence."""
     try:
         topics_at = 4 + U16.unpack_from(payload, 0)[0]
-        group = _group(payload[2 : topics_at - 2])
+        group, application = _group(payload[2 : topics_at - 2])
         at = topics_end(payload, topics_at, U16.unpack_from(payload, topics_at - 2)[0])
         if at < 0:
             raise PayloadError("PULL: topics run past the end")
@@ -179,14 +194,17 @@ def decode_request(payload: bytes) -> PullRequest:
         acks = read_acks(payload, at, ack_count)
         if acks is None:
             raise PayloadError("PULL: acknowledgements do not end where the payload does")
-        return PullRequest(group, _topics(raw), raw, max_messages, max_bytes, wait_ms, invisible_ms, start, acks)
+        return PullRequest(
+            group, _topics(raw), raw, max_messages, max_bytes, wait_ms, invisible_ms, start, acks, application
+        )
     except (IndexError, ValueError, struct.error) as error:
         raise PayloadError(f"PULL: the payload is cut off or damaged: {error}") from error
 
 
 @lru_cache(maxsize=4096)
-def _group(raw: bytes) -> str:
-    return _checked_name(raw.decode(), "group")
+def _group(raw: bytes) -> tuple[str, str]:
+    group, separator, application = raw.decode().partition("@")
+    return _checked_name(group, "group"), _checked_name(application, "application") if separator else ""
 
 
 @lru_cache(maxsize=4096)
@@ -194,7 +212,10 @@ def _topics(raw: bytes) -> tuple[tuple[str, int], ...]:
     topics, at = [], 0
     while at < len(raw):
         end = at + 2 + U16.unpack_from(raw, at)[0]
-        topics.append((_checked_name(raw[at + 2 : end].decode(), "topic"), U32.unpack_from(raw, end)[0]))
+        name = raw[at + 2 : end].decode()
+        if not is_stored_name(name):
+            raise PayloadError(f"topic: {NAME_RULE}")
+        topics.append((name, U32.unpack_from(raw, end)[0]))
         at = end + 4
     return tuple(topics)
 

@@ -6,8 +6,11 @@ The size counts everything after itself. Described in docs/format/log.md.
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from common.reply_token import BOUND_VERSION as REPLY_TOKEN_BOUND
+from common.reply_token import MAC_AT as REPLY_TOKEN_MAC_AT
 from common.reply_token import REPLY_BY_AT
 from common.reply_token import TOKEN_SIZE as REPLY_TOKEN_SIZE
+from common.reply_token import VERSION as REPLY_TOKEN_VERSION
 from engine.link.errors import PayloadError
 from engine.link.integers import U32
 
@@ -20,7 +23,8 @@ ASSIGNED_ID_SIZE = 16
 
 __all__ = [
     "ASSIGNED_ID_SIZE", "HAS_ID", "HAS_TRAILER", "RECORD_HAS_ID", "RECORD_HAS_TRAILER", "RECORD_HEAD_SIZE",
-    "REPLY_BY_AT", "REPLY_TOKEN_SIZE", "StoredRecord", "encode_record", "read_record", "split_records",
+    "REPLY_BY_AT", "REPLY_TOKEN_BOUND", "REPLY_TOKEN_MAC_AT", "REPLY_TOKEN_SIZE", "REPLY_TOKEN_VERSION", "StoredRecord",
+    "encode_record", "read_record", "split_records",
 ]  # fmt: skip
 
 

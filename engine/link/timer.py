@@ -22,6 +22,9 @@ RECORD_HEAD = 5
 """Size and flags of the log's record around it."""
 
 ANY_QUEUE = 0xFFFFFFFF
+DUE_MS_MAX = 253_402_300_799_999
+"""The last millisecond of year 9999."""
+
 ASSIGNED = 1
 _ASSIGNED_ID = slice(1, 17)
 
@@ -30,6 +33,8 @@ class Timer(NamedTuple):
     """One delayed message.
 
     Attributes:
+        due_ms: Unix ms. In TIMER_ADD a negative number is minus a delay, which the engine counts from its receipt by
+            its own clock; it stores the moment.
         queue: of the topic; ANY_QUEUE for a message without a key, whose queue is chosen when it fires.
         previous: position of the record that this one replaces: an earlier round of a loop, or the same one before
             relocation; 0: none.

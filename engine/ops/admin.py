@@ -4,16 +4,16 @@ import json
 from collections.abc import Callable
 
 from engine.delivery.delivery import Delivery
+from engine.delivery.upkeep import GroupUpkeep
 from engine.env.native import NodeClock
 from engine.link import layout
 from engine.log import Log
 from engine.ops.admin_dead_letters import DeadLetterVerbs
 from engine.ops.admin_groups import GroupVerbs
-from engine.ops.checks import is_whole, json_answer, shown
+from engine.ops.admin_topics import TopicVerbs, limit_of, text_of
+from engine.ops.checks import json_answer, shown
 from engine.ops.errors import RequestError
 from engine.ops.peer import Peer
-
-LIST_MAX = 10_000
 
 
 class Admin:
@@ -23,21 +23,23 @@ class Admin:
         facts: further figures of `status`, beside those of log and delivery.
         stop: called for the verb `stop`; the process ends as after SIGTERM.
         on_stored: called after each verb, which may have stored messages.
+        groups: forgets groups.
     """
 
     def __init__(
         self, store: Log, delivery: Delivery, clock: NodeClock, facts: Callable[[], dict], stop: Callable[[], None],
-        on_stored: Callable[[], None],
+        on_stored: Callable[[], None], groups: GroupUpkeep,
     ) -> None:  # fmt: skip
         self._store, self._delivery, self._facts, self._stop = store, delivery, facts, stop
         self._clock, self._on_stored = clock, on_stored
-        self._group_verbs = GroupVerbs(store, delivery)
+        self._group_verbs = GroupVerbs(store, delivery, groups)
         self._verbs = {
             "status": self._status,
-            "topics": self._topics,
             "groups": self._groups,
             "stop": self._ask_to_stop,
+            "accept_clock": self._accept_clock,
             **self._group_verbs.verbs,
+            **TopicVerbs(store, delivery).verbs,
             **DeadLetterVerbs(store, delivery).verbs,
         }
 
@@ -45,7 +47,12 @@ class Admin:
         """Serve ADMIN."""
         answer = self.do(payload, self._clock.monotonic_ms())
         self._on_stored()
-        peer.send_frame(layout.ADMIN, request_id, layout.OK, json_answer(answer))
+        # A topic's id, a reset and a purge are told only once a power cut can no longer take them back.
+        told_from = self._store.topics_position if "topics" in answer else 0
+        self._store.when_durable(
+            self._store.end_position if answer.keys() & {"moved", "purged"} else told_from,
+            lambda: peer.send_frame(layout.ADMIN, request_id, layout.OK, json_answer(answer)),
+        )
 
     def do(self, payload: bytes, now_ms: int) -> dict:
         """Answer one request. Raises RequestError."""
@@ -68,37 +75,31 @@ class Admin:
             "earliest_ms": store.retention.earliest_ms,
             "log_bytes": store.retention.log_bytes,
             "log_side_bytes": store.retention.side_bytes,
-            "disk": {"level": store.retention.disk.level.name.lower(), "free_bytes": store.retention.disk.free},
+            "disk": self._disk(),
+            "retention": {"held": store.retention.held, "clock_ahead_ms": store.retention.clock_ahead_ms},
             "look_up": list(store.look_up.families),
             "parked_pulls": self._delivery.parked,
             **{name: getattr(counts, name) for name in counts.__slots__},
             **self._facts(),
         }
 
-    def _topics(self, request: dict, now_ms: int) -> dict:
-        found = self._store.topics(_text(request, "prefix"), _text(request, "after"), _limit(request))
-        return {"topics": [{"id": topic.id, "name": topic.name, "queues": topic.queues} for topic in found]}
+    def _disk(self) -> dict:
+        disk = self._store.retention.disk
+        return {"level": disk.level.name.lower(), "free_bytes": disk.free, "sentence": disk.sentence}
+
+    def _accept_clock(self, request: dict, now_ms: int) -> dict:
+        """Let messages grow old by the wall clock as it is now."""
+        retention = self._store.retention
+        ahead_ms = retention.clock_ahead_ms
+        retention.accept_clock()
+        return {"accepted_ms": ahead_ms}
 
     def _groups(self, request: dict, now_ms: int) -> dict:
-        prefix, after = _text(request, "prefix"), _text(request, "after")
+        prefix, after = text_of(request, "prefix"), text_of(request, "after")
         names = {name for name in self._delivery.groups if name.startswith(prefix)}
         names.update(self._group_verbs.kept_groups(prefix))
-        return {"groups": sorted(name for name in names if name > after)[: _limit(request)]}
+        return {"groups": sorted(name for name in names if name > after)[: limit_of(request)]}
 
     def _ask_to_stop(self, request: dict, now_ms: int) -> dict:
         self._stop()
         return {"stopping": True}
-
-
-def _text(request: dict, name: str) -> str:
-    value = request.get(name, "")
-    if not isinstance(value, str):
-        raise RequestError(f"{name}: {shown(value)}: use text")
-    return value
-
-
-def _limit(request: dict) -> int:
-    value = request.get("limit", 1000)
-    if not is_whole(value, 1, LIST_MAX):
-        raise RequestError(f"limit: {shown(value)}: use 1..{LIST_MAX}")
-    return value

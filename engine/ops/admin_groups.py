@@ -1,32 +1,43 @@
 """ADMIN's verbs for groups: groups, lag, reset."""
 
 from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import Any
 
 from engine.delivery import progress
+from engine.delivery.creations import GROUP, TOPIC
 from engine.delivery.delivery import Delivery
 from engine.delivery.queue_cursor import QueueCursor
-from engine.errors import CorruptionError, OffsetOutOfRangeError
+from engine.delivery.upkeep import GroupUpkeep
+from engine.errors import CorruptionError, OffsetOutOfRangeError, UnreadableError
 from engine.link.codes import UNKNOWN_TOPIC
 from engine.log import Log
+from engine.log.types import Topic
 from engine.ops.checks import checked_name, is_whole, shown
 from engine.ops.errors import RequestError
 
 UNKNOWN_GROUP = 103
 TO_RULE = 'to: use "earliest", "latest", an offset, {"time_ms": …} or {"shift": …}'
 OFFSET_MAX = (1 << 63) - 1
+UNUSED_MAX = 1_000
 
 
 class GroupVerbs:
     """Requests about the groups of one engine."""
 
-    def __init__(self, store: Log, delivery: Delivery) -> None:
-        self._store, self._delivery = store, delivery
+    def __init__(self, store: Log, delivery: Delivery, upkeep: GroupUpkeep) -> None:
+        self._store, self._delivery, self._upkeep = store, delivery, upkeep
 
     @property
     def verbs(self) -> dict[str, Any]:
         """Name -> function(request, now_ms)."""
-        return {"lag": self._lag, "reset": self._reset}
+        return {
+            "lag": self._lag,
+            "reset": self._reset,
+            "forget": self._forget,
+            "unused": self._unused,
+            "created": self._created,
+        }
 
     def kept_groups(self, prefix: str) -> Iterator[str]:
         """Groups whose progress the log keeps; a name comes once per queue."""
@@ -80,9 +91,11 @@ class GroupVerbs:
         topic = self._store.topic(checked_name(request.get("topic"), "topic"))
         if topic is None:
             raise RequestError(f"topic {shown(request['topic'])}: the engine has no such topic", UNKNOWN_TOPIC)
-        group = self._delivery.group(checked_name(request.get("group"), "group"))
+        group = self._delivery.group(self._known(request))
+        chosen = _chosen(group.cursors(topic, 0), request)
+        self._check_offset(request.get("to"), topic, chosen)
         moved = []
-        for place in _chosen(group.cursors(topic, 0), request):
+        for place in chosen:
             first, end = self._store.bounds(place.topic_id, place.queue)
             target = min(max(target_of(place, first, end), first), end)
             moved.append({"queue": place.queue, "old": place.contiguous, "new": target})
@@ -90,6 +103,42 @@ class GroupVerbs:
                 self._delivery.move(group, place, target, now_ms)
         self._delivery.write_progress()
         return {"moved": moved}
+
+    def _check_offset(self, to: object, topic: Topic, chosen: list[QueueCursor]) -> None:
+        """Raise RequestError for an offset beyond the end of one of the queues. Queues of other engines are empty here."""
+        for place in chosen if is_whole(to, 0, OFFSET_MAX) else ():
+            end = self._store.bounds(place.topic_id, place.queue)[1]
+            is_own = self._delivery.ownership.nearest(topic.name, place.queue, topic.queues) == place.queue
+            if to > end and is_own:  # type: ignore[operator]
+                raise RequestError(
+                    f"to: offset {to} is beyond the end of queue {place.queue} of topic {topic.name}, which is {end}: "
+                    'use "latest" for the end, or Unix milliseconds after an @ for a time'
+                )
+
+    def _forget(self, request: dict, now_ms: int) -> dict:
+        """Delete the group's progress. Refused while a consumer uses the group."""
+        name = self._known(request)
+        loaded = self._delivery.groups.get(name)
+        self._delivery.write_progress()
+        if loaded is not None and not self._delivery.unload(loaded):
+            raise RequestError(
+                f"group {shown(name)}: in use: a pull waits or a message is leased: stop its consumers, and try again "
+                "when the leases have ended"
+            )
+        return {"group": name, "forgotten": self._upkeep.forget(name)}
+
+    def _unused(self, request: dict, now_ms: int) -> dict:
+        """Groups that expire after as many days: what `--expire-days` would forget."""
+        days = request.get("days")
+        if not is_whole(days, 0, 3_660):
+            raise RequestError(f"days: {shown(days)}: use 0..3660")
+        return {"groups": list(islice(self._upkeep.unused(24 * days), UNUSED_MAX))}
+
+    def _created(self, request: dict, now_ms: int) -> dict:
+        """How many groups and topics count against an application's quotas."""
+        application = checked_name(request.get("application"), "application")
+        counts = self._delivery.creations
+        return {"groups": counts.count(GROUP, application), "family_topics": counts.count(TOPIC, application)}
 
     def _target(self, to: object) -> Callable[[QueueCursor, int, int], int]:
         """A function of cursor, first and end offset that gives the group's new offset. Raises RequestError."""
@@ -106,15 +155,18 @@ class GroupVerbs:
         raise RequestError(TO_RULE)
 
     def _places(self, request: dict) -> list[QueueCursor]:
+        places = self._delivery.group(self._known(request)).load_all()
+        topic = request.get("topic")
+        return _chosen([place for place in places if topic in (None, place.topic_name)], request)
+
+    def _known(self, request: dict) -> str:
+        """The name of the request's group. Raises RequestError for one that the engine does not know."""
         name = checked_name(request.get("group"), "group")
-        kept = any(progress.split_key(raw) for raw, _ in self._store.progress(progress.group_prefix(name)))
-        if name not in self._delivery.groups and not kept:
+        if name not in self._delivery.groups and not progress.is_kept(self._store, name):
             raise RequestError(
                 f"group {shown(name)}: unknown group: it has never pulled from this engine", UNKNOWN_GROUP
             )
-        places = self._delivery.group(name).load_all()
-        topic = request.get("topic")
-        return _chosen([place for place in places if topic in (None, place.topic_name)], request)
+        return name
 
 
 def lag_of(place: QueueCursor, first: int, end: int) -> int:
@@ -126,7 +178,7 @@ def newest_record_bytes(store: Log, topic_id: int, queue: int) -> int:
     """The size of the queue's newest record, which nearly always is in memory, for estimates. 0: it cannot be read."""
     try:
         pieces = store.read(topic_id, queue, store.bounds(topic_id, queue)[1] - 1, 1, 1)
-    except (CorruptionError, OffsetOutOfRangeError):
+    except (CorruptionError, OffsetOutOfRangeError, UnreadableError):
         return 0
     return len(pieces[0].records) if pieces else 0
 

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable
 from functools import partial
 
+from common.limited_log import LimitedLog
 from engine.env.native import NodeClock
 from engine.errors import EngineError
 from engine.link import layout
@@ -14,7 +15,7 @@ from engine.log import Log
 from engine.ops.errors import RequestError
 from engine.ops.peer import Peer
 
-log = logging.getLogger("penstock.engine")
+log = LimitedLog(logging.getLogger("penstock.engine"))
 HEAD_RULE = "APPEND: durability 1..4, then the batches"
 COUNT_RULE = "APPEND: batch count 0 or larger than the payload allows"
 

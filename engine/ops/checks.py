@@ -3,7 +3,7 @@
 import json
 from typing import Any, TypeGuard
 
-from common.names import NAME_RULE, is_name
+from common.names import NAME_RULE, is_name, is_stored_name
 from engine.ops.errors import RequestError
 
 SHOWN_CHARS_MAX = 100
@@ -29,6 +29,13 @@ def checked_name(name: object, field: str) -> str:
     """The name itself. Raises RequestError when it breaks the rule for names."""
     if not isinstance(name, str) or not is_name(name):
         raise RequestError(f"{field}: {NAME_RULE}")
+    return name
+
+
+def checked_stored_name(name: object) -> str:
+    """The topic's name itself, with or without the time of its creation. Raises RequestError."""
+    if not isinstance(name, str) or not is_stored_name(name):
+        raise RequestError(f"topic: {NAME_RULE}")
     return name
 
 

@@ -1,82 +1,103 @@
-"""HELLO and AUTH: a challenge, and the proof that the peer knows the cluster key. The key never travels."""
+"""HELLO and AUTH: client and engine prove to each other that they know the key of the link's role."""
 
-import hashlib
-import hmac
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
+from common.limited_log import LimitedLog
 from engine.link import layout
+from engine.link.proof import ADMIN_ROLE, NONCE_SIZE, client_proof, engine_proof, is_proof, transcript
 from engine.ops.checks import json_object, shown
 from engine.ops.errors import RequestError
 from engine.ops.peer import Peer, PeerState
 
-log = logging.getLogger("penstock.engine")
+limited = LimitedLog(logging.getLogger("penstock.engine"))
 NAME_CHARS_MAX = 100
-NONCE_BYTES = 16
+
+
+class LinkKeys(NamedTuple):
+    """Secrets by which links authenticate.
+
+    Attributes:
+        cluster: of proxies and engines.
+        admin: of operators; empty: no link may administer this engine.
+    """
+
+    cluster: bytes
+    admin: bytes = b""
+
+    def of(self, role: str) -> bytes:
+        """The key of a role; empty: there is none."""
+        return self.admin if role == ADMIN_ROLE else self.cluster
 
 
 class Handshake:
     """The only operations of a peer that is not authenticated.
 
     Args:
-        cluster_key: the secret that all processes of a cluster know.
-        log_id: of the engine's log; peers learn by it that another log answers.
-        broker_group: the group of this engine, as the configuration names it.
+        identity: returns the fields of HELLO's answer that say which engine this is; see `Hello` in
+            `engine/client/dial.py`.
         random_bytes: makes nonces.
         on_authenticated: called with a peer that has authenticated.
     """
 
     def __init__(
-        self, cluster_key: bytes, log_id: bytes, broker_group: str, random_bytes: Callable[[int], bytes],
+        self, keys: LinkKeys, identity: Callable[[], Mapping[str, object]], random_bytes: Callable[[int], bytes],
         on_authenticated: Callable[[Peer], None],
     ) -> None:  # fmt: skip
-        self._key, self._log_id, self._broker_group = cluster_key, log_id, broker_group
+        self._keys, self._identity = keys, identity
         self._random_bytes, self._on_authenticated = random_bytes, on_authenticated
 
     def on_request(self, peer: Peer, op: int, request_id: int, payload: bytes) -> None:
         """Serve HELLO or AUTH; any other operation closes the connection."""
-        if op == layout.HELLO:
-            try:
-                peer.send_frame(op, request_id, layout.OK, [self._hello(peer.peer_state, payload)])
-            except RequestError as error:
-                peer.send_frame(op, request_id, error.code, [str(error).encode()])
-                peer.close_when_sent()
-        elif op == layout.AUTH and self._prove(peer.peer_state, payload):
+        if op not in (layout.HELLO, layout.AUTH):
+            peer.close("not authenticated")
+            return
+        serve = self._greet if op == layout.HELLO else self._authenticate
+        try:
+            answer = serve(peer.peer_state, payload)
+        except RequestError as error:
+            peer.send_frame(op, request_id, error.code, [str(error).encode()])
+            peer.close_when_sent()
+            return
+        if op == layout.AUTH:
             self._on_authenticated(peer)
             peer.trust()
-            peer.send_frame(op, request_id, layout.OK, [])
-        elif op == layout.AUTH:
-            log.warning("link=%s: authentication failed: the peer has another cluster key", peer.peer_state.name)
-            peer.send_frame(op, request_id, layout.UNAUTHENTICATED, [b"AUTH: the engine has another cluster key"])
-            peer.close_when_sent()
-        else:
-            peer.close("not authenticated")
+        peer.send_frame(op, request_id, layout.OK, [answer])
 
-    def _hello(self, state: PeerState, payload: bytes) -> bytes:
-        """The answer with a fresh nonce. Raises RequestError when the peer speaks another version."""
-        asked = json_object(payload, "HELLO: send a JSON object with version and role")
+    def _greet(self, state: PeerState, payload: bytes) -> bytes:
+        """HELLO's answer with a fresh nonce. Raises RequestError."""
+        asked = json_object(payload, "HELLO: send a JSON object with version, role and nonce")
         if "version" not in asked:
-            raise RequestError("HELLO: send a JSON object with version and role")
+            raise RequestError("HELLO: send a JSON object with version, role and nonce")
         if asked["version"] != layout.VERSION:
             raise RequestError(
                 f"HELLO: link version {shown(asked['version'])}: this engine speaks link version {layout.VERSION}"
             )
-        state.name = str(asked.get("name") or asked.get("role") or "")[:NAME_CHARS_MAX]
-        state.nonce = self._random_bytes(NONCE_BYTES)
-        answer = {
-            "version": layout.VERSION,
-            "log_id": self._log_id.hex(),
-            "broker_group": self._broker_group,
-            "nonce": state.nonce.hex(),
-        }
-        return json.dumps(answer).encode()
+        role, nonce = asked.get("role"), asked.get("nonce")
+        if not isinstance(role, str) or not 1 <= len(role) <= NAME_CHARS_MAX:
+            raise RequestError(f"HELLO: role {shown(role)}: use a text of 1 to {NAME_CHARS_MAX} characters")
+        if not isinstance(nonce, str) or len(nonce) != 2 * NONCE_SIZE:
+            raise RequestError(f"HELLO: nonce {shown(nonce)}: use {NONCE_SIZE} bytes in hexadecimal")
+        state.name = state.role = role
+        answer = {"version": layout.VERSION, "nonce": self._random_bytes(NONCE_SIZE).hex(), **self._identity()}
+        encoded = json.dumps(answer).encode()
+        state.greeting = transcript(payload, encoded)
+        return encoded
 
-    def _prove(self, state: PeerState, payload: bytes) -> bool:
-        """Whether the payload proves knowledge of the key. A nonce serves one attempt."""
-        nonce, state.nonce = state.nonce, b""
-        if not nonce:
-            return False
-        expected = hmac.new(self._key, layout.AUTH_CONTEXT + nonce, hashlib.sha256).digest()
-        state.authenticated = hmac.compare_digest(expected, payload)
-        return state.authenticated
+    def _authenticate(self, state: PeerState, payload: bytes) -> bytes:
+        """The engine's proof, for a right one of the peer. A greeting serves one attempt. Raises RequestError."""
+        greeting, state.greeting = state.greeting, b""
+        key = self._keys.of(state.role)
+        kind = "administrator's" if state.role == ADMIN_ROLE else "cluster"
+        if greeting and not key:
+            raise self._refusal(state, f"this engine has no {kind} key: start it with --admin-key")
+        if not greeting or not is_proof(client_proof(key, greeting), payload):
+            raise self._refusal(state, f"the engine has another {kind} key")
+        state.authenticated = True
+        return engine_proof(key, greeting)
+
+    def _refusal(self, state: PeerState, reason: str) -> RequestError:
+        limited.warning("link=%s: authentication failed: %s", state.name, reason)
+        return RequestError(f"AUTH: {reason}", layout.UNAUTHENTICATED)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from common.config.definitions import REQUIRED_GROUPS_MAX
+from common.limited_log import LimitedLog
 from common.limits.depth import Bounds, DepthBreaker, Reason
 from engine.delivery import progress
 from engine.delivery.delivery import Delivery
@@ -23,7 +24,7 @@ from engine.ops.checks import checked_name, json_answer
 from engine.ops.errors import RequestError
 from engine.ops.peer import Peer
 
-log = logging.getLogger("penstock.engine")
+limited = LimitedLog(logging.getLogger("penstock.engine"))
 TOPICS_PER_REQUEST = 1000
 FRESH_MS = 150
 """Time for which an answer serves all proxies before it is computed again."""
@@ -103,11 +104,11 @@ class LagBreakers:
         if breaker.judge(reason):
             if reason is not None:
                 self.opened += 1
-                log.warning(
+                limited.warning(
                     "topic=%s: backlogged: group=%s has reached its bound of %s", asked.name, reason.group, reason.bound
                 )
             else:
-                log.info("topic=%s: no longer backlogged", asked.name)
+                limited.info("topic=%s: no longer backlogged", asked.name, about=asked.name)
 
     def _broken(self, topic: Topic, group: str, bounds: Bounds, scale: float) -> str | None:
         """The bound, times `scale`, that the group has reached; None: it has reached none."""

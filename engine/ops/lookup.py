@@ -54,10 +54,7 @@ class LookUps:
     def _look_up(self, family: Family, field: str, op: int, peer: Peer, request_id: int, payload: bytes) -> None:
         request = json_object(payload, "LOOK_UP: send a JSON object")
         if family.name not in self._store.look_up.families:
-            raise RequestError(
-                f"this engine has no look-up by {family.name}: start it with --look-up {family.name}",
-                layout.UNAVAILABLE,
-            )
+            raise RequestError(f"this engine has no look-up by {family.name}: start it with --look-up {family.name}")
         name = request.get("topic")
         topic = self._store.topic(name) if isinstance(name, str) else None
         if topic is None:

@@ -1,7 +1,12 @@
 """The node's view of one link connection: a way to send frames, and the state that operations keep per connection."""
 
+from collections import deque
 from collections.abc import Callable
 from typing import Protocol
+
+from engine.delivery.reply_window import SMALL_BYTES, ReplyWindow
+from engine.link.acknowledgement import RELEASE, AckRange
+from engine.link.pieces import leases_in
 
 PendingAnswer = tuple[Callable[[], None], Callable[[], None]]
 """(withdraw, answer): forgets a waiting request; sends its answer with the result so far."""
@@ -11,26 +16,41 @@ class PeerState:
     """State of one connection.
 
     Attributes:
+        role: the peer's, as its HELLO said; it holds once the peer has authenticated.
+        greeting: digest of HELLO's question and answer while AUTH is awaited; empty: none is.
         deadline_ms: the peer has to be authenticated by then (monotonic clock).
         waiting: request id -> functions that withdraw and answer the waiting request.
+        window: what the peer can take of messages; the connection counts what it sends and says when it is full.
+        unread: answers with messages that may still be in the connection's output, oldest first: position of their
+            end, group, ranges that give the messages back.
         unsynced: APPENDs whose answers wait for a sync; only `engine.ops.append` counts them here.
     """
 
-    __slots__ = ("authenticated", "deadline_ms", "name", "nonce", "unsynced", "waiting")
+    __slots__ = ("authenticated", "deadline_ms", "greeting", "name", "role", "unread", "unsynced", "waiting", "window")
 
     def __init__(self, deadline_ms: int) -> None:
         self.deadline_ms = deadline_ms
         self.authenticated = False
-        self.nonce = b""
-        self.name = ""
+        self.greeting = b""
+        self.name = self.role = ""
         self.waiting: dict[int, PendingAnswer] = {}
+        self.unread: deque[tuple[int, str, list[AckRange]]] = deque()
         self.unsynced = 0
+        self.window = ReplyWindow()
 
 
 class Peer(Protocol):
     """One link connection: a socket in production, a recorder of frames in simulations."""
 
     peer_state: PeerState
+
+    @property
+    def queued(self) -> int:
+        """Position after all output so far."""
+
+    @property
+    def left(self) -> int:
+        """Position up to which the output has left. What lies above it when the connection ends was never received."""
 
     def send_frame(self, op: int, request_id: int, code: int, parts: list[bytes]) -> None:
         """Queue one frame whose payload is the parts in order. Does nothing once the connection is closed."""
@@ -43,3 +63,18 @@ class Peer(Protocol):
 
     def close_when_sent(self) -> None:
         """Close after the last queued answer has been sent."""
+
+
+def note_unread(peer: Peer, group: str, pieces: list[bytes]) -> None:
+    """Note an answer with messages that was queued just now, if the output is long enough to outlive the turn.
+
+    Args:
+        pieces: of the answer, in parts.
+    """
+    left = peer.left
+    if peer.queued - left <= SMALL_BYTES:
+        return
+    unread = peer.peer_state.unread
+    while unread and unread[0][0] <= left:
+        unread.popleft()
+    unread.append((peer.queued, group, [AckRange(*lease, RELEASE) for lease in leases_in(pieces)]))

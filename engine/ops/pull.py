@@ -4,8 +4,9 @@ from engine.delivery.delivery import Delivery
 from engine.delivery.pull import Pull
 from engine.env.native import NodeClock
 from engine.link import layout
+from engine.link.codes import AT_BOUND, NO_ROOM, OK
 from engine.link.pull import decode_request, encode_answer
-from engine.ops.peer import Peer
+from engine.ops.peer import Peer, note_unread
 from engine.ops.waiting import WaitingRequests
 
 
@@ -24,9 +25,22 @@ class PullMessages:
         def answer(pull: Pull) -> None:
             peer.peer_state.waiting.pop(request_id, None)
             parts = encode_answer(pull.ack_codes, pull.piece_count, pull.pieces)
-            peer.send_frame(layout.PULL, request_id, layout.OK, parts)
+            code = OK
+            if not pull.piece_count:
+                code = AT_BOUND if self._delivery.is_at_bound(pull) else NO_ROOM if pull.is_short else OK
+            peer.send_frame(layout.PULL, request_id, code, parts)
+            if pull.piece_count:
+                note_unread(peer, request.group, pull.pieces)
 
-        pull = self._delivery.pull(request, self._clock.monotonic_ms(), answer)
+        pull = self._delivery.pull(request, self._clock.monotonic_ms(), answer, peer.peer_state.window)
         if pull.tick:
             self._waiting.add(peer, request_id, lambda: self._delivery.cancel(pull), lambda: answer(pull))
         self._on_wait()  # leases expire, too
+
+    def on_closed(self, peer: Peer) -> None:
+        """Give back what the connection's output still held: no client has seen it, so it was no attempt."""
+        unread, left = peer.peer_state.unread, peer.left
+        for end, group, ranges in unread:
+            if end > left:
+                self._delivery.release(group, ranges, self._clock.monotonic_ms())
+        unread.clear()

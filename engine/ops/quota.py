@@ -11,6 +11,7 @@ from engine.ops.errors import RequestError
 from engine.ops.peer import Peer
 
 LIMITS_PER_REQUEST = 1000
+LIVE_MAX = 100_000
 
 
 class QuotaLending:
@@ -34,16 +35,20 @@ def lend(lender: QuotaLender, payload: bytes, now_s: float) -> dict:
     try:
         request = json.loads(payload)
         role, process = request["role"], request["process"]
+        known = request.get("live", 1)
         wanted = [(each["key"], each["total"], each["demand"]) for each in request["limits"]]
-    except (ValueError, KeyError, TypeError, RecursionError):
-        raise RequestError('LEASE: send {"role", "process", "limits": [{"key", "total", "demand"}]}') from None
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        raise RequestError('LEASE: send {"role", "process", "limits": [{"key", "total", "demand"}], "live"}') from None
     if len(wanted) > LIMITS_PER_REQUEST:
         raise RequestError(f"LEASE: {len(wanted)} limits: send at most {LIMITS_PER_REQUEST} per request")
     if not all(isinstance(text, str) for text in (role, process, *(key for key, _, _ in wanted))):
         raise RequestError("LEASE: role, process and key: use text")
     if not all(_is_amount(amount) for _, total, demand in wanted for amount in (total, demand)):
         raise RequestError("LEASE: total and demand: use finite numbers from 0")
-    live = lender.live(role, process, now_s)
+    if type(known) is not int or not 1 <= known <= LIVE_MAX:
+        raise RequestError(f"LEASE: live: use a whole number from 1 to {LIVE_MAX}")
+    # A lender that has just started has not heard all processes yet; the borrower knows how many there were.
+    live = max(lender.live(role, process, now_s), known if lender.is_new(now_s) else 1)
     shares = [lender.renew(f"{role}:{key}", total, process, demand, live, now_s) for key, total, demand in wanted]
     return {"live": live, "shares": shares}
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from common.timer_heap import TimerHeap
 from engine.env.native import NodeClock
-from engine.errors import CorruptionError, OffsetOutOfRangeError
+from engine.errors import CorruptionError, OffsetOutOfRangeError, UnreadableError
 from engine.link.codes import INVALID, OFFSET_OUT_OF_RANGE, OK, UNAVAILABLE, UNKNOWN_TOPIC
 from engine.link.integers import U32
 from engine.link.operations import READ
@@ -122,6 +122,7 @@ class PositionReads:
             peer.send_frame(READ, request_id, OK, read.answer_parts())
 
         read = PositionRead(payload, answer)
+        read.bytes = min(read.bytes, peer.peer_state.window.share)
         if self.start(read, self._clock.monotonic_ms(), may_wait=not self._waiting.stopping):
             self._waiting.add(peer, request_id, lambda: self.cancel(read), lambda: answer(read))
             self._waiting.on_wait()
@@ -225,6 +226,9 @@ class PositionReads:
         except CorruptionError as damage:
             position.fail(UNAVAILABLE, str(damage))
             position.report["next_offset"] = damage.next_offset
+            return 0, 0
+        except UnreadableError as refused:
+            position.fail(UNAVAILABLE, str(refused))
             return 0, 0
         except OffsetOutOfRangeError as gone:
             # Retention deleted the records while the read waited.

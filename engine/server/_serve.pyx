@@ -14,6 +14,8 @@ from libc.string cimport memcpy, memset
 import logging
 from collections import deque
 
+from common.limited_log import LimitedLog
+from common.net._buffer cimport held
 from common.net._connection cimport Connection
 from common.net._frames cimport PROTOCOL_LINK
 from common.net._reactor cimport Reactor, TurnEnd, reactor_of
@@ -29,6 +31,8 @@ from engine.link.constants cimport (
     FRAME_HEADER_SIZE,
     FRAME_REST_SIZE,
     OP_APPEND,
+    OP_PULL,
+    OP_READ,
 )
 from engine.log.write._append cimport Appender
 
@@ -38,11 +42,12 @@ from engine.ops.append import COUNT_RULE, HEAD_RULE
 
 cdef enum:
     REQUESTS_NS = 100_000         # time limit for requests per turn
+    UNSENT_MAX = 1 << 20          # output of a link above which only small answers are added: the next one waits for all of it
 
 cdef size_t FRAME_BYTES_MAX = layout.FRAME_BYTES_MAX
 cdef size_t STRANGER_BYTES_MAX = layout.STRANGER_BYTES_MAX
 
-log = logging.getLogger("penstock.engine")
+log = LimitedLog(logging.getLogger("penstock.engine"))
 
 
 cdef inline uint32_t get32(const unsigned char* p) noexcept nogil:
@@ -104,11 +109,12 @@ cdef class Turn(TurnEnd):
     cdef NodeClock clock
     cdef list staged
     cdef object requests          # a deque
+    cdef list roomy               # connections that have sent most of their output
     cdef readonly uint64_t appends, batches, messages, bytes
 
     def __init__(self, node):
         self.node, self.store, self.appender, self.clock = node, node.store, node.store.appender, node.clock
-        self.staged, self.requests = [], deque()
+        self.staged, self.requests, self.roomy = [], deque(), []
 
     cdef int stage(self, LinkConnection connection, uint32_t request_id, const unsigned char* payload, Py_ssize_t size) except -1:
         cdef Staged staged
@@ -204,6 +210,11 @@ cdef class Turn(TurnEnd):
                 each.answer()
         if self.requests:
             self.run_requests()
+        if self.roomy:
+            roomy, self.roomy = self.roomy, []
+            for connection in roomy:
+                if not (<LinkConnection>connection).is_closed:
+                    self.node.on_room(connection)
         self.node.on_appended(self.appender.take_woken())  # a request may have appended, too
         return 0
 
@@ -230,12 +241,14 @@ cdef class LinkConnection(Connection):
     cdef bint authenticated
     cdef uint32_t unsynced
     cdef public object peer_state
+    cdef object window             # of the peer_state
 
     def __init__(self, int fd, limits, str peer, Turn turn, node):
         self.turn, self.node = turn, node
         Connection.__init__(self, fd, limits, peer, PROTOCOL_LINK)
         self.frame_max = STRANGER_BYTES_MAX
         self.peer_state = node.on_connected(self)
+        self.window = self.peer_state.window
 
     cdef int on_frame(self, const unsigned char* frame, Py_ssize_t size) except -1:
         cdef uint32_t request_id
@@ -256,6 +269,20 @@ cdef class LinkConnection(Connection):
     cdef int on_closed(self) except -1:
         self.node.on_closed(self)
         return Connection.on_closed(self)
+
+    cdef int on_room(self) except -1:
+        """Most of the output was sent: large answers may be added again, after the requests that came meanwhile."""
+        self.window.is_full = False
+        self.turn.roomy.append(self)
+        return self.reactor.at_next_turn(self.turn)
+
+    cdef int count_messages(self, Py_ssize_t size) except -1:
+        """Count an answer with messages against the link's window."""
+        self.window.sent += size
+        if not self.room_below and held(&self.out) > UNSENT_MAX:
+            self.window.is_full = True
+            self.room_below = UNSENT_MAX // 2
+        return 0
 
     cdef int refuse(self, int op, uint32_t request_id, int code, bytes sentence) except -1:
         self.send_frame(op, request_id, code, [sentence])
@@ -282,3 +309,5 @@ cdef class LinkConnection(Connection):
             memcpy(out, <const unsigned char*>part, len(part))
             out += len(part)
         self.out_commit(size)
+        if op == OP_PULL or op == OP_READ:
+            self.count_messages(size)

@@ -6,10 +6,11 @@ from collections.abc import Callable
 
 import gevent
 
+from common.limited_log import LimitedLog
 from engine.env.native import NodeClock
 from engine.node import Node
 
-log = logging.getLogger("penstock.engine")
+limited = LimitedLog(logging.getLogger("penstock.engine"))
 
 
 class NodeLoop:
@@ -90,4 +91,4 @@ class NodeLoop:
             try:
                 self._calls.popleft()()
             except Exception:
-                log.exception("a call from another thread failed")
+                limited.exception("a call from another thread failed")

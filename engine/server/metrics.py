@@ -7,12 +7,13 @@ penstock_engine_pulls_total | requests | many without deliveries: consumers poll
 penstock_engine_deliveries_total, _delivered_bytes_total | messages, bytes | –
 penstock_engine_acks_total | messages | well below deliveries: consumers do not finish
 penstock_engine_redeliveries_total | messages | rising: the invisible time is too short, or consumers crash
+penstock_engine_released_total | messages | rising: consumers leave, or read too slowly, before they have their answers
 penstock_engine_passed_over_total | messages | messages that groups' filters skipped; far above deliveries: a separate topic is cheaper
 penstock_engine_dead_letters_total | messages | rising: consumers cannot cope; `penstock group dead-letters list` says why
 penstock_engine_stale_receipts_total | ranges | rising: the same; a jump: a client forges receipts
 penstock_engine_backlogged_topics | now, of the topics that proxies ask about | above 0: required groups are too slow; the log names them
 penstock_engine_backlogs_total | openings of lag breakers | many: a bound is near the usual lag of a group
-penstock_engine_expired_requests_total | requests | many: consumers are slower than the callers' deadlines
+penstock_engine_expired_requests_total | requests, answered ones too | many: consumers are slower than the callers' deadlines
 penstock_engine_forwarded_replies_total | replies | –
 penstock_engine_parked_pulls, _link_connections | now | –
 penstock_engine_cold_read_bytes_total | bytes | near --cold-mib-s: late readers wait for the budget; a larger one takes the disk from writes
@@ -21,8 +22,12 @@ penstock_engine_log_earliest_seconds | unix time | later than now minus the rete
 penstock_engine_deleted_segments_total, _deleted_bytes_total | – | –
 penstock_engine_early_deleted_segments_total | – | rising: messages go before their retention ends; enlarge the disk, or shorten it
 penstock_engine_disk_free_bytes, _disk_level | bytes; 0 fine, 1 warning, 2 segments go early, 3 appends are refused | above 0: free space
+penstock_engine_retention_held | 0 or 1 | above 0: old segments are kept; `penstock retention show` says why
+penstock_engine_clock_ahead_seconds | seconds | above 0: the wall clock was set ahead and does not count yet: see `penstock retention`
 penstock_engine_scrubbed_bytes_total | bytes | does not rise for long: the scrub has ended, see the log
 penstock_engine_scrub_damage_total | places | above 0: a disk loses data; the log names them, `penstock log verify` says more
+penstock_engine_unreadable_reads_total, _unreadable_batches_total | – | above 0: a disk fails; the log names the files
+penstock_engine_unknown_batches_total | not stored: the view was unreadable | above 0: a disk fails under the folder `state`
 penstock_engine_group_lag_messages{group} | messages, of the first 100 groups by name | grows: consumers are too slow, gone, or paused
 penstock_engine_duplicates_total | messages | rising: clients send again what was stored; look for their timeouts
 penstock_engine_ids, _id_bytes | now, bytes | near --id-window-mib: the window is about to become shorter
@@ -78,6 +83,9 @@ class EngineMetrics:
         return {
             "scrubbed_bytes": (self._scrub.bytes, "Bytes of sealed segments read again and verified."),
             "scrub_damage": (self._scrub.damage, "Damaged places that the scrub found in segments and indexes."),
+            "unreadable_reads": (store.reader.unreadable.errors, "Reads of records that the disk refused."),
+            "unreadable_batches": (store.reader.unreadable.lost, "Batches skipped after a minute of refused reads."),
+            "unknown_batches": (store.appender.unknown_batches, "Batches not stored because the view was unreadable."),
             "cold_read_bytes": (store.cold.bytes_fetched, "Bytes fetched for readers far behind the end."),
             "deleted_segments": (retention.deleted_segments, "Segments deleted."),
             "deleted_bytes": (retention.deleted_bytes, "Size of deleted segments."),
@@ -99,6 +107,7 @@ class EngineMetrics:
             "delivered_bytes": (counts.delivered_bytes, "Bytes of records delivered."),
             "acks": (counts.acks, "Messages acknowledged, delayed for a retry, or extended."),
             "redeliveries": (counts.redeliveries, "Messages delivered for the second time or later."),
+            "released": (counts.released, "Messages that a proxy gave back because no client saw them; not attempts."),
             "passed_over": (counts.passed_over, "Messages that a group's filter skipped, counted per group."),
             "dead_letters": (counts.dead_letters, "Messages moved to their group's dead letters."),
             "stale_receipts": (counts.stale_receipts, "Acknowledgements refused as stale or forged."),
@@ -123,6 +132,8 @@ class EngineMetrics:
                 int(retention.disk.level),
                 "Fill level of the log's disk, from 0 to 3 (appends refused).",
             ),
+            "retention_held": (int(bool(retention.held)), "Whether segments are kept that otherwise would be too old."),
+            "clock_ahead_seconds": (retention.clock_ahead_ms / 1000, "Step of the wall clock that does not count yet."),
             "ids": (ids.count, "Ids that sends are checked against."),
             "id_bytes": (ids.size_bytes, "Memory of these ids."),
             "backlogged_topics": (self._node.lag_breakers.open, "Topics whose required group lags too far."),

@@ -10,12 +10,17 @@ from typing import Any
 import gevent
 from gevent import socket as gevent_socket
 
+from common.limited_log import LimitedLog
 from common.net.limits import Limits
+from common.net.writer import send_at_rate
 from engine.link import layout
 from engine.node import Node
 
 log = logging.getLogger("penstock.engine")
+limited = LimitedLog(log)
 READ_BYTES = 262_144
+UNSENT_MAX = 1 << 20
+"""Output of a link above which only small answers are added: the next one waits for all of it."""
 
 
 class Turn:
@@ -53,6 +58,7 @@ class LinkConnection:
         self._node, self._limits = node, limits
         self._authenticated, self._closing = False, False
         self._output: list[bytes] = []
+        self._unsent = self.queued = 0
         self._writer: gevent.Greenlet | None = None
         self._sock = gevent_socket.socket(sock.family, sock.type, fileno=sock.detach())
         self.peer_state = node.on_connected(self)
@@ -67,8 +73,18 @@ class LinkConnection:
         size = layout.HEADER_SIZE - 4 + sum(map(len, parts))
         self._output.append(layout.HEADER.pack(size, op, 0, code, request_id, 0))
         self._output += parts
+        self._unsent += size + 4
+        self.queued += size + 4
+        if op in (layout.PULL, layout.READ):
+            self.peer_state.window.sent += size + 4
+            self.peer_state.window.is_full = self._unsent > UNSENT_MAX
         if self._writer is None:
             self._writer = gevent.spawn(self._write)
+
+    @property
+    def left(self) -> int:
+        """Position up to which the output has left."""
+        return self.queued - self._unsent
 
     def close_when_sent(self) -> None:
         self._closing = True
@@ -101,7 +117,7 @@ class LinkConnection:
         except OSError as error:
             self.close(str(error))
         except Exception:
-            log.exception("connection=%s: closed after an internal error", self.peer)
+            limited.exception("connection=%s: closed after an internal error", self.peer)
             self.close("internal error")
 
     def _consume(self, data: bytearray) -> bool:
@@ -123,10 +139,16 @@ class LinkConnection:
         try:
             while self._output:
                 chunk, self._output = b"".join(self._output), []
-                with gevent.Timeout(self._limits.write_deadline_s):
-                    self._sock.sendall(chunk)
+                send_at_rate(self._sock, chunk, self._limits)
+                self._unsent -= len(chunk)
+                self._on_room()
             self._writer = None
             if self._closing and not self.peer_state.unsynced:
                 self.close("done")
-        except (gevent.Timeout, OSError) as error:
+        except OSError as error:
             self.close(f"cannot write: {error}")
+
+    def _on_room(self) -> None:
+        if self.peer_state.window.is_full and self._unsent <= UNSENT_MAX // 2:
+            self.peer_state.window.is_full = False
+            self._node.on_room(self)

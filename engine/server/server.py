@@ -10,7 +10,7 @@ from engine.link.frame import FRAME_BYTES_MAX
 from engine.node import Node
 from engine.server import native
 
-LIMITS = Limits(frame_bytes_max=FRAME_BYTES_MAX, connections_max=10_000)
+LIMITS = Limits(frame_bytes_max=FRAME_BYTES_MAX, connections_max=10_000, output_bytes_max=1 << 40)
 DRAIN_PAUSE_S = 0.002
 
 

@@ -12,25 +12,30 @@ import gevent
 import pytest
 from gevent import socket as gevent_socket
 
+from engine.client.dial import Hello
 from engine.client.rpc import RpcClient
 from engine.config import LogConfig
 from engine.env.real import RealEnv, RealFile
 from engine.link import layout
-from engine.link.acknowledgement import AckRange, group_receipts
+from engine.link.acknowledgement import RETRY, AckRange, group_receipts
+from engine.link.codes import DISK_FULL
 from engine.link.pieces import AnswerPiece
+from engine.link.proof import ADMIN_ROLE
 from engine.link.pull import decode_answer, encode_pull
 from engine.link.read import ReadAnswer, ReadPosition, ReadQuestion
 from engine.link.receipt import encode_receipt
 from engine.link.record import split_records
 from engine.link.topic import encode_topics
 from engine.log import open_log
+from engine.log.disk import DiskLevel
 from engine.node import Node, NodeConfig, NodeHost
+from engine.ops.handshake import LinkKeys
 from engine.server.loop import NodeLoop
 from engine.server.native import NATIVE, form, reference
 from engine.server.server import LinkServer
 from tests import link_bytes as raw
 
-KEY = b"k" * 32
+KEY, ADMIN_SECRET = b"k" * 32, b"a" * 32
 FORMS = ["native", "twin"]
 
 
@@ -46,11 +51,11 @@ class Engine:
             env.clock, env.random_bytes, env.random_fraction, self.loop.in_loop, self.loop.wake_at, env.die,
             stop=lambda: None, facts=lambda: self.server.facts(),
         )  # fmt: skip
-        self.node = Node(self.log, NodeConfig(KEY, progress_ms=50), host)
+        self.node = Node(self.log, NodeConfig(LinkKeys(KEY, ADMIN_SECRET), progress_ms=50), host)
         self.delivery, self.timers = self.node.delivery, self.node.timers
         self.server = LinkServer(self.node, "127.0.0.1", 0, form=reference if kind == "twin" else form)
         self.loop.start(self.node)
-        self.rpc = RpcClient(("127.0.0.1", self.server.port), KEY, role="test")
+        self.rpc = RpcClient(("127.0.0.1", self.server.port), ADMIN_SECRET, role=ADMIN_ROLE)
         assert self.rpc.wait_connected(5)
 
     def ask(self, op: int, payload: bytes = b"") -> tuple[int, bytes]:
@@ -113,6 +118,28 @@ def ack(piece: AnswerPiece, **changes) -> AckRange:
     return AckRange(piece.token, piece.first_delta, piece.count)._replace(**changes)
 
 
+def greeting_of_a_start(directory) -> Hello:
+    """The greeting of an engine that has stored something since its start."""
+    engine = Engine(directory, "twin")
+    engine.store(engine.topic(), 3, durability=raw.FSYNC)
+    engine.rpc.reconnect("the test wants a new greeting")
+    turn_until(lambda: not engine.rpc.connected)
+    assert engine.rpc.wait_connected(5)
+    hello = engine.rpc.hello
+    assert hello is not None
+    assert (hello.log_id, hello.broker_group) == (engine.log.log_id.hex(), "main")
+    assert (hello.end_position, hello.durable_position) == (engine.log.end_position, engine.log.durable_position)
+    engine.close()
+    return hello
+
+
+def test_a_greeting_names_the_log_the_group_the_start_and_the_positions_of_the_engine(tmp_path):
+    first, second = greeting_of_a_start(tmp_path / "engine"), greeting_of_a_start(tmp_path / "engine")
+    assert first.log_id == second.log_id
+    assert first.epoch != second.epoch and first.epoch and second.epoch, "each start has its own epoch"
+    assert second.durable_position > first.durable_position > 0
+
+
 def test_batches_are_answered_one_by_one_with_code_and_offset(engine):
     topic = engine.topic()
     payload = raw.append(
@@ -171,6 +198,16 @@ def test_an_append_that_makes_no_sense_is_invalid_and_stores_nothing(engine, pay
     before = engine.log.end_position
     assert engine.ask(layout.APPEND, payload)[0] == layout.INVALID
     assert engine.log.end_position == before
+
+
+def test_refused_appends_are_told_why_and_logged_once_however_many_there_are(engine, caplog):
+    topic = engine.topic()
+    engine.log.retention.disk.check = lambda: DiskLevel.REFUSE
+    engine.log.retention._check()
+    for _ in range(200):
+        code, sentence = engine.ask(layout.APPEND, raw.append(raw.FSYNC, raw.batch(topic, 0, [b"m\0"])))
+        assert code == DISK_FULL and sentence.startswith(b"disk full: the disk of")
+    assert caplog.text.count("APPEND refused") == 1
 
 
 def test_pull_acknowledge_and_lag_go_together(engine):
@@ -323,7 +360,8 @@ def test_a_group_can_be_moved_to_a_moment_and_by_a_number_of_messages(engine):
     assert moved({"shift": -3}) == {"queue": 0, "old": 4, "new": 1}
     assert moved({"shift": 2}) == {"queue": 0, "old": 1, "new": 3}
     assert moved({"shift": -(10**12)}) == {"queue": 0, "old": 3, "new": 0}
-    assert moved(10**12) == {"queue": 0, "old": 0, "new": 7}
+    assert moved({"shift": 10**12}) == {"queue": 0, "old": 0, "new": 7}
+    assert moved(7) == {"queue": 0, "old": 7, "new": 7}
     assert moved({"time_ms": 0}) == {"queue": 0, "old": 7, "new": 0}
     assert engine.pull()[1][0].first_offset == 0
 
@@ -334,9 +372,43 @@ def test_a_group_can_be_moved_to_a_moment_and_by_a_number_of_messages(engine):
 )
 def test_a_place_to_move_to_that_makes_no_sense_is_refused_with_the_rule(engine, to):
     engine.topic()
+    engine.pull()
     payload = json.dumps({"verb": "reset", "group": "g", "topic": "orders", "to": to}).encode()
     code, sentence = engine.ask(layout.ADMIN, payload)
     assert (code, sentence.partition(b":")[0]) == (layout.INVALID, b"to")
+
+
+def test_an_offset_beyond_the_end_of_a_queue_is_refused_and_nothing_moves(engine):
+    engine.store(engine.topic(), 4)
+    _, (piece,) = engine.pull()
+    engine.pull(max_messages=0, acks=[ack(piece)])
+    for to, queue in ((5, 0), (1_795_342_983_000, 0), (4, None)):  # queue 1 is empty
+        request = {"verb": "reset", "group": "g", "topic": "orders", "to": to, "queue": queue}
+        code, sentence = engine.ask(layout.ADMIN, json.dumps(request).encode())
+        assert (code, b"beyond the end of queue" in sentence) == (layout.INVALID, True), sentence
+    assert engine.pull()[1] == []
+
+
+def test_a_reset_of_a_group_that_never_pulled_is_refused_and_makes_no_group(engine):
+    engine.store(engine.topic(), 1)
+    payload = json.dumps({"verb": "reset", "group": "typo", "topic": "orders", "to": "latest"}).encode()
+    code, sentence = engine.ask(layout.ADMIN, payload)
+    assert (code, b"never pulled" in sentence) == (103, True)
+    assert engine.admin("groups") == {"groups": []}
+
+
+def test_a_groups_progress_is_deleted_unless_the_group_is_in_use(engine):
+    engine.store(engine.topic(), 2)
+    _, (piece,) = engine.pull(max_messages=1)
+    request = json.dumps({"verb": "forget", "group": "g"}).encode()
+    code, sentence = engine.ask(layout.ADMIN, request)
+    assert (code, b"in use" in sentence) == (layout.INVALID, True)
+    engine.pull(max_messages=0, acks=[ack(piece)])
+    assert engine.admin("forget", group="g") == {"group": "g", "forgotten": 1}
+    assert engine.admin("groups") == {"groups": []}
+    assert engine.ask(layout.ADMIN, request)[0] == 103
+    assert engine.pull()[1][0].first_offset == 0
+    assert engine.admin("unused", days=0) == {"groups": []}
 
 
 def test_lag_is_told_in_messages_in_bytes_and_by_the_oldest_ones_age(engine):
@@ -408,7 +480,7 @@ def test_garbage_and_strangers_are_closed(engine, garbage):
 
 def test_a_wrong_cluster_key_is_refused_and_closed(engine):
     link = engine.raw(key=None)
-    assert link.ask(raw.HELLO, b'{"version": 1}')[0] == 0
+    link.greet()
     assert link.ask(raw.AUTH, bytes(32))[0] == layout.UNAUTHENTICATED
     assert link.is_closed()
 
@@ -422,16 +494,21 @@ def test_a_proof_without_a_challenge_is_refused(engine):
 def test_another_version_is_refused_with_a_sentence(engine):
     link = engine.raw(key=None)
     code, sentence = link.ask(raw.HELLO, b'{"version": 9}')
-    assert code == layout.INVALID and b"version 1" in sentence
+    assert code == layout.INVALID and b"version 2" in sentence
     assert link.is_closed()
 
 
 def test_a_frame_that_comes_byte_by_byte_is_answered(engine):
     link = engine.raw()
-    for byte in raw.frame(raw.ADMIN, b'{"verb": "status"}', 9):
+    for byte in raw.frame(raw.TOPIC, encode_topics([("orders", 2)]), 9):
         link.sock.sendall(bytes([byte]))
         gevent.sleep(0)
     assert link.receive()[1:3] == (0, 9)
+
+
+def test_a_link_of_a_proxy_cannot_administer(engine):
+    code, sentence = engine.raw().ask(raw.ADMIN, b'{"verb": "stop"}')
+    assert (code, sentence) == (layout.FORBIDDEN, b"ADMIN: a link of role test cannot administer")
 
 
 def test_progress_and_receipts_survive_a_restart(engine, tmp_path, request):
@@ -443,7 +520,10 @@ def test_progress_and_receipts_survive_a_restart(engine, tmp_path, request):
     try:
         codes, pieces = again.pull(acks=[ack(piece, first=3, count=1)])
         assert codes == [0]
-        assert [(each.first_offset, each.count, each.attempt) for each in pieces] == [(2, 1, 2), (4, 2, 1)]
+        assert [(each.first_offset, each.count, each.attempt) for each in pieces] == [(4, 2, 1)], "a lease goes on"
+        codes, pieces = again.pull(acks=[ack(piece, first=2, count=1)._replace(verdict=RETRY, delay_ms=0)])
+        assert codes == [0]
+        assert [(each.first_offset, each.count, each.attempt) for each in pieces] == [(2, 1, 2)]
     finally:
         again.close()
         engine.close = lambda: None
@@ -513,7 +593,7 @@ def test_a_full_disk_refuses_appends_with_a_sentence_and_takes_them_again_when_t
         payload = raw.append(raw.MEMORY, raw.batch(topic, 0, [b"m\0"]))
         monkeypatch.setattr(CrampedFile, "full", True)
         code, sentence = engine.ask(layout.APPEND, payload)
-        assert (code, b"No space" in sentence) == (layout.UNAVAILABLE, True)
+        assert (code, b"No space" in sentence) == (DISK_FULL, True)
         assert engine.pull(max_messages=0) == ([], [])
         monkeypatch.setattr(CrampedFile, "full", False)
         code, answer = engine.ask(layout.APPEND, payload)

@@ -26,12 +26,13 @@ class ConfigFollower:
 
     Attributes:
         view: the configuration, None until it has been read.
+        store: its store, None until it is open.
     """
 
     def __init__(self, url: str | None, snapshot: Path) -> None:
         self.view: ConfigView | None = None
         self._url, self._snapshot, self._process = url, snapshot, ""
-        self._store: ConfigStore | None = None
+        self.store: ConfigStore | None = None
         self._opening: gevent.Greenlet | None = None
 
     def start(self, process: str) -> None:
@@ -46,15 +47,15 @@ class ConfigFollower:
             self._opening.kill()
         if self.view is not None:
             self.view.close()
-        if self._store is not None:
-            self._store.close()
+        if self.store is not None:
+            self.store.close()
 
     def _open(self, url: str) -> None:
         told = False
         while self.view is None:
             try:
-                self._store = self._store or open_store(url)
-                self.view = ConfigView(self._store, self._snapshot, process=self._process)
+                self.store = self.store or open_store(url)
+                self.view = ConfigView(self.store, self._snapshot, process=self._process)
             except (ConfigError, OSError) as error:
                 if not told:
                     log.warning("config=%s: cannot be read: %s: retry every %g s", url, error, RETRY_S)

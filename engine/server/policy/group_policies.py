@@ -1,8 +1,10 @@
 """Policies of groups, from the configuration that the engine follows."""
 
 from common.config.definitions import ON_FAILURE, ORDERS
-from engine.delivery.policy import DEFAULT, UNREAD, GroupPolicy
+from engine.delivery.policy import DEFAULT, UNREAD, GroupPolicy, unread
 from engine.server.policy.config_follower import ConfigFollower
+
+UNREADABLE = unread("the engine cannot read its definition, which is of a later version: upgrade the engine")
 
 
 class ConfiguredPolicies:
@@ -27,7 +29,7 @@ class ConfiguredPolicies:
             return self._unread
         found = view.group(group)
         if found is None:
-            return DEFAULT
+            return UNREADABLE if view.is_unreadable("group", group) else DEFAULT
         return GroupPolicy(
             found.attempts_max,
             found.retry,

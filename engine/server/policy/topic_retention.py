@@ -1,8 +1,12 @@
 """Retention of topics, from the configuration that the engine follows."""
 
+from common.config import ConfigView
 from common.dead_letters import group_of, is_dead_letter_topic
-from engine.log.read.start_offsets import NONE, Retention
+from engine.log.read.retentions import NONE, OWN, Retention
 from engine.server.policy.config_follower import ConfigFollower
+
+UNDEFINED_GROUP = Retention(rank=0)
+"""It counts less than what the log keeps of a definition."""
 
 
 class ConfiguredRetention:
@@ -25,13 +29,30 @@ class ConfiguredRetention:
         """Whether definitions can be looked up, or there are none."""
         return self._follower.view is not None or not self._is_configured
 
-    def of(self, topic: str) -> Retention:
-        """The topic's own retention; a topic without a definition has none."""
+    def of(self, topic: str) -> Retention | None:
+        """The topic's own retention; None when its definition is missing, and was not deleted on purpose.
+
+        A group needs no definition, so without one its dead letters have the log's retention.
+        """
         view = self._follower.view
         if view is None:
-            return NONE
+            return None if self._is_configured else NONE
         if is_dead_letter_topic(topic):
-            group = view.group(group_of(topic))
-            return NONE if group is None else Retention(group.dead_letter_retention_ms, 0)
+            return _of_dead_letters(view, group_of(topic))
         found = view.topic(topic)
-        return NONE if found is None else Retention(found.retention_ms, found.retention_bytes)
+        if found is None:
+            return NONE if view.topic_was_deleted(topic) else None
+        if found.family is None:
+            return Retention(found.retention_ms, found.retention_bytes)
+        prefix = found.family.removesuffix("*")
+        rank = OWN if view.was_deleted("topic", topic) else len(prefix)
+        return Retention(found.retention_ms, found.retention_bytes, rank, prefix)
+
+
+def _of_dead_letters(view: ConfigView, name: str) -> Retention | None:
+    group = view.group(name)
+    if group is not None:
+        return Retention(group.dead_letter_retention_ms, 0)
+    if view.is_unreadable("group", name):
+        return None
+    return NONE if view.was_deleted("group", name) else UNDEFINED_GROUP

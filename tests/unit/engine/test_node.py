@@ -5,15 +5,17 @@ import json
 import pytest
 
 from engine.link import layout
+from engine.link.proof import ADMIN_ROLE
 from engine.link.pull import decode_answer, encode_pull
 from engine.log.format import KIND_MESSAGES, pack_batch, pack_record
-from tests.sim.world import KEY, Link, World
+from tests.sim.link import KEY, Link
+from tests.sim.world import World
 
 
 class Owner:
     """A client that keeps what it is sent."""
 
-    name = "test"
+    name, role = "test", ADMIN_ROLE
 
     def __init__(self) -> None:
         self.ready = False
@@ -25,6 +27,9 @@ class Owner:
     def on_unasked(self, link: Link, op: int, payload: bytes) -> None:
         raise AssertionError("no frame without a request")
 
+    def on_sending(self, link: Link, op: int, code: int, payload: bytes) -> None:
+        pass
+
     def on_closed(self, link: Link) -> None:
         self.closed += 1
 
@@ -32,7 +37,7 @@ class Owner:
 class Desk:
     def __init__(self) -> None:
         self.world = World(1)
-        self.engine = self.world.engine("a", tick_ms=20, progress_ms=200)
+        self.engine = self.world.engine("a", node={"tick_ms": 20, "progress_ms": 200})
         self.owner = Owner()
         self.link = self.engine.connect(self.owner)
         self.world.run(50)
@@ -85,7 +90,7 @@ def test_a_peer_that_does_not_authenticate_is_closed(desk):
     link = Link.__new__(Link)
     link.engine, link.world, link.owner, link.closed = desk.engine, desk.world, silent, False
     link.peer_state = desk.node.on_connected(link)
-    desk.engine._links.append(link)
+    desk.engine.links.append(link)
     desk.world.run(9_900)
     assert not link.closed
     desk.world.run(200)
@@ -113,7 +118,9 @@ def test_a_peer_with_another_key_or_another_first_operation_is_refused(desk):
     desk.node.on_request(first, layout.PULL, 1, b"")
     assert first.reason == "not authenticated"
     second = Stranger()
-    desk.node.on_request(second, layout.HELLO, 1, json.dumps({"version": layout.VERSION}).encode())
+    desk.node.on_request(
+        second, layout.HELLO, 1, json.dumps({"version": layout.VERSION, "role": "test", "nonce": "00" * 16}).encode()
+    )
     desk.node.on_request(second, layout.AUTH, 2, KEY)
     assert second.closing and sent == [(layout.HELLO, layout.OK), (layout.AUTH, layout.UNAUTHENTICATED)]
 

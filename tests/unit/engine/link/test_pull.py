@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from engine.delivery.pull import Pull
 from engine.link import pull_parts
-from engine.link.acknowledgement import ACK_SIZE, RETRY, AckRange, AckRanges, group_receipts
+from engine.link.acknowledgement import ACK_SIZE, RELEASE, AckRange, AckRanges, group_receipts
 from engine.link.errors import PayloadError
 from engine.link.integers import U32
 from engine.link.pieces import AnswerPiece, JoinedPieces
@@ -115,15 +115,16 @@ def test_a_lying_count_of_codes_or_pieces_is_refused(count):
             decode_answer(sound[:cut])
 
 
-def test_leases_beyond_what_a_reply_carries_are_given_back():
+def test_leases_beyond_what_a_reply_carries_are_released_neighbours_of_one_lease_together():
     token = TOKEN.pack(1, 3, 9, 5, 1000, 7) + bytes(16)
     answer = PullAnswer.of((), [
         AnswerPiece(token, 1000, 2, 3, 4, 1, 0, b""),
         AnswerPiece(NO_TOKEN, 5, 0, 3, 2, 0, 0, b""),
         AnswerPiece(token, 1006, 8, 3, 1, 1, 0, b""),
+        AnswerPiece(token, 1007, 9, 3, 4, 1, 0, b"x"),
     ])  # fmt: skip
     acks, count = answer.give_back(3)
-    assert (list(acks), count) == ([AckRange(token, 5, 1, RETRY, 0), AckRange(token, 8, 1, RETRY, 0)], 2)
+    assert (list(acks), count) == ([AckRange(token, 5, 1, RELEASE), AckRange(token, 8, 5, RELEASE)], 6)
     request = decode_request(acknowledging(PullScope(b"g", {}), acks).encode())
     assert (request.max_messages, request.acks) == (0, list(acks))
     assert queue_of_token(token) == (5, 3)
@@ -152,3 +153,19 @@ def test_both_forms_read_the_same_acknowledgements_and_topics(acks, cut, spare, 
         found = native.read_acks(data, at, len(acks) + spare)
         assert (found, type(found)) == (expected, type(expected))
         assert native.topics_end(data, 5, count) == pull_parts.topics_end(data, 5, count)
+
+
+@given(st.lists(pieces, max_size=4), st.booleans(), st.integers(0, 2**33), st.integers(0, 400), st.integers(-1, 9))
+def test_both_forms_find_the_same_leases_in_an_answer(made, is_one_lease, skip, cut, at):
+    native = pytest.importorskip("engine.link._pull_parts")
+    if is_one_lease:
+        made = [each._replace(token=b"t" * 48, first_delta=5, count=7) for each in made]
+    payload = PullAnswer.of((), made).payload
+    for data, begin in ((payload, 4), (payload[:cut], 4), (payload, at), (payload + b"x", 4)):
+        try:
+            expected = pull_parts.leases_of(data, begin, skip, RELEASE)
+        except PayloadError:
+            with pytest.raises(PayloadError):
+                native.leases_of(data, begin, skip, RELEASE)
+        else:
+            assert native.leases_of(data, begin, skip, RELEASE) == expected

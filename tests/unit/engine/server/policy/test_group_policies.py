@@ -1,0 +1,63 @@
+"""Group policies of the engine: what is not known is not served, and never taken for "no definition"."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from common.config import ConfigView
+from common.config.memory_store import MemoryConfigStore
+from engine.delivery.policy import DEFAULT, KEY
+from engine.errors import GroupUnreadError
+from engine.link.codes import OK
+from engine.link.pull import AT_TIME
+from engine.server.policy.group_policies import ConfiguredPolicies
+from tests.unit.engine.delivery._world import World, offsets
+
+GOOD = {"order": "key", "paused": True, "filter": "country = 'IT'"}
+LATER = {**GOOD, "order": "session"}
+
+
+@pytest.fixture
+def store():
+    return MemoryConfigStore()
+
+
+@pytest.fixture
+def policies(store):
+    follower = SimpleNamespace(view=ConfigView(store))
+    yield ConfiguredPolicies(follower, is_configured=True)
+    follower.view.close()
+
+
+def test_a_definition_of_a_later_version_leaves_the_last_known_one_in_force(store, policies):
+    revision = store.put("group", "readers", GOOD, 0)
+    before = policies.of("readers")
+    assert (before.order, before.paused, before.filters) == (KEY, True, {"": "country = 'IT'"})
+    store.put("group", "readers", LATER, revision)
+    assert policies.of("readers") == before
+
+
+def test_a_definition_that_was_never_readable_is_not_taken_for_none(store, policies):
+    store.put("group", "readers", LATER, 0)
+    policy = policies.of("readers")
+    assert policy.paused and policy.filters is None and "later version" in policy.unread
+    assert policies.of("others") == DEFAULT
+
+
+def test_no_group_is_served_or_begins_anywhere_before_the_configuration_is_read_but_acknowledgements_count(store):
+    world = World()
+    world.store(world.topic(), 3)
+    (piece,) = world.give(most=1)
+    follower = SimpleNamespace(view=None)
+    world.policies = ConfiguredPolicies(follower, is_configured=True)
+    world.delivery.write_progress()
+    world.restart()
+    with pytest.raises(GroupUnreadError, match='group "g": the engine has not read'):
+        world.give()
+    assert world.pull(acks=[piece.ack()]) == ([OK], [])
+    with pytest.raises(GroupUnreadError):
+        world.give(group="new", start=AT_TIME)
+    assert world.delivery.group("new").topics == {}
+    follower.view = ConfigView(store)
+    assert offsets(world.give()) == [1, 2]
+    follower.view.close()
