@@ -4,12 +4,12 @@
 """
 
 import socket
-import ssl
 from collections.abc import Callable, Iterable
 from typing import Any
 
 from common.net.limits import Limits
 from common.net.server import ConnectionFactory, Server, listen
+from common.net.tls import TlsContext
 from common.twins import use_native
 
 NATIVE = use_native("common.net", "_connection")
@@ -22,7 +22,7 @@ __all__ = ["NATIVE", "Limits", "Server", "listen", "serve"]
 
 
 def serve(
-    listeners: Iterable[tuple[socket.socket, ssl.SSLContext | None]],
+    listeners: Iterable[tuple[socket.socket, TlsContext | None]],
     limits: Limits,
     on_call: Callable[[Any, bytes], None] | None,
     *,
@@ -47,7 +47,7 @@ def _call_connections(
     on_call: Callable[[Any, bytes], None] | None,
     prefix_check: Callable[[Any, bytes], bool] | None,
 ) -> ConnectionFactory:
-    def make(sock: socket.socket, peer: str, tls: ssl.SSLContext | None) -> Any:
+    def make(sock: socket.socket, peer: str, tls: TlsContext | None) -> Any:
         accepted: Any = sock.detach() if NATIVE else sock
         return CallConnection(accepted, limits, peer, tls, on_call, prefix_check)
 

@@ -8,7 +8,7 @@ from libc.errno cimport EAGAIN, EINTR, errno
 from libc.stdint cimport uint32_t
 from libc.string cimport memcpy
 
-from common.net._buffer cimport grow, held, move_to_front, release
+from common.net._buffer cimport held
 from common.net._frames cimport PROTOCOL_BUFFERED, PROTOCOL_FRAMED, PROTOCOL_LINK, PROTOCOL_UNKNOWN, FrameSocket
 from common.net._framing cimport be32
 from common.net._reactor cimport EPOLLERR, EPOLLHUP, EPOLLIN, EPOLLOUT, SCRATCH_BYTES, reactor_of
@@ -16,7 +16,8 @@ from common.net._tls cimport TlsSession
 
 cdef extern from "<sys/socket.h>" nogil:
     ssize_t recv(int fd, void* buffer, size_t size, int flags)
-    int MSG_DONTWAIT
+    int shutdown(int fd, int how)
+    int MSG_DONTWAIT, SHUT_WR
 
 cdef extern from "<unistd.h>" nogil:
     int c_close "close"(int fd)
@@ -24,7 +25,9 @@ cdef extern from "<unistd.h>" nogil:
 cdef enum:
     KEPT_BYTES = 16384            # larger buffers are freed once they are empty
     BUSY_BYTES_MAX = 65536        # input that a client may send while its call is in progress
+    STRANGER_BUSY_BYTES_MAX = 4096
     TLS_READ_BYTES = 65536
+    TLS_STRANGER_READ_BYTES = 16384
 
 log = logging.getLogger("penstock.net")
 
@@ -35,7 +38,12 @@ cdef inline uint32_t le32(const unsigned char* p) noexcept nogil:
 
 cdef inline bint is_held(Connection connection) noexcept:
     """Whether no further call is accepted: one is in progress, or the client does not read its answers."""
-    return connection.busy or (connection.writing and connection.protocol != PROTOCOL_LINK)
+    return connection.busy or (connection.writing and not connection.is_link)
+
+
+cdef inline bint has_enough(Connection connection) noexcept:
+    """Whether a client whose call is in progress has sent as much as is kept for later."""
+    return is_held(connection) and held(&connection.inp) >= <size_t>(BUSY_BYTES_MAX if connection.is_trusted else STRANGER_BUSY_BYTES_MAX)
 
 
 cdef class Connection(FrameSocket):
@@ -54,15 +62,12 @@ cdef class Connection(FrameSocket):
         self.peer = peer
         self.protocol = protocol
         self.frame_max = limits.frame_bytes_max
-        self.is_trusted = protocol == PROTOCOL_LINK
+        self.is_trusted = self.is_link = protocol == PROTOCOL_LINK
         if ssl_context is not None:
             self.session = TlsSession(ssl_context)
             self.tls = self.session.tls
         self.reactor = reactor_of()
         self.reactor.add(self)
-
-    def __dealloc__(self):
-        release(&self.inp)
 
     # -- for subclasses
 
@@ -123,6 +128,11 @@ cdef class Connection(FrameSocket):
     def closed(self):
         return self.is_closed
 
+    @property
+    def left(self):
+        """Position up to which the output has left, of `queued`."""
+        return self.left_at_end if self.is_closed else self.queued - held(&self.out)
+
     def close(self, str reason=""):
         self.shut(reason)
 
@@ -139,7 +149,9 @@ cdef class Connection(FrameSocket):
             if self.is_closed:
                 return 0
         if events & EPOLLIN:
-            if self.session is None:
+            if self.is_refusing:
+                self.discard()
+            elif self.session is None:
                 self.receive()
             else:
                 self.receive_tls()
@@ -155,11 +167,9 @@ cdef class Connection(FrameSocket):
         for rounds in range(4):
             own = self.busy or held(&self.inp)
             if own:
-                if is_held(self) and held(&self.inp) >= BUSY_BYTES_MAX:
-                    self.reading = False
-                    self.reactor.interest(self, EPOLLOUT if self.writing else 0)
-                    return 0
-                self.grow_in(max(self.in_need, held(&self.inp) + self.step()))
+                if has_enough(self):
+                    return self.pause()
+                self.grow_in(max(self.in_need, held(&self.inp) + self.step()), held(&self.inp))
                 if not self.reading:
                     return 0
                 room = self.inp.cap - self.inp.end
@@ -191,8 +201,11 @@ cdef class Connection(FrameSocket):
         return max(4096, min(held(&self.inp), SCRATCH_BYTES)) if self.protocol == PROTOCOL_BUFFERED else 4096
 
     cdef int receive_tls(self) except -1:
-        cdef ssize_t got = recv(self.fd, self.reactor.scratch, TLS_READ_BYTES, MSG_DONTWAIT)
+        cdef ssize_t got
         cdef bytes plain
+        if has_enough(self):
+            return self.pause()
+        got = recv(self.fd, self.reactor.scratch, TLS_READ_BYTES if self.is_trusted else TLS_STRANGER_READ_BYTES, MSG_DONTWAIT)
         if got == 0:
             return self.shut("closed by the peer")
         if got < 0:
@@ -208,7 +221,7 @@ cdef class Connection(FrameSocket):
             if not plain:
                 return self.shut("closed by the peer")
             self.feed(plain, len(plain))
-        if self.session.has_output() and not self.is_closed:
+        if not self.is_closed and self.session.unsent():
             self.reactor.mark_dirty(self)
         return 0
 
@@ -220,7 +233,7 @@ cdef class Connection(FrameSocket):
                 self.drain_buffered()
             return 0
         used = self.consume(data, size)
-        if not self.is_closed and <size_t>used < size:
+        if not self.is_closed and not self.is_refusing and <size_t>used < size:
             self.keep(data + used, size - used)
             if not self.busy:
                 self.frame_since = self.reactor.now
@@ -237,10 +250,10 @@ cdef class Connection(FrameSocket):
         cdef int head
         self.parsing = True
         try:
-            while at < size and not is_held(self) and not self.is_closed:
+            while at < size and not is_held(self) and not self.is_closed and not self.is_refusing:
                 p, left, need = data + at, size - at, 0
-                if self.protocol == PROTOCOL_UNKNOWN and not self.sniff(p[:min(left, 5)]):
-                    self.in_need = 5
+                if self.protocol == PROTOCOL_UNKNOWN and not self.sniff(p[:min(left, <size_t>6)]):
+                    self.in_need = 6
                     break
                 if self.protocol == PROTOCOL_BUFFERED:
                     head = 0
@@ -267,48 +280,36 @@ cdef class Connection(FrameSocket):
             self.parsing = False
         return at
 
-    cdef int keep(self, const unsigned char* data, size_t size) except -1:
-        self.grow_in(max(self.in_need, held(&self.inp) + size))
-        if self.inp.cap - self.inp.end < size:      # grow_in() always leaves room for bytes that were already received
-            raise MemoryError("input buffer")
-        memcpy(self.inp.data + self.inp.end, data, size)
-        self.inp.end += size
-        return 0
-
-    cdef int grow_in(self, size_t wanted) except -1:
-        """Make room for `wanted` bytes of input.
-
-        Above the process's limit, reading pauses and there is only room for bytes that were already received.
-        """
-        cdef size_t before = self.inp.cap
-        cdef size_t size = held(&self.inp)
-        move_to_front(&self.inp)
-        if wanted <= before and before > size:
-            return 0
-        if wanted > SCRATCH_BYTES and self.reactor.bytes_in_flight + wanted > self.reactor.bytes_max:
-            self.reading = False
-            self.reactor.interest(self, EPOLLOUT if self.writing else 0)
-            wanted = size + SCRATCH_BYTES
-        wanted = max(wanted, size + 1024)
-        if wanted <= before:
-            return 0
-        if not grow(&self.inp, wanted):
-            raise MemoryError()
-        self.reactor.bytes_in_flight += wanted - before
-        return 0
-
     cdef int drain_buffered(self) except -1:
         cdef Py_ssize_t used = self.consume(self.inp.data + self.inp.start, held(&self.inp))
         if self.is_closed:
             return 0
+        if self.is_refusing:
+            used = held(&self.inp)
         if used > 0:
             self.frame_since = self.reactor.now
         self.inp.start += used
         if self.inp.start == self.inp.end:
             self.inp.start = self.inp.end = 0
             if self.inp.cap > KEPT_BYTES or self.busy == 0:
-                self.reactor.bytes_in_flight -= self.inp.cap
-                release(&self.inp)
+                self.drained()
+        return 0
+
+    cdef int frame_refused(self, bytes answer) except -1:
+        """Answer a frame whose size is not allowed, and drop the rest of it.
+
+        The connection stays open until the client has read the answer: a reset would overtake it.
+        """
+        self.is_refusing = True
+        self.frame_since = self.reactor.now
+        return self.reply_bytes(answer, len(answer))
+
+    cdef int discard(self) except -1:
+        cdef ssize_t got = recv(self.fd, self.reactor.scratch, SCRATCH_BYTES, MSG_DONTWAIT)
+        if got == 0:
+            return self.shut("closed by the peer")
+        if got < 0 and errno != EAGAIN and errno != EINTR:
+            return self.shut("reset")
         return 0
 
     # -- output
@@ -317,12 +318,15 @@ cdef class Connection(FrameSocket):
         """All output has left: handle the input that waited for it."""
         if self.writing:
             self.writing = False
+            self.reactor.writers -= 1
             self.reading = self.reading or not self.busy
             self.reactor.interest(self, EPOLLIN if self.reading else 0)
             if not self.busy and held(&self.inp):
                 self.frame_since = self.reactor.now
                 self.drain_buffered()
-        if self.closing and not self.owes():
+        if self.is_refusing:
+            shutdown(self.fd, SHUT_WR)
+        elif self.closing and not self.owes():
             self.shut("done")
         return 0
 
@@ -330,23 +334,23 @@ cdef class Connection(FrameSocket):
 
     cdef int sweep(self, double now) except -1:
         if self.writing:
-            if now - self.write_since > self.limits.write_deadline_s:
-                self.shut("does not read its answer")
+            return self.check_progress(now)
+        if self.is_link or (self.busy and not self.is_refusing):
             return 0
-        if self.protocol == PROTOCOL_LINK or self.busy:
-            return 0
-        if held(&self.inp):
+        if self.is_refusing:
+            if now - self.frame_since > self.limits.read_deadline_s:
+                self.shut("refused")
+        elif not self.greeted and now - self.accepted_at > self.limits.greeting_deadline_s and not self.is_trusted:
+            self.shut("silent")
+        elif held(&self.inp):
             if not self.reading:                       # paused by the process limit
-                if self.reactor.bytes_in_flight + self.in_need <= self.reactor.bytes_max:
+                if self.fits(self.in_need - self.inp.cap if self.in_need > self.inp.cap else 0):
                     self.reading = True
                     self.frame_since = now
                     self.reactor.interest(self, EPOLLIN)
             elif now - self.frame_since > self.limits.read_deadline_s:
                 self.shut("frame not complete in time")
-        elif not self.greeted:
-            if now - self.accepted_at > self.limits.greeting_deadline_s:
-                self.shut("silent")
-        elif now - self.active_at > self.limits.idle_deadline_s:
+        elif self.greeted and now - self.active_at > self.limits.idle_deadline_s:
             self.shut("idle")
         return 0
 
@@ -354,15 +358,13 @@ cdef class Connection(FrameSocket):
         if self.is_closed:
             return 0
         self.is_closed = True
+        self.unsent = self.writing or held(&self.out) > 0
+        self.left_at_end = self.queued - (held(&self.out) or self.unsent)    # encrypted bytes are some of the last answer
         self.reactor.graveyard.append(self)
         self.reactor.ensure_turn()
         self.reactor.connections.discard(self)
-        self.reactor.bytes_in_flight -= self.inp.cap + self.out.cap
-        release(&self.out)
-        # While consume() runs, it still reads the frame from the buffer; __dealloc__ frees it then.
-        if not self.parsing:
-            release(&self.inp)
-        self.inp.cap = self.inp.start = self.inp.end = 0
+        self.release_output()
+        self.release_input(is_in_use=self.parsing)  # consume() still reads the frame from the buffer
         c_close(self.fd)
         self.fd = -1
         log.debug("connection=%s: closed: %s", self.peer, reason)

@@ -4,13 +4,14 @@
 from libc.stdlib cimport free, malloc
 
 from common.net._framing cimport MessageScan, scan_message
-from common.net._output cimport OutputSocket
+from common.net._input cimport InputSocket
 
 from common.net.framing import FramingError, sniff
+from common.net.refusal import REFUSALS, exception_for, head_size, too_long, unproved
 
 
-cdef class FrameSocket(OutputSocket):
-    """A socket whose input is frames of one protocol. Subclasses override on_prefix()."""
+cdef class FrameSocket(InputSocket):
+    """A socket whose input is frames of one protocol. Subclasses override on_prefix() and frame_refused()."""
 
     def __dealloc__(self):
         free(self.scan)
@@ -64,9 +65,11 @@ cdef class FrameSocket(OutputSocket):
         """
         cdef size_t head = 0 if self.protocol == PROTOCOL_BUFFERED else 4
         cdef size_t unverified_max
-        if total <= head or total - head > self.frame_max:
+        if total <= head:
             self.shut("frame length out of range")
             return 0
+        if total - head > self.frame_max:
+            return self.refuse_frame(frame, have, too_long(total - head, self.frame_max))
         self.in_need = total
         if self.is_trusted:
             return 1
@@ -79,5 +82,23 @@ cdef class FrameSocket(OutputSocket):
         if self.on_prefix(frame, unverified_max):
             self.is_trusted = True
             return 1
-        self.shut("a long frame before the first verified credential")
+        return self.refuse_frame(frame, have, unproved(total - head, unverified_max))
+
+    cdef int refuse_frame(self, const unsigned char* frame, size_t have, str sentence) except -1:
+        """Answer a frame whose size is not allowed once its head is there; returns 0.
+
+        Bounds: `have` bytes of the frame are there.
+        """
+        cdef size_t need = 0 if self.is_link else <size_t>head_size(frame[:min(have, <size_t>8)])
+        if need == 0:
+            self.shut(sentence)
+        elif have < need:
+            self.in_need = need + (0 if self.protocol == PROTOCOL_BUFFERED else 4)
+        else:
+            REFUSALS.note(self.peer, sentence)
+            self.frame_refused(exception_for(frame[:need], sentence))
+        return 0
+
+    cdef int frame_refused(self, bytes answer) except -1:
+        """Send the answer to a refused frame, and close."""
         return 0

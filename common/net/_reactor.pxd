@@ -42,13 +42,18 @@ cdef class Reactor:
     cdef list dirty
     cdef list graveyard                # closed in this turn; epoll events may still point to them
     cdef readonly set connections
-    cdef readonly size_t bytes_in_flight
-    cdef public size_t bytes_max
+    cdef readonly size_t in_bytes      # of input buffers
+    cdef readonly size_t out_bytes     # of output buffers that are more than a small answer
+    cdef readonly Py_ssize_t writers   # sockets that take their output slower than it comes
+    cdef list turn_watchers            # of TurnEnd, called at each turn's end
     cdef double now                    # monotonic seconds, read once per turn
     cdef unsigned char* scratch        # SCRATCH_BYTES, for one recv at a time
     cdef int at_turn_end(self, TurnEnd work) except -1
     cdef int at_next_turn(self, TurnEnd work) except -1
     cdef int flush_dirty(self) except -1
+    cdef size_t output_share(self) noexcept
+    cdef int watch_turns(self, TurnEnd watcher) except -1
+    cdef int unwatch_turns(self, TurnEnd watcher) except -1
     cdef int add(self, PolledSocket connection) except -1
     cdef int interest(self, PolledSocket connection, uint32_t events) except -1
     cdef int poll(self) except -1

@@ -12,6 +12,8 @@ from libc.errno cimport errno
 from libc.stdint cimport uint32_t
 from libc.stdlib cimport free, malloc
 
+from common.limited_log import LimitedLog
+
 cdef extern from "<sys/epoll.h>" nogil:
     ctypedef union epoll_data_t:
         void* ptr
@@ -35,10 +37,13 @@ cdef extern from "<time.h>" nogil:
 
 cdef enum:
     EVENTS_PER_TURN = 256
+    SENT_PER_TURN = 4 << 20       # of all sockets whose output waits: all others wait while it is copied
+    SENT_MIN = 16384              # per socket and turn
+    SENT_MAX = 131072
 
 cdef double SWEEP_S = 0.25
 
-log = logging.getLogger("penstock.net")
+limited = LimitedLog(logging.getLogger("penstock.net"))
 
 
 cdef double monotonic_s() noexcept nogil:
@@ -94,7 +99,7 @@ cdef class Reactor:
         import gevent
 
         self.turn_ends, self.later, self.dirty, self.graveyard, self.connections = [], [], [], [], set()
-        self.bytes_max = 1 << 30
+        self.turn_watchers = []
         self.now = monotonic_s()
         self.loop = gevent.get_hub().loop
         self.watcher = self.loop.io(self.epfd, 1)
@@ -162,15 +167,20 @@ cdef class Reactor:
         self.in_turn = True
         self.turn_ends += self.later
         self.later = []
-        while self.turn_ends or self.dirty:
-            ends, self.turn_ends = self.turn_ends, []
-            for work in ends:
-                work.queued = False
-                try:
-                    work.turn_end()
-                except Exception:
-                    log.exception("work at the end of a loop turn failed")
-            self.flush_dirty()
+        while True:
+            while self.turn_ends or self.dirty:
+                ends, self.turn_ends = self.turn_ends, []
+                for work in ends:
+                    work.queued = False
+                    try:
+                        work.turn_end()
+                    except Exception:
+                        limited.exception("work at the end of a loop turn failed")
+                self.flush_dirty()
+            for work in self.turn_watchers:
+                work.turn_end()
+            if not self.dirty:
+                break
         self.in_turn = False
         if self.later:
             self.ensure_turn()
@@ -191,16 +201,30 @@ cdef class Reactor:
                 self.drop(connection)
         return 0
 
+    cdef size_t output_share(self) noexcept:
+        """Maximum bytes that a socket sends in this turn."""
+        cdef Py_ssize_t share = SENT_PER_TURN // max(self.writers, <Py_ssize_t>1)
+        return min(max(share, <Py_ssize_t>SENT_MIN), <Py_ssize_t>SENT_MAX)
+
+    cdef int watch_turns(self, TurnEnd watcher) except -1:
+        """Have the watcher's turn_end() called at the end of each turn, when all output was written once."""
+        self.turn_watchers.append(watcher)
+        return 0
+
+    cdef int unwatch_turns(self, TurnEnd watcher) except -1:
+        self.turn_watchers = [each for each in self.turn_watchers if each is not watcher]
+        return 0
+
     cdef int drop(self, PolledSocket connection) except -1:
         """Close a connection after an exception in its handling.
 
         Never raises: all other connections wait for the end of the turn.
         """
-        log.exception("connection=%s: closed after an internal error", connection.peer)
+        limited.exception("connection=%s: closed after an internal error", connection.peer)
         try:
             connection.shut("internal error")
         except Exception:
-            log.exception("connection=%s: closing it failed", connection.peer)
+            limited.exception("connection=%s: closing it failed", connection.peer)
         return 0
 
     cdef int ensure_turn(self) except -1:

@@ -36,12 +36,8 @@ cdef class TlsSession:
         self.tls.write(data[:size])
         return 0
 
-    cdef bint has_output(self) except -1:
-        """Whether there are new encrypted bytes for the peer."""
-        return self.outgoing.pending > 0
-
-    cdef bytes output(self):
-        """Return all encrypted bytes not sent yet; the caller sets `rest` to those that the socket did not take."""
-        if self.outgoing.pending:
-            self.rest += self.outgoing.read()
-        return self.rest
+    cdef Py_ssize_t unsent(self) except -1:
+        """Number of encrypted bytes in `rest`, from `rest_at` on, that the socket has not taken."""
+        if self.rest_at == len(self.rest) and (self.rest or self.outgoing.pending):
+            self.rest, self.rest_at = self.outgoing.read(), 0
+        return len(self.rest) - self.rest_at

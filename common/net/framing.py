@@ -6,7 +6,10 @@ The reference of `_framing.pyx` and `_frames.pyx`. Big-endian, as Thrift's binar
 import struct
 
 FRAMED, BUFFERED = 1, 2
+SNIFFED_BYTES = 6
+"""Number of first bytes that surely tell the protocol."""
 DEPTH_MAX = 16
+_LONG_FRAME = 8  # first byte of a frame of 128 MiB; shorter ones above the limit are refused with an answer
 _FIXED = {2: 1, 3: 1, 4: 8, 6: 2, 8: 4, 10: 8}
 _LEAST = {**_FIXED, 11: 4, 12: 1, 13: 6, 14: 5, 15: 5}
 
@@ -27,12 +30,12 @@ def sniff(head: bytes) -> int | None:
         if len(head) > 1 and head[1] != 0x01:
             raise FramingError("not strict binary protocol, version 1")
         return BUFFERED if len(head) > 1 else None
-    if head[0] > 0:
-        # The longest legal frame begins with a zero byte, so the first byte rejects text, TLS and the compact protocol.
+    if head[0] >= _LONG_FRAME:
+        # The first byte rejects text, TLS and the compact protocol.
         raise FramingError("neither framed nor buffered strict binary Thrift")
-    if len(head) >= 5 and head[4] != 0x80:
+    if not b"\x80\x01".startswith(head[4:6]):
         raise FramingError("a frame that holds no strict binary message")
-    return FRAMED if len(head) >= 5 else None
+    return FRAMED if len(head) >= (5 if head[0] == 0 else SNIFFED_BYTES) else None
 
 
 def message_size(data: bytes | bytearray | memoryview) -> int:

@@ -19,8 +19,16 @@ class Limits:
     """
     connections_max: int = 20_000
     """Maximum number of connections. Each idle one costs a file descriptor and less than 1 KiB."""
-    process_bytes_max: int = 1 << 30
-    """Maximum buffered input and output of all connections. Above it, large frames wait in the kernel, unread."""
+    process_bytes_max: int = 256 << 20
+    """Maximum buffered input of all connections, a quarter of it of those whose credential has not verified.
+
+    Above it, large frames wait in the kernel, unread.
+    """
+    output_bytes_max: int = 96 << 20
+    """Maximum buffered output of all connections. Above half of it, clients that read slowly are disconnected sooner.
+
+    Less makes large pulls wait for each other; more keeps more answers of slow readers.
+    """
     read_deadline_s: float = 10.0
     """Time from the first byte of a frame to its last; a slower connection is closed."""
     greeting_deadline_s: float = 10.0
@@ -28,7 +36,9 @@ class Limits:
     idle_deadline_s: float = 600.0
     """Time between two calls. Less saves descriptors but makes clients with connection pools reconnect."""
     write_deadline_s: float = 30.0
-    """Time for a client to read its answer; then the connection is closed."""
+    """Time in which a client may take its answer more slowly than write_rate_min; then the connection is closed."""
+    write_rate_min: int = 32_768
+    """Minimum bytes/s at which an answer is read. Less serves slower lines; more frees memory sooner."""
 
     def faults(self) -> list[str]:
         """Return every violated rule, each with its option and range."""
@@ -41,6 +51,10 @@ class Limits:
             found.append("connections_max: at least 1")
         if self.process_bytes_max < 2 * self.frame_bytes_max:
             found.append("process_bytes_max: at least twice frame_bytes_max")
+        if self.output_bytes_max < 2 * self.frame_bytes_max:
+            found.append("output_bytes_max: at least twice frame_bytes_max")
+        if self.write_rate_min < 1:
+            found.append("write_rate_min: at least 1")
         for name in ("read_deadline_s", "greeting_deadline_s", "idle_deadline_s", "write_deadline_s"):
             if getattr(self, name) <= 0:
                 found.append(f"{name}: more than 0")

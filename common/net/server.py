@@ -8,17 +8,19 @@ import errno
 import logging
 import os
 import socket
-import ssl
+import stat
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import gevent
 from gevent import socket as gevent_socket
 
+from common.limited_log import LimitedLog
 from common.net.limits import Limits
+from common.net.tls import TlsContext
 
-log = logging.getLogger("penstock.net")
-ConnectionFactory = Callable[[socket.socket, str, ssl.SSLContext | None], Any]
+limited = LimitedLog(logging.getLogger("penstock.net"))
+ConnectionFactory = Callable[[socket.socket, str, TlsContext | None], Any]
 ACCEPTS_PER_TURN = 64
 _OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
@@ -37,9 +39,11 @@ def listen_file(path: str, backlog: int = 1024) -> socket.socket:
     """As listen(), on a socket file that only this user may open. Raises OSError.
 
     A file left by a killed process is replaced. The caller makes sure that no live process
-    uses the file, by the lock on the data that it serves.
+    uses the file, by the lock on the data that it serves. Anything but a socket is left alone: FileExistsError.
     """
     with contextlib.suppress(FileNotFoundError):
+        if not stat.S_ISSOCK(os.lstat(path).st_mode):
+            raise FileExistsError(errno.EEXIST, "exists and is not a socket", path)
         os.unlink(path)
     sock = gevent_socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     mask = os.umask(0o177)
@@ -62,7 +66,7 @@ class Server:
 
     def __init__(
         self,
-        listeners: Iterable[tuple[socket.socket, ssl.SSLContext | None]],
+        listeners: Iterable[tuple[socket.socket, TlsContext | None]],
         limits: Limits,
         make_connection: ConnectionFactory,
     ) -> None:
@@ -82,7 +86,7 @@ class Server:
         """The port of each listener, in the given order."""
         return [sock.getsockname()[1] for _, sock in self._watchers]
 
-    def _accept(self, sock: Any, ssl_context: ssl.SSLContext | None, watcher: Any) -> None:
+    def _accept(self, sock: Any, ssl_context: TlsContext | None, watcher: Any) -> None:
         for _ in range(ACCEPTS_PER_TURN):
             try:
                 descriptor, address = sock._accept()
@@ -91,17 +95,17 @@ class Server:
             except OSError as error:
                 if error.errno in _OUT_OF_DESCRIPTORS:
                     # The pending connection keeps the listener readable: accept again later instead of spinning.
-                    log.warning("listener=%s: %s; accepting again in 0.1 s", sock.getsockname(), error.strerror)
+                    limited.warning("listener=%s: %s; accepting again in 0.1 s", sock.getsockname(), error.strerror)
                     watcher.stop()
                     gevent.get_hub().loop.timer(0.1).start(self._resume, sock, ssl_context, watcher)
                 return
             self._connect(socket.socket(sock.family, sock.type, fileno=descriptor), address, ssl_context)
 
-    def _resume(self, sock: Any, ssl_context: ssl.SSLContext | None, watcher: Any) -> None:
+    def _resume(self, sock: Any, ssl_context: TlsContext | None, watcher: Any) -> None:
         if sock.fileno() >= 0:
             watcher.start(self._accept, sock, ssl_context, watcher)
 
-    def _connect(self, client: socket.socket, address: Any, ssl_context: ssl.SSLContext | None) -> None:
+    def _connect(self, client: socket.socket, address: Any, ssl_context: TlsContext | None) -> None:
         if len(self.connections) >= self.limits.connections_max:
             self.refused += 1
             client.close()

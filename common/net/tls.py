@@ -1,9 +1,17 @@
 """TLS: a server's context, and a stream that works in memory, so that any socket can carry it."""
 
 import ssl
-from typing import Any
+from typing import Any, Protocol
 
 READ_BYTES = 65_536
+
+
+class TlsContext(Protocol):
+    """What a listener needs of an ssl.SSLContext. It may use another one for later connections."""
+
+    def wrap_bio(
+        self, incoming: ssl.MemoryBIO, outgoing: ssl.MemoryBIO, server_side: bool = False
+    ) -> ssl.SSLObject: ...
 
 
 def server_context(certificate: str, key: str, client_ca: str | None = None) -> ssl.SSLContext:
@@ -41,11 +49,13 @@ def certificate_names(tls: Any) -> tuple[str, ...]:
 
 
 class TlsStream:
-    """`recv` and `sendall` of a co-operative socket over TLS; one reader, one writer. `tls` is its ssl.SSLObject."""
+    """`recv` and `send` of a co-operative socket over TLS; one reader, one writer. `tls` is its ssl.SSLObject."""
 
-    def __init__(self, sock: Any, context: ssl.SSLContext):
+    def __init__(self, sock: Any, context: TlsContext):
         self._sock = sock
         self._in, self._out = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._rest = memoryview(b"")  # encrypted bytes that the socket has not taken
+        self._taken = 0  # bytes of the caller in them
         self.tls = context.wrap_bio(self._in, self._out, server_side=True)
 
     def recv(self, size: int) -> bytes:
@@ -54,19 +64,29 @@ class TlsStream:
             try:
                 return self.tls.read(size)
             except ssl.SSLWantReadError:
-                self._flush()
+                if self._out.pending:
+                    self._sock.sendall(self._out.read())
                 data = self._sock.recv(READ_BYTES)
                 if not data:
                     return b""
                 self._in.write(data)
 
-    def sendall(self, data: bytes) -> None:
-        self.tls.write(data)
-        self._flush()
+    def send(self, data: bytes | memoryview) -> int:
+        """Send all of `data`, which should be short, and return its size. Raises ssl.SSLError, OSError.
 
-    def _flush(self) -> None:
-        if self._out.pending:
-            self._sock.sendall(self._out.read())
+        After a gevent.Timeout in it, call it again with the same bytes: it goes on where it was.
+        """
+        if not self._taken:
+            self.tls.write(data)
+            self._rest, self._taken = memoryview(self._out.read()), len(data)
+        while self._rest:
+            self._rest = self._rest[self._sock.send(self._rest) :]
+        taken, self._taken = self._taken, 0
+        return taken
+
+    def shutdown(self, how: int) -> None:
+        """End one direction of the connection."""
+        self._sock.shutdown(how)
 
     def close(self) -> None:
         self._sock.close()
