@@ -1,12 +1,23 @@
 """Applications: keys, grants and settings. A secret leaves this module once, as the answer of create or rotate."""
 
 import secrets
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from common.admin import administrator as verbs
 from common.admin.administrator import Administrator
 from common.admin.errors import StateConflict
-from common.config.definitions import LIVE_KEYS_MAX, ApplicationDefinition, Grant, Key
+from common.config.definitions import (
+    DEAD_LETTERS,
+    LIVE_KEYS_MAX,
+    PULL,
+    PULL_GROUP,
+    PULL_TOPIC,
+    SEND,
+    ApplicationDefinition,
+    Grant,
+    Key,
+)
 from common.config.errors import EntryNotFound
 from common.config.setting import Changes
 from common.quoting import quoted, thing
@@ -19,21 +30,45 @@ class NewKey:
     secret: str = field(repr=False)
 
 
+_VERBS = {
+    SEND: "send to", PULL_TOPIC: "pull from", PULL_GROUP: "pull as", DEAD_LETTERS: "read the dead letters of",
+}  # fmt: skip
+
+EVERYTHING = (Grant(SEND, "*"), Grant(PULL, "*"), Grant(DEAD_LETTERS, "*"))
+"""Grants of an operator's application. PULL allows proxies of earlier versions what the two others say."""
+
+
 @dataclass(frozen=True)
 class Grants:
-    """Patterns: names, or prefixes followed by `*`. Pull patterns hold for topics and for groups."""
+    """Patterns: names, or prefixes followed by `*`.
+
+    Attributes:
+        send, pull_topics: of topics. pull_groups, dead_letters: of groups.
+        pull: of topics and groups; a short form.
+    """
 
     send: tuple[str, ...] = ()
     pull: tuple[str, ...] = ()
+    pull_topics: tuple[str, ...] = ()
+    pull_groups: tuple[str, ...] = ()
+    dead_letters: tuple[str, ...] = ()
 
     def all(self) -> list[Grant]:
-        return [Grant("send", pattern) for pattern in self.send] + [Grant("pull", pattern) for pattern in self.pull]
+        """The grants, in today's actions."""
+        by_action = ((SEND, self.send), (PULL, self.pull), (PULL_TOPIC, self.pull_topics),
+                     (PULL_GROUP, self.pull_groups), (DEAD_LETTERS, self.dead_letters))  # fmt: skip
+        parts = (Grant(action, pattern).parts() for action, patterns in by_action for pattern in patterns)
+        return list(dict.fromkeys(part for each in parts for part in each))
 
 
 def create(admin: Administrator, name: str, grants: Grants = Grants()) -> NewKey:
     """Create an application with its first key. Without grants it may do nothing."""
     key = _new_key(admin)
-    app = ApplicationDefinition(name, (key,), tuple(dict.fromkeys(grants.all())))
+    return _create(admin, name, key, tuple(grants.all()))
+
+
+def _create(admin: Administrator, name: str, key: Key, grants: tuple[Grant, ...]) -> NewKey:
+    app = ApplicationDefinition(name, (key,), grants)
     verbs.create(admin, [ApplicationDefinition.from_value(name, app.to_value())])
     return NewKey(name, key.key_id, key.secret)
 
@@ -71,22 +106,23 @@ def grant(admin: Administrator, name: str, grants: Grants) -> ApplicationDefinit
     """Add grants; existing ones stay."""
 
     def new(old: ApplicationDefinition) -> ApplicationDefinition:
-        return replace(old, grants=tuple(dict.fromkeys([*old.grants, *grants.all()])))
+        return _with(old, grants.all())
 
     return verbs.change(admin, ApplicationDefinition, name, new)
 
 
 def ungrant(admin: Administrator, name: str, grants: Grants) -> ApplicationDefinition:
     """Remove grants, by the patterns that they were given with. Raises EntryNotFound for a missing one."""
+    removed = grants.all()
 
     def new(old: ApplicationDefinition) -> ApplicationDefinition:
-        unknown = [each for each in grants.all() if each not in old.grants]
+        # A grant of an earlier version is split when a part of it goes.
+        held = [part for each in old.grants for part in (each.parts() if set(each.parts()) & set(removed) else (each,))]
+        unknown = [each for each in removed if each not in held]
         if unknown:
-            missing = unknown[0]
-            raise EntryNotFound(
-                f"{thing(old.kind, name)}: grant to {missing.action} {quoted(missing.pattern)} not found"
-            )
-        return replace(old, grants=tuple(each for each in old.grants if each not in set(grants.all())))
+            what = f"{_VERBS[unknown[0].action]} {quoted(unknown[0].pattern)}"
+            raise EntryNotFound(f"{thing(old.kind, name)}: grant to {what} not found")
+        return replace(old, grants=tuple(each for each in held if each not in removed))
 
     return verbs.change(admin, ApplicationDefinition, name, new)
 
@@ -116,22 +152,50 @@ def delete(admin: Administrator, name: str) -> None:
     verbs.delete(admin, ApplicationDefinition, name)
 
 
+def is_valid(admin: Administrator, held: NewKey) -> bool:
+    """Whether an application has this key with this secret."""
+    found = admin.store.get("application", held.app)
+    key = None if found is None else ApplicationDefinition.from_value(held.app, found.value).key(held.key_id)
+    return key is not None and secrets.compare_digest(key.secret, held.secret)
+
+
 def ensure_operator(admin: Administrator, name: str, held: NewKey | None) -> NewKey:
     """Return a working key of the machine's own application, which may do everything: `held` if it is valid, else a new
     one.
 
     Needs only the right to change the configuration, which every caller has anyway.
     """
-    everything = Grants(send=("*",), pull=("*",))
-    found = admin.store.get("application", name)
-    if found is None:
-        return create(admin, name, everything)
-    app = ApplicationDefinition.from_value(name, found.value)
-    if held and (key := app.key(held.key_id)) and secrets.compare_digest(key.secret, held.secret):
-        return held
     key = _new_key(admin)
-    verbs.change(admin, ApplicationDefinition, name, lambda old: replace(old, keys=(*old.keys[-1:], key)))
+    if admin.store.get("application", name) is None:
+        return _create(admin, name, key, EVERYTHING)
+    if held is not None and held.app == name and is_valid(admin, held):
+        return held
+    verbs.change(
+        admin, ApplicationDefinition, name, lambda old: _with(replace(old, keys=(*old.keys[-1:], key)), EVERYTHING)
+    )
     return NewKey(name, key.key_id, key.secret)
+
+
+def complete_operator(admin: Administrator, name: str) -> bool:
+    """Give the machine's own application the grant for dead letters, if an earlier version made it; False: not needed."""
+    found, _ = show(admin, name)
+    if Grant(PULL, "*") not in found.grants or found.patterns(DEAD_LETTERS):
+        return False
+    verbs.change(admin, ApplicationDefinition, name, lambda old: _with(old, EVERYTHING))
+    return True
+
+
+def withdraw(admin: Administrator, key: NewKey) -> None:
+    """Take back a key that was just made and could not be kept, with its application if that has no other."""
+    left = revoke(admin, key.app, key.key_id)
+    if not left.keys:
+        delete(admin, key.app)
+
+
+def _with(old: ApplicationDefinition, grants: Iterable[Grant]) -> ApplicationDefinition:
+    """The application with more grants, without those that older ones include."""
+    held = {part for each in old.grants for part in each.parts()}
+    return replace(old, grants=(*old.grants, *(each for each in grants if not set(each.parts()) <= held)))
 
 
 def _new_key(admin: Administrator) -> Key:

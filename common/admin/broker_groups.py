@@ -1,6 +1,7 @@
 """Broker groups: list, put.
 
-The supervisor writes the addresses, so these verbs leave no record in the audit journal.
+The supervisor writes the addresses, so these verbs leave no record in the audit journal. It stays in memory with the
+other processes, so this module imports little; operators' verbs are in broker_group_verbs.py.
 """
 
 from collections.abc import Mapping

@@ -4,9 +4,13 @@ Lag and reset are verbs of the engine: see engine/client/admin.py.
 """
 
 from common.admin import administrator as verbs
+from common.admin import families
 from common.admin.administrator import Administrator
 from common.config.definitions import GroupDefinition
+from common.config.errors import EntryNotFound
 from common.config.setting import Changes
+from common.dead_letters import is_dead_letter_topic
+from common.quoting import thing
 
 
 class GroupSettings(Changes):
@@ -38,10 +42,27 @@ def set_group(admin: Administrator, name: str, settings: GroupSettings) -> Group
     return verbs.set_settings(admin, GroupDefinition, name, settings)
 
 
+def unknown_topics(admin: Administrator, group: GroupDefinition) -> list[str]:
+    """The group's topics that have neither a definition nor a family."""
+    taken = set(admin.store.taken("topic", list(group.topics)))
+    return [
+        name
+        for name in group.topics
+        if name not in taken and not is_dead_letter_topic(name) and families.defining(admin, name) is None
+    ]
+
+
+def is_defined(admin: Administrator, name: str) -> bool:
+    """Whether the group has a definition."""
+    return bool(admin.store.taken("group", [name]))
+
+
 def set_paused(admin: Administrator, name: str, paused: bool) -> GroupDefinition:
-    """Pause or resume deliveries to the group. A group without a definition gets one."""
-    if not admin.store.taken("group", [name]):
-        create(admin, name, GroupSettings())
+    """Pause or resume deliveries to the group. Raises EntryNotFound: a mistyped name must not become a group."""
+    if not is_defined(admin, name):
+        raise EntryNotFound(
+            f"{thing('group', name)}: not defined: check the name, or use `penstock group create {name}` first"
+        )
     return set_group(admin, name, GroupSettings(paused=paused))
 
 

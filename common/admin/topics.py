@@ -1,6 +1,8 @@
 """Topics: create, list, show, set, delete."""
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import replace
 
 from common.admin import administrator as verbs
 from common.admin.administrator import Administrator
@@ -11,6 +13,7 @@ from common.config.setting import Changes
 from common.quoting import quoted
 
 FAULTS_MAX = 10  # shown of a bulk creation
+DELETED = "deleted-topics"
 
 
 class TopicSettings(Changes):
@@ -35,6 +38,8 @@ def create(
         AlreadyExist: some of them exist; nothing was created.
     """
     made = _definitions(names, settings)
+    now_ms = max(admin.clock.now_ms(), _last_deleted_ms(admin) + 1)
+    made = [replace(each, made_ms=now_ms) for each in made]
     if skip_existing:
         taken = set(admin.store.taken("topic", [each.name for each in made]))
         made = [each for each in made if each.name not in taken]
@@ -86,6 +91,25 @@ def set_topic(admin: Administrator, name: str, settings: TopicSettings) -> Topic
 def delete(admin: Administrator, name: str) -> None:
     """Delete the definition: sends and pulls are rejected from then on.
 
-    Stored messages stay until retention deletes them.
+    Stored messages stay until retention deletes them. A topic that is created again under the name does not have them.
     """
+    old, _ = verbs.get(admin, TopicDefinition, name)
+    _note_deleted(admin, old.made_ms)
     verbs.delete(admin, TopicDefinition, name)
+
+
+def _last_deleted_ms(admin: Administrator) -> int:
+    found = admin.store.get("setting", DELETED)
+    return found.value["made_ms"] if found is not None else 0
+
+
+def _note_deleted(admin: Administrator, made_ms: int) -> None:
+    """Remember the latest creation of a deleted topic: one that is created again has to be later by every clock."""
+    for _ in range(verbs.RACES_MAX):
+        found = admin.store.get("setting", DELETED)
+        if found is not None and found.value["made_ms"] >= made_ms:
+            return
+        with suppress(VersionConflict):
+            admin.store.put("setting", DELETED, {"made_ms": made_ms}, found.version if found else 0)
+            return
+    raise VersionConflict("setting", DELETED, 0, 0)

@@ -22,4 +22,14 @@ def run_blocking(work: Callable[[], T]) -> T:
         return work()
     import gevent  # only in a process whose main has patched
 
-    return gevent.get_hub().threadpool.apply(work)
+    def attempt() -> tuple[T | None, BaseException | None]:
+        try:
+            return work(), None
+        except BaseException as error:  # the pool would print a traceback
+            return None, error
+
+    value, error = gevent.get_hub().threadpool.apply(attempt)
+    if error is not None:
+        raise error
+    result: T = value
+    return result

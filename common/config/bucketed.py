@@ -12,9 +12,11 @@ from typing import Any, NamedTuple
 
 from common.config import buckets as layout
 from common.config.errors import ConfigError, InvalidEntry, StoreUnavailable, VersionConflict
+from common.config.identity import StoreIdentity, new_identity
 from common.config.store import KINDS, Change, ConfigStore, Versioned
 
 RACE_DEADLINE_S = 20.0
+INDEX_MISSING = "{}: the index is missing, but there are buckets: make it again with `penstock config repair`"
 
 
 class LostRace(ConfigError):
@@ -40,6 +42,17 @@ class BucketedStore(ConfigStore):
 
     def __init__(self) -> None:
         self._payloads: dict[tuple[str, int], bytes] = {}
+        self._seen_identity: StoreIdentity | None = None
+
+    @abstractmethod
+    def _read_identity(self) -> StoreIdentity | None: ...
+
+    @abstractmethod
+    def _create_identity(self, identity: StoreIdentity) -> None:
+        """Write it durably unless there is one."""
+
+    @abstractmethod
+    def _replace_identity(self, identity: StoreIdentity) -> None: ...
 
     @abstractmethod
     def _read_index(self, kind: str) -> Index: ...
@@ -59,6 +72,17 @@ class BucketedStore(ConfigStore):
     def _writing(self, kind: str) -> AbstractContextManager:
         """A context around a read-modify-write. Stores whose commit does not compare take a lock here."""
         return nullcontext()
+
+    def identity(self) -> StoreIdentity | None:
+        found = self._read_identity()
+        if found != self._seen_identity:
+            self._payloads.clear()  # of another state, whose revisions may repeat
+            self._seen_identity = found
+        return found
+
+    def set_identity(self, identity: StoreIdentity) -> None:
+        self._replace_identity(identity)
+        self.identity()
 
     def get(self, kind: str, name: str) -> Versioned | None:
         layout.check_name(kind, name)
@@ -101,6 +125,8 @@ class BucketedStore(ConfigStore):
             layout.check_name(kind, name)
         versions: dict[str, int] = {}
         deadline = time.monotonic() + RACE_DEADLINE_S
+        if self._seen_identity is None and self.identity() is None:
+            self._create_identity(new_identity())
         with self._writing(kind):
             while left:
                 try:
@@ -165,18 +191,29 @@ class BucketedStore(ConfigStore):
 
 def _rewrite(kind: str, number: int, payload: bytes, changes: list[Change]) -> BucketPlan:
     subject = f"{kind} bucket {number}"
-    lines = layout.lines_of(layout.unpack(payload, subject))
+    lines = layout.all_lines(layout.unpack(payload, subject))
     revision = layout.revision_of(payload) + 1
     for change in changes:
         found = layout.version_of_line(lines[change.name]) if change.name in lines else 0
         if found != change.expected_version:
             raise VersionConflict(kind, change.name, change.expected_version, found)
-        if change.value is None:
-            lines.pop(change.name, None)
-        else:
+        if change.value is not None:
             lines[change.name] = layout.entry_line(change.name, revision, change.value)
+            lines.pop(layout.DELETED + change.name, None)
+        elif lines.pop(change.name, None) is not None and KINDS[kind].followed:
+            lines[layout.DELETED + change.name] = layout.deletion_line(change.name, revision)
+    _drop_old_deletions(lines)
     entries_max = KINDS[kind].bucket_entries_max
     if entries_max is not None:
         for name in sorted(lines)[:-entries_max]:
             del lines[name]
     return BucketPlan(number, layout.pack(lines, revision, subject), revision, tuple(change.name for change in changes))
+
+
+def _drop_old_deletions(lines: dict[str, bytes]) -> None:
+    """Keep the newest records of deletions, so that names that come and go do not fill a bucket."""
+    deleted = [name for name in lines if name.startswith(layout.DELETED)]
+    if len(deleted) > layout.DELETIONS_MAX:
+        deleted.sort(key=lambda name: layout.version_of_line(lines[name]))
+        for name in deleted[: -layout.DELETIONS_MAX]:
+            del lines[name]

@@ -6,6 +6,7 @@ Bucket, little-endian:
     8 u64 revision; incremented with each write of the bucket
    16 zlib: for each entry, by name:  "\\n" name "\\t" version "\\t" JSON
       and a closing "\\n", so that one entry is found by a search for "\\n" name "\\t"
+      for each deleted entry, the newest DELETIONS_MAX of the bucket:  "\\n" 0x7f name "\\t" version "\\t" "{}"
 
 Index: "penstock-index 1 " crc32 in hex "\\n" and the JSON list of all buckets' revisions (0: never written). A commit
 replaces buckets and index in one step, so a follower finds the changed buckets by the index alone.
@@ -30,6 +31,8 @@ TEXT_BYTES_MAX = 64 << 20  # of an unpacked bucket: a damaged or forged one must
 VALUE_BYTES_MAX = 64 << 10
 MAGIC = 0x31424350
 HEADER = struct.Struct("<IIQ")
+DELETIONS_MAX = 1_000  # records of deletions that a bucket keeps, some 12 bytes each as stored
+DELETED = "\x7f"  # begins the line of a deleted entry; no name contains it
 NAME = re.compile(r"[!-~]{1,249}")
 
 
@@ -81,9 +84,27 @@ def unpack(payload: bytes, subject: str) -> bytes:
     return text
 
 
-def lines_of(text: bytes) -> dict[str, bytes]:
+def all_lines(text: bytes) -> dict[str, bytes]:
+    """Lines of entries by name, and of deletions by DELETED and the name."""
     lines = text.strip(b"\n").split(b"\n") if len(text) > 2 else []
     return {line[: line.index(b"\t")].decode(): line for line in lines}
+
+
+def lines_of(text: bytes) -> dict[str, bytes]:
+    return {name: line for name, line in all_lines(text).items() if not name.startswith(DELETED)}
+
+
+def deletions_of(text: bytes) -> list[str]:
+    """Names whose deletion is on record. An entry created again since then has no record."""
+    return [name[1:] for name in all_lines(text) if name.startswith(DELETED)]
+
+
+def is_deleted(text: bytes, name: str) -> bool:
+    return f"\n{DELETED}{name}\t".encode() in text
+
+
+def deletion_line(name: str, version: int) -> bytes:
+    return f"{DELETED}{name}\t{version}\t{{}}".encode()
 
 
 def find(text: bytes, name: str) -> Versioned | None:

@@ -7,8 +7,9 @@ from typing import Any
 from common.config.definitions import FamilyDefinition, TopicDefinition
 from common.config.errors import InvalidDefinition
 from common.dead_letters import is_dead_letter_topic
+from common.limited_log import LimitedLog
 
-log = logging.getLogger("penstock.config")
+limited = LimitedLog(logging.getLogger("penstock.config"))
 
 
 class Families:
@@ -17,10 +18,16 @@ class Families:
     Args:
         entries: (name, value) of each, the name with its `*`. The topics of an invalid family have no definition: a
             shorter prefix was not meant for them, and could promise less.
+        last_known: readable values of families whose present value cannot be read.
     """
 
-    def __init__(self, entries: Iterable[tuple[str, Mapping[str, Any]]] = ()):
-        self._by_prefix = {name.removesuffix("*"): _parse(name, value) for name, value in entries}
+    def __init__(
+        self,
+        entries: Iterable[tuple[str, Mapping[str, Any]]] = (),
+        last_known: Mapping[str, Mapping[str, Any]] | None = None,
+    ):
+        kept = last_known or {}
+        self._by_prefix = {name.removesuffix("*"): _parse(name, value, kept.get(name)) for name, value in entries}
         self._lengths = sorted({len(prefix) for prefix in self._by_prefix}, reverse=True)
 
     def matching(self, name: str) -> FamilyDefinition | None:
@@ -37,9 +44,11 @@ class Families:
         return family.topic(name) if family else None
 
 
-def _parse(name: str, value: Mapping[str, Any]) -> FamilyDefinition | None:
+def _parse(name: str, value: Mapping[str, Any], last_known: Mapping[str, Any] | None = None) -> FamilyDefinition | None:
     try:
         return FamilyDefinition.from_value(name, value)
     except InvalidDefinition as fault:
-        log.warning("family=%s: invalid, its topics are treated as unknown: %s", name, fault)
+        if last_known is not None:
+            return _parse(name, last_known)
+        limited.warning("family=%s: invalid, its topics are treated as unknown: %s", name, fault, about=name)
         return None

@@ -1,6 +1,7 @@
 """The file store: a directory that all processes of one machine share.
 
     DIR/lock                  writers hold its flock, which ends with its holder
+    DIR/cluster               see identity.py
     DIR/<kind>/index          the current revision of each bucket; its replacement is the commit
     DIR/<kind>/017.42         bucket 17 at revision 42. Never rewritten once the index names it
     DIR/applied/<process>.PID see reports.py
@@ -10,13 +11,15 @@ Files are 0600 and directories 0700, because they hold the applications' secrets
 (flock, atomic rename).
 """
 
+import errno
 import fcntl
 import logging
 import os
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -25,16 +28,20 @@ from common.clock import SystemClock
 from common.config import buckets as layout
 from common.config import files
 from common.config.blocking import run_blocking
-from common.config.bucketed import BucketedStore, Index
+from common.config.bucketed import INDEX_MISSING, BucketedStore, Index
 from common.config.errors import StoreDamaged, StoreUnavailable
+from common.config.identity import StoreIdentity, parse_identity
 from common.config.reports import Reports
 from common.config.store import KINDS, Applied, ConfigVersion
+from common.limited_log import LimitedLog
 
 LOCK_DEADLINE_S = 10.0
 POLL_S = 0.2
 FRESH_NS = 2_000_000_000  # a younger file may change again within one tick of the file system's clock
 
-log = logging.getLogger("penstock.config")
+BUCKET_FILE = re.compile(r"\d{3}\.\d+")
+
+limited = LimitedLog(logging.getLogger("penstock.config"))
 
 
 class FileStore(BucketedStore):
@@ -57,6 +64,29 @@ class FileStore(BucketedStore):
         self._reports = Reports(self._root / "applied", self._clock)
         self._claims: dict[str, int] = {}
 
+    def _read_identity(self) -> StoreIdentity | None:
+        path = self._root / "cluster"
+        with self._as_unavailable():
+            try:
+                return parse_identity(path.read_bytes(), str(path))
+            except FileNotFoundError:
+                if not self._root.is_dir():
+                    raise
+                return None
+
+    def _create_identity(self, identity: StoreIdentity) -> None:
+        with self._writing("identity"):
+            if self._read_identity() is None:
+                self._write_identity(identity)
+
+    def _replace_identity(self, identity: StoreIdentity) -> None:
+        with self._writing("identity"):
+            self._write_identity(identity)
+
+    def _write_identity(self, identity: StoreIdentity) -> None:
+        with self._as_unavailable():
+            run_blocking(lambda: files.replace(self._root / "cluster", identity.encode()))
+
     def _read_index(self, kind: str) -> Index:
         path = self._root / kind / "index"
         with self._as_unavailable():
@@ -65,6 +95,8 @@ class FileStore(BucketedStore):
             except FileNotFoundError:
                 if not path.parent.is_dir():
                     raise  # the whole store is missing, which must not read as an empty one
+                if any(BUCKET_FILE.fullmatch(name) for name in os.listdir(path.parent)) and not path.exists():
+                    raise StoreDamaged(INDEX_MISSING.format(path)) from None
                 return Index((0,) * KINDS[kind].buckets, None)
         return Index(layout.unpack_index(payload, str(path)), None)
 
@@ -84,17 +116,42 @@ class FileStore(BucketedStore):
             revision = current  # a writer replaced it between the two reads
         return b""
 
+    def found_buckets(self, kind: str) -> dict[int, bytes]:
+        with self._as_unavailable():
+            revisions: dict[int, int] = {}
+            for name in filter(BUCKET_FILE.fullmatch, os.listdir(self._root / kind)):
+                number, revision = map(int, name.split("."))
+                revisions[number] = max(revision, revisions.get(number, 0))
+            found = {}
+            for number, revision in revisions.items():
+                with suppress(FileNotFoundError):  # a writer has replaced it
+                    found[number] = (self._root / kind / f"{number:03d}.{revision}").read_bytes()
+            return found
+
+    def set_index(self, kind: str, revisions: Sequence[int]) -> None:
+        with self._writing(kind), self._as_unavailable():
+            run_blocking(lambda: files.replace(self._root / kind / "index", layout.pack_index(revisions)))
+
     def _commit(self, kind: str, payloads: dict[int, bytes], revisions: tuple[int, ...], token: Any) -> Any:
         with self._as_unavailable():
             run_blocking(lambda: self._commit_files(self._root / kind, payloads, revisions))
 
     def _commit_files(self, directory: Path, payloads: dict[int, bytes], revisions: tuple[int, ...]) -> None:
-        current = {}
-        for number, payload in payloads.items():
-            current[f"{number:03d}"] = name = f"{number:03d}.{revisions[number]}"
-            files.write_synced(directory / name, payload)
-        files.sync_directory(directory)  # the new names must be on disk before an index that names them
-        files.replace(directory / "index", layout.pack_index(revisions))
+        if not (directory / "index").exists():  # from now on buckets without an index are damage, not a crashed writer
+            files.replace(directory / "index", layout.pack_index((0,) * len(revisions)))
+        current = {f"{number:03d}": f"{number:03d}.{revisions[number]}" for number in payloads}
+        index = layout.pack_index(revisions)
+        try:
+            for name, payload in zip(current.values(), payloads.values(), strict=True):
+                files.write_synced(directory / name, payload)
+            files.sync_directory(directory)  # the new names must be on disk before an index that names them
+            files.replace(directory / "index", index)
+        except OSError as error:
+            if (directory / "index").read_bytes() == index:  # only the last sync failed
+                raise StoreUnavailable(f"{directory}: changed, but not synced: {error.strerror}") from error
+            for name in current.values():
+                (directory / name).unlink(missing_ok=True)
+            raise
         for name in os.listdir(directory):  # old revisions, also those that crashed writers left
             if current.get(name[:3], name) != name:
                 (directory / name).unlink(missing_ok=True)
@@ -162,7 +219,7 @@ class FileStore(BucketedStore):
         try:
             return self._read_index(kind).revisions
         except (StoreUnavailable, StoreDamaged) as error:
-            log.warning("config kind=%s: cannot be read, keeping its last state: %s", kind, error)
+            limited.warning("config kind=%s: cannot be read, keeping its last state: %s", kind, error, about=kind)
             return None
 
     def _tell(self, kind: str) -> None:
@@ -170,7 +227,7 @@ class FileStore(BucketedStore):
             try:
                 callback(kind)
             except Exception:
-                log.exception("config kind=%s: a watcher of changes failed", kind)
+                limited.exception("config kind=%s: a watcher of changes failed", kind)
 
     def _note_availability(self) -> None:
         gone = not self._root.is_dir()
@@ -191,6 +248,9 @@ class FileStore(BucketedStore):
     def applied(self) -> dict[str, Applied]:
         with self._as_unavailable():
             return self._reports.running()
+
+    def forget(self, process: str) -> None:
+        """Does nothing: a report ends with its process, and one that cannot be read is left out."""
 
     def close(self) -> None:
         self._closed.set()
@@ -224,8 +284,13 @@ class FileStore(BucketedStore):
         try:
             yield
         except OSError as error:
+            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                raise StoreUnavailable(
+                    f"configuration at {self._root}: disk full: nothing was changed: free some space and try again"
+                ) from error
+            where = f" ({error.filename})" if error.filename else ""  # a write has no file's name
             raise StoreUnavailable(
-                f"configuration at {self._root}: not available: {error.strerror or error} ({error.filename})"
+                f"configuration at {self._root}: not available: {error.strerror or error}{where}"
             ) from error
 
 

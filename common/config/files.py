@@ -1,16 +1,24 @@
 """Atomic replacement of files: neither a crash nor a power cut leaves a partial file."""
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 
 def write_synced(path: Path, data: bytes) -> None:
-    """Write and fsync a file (0600). A crash may leave it torn, so it is for names that nothing refers to yet."""
+    """Write and fsync a file (0600). A crash may leave it torn, so it is for names that nothing refers to yet.
+
+    A refused write leaves nothing.
+    """
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     try:
         with os.fdopen(fd, "wb", closefd=False) as file:
             file.write(data)
         os.fsync(fd)
+    except OSError:
+        with suppress(OSError):
+            path.unlink()
+        raise
     finally:
         os.close(fd)
 

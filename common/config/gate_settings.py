@@ -10,8 +10,9 @@ from common.config.definitions.common import GRADES, rate_bytes, rate_messages
 from common.config.errors import InvalidDefinition
 from common.config.setting import Option, setting
 from common.config.values import AnyOf, WholeNumber
+from common.limited_log import LimitedLog
 
-log = logging.getLogger("penstock.config")
+limited = LimitedLog(logging.getLogger("penstock.config"))
 NAME = "gate"
 FEATURES = ("delay", "reply", "cancel")
 
@@ -75,5 +76,5 @@ class GateSettings(Definition):
         try:
             return cls.from_value(NAME, value or {})
         except InvalidDefinition as fault:
-            log.warning("setting=%s: invalid, the defaults are used: %s", NAME, fault)
+            limited.warning("setting=%s: invalid, the defaults are used: %s", NAME, fault)
             return cls()

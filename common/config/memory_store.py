@@ -8,6 +8,7 @@ from typing import Any
 from common.clock import SystemClock
 from common.config.bucketed import BucketedStore, Index, LostRace
 from common.config.errors import StoreUnavailable
+from common.config.identity import StoreIdentity
 from common.config.store import KINDS, Applied, ConfigVersion
 
 
@@ -16,9 +17,11 @@ class Shared:
     """The content of a server; several MemoryConfigStores that share one are like several processes."""
 
     lock: threading.Lock = field(default_factory=threading.Lock)
+    identity: StoreIdentity | None = None
     revisions: dict[str, tuple[int, ...]] = field(default_factory=dict)
     payloads: dict[tuple[str, int], bytes] = field(default_factory=dict)
     applied: dict[str, Applied] = field(default_factory=dict)
+    members: dict[str, Applied] = field(default_factory=dict)
     claims: dict[str, int] = field(default_factory=dict)
     watchers: list[Callable[[str], None]] = field(default_factory=list)
     pids: int = 0
@@ -48,6 +51,28 @@ class MemoryConfigStore(BucketedStore):
                 for kind in KINDS:
                     callback(kind)
 
+    def wipe(self, *kinds: str) -> None:
+        """Lose these kinds, or without any the whole content with the identity, as a damaged store does."""
+        shared = self._shared
+        with shared.lock:
+            shared.revisions = {kind: found for kind, found in shared.revisions.items() if kinds and kind not in kinds}
+            shared.payloads = {key: found for key, found in shared.payloads.items() if kinds and key[0] not in kinds}
+            shared.identity = shared.identity if kinds else None
+        for callback in list(shared.watchers):
+            for kind in kinds or KINDS:
+                callback(kind)
+
+    def _read_identity(self) -> StoreIdentity | None:
+        self._check()
+        return self._shared.identity
+
+    def _create_identity(self, identity: StoreIdentity) -> None:
+        self._shared.identity = self._shared.identity or identity
+
+    def _replace_identity(self, identity: StoreIdentity) -> None:
+        self._check()
+        self._shared.identity = identity
+
     def _read_index(self, kind: str) -> Index:
         self._check()
         revisions = self._shared.revisions.get(kind, (0,) * KINDS[kind].buckets)
@@ -69,6 +94,14 @@ class MemoryConfigStore(BucketedStore):
             callback(kind)
         return revisions
 
+    def found_buckets(self, kind: str) -> dict[int, bytes]:
+        self._check()
+        return {number: payload for (of, number), payload in self._shared.payloads.items() if of == kind}
+
+    def set_index(self, kind: str, revisions: Sequence[int]) -> None:
+        self._check()
+        self._shared.revisions[kind] = tuple(revisions)
+
     def watch(self, callback: Callable[[str], None]) -> None:
         def while_available(kind: str) -> None:
             if self._away_since_ms is None:
@@ -84,11 +117,25 @@ class MemoryConfigStore(BucketedStore):
     def report_applied(self, process: str, version: ConfigVersion) -> None:
         self._check()
         self._reports.add(process)
-        self._shared.applied[process] = Applied(dict(version), self._pid, SystemClock().now_ms())
+        report = Applied(dict(version), self._pid, SystemClock().now_ms())
+        self._shared.applied[process] = self._shared.members[process] = report
+
+    def members(self) -> dict[str, Applied]:
+        self._check()
+        return dict(self._shared.members)
+
+    def leave(self, process: str) -> None:
+        self._reports.discard(process)
+        self.forget(process)
 
     def applied(self) -> dict[str, Applied]:
         self._check()
         return dict(self._shared.applied)
+
+    def forget(self, process: str) -> None:
+        self._check()
+        self._shared.applied.pop(process, None)
+        self._shared.members.pop(process, None)
 
     def claim(self, name: str) -> bool:
         self._check()

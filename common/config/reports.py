@@ -10,7 +10,7 @@ from pathlib import Path
 from urllib.parse import quote, unquote
 
 from common.clock import Clock
-from common.config.store import Applied, ConfigVersion
+from common.config.store import Applied, ConfigVersion, parse_report
 
 REPORT_BYTES = 512  # padded, so that one write replaces the whole report and a reader never sees a mixture
 
@@ -39,13 +39,17 @@ class Reports:
             os.close(fd)  # a reader took it for that of an ended process and removed it: create it again
 
     def running(self) -> dict[str, Applied]:
-        found: dict[str, Applied] = {}
+        """Reports by process; where several have one name, by the name and the process id."""
+        found: dict[str, list[Applied]] = {}
         for path in self._directory.iterdir():
             report = self._read(path)
-            process = unquote(path.stem)
-            if report and (process not in found or found[process].at_ms < report.at_ms):
-                found[process] = report
-        return found
+            if report:
+                found.setdefault(unquote(path.stem), []).append(report)
+        return {
+            process if len(reports) == 1 else f"{process};{report.pid}": report
+            for process, reports in found.items()
+            for report in reports
+        }
 
     def _read(self, path: Path) -> Applied | None:
         try:
@@ -62,8 +66,10 @@ class Reports:
             os.close(fd)
         if not text:
             return None  # just claimed, not written yet
-        data = json.loads(text)
-        return Applied(data["version"], int(path.suffix[1:]), data["at_ms"])
+        try:
+            return parse_report(text, int(path.suffix[1:]))
+        except ValueError:
+            return None  # not a report of this version
 
     def close(self) -> None:
         for process, fd in self._held.items():

@@ -1,9 +1,12 @@
 """The interface of every configuration store. Siblings: memory_store, file_store, zookeeper_store."""
 
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
+
+from common.config.identity import StoreIdentity
 
 Value = Mapping[str, Any]
 ConfigVersion = dict[str, int]  # kind -> number that grows with every change of that kind
@@ -33,6 +36,7 @@ KINDS: Mapping[str, EntryKind] = {
     "application": EntryKind(64),
     "setting": EntryKind(16),
     "broker_group": EntryKind(1),  # one bucket, so that a reader sees all groups as of one time
+    "engine": EntryKind(1, followed=False),  # see engine_records.py
     "audit": EntryKind(64, followed=False, bucket_entries_max=500),
 }
 FOLLOWED = tuple(name for name, kind in KINDS.items() if kind.followed)
@@ -61,12 +65,33 @@ class Applied(NamedTuple):
     at_ms: int
 
 
+def parse_report(data: bytes, pid: int | None = None) -> Applied:
+    """A report as a store keeps it. Raises ValueError."""
+    try:
+        value = json.loads(data)
+        version = {str(kind): int(number) for kind, number in value["version"].items()}
+        return Applied(version, int(value["pid"] if pid is None else pid), int(value["at_ms"]))
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"not a report: {error!r}") from error
+
+
 class ConfigStore(ABC):
     """Versioned JSON dicts by kind and name; every change is a compare-and-set.
 
     All methods may block for I/O, co-operatively where gevent has patched the process. All may raise StoreUnavailable.
     One store object may be used from several threads or greenlets.
     """
+
+    @abstractmethod
+    def identity(self) -> StoreIdentity | None:
+        """The store's identity; None: it has none, so it is new, or it has lost its content.
+
+        May raise StoreDamaged.
+        """
+
+    @abstractmethod
+    def set_identity(self, identity: StoreIdentity) -> None:
+        """Replace the identity durably: for an operator who restores the store or accepts its state."""
 
     @abstractmethod
     def get(self, kind: str, name: str) -> Versioned | None: ...
@@ -116,6 +141,14 @@ class ConfigStore(ABC):
     def buckets(self, kind: str, numbers: Sequence[int]) -> list[bytes]:
         """These buckets as stored (see buckets.py), each at the revision of `index` or newer; b"" if never written."""
 
+    @abstractmethod
+    def found_buckets(self, kind: str) -> dict[int, bytes]:
+        """Every bucket of the kind by its number, whatever the index says: for checks and repairs."""
+
+    @abstractmethod
+    def set_index(self, kind: str, revisions: Sequence[int]) -> None:
+        """Replace the index of a kind whose own is lost, durably: for repairs."""
+
     def version(self, kinds: Sequence[str] = FOLLOWED) -> ConfigVersion:
         return {kind: sum(self.index(kind)) for kind in kinds}
 
@@ -139,7 +172,25 @@ class ConfigStore(ABC):
 
     @abstractmethod
     def applied(self) -> dict[str, Applied]:
-        """The latest report of every running process."""
+        """The latest report of every running process that has contact."""
+
+    def members(self) -> dict[str, Applied]:
+        """The last report of every process that is expected to report: from its first one until it leaves.
+
+        Empty where a process cannot be cut off from the store.
+        """
+        return {}
+
+    def leave(self, process: str) -> None:  # noqa: B027
+        """End the reports of a process of this store object that stops in order."""
+
+    def damaged_reports(self) -> dict[str, str]:
+        """Reports that cannot be read, each with the reason. `applied` leaves them out."""
+        return {}
+
+    @abstractmethod
+    def forget(self, process: str) -> None:
+        """Remove the reports of a process, of one that cannot be read or will not come back: it is expected no more."""
 
     @abstractmethod
     def claim(self, name: str) -> bool:

@@ -5,6 +5,7 @@ store.
 import logging
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,18 +15,27 @@ from common.config import snapshot
 from common.config.blocking import run_blocking
 from common.config.broker_group import BrokerGroupDefinition
 from common.config.definition import Definition
-from common.config.definitions import ApplicationDefinition, GroupDefinition, TopicDefinition
+from common.config.definitions import ApplicationDefinition, FamilyDefinition, GroupDefinition, TopicDefinition
 from common.config.errors import InvalidDefinition, StoreDamaged, StoreUnavailable
 from common.config.families import Families
+from common.config.guard import StoreGuard
 from common.config.kind_view import KindView
+from common.config.last_known import LastKnown, changes
 from common.config.snapshot import Buckets
 from common.config.store import FOLLOWED, KINDS, ConfigStore, ConfigVersion
+from common.limited_log import LimitedLog
 from common.names import is_name
 
 log = logging.getLogger("penstock.config")
+limited = LimitedLog(log)
 
 SNAPSHOT_GAP_S = 1.0  # a burst of changes is written once
 CONFIRM_S = 60.0  # interval at which an unchanged snapshot is marked as current
+DEFINITIONS: dict[str, type[Definition]] = {
+    each.kind: each
+    for each in (TopicDefinition, FamilyDefinition, GroupDefinition, ApplicationDefinition, BrokerGroupDefinition)
+}
+_PARSE = {kind: each.from_value for kind, each in DEFINITIONS.items()}
 
 
 class ConfigView:
@@ -35,6 +45,7 @@ class ConfigView:
         snapshot_path: Path | str | None = None,
         *,
         process: str | None = None,
+        age_s_max: float = 0.0,
         clock: Clock | None = None,
     ):
         """Load everything from the store, or from the snapshot while the store is unavailable, and follow changes from
@@ -43,12 +54,14 @@ class ConfigView:
         Args:
             snapshot_path: file for the last state; None: none is kept.
             process: name under which the applied version is reported to the store after each change.
+            age_s_max: the configuration is not trusted while it is older; 0: it always is.
         Raises:
             StoreUnavailable: the store is unavailable and there is no usable snapshot.
         """
         self._store = store
         self._snapshot_path = Path(snapshot_path) if snapshot_path else None
-        self._process = process
+        self._process, self._age_s_max = process, age_s_max
+        self._was_trusted = True
         self._clock = clock or SystemClock()
         self._callbacks: list[Callable[[], None]] = []
         self._refreshing = threading.Lock()
@@ -58,6 +71,10 @@ class ConfigView:
         self._unsynced = set(FOLLOWED)  # kinds that may be older than the store
         self._snapshot_at_ms: int | None = None  # while some kind is from the snapshot: the time when that was current
         self._families = Families()
+        self._guard = StoreGuard()
+        self._last_known = LastKnown({}, _PARSE)
+        self._damage: dict[str, str] = {}  # by kind: why the store's state is not taken
+        self._damaged_since_ms: int | None = None
         self.generation = 1
         self._unsaved = False
         self._wake = threading.Event()
@@ -86,6 +103,43 @@ class ConfigView:
     def setting(self, name: str) -> dict[str, Any] | None:
         return self._find("setting", name, lambda name, value: dict(value))
 
+    def was_deleted(self, kind: str, name: str) -> bool:
+        """Whether the entry does not exist because somebody deleted it, and not because it was lost or never was."""
+        view = self._kinds[kind]
+        number = layout.bucket_of(name, len(view.recent))
+        text = view.text(number)
+        return layout.is_deleted(text, name) and layout.find(text, name) is None
+
+    def topic_was_deleted(self, name: str) -> bool:
+        """Whether a topic without a definition had one that somebody deleted: its own, or its family's."""
+        if self.topic(name) is not None:
+            return False
+        families = self._kinds["family"]
+        return self.was_deleted("topic", name) or any(
+            name.startswith(family.removesuffix("*"))
+            for number in range(len(families.texts))
+            for family in layout.deletions_of(families.text(number))
+        )
+
+    def is_unreadable(self, kind: str, name: str) -> bool:
+        """Whether the entry exists in a form that this version cannot read. Its last known form, if any, is in force."""
+        view = self._kinds[kind]
+        if not layout.NAME.fullmatch(name) or kind not in DEFINITIONS:
+            return False
+        entry = layout.find(view.text(layout.bucket_of(name, len(view.recent))), name)
+        if entry is None:
+            return False
+        try:
+            DEFINITIONS[kind].from_value(name, entry.value)
+        except InvalidDefinition:
+            return True
+        return False
+
+    @property
+    def damage(self) -> str | None:
+        """Why the store's state is not taken, though the store answers; None: it is taken."""
+        return next(iter(self._damage.values()), None)
+
     def on_change(self, callback: Callable[[], None]) -> None:
         """Call `callback()` after each change, once `generation` has risen; from the store's thread or greenlet."""
         self._callbacks.append(callback)
@@ -98,14 +152,22 @@ class ConfigView:
     @property
     def age_s(self) -> float:
         """Time for which changes of the store may have been missed; 0.0 while there is contact."""
-        since_ms = self._snapshot_at_ms or self._store.unavailable_since_ms
+        since_ms = self._snapshot_at_ms or self._damaged_since_ms or self._store.unavailable_since_ms
         return 0.0 if since_ms is None else max(0.001, (self._clock.now_ms() - since_ms) / 1000)
 
+    @property
+    def is_trusted(self) -> bool:
+        """Whether the configuration is new enough to say who may do what."""
+        return not self._age_s_max or self.age_s <= self._age_s_max
+
     def close(self) -> None:
-        """Stop following and write the last snapshot; the store stays open."""
+        """Stop following, write the last snapshot, report no more; the store stays open."""
         self._closed.set()
         self._wake.set()
         self._keeper.join()
+        if self._process and self._store.unavailable_since_ms is None:
+            with suppress(StoreUnavailable):
+                self._store.leave(self._process)
 
     def _find(self, kind: str, name: str, parse: Callable[[str, Any], Any]) -> Any:
         view = self._kinds[kind]
@@ -130,28 +192,42 @@ class ConfigView:
         try:
             return parse(name, entry.value)
         except InvalidDefinition as fault:
-            log.warning("%s=%s: invalid, treated as unknown: %s", kind, name, fault)
+            if (kept := self._last_known.get(kind, name)) is not None:
+                return parse(name, kept)
+            limited.warning("%s=%s: invalid, treated as unknown: %s", kind, name, fault, about=f"{kind}={name}")
             return None
 
     def _load(self) -> None:
-        try:
-            for kind in FOLLOWED:
+        """Begin with the snapshot, against which the store's state is checked, and take what the store has."""
+        saved = snapshot.load(self._snapshot_path) if self._snapshot_path else None
+        with self._refreshing:
+            if saved is not None:
+                self._take_snapshot(saved)
+        failure: Exception | None = None
+        for kind in FOLLOWED:
+            try:
                 self._refresh(kind)
+            except StoreDamaged as error:
+                self._note_failure(kind, error)
+                failure = failure or error
+            except StoreUnavailable as error:
+                failure = error
+                break
+        if failure is None:
             self._unsaved = True
             self._wake.set()
-        except (StoreUnavailable, StoreDamaged) as error:
-            self._start_on_snapshot(error)
+        elif saved is None:
+            raise StoreUnavailable(f"{failure}; there is no snapshot to start from") from failure
+        elif self._unsynced:
+            log.warning("config: started from the snapshot, which is %.0f s old: %s", self.age_s, failure)
 
-    def _start_on_snapshot(self, error: Exception) -> None:
-        saved = snapshot.load(self._snapshot_path) if self._snapshot_path else None
-        if saved is None:
-            raise StoreUnavailable(f"{error}; there is no snapshot to start from") from error
-        with self._refreshing:
-            for kind in self._unsynced & saved.kinds.keys():
+    def _take_snapshot(self, saved: snapshot.Snapshot) -> None:
+        self._guard.restore(saved.identity, list(saved.kinds))
+        self._last_known = LastKnown(saved.last_known, _PARSE)
+        for kind in FOLLOWED:
+            if kind in saved.kinds:
                 self._show(kind, KindView(saved.kinds[kind]))
-            if self._unsynced:
-                self._snapshot_at_ms = saved.current_at_ms
-        log.warning("config: started from the snapshot, which is %.0f s old: %s", self.age_s, error)
+        self._snapshot_at_ms = saved.current_at_ms
 
     def _changed(self, kind: str) -> None:
         if kind not in self._kinds or self._closed.is_set():
@@ -159,22 +235,40 @@ class ConfigView:
         try:
             self._refresh(kind)
         except (StoreUnavailable, StoreDamaged) as error:
-            log.warning("config kind=%s: cannot be read, keeping its last state: %s", kind, error)
+            self._note_failure(kind, error)
             self._unsynced.add(kind)  # the keeper tries again
             self._wake.set()
+
+    def _note_failure(self, kind: str, error: StoreUnavailable | StoreDamaged) -> None:
+        if isinstance(error, StoreDamaged):
+            self._damage[kind] = str(error)
+            self._damaged_since_ms = self._damaged_since_ms or self._clock.now_ms()
+        limited.warning("config kind=%s: keeping its last state: %s", kind, error, about=type(error).__name__)
+
+    def _note_success(self, kind: str) -> None:
+        self._unsynced.discard(kind)
+        if self._damage.pop(kind, None) is not None and not self._damage:
+            self._damaged_since_ms = None
+            log.info("config: the store is sound again and is followed")
+        if not self._unsynced:
+            self._snapshot_at_ms = None
 
     def _refresh(self, kind: str) -> None:
         with self._refreshing:
             old = self._kinds[kind]
-            new = self._fetch(kind, old.buckets)
-            changed = new.revisions != old.buckets.revisions
+            identity = self._store.identity()
+            self._guard.check_identity(identity)
+            is_renewed = self._guard.is_renewed(kind, identity)
+            new = self._fetch(kind, None if is_renewed else old.buckets)
+            if not is_renewed:
+                self._compare(kind, old.buckets, new)
+            changed = is_renewed or new.revisions != old.buckets.revisions
             if changed:
-                self._show(kind, old.successor(new))
+                self._show(kind, KindView(new) if is_renewed else old.successor(new))
                 self.generation += 1
             first = kind in self._unsynced
-            self._unsynced.discard(kind)
-            if not self._unsynced:
-                self._snapshot_at_ms = None
+            self._guard.take(kind, identity)
+            self._note_success(kind)
         if changed:
             self._announce()
         if self._process and not self._unsynced and (changed or first):
@@ -182,19 +276,28 @@ class ConfigView:
 
     def _show(self, kind: str, view: KindView) -> None:
         if kind == "family":
-            self._families = Families(view.entries())
+            self._families = Families(view.entries(), self._last_known.values.get(kind))
             # After the families: a reader that still uses the old view caches there what it finds by the old families.
             self._kinds["topic"] = self._kinds["topic"].unparsed()
         self._kinds[kind] = view
 
-    def _fetch(self, kind: str, old: Buckets) -> Buckets:
-        """The kind's current buckets.
+    def _compare(self, kind: str, old: Buckets, new: Buckets) -> None:
+        """Check what has changed. Raises StoreDamaged."""
+        changed = run_blocking(lambda: list(changes(kind, old, new)))
+        if changed:
+            self._guard.check_entries(kind, changed)
+            run_blocking(lambda: self._last_known.note(kind, changed))
+
+    def _fetch(self, kind: str, old: Buckets | None) -> Buckets:
+        """The kind's current buckets; those of `old` with the same revision are not read again.
 
         A bucket may be newer than the index read here; its change will be reported later.
         """
         revisions = tuple(self._store.index(kind))
-        same_layout = len(revisions) == len(old.payloads)
-        payloads = list(old.payloads) if same_layout else [b""] * len(revisions)
+        if old is not None:
+            self._guard.check_revisions(kind, old, revisions)
+        same_layout = old is not None and len(revisions) == len(old.payloads)
+        payloads = list(old.payloads) if old is not None and same_layout else [b""] * len(revisions)
         stale = [
             number for number, revision in enumerate(revisions) if revision != layout.revision_of(payloads[number])
         ]
@@ -209,17 +312,26 @@ class ConfigView:
             try:
                 callback()
             except Exception:
-                log.exception("config: a listener for changes failed")
+                limited.exception("config: a listener for changes failed")
 
     def _keep(self) -> None:
         """Write snapshots and repeat refreshes that failed, until closed."""
         while not self._closed.is_set():
-            self._wake.wait(SNAPSHOT_GAP_S if self._unsynced else CONFIRM_S)
+            self._wake.wait(SNAPSHOT_GAP_S if self._unsynced or self._age_s_max else CONFIRM_S)
             self._wake.clear()
+            self._check_trust()
             for kind in list(self._unsynced) if self._store.unavailable_since_ms is None else []:
                 self._changed(kind)
             self._save()
             self._closed.wait(SNAPSHOT_GAP_S)
+
+    def _check_trust(self) -> None:
+        """Void what was learnt from the configuration when it has become too old, and when it is new again."""
+        trusted = self.is_trusted
+        if trusted is not self._was_trusted:
+            self._was_trusted = trusted
+            self.generation += 1
+            self._announce()
 
     def _save(self) -> None:
         path = self._snapshot_path
@@ -232,7 +344,9 @@ class ConfigView:
         self._unsaved = False
         kinds = {kind: view.buckets for kind, view in self._kinds.items()}
         try:
-            run_blocking(lambda: snapshot.save(path, kinds, self._clock.now_ms()))
+            run_blocking(
+                lambda: snapshot.save(path, kinds, self._clock.now_ms(), self._guard.identity, self._last_known.values)
+            )
         except OSError as error:
             self._unsaved = True
-            log.warning("snapshot=%s: cannot be written, will be tried again: %s", path, error)
+            limited.warning("snapshot=%s: cannot be written, will be tried again: %s", path, error)

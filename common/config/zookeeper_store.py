@@ -1,8 +1,9 @@
 """The ZooKeeper store of a cluster, below one chroot.
 
+    CHROOT/cluster            see identity.py
     CHROOT/<kind>/index       revisions of all buckets; its compare-and-set is the commit, its watch reports changes
     CHROOT/<kind>/017         bucket 17, set in the same transaction as the index
-    CHROOT/applied/<process>  ephemeral; JSON {"version","pid","at_ms"}
+    CHROOT/applied, members   see zookeeper_reports.py
     CHROOT/claims/<name>      ephemeral: the name belongs to the process of its session
 
 A process has one watch per kind, for any number of topics. It follows by level, not by event: on every event,
@@ -10,14 +11,12 @@ every new connection and every RESYNC_S, the index is read again and compared. S
 """
 
 import functools
-import json
 import logging
-import os
 import threading
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
-from urllib.parse import quote, unquote
+from urllib.parse import quote
 
 from kazoo import exceptions as zk
 from kazoo.client import KazooClient, KazooState
@@ -28,10 +27,13 @@ from kazoo.security import CREATOR_ALL_ACL
 from common.clock import SystemClock
 from common.config import buckets as layout
 from common.config.blocking import gevent_patched
-from common.config.bucketed import BucketedStore, Index, LostRace
-from common.config.errors import StoreUnavailable, UncertainWrite
+from common.config.bucketed import INDEX_MISSING, BucketedStore, Index, LostRace
+from common.config.errors import StoreDamaged, StoreUnavailable, UncertainWrite
+from common.config.identity import StoreIdentity, parse_identity
 from common.config.store import KINDS, Applied, ConfigVersion
 from common.config.zookeeper_options import ZooKeeperOptions
+from common.config.zookeeper_reports import ZooKeeperReports
+from common.limited_log import LimitedLog
 
 RESYNC_S = 30.0
 RETRY_S = 0.5
@@ -39,6 +41,7 @@ CUT_OFF = (zk.ConnectionLoss, zk.SessionExpiredError, zk.ConnectionClosedError, 
 RACED = (zk.BadVersionError, zk.NodeExistsError, zk.NoNodeError)
 
 log = logging.getLogger("penstock.config")
+limited = LimitedLog(log)
 
 
 class ZooKeeperStore(BucketedStore):
@@ -60,17 +63,29 @@ class ZooKeeperStore(BucketedStore):
         self._on_event = {
             kind: functools.partial(self._index_event, kind) for kind in KINDS
         }  # kazoo keeps one per kind
-        self._reports: dict[str, ConfigVersion] = {}
         self._claims: dict[str, int] = {}  # name -> session
         self._report_again = False
-        self._reporting = threading.Lock()  # the follower repeats reports concurrently with callers
         self._follower: threading.Thread | None = None
         self._client = _client(options)
+        self._reports = ZooKeeperReports(self._client, self._ask, self._path, self._clock)
         self._client.add_listener(self._state_changed)
         self._client.start_async()
 
     def _path(self, *parts: str) -> str:
         return "/".join((self._options.chroot, *parts))
+
+    def _read_identity(self) -> StoreIdentity | None:
+        path = self._path("cluster")
+        found = self._ask_quietly(lambda: self._client.get_async(path), zk.NoNodeError)
+        return parse_identity(found[0], path) if found else None
+
+    def _create_identity(self, identity: StoreIdentity) -> None:
+        path, data = self._path("cluster"), identity.encode()
+        self._ask_quietly(lambda: self._client.create_async(path, data, makepath=True), zk.NodeExistsError)
+
+    def _replace_identity(self, identity: StoreIdentity) -> None:
+        self._create_identity(identity)
+        self._ask(lambda: self._client.set_async(self._path("cluster"), identity.encode()), writes=True)
 
     def _read_index(self, kind: str) -> Index:
         return self._index_from(kind, lambda path: self._client.get_async(path))
@@ -80,6 +95,9 @@ class ZooKeeperStore(BucketedStore):
         try:
             data, stat = self._ask(lambda: get(path))
         except zk.NoNodeError:
+            children = self._ask_quietly(lambda: self._client.get_children_async(self._path(kind)), zk.NoNodeError)
+            if children and "index" not in children:  # else it was created between the two requests
+                raise StoreDamaged(INDEX_MISSING.format(path)) from None
             return Index((0,) * KINDS[kind].buckets, None)
         return Index(layout.unpack_index(data, path), stat.version)
 
@@ -90,6 +108,18 @@ class ZooKeeperStore(BucketedStore):
         )
         found = {number: data for number, (data, _) in zip(wanted, answers, strict=True)}
         return [found.get(number, b"") for number in numbers]
+
+    def found_buckets(self, kind: str) -> dict[int, bytes]:
+        path = self._path(kind)
+        names = self._ask_quietly(lambda: self._client.get_children_async(path), zk.NoNodeError) or []
+        numbers = sorted(int(name) for name in names if name.isdigit())
+        sends = [functools.partial(self._client.get_async, self._path(kind, f"{n:03d}")) for n in numbers]
+        return {number: data for number, (data, _) in zip(numbers, self._ask_all(sends), strict=True)}
+
+    def set_index(self, kind: str, revisions: Sequence[int]) -> None:
+        path, data = self._path(kind, "index"), layout.pack_index(revisions)
+        self._ask_quietly(lambda: self._client.create_async(path, data, makepath=True), zk.NodeExistsError)
+        self._ask(lambda: self._client.set_async(path, data), writes=True)
 
     def _commit(self, kind: str, payloads: dict[int, bytes], revisions: tuple[int, ...], token: Any) -> Any:
         if token is None:
@@ -124,39 +154,25 @@ class ZooKeeperStore(BucketedStore):
         return self._away_since_ms
 
     def report_applied(self, process: str, version: ConfigVersion) -> None:
-        self._reports[process] = dict(version)
         self._start_following()  # which repeats the report in each new session
-        self._write_report(process)
-
-    def _write_report(self, process: str) -> None:
-        with self._reporting:
-            self._write_report_alone(process, self._reports[process])
-
-    def _write_report_alone(self, process: str, version: ConfigVersion) -> None:
-        path = self._path("applied", quote(process, safe=""))
-        data = json.dumps({"version": version, "pid": os.getpid(), "at_ms": self._clock.now_ms()}).encode()
-        stat = self._ask(lambda: self._client.exists_async(path))
-        if stat and stat.owner_session_id == self._client.client_id[0]:
-            self._ask(lambda: self._client.set_async(path, data), writes=True)
-            return
-        if stat:  # of an earlier session or process of this name, not yet expired
-            self._ask_quietly(lambda: self._client.delete_async(path), zk.NoNodeError)
-        self._ask(lambda: self._client.create_async(path, data, ephemeral=True, makepath=True), writes=True)
+        self._reports.report(process, version)
 
     def applied(self) -> dict[str, Applied]:
-        try:
-            names = self._ask(lambda: self._client.get_children_async(self._path("applied")))
-        except zk.NoNodeError:
-            return {}
-        found = {}
-        for name in names:
-            answer = self._ask_quietly(
-                functools.partial(self._client.get_async, self._path("applied", name)), zk.NoNodeError
-            )
-            if answer:
-                data = json.loads(answer[0])
-                found[unquote(name)] = Applied(data["version"], data["pid"], data["at_ms"])
-        return found
+        return self._reports.running()
+
+    def members(self) -> dict[str, Applied]:
+        return self._reports.members()
+
+    def leave(self, process: str) -> None:
+        self._reports.leave(process)
+
+    def damaged_reports(self) -> dict[str, str]:
+        self._reports.running()
+        self._reports.members()
+        return self._reports.damaged
+
+    def forget(self, process: str) -> None:
+        self._reports.forget(process)
 
     def claim(self, name: str) -> bool:
         if self.holds(name):
@@ -207,7 +223,7 @@ class ZooKeeperStore(BucketedStore):
             self._connected.clear()
             if self._away_since_ms is None and not self._closed:
                 self._away_since_ms = self._clock.now_ms()
-                log.warning("%s: connection %s, keeping the last known configuration", self._name, state.lower())
+                limited.warning("%s: connection %s, keeping the last known configuration", self._name, state.lower())
 
     def _index_event(self, kind: str, event: Any) -> None:
         self._dirty.add(kind)
@@ -234,7 +250,7 @@ class ZooKeeperStore(BucketedStore):
                 log.debug("%s", error)
                 pause_s = RETRY_S
             except Exception:
-                log.exception("%s: following changes failed, trying again", self._name)
+                limited.exception("%s: following changes failed, trying again", self._name)
                 pause_s = RETRY_S
 
     def _follow_once(self) -> None:
@@ -242,8 +258,7 @@ class ZooKeeperStore(BucketedStore):
         if self._report_again:
             self._report_again = False
             try:
-                for process in list(self._reports):
-                    self._write_report(process)
+                self._reports.repeat()
             except BaseException:
                 self._report_again = True
                 raise
@@ -271,7 +286,7 @@ class ZooKeeperStore(BucketedStore):
             try:
                 callback(kind)
             except Exception:
-                log.exception("config kind=%s: a watcher of changes failed", kind)
+                limited.exception("config kind=%s: a watcher of changes failed", kind)
 
     # Requests
 
@@ -323,7 +338,7 @@ def _client(options: ZooKeeperOptions) -> KazooClient:
         handler = SequentialGeventHandler()
     auth = options.auth()
     if not auth:
-        log.warning("zookeeper=%s: no auth_file: every client of it can change the configuration", options.hosts)
+        limited.warning("zookeeper=%s: no auth_file: every client of it can change the configuration", options.hosts)
     return KazooClient(
         hosts=options.hosts,
         timeout=options.session_timeout_s,

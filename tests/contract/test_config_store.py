@@ -10,8 +10,13 @@ import time
 
 import pytest
 
+from common.admin import topics, transfer, upkeep
+from common.admin.administrator import Administrator
+from common.admin.topics import TopicSettings
+from common.clock import SystemClock
 from common.config import buckets as layout
-from common.config.errors import BucketFull, InvalidEntry, StoreUnavailable, VersionConflict
+from common.config.applying import laggards, wait_applied
+from common.config.errors import BucketFull, InvalidEntry, StoreDamaged, StoreUnavailable, VersionConflict
 from common.config.file_store import FileStore
 from common.config.memory_store import MemoryConfigStore
 from common.config.store import KINDS, Change
@@ -252,6 +257,36 @@ class ConfigStoreContract:
         other.close()
         until(lambda: store.applied().keys() == {"proxy/127.0.0.1:9001"}, "the closed store's report to go")
 
+    def test_a_store_gets_its_identity_with_its_first_entry_and_keeps_it(self, open_another):
+        store, other = open_another(), open_another()
+        assert store.identity() is None
+        store.put("topic", "orders", {}, 0)
+        identity = store.identity()
+        assert len(identity.cluster) == 16 and identity.generation == 0
+        other.put("topic", "other", {}, 0)
+        assert other.identity() == identity
+        other.set_identity(identity._replace(generation=5))
+        assert store.identity() == (identity.cluster, 5)
+
+    def test_an_index_is_made_again_from_the_buckets(self, open_another):
+        store = open_another()
+        store.put_many("topic", [Change(f"t{number}", {}, 0) for number in range(30)])
+        before = store.index("topic")
+        revisions = [layout.revision_of(store.found_buckets("topic").get(number, b"")) for number in range(256)]
+        store.set_index("topic", revisions)
+        assert list(before) == list(store.index("topic")) == revisions
+        assert open_another().count("topic") == 30
+
+    def test_a_deletion_leaves_its_record_and_nothing_else(self, store):
+        store.delete("topic", "orders", store.put("topic", "orders", {}, 0))
+        assert (store.get("topic", "orders"), store.names("topic"), store.count("topic")) == (None, [], 0)
+        assert store.taken("topic", ["orders"]) == []
+        (text,) = [layout.unpack(payload, "") for payload in store.found_buckets("topic").values()]
+        assert layout.is_deleted(text, "orders") and layout.deletions_of(text) == ["orders"]
+        store.put("topic", "orders", {}, 0)
+        (text,) = [layout.unpack(payload, "") for payload in store.found_buckets("topic").values()]
+        assert not layout.is_deleted(text, "orders") and store.names("topic") == ["orders"]
+
     def test_100000_topics_are_created_well_within_a_minute(self, store):
         began = time.monotonic()
         store.put_many(
@@ -319,6 +354,75 @@ class TestZooKeeperStore(ConfigStoreContract):
 
         return open_store
 
+    def test_a_lost_index_is_reported_at_once_and_made_again(self, server, open_another):
+        store = open_another()
+        store.put_many("topic", [Change(f"t{number}", {}, 0) for number in range(5)])
+        store._client.delete(store._path("topic", "index"))
+        began = time.monotonic()
+        for call in (lambda: open_another().put("topic", "more", {}, 0), lambda: store.names("topic")):
+            with pytest.raises(StoreDamaged, match="penstock config repair"):
+                call()
+        assert time.monotonic() - began < 5
+        assert [each.subject for each in upkeep.verify(store)] == ["topic"]
+        upkeep.repair(Administrator(store, "test"))
+        assert store.names("topic") == [f"t{number}" for number in range(5)] and upkeep.verify(store) == []
+
+    def test_an_emptied_zookeeper_changes_nothing_until_the_configuration_is_applied_again(
+        self, open_another, tmp_path
+    ):
+        store = open_another()
+        store.put_many("topic", [Change(f"t{number}", {"queues": 3}, 0) for number in range(50)])
+        backup = transfer.export(store, SystemClock())
+        view = ConfigView(open_another(), tmp_path / "snapshot", process="proxy")
+        try:
+            store._client.delete(store._options.chroot, recursive=True)
+            until(lambda: view.damage, "the view to notice")
+            assert view.topic("t7").queues == 3 and view.age_s > 0
+            admin = Administrator(open_another(), "test")
+            topics.create(admin, ["hasty"], TopicSettings())
+            saved = transfer.export_snapshot(tmp_path / "snapshot")
+            assert saved["kinds"] == backup["kinds"] and saved["identity"] == backup["identity"]
+            transfer.apply(admin, saved, transfer.differences(admin.store, saved, deletes=False))
+            upkeep.accept(admin, saved["identity"]["cluster"])
+            until(lambda: view.damage is None and view.topic("hasty"), "the restored store")
+            assert view.topic("t7").queues == 3
+            until(lambda: reports(store).get("proxy") == view.version, "its report")
+        finally:
+            view.close()
+
+    def test_two_processes_of_one_name_do_not_share_a_report(self, open_another):
+        store, other = open_another(), open_another()
+        store.report_applied("proxy", {"topic": 2})
+        other.report_applied("proxy", {"topic": 1})
+        assert sorted(each.version["topic"] for each in store.applied().values()) == [1, 2]
+        assert all(name.startswith("proxy;") for name in store.applied())
+        assert len(laggards(store, {"topic": 2})) == 1
+
+    def test_a_process_that_is_cut_off_stays_expected_until_it_is_back_or_forgotten(self, open_another):
+        store, other, again = open_another(), open_another(), open_another()
+        other.report_applied("proxy", {"topic": 1})
+        other._client.stop()  # ends the session; the store object does not leave
+        until(lambda: store.applied() == {}, "its session to end")
+        (late,) = laggards(store, {"topic": 1})
+        assert late.startswith("proxy (no contact; last seen 20")
+        again.report_applied("proxy", {"topic": 1})
+        assert laggards(store, {"topic": 1}) == [] and laggards(store, {"topic": 2}) == ["proxy"]
+        again.leave("proxy")
+        assert store.members() == store.applied() == {}
+        store.report_applied("gone", {"topic": 1})
+        store.forget("gone")
+        assert store.members() == store.applied() == {}
+
+    def test_a_report_that_is_garbage_breaks_no_change_and_is_removed_by_a_repair(self, open_another):
+        store = open_another()
+        store.report_applied("proxy", {"topic": 0})
+        for name, data in (("garbage", b"\xff"), ("other", b"[]"), ("odd", b'{"version":{"topic":"x"}}')):
+            store._client.create(store._path("applied", name), data)
+        assert wait_applied(store, {"topic": 0}, 0.0) == []
+        assert set(store.damaged_reports()) == {"garbage", "other", "odd"}
+        upkeep.repair(Administrator(store, "test"))
+        assert store.damaged_reports() == {} and store.applied().keys() == {"proxy"}
+
     def test_a_restart_of_zookeeper_loses_no_change(self, server, open_another, tmp_path):
         store = open_another()
         version = store.put("topic", "orders", {"queues": 1}, 0)
@@ -361,7 +465,9 @@ class TestZooKeeperStore(ConfigStoreContract):
         opened += [owner, stranger]
         owner.put("topic", "orders", {}, 0)
         owner.report_applied("proxy", {"topic": 1})
-        for path in ("/closed", "/closed/topic", "/closed/topic/index", "/closed/applied", "/closed/applied/proxy"):
+        (report,) = owner._client.get_children("/closed/applied")
+        names = ("", "cluster", "topic", "topic/index", "applied", f"applied/{report}", "members", "members/proxy")
+        for path in (f"/closed/{name}".rstrip("/") for name in names):
             acls, _ = owner._client.get_acls(path)
             assert {acl.id.scheme for acl in acls} == {"digest"}, path
         with pytest.raises(Exception, match="authentication failed"):

@@ -1,6 +1,16 @@
 """Definitions of topics, families, groups and applications, with the bounds of their settings."""
 
-from common.config.definitions.application import LIVE_KEYS_MAX, ApplicationDefinition, Grant, Key
+from common.config.definitions.application import (
+    DEAD_LETTERS,
+    LIVE_KEYS_MAX,
+    PULL,
+    PULL_GROUP,
+    PULL_TOPIC,
+    SEND,
+    ApplicationDefinition,
+    Grant,
+    Key,
+)
 from common.config.definitions.common import GRADES, ORDERS, RATE_BYTES_MAX, RATE_MESSAGES_MAX, RETENTION_MS_MAX
 from common.config.definitions.group import ON_FAILURE, GroupDefinition
 from common.config.definitions.topic import (
@@ -13,17 +23,22 @@ from common.config.definitions.topic import (
 )
 
 __all__ = [
+    "DEAD_LETTERS",
     "DELAY_MS_MAX",
     "DURABILITIES",
     "GRADES",
     "LIVE_KEYS_MAX",
     "ON_FAILURE",
     "ORDERS",
+    "PULL",
+    "PULL_GROUP",
+    "PULL_TOPIC",
     "QUEUES_MAX",
     "RATE_BYTES_MAX",
     "RATE_MESSAGES_MAX",
     "REQUIRED_GROUPS_MAX",
     "RETENTION_MS_MAX",
+    "SEND",
     "ApplicationDefinition",
     "FamilyDefinition",
     "Grant",

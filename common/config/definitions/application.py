@@ -8,12 +8,23 @@ from common.config.checks import Checks
 from common.config.definition import Definition
 from common.config.definitions.common import rate_bytes, rate_messages
 from common.config.setting import Option, setting
-from common.config.values import NetworkList, TextList
+from common.config.values import NetworkList, TextList, WholeNumber
+from common.dead_letters import GROUP_PREFIX_CHARS_MAX, is_dead_letter_topic
+from common.quoting import listed
 
 LIVE_KEYS_MAX = 2
 GRANTS_MAX = 200
 ADDRESSES_MAX = 100
 CERTIFICATES_MAX = 20
+CREATIONS_MAX = 1_000_000_000
+
+SEND, PULL_TOPIC, PULL_GROUP, DEAD_LETTERS = "send", "topic", "group", "dead_letters"
+PULL = "pull"
+"""Action of earlier versions: PULL_TOPIC and PULL_GROUP. To processes of those versions it is DEAD_LETTERS as well, so
+commands no longer write it."""
+
+_STORED_IN = {"grants": (SEND, PULL), "pull_grants": (PULL_TOPIC, PULL_GROUP, DEAD_LETTERS)}
+"""The stored fields and their actions. Earlier versions keep `pull_grants` and grant nothing by it."""
 
 
 @dataclass(frozen=True)
@@ -27,13 +38,21 @@ class Key:
 
 @dataclass(frozen=True, order=True)
 class Grant:
-    """`action` is send or pull; `pattern` a name, or a prefix followed by `*`.
+    """Permission for one action on the names that match a pattern: a name, or a prefix followed by `*`.
 
-    Pull patterns hold for topics and groups.
+    Attributes:
+        action: SEND to topics, PULL_TOPIC from topics, PULL_GROUP as groups, or DEAD_LETTERS: pull those of groups. PULL
+            is in definitions of earlier versions.
     """
 
     action: str
     pattern: str
+
+    def parts(self) -> "tuple[Grant, ...]":
+        """The grant in today's actions."""
+        if self.action == PULL:
+            return (Grant(PULL_TOPIC, self.pattern), Grant(PULL_GROUP, self.pattern))
+        return (self,)
 
 
 @dataclass(frozen=True)
@@ -61,6 +80,21 @@ class ApplicationDefinition(Definition):
         option=Option("certificate", metavar="NAME"),
     )
 
+    groups_max: int = setting(
+        10_000,
+        WholeNumber("groups", 0, CREATIONS_MAX),
+        "Let it pull under at most this many group names without a definition, at each engine.",
+        unset="0: only groups with a definition",
+        more="Each costs an engine memory while it is in use, and its progress until it expires.",
+    )
+    family_topics_max: int = setting(
+        1_000_000,
+        WholeNumber("topics", 0, CREATIONS_MAX),
+        "Let it create at most this many topics of families by its sends and pulls, at each engine.",
+        unset="0: none",
+        more="Each costs an engine disk, and stays.",
+    )
+
     @classmethod
     def checked_parts(cls, checks: Checks) -> dict[str, Any]:
         return {"keys": tuple(_keys(checks)), "grants": tuple(_grants(checks))}
@@ -68,8 +102,13 @@ class ApplicationDefinition(Definition):
     def to_value(self) -> dict[str, Any]:
         """The stored form, with the secrets; only for the store."""
         keys = [{"key_id": key.key_id, "secret": key.secret, "created_at_ms": key.created_at_ms} for key in self.keys]
-        grants = [[grant.action, grant.pattern] for grant in self.grants]
-        return {**self.extra, "keys": keys, "grants": grants, **self._stored_settings()}
+        grants = {
+            field_name: [[grant.action, grant.pattern] for grant in self.grants if grant.action in actions]
+            for field_name, actions in _STORED_IN.items()
+        }
+        if not grants["pull_grants"]:
+            del grants["pull_grants"]
+        return {**self.extra, "keys": keys, **grants, **self._stored_settings()}
 
     def without_secrets(self) -> dict[str, Any]:
         """The form without secrets, for people, logs and the audit journal."""
@@ -78,6 +117,11 @@ class ApplicationDefinition(Definition):
 
     def key(self, key_id: str) -> Key | None:
         return next((key for key in self.keys if key.key_id == key_id), None)
+
+    def patterns(self, action: str) -> tuple[str, ...]:
+        """The patterns that are granted for the action, by grants of any version."""
+        parts = (part for grant in self.grants for part in grant.parts())
+        return tuple(dict.fromkeys(part.pattern for part in parts if part.action == action))
 
 
 def _keys(checks: Checks) -> Iterator[Key]:
@@ -95,8 +139,22 @@ def _keys(checks: Checks) -> Iterator[Key]:
 
 
 def _grants(checks: Checks) -> Iterator[Grant]:
-    for at, item in enumerate(checks.list_of("grants", list, GRANTS_MAX)):
-        if len(item) != 2 or item[0] not in ("send", "pull"):
-            checks.wrong(f"grants[{at}]", item, "is not a grant", 'use ["send" or "pull", pattern]')
-        elif checks.pattern(f"grants[{at}]", item[1]):
-            yield Grant(item[0], item[1])
+    for name, actions in _STORED_IN.items():
+        for at, item in enumerate(checks.list_of(name, list, GRANTS_MAX)):
+            field_name = f"{name}[{at}]"
+            if len(item) != 2 or item[0] not in actions:
+                checks.wrong(field_name, item, "is not a grant", f"use [{listed(actions)}, pattern]")
+            elif checks.pattern(field_name, item[1]) and _check_pattern(checks, field_name, *item):
+                yield Grant(item[0], item[1])
+
+
+def _check_pattern(checks: Checks, field_name: str, action: str, pattern: str) -> bool:
+    """Check the rules of single actions."""
+    if action == PULL_TOPIC and is_dead_letter_topic(pattern):
+        checks.wrong(field_name, pattern, "names dead letters", "grant dead letters of their group instead")
+        return False
+    if action == DEAD_LETTERS and pattern.endswith("*") and len(pattern) > GROUP_PREFIX_CHARS_MAX + 1:
+        rule = f"use a prefix of at most {GROUP_PREFIX_CHARS_MAX} characters for dead letters"
+        checks.wrong(field_name, pattern, "is too long a prefix", rule)
+        return False
+    return True

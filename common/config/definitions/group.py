@@ -43,7 +43,7 @@ class GroupDefinition(Definition):
         "earliest",
         StartPlace("", STARTS),
         "Begin at this place on a topic that the group has not read before.",
-        more="`time` begins with the first message stored at or after start_at_ms.",
+        more="`time` begins with the first message stored at or after start_at_ms, `latest` with what is stored from now on.",
         option=Option("start", metavar="earliest|latest|TIME"),
         is_stored_always=True,
     )
@@ -73,7 +73,7 @@ class GroupDefinition(Definition):
         "After the last attempt of a message, with an order: skip it to the dead-letter queue, park its key, or stop its queue.",
         more=(
             "`park` retries while the key's later messages wait and there is room for them. "
-            "`stop` retries while the whole queue waits."
+            "`stop` retries while the whole queue waits. With both the `attempt` of a delivery goes on beyond attempts_max."
         ),
         is_stored_always=True,
     )
@@ -106,7 +106,7 @@ class GroupDefinition(Definition):
     start_at_ms: int = setting(
         0,
         WholeNumber("Unix ms", 0, START_AT_MS_MAX),
-        "Begin at this time where `start` is `time`.",
+        "Begin at this time where `start` is `time` or `latest`; for `latest` it is when that was set.",
         option=None,
     )
     paused: bool = setting(
@@ -124,7 +124,8 @@ class GroupDefinition(Definition):
     def to_value(self) -> dict[str, Any]:
         value = super().to_value()
         value.pop("start_at_ms", None)
-        return {**value, "start_at_ms": self.start_at_ms} if self.start == "time" else value
+        has_time = self.start == "time" or (self.start == "latest" and self.start_at_ms > 0)
+        return {**value, "start_at_ms": self.start_at_ms} if has_time else value
 
     @property
     def filters(self) -> dict[str, str]:

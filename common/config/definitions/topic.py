@@ -1,7 +1,7 @@
 """Topics and families of topics: their settings."""
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from common.config.checks import Checks
 from common.config.definition import Definition
@@ -27,6 +27,7 @@ RETENTION_BYTES_MAX = 1 << 50
 DELAY_MS_MAX = 400 * 86_400_000
 BODY_BYTES_MAX = 16_000_000  # below the frame limit, because a frame holds the rest of the call too
 REQUIRED_GROUPS_MAX = 16
+MADE_MS_MAX = 10**15
 REQUIRED_MAX = 64  # a message cannot have more properties
 
 _HOUR_MS, _MIB = 3_600_000, 1 << 20
@@ -39,6 +40,8 @@ class TopicDefinition(Definition):
 
     Attributes:
         family: name of the family that defines the topic; None: the topic has an entry of its own. Never stored.
+        made_ms: time of the entry's creation, by which a topic that was deleted and created again is another topic to
+            the engines; 0: unknown, as for the topics of a family.
     """
 
     kind: ClassVar[str] = "topic"
@@ -64,6 +67,7 @@ class TopicDefinition(Definition):
         is_stored_always=True,
     )
     family: str | None = None
+    made_ms: int = 0
     retention_ms: int = setting(
         0,
         WholeNumber("ms", 0, RETENTION_MS_MAX),
@@ -156,6 +160,14 @@ class TopicDefinition(Definition):
         if is_dead_letter_topic(name):
             checks.fault("name", PREFIX_RULE)
         return name
+
+    @classmethod
+    def checked_parts(cls, checks: Checks) -> dict[str, Any]:
+        return {"made_ms": checks.integer("made_ms", 0, 0, MADE_MS_MAX)}
+
+    def to_value(self) -> dict[str, Any]:
+        value = super().to_value()
+        return {**value, "made_ms": self.made_ms} if self.made_ms else value
 
     def check_together(self, checks: Checks) -> None:
         if self.backlog_bounds != Bounds() and not self.required_groups:

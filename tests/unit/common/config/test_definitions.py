@@ -99,7 +99,14 @@ def test_fields_of_another_version_are_written_back(kind):
 
 
 def test_a_definition_comes_back_from_its_value():
-    app = ApplicationDefinition.from_value("shop", {"keys": [KEY], "grants": [["send", "orders*"], ["pull", "x"]]})
+    value = {
+        "keys": [KEY],
+        "grants": [["send", "orders*"], ["pull", "x"]],
+        "pull_grants": [["topic", "orders"], ["group", "readers"], ["dead_letters", "*"]],
+    }
+    app = ApplicationDefinition.from_value("shop", value)
+    assert len(app.grants) == 5
+    assert app.to_value() == value
     assert ApplicationDefinition.from_value("shop", app.to_value()) == app
 
 
@@ -128,6 +135,15 @@ def test_a_secret_is_neither_in_repr_nor_in_faults_nor_without_secrets():
 def test_a_wrong_grant_is_refused(grant):
     with pytest.raises(InvalidDefinition, match=r"grants\[0\]"):
         ApplicationDefinition.from_value("shop", {"grants": [grant]})
+
+
+@pytest.mark.parametrize(
+    "grant",
+    [["topic", "_dlq.readers"], ["topic", "_dlq.*"], ["dead_letters", "g" * 213 + "*"], ["send", "x"], ["pull", "x"]],
+)
+def test_a_wrong_grant_to_pull_is_refused(grant):
+    with pytest.raises(InvalidDefinition, match=r"pull_grants\[0\]"):
+        ApplicationDefinition.from_value("shop", {"pull_grants": [grant]})
 
 
 @pytest.mark.parametrize("pattern", ["orders", "orders*", "*", "a.b-c_D*", ".*"])

@@ -1,12 +1,15 @@
 """What only the file store can get wrong: crashes between its files, permissions, the poll."""
 
+import errno
 import os
 import stat
 import subprocess
 import sys
+import threading
 
 import pytest
 
+from common.admin import upkeep
 from common.config import buckets as layout
 from common.config import files
 from common.config.errors import StoreDamaged, StoreUnavailable
@@ -38,6 +41,52 @@ def test_a_crash_before_the_index_is_replaced_changes_nothing(store, monkeypatch
         store.put("topic", "orders", {"queues": 2}, version)
     assert store.get("topic", "orders") == ({"queues": 1}, version)
     assert store.put("topic", "orders", {"queues": 3}, version) > version
+
+
+@pytest.mark.parametrize("call", ["open", "fsync", "rename"])
+@pytest.mark.parametrize("nth", range(6))
+def test_a_write_that_the_disk_refuses_changes_nothing_and_can_be_repeated(store, monkeypatch, call, nth):
+    version = store.put("topic", "orders", {"queues": 1}, 0)
+    real, calls = getattr(os, call), iter(range(100))
+
+    def fail(*arguments, **named):
+        if next(calls) == nth:
+            raise OSError(errno.EIO, "Input/output error")
+        return real(*arguments, **named)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, call, fail)
+        try:
+            version = store.put("topic", "orders", {"queues": 2}, version)
+        except StoreUnavailable as error:
+            assert "None" not in str(error)
+    found, version_now = store.get("topic", "orders")
+    assert found["queues"] in (1, 2) and version_now >= version
+    store.put("topic", "orders", {"queues": 3}, version_now)
+    assert store.get("topic", "orders")[0] == {"queues": 3}
+    assert upkeep.verify(store) == []
+
+
+def test_a_check_of_the_store_finds_nothing_while_others_write(store, tmp_path):
+    writer, done = FileStore(tmp_path / "config"), threading.Event()
+
+    def write() -> None:
+        number = 0
+        while not done.is_set():
+            writer.put("engine", f"e{number}", {}, 0)
+            number += 1
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    try:
+        for _ in range(20):
+            assert [
+                each for each in upkeep.verify(store) if "revision" in each.problem or each.subject == "engine"
+            ] == []
+    finally:
+        done.set()
+        thread.join(10)
+        writer.close()
 
 
 def test_what_a_crashed_writer_left_is_swept_by_the_next_one(store, tmp_path):
@@ -127,3 +176,35 @@ view.close(); store.close(); writer.close()
     url = f"file://{tmp_path}/config"
     subprocess.run([sys.executable, "-c", code, url, str(tmp_path / "snapshot")], check=True, timeout=30)
     assert open_store(url).names("topic") == ["orders"]
+
+
+@pytest.mark.parametrize("failing", range(7))
+def test_a_full_disk_at_any_step_of_a_write_leaves_the_old_state_and_no_file(tmp_path, monkeypatch, failing):
+    store = FileStore(tmp_path)
+    store.put("topic", "a", {"queues": 1}, 0)
+    before, synced, real = files_of(tmp_path), [], os.fsync
+
+    def fsync(fd):
+        synced.append(fd)
+        if len(synced) == failing + 1:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        real(fd)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    try:
+        store.put("topic", "a", {"queues": 2}, 1)
+    except StoreUnavailable as error:
+        told = str(error)
+    else:
+        told = ""
+    monkeypatch.undo()
+    if told.endswith("disk full: nothing was changed: free some space and try again"):
+        assert store.get("topic", "a").value == {"queues": 1} and files_of(tmp_path) == before
+    else:
+        assert store.get("topic", "a").value == {"queues": 2}, told
+    store.put("topic", "a", {"queues": 3}, store.get("topic", "a").version)
+    assert store.get("topic", "a").value == {"queues": 3}
+
+
+def files_of(root):
+    return {path: path.read_bytes() for path in (root / "topic").iterdir()}

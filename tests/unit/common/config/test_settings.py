@@ -124,6 +124,13 @@ STORED = [
         '"order":"none","paused":true,"rate_messages":5,"retry":[1,2],"start":"time","start_at_ms":0,'
         '"topic_filters":{},"topics":["a"]}',
     ),
+    (
+        GroupDefinition,
+        {"start": "latest", "start_at_ms": 7},
+        '{"attempts_max":16,"dead_letter_retention_ms":0,"filter":"","invisible_ms":30000,"on_failure":"skip",'
+        '"order":"none","retry":{"factor":2.0,"first_ms":1000,"jitter":0.2,"max_ms":60000},"start":"latest",'
+        '"start_at_ms":7,"topic_filters":{},"topics":[]}',
+    ),
     (ApplicationDefinition, {}, '{"grants":[],"keys":[]}'),
     (
         ApplicationDefinition,

@@ -1,0 +1,41 @@
+"""Broker groups: add, set, remove, accept. The callers ask the engines whether a change would strand messages."""
+
+from dataclasses import replace
+
+from common.admin import administrator as verbs
+from common.admin import audit
+from common.admin.administrator import Administrator
+from common.config.broker_group import BrokerGroupDefinition
+from common.config.engine_records import KIND, EngineRecord, EngineRecords, Greeting
+
+
+def add(admin: Administrator, name: str, address: str) -> BrokerGroupDefinition:
+    """Add a broker group: queues move to it, the messages in them do not. Raises InvalidDefinition, VersionConflict."""
+    made = BrokerGroupDefinition.from_value(name, {"address": address})
+    verbs.create(admin, [made])
+    return made
+
+
+def set_address(admin: Administrator, name: str, address: str) -> BrokerGroupDefinition:
+    """Change where a group's engine is. Raises EntryNotFound, InvalidDefinition."""
+    BrokerGroupDefinition.from_value(name, {"address": address})
+    return verbs.change(admin, BrokerGroupDefinition, name, lambda old: replace(old, address=address))
+
+
+def remove(admin: Administrator, name: str) -> None:
+    """Remove a group: its queues move to the others, the messages in them do not. Raises EntryNotFound."""
+    verbs.delete(admin, BrokerGroupDefinition, name)
+
+
+def record_of(admin: Administrator, name: str) -> EngineRecord | None:
+    """The engine that holds the group's messages, as it was recorded."""
+    return EngineRecords(admin.store, admin.clock).read(name)
+
+
+def accept(admin: Administrator, name: str, found: Greeting) -> tuple[EngineRecord | None, EngineRecord]:
+    """Make this engine the group's own, whatever was recorded; return the old and the new record."""
+    old = record_of(admin, name)
+    new = EngineRecords(admin.store, admin.clock).accept(name, found)
+    shown = None if old is None else old._asdict()
+    audit.record(admin.store, admin.clock, admin.who, "accept", KIND, [name], shown, new._asdict())
+    return old, new

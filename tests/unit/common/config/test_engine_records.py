@@ -1,0 +1,82 @@
+"""Records of the broker groups' engines: which engine is refused, and by which sentence."""
+
+from typing import NamedTuple
+
+import pytest
+
+from common.clock import FakeClock
+from common.config.engine_records import KIND, EngineRecords
+from common.config.memory_store import MemoryConfigStore
+
+
+class Greeting(NamedTuple):
+    broker_group: str = "g1"
+    log_id: str = "aa"
+    epoch: str = "e1"
+    end_position: int = 1000
+    durable_position: int = 900
+
+
+@pytest.fixture
+def store():
+    return MemoryConfigStore()
+
+
+@pytest.fixture
+def records(store):
+    return EngineRecords(store, FakeClock())
+
+
+def test_the_first_engine_of_a_group_is_recorded_and_its_position_only_grows(store, records):
+    assert records.admits("g1", Greeting()) is None
+    assert records.read("g1")[:2] == ("aa", 900)
+    assert records.admits("g1", Greeting(end_position=950, durable_position=800)) is None
+    assert records.read("g1").position == 900
+    records.note("g1", "aa", 2000)
+    assert EngineRecords(store, FakeClock()).read("g1")[:3] == ("aa", 2000, "e1")
+
+
+@pytest.mark.parametrize(
+    ("found", "sentence"),
+    [
+        (Greeting(broker_group="g2"), "answers the engine of broker group g2: correct the address"),
+        (Greeting(log_id="bb"), "has log bb, but the messages are in log aa, 900 bytes"),
+        (
+            Greeting(end_position=899, durable_position=880),
+            "log ends at 899, but 900 bytes of it were durable: it is an older copy",
+        ),
+    ],
+)
+def test_a_foreign_empty_or_older_engine_is_refused_until_it_is_accepted(store, records, found, sentence):
+    records.admits("g1", Greeting())
+    assert sentence in records.admits("g1", found) and sentence in records.refusals["g1"]
+    assert records.read("g1")[:2] == ("aa", 900)
+    if found.broker_group == "g1":
+        EngineRecords(store, FakeClock()).accept("g1", found)
+        assert records.admits("g1", found) is None and records.refusals == {}
+        assert records.admits("g1", Greeting()) is None or found.log_id != "aa"
+
+
+def test_an_only_engine_may_have_any_name_and_is_recorded_under_it(records):
+    assert records.admits(None, Greeting(broker_group="main")) is None
+    assert "another engine" in records.admits(None, Greeting(broker_group="main", log_id="bb"))
+
+
+def test_an_engine_of_an_earlier_version_is_checked_by_its_log_alone(records):
+    records.admits("g1", Greeting())
+    assert records.admits("g1", Greeting(epoch="", end_position=0, durable_position=0)) is None
+    assert records.admits("g1", Greeting(log_id="bb", epoch="", end_position=0)) is not None
+
+
+def test_while_the_store_is_away_the_last_known_record_counts(store, records):
+    records.admits("g1", Greeting())
+    store.set_available(False)
+    assert records.admits("g1", Greeting(log_id="bb")) is not None
+    assert records.admits("g1", Greeting(end_position=5000, durable_position=5000)) is None
+    assert records.admits("g9", Greeting(broker_group="g9")) is None
+
+
+def test_a_record_that_cannot_be_read_refuses_no_engine_and_is_logged(store, records, caplog):
+    store.put(KIND, "g1", {"log_id": "aa"}, 0)
+    assert records.admits("g1", Greeting(log_id="bb")) is None
+    assert "cannot be read" in caplog.text
