@@ -12,9 +12,10 @@ from typing import Any, NamedTuple
 
 from common.callers import Origin
 from common.clock import Clock
-from common.config.definitions import ApplicationDefinition, Grant
+from common.config.definitions import DEAD_LETTERS, PULL_GROUP, PULL_TOPIC, SEND, ApplicationDefinition
 from common.config.view import ConfigView
-from common.errors import AuthenticationError
+from common.dead_letters import dead_letter_pattern
+from common.errors import AuthenticationError, CredentialUnchecked
 
 WINDOW_MS = 300_000
 REFUSED = (
@@ -48,7 +49,10 @@ class Principal:
     Callers may cache it by the credential's bytes until `expires_at_ms`, while the view's generation is `generation`.
     """
 
-    __slots__ = ("_pull", "_send", "app", "expires_at_ms", "generation", "key_id", "origin", "send_patterns")
+    __slots__ = (
+        "_dead_letters", "_groups", "_send", "_topics", "app", "expires_at_ms", "generation", "key_id", "origin",
+        "send_patterns",
+    )  # fmt: skip
 
     def __init__(self, app: ApplicationDefinition, key_id: str, expires_at_ms: int, generation: int):
         self.app = app.name
@@ -56,23 +60,33 @@ class Principal:
         self.expires_at_ms = expires_at_ms
         self.generation = generation
         self.origin = Origin(app.addresses, app.certificates)
-        self.send_patterns = tuple(grant.pattern for grant in app.grants if grant.action == "send")
-        self._send = _Patterns(grant for grant in app.grants if grant.action == "send")
-        self._pull = _Patterns(grant for grant in app.grants if grant.action == "pull")
+        self.send_patterns = app.patterns(SEND)
+        self._send = _Patterns(self.send_patterns)
+        self._topics = _Patterns(app.patterns(PULL_TOPIC))
+        self._groups = _Patterns(app.patterns(PULL_GROUP))
+        self._dead_letters = _Patterns(map(dead_letter_pattern, app.patterns(DEAD_LETTERS)))
 
     def may_send(self, topic: str) -> bool:
         return self._send.match(topic)
 
-    def may_pull(self, name: str) -> bool:
-        """Whether the application may pull as this group, or from this topic; a pull needs both."""
-        return self._pull.match(name)
+    def may_pull_as(self, group: str) -> bool:
+        """Whether the application may pull as this group. A pull also needs a grant for each of its topics."""
+        return self._groups.match(group)
+
+    def may_pull_from(self, topic: str) -> bool:
+        """Whether the application may pull from this topic, which is not one of dead letters."""
+        return self._topics.match(topic)
+
+    def may_read_dead_letters(self, topic: str) -> bool:
+        """Whether the application may pull from this topic of dead letters."""
+        return self._dead_letters.match(topic)
 
 
 class _Patterns:
     __slots__ = ("_exact", "_prefixes")
 
-    def __init__(self, grants: Iterable[Grant]):
-        patterns = [grant.pattern for grant in grants]
+    def __init__(self, given: Iterable[str]):
+        patterns = list(given)
         self._exact = frozenset(pattern for pattern in patterns if not pattern.endswith("*"))
         self._prefixes = tuple(pattern[:-1] for pattern in patterns if pattern.endswith("*"))
 
@@ -92,6 +106,11 @@ class Verifier:
             AuthenticationError: its sentence mentions clocks only to a caller that holds the secret.
         """
         generation = self._view.generation  # before the look-up, so that a cache does not miss a change in between
+        if not self._view.is_trusted:
+            raise CredentialUnchecked(
+                f"credential not checked: this proxy has had no contact to its configuration for {self._view.age_s:.0f} s: "
+                "use another proxy, or try again later"
+            )
         app, secret = self._find(fields)
         if not _signature_matches(fields, secret) or app is None:
             raise AuthenticationError(REFUSED)

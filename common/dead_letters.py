@@ -1,7 +1,8 @@
 """Dead-letter topics: their names, and the properties that a dead letter adds to its message.
 
-They are ordinary topics without a definition, and clients cannot send to them. An application that may pull as the
-group may pull them. An engine keeps its dead letters in one queue: the first one that its broker group holds.
+They are ordinary topics without a definition, and clients cannot send to them. An application needs a grant of its own
+to pull them, which names their group. An engine keeps its dead letters in one queue: the first one that its broker
+group holds.
 """
 
 from collections.abc import Sequence
@@ -21,6 +22,8 @@ REJECTED, ATTEMPTS = "rejected", "attempts"
 CAUSES = (REJECTED, ATTEMPTS)
 
 _DIGEST_CHARS = 32
+GROUP_PREFIX_CHARS_MAX = NAME_CHARS_MAX - len(PREFIX) - _DIGEST_CHARS
+"""Maximum size of a prefix of groups in a grant. Names of topics hold this much of any group's name."""
 
 
 def dead_letter_topic(group: str) -> str:
@@ -31,7 +34,12 @@ def dead_letter_topic(group: str) -> str:
     if len(group) <= NAME_CHARS_MAX - len(PREFIX):
         return PREFIX + group
     digest = blake2b(group.encode(), digest_size=_DIGEST_CHARS // 2).hexdigest()
-    return PREFIX + group[: NAME_CHARS_MAX - len(PREFIX) - _DIGEST_CHARS] + digest
+    return PREFIX + group[:GROUP_PREFIX_CHARS_MAX] + digest
+
+
+def dead_letter_pattern(groups: str) -> str:
+    """The pattern of the dead-letter topics of the groups that match a grant's pattern."""
+    return PREFIX + groups if groups.endswith("*") else dead_letter_topic(groups)
 
 
 def queues_of(topic: str, broker_groups: Sequence[str]) -> int:

@@ -2,6 +2,7 @@
 
 PenstockError
 ├── AuthenticationError      code 104   the credential was rejected
+│   └── CredentialUnchecked  code 203   it cannot be checked now: use another proxy, or try again later
 └── config.errors.ConfigError ...       see common/config/errors.py
 """
 
@@ -19,3 +20,9 @@ class AuthenticationError(PenstockError):
     """The credential was rejected. The sentence may go to the client as it is."""
 
     code = 104
+
+
+class CredentialUnchecked(AuthenticationError):
+    """The configuration is too old to say whether the credential is still valid."""
+
+    code = 203

@@ -9,8 +9,14 @@ scheme for rendezvous", 1996.
 from collections.abc import Sequence
 from hashlib import blake2b
 
+from common.keyhash import queue_of
+
 GROUPS_MAX = 64  # a queue's home is stored in one byte, and a pull asks every group
 
+ID_SLOTS = 256
+"""Ids are spread over so many slots, and each has its home."""
+
+_IDS = b"\0ids"
 _MASK = (1 << 64) - 1
 _GOLDEN = 0x9E3779B97F4A7C15
 
@@ -18,6 +24,32 @@ _GOLDEN = 0x9E3779B97F4A7C15
 def topic_hash(name: bytes) -> int:
     """The topic's number in placement and receipts: the first 8 bytes of its BLAKE2b, little-endian."""
     return int.from_bytes(blake2b(name).digest()[:8], "little")
+
+
+IDS_HASH = topic_hash(_IDS)
+"""Stands for a topic whose queues are the slots of ids. No topic has this name."""
+
+
+def home_of_id(shown: bytes, id_homes: bytes) -> int:
+    """The group that decides about an id, whatever the topic and the key. `id_homes`: of the slots of ids."""
+    return id_homes[queue_of(shown, 1 << 31) % ID_SLOTS]
+
+
+def queue_of_id(shown: bytes, homes: bytes, id_homes: bytes) -> int:
+    """The queue of a message without a key whose id is checked, for broker groups.
+
+    It is at the id's home, which depends on neither the topic's number of queues nor the key, so copies meet there. Where
+    the home has no queue of the topic, the id alone chooses the queue, as long as the topic has no more queues.
+
+    Args:
+        homes: of the topic's queues. id_homes: of the slots of ids.
+    """
+    first = queue_of(shown, 1 << 31) // ID_SLOTS % len(homes)
+    home = home_of_id(shown, id_homes)
+    found = homes.find(home, first)
+    if found < 0:
+        found = homes.find(home)
+    return first if found < 0 else found
 
 
 class Placement:

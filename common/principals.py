@@ -10,9 +10,15 @@ from common.errors import AuthenticationError
 from common.key_uses import KeyUses
 from common.net.prefix import credential_at_start
 
+REMEMBERED_BYTES_MAX = 1024
+"""Size of the largest credential that is remembered. A valid one is under 300 bytes with the longest names. Fields that
+this version does not know may add any number of bytes, which are part of what is remembered."""
+
 
 class Principals:
     """
+    Credentials of more than REMEMBERED_BYTES_MAX bytes are verified at each call, so that the memory is bounded.
+
     Args:
         remembered_max: a full cache is emptied, which costs each credential in it one verification.
     """
@@ -33,9 +39,10 @@ class Principals:
         if found is None or found.generation != self._view.generation or self._clock.now_ms() > found.expires_at_ms:
             self._remembered.pop(encoded, None)
             found = self._verifier.verify(decode_struct(Credential, encoded))
-            if len(self._remembered) >= self._remembered_max:
-                self._remembered.clear()
-            self._remembered[encoded] = found
+            if len(encoded) <= REMEMBERED_BYTES_MAX:
+                if len(self._remembered) >= self._remembered_max:
+                    self._remembered.clear()
+                self._remembered[encoded] = found
             self.uses.note(found.app, found.key_id, self._clock.now_ms())
         found.origin.check(found.app, connection)
         return found

@@ -2,9 +2,11 @@
 
 See docs/design/0013-request-reply.md. Layout:
 
-    0 u8 version 1 ‖ 1 3 B 0 ‖ 4 u32 call ‖ 8 u64 instance ‖ 16 i64 reply_by_ms ‖ 24 16 B MAC        (little-endian)
+    0 u8 version ‖ 1 3 B 0 ‖ 4 u32 call ‖ 8 u64 instance ‖ 16 i64 reply_by_ms ‖ 24 16 B MAC        (little-endian)
 
 Only a process with the cluster key can make and check a token. A token is valid for one call of one proxy process.
+Version 1 is in the log. Consumers get version 2, whose MAC has another key per application: it is valid for the
+application that pulled the request.
 """
 
 import struct
@@ -14,7 +16,9 @@ from typing import NamedTuple
 
 TOKEN_SIZE = 40
 INSTANCE_AT, REPLY_BY_AT = 8, 16
-_VERSION = 1
+VERSION, BOUND_VERSION = 1, 2
+REPLY_KEY_SIZE = 32
+MAC_AT = 24
 _BODY = struct.Struct("<B3xIQq")
 _INSTANCE, _REPLY_BY = struct.Struct("<Q"), struct.Struct("<q")
 _MAC_SIZE = 16
@@ -33,40 +37,68 @@ def key_of(cluster_key: bytes) -> bytes:
     return blake2b(cluster_key, digest_size=32, person=b"penstock-reply").digest()
 
 
+def reply_key(cluster_key: bytes, application: str) -> bytes:
+    """The key of the MAC of tokens for an application's consumers."""
+    key = key_of(cluster_key)
+    return blake2b(application.encode(), key=key, digest_size=REPLY_KEY_SIZE, person=b"penstock-replier").digest()
+
+
+def bind_token(token: bytes, key: bytes) -> bytes:
+    """The form of a stored token for an application's consumers."""
+    body = bytes((BOUND_VERSION,)) + token[1:MAC_AT]
+    return body + _bound_mac(key, body)
+
+
+def _bound_mac(key: bytes, body: bytes) -> bytes:
+    # Key and body fill one block, where the keyed form takes two. BLAKE2b cannot be extended, so it is a MAC all the same.
+    return blake2b(key + body, digest_size=_MAC_SIZE).digest()
+
+
+def _mac_of(key: bytes, body: bytes) -> bytes:
+    return blake2b(body, key=key, digest_size=_MAC_SIZE).digest()
+
+
 class ReplyTokens:
     """Makes and checks tokens of one cluster."""
 
     def __init__(self, cluster_key: bytes) -> None:
-        self._keyed = blake2b(key=key_of(cluster_key), digest_size=_MAC_SIZE)
+        self._key = key_of(cluster_key)
 
     def make(self, token: ReplyToken) -> bytes:
-        """The token's 40 bytes."""
-        body = _BODY.pack(_VERSION, *token)
-        return body + self._mac(body)
+        """The token's 40 bytes, as they are stored."""
+        body = _BODY.pack(VERSION, *token)
+        return body + _mac_of(self._key, body)
 
     def check(self, data: bytes) -> ReplyToken | None:
-        """The token's fields, or None for a token that was not made in this cluster."""
-        if len(data) != TOKEN_SIZE or not compare_digest(self._mac(data[: _BODY.size]), data[_BODY.size :]):
+        """The fields of a stored token, or None for a token that was not made in this cluster."""
+        if len(data) != TOKEN_SIZE or not compare_digest(_mac_of(self._key, data[:MAC_AT]), data[MAC_AT:]):
             return None
         return read_token(data)
 
-    def _mac(self, body: bytes) -> bytes:
-        mac = self._keyed.copy()
-        mac.update(body)
-        return mac.digest()
+    def unbind(self, data: bytes, key: bytes) -> bytes | None:
+        """The stored form of a token that a replier returns, or None when it is not a token for the key's application.
+
+        A token in the stored form is valid for every application: consumer proxies of earlier versions pass it on.
+        """
+        if data[:1] != bytes((BOUND_VERSION,)):
+            return data if self.check(data) is not None else None
+        if len(data) != TOKEN_SIZE or not compare_digest(_bound_mac(key, data[:MAC_AT]), data[MAC_AT:]):
+            return None
+        body = bytes((VERSION,)) + data[1:MAC_AT]
+        return body + _mac_of(self._key, body)
 
 
 def read_token(data: bytes) -> ReplyToken | None:
     """Decode 40 bytes of a trusted source without a check; None for another version."""
     version, *fields = _BODY.unpack_from(data)
-    return ReplyToken(*fields) if version == _VERSION else None
+    return ReplyToken(*fields) if version == VERSION else None
 
 
 def instance_of(data: bytes, at: int = 0) -> int | None:
     """read_token().instance alone, of the token at `at`; 40 bytes must be there."""
-    return _INSTANCE.unpack_from(data, at + INSTANCE_AT)[0] if data[at] == _VERSION else None
+    return _INSTANCE.unpack_from(data, at + INSTANCE_AT)[0] if data[at] == VERSION else None
 
 
 def reply_by_of(data: bytes, at: int = 0) -> int | None:
     """read_token().reply_by_ms alone."""
-    return _REPLY_BY.unpack_from(data, at + REPLY_BY_AT)[0] if data[at] == _VERSION else None
+    return _REPLY_BY.unpack_from(data, at + REPLY_BY_AT)[0] if data[at] == VERSION else None

@@ -46,7 +46,7 @@ cdef class FieldTable:
 
 
 cdef class Code:
-    cdef StepData* steps         # one allocation: the steps, then the constants
+    cdef StepData* steps         # in the same allocation as the constants, after them
     cdef Constant* constants
     cdef int32_t start
     cdef object kept

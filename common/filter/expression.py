@@ -1,7 +1,8 @@
 """Filter of a subscription: detects its style and parses it.
 
-A prefix `tag:`, `sql:` or `header:` names the style. Without a prefix, words separated by ||, or a single *, are tags.
-Any other filter with one of the signs == != && || ! is in header style. Everything else is SQL.
+A prefix `tag:`, `sql:` or `header:` names the style. Without a prefix, TRUE, FALSE or NOT alone is SQL, in any case of
+letters; other words, also separated by ||, or a single *, are tags. Any other filter with one of the signs
+== != && || ! is in header style. Everything else is SQL.
 """
 
 import re
@@ -19,6 +20,7 @@ STYLES = ("tag", "sql", "header")
 _NAMED = re.compile(r"\s*(tag|sql|header):", re.IGNORECASE)
 _TAG = r"""[^\s|&=<>!'"()*,]+"""
 _TAGS = re.compile(rf"\s*(?:\*|{_TAG}(?:\s*\|\|\s*{_TAG})*)\s*")
+_SQL_ALONE = re.compile(r"\s*(?:TRUE|FALSE|NOT)\s*", re.IGNORECASE)
 _QUOTED = re.compile(r"""'(?:[^'\\]|\\.)*(?:'|\Z)|"(?:[^"\\]|\\.)*(?:"|\Z)""", re.DOTALL)
 _HEADER_SIGN = re.compile(r"==|!|&&|\|\|")
 
@@ -65,6 +67,8 @@ def _check_text(text: str) -> None:
 
 
 def _style(text: str) -> str:
+    if _SQL_ALONE.fullmatch(text):
+        return "sql"
     if _TAGS.fullmatch(text):
         return "tag"
     return "header" if _HEADER_SIGN.search(_QUOTED.sub("", text)) else "sql"

@@ -115,13 +115,14 @@ def tested_for_null(value: Value, negated: bool) -> Value:
     return located(opposite(condition) if negated else condition, value.at)
 
 
-def between(value: Value, low: Value, high: Value, text: str) -> Condition:
-    """BETWEEN, bounds included. Literal bounds in the wrong order are a fault, because they match nothing."""
+def between(value: Value, low: Value, high: Value, text: str, *, negated: bool) -> Condition:
+    """BETWEEN, bounds included. Literal bounds in the wrong order match nothing, which is a fault without NOT."""
     for bound in (value, low, high):
         if _is_condition(bound) or isinstance(bound.is_, bool):
             raise FilterError("BETWEEN compares numbers or texts, no conditions", text, bound.at)
     literals = isinstance(low.is_, str | int | float) and isinstance(high.is_, str | int | float)
-    if literals and not _holds(low.is_, Relation.LESS_OR_EQUAL, high.is_, low, high, text):
+    ordered = not literals or _holds(low.is_, Relation.LESS_OR_EQUAL, high.is_, low, high, text)
+    if not ordered and not negated:
         raise FilterError("nothing lies between these: the first is the greater one", text, low.at)
     ends = [
         compared(value, Relation.GREATER_OR_EQUAL, low, text),

@@ -168,7 +168,7 @@ class _Parser:
                 continue
             before = self._at
             negated = self._take("NOT")
-            found = self._predicate(left)
+            found = self._predicate(left, negated)
             if found is None and negated:
                 self._at = before + 1
                 raise self._wrong("expected BETWEEN, IN, LIKE, CONTAINS, STARTSWITH or ENDSWITH after NOT")
@@ -182,13 +182,14 @@ class _Parser:
             raise self._wrong(f"more than {CHAIN_MAX} comparisons in a row need brackets")
         return left
 
-    def _predicate(self, left: Value) -> Condition | None:
+    def _predicate(self, left: Value, negated: bool) -> Condition | None:
+        """The predicate after a value, without its NOT; None when there is none."""
         word = self._word
         if word == "BETWEEN":
             self._at += 1
             low = self._value()
             self._need("AND")
-            return making.between(left, low, self._value(), self._text)
+            return making.between(left, low, self._value(), self._text, negated=negated)
         if word == "IN":
             self._at += 1
             return making.one_of(left, self._list(), self._text)
@@ -261,9 +262,11 @@ class _Parser:
 
     def _number(self, sign: str) -> int | float:
         digits, at = self._token.value, self._token.at
-        if re.fullmatch("[0-9]+", digits):
+        if re.fullmatch("[0-9]+|0[xX][0-9a-fA-F]+", digits):
             # int() takes quadratic time, so longer texts, which exceed 64 bits anyway, are not converted.
-            whole = int(sign + digits) if len(digits.lstrip("0")) <= 20 else INTEGER_MAX + 1
+            base = 16 if digits[:2] in ("0x", "0X") else 10
+            short = len(digits.lstrip("0xX")) <= 20
+            whole = int(sign + digits, base) if short else INTEGER_MAX + 1
             if not INTEGER_MIN <= whole <= INTEGER_MAX:
                 raise FilterError("a whole number beyond 64 bits", self._text, at)
             return whole

@@ -20,7 +20,7 @@ class Token(NamedTuple):
     at: int
 
 
-_NUMBER = r"(?P<number>(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)"
+_NUMBER = r"(?P<number>0[xX][0-9a-fA-F]+|(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)"
 _WORD = r"(?P<word>[A-Za-z_$][A-Za-z0-9_$]*)"
 SQL = re.compile(
     r"(?P<blank>\s+|--[^\r\n]*|/\*(?:[^*]|\*(?!/))*\*/)"

@@ -3,10 +3,11 @@
 
 from libc.math cimport INFINITY
 
-from common.limits.meter import BURST_S, STALLED_S
+from common.limits.meter import BURST_S, STALLED_S, PROMISED_S
 
 cdef double BURST = BURST_S
 cdef double STALLED = STALLED_S
+cdef double PROMISED = PROMISED_S
 
 
 cdef inline void set_rate(Bucket* bucket, object rate) except *:
@@ -19,13 +20,22 @@ cdef inline void set_rate(Bucket* bucket, object rate) except *:
     bucket.burst = bucket.rate * BURST if bucket.rate * BURST > 1 else 1
     if not bucket.limited or bucket.tokens > bucket.burst:
         bucket.tokens = bucket.burst
+    bucket.promised = min(bucket.promised, bucket.rate * PROMISED)
     bucket.limited = True
 
 
+cdef inline void redeem(Bucket* bucket, double amount) noexcept:
+    if bucket.promised > 0:
+        bucket.promised = bucket.promised - amount if bucket.promised > amount else 0
+
+
 cdef inline void fill(Bucket* bucket, double seconds) noexcept:
+    cdef double over
     bucket.tokens += bucket.rate * seconds
-    if bucket.tokens > bucket.burst:
+    over = bucket.tokens - bucket.burst
+    if over > 0:
         bucket.tokens = bucket.burst
+        redeem(bucket, over)
 
 
 cdef inline double wait_of(Bucket* bucket, double amount) noexcept:
@@ -36,6 +46,18 @@ cdef inline double wait_of(Bucket* bucket, double amount) noexcept:
     if missing <= 0:
         return 0
     return missing / bucket.rate if bucket.rate > 0 else STALLED
+
+
+cdef inline double slot_of(Bucket* bucket, double amount) noexcept:
+    cdef double wait = wait_of(bucket, amount)
+    return wait + bucket.promised / bucket.rate if wait > 0 and bucket.rate > 0 else wait
+
+
+cdef inline double promise_of(Bucket* bucket, double amount) noexcept:
+    cdef double slot = slot_of(bucket, amount)
+    if bucket.limited:
+        bucket.promised = min(bucket.promised + amount, bucket.rate * PROMISED)
+    return slot
 
 
 cdef class Meter:
@@ -60,6 +82,18 @@ cdef class Meter:
         """See meter.Meter.take."""
         self.spend(messages, bytes)
 
+    def slot_s(self, double messages, double bytes, double now):
+        """See meter.Meter.slot_s."""
+        return self.slot_for(messages, bytes, now)
+
+    def take_behind(self, double messages, double bytes):
+        """See meter.Meter.take_behind."""
+        self.spend_behind(messages, bytes)
+
+    def promise(self, double messages, double bytes, double now):
+        """See meter.Meter.promise."""
+        return self.promise_slot(messages, bytes, now)
+
     def refuse(self, double messages, double bytes):
         """See meter.Meter.refuse."""
         self.turn_away(messages, bytes)
@@ -70,6 +104,12 @@ cdef class Meter:
         self.asked_messages = self.asked_bytes = 0
         self.messages_short = self.bytes_short = False
         return demand
+
+    cdef int note(self) except -1:
+        self.noted = True
+        if self.used is not None:
+            self.used.append(self)
+        return 0
 
     cdef int refill(self, double now) noexcept:
         cdef double seconds = now - self.refilled_at
@@ -85,6 +125,17 @@ cdef class Meter:
         one, other = wait_of(&self.messages, messages), wait_of(&self.bytes, bytes)
         return one if one > other else other
 
+    cdef double slot_for(self, double messages, double bytes, double now) noexcept:
+        self.refill(now)
+        return max(slot_of(&self.messages, messages), slot_of(&self.bytes, bytes))
+
+    cdef double promise_slot(self, double messages, double bytes, double now) except -1:
+        cdef double one, other
+        self.refill(now)
+        self.turn_away(messages, bytes)
+        one, other = promise_of(&self.messages, messages), promise_of(&self.bytes, bytes)
+        return max(one, other)
+
     cdef double wait_with(self, uint64_t call, double bytes, double now) noexcept:
         """Like wait_s for one more message of a call.
 
@@ -96,21 +147,30 @@ cdef class Meter:
         self.pending_bytes += bytes
         return self.wait_for(self.pending_messages, self.pending_bytes, now)
 
-    cdef int commit(self, uint64_t call) noexcept:
+    cdef int commit(self, uint64_t call) except -1:
         """Take the amount that the call has asked for; a second commit of the call does nothing."""
         if self.call == call:
             self.spend(self.pending_messages, self.pending_bytes)
             self.call = 0
         return 0
 
-    cdef int spend(self, double messages, double bytes) noexcept:
+    cdef int spend(self, double messages, double bytes) except -1:
+        redeem(&self.messages, messages)
+        redeem(&self.bytes, bytes)
+        return self.spend_behind(messages, bytes)
+
+    cdef int spend_behind(self, double messages, double bytes) except -1:
+        if not self.noted:
+            self.note()
         self.asked_messages += messages
         self.asked_bytes += bytes
         self.messages.tokens -= messages
         self.bytes.tokens -= bytes
         return 0
 
-    cdef int turn_away(self, double messages, double bytes) noexcept:
+    cdef int turn_away(self, double messages, double bytes) except -1:
+        if not self.noted:
+            self.note()
         self.asked_messages += messages
         self.asked_bytes += bytes
         self.messages_short = self.messages_short or wait_of(&self.messages, messages) > 0

@@ -1,4 +1,4 @@
-/* BLAKE2b (RFC 7693), keyed, digest of 16 bytes: the part of it that receipts need. hashlib has the same function, but its
+/* BLAKE2b (RFC 7693), keyed or not, digest of 16 bytes: the part of it that receipts need. hashlib has the same function, but its
    objects cost several times the one compression that a receipt's MAC takes. tests/unit/engine/delivery/test_parts.py
    compares it with hashlib. */
 #ifndef PENSTOCK_BLAKE2B_H
@@ -84,13 +84,13 @@ static inline void penstock_blake2b_update(penstock_blake2b *s, const void *data
     }
 }
 
-/* `key_size` is 1..64. */
+/* `key_size` is 0..64; 0: without a key. */
 static inline void penstock_blake2b_start(penstock_blake2b *s, const void *key, size_t key_size, size_t digest_size) {
     memset(s, 0, sizeof *s);
     memcpy(s->h, penstock_blake2b_iv, sizeof s->h);
     s->h[0] ^= 0x01010000 ^ (key_size << 8) ^ digest_size;
     memcpy(s->block, key, key_size);
-    s->filled = PENSTOCK_BLAKE2B_BLOCK;
+    s->filled = key_size ? PENSTOCK_BLAKE2B_BLOCK : 0;
 }
 
 static inline void penstock_blake2b_finish(penstock_blake2b *s, void *digest, size_t digest_size) {

@@ -2,6 +2,12 @@
 
 A line names its subject first: `topic=pay queue=3 epoch=7: truncated 4096→4010`. Pass the subject as
 `extra={"about": {"topic": "pay", "queue": 3}}` and both forms show it, or write it into the message.
+
+A line that can repeat is logged by `common.limited_log.LimitedLog`. The limit per place here is a net under it, also for
+libraries: a process's log must not fill the disk whose fullness it reports.
+
+Values may come from strangers, so control characters are shown as escapes: an event is one line, and a trace below it is
+indented. No value can end its line and begin one that looks like another event.
 """
 
 import json as _json
@@ -9,6 +15,38 @@ import logging
 import os
 import sys
 import time
+from collections.abc import Callable
+
+PLACE_LINES_MAX = 20
+PLACE_INTERVAL_S = 60.0
+PLACES_MAX = 1000
+
+
+class PlaceLimit(logging.Filter):
+    """Passes at most PLACE_LINES_MAX lines per PLACE_INTERVAL_S from each place in the code.
+
+    The first line after an interval has the number of those that were left out, as `left_out`. Native code has no line
+    numbers, so the text before its values is formatted tells places apart, too, as long as there are few.
+    """
+
+    def __init__(self, monotonic_s: Callable[[], float] = time.monotonic) -> None:
+        super().__init__()
+        self._monotonic_s = monotonic_s
+        self._places: dict[tuple[str, int, str], list[float]] = {}  # -> end of the interval, lines in it, left out
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        now_s = self._monotonic_s()
+        text = str(record.msg) if len(self._places) < PLACES_MAX else ""
+        place = self._places.setdefault((record.pathname, record.lineno, text), [0.0, 0, 0])
+        if now_s >= place[0]:
+            record.left_out = int(place[2])
+            place[:] = now_s + PLACE_INTERVAL_S, 0, 0
+        # Kazoo writes several lines for each attempt to connect; the store itself says that it is away.
+        if place[1] >= (1 if record.name.startswith("kazoo") else PLACE_LINES_MAX):
+            place[2] += 1
+            return False
+        place[1] += 1
+        return True
 
 
 class TextFormatter(logging.Formatter):
@@ -22,8 +60,11 @@ class TextFormatter(logging.Formatter):
         about = getattr(record, "about", None)
         thing = " ".join(f"{name}={value}" for name, value in about.items()) + ": " if about else ""
         line = f"{utc(record.created)} {record.levelname} {self.process}: {thing}{record.getMessage()}"
+        if left_out := getattr(record, "left_out", 0):
+            line += f" ({left_out} more lines from here were left out)"
+        line = escaped(line)
         if record.exc_info:
-            line += "\n" + self.formatException(record.exc_info)
+            line += "".join("\n  " + escaped(each) for each in self.formatException(record.exc_info).splitlines())
         return line
 
 
@@ -44,9 +85,18 @@ class JsonFormatter(logging.Formatter):
             **(getattr(record, "about", None) or {}),
             "message": record.getMessage(),
         }
+        if left_out := getattr(record, "left_out", 0):
+            event["left_out"] = left_out
         if record.exc_info:
             event["trace"] = self.formatException(record.exc_info)
         return _json.dumps(event, ensure_ascii=False, default=str)
+
+
+def escaped(text: str) -> str:
+    """The text with control characters, line ends and invisible characters as escapes."""
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
 
 
 def utc(seconds: float) -> str:
@@ -65,6 +115,7 @@ def setup_logging(process: str, level: str = "INFO", json: bool = False) -> None
     as_json = json or os.environ.get("PENSTOCK_LOG") == "json"
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter(process) if as_json else TextFormatter(process))
+    handler.addFilter(PlaceLimit())
     root = logging.getLogger()
     root.handlers[:] = [handler]
     wanted = os.environ.get("PENSTOCK_LOG_LEVEL", level).upper()

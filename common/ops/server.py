@@ -15,7 +15,11 @@ from gevent.pywsgi import WSGIServer
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
+from common.limited_log import LimitedLog
+from common.readiness import Note, is_ready
+
 log = logging.getLogger(__name__)
+limited = LimitedLog(log)
 
 Health = Callable[[], Mapping[str, bool | str]]
 CONNECTIONS_MAX = 64
@@ -34,7 +38,8 @@ class _Listener(WSGIServer):
 class OpsServer:
     """Serves the three pages in its own greenlets until `stop()`.
 
-    `health()` returns the state of each dependency: True is ready, False or a sentence (the reason) is not ready.
+    `health()` returns the state of each dependency: True is ready, False or a sentence (the reason) is not ready; a Note
+    is ready and shown.
     """
 
     def __init__(self, host: str, port: int, registry: CollectorRegistry, health: Health) -> None:
@@ -79,10 +84,12 @@ class OpsServer:
         try:
             state = dict(self._health())
         except Exception as fault:
-            log.exception("readyz: the health check failed")
+            limited.exception("readyz: the health check failed")
             state = {"health": f"the health check failed: {fault}"}
-        faults = {name: value or "not ready" for name, value in state.items() if value is not True}
-        body = json.dumps({"ready": not faults, "faults": faults, "checks": sorted(state)}).encode() + b"\n"
+        faults = {name: value or "not ready" for name, value in state.items() if not is_ready(value)}
+        notes = {name: value for name, value in state.items() if isinstance(value, Note)}
+        page = {"ready": not faults, "faults": faults, "notes": notes, "checks": sorted(state)}
+        body = json.dumps(page).encode() + b"\n"
         return ("503 Service Unavailable" if faults else "200 OK"), JSON, body
 
 

@@ -4,6 +4,8 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
+from common.readiness import is_ready
+
 POLL_S = 0.005
 
 
@@ -17,7 +19,7 @@ def settle(health: Callable[[], Mapping[str, bool | str]], asked: Event, deadlin
     A proxy without an engine serves after the deadline too: its answers report the reason.
     """
     end = time.monotonic() + deadline_s
-    while not all(value is True for value in health().values()):
+    while not all(is_ready(value) for value in health().values()):
         if asked.wait(POLL_S) or time.monotonic() > end:
             return False
     return True

@@ -30,7 +30,7 @@ cdef bint ack_field(Cursor* c, Ack* ack, int field_id, int* fault) noexcept nogi
     if field_id == 2:
         if not read_i32(c, &ack.verdict):
             return False
-        fault[0] = 0 if 0 <= ack.verdict <= 3 else VERDICT
+        fault[0] = 0 if 0 <= ack.verdict <= 4 else VERDICT
         return True
     if field_id == 3:
         if not read_i32(c, &ack.delay_ms):

@@ -22,6 +22,7 @@ cdef enum:
     OPERATION = 18
     CANCEL_ID = 19
     MESSAGE_SIZE = 20
+    LOOP_WITHOUT_DELAY = 21
 
 cdef enum:
     KEY_BYTES_MAX = 4096
@@ -30,12 +31,16 @@ cdef enum:
     PROPERTIES_MAX = 64
     PROPERTIES_BYTES_MAX = 32768
     BESIDE_BODY_BYTES_MAX = 65536
+    LOOP_PREFIX_SIZE = 14
 
 cdef extern from *:
     """
     #define WIRE_TIME_MS_MAX INT64_C(253402300799999) /* the last millisecond of year 9999 */
     """
     int64_t WIRE_TIME_MS_MAX
+
+
+cdef const char* LOOP_PREFIX = b"penstock-loop-"
 
 
 cdef uint32_t characters(const unsigned char* p, uint32_t n) noexcept nogil:
@@ -71,7 +76,7 @@ cdef int check_key(const unsigned char* p, uint32_t n) noexcept nogil:
     return 0 if is_utf8(p, n) else KEY_TEXT
 
 
-cdef bint walk_properties(Cursor* c, int* fault) noexcept nogil:
+cdef bint walk_properties(Cursor* c, Message* m, int* fault) noexcept nogil:
     cdef int key_type, value_type
     cdef uint32_t count, i, at = c.at, start, size, total = 0
     fault[0] = 0
@@ -85,6 +90,8 @@ cdef bint walk_properties(Cursor* c, int* fault) noexcept nogil:
         if not read_string(c, &start, &size):
             return False
         total += size
+        if i % 2 == 0 and size > LOOP_PREFIX_SIZE and memcmp(c.p + start, LOOP_PREFIX, LOOP_PREFIX_SIZE) == 0:
+            m.flags |= HAS_LOOP
         if fault[0] == 0:
             if total > PROPERTIES_BYTES_MAX:
                 fault[0] = PROPERTIES_SIZE
@@ -121,7 +128,7 @@ cdef bint message_field(Cursor* c, Message* m, int field_id, int* fault, uint32_
             return False
         fault[0] = check_tag(c.p + m.tag_start, m.tag_size)
     elif field_id == 5:
-        return walk_properties(c, fault)
+        return walk_properties(c, m, fault)
     elif field_id == 6:
         if not read_string(c, &m.id_start, &m.id_size):
             return False
@@ -147,6 +154,8 @@ cdef int check_message(Cursor* c, Message* m) noexcept nogil:
         return TOPIC_NAME
     if m.flags & HAS_DELIVER_AT and m.flags & HAS_DELAY:
         return DELIVER_AT_AND_DELAY
+    if m.flags & HAS_LOOP and not m.operation and not m.flags & (HAS_DELIVER_AT | HAS_DELAY):
+        return LOOP_WITHOUT_DELAY
     if m.operation == 1 and not m.flags & HAS_ID:
         return CANCEL_ID
     if m.size > m.body_size and m.size - m.body_size > BESIDE_BODY_BYTES_MAX:

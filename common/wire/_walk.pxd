@@ -25,6 +25,7 @@ cdef enum:
     HAS_DELAY = 128
     HAS_OPERATION = 256
     HAS_REPLY_TO = 512
+    HAS_LOOP = 1024           # a property's name begins as those of loops
 
 cdef enum:
     # PullCall.flags

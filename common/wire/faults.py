@@ -11,6 +11,7 @@ from enum import IntEnum
 
 from common.contract import Code
 from common.names import NAME_RULE
+from common.wire.calls import ACKS_MAX, MESSAGES_MAX, POSITIONS_MAX, PULL_TOPICS_MAX
 
 
 class WireFault(IntEnum):
@@ -76,6 +77,7 @@ class MessageFault(IntEnum):
     OPERATION = 18
     CANCEL_ID = 19
     MESSAGE_SIZE = 20
+    LOOP_WITHOUT_DELAY = 21
 
 
 class AckFault(IntEnum):
@@ -112,6 +114,13 @@ FIELDS = {
     for field_id, name in fields.items()
 }
 
+_LIST_LIMITS = {
+    "SendRequest.messages": MESSAGES_MAX,
+    "PullRequest.topics": PULL_TOPICS_MAX,
+    "PullRequest.acks": ACKS_MAX,
+    "PullRequest.positions": POSITIONS_MAX,
+}
+
 WIRE_SENTENCES = {
     WireFault.TRUNCATED: "a value reaches past the end of the frame",
     WireFault.VERSION: "not Thrift's strict binary protocol, version 1",
@@ -125,7 +134,7 @@ WIRE_SENTENCES = {
     WireFault.TRAILING: "bytes follow after the call's end",
     WireFault.FIELD_TYPE: "a field has another type than the contract's",
     WireFault.MISSING: "a required field is missing",
-    WireFault.LIST_TOO_LONG: "a list is longer than one call may carry",
+    WireFault.LIST_TOO_LONG: "at most {limit} per call",
     WireFault.FRAME_TOO_LARGE: "the frame is larger than 2 GiB",
     WireFault.TOO_MANY_ELEMENTS: "the lists, sets and maps of a call hold more than 100,000 elements together",
 }
@@ -146,6 +155,10 @@ CALL_FAULTS = {
 }
 
 MESSAGE_FAULTS = {
+    MessageFault.LOOP_WITHOUT_DELAY: (
+        Code.INVALID,
+        "Message.properties: a loop (penstock-loop-…) needs deliver_at_ms or delay_ms",
+    ),
     MessageFault.TOPIC_MISSING: (Code.INVALID, "Message.topic: required"),
     MessageFault.TOPIC_NAME: (Code.INVALID, f"Message.topic: {NAME_RULE}"),
     MessageFault.TOPIC_TEXT: (Code.INVALID, "Message.topic: valid UTF-8"),
@@ -197,4 +210,5 @@ class WireError(Exception):
     def sentence(self) -> str:
         """One sentence without any of the call's bytes."""
         where = f"{self.field}: " if self.field else ""
-        return f"{where}{WIRE_SENTENCES[self.rule]} (byte {self.at})"
+        rule = WIRE_SENTENCES[self.rule].replace("{limit}", str(_LIST_LIMITS.get(self.field)))
+        return f"{where}{rule} (byte {self.at})"

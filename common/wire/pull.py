@@ -30,7 +30,7 @@ def _ack_field(c: Cursor, ack: calls.Ack, field_id: int) -> int:
         return 0
     if field_id == 2:
         ack.verdict = c.i32()
-        return 0 if 0 <= ack.verdict <= 3 else AckFault.VERDICT
+        return 0 if 0 <= ack.verdict <= 4 else AckFault.VERDICT
     if field_id == 3:
         ack.delay_ms = c.i32()
         return AckFault.DELAY if ack.delay_ms < 0 else 0

@@ -1,13 +1,14 @@
 """SendRequest and its messages. The reference of `_send.pxi`, check by check in the same order."""
 
 from common.wire import calls
-from common.wire.calls import HAS_DELAY, HAS_DELIVER_AT, HAS_ID, HAS_REPLY_TO, HAS_TOPIC
+from common.wire.calls import HAS_DELAY, HAS_DELIVER_AT, HAS_ID, HAS_LOOP, HAS_REPLY_TO, HAS_TOPIC
 from common.wire.cursor import STRING, STRUCT, Cursor, valid_name, valid_utf8
 from common.wire.faults import CallFault, MessageFault, WireFault
 
 KEY_BYTES_MAX = 4096
 TAG_BYTES_MAX = 128
 ID_CHARS_MAX = 64
+LOOP_PREFIX = b"penstock-loop-"
 PROPERTIES_MAX = 64
 PROPERTIES_BYTES_MAX = 32 * 1024
 BESIDE_BODY_BYTES_MAX = 64 * 1024
@@ -60,15 +61,17 @@ def _check_key(text: bytes) -> int:
     return 0 if valid_utf8(text) else MessageFault.KEY_TEXT
 
 
-def _walk_properties(c: Cursor) -> int:
+def _walk_properties(c: Cursor, m: calls.Message) -> int:
     at, total = c.at, 0
     key, value, count = c.map()
     if key != STRING or value != STRING:
         c.fail(WireFault.FIELD_TYPE, at + (key == STRING), _MESSAGE + 5)
     fault = MessageFault.PROPERTIES_COUNT if count > PROPERTIES_MAX else 0
-    for _ in range(2 * count):
+    for number in range(2 * count):
         start, size = c.string()
         total += size
+        if number % 2 == 0 and size > len(LOOP_PREFIX) and c.slice(start, size).startswith(LOOP_PREFIX):
+            m.flags |= HAS_LOOP
         if fault:
             continue
         if total > PROPERTIES_BYTES_MAX:
@@ -101,7 +104,7 @@ def _message_field(c: Cursor, m: calls.Message, field_id: int, body_bytes_max: i
         m.body_start, m.body_size = c.string()
         return MessageFault.BODY_SIZE if m.body_size > body_bytes_max else 0
     if field_id == 5:
-        return _walk_properties(c)
+        return _walk_properties(c, m)
     if field_id == 7:
         m.deliver_at_ms = c.i64()
         return 0 if 0 <= m.deliver_at_ms <= TIME_MS_MAX else MessageFault.DELIVER_AT
@@ -123,6 +126,8 @@ def _check_message(c: Cursor, m: calls.Message) -> int:
         return MessageFault.TOPIC_NAME
     if m.flags & HAS_DELIVER_AT and m.flags & HAS_DELAY:
         return MessageFault.DELIVER_AT_AND_DELAY
+    if m.flags & HAS_LOOP and not m.operation and not m.flags & (HAS_DELIVER_AT | HAS_DELAY):
+        return MessageFault.LOOP_WITHOUT_DELAY
     if m.operation == 1 and not m.flags & HAS_ID:
         return MessageFault.CANCEL_ID
     return MessageFault.MESSAGE_SIZE if m.size - m.body_size > BESIDE_BODY_BYTES_MAX else 0

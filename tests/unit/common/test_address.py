@@ -42,6 +42,14 @@ def test_a_socket_file_is_closed_to_other_users_and_replaces_one_that_was_left_b
     listener.close()
 
 
+def test_a_path_that_names_anything_but_a_socket_is_left_alone(tmp_path):
+    path = tmp_path / "cluster.key"
+    path.write_bytes(b"secret")
+    with pytest.raises(FileExistsError, match="is not a socket"):
+        listen_file(str(path))
+    assert path.read_bytes() == b"secret"
+
+
 def test_a_socket_file_that_is_not_there_is_an_os_error(tmp_path):
     with pytest.raises(OSError):
         connect(Address(str(tmp_path / "none")), 1.0)

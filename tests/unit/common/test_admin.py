@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from common.admin import applications, audit, bulk, families, groups, topics
+from common.admin import applications, audit, bulk, families, groups, members, topics
 from common.admin.administrator import Administrator
 from common.admin.applications import Grants
 from common.admin.errors import AlreadyExist, StateConflict
@@ -15,6 +15,7 @@ from common.config.applying import laggards, wait_applied
 from common.config.definitions import Grant
 from common.config.errors import EntryNotFound, InvalidDefinition, VersionConflict
 from common.config.memory_store import MemoryConfigStore
+from common.config.view import ConfigView
 
 
 @pytest.fixture
@@ -178,10 +179,38 @@ def test_grants_are_added_once_and_taken_back(admin):
     applications.create(admin, "shop")
     for _ in range(2):
         app = applications.grant(admin, "shop", Grants(send=("orders*",), pull=("orders*", "readers")))
-    assert app.grants == (Grant("send", "orders*"), Grant("pull", "orders*"), Grant("pull", "readers"))
-    assert len(applications.ungrant(admin, "shop", Grants(pull=("readers",))).grants) == 2
-    with pytest.raises(EntryNotFound):
+    assert len(app.grants) == 5
+    assert (app.patterns("send"), app.patterns("topic")) == (("orders*",), ("orders*", "readers"))
+    assert len(applications.ungrant(admin, "shop", Grants(pull=("readers",))).grants) == 3
+    with pytest.raises(EntryNotFound, match='grant to pull from "readers" not found'):
         applications.ungrant(admin, "shop", Grants(pull=("readers",)))
+
+
+def put_earlier_application(admin, **fields):
+    """Write an application as earlier versions did."""
+    keys = [{"key_id": "k1", "secret": "s" * 43, "created_at_ms": 1}]
+    admin.store.put("application", "shop", {"keys": keys, "grants": [["pull", "orders"]], **fields}, 0)
+
+
+def test_a_process_of_an_earlier_version_grants_no_more_than_a_new_definition_says(admin):
+    applications.create(admin, "shop", Grants(pull=("orders",), pull_topics=("a",), dead_letters=("b",)))
+    applications.grant(admin, "shop", Grants(pull=("more",), pull_groups=("c",), send=("d",)))
+    stored = admin.store.get("application", "shop").value
+    assert stored["grants"] == [["send", "d"]], "the one field that earlier versions read"
+
+
+def test_a_definition_of_an_earlier_version_is_kept_for_processes_of_that_version(admin):
+    put_earlier_application(admin)
+    applications.grant(admin, "shop", Grants(pull=("orders",), dead_letters=("orders",)))
+    stored = admin.store.get("application", "shop").value
+    assert (stored["grants"], stored["pull_grants"]) == ([["pull", "orders"]], [["dead_letters", "orders"]])
+
+
+def test_a_part_of_a_grant_of_an_earlier_version_can_be_taken_back(admin):
+    put_earlier_application(admin)
+    left = applications.ungrant(admin, "shop", Grants(pull_topics=("orders",)))
+    assert left.grants == (Grant("group", "orders"),)
+    assert admin.store.get("application", "shop").value["grants"] == []
 
 
 def test_a_wrong_pattern_is_refused(admin):
@@ -237,3 +266,27 @@ def test_a_process_lags_until_it_has_reported_the_version_of_every_kind(admin):
     assert wait_applied(store, {"topic": 2}, 0.01) == ["proxy"]
     store.report_applied("proxy", {"topic": 2, "group": 9})
     assert wait_applied(store, {"topic": 2, "group": 1}, 0.01) == []
+
+
+def test_an_expected_process_without_contact_is_named_until_it_is_forgotten():
+    store = MemoryConfigStore()
+    proxy = store.peer()
+    proxy.report_applied("proxy", {"topic": 1})
+    assert laggards(store, {"topic": 1}) == []
+    proxy.close()
+    (late,) = wait_applied(store, {"topic": 1}, 0.01)
+    assert late.startswith("proxy (no contact; last seen ")
+    admin = Administrator(store, "test")
+    assert [(row["name"], row["state"]) for row in members.states(admin)] == [("proxy", "no contact")]
+    members.forget(admin, "proxy")
+    assert laggards(store, {"topic": 1}) == [] == members.states(admin)
+    with pytest.raises(EntryNotFound):
+        members.forget(admin, "proxy")
+
+
+def test_a_view_that_is_closed_in_order_is_expected_no_more():
+    store = MemoryConfigStore()
+    view = ConfigView(store, process="proxy")
+    assert store.members().keys() == {"proxy"}
+    view.close()
+    assert store.members() == store.applied() == {}

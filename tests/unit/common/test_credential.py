@@ -11,6 +11,7 @@ from common.config.memory_store import MemoryConfigStore
 from common.config.view import ConfigView
 from common.contract import Code, Credential
 from common.credential import REFUSED, WINDOW_MS, Verifier, mint
+from common.dead_letters import dead_letter_topic
 from common.errors import AuthenticationError
 
 SECRET, OTHER_SECRET = "canary-secret-0123456789-abcdefghijklmnopqr", "another-secret-0123456789-abcdefghijklmnopq"
@@ -127,21 +128,52 @@ def test_fields_of_the_wrong_kind_are_refused_and_nothing_else(world, change):
 )
 def test_grants_are_exact_names_or_prefixes_and_all_else_is_denied(world, name, send, pull):
     principal = world.verifier.verify(world.mint())
-    assert (principal.may_send(name), principal.may_pull(name)) == (bool(send), bool(pull))
+    assert (principal.may_send(name), principal.may_pull_from(name)) == (bool(send), bool(pull))
+    assert principal.may_pull_as(name) == bool(pull)
 
 
 def test_an_application_without_grants_may_do_nothing(world):
     world.change(value(SECRET, grants=[]))
     principal = world.verifier.verify(world.mint())
     assert not principal.may_send("orders")
-    assert not principal.may_pull("")
+    assert not principal.may_pull_from("")
+    assert not principal.may_pull_as("")
 
 
 def test_a_star_alone_allows_all(world):
     world.change(value(SECRET, grants=[["send", "*"]]))
     principal = world.verifier.verify(world.mint())
     assert principal.may_send("anything")
-    assert not principal.may_pull("anything")
+    assert not principal.may_pull_from("anything")
+    assert not principal.may_pull_as("anything")
+
+
+@pytest.mark.parametrize(
+    ("action", "allowed"),
+    [("topic", (True, False, False)), ("group", (False, True, False)), ("dead_letters", (False, False, True))],
+)
+def test_topics_groups_and_dead_letters_are_granted_apart(world, action, allowed):
+    for pattern in ("billing", "bill*", "*"):
+        world.change({**value(SECRET, grants=[]), "pull_grants": [[action, pattern]]})
+        may = world.verifier.verify(world.mint())
+        answers = may.may_pull_from("billing"), may.may_pull_as("billing"), may.may_read_dead_letters("_dlq.billing")
+        assert answers == allowed
+        assert not may.may_send("billing")
+
+
+def test_a_grant_of_an_earlier_version_covers_topics_and_groups_and_no_dead_letters(world):
+    world.change(value(SECRET, grants=[["pull", "*"]]))
+    may = world.verifier.verify(world.mint())
+    assert may.may_pull_from("orders") and may.may_pull_as("orders")
+    assert not may.may_read_dead_letters("_dlq.orders")
+
+
+@pytest.mark.parametrize("granted", ["g" * 249, "g" * 212 + "*", "g*"])
+def test_dead_letters_are_granted_by_the_name_of_their_group_however_long(world, granted):
+    world.change({**value(SECRET, grants=[]), "pull_grants": [["dead_letters", granted]]})
+    may = world.verifier.verify(world.mint())
+    assert may.may_read_dead_letters(dead_letter_topic("g" * 249))
+    assert not may.may_read_dead_letters(dead_letter_topic("h" * 249))
 
 
 def test_no_error_contains_the_secret(world):

@@ -1,6 +1,6 @@
 import pytest
 
-from common.ids import ID_SIZE, IdSource, parse_id, show_id
+from common.ids import ID_SIZE, IdSource, assigned_at_ms, parse_id, process_bytes, show_id
 
 
 def source(moments, random=b"\xab"):
@@ -33,6 +33,13 @@ def test_an_id_is_shown_as_32_lower_case_hex_characters_and_read_back():
     made = source([5]).next()
     assert len(show_id(made)) == 32
     assert parse_id(show_id(made)) == made
+
+
+def test_an_assigned_id_tells_when_it_was_assigned_and_is_told_from_uuids():
+    assert assigned_at_ms(show_id(source([1_714_000_000_000]).next())) == 1_714_000_000_000
+    assert len(process_bytes()) == 6
+    assert assigned_at_ms("order-1") is assigned_at_ms("") is assigned_at_ms("é" * 32) is None
+    assert assigned_at_ms("0190a1b2c3d47abc8def0123456789ab") is None  # a UUID of version 7
 
 
 @pytest.mark.parametrize("shown", ["", "order-1", "A" * 32, "a" * 31, "a" * 33, "a" * 32 + "\n", " " * 32])

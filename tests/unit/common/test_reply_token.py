@@ -3,7 +3,16 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from common.reply_token import TOKEN_SIZE, ReplyToken, ReplyTokens, instance_of, read_token, reply_by_of
+from common.reply_token import (
+    TOKEN_SIZE,
+    ReplyToken,
+    ReplyTokens,
+    bind_token,
+    instance_of,
+    read_token,
+    reply_by_of,
+    reply_key,
+)
 
 KEY = b"k" * 32
 TOKENS = st.builds(ReplyToken, st.integers(0, 2**32 - 1), st.integers(0, 2**64 - 1), st.integers(-(2**63), 2**63 - 1))
@@ -42,3 +51,13 @@ def test_single_fields_are_read_where_the_token_lies():
     assert (instance_of(b"xyz" + token, 3), reply_by_of(b"xyz" + token, 3)) == (1 << 63, -5)
     other = b"\x02" + token[1:]
     assert (instance_of(other), reply_by_of(other)) == (None, None)
+
+
+@given(TOKENS, st.text(min_size=1, max_size=20), st.text(min_size=1, max_size=20))
+def test_a_bound_token_is_that_of_one_application_and_one_cluster(token, application, other):
+    stored, key = ReplyTokens(KEY).make(token), reply_key(KEY, application)
+    bound = bind_token(stored, key)
+    assert len(bound) == TOKEN_SIZE and ReplyTokens(KEY).check(bound) is None
+    assert ReplyTokens(KEY).unbind(bound, key) == stored
+    assert ReplyTokens(KEY).unbind(bound, reply_key(b"other", application)) is None
+    assert (ReplyTokens(KEY).unbind(bound, reply_key(KEY, other)) == stored) == (application == other)

@@ -24,7 +24,21 @@ TEXTS = [
     *("", " 2", "1", "2", "10", "-3", "2.5", "1e1", "+2", "02", "2.", "9007199254740993", "-0"),
     *("abc", "abd", "ab%", "a_c", "it's", "true", "FALSE", "Ünï", "€"),
 ]
-NUMBERS = ("1", "2", "10", "-3", "2.5", "9007199254740992", "9007199254740993", "9007199254740992.0", "1e300", "0")
+NUMBERS = (
+    "0x1F",
+    "0XfF",
+    "007",
+    "1",
+    "2",
+    "10",
+    "-3",
+    "2.5",
+    "9007199254740992",
+    "9007199254740993",
+    "9007199254740992.0",
+    "1e300",
+    "0",
+)
 
 names = st.sampled_from(NAMES)
 texts = st.sampled_from(TEXTS).map(lambda text: "'" + text.replace("'", "''") + "'")
@@ -32,6 +46,13 @@ numbers = st.sampled_from(NUMBERS)
 relations = st.sampled_from(("=", "<>", "<", "<=", ">", ">="))
 negations = st.sampled_from(("", "NOT "))
 Pair = tuple[str, str]  # our text, SQLite's
+
+
+def literal(text: str) -> int | float:
+    """The number of a literal; 007 is decimal."""
+    if text[:2].lower() == "0x":
+        return int(text, 16)
+    return float(text) if "." in text or "e" in text else int(text)
 
 
 def both(ours: str, theirs: str | None = None) -> Pair:
@@ -53,10 +74,9 @@ def predicates(draw) -> Pair:
         case 2:
             return with_column(f"{draw(numbers)} {relation} {{}}", name, "_n")
         case 3:
-            low, high = sorted(
-                (draw(numbers), draw(numbers)),
-                key=lambda text: float(text) if "." in text or "e" in text else int(text),
-            )
+            low, high = draw(numbers), draw(numbers)
+            if not negation:
+                low, high = sorted((low, high), key=literal)
             return with_column(f"{{}} {negation}BETWEEN {low} AND {high}", name, "_n")
         case 4:
             other, low = draw(names), draw(numbers)

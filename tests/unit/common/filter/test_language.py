@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from common.filter.errors import FilterError
 from common.filter.expression import FILTER_BYTES_MAX, read_filter
+from common.filter.match import Filter as Twin
 from common.filter.native import Filter
 from common.filter.parser import parse_sql
 from common.filter.printing import print_condition
@@ -32,6 +33,11 @@ def takes(text: str, properties: dict[str, str] | None = None, **fields) -> bool
         ("!a", "header"),
         ("SQL: paid", "sql"),
         ("header:paid", "header"),
+        ("TRUE", "sql"),
+        (" false ", "sql"),
+        ("tag:TRUE", "tag"),
+        ("TRUE || paid", "tag"),
+        ("TRUER", "tag"),
         ("tag: a||b", "tag"),
     ],
 )
@@ -44,6 +50,22 @@ def test_tags_take_the_messages_that_have_one_of_them():
     assert not takes("a || b", tag="c")
     assert not takes("a || b")
     assert takes("*")
+
+
+@pytest.mark.parametrize("form", [Filter, Twin])
+def test_true_and_false_alone_take_everything_and_nothing(form):
+    for text, wanted in (("TRUE", True), ("true", True), ("FALSE", False), ("sql:TRUE", True), ("tag:TRUE", False)):
+        assert form(read_filter(text).formula).passes(stored({}, tag="paid")) == wanted
+    assert form(read_filter("tag:TRUE").formula).passes(stored({}, tag="TRUE"))
+
+
+@pytest.mark.parametrize("style", ["sql", "header"])
+def test_a_literal_may_be_hexadecimal_and_leading_zeros_mean_nothing(style):
+    equal = "=" if style == "sql" else "=="
+    for literal, number in (("0x1F", 31), ("0XffL"[: 5 if style == "sql" else 4], 255), ("007", 7), ("-0x8", -8)):
+        assert takes(f"{style}: a {equal} {literal}", {"a": str(number)})
+    assert takes("a = 0x7fffffffffffffff", {"a": str((1 << 63) - 1)})
+    assert not takes("a = 31", {"a": "0x1F"})
 
 
 def test_the_header_style_is_the_same_language():
@@ -90,6 +112,10 @@ def test_like_counts_characters_and_not_bytes():
         ("-a = 'x'", "a number never compares with a text", 5),
         ("a = 3abc", "a number ends in letters", 5),
         ("a = 99999999999999999999", "a whole number beyond 64 bits", 4),
+        ("a = 0x8000000000000000", "a whole number beyond 64 bits", 4),
+        ("a = 0xg", "a number ends in letters", 5),
+        ("NOT", "expected a property, a value or (, found the end", 3),
+        ("NOT (a BETWEEN 10 AND 0)", "nothing lies between these: the first is the greater one", 15),
         ("a = 1e999", "a number beyond the range of a double", 4),
         ("a LIKE 'x' ESCAPE 'ab'", "ESCAPE is one character", 18),
         (r"a LIKE 'x\' ESCAPE '\'", "the pattern ends with its ESCAPE character", 7),
@@ -132,13 +158,14 @@ def test_the_caret_stays_on_the_screen_of_a_long_filter():
         "a = '" + "\\'" * 30_000,
         '"' * 60_001,
         "a = " + "9" * 60_000,
+        "a = 0x" + "f" * 60_000,
         "a = " + "1" * 30_000 + "." + "1" * 30_000 + "e9",
         "/*" * 30_000,
         "a | " * 15_000,
         "a = b " + "= b IS NULL " * 5_000,
         "((((((((((((((a=b)=(a=b))=(a=b))=(a=b))=(a=b))=(a=b))=(a=b))=(a=b))=(a=b))=(a=b))=(a=b))=(a=b))=(a=b))=(a=b))=(a=b)",
     ],
-    ids=range(14),
+    ids=range(15),
 )
 def test_bounds_are_held_with_a_sentence_and_in_short_time(text):
     began = time.process_time()

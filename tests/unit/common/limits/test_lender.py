@@ -5,15 +5,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from common.limits.lender import LIVE_S, SLICE_S, QuotaLender, divide
+from common.limits.lender import LIVE_S, MARGIN, RESERVE, SLICE_S, QuotaLender, divide
 
 TOTAL = 1000.0
 
 
 @given(st.floats(1, 1e9), st.dictionaries(st.text(max_size=3), st.floats(0, 1e10), min_size=1, max_size=20))
-def test_shares_add_up_to_the_total(total, demands):
+def test_shares_add_up_to_the_total_but_for_a_reserve_of_what_nobody_wants(total, demands):
     shares = divide(total, demands)
-    assert sum(shares.values()) == pytest.approx(total)
+    wanted = min(1, sum(demands.values()) * MARGIN / total)
+    assert (1 - RESERVE) * total <= sum(shares.values()) * (1 + 1e-9)
+    assert wanted * total * (1 - 1e-9) <= sum(shares.values()) <= total * (1 + 1e-9)
     assert min(shares.values()) > 0
 
 
@@ -23,9 +25,9 @@ def test_who_wants_little_gets_it_and_the_others_share_the_rest_alike():
     assert shares["a"] == pytest.approx(shares["b"]) == pytest.approx((TOTAL - shares["c"]) / 2)
 
 
-def test_what_nobody_wants_is_spread_evenly():
+def test_what_nobody_wants_is_spread_evenly_but_for_a_reserve():
     shares = divide(TOTAL, {"a": 0, "b": 0})
-    assert shares["a"] == shares["b"] == 500
+    assert shares["a"] == shares["b"] == 450
 
 
 def started(now=0.0):
@@ -39,6 +41,17 @@ def test_a_share_moves_to_who_needs_it_within_two_renewals():
     assert lender.renew("t", TOTAL, "b", 2000, 2, 0.1) < 20  # a has nearly all of it still
     assert lender.renew("t", TOTAL, "a", 2000, 2, 0.2) == pytest.approx(500)
     assert lender.renew("t", TOTAL, "b", 2000, 2, 0.3) == pytest.approx(500)
+
+
+def test_processes_that_come_find_some_of_a_generous_limit_and_soon_as_much_as_the_others():
+    lender = started()
+    lender.renew("t", 100_000, "a", 100, 4, 0.0)
+    first = [lender.renew("t", 100_000, name, 40, 4, 0.05) for name in "bcd"]
+    assert min(first) > 1000
+    assert first[0] == pytest.approx(first[1])
+    lender.renew("t", 100_000, "a", 100, 4, 0.2)
+    again = [lender.renew("t", 100_000, name, 100, 4, 0.25) for name in "bcd"]
+    assert min(again) > 20_000
 
 
 def test_a_dead_process_share_is_lent_again_when_its_lease_has_run_out():

@@ -8,7 +8,8 @@ import pytest
 
 from common.limits import Meter
 from common.limits.lender import SLICE_S, QuotaLender
-from common.limits.quota_slices import IDLE_S, TICK_S, QuotaSlices
+from common.limits.quota_slices import IDLE_S, LIMITS_A_TICK, TICK_S, TICKS_A_ROUND, QuotaSlices
+from engine.ops.quota import lend
 
 TOTAL = 900
 STEP_S = 0.01
@@ -159,16 +160,132 @@ def test_only_limits_in_use_are_borrowed_and_those_that_nobody_holds_are_forgott
     slices = QuotaSlices("producer_proxy", "p", ask, lambda: now[0])
     meter = slices.meter("topic:a", 10, 1000)
     slices.tick()
-    assert asked.pop() == ["topic:a:messages", "topic:a:bytes"]
-    now[0] += IDLE_S + 1
-    slices.tick()
     assert asked.pop() == []  # a sign of life
+    for _ in range(2):
+        meter.take(1, 100)
+        slices.tick()
+        assert asked.pop() == ["topic:a:messages", "topic:a:bytes"]
+        now[0] += IDLE_S + 1
+        slices.tick()
+        assert asked.pop() == []
     meter.take(1, 1)
-    slices.tick()
-    assert asked.pop() == ["topic:a:messages", "topic:a:bytes"]
     watched = weakref.ref(meter)
     del meter
     assert slices.meter("topic:a", 10, 1000) is watched()
+    slices.tick()
     now[0] += IDLE_S + 1
     slices.tick()
     assert watched() is None
+    assert slices._limits == {}
+
+
+class Lone:
+    """A process whose lender lends all; it counts what it is asked for."""
+
+    def __init__(self):
+        self.now, self.asked = 0.0, []
+        self.slices = QuotaSlices("producer_proxy", "p", self.lend, lambda: self.now)
+
+    def lend(self, payload, answer):
+        limits = json.loads(payload)["limits"]
+        self.asked += [each["key"] for each in limits]
+        answer(0, json.dumps({"live": 1, "shares": [each["total"] for each in limits]}).encode())
+
+    def tick(self):
+        self.now += TICK_S
+        self.asked.clear()
+        self.slices.tick()
+        return self.asked
+
+
+def test_a_limit_that_is_not_in_use_costs_a_tick_nothing(monkeypatch):
+    lone = Lone()
+    held = [lone.slices.meter(f"topic:{i}", 1000, 0) for i in range(1000)]
+    visited = []
+    visit = QuotaSlices._visit
+    monkeypatch.setattr(
+        QuotaSlices, "_visit", lambda self, limit, *rest: (visited.append(limit.key), visit(self, limit, *rest))
+    )
+    lone.tick()
+    assert visited == []
+    held[7].take(5, 100)
+    lone.tick()
+    assert visited == ["topic:7"]
+    for _ in range(round(IDLE_S / TICK_S) + 1):
+        lone.tick()
+    visited.clear()
+    lone.tick()
+    assert visited == []
+    assert held[7].room(lone.now)[0] == 1000
+
+
+def test_a_limit_of_which_hardly_anything_is_used_is_not_borrowed():
+    lone = Lone()
+    little, much = lone.slices.meter("topic:little", 1000, 0), lone.slices.meter("topic:much", 1000, 0)
+    for _ in range(10):
+        little.take(1, 1)
+        much.take(20, 1)
+        assert lone.tick() == ["topic:much:messages"]
+
+
+def test_with_very_many_limits_in_use_each_is_served_within_the_life_of_a_slice():
+    lone, count = Lone(), 3 * LIMITS_A_TICK
+    held = [lone.slices.meter(f"topic:{i}", 10, 0) for i in range(count)]
+    served = []
+    for _ in range(TICKS_A_ROUND):
+        for meter in held:
+            meter.take(1, 1)
+        served.append(len(lone.tick()))
+    assert max(served) <= LIMITS_A_TICK
+    for _ in range(TICKS_A_ROUND):
+        lone.tick()
+        assert sum(each.room(lone.now)[0] > 0 for each in held) == count
+    assert lone.slices.lent == count
+
+
+class Generous:
+    """Processes at a limit far above what they send: 100 messages per second each, of 5,000."""
+
+    def __init__(self):
+        self.now, self.lender = 1000.0, QuotaLender(1000.0 - SLICE_S)
+        self.processes, self.refused, self.random = [], 0, random.Random(1)
+
+    def join(self):
+        slices = QuotaSlices("producer_proxy", f"p{len(self.processes)}", self.ask, lambda: self.now)
+        self.processes.append((slices, self.now + self.random.random() * TICK_S))
+
+    def ask(self, payload, answer):
+        answer(0, json.dumps(lend(self.lender, payload, self.now)).encode())
+
+    def run(self, seconds, limited=True):
+        for _ in range(round(seconds / STEP_S)):
+            self.now += STEP_S
+            for i, (slices, due) in enumerate(self.processes):
+                if self.now >= due:
+                    self.processes[i] = slices, due + TICK_S
+                    slices.tick()
+                meter = slices.meter("topic:orders", 5000, 0) if limited else None
+                if meter is None:
+                    continue
+                if meter.wait_s(1, 100, self.now):
+                    self.refused += 1
+                    meter.refuse(1, 100)
+                else:
+                    meter.take(1, 100)
+
+
+def test_nothing_of_a_generous_limit_is_refused_while_processes_start_a_limit_is_set_or_the_lender_is_new():
+    cluster = Generous()
+    for _ in range(4):  # one by one, with traffic from the first moment on
+        cluster.join()
+        cluster.run(1.3)
+    for _ in range(3):
+        cluster.join()
+    cluster.run(2)
+    assert cluster.refused == 0
+    cluster.lender = QuotaLender(cluster.now)
+    cluster.run(3)
+    assert cluster.refused == 0
+    cluster.run(2 * IDLE_S, limited=False)
+    cluster.run(3)
+    assert cluster.refused == 0

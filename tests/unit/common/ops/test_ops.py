@@ -14,7 +14,7 @@ from gevent import socket as gsocket
 from prometheus_client import CollectorRegistry, Counter
 
 from common.ops import CountsCollector, TopLabels, announce_ready, start_ops
-from common.ops.log import JsonFormatter, TextFormatter
+from common.ops.log import PLACE_LINES_MAX, PLACES_MAX, JsonFormatter, PlaceLimit, TextFormatter
 from tests.waiting import until
 
 
@@ -124,6 +124,47 @@ def record(**extra) -> logging.LogRecord:
 def test_text_line_names_the_thing_first():
     line = TextFormatter("engine").format(record(about={"topic": "pay", "queue": 3}))
     assert line.endswith(" INFO engine: topic=pay queue=3: truncated 4096→4010")
+
+
+def test_a_place_in_the_code_writes_a_few_lines_per_minute_and_says_how_many_were_left_out():
+    now_s = [0.0]
+    limit = PlaceLimit(lambda: now_s[0])
+
+    def line(number: int, name: str = "penstock.engine") -> logging.LogRecord:
+        return logging.LogRecord(name, logging.WARNING, "client.py", 7, "try %d", (number,), None)
+
+    assert sum(limit.filter(line(number)) for number in range(1000)) == PLACE_LINES_MAX
+    now_s[0] = 60.0
+    following = line(1000)
+    assert limit.filter(following)
+    assert TextFormatter("engine").format(following).endswith("try 1000 (980 more lines from here were left out)")
+    assert json.loads(JsonFormatter("engine").format(following))["left_out"] == 980
+    now_s[0] = 120.0
+    assert sum(limit.filter(line(number, "kazoo.client")) for number in range(1000)) == 1
+
+
+def test_lines_whose_text_is_always_another_are_limited_by_their_place():
+    limit = PlaceLimit(lambda: 0.0)
+    records = [logging.LogRecord("x", 30, "a.py", 1, f"line {n}", (), None) for n in range(3 * PLACES_MAX)]
+    assert sum(map(limit.filter, records)) == PLACES_MAX + PLACE_LINES_MAX
+
+
+@pytest.mark.parametrize(
+    "foreign", ["x\n2026-11-22T10:00:00.000Z INFO engine: all is well", "\x1b[2J", "a\u2028b", "\r"]
+)
+def test_a_foreign_value_cannot_end_its_line_nor_control_a_terminal(foreign):
+    made = logging.LogRecord("engine", logging.WARNING, __file__, 1, "link=%s: refused", (foreign,), None)
+    line = TextFormatter("engine").format(made)
+    assert line.isprintable() and line.endswith(": refused")
+
+
+def test_a_trace_is_indented_so_that_its_lines_are_no_events():
+    try:
+        raise ValueError("bad\n2026-11-22T10:00:00.000Z INFO engine: all is well")
+    except ValueError:
+        made = logging.LogRecord("engine", logging.ERROR, __file__, 1, "failed", (), sys.exc_info())
+    first, *trace = TextFormatter("engine").format(made).splitlines()
+    assert first.endswith("engine: failed") and trace and all(line.startswith("  ") for line in trace)
 
 
 def test_json_line_is_one_object_with_the_thing_as_fields():

@@ -170,6 +170,16 @@ def test_times_outside_the_calendar_are_refused(walker, value):
     assert fault_of(walker, field(I64, 8, i64(value))) == MessageFault.DELAY
 
 
+def test_a_loop_without_a_delay_is_refused(walker):
+    loop, other = (field(MAP, 5, map_of((name, b"3"))) for name in (b"penstock-loop-times", b"penstock-looping"))
+    delay, cancel = field(I64, 8, i64(5)), field(I32, 9, i32(1))
+    assert fault_of(walker, loop) == MessageFault.LOOP_WITHOUT_DELAY
+    assert fault_of(walker, loop, delay) == fault_of(walker, other) == 0
+    assert fault_of(walker, loop, cancel, string(6, b"id")) == 0
+    value_alone = field(MAP, 5, map_of((b"name", b"penstock-loop-times")))
+    assert fault_of(walker, value_alone) == 0
+
+
 @pytest.mark.parametrize("value", [0, 1, 253402300799999])
 def test_times_inside_the_calendar_are_taken_one_of_the_two_at_most(walker, value):
     at, delay = field(I64, 7, i64(value)), field(I64, 8, i64(value))
@@ -205,6 +215,7 @@ def test_a_call_holds_1000_messages_and_one_more_is_refused(walker):
     with pytest.raises(WireError) as caught:
         walker.walk_send(send(*[message()] * 1001))
     assert (caught.value.rule, caught.value.field) == (WireFault.LIST_TOO_LONG, "SendRequest.messages")
+    assert str(caught.value).startswith("SendRequest.messages: at most 1000 per call (byte ")
     with pytest.raises(WireError):
         walker.walk_send(send(message(), message()), messages_max=1)
 

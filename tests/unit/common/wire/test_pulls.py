@@ -86,6 +86,7 @@ def test_a_pull_names_at_most_256_topics(walker, count, taken):
     with pytest.raises(WireError) as caught:
         walker.walk_pull(frame)
     assert (caught.value.rule, caught.value.field) == (WireFault.LIST_TOO_LONG, "PullRequest.topics")
+    assert str(caught.value).startswith("PullRequest.topics: at most 256 per call (byte ")
 
 
 def test_acks_are_given_in_order_with_what_each_sets(walker):
@@ -105,7 +106,7 @@ def test_acks_are_given_in_order_with_what_each_sets(walker):
     [
         (ack(receipt=None), AckFault.RECEIPT_MISSING),
         (ack(field(I32, 2, i32(-1))), AckFault.VERDICT),
-        (ack(field(I32, 2, i32(4))), AckFault.VERDICT),
+        (ack(field(I32, 2, i32(5))), AckFault.VERDICT),
         (ack(field(I32, 3, i32(-1))), AckFault.DELAY),
         (ack(field(STRING, 4, text(b"\xff"))), AckFault.REASON_TEXT),
     ],
