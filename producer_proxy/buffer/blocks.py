@@ -26,6 +26,7 @@ ENTRY, DEAD = 1, 2
 BLOCK_BYTES_MAX = 32 << 20
 _U64 = struct.Struct("<Q")
 _DONE = struct.Struct("<II")
+DONE_BYTES = _DONE.size
 
 
 class Block(NamedTuple):
@@ -69,6 +70,11 @@ def block_at(data: bytes, offset: int, position: int) -> Block | None:
     if _checksum(position, data[offset + 4 : offset + size]) != checksum:
         return None
     return Block(offset, kind, data[offset + BLOCK_HEAD.size : offset + size], size)
+
+
+def size_of(head: bytes) -> int:
+    """The size of the block that begins with these bytes, as it says, within the bound; 0: they are too few."""
+    return min(BLOCK_HEAD.unpack_from(head)[1], BLOCK_BYTES_MAX) if len(head) >= BLOCK_HEAD.size else 0
 
 
 def blocks(data: bytes, base: int) -> Iterator[Block | Gap]:
@@ -136,7 +142,9 @@ def pack_dead(at_ms: int, reason: str, entry: bytes) -> bytes:
 
 
 def unpack_dead(payload: bytes) -> tuple[int, str, bytes]:
-    """Decode the payload of a kind 2 block: (dead-lettered-at, reason, entry)."""
+    """Decode the payload of a kind 2 block: (dead-lettered-at, reason, entry). Raises ValueError."""
+    if len(payload) < 10:
+        raise ValueError(f"a dead letter of {len(payload)} bytes")
     at_ms, size = struct.unpack_from("<qH", payload)
     return at_ms, payload[10 : 10 + size].decode("utf-8", "replace"), payload[10 + size :]
 

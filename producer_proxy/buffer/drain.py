@@ -6,11 +6,13 @@ Entries are deleted only after the engine's acknowledgement.
 import logging
 import time
 from collections.abc import Callable, Sequence
+from heapq import heappop, heappush
 
 import gevent
 from gevent.event import AsyncResult, Event
 
 from common.contract import Code
+from common.limited_log import LimitedLog
 from common.wire.names import find_names
 from engine.client.durability import FSYNC
 from producer_proxy.buffer.errors import BufferError_
@@ -19,11 +21,11 @@ from producer_proxy.buffer.store import BufferEntry, BufferStore, KeptEntry
 from producer_proxy.targets.base import MessageSlice, Outcome, ResolveError, SendTarget
 from producer_proxy.targets.topics import TopicRoute, Topics
 
-log = logging.getLogger("penstock.producer_proxy.buffer")
+limited = LimitedLog(logging.getLogger("penstock.producer_proxy.buffer"))
 
 BATCH_BYTES_MAX = 512 << 10
 PAUSE_S_MIN, PAUSE_S_MAX = 0.02, 0.25
-IDLE_S = 1.0
+IDLE_S = UNDEFINED_S = 1.0
 TAKEN = frozenset((int(Code.OK), int(Code.DUPLICATE)))
 
 
@@ -44,7 +46,9 @@ class Drainer:
     ) -> None:  # fmt: skip
         self._store, self._topics, self.pace = store, topics, Pace(per_s)
         self._wait_for, self._served = wait_for, served
-        self._stuck: dict[str, tuple[float, float]] = {}  # topic -> (not before, last pause)
+        self._held: set[str] = set()  # topics that are not tried before their time in _due
+        self._due: list[tuple[float, str]] = []
+        self._last_pause_s: dict[str, float] = {}  # by topic that was refused last time
         self._pause_s = PAUSE_S_MIN
         self._stopping = Event()
         self.drained = 0
@@ -67,7 +71,7 @@ class Drainer:
                 self._note(str(error))
                 pause_s = PAUSE_S_MAX
             except Exception:
-                log.exception("buffer=%s: internal error while draining", self._store.name)
+                limited.exception("buffer=%s: internal error while draining", self._store.name)
                 pause_s = IDLE_S
             self._pause(pause_s)
 
@@ -88,7 +92,8 @@ class Drainer:
             if not self._store.room.entries:
                 self._store.filled.clear()
                 return 0.0
-            return PAUSE_S_MIN
+            # Looking for an entry among many held topics takes time of the loop, at most a twentieth of it.
+            return max(PAUSE_S_MIN, 20 * (time.monotonic() - started))
         sendable = self._without_undefined(batch)
         codes = self._send(sendable) if sendable else []
         if codes is None:
@@ -99,15 +104,27 @@ class Drainer:
         return self.pace.drained(len(batch), now - started, now)
 
     def _skipped(self, now: float) -> set[str]:
-        return {topic for topic, (until, _) in self._stuck.items() if now < until} | self._wait_for()
+        while self._due and self._due[0][0] <= now:
+            self._held.discard(heappop(self._due)[1])
+        before = self._wait_for()
+        return self._held | before if before else self._held
 
     def _without_undefined(self, batch: list[KeptEntry]) -> list[KeptEntry]:
+        """The entries of topics that are defined.
+
+        Those of topics that somebody deleted go to the dead-letter list. A definition that is missing for another
+        reason may come back, so its topic's entries stay.
+        """
         undefined = {topic for topic in {kept.entry.topic for kept in batch} if self._topics.definition(topic) is None}
-        if undefined:
-            gone = [kept for kept in batch if kept.entry.topic in undefined]
-            self._dead_letter(gone, "the topic is not defined any more")
-            return [kept for kept in batch if kept.entry.topic not in undefined]
-        return batch
+        if not undefined:
+            return batch
+        deleted = {topic for topic in undefined if self._topics.was_deleted(topic)}
+        if gone := [kept for kept in batch if kept.entry.topic in deleted]:
+            self._dead_letter(gone, "the topic was deleted")
+        for topic in undefined - deleted:
+            self._hold_for(topic, UNDEFINED_S)
+            self._note(f"topic={topic}: it has no definition, and nobody deleted it: its messages are kept")
+        return [kept for kept in batch if kept.entry.topic not in undefined]
 
     def _send(self, batch: list[KeptEntry]) -> list[int] | None:
         """The target's code per entry; None: no entry was taken, try again."""
@@ -153,7 +170,7 @@ class Drainer:
             if code not in TAKEN:
                 refused.setdefault((kept.entry.topic, code), []).append(kept)
         for topic in {kept.entry.topic for kept in taken} - {topic for topic, _ in refused}:
-            self._stuck.pop(topic, None)
+            self._last_pause_s.pop(topic, None)
         for (topic, code), entries in refused.items():
             if 100 <= code < 200 and code != Code.UNKNOWN_TOPIC:
                 self._dead_letter(entries, f"the engine refused it with code {code}")
@@ -162,25 +179,29 @@ class Drainer:
 
     def _hold(self, topic: str, code: int) -> None:
         """Skip a topic that its target refuses now, with growing back-off, and continue with the others."""
-        _, last = self._stuck.get(topic, (0.0, PAUSE_S_MIN / 2))
-        pause_s = min(PAUSE_S_MAX, last * 2)
-        self._stuck[topic] = (time.monotonic() + pause_s, pause_s)
+        pause_s = min(PAUSE_S_MAX, self._last_pause_s.get(topic, PAUSE_S_MIN / 2) * 2)
+        self._last_pause_s[topic] = pause_s
+        self._hold_for(topic, pause_s)
         self._note(f"topic={topic}: the engine answered {code}")
 
+    def _hold_for(self, topic: str, pause_s: float) -> None:
+        self._held.add(topic)
+        heappush(self._due, (time.monotonic() + pause_s, topic))
+
     def _dead_letter(self, entries: Sequence[KeptEntry], reason: str) -> None:
-        log.error("buffer=%s topic=%s: %d entries to the dead-letter list: %s",
+        limited.error("buffer=%s topic=%s: %d entries to the dead-letter list: %s",
                   self._store.name, entries[0].entry.topic, len(entries), reason)  # fmt: skip
         self._store.dead_letter(entries, reason)
 
     def _note(self, sentence: str) -> None:
         if self.last_error != sentence:
-            log.warning("buffer=%s: the drain waits: %s", self._store.name, sentence)
+            limited.warning("buffer=%s: the drain waits: %s", self._store.name, sentence)
         self.last_error = sentence
 
 
 def _slice(entry: BufferEntry, route: TopicRoute) -> MessageSlice:
     """The entry as it was first submitted: it binds to a queue as in TopicRoute.binding_of."""
-    key = entry.key
-    if key is None and entry.assigned_id is None and route.target.binds_ids(route.destination):
-        key = find_names(entry.message)[0]
+    key: bytes | int | None = entry.key
+    if key is None and entry.assigned_id is None and (own_id := find_names(entry.message)[0]) is not None:
+        key = route.target.queue_of_id(route.destination, own_id)
     return MessageSlice(route.destination, key, entry.assigned_id, entry.message)

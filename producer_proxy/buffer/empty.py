@@ -1,4 +1,4 @@
-"""Drains a disk buffer whose proxy is gone, in a separate process.
+"""Drains a disk buffer whose proxy is gone, or a dead-letter list, in a separate process.
 
 The process needs no patches: the links use gevent's sockets.
 """
@@ -39,12 +39,21 @@ def empty(
     """
     store = DiskStore(directory, RoomLimits(), SystemClock().now_ms)
     dead_before = store.dead_count
+    drained = drain_all(store, engine, cluster_key, config_url, per_s, timeout_s, tell)
+    return drained, store.dead_count - dead_before
+
+
+def drain_all(
+    store: BufferStore, engine: Address | None, cluster_key: bytes, config_url: str, per_s: int, timeout_s: float,
+    tell: Callable[[int], None],
+) -> int:  # fmt: skip
+    """Drain a store and close it; return the number of entries that the engine took. Arguments and errors of `empty`."""
     try:
-        if store.room.entries:
-            with _draining(store, engine, cluster_key, config_url, per_s) as drainer:
-                _wait(store, drainer, timeout_s, tell)
-                return drainer.drained, store.dead_count - dead_before
-        return 0, 0
+        if not store.room.entries:
+            return 0
+        with _draining(store, engine, cluster_key, config_url, per_s) as drainer:
+            _wait(store, drainer, timeout_s, tell)
+            return drainer.drained
     finally:
         store.close()
 

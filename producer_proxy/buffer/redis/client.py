@@ -5,17 +5,20 @@ from typing import Any
 import redis
 from redis.backoff import NoBackoff
 from redis.cluster import ClusterNode, RedisCluster
+from redis.exceptions import RedisClusterException, RedisError
 from redis.retry import Retry
 from redis.sentinel import Sentinel
 
 from producer_proxy.buffer.redis.address import RedisAddress
 
+AWAY = (RedisError, RedisClusterException, OSError)
+"""Errors of a Redis that is away or refuses. A Cluster's own error is no RedisError."""
 CONNECT_S, ANSWER_S = 0.5, 1.0
 CONNECTIONS_MAX = 8
 
 
 def connect(address: RedisAddress, password: str | None = None) -> Any:
-    """Make the client. Only a Cluster is contacted now, for its nodes. Raises redis.RedisError."""
+    """Make the client. Only a Cluster is contacted now, for its nodes. Raises errors of AWAY."""
     options: dict[str, Any] = {
         "password": password, "socket_timeout": ANSWER_S, "socket_connect_timeout": CONNECT_S, "protocol": 2,
         "driver_info": None,  # otherwise redis-py sends a command that old servers do not know

@@ -21,7 +21,13 @@ class HeadChanged(Exception):
 
 
 class Layout(ABC):
-    """Layout of one key. Errors of redis-py propagate."""
+    """Layout of one key. Errors of redis-py propagate.
+
+    Attributes:
+        passes_over: values behind others that stay can be deleted at once, so a drain may pass over a topic.
+    """
+
+    passes_over = False
 
     def __init__(self, client: Any, key: str) -> None:
         self._client, self.key = client, key
@@ -49,6 +55,8 @@ class Streams(Layout):
     No consumer group: it would give later values to a second drainer before those of the first are in the engine. Its
     list of pending entries would be additional state to take over.
     """
+
+    passes_over = True
 
     def push(self, pipe: Any, values: Sequence[bytes]) -> int:
         for value in values:

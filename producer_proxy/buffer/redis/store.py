@@ -14,29 +14,31 @@ from typing import Any
 import gevent
 from gevent.event import AsyncResult, Event
 from gevent.lock import RLock
-from redis.exceptions import OutOfMemoryError, RedisError, ResponseError
+from redis.exceptions import OutOfMemoryError, ResponseError
 
 from common.config.errors import StoreUnavailable
 from common.config.store import ConfigStore
 from common.keyhash import murmur2
+from common.limited_log import LimitedLog
 from producer_proxy.buffer.blocks import pack_dead
 from producer_proxy.buffer.entry import BufferEntry
 from producer_proxy.buffer.errors import BufferError_, BufferFull, BufferUnavailable, BufferUncertain
 from producer_proxy.buffer.native import entries_of
 from producer_proxy.buffer.ordering_keys import OrderingKeys
 from producer_proxy.buffer.redis import guard
+from producer_proxy.buffer.redis.client import AWAY
 from producer_proxy.buffer.redis.layouts import LAYOUTS, HeadChanged, Layout
 from producer_proxy.buffer.redis.slots import PREFIX, BufferSlots, NoSlot
 from producer_proxy.buffer.room import RoomLimits
 from producer_proxy.buffer.store import BufferStore, KeptEntry
 from producer_proxy.buffer.value import pack_value
 
-log = logging.getLogger("penstock.producer_proxy.buffer")
+limited = LimitedLog(logging.getLogger("penstock.producer_proxy.buffer"))
 
 KEEP_S, RETRY_S = 2.0, 0.25
 PAGE = 500
+PAGES_PASSED_OVER = 20  # of held topics, before the others of a shard wait for them
 FLUSH_VALUES_MAX, FLUSH_BYTES_MAX = 1000, 8 << 20
-AWAY = (RedisError, OSError)
 
 
 class RedisStore(BufferStore):
@@ -66,6 +68,7 @@ class RedisStore(BufferStore):
         self._mutex = RLock()
         self._fault: str | None = "Redis has not answered yet"
         self._warning: str | None = None
+        self._dead_count = 0
         self._closed, self._look = False, Event()
         self._check()
         if self._fault and self._unfit:
@@ -76,6 +79,10 @@ class RedisStore(BufferStore):
 
     def fault(self) -> str | None:
         return self._fault
+
+    @property
+    def dead_count(self) -> int:
+        return self._dead_count
 
     def warning(self) -> str | None:
         return self._warning
@@ -111,8 +118,14 @@ class RedisStore(BufferStore):
             self._report_missing(shard, self._lengths.pop(shard.key))
             return []
         self._oldest[shard.key] = found[0][1].accepted_at_ms
+        for _ in range(PAGES_PASSED_OVER if shard.passes_over else 0):
+            if not found or any(entry.topic not in skip for _, entry in found):
+                break
+            found = self._entries(shard, shard.read(PAGE, found[-1][0]))
         taken: list[KeptEntry] = []
         for handle, entry in found:
+            if entry.topic in skip and shard.passes_over:
+                continue
             bytes_max -= entry.size_bytes
             if entry.topic in skip or len(taken) == count_max or (taken and bytes_max < 0):
                 break
@@ -125,7 +138,7 @@ class RedisStore(BufferStore):
         found = [(handle, entry) for (handle, _), entry in zip(values, entries, strict=True) if entry is not None]
         if len(found) < len(values):
             odd = [each for each, entry in zip(values, entries, strict=True) if entry is None]
-            log.error(
+            limited.error(
                 "buffer=redis key=%s: %d foreign or damaged values are moved to %s",
                 shard.key, len(odd), self._slots.dead_key(),
             )  # fmt: skip
@@ -155,7 +168,7 @@ class RedisStore(BufferStore):
             while self._queue:
                 with self._mutex:
                     puts = self._next_puts()
-                    errors = self._push([entry for entries, _ in puts for entry in entries])
+                    errors = self._push_or_fail([entry for entries, _ in puts for entry in entries])
                     for entries, result in puts:
                         self._answer(entries, result, errors)
         finally:
@@ -168,8 +181,11 @@ class RedisStore(BufferStore):
             result.set()
             return
         self._leave(entries)
-        self._stale = self._stale or len(failed) < len(topics)  # some of them may be stored
-        result.set_exception(failed[0])
+        if len(failed) < len(topics):  # some of them are stored
+            self._stale = True
+            result.set_exception(BufferUncertain(f"{failed[0]}; a part may be stored"))
+        else:
+            result.set_exception(next((each for each in failed if isinstance(each, BufferUncertain)), failed[0]))
 
     def _next_puts(self) -> list[tuple[Sequence[BufferEntry], AsyncResult]]:
         count = size = 0
@@ -180,6 +196,16 @@ class RedisStore(BufferStore):
             count += 1
         puts, self._queue = self._queue[:count], self._queue[count:]
         return puts
+
+    def _push_or_fail(self, entries: list[BufferEntry]) -> dict[str, BufferError_]:
+        """As `_push`. Whatever fails there, each put gets an answer."""
+        try:
+            return self._push(entries)
+        except Exception as error:
+            limited.exception("buffer=redis: internal error while storing")
+            self._stale = True
+            unknown = BufferUncertain(f"buffer=redis: internal error: {error!r}")
+            return dict.fromkeys((entry.topic for entry in entries), unknown)
 
     def _push(self, entries: list[BufferEntry]) -> dict[str, BufferError_]:
         """Append to the own slot; returns errors by topic."""
@@ -243,6 +269,7 @@ class RedisStore(BufferStore):
         values = [pack_dead(self.now_ms(), reason, each.entry.encode()) for each in kept]
         with self._translated_errors():
             self._client.rpush(self._slots.dead_key(), *values)
+            self._dead_count += len(values)
 
     def _shard_of(self, topic: str) -> Layout:
         assert self._slots.own is not None
@@ -267,7 +294,7 @@ class RedisStore(BufferStore):
     def _away(self, error: Exception) -> None:
         self._stale = self._broken = True
         if self._fault is None:
-            log.error("buffer=redis: %s: takes nothing until it answers again", error or type(error).__name__)
+            limited.error("buffer=redis: %s: takes nothing until it answers again", error or type(error).__name__)
             self._look.set()
         self._fault = f"Redis does not answer: {error or type(error).__name__}"
 
@@ -276,7 +303,7 @@ class RedisStore(BufferStore):
 
         Causes: FLUSHALL, an eviction, a fail-over that lost writes, or another drainer.
         """
-        log.error("buffer=redis key=%s: %d entries that were answered BUFFERED are gone", shard.key, count)
+        limited.error("buffer=redis key=%s: %d entries that were answered BUFFERED are gone", shard.key, count)
         self.damaged += count
         self._stale = True
 
@@ -312,7 +339,7 @@ class RedisStore(BufferStore):
             try:
                 self._check()
             except Exception:
-                log.exception("buffer=redis: internal error while checking it")
+                limited.exception("buffer=redis: internal error while checking it")
 
     def _check(self) -> None:
         """Check settings, slots and lengths. Called repeatedly, because each may change."""
@@ -326,10 +353,10 @@ class RedisStore(BufferStore):
                 self._look_after_slots()
                 if self._stale or self._lengths.keys() != {shard.key for shard in self._slots.counted()}:
                     self._recount()
-                self.dead_count = self._client.llen(self._slots.dead_key())
+                self._dead_count = self._client.llen(self._slots.dead_key())
             self._unfit = reason is not None
             if reason != self._fault:
-                (log.error if reason else log.info)("buffer=redis: %s", reason or "takes messages")
+                (limited.error if reason else limited.info)("buffer=redis: %s", reason or "takes messages")
             self._fault = reason
         except AWAY as error:
             self._unfit = False
@@ -358,5 +385,5 @@ class RedisStore(BufferStore):
                 self._stale = True
         with suppress(StoreUnavailable):  # then no slot can be claimed now
             if slots.find_orphans(self._client):
-                log.warning("buffer=redis: drains slots %s of stopped proxies", sorted(slots.adopted))
+                limited.warning("buffer=redis: drains slots %s of stopped proxies", sorted(slots.adopted))
                 self._stale = True

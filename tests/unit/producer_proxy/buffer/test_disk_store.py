@@ -115,9 +115,11 @@ def test_an_entry_that_rots_after_it_was_accepted_is_reported_and_holds_up_nobod
         at = segment.read_bytes().index(b"1:xxx")
         file.seek(at + 5)
         file.write(b"y")
-    assert numbers(store) == [0, 2, 3]
+    for expected in ([0], [2, 3]):
+        kept = store.take((), 10, 1 << 20)
+        assert [int(each.entry.message.split(b":")[0]) for each in kept] == expected
+        store.remove(kept)
     assert store.damaged == 1 and "damaged" in caplog.text
-    store.remove(store.take((), 10, 1 << 20))
     assert len(files(path, ".damaged")) == 1
     store.close()
 
