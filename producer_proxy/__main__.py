@@ -8,16 +8,22 @@ monkey.patch_all()
 import argparse
 import gc
 import sys
+from pathlib import Path
 
 from prometheus_client import CollectorRegistry
 
 from common.address import engine_address, host_and_port
 from common.breaker_metrics import BreakerMetrics
+from common.clock import SystemClock
 from common.config import ConfigView, open_store
+from common.config.applying import process_name
+from common.config.engine_records import EngineRecords
+from common.config.health import ConfigMetrics
 from common.net import Limits, listen
-from common.net.tls import server_context
+from common.net.certificate import CertificateWatch
 from common.ops import announce_ready, settle, setup_logging, start_ops
 from common.ops.stop import catch_stop
+from common.secret_file import secret_faults
 from engine.client.brokers import Brokers
 from producer_proxy.buffer.errors import BufferError_
 from producer_proxy.buffer.metrics import BufferMetrics
@@ -43,7 +49,7 @@ def _add_addresses(parser: argparse.ArgumentParser) -> None:
         help="Address for applications; port 0 takes a free port.")  # fmt: skip
     add("--tls-listen", type=host_and_port, metavar="HOST:PORT",
         help="Address for applications over TLS; unset: no TLS.")  # fmt: skip
-    add("--tls-cert", metavar="FILE", help="PEM certificate chain for --tls-listen.")
+    add("--tls-cert", metavar="FILE", help="PEM certificate chain for --tls-listen; loaded again when it changes.")
     add("--tls-key", metavar="FILE", help="PEM private key for --tls-listen.")
     add("--tls-client-ca", metavar="FILE", help="PEM authority of client certificates; unset: none are asked for.")
     add("--ops", type=host_and_port, default=("127.0.0.1", 0), metavar="HOST:PORT",
@@ -59,6 +65,9 @@ def _add_settings(parser: argparse.ArgumentParser) -> None:
         help="Configuration store: file:///dir or zookeeper://host,host/chroot.")  # fmt: skip
     add("--snapshot", metavar="FILE",
         help="File for the last configuration, for a start without the store; unset: none.")  # fmt: skip
+    add("--config-age-max-s", type=float, default=0.0, metavar="SECONDS",
+        help="Refuse credentials while the configuration is older than this, for lack of contact to its store "
+        "(default 0: never).")  # fmt: skip
     add("--connections-max", type=int, default=Limits.connections_max, metavar="COUNT",
         help="Maximum number of client connections (default %(default)s).")  # fmt: skip
     add("--frame-bytes-max", type=int, default=Limits.frame_bytes_max, metavar="BYTES",
@@ -66,12 +75,10 @@ def _add_settings(parser: argparse.ArgumentParser) -> None:
     add("--ready-fd", type=int, metavar="FD", help="File descriptor for one JSON line, written once the proxy serves.")
 
 
-def listeners(options: argparse.Namespace) -> list:
+def listeners(options: argparse.Namespace, watch: CertificateWatch) -> list:
     found: list = [(listen(*options.listen), None)]
     if options.tls_listen:
-        found.append(
-            (listen(*options.tls_listen), server_context(options.tls_cert, options.tls_key, options.tls_client_ca))
-        )
+        found.append((listen(*options.tls_listen), watch.certificate))
     return found
 
 
@@ -80,21 +87,31 @@ def run(options: argparse.Namespace) -> None:
     limits = Limits(connections_max=options.connections_max, frame_bytes_max=options.frame_bytes_max)
     if faults := limits.faults():
         raise ValueError("; ".join(faults))
-    with open(options.cluster_key, "rb") as file:
-        key = file.read()
+    secrets = {
+        "--cluster-key": options.cluster_key, "--tls-key": options.tls_key,
+        "--buffer-redis-password-file": options.buffer_redis_password_file,
+    }  # fmt: skip
+    if faults := secret_faults(secrets):
+        raise ValueError("; ".join(faults))
+    key = Path(options.cluster_key).read_bytes()
     store = open_store(options.config)
-    view = ConfigView(store, options.snapshot, process=f"producer_proxy@{options.listen[0]}:{options.listen[1]}")
-    brokers = Brokers(key, role="producer_proxy")
+    watch = CertificateWatch(options)
+    sockets = listeners(options, watch)
+    process = process_name("producer_proxy", options.listen[0], sockets[0][0].getsockname()[1])
+    view = ConfigView(store, options.snapshot, process=process, age_s_max=options.config_age_max_s)
+    brokers = Brokers(key, role="producer_proxy", records=EngineRecords(store, SystemClock()))
     if options.engine:
         brokers.use_one(options.engine)
     buffering = make_buffering(options, store)
-    proxy = ProducerProxy(listeners(options), view, brokers, limits, buffering)
+    proxy = ProducerProxy(sockets, view, brokers, limits, buffering)
     registry = CollectorRegistry()
+    registry.register(ConfigMetrics(lambda: view))
+    registry.register(watch)
     registry.register(BufferMetrics(buffering))
     registry.register(proxy.key_uses)
     registry.register(SendMetrics(proxy.server, proxy.service, brokers, proxy.front, proxy.admission))
     registry.register(BreakerMetrics(lambda: [(broker.name, broker.breaker) for broker in brokers.listed]))
-    ops = start_ops(options.ops[0], options.ops[1], registry, proxy.health)
+    ops = start_ops(options.ops[0], options.ops[1], registry, lambda: {**proxy.health(), **watch.health()})
     settle(proxy.health, stop.asked)
     gc.collect()
     gc.freeze()  # objects of start-up are never garbage; a full collection would visit them all

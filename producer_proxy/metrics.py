@@ -19,7 +19,9 @@
 | penstock_backlogged_topics | topics in use that are BACKLOGGED | above 0: their required groups are too slow; `penstock group lag` |
 | penstock_failed_credentials_total | calls whose credential was refused | rising: an old key, a wrong clock, or guessed credentials |
 | penstock_key_last_used_seconds | Unix time by app and key, of the last 1,000 keys | long ago for the old key of two: revoke it |
-| penstock_bytes_in_flight | bytes buffered for connections | - |
+| penstock_certificate_left_seconds | s until the TLS certificate expires | below 14 days: renew it |
+| penstock_certificate_refused | 1: changed TLS files cannot be used | the log says why; the old ones are in use |
+| penstock_refused_frames_total | calls above the limit of size | rising: a client's batches are too large; the log names one |
 """
 
 from collections.abc import Iterator
@@ -28,6 +30,7 @@ from typing import Any
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
 from common.net import Server
+from common.net.refusal import REFUSALS
 from engine.client.brokers import Brokers
 from engine.client.durability import LANES
 from producer_proxy.admission.admission import SendAdmission
@@ -72,6 +75,7 @@ class SendMetrics:
         yield CounterMetricFamily(
             "penstock_failed_credentials", "calls whose credential was refused", value=self._service.brake.attempts
         )
+        yield CounterMetricFamily("penstock_refused_frames", "frames above the limit of size", value=REFUSALS.count)
         yield from self._queues()
         requests = self._service.requests
         for name, text, value in (

@@ -1,6 +1,5 @@
 """The producer proxy as one object: its parts wired, started and stopped."""
 
-import os
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -8,11 +7,13 @@ from typing import Any
 import gevent
 
 from common.clock import SystemClock
+from common.config.health import config_health
 from common.credential import Principal
+from common.ids import process_bytes
 from common.key_uses import KeyUses
 from common.limits.quota_slices import TICK_S
 from common.net import Limits, serve
-from common.principals import Principals
+from common.principals import REMEMBERED_BYTES_MAX, Principals
 from engine.client.append import Destinations
 from engine.client.brokers import Brokers
 from engine.client.durability import CLASSES
@@ -52,6 +53,7 @@ class ProducerProxy:
         self.front: Any = None
         self._known = Destinations(DESTINATIONS_MAX)
         brokers.on_change(self._known.clear)
+        brokers.on_unknown_id(self._known.discard_id)
         self.buffering = buffering or Buffering({})
         self.buffer = self.buffering.over(view, self._on_backlog, self._on_suspicion)
         self.admission = self._make_admission()
@@ -61,6 +63,7 @@ class ProducerProxy:
         self._follow_groups()
         self._principals = Principals(view, self._clock)
         self.requests = GroupedRequests(brokers, self._clock)
+        brokers.on_change(self.requests.follow)
         self.service = SendService(
             self._principals, self.topics, self.admission, self.requests, self.buffer, self._clock.now_ms, self._learn
         )
@@ -90,7 +93,7 @@ class ProducerProxy:
         lanes_by_class = (None, *(self.brokers.lanes[each.lane] for each in CLASSES))
         return Front(
             lanes_by_class, topics.known, topics.is_right, self._view.generation, self.service.handle, sentences,
-            os.urandom(6), DEFAULT_TIMEOUT_MS, RETRY_AFTER_MS, self.service.rescue, self.requests,
+            process_bytes(), DEFAULT_TIMEOUT_MS, RETRY_AFTER_MS, self.service.rescue, self.requests,
         )  # fmt: skip
 
     def _hot_connection(self, sock: Any, peer: str, ssl_context: Any) -> Any:
@@ -98,11 +101,14 @@ class ProducerProxy:
         return HotConnection(self.front, sock.detach(), self._limits, peer, ssl_context, prefix_check)
 
     def _learn(self, credential: bytes, principal: Principal) -> None:
-        if self.front is None:
+        if self.front is None or len(credential) > REMEMBERED_BYTES_MAX:
             return
         lasts_s = (principal.expires_at_ms - self._clock.now_ms()) / 1000
         meter = self.admission.application(principal.app)
-        self.front.admit(credential, time.monotonic() + lasts_s, principal.send_patterns, meter, principal.origin)
+        self.front.admit(
+            credential, principal.app, time.monotonic() + lasts_s, principal.send_patterns, meter, principal.origin,
+            self.requests.reply_key(principal.app),
+        )  # fmt: skip
 
     def _follow_groups(self) -> None:
         if self.brokers.only is None:
@@ -145,6 +151,8 @@ class ProducerProxy:
         """Conditions of /readyz."""
         return {
             **{each.name: each.health() for each in self.targets.all},
+            "configuration": config_health(self._view),
+            "credentials": self.service.brake.health(),
             "serving": not self.service.closing or "stopping",
             **self.buffering.health(),
         }

@@ -9,6 +9,7 @@ from common.config.definitions import GRADES, ApplicationDefinition, TopicDefini
 from common.config.gate_settings import GateSettings
 from common.limits import Meter, QueueLimit
 from common.limits.quota_slices import Answer, QuotaSlices
+from common.limits.retry_slot import RetrySlot
 from common.wire.calls import HAS_DELAY, HAS_DELIVER_AT, HAS_REPLY_TO, Message
 from producer_proxy.admission.lag import TopicLags
 from producer_proxy.admission.rate_limits import RateLimitAdmission
@@ -104,6 +105,6 @@ class SendAdmission:
         found: ApplicationDefinition | None = self._view.application(name)
         return found and self.leases.meter(f"application:{name}", found.rate_messages, found.rate_bytes)
 
-    def rate_limits(self, application: str) -> RateLimitAdmission:
-        """Admission by the rate limits for one call of this application."""
-        return RateLimitAdmission((self.application(application), self.own), time.monotonic())
+    def rate_limits(self, application: str, slot: RetrySlot | None, timeout_s: float) -> RateLimitAdmission:
+        """Admission by the rate limits for one call of this application, on a connection with this slot."""
+        return RateLimitAdmission((self.application(application), self.own), time.monotonic(), slot, timeout_s)

@@ -18,8 +18,10 @@ cdef class HotAdmission:
     cdef Meter first                  # of the first message
     cdef bint is_mixed
     cdef int32_t retry_after_ms
+    cdef object slot                  # common.limits.retry_slot.RetrySlot of the refused call
     cdef int begin(self, double now) noexcept
     cdef int weigh(self, Meter meter, uint32_t size, uint32_t index) except -1
-    cdef int verdict(self, Meter application, uint32_t count, size_t bytes, uint32_t first_size) except -1
-    cdef double first_wait(self, Meter application, uint32_t size) except -1
+    cdef int verdict(self, Meter application, uint32_t count, size_t bytes, uint32_t first_size, slot) except -1
+    cdef double first_wait(self, Meter application, uint32_t size, slot) except -1
+    cdef int refuse(self, Meter application, uint32_t count, size_t bytes, slot) except -1
     cdef int commit(self, Meter application, uint32_t count, size_t bytes) except -1

@@ -12,11 +12,13 @@ cdef struct Pattern:
 
 cdef class AdmittedCredential:
     cdef bytes credential
+    cdef str application
     cdef double expires_at            # monotonic seconds
     cdef tuple texts                  # keeps the patterns' bytes
     cdef Pattern* patterns
     cdef uint32_t pattern_count
     cdef Meter meter                  # of the application's rate limit; None: it has none
+    cdef bytes reply_key              # of the application's reply tokens
     cdef object origin                # common.callers.Origin: requirements for its connections
     cdef bint is_bound                # whether there are such requirements
     cdef bint may_come_by(self, connection) except -1

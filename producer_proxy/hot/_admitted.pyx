@@ -11,9 +11,10 @@ from common.limits._meter cimport Meter
 cdef class AdmittedCredential:
     """A verified credential and its application's send permissions: the native form of Principal.may_send."""
 
-    def __init__(self, bytes credential, double expires_at, patterns, Meter meter, origin):
+    def __init__(self, bytes credential, str application, double expires_at, patterns, Meter meter, origin, bytes reply_key):
         cdef bytes text
         self.credential, self.expires_at, self.meter = credential, expires_at, meter
+        self.application, self.reply_key = application, reply_key
         self.origin, self.is_bound = origin, any(origin)
         self.texts = tuple(pattern.encode() for pattern in patterns)
         self.patterns = <Pattern*>malloc(max(1, len(self.texts)) * sizeof(Pattern))

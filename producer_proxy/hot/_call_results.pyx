@@ -6,8 +6,11 @@ from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy
 
 from engine.client._append_request cimport Waiter
-from engine.link.constants cimport CODE_OVERLOADED, CODE_TIMEOUT, CODE_UNAVAILABLE
+from engine.link.constants cimport CODE_CLAIMED, CODE_DISK_FULL, CODE_OVERLOADED, CODE_TIMEOUT, CODE_UNAVAILABLE
 from producer_proxy.hot._answers cimport Result
+
+cdef enum:
+    IDS_MIN = 64
 
 cdef const char* HEX = b"0123456789abcdef"
 
@@ -24,6 +27,9 @@ cdef class CallResults(Waiter):
         if count > self.results_cap:
             self.results = <Result*>grow(self.results, count * sizeof(Result))
             self.results_cap = count
+        if self.ids == NULL:              # also for a call without ids: not even 0 bytes may be copied to NULL
+            self.ids = <unsigned char*>grow(NULL, IDS_MIN)
+            self.ids_cap = IDS_MIN
         self.seqid, self.count, self.waiting, self.retry_after_ms = seqid, count, 0, retry_after_ms
         self.ids_used = 0
         self.started_at, self.deadline = now, now + timeout_s
@@ -38,8 +44,8 @@ cdef class CallResults(Waiter):
         cdef unsigned char* out
         cdef uint32_t i
         if self.ids_used + shown > self.ids_cap:
-            self.ids_cap = max(64, 2 * (self.ids_used + shown))
-            self.ids = <unsigned char*>grow(self.ids, self.ids_cap)
+            self.ids = <unsigned char*>grow(self.ids, 2 * (self.ids_used + shown))
+            self.ids_cap = 2 * (self.ids_used + shown)
         out = self.ids + self.ids_used
         if assigned:
             for i in range(size):
@@ -57,10 +63,10 @@ cdef class CallResults(Waiter):
         return 0
 
     cdef bint failed(self) noexcept:
-        """Whether a message has one of buffer.fallback.DIVERTED_CODES."""
+        """Whether a message has one of buffer.fallback.DIVERTED_CODES, or its id is claimed for another queue."""
         cdef uint32_t i
         for i in range(self.count):
-            if self.results[i].code in (CODE_OVERLOADED, CODE_UNAVAILABLE, CODE_TIMEOUT):
+            if self.results[i].code in (CODE_OVERLOADED, CODE_UNAVAILABLE, CODE_DISK_FULL, CODE_TIMEOUT, CODE_CLAIMED):
                 return True
         return False
 

@@ -60,17 +60,17 @@ cdef class Front:
         free(self.messages)
         free(self.chosen)
 
-    def admit(self, bytes credential, double expires_at, patterns, meter, origin):
+    def admit(self, bytes credential, str application, double expires_at, patterns, meter, origin, bytes reply_key):
         """Admit credential bytes that the rare path has verified.
 
-        Their application may send to topics that match `patterns`, within the meter's limit, until `expires_at` in
-        monotonic seconds.
+        The application may send to topics that match `patterns`, within the meter's limit, until `expires_at` in
+        monotonic seconds. `reply_key` belongs to its reply tokens.
         """
         if credential in self.credentials:
             return
         if len(self.credentials) >= CREDENTIALS_MAX:
             self.credentials.clear()
-        self.credentials[credential] = AdmittedCredential(credential, expires_at, patterns, meter, origin)
+        self.credentials[credential] = AdmittedCredential(credential, application, expires_at, patterns, meter, origin, reply_key)
 
     def follow(self, generation, own, bint takes_replies):
         """Apply a change of the configuration.

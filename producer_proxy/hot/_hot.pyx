@@ -61,7 +61,7 @@ cdef class HotCall(CallResults):
 
     cdef HotConnection connection     # None: answered, or the client disconnected
     cdef Front front
-    cdef bytes frame                  # kept while one of the call's topics is buffered, else None
+    cdef bytes frame                  # kept while the rare path may have to take over, else None
 
     cdef int done(self) except -1:
         cdef HotConnection connection = self.connection
@@ -85,7 +85,7 @@ cdef class HotCall(CallResults):
         return connection.answered()
 
     cdef int hand_over(self) except -1:
-        """Pass the call to a greenlet, which diverts failed messages into the buffer and answers."""
+        """Pass the call to a greenlet, which diverts failed messages, follows claims of ids, and answers."""
         cdef HotConnection connection = self.connection
         self.connection = connection.call = None
         self.front.rescue(connection, self.frame, self.outcomes())
@@ -175,7 +175,7 @@ cdef class HotConnection(Connection):
                 destination = usable(front, admitted, topic, topic_size)
                 if destination is None:
                     return GO_SLOW
-            if is_rare(front, destination, m):
+            if is_rare(front, destination, m) or (m.flags & _walk.HAS_ID and is_assigned(frame + m.id_start, m.id_size)):
                 return GO_SLOW
             if destination.meter is not None:
                 front.admission.weigh(destination.meter, m.size, i)
@@ -194,7 +194,7 @@ cdef class HotConnection(Connection):
             if (<Lanes>lanes).only is None and not choose_queue(front, <Lanes>lanes, destination, frame, i, &totals):
                 return GO_SLOW
         front.call_lanes = lanes
-        return conclude(front, <Lanes>lanes, admitted, &totals)
+        return conclude(front, <Lanes>lanes, admitted, &totals, self.retry_slot)
 
     cdef AdmittedCredential admitted(self, const unsigned char* credential, uint32_t size):
         """The verified credential with these bytes.
@@ -229,6 +229,8 @@ cdef class HotConnection(Connection):
         cdef _walk.Message* m
         cdef uint32_t i
         call.retry_after_ms = front.admission.retry_after_ms
+        if front.refusal == CODE_RATE_LIMITED:
+            self.retry_slot = front.admission.slot
         for i in range(front.call.message_count):
             m = &front.messages[i]
             call.set_id(i, frame + m.id_start, m.id_size if m.flags & _walk.HAS_ID else 0, False)
@@ -247,16 +249,17 @@ cdef class HotConnection(Connection):
             lane = lanes.home(destination, queue)
         else:
             queue = lane.choose_queue(destination, frame + m.key_start, m.key_size if m.flags & _walk.HAS_KEY else -1)
+        self.retry_slot = None
         front.admission.commit(self.last.meter, 1, front.call_bytes)
         if destination.meter is not None:
             destination.meter.commit(front.admission.call)
         front.hot_calls += 1
         front.hot_messages += 1
         if m.flags & _walk.HAS_ID:
-            self.request = front.request_calls.ask(self, lane, destination, queue, frame, &front.call, m, NULL)
+            self.request = front.request_calls.ask(self, self.last.application, lane, destination, queue, frame, &front.call, m, NULL)
         else:
             front.assign(id16, unix_ms())
-            self.request = front.request_calls.ask(self, lane, destination, queue, frame, &front.call, m, id16)
+            self.request = front.request_calls.ask(self, self.last.application, lane, destination, queue, frame, &front.call, m, id16)
         return 0
 
     cdef int reply(self, const unsigned char* frame) except -1:
@@ -264,7 +267,7 @@ cdef class HotConnection(Connection):
         cdef double timeout_s = front.call.timeout_ms / 1000.0 if front.call.timeout_ms > 0 else front.timeout_s
         front.hot_calls += 1
         front.hot_messages += 1
-        return front.request_calls.reply(self, frame, &front.call, &front.messages[0], timeout_s)
+        return front.request_calls.reply(self, self.last.reply_key, frame, &front.call, &front.messages[0], timeout_s)
 
     cdef int take(self, Lanes lanes, const unsigned char* frame, Py_ssize_t size) except -1:
         cdef Front front = self.front
@@ -275,15 +278,18 @@ cdef class HotConnection(Connection):
         cdef unsigned char id16[ASSIGNED_ID_SIZE]
         cdef uint32_t i, queue
         cdef uint64_t now_ms = unix_ms()
-        cdef bint buffered = False, bound
+        cdef bint buffered = False, checked = False, bound
         cdef double timeout_s = front.call.timeout_ms / 1000.0 if front.call.timeout_ms > 0 else front.timeout_s
         for i in range(front.call.message_count):
-            buffered = buffered or (<Destination>front.chosen[i]).buffered
+            destination = <Destination>front.chosen[i]
+            buffered = buffered or destination.buffered
+            checked = checked or (lanes.only is None and front.messages[i].flags & _walk.HAS_ID and destination.id_window_ms)
         call = self.begin(patience_s(timeout_s) if buffered else timeout_s)
-        if buffered:
+        if buffered or checked:       # a message may be diverted, or its id may be claimed for another queue
             call.frame = frame[:size]
         if lane is not None:
             lane.join(call)
+        self.retry_slot = None
         front.admission.commit(self.last.meter, front.call.message_count, front.call_bytes)
         for i in range(front.call.message_count):
             m = &front.messages[i]
@@ -323,10 +329,24 @@ cdef inline bint is_rare(Front front, Destination destination, const _walk.Messa
     )
 
 
+cdef inline bint is_assigned(const unsigned char* shown, uint32_t size) noexcept:
+    """Whether an id of its sender's has the form of ids that proxies assign: common/ids.py. Reads shown[0..size)."""
+    cdef uint32_t i
+    if size != 2 * ASSIGNED_ID_SIZE or shown[12] != c"f" or shown[13] != c"f":
+        return False
+    for i in range(size):
+        if not (c"0" <= shown[i] <= c"9" or c"a" <= shown[i] <= c"f"):
+            return False
+    return True
+
+
 cdef inline bint choose_queue(Front front, Lanes lanes, Destination destination, const unsigned char* frame, uint32_t i,
                               CallTotals* totals) except -1:
     """Choose the queue of message i over several broker groups; False: no lane takes it."""
-    cdef uint32_t queue = lanes.choose_for(destination, frame, &front.messages[i])
+    cdef uint32_t queue
+    if front.call.reply_wait_ms and front.messages[i].flags & _walk.HAS_ID and destination.id_window_ms:
+        return False                  # a request under an id of its own asks the id's home first
+    queue = lanes.choose_for(destination, frame, &front.messages[i])
     front.queues[i] = queue
     if queue == NO_QUEUE:
         return False
@@ -334,7 +354,7 @@ cdef inline bint choose_queue(Front front, Lanes lanes, Destination destination,
     return True
 
 
-cdef inline int conclude(Front front, Lanes lanes, AdmittedCredential admitted, CallTotals* totals) except -1:
+cdef inline int conclude(Front front, Lanes lanes, AdmittedCredential admitted, CallTotals* totals, slot) except -1:
     """Decide about a call whose messages are all acceptable.
 
     Criteria: room in the append, rate limits, and room in the queue for the grade.
@@ -344,7 +364,7 @@ cdef inline int conclude(Front front, Lanes lanes, AdmittedCredential admitted, 
     if not lanes.take_all(totals.bytes + RECORD_MORE * count):
         return GO_SLOW
     front.call_bytes = totals.bytes
-    verdict = front.admission.verdict(admitted.meter, count, totals.bytes, front.messages[0].size)
+    verdict = front.admission.verdict(admitted.meter, count, totals.bytes, front.messages[0].size, slot)
     if lanes.only is not None:
         totals.is_crowded = not lanes.only.lets_in(count, totals.grade)
     if verdict == REFUSE:

@@ -16,9 +16,9 @@ cdef class RequestCalls:
     cdef int count(self, int code) except -1
     cdef bint is_plain_request(self, const SendCall* call)
     cdef bint is_plain_reply(self, const SendCall* call, const Message* message)
-    cdef HotRequest ask(self, Connection connection, Lane lane, Destination destination, uint32_t queue, const unsigned char* frame,
+    cdef HotRequest ask(self, Connection connection, str application, Lane lane, Destination destination, uint32_t queue, const unsigned char* frame,
                         const SendCall* call, const Message* message, const unsigned char* id16)
-    cdef int reply(self, Connection connection, const unsigned char* frame, const SendCall* call, const Message* message, double timeout_s) except -1
+    cdef int reply(self, Connection connection, bytes reply_key, const unsigned char* frame, const SendCall* call, const Message* message, double timeout_s) except -1
 
 
 cdef class HotRequest(Waiter):
@@ -26,6 +26,7 @@ cdef class HotRequest(Waiter):
     cdef RequestCalls calls
     cdef Destination destination
     cdef object opened                # OpenRequest
+    cdef str application
     cdef bytes shown_id
     cdef bint has_own_id
     cdef int32_t seqid, code

@@ -50,7 +50,7 @@ cdef class RequestCalls:
             and message.body_size <= REPLY_BYTES_MAX
         )
 
-    cdef HotRequest ask(self, Connection connection, Lane lane, Destination destination, uint32_t queue, const unsigned char* frame,
+    cdef HotRequest ask(self, Connection connection, str application, Lane lane, Destination destination, uint32_t queue, const unsigned char* frame,
                         const SendCall* call, const Message* message, const unsigned char* id16):
         """Append a request without a fault; it answers its connection later, or at once when too many are open.
 
@@ -62,6 +62,7 @@ cdef class RequestCalls:
         cdef int32_t wait_ms = call.reply_wait_ms
         asked.connection, asked.calls, asked.destination, asked.seqid = connection, self, destination, call.seqid
         asked.has_own_id, asked.code = id16 == NULL, CODE_TIMEOUT
+        asked.application = application
         if id16 == NULL:
             asked.shown_id = frame[message.id_start:message.id_start + message.id_size]
         else:
@@ -76,7 +77,7 @@ cdef class RequestCalls:
         lane.add(destination, queue, id16, frame + message.start, message.size, token, True, 0)
         return asked
 
-    cdef int reply(self, Connection connection, const unsigned char* frame, const SendCall* call, const Message* message, double timeout_s) except -1:
+    cdef int reply(self, Connection connection, bytes reply_key, const unsigned char* frame, const SendCall* call, const Message* message, double timeout_s) except -1:
         """Pass on a plain reply; its connection is answered when its arrival is known.
 
         Bounds: the walker has checked the slices of the message. `cut` cannot wrap, because the token's field head lies
@@ -91,7 +92,7 @@ cdef class RequestCalls:
             replying.shown_id = frame[message.id_start:message.id_start + message.id_size]
         # The asker gets the message without its reply_to.
         code = self.requests.pass_on(
-            token, frame[message.start:cut] + frame[rest:message.start + message.size], replying.tell, int(timeout_s * 1000)
+            token, reply_key, frame[message.start:cut] + frame[rest:message.start + message.size], replying.tell, int(timeout_s * 1000)
         )
         if code is not None:
             replying.tell(code)
@@ -116,7 +117,7 @@ cdef class HotRequest(Waiter):
     cdef int done(self) except -1:
         if self.code != CODE_OK and self.code != CODE_DUPLICATE:
             return self.expire()
-        place = (self.destination.name, self.shown_id, self.queue, self.offset) if self.has_own_id else None
+        place = (self.application, self.destination.name, self.shown_id, self.queue, self.offset) if self.has_own_id else None
         self.opened.stored(place, self.code == CODE_DUPLICATE)
         return 0
 

@@ -13,9 +13,13 @@ from heapq import heappop, heappush
 from common.net._reactor cimport monotonic_s
 from engine.link.constants cimport (
     CODE_DUPLICATE as DUPLICATE, CODE_INVALID as INVALID, CODE_NO_REPLY as NO_REPLY, CODE_OK as OK, CODE_STALE_RECEIPT as STALE_RECEIPT,
-    CODE_TIMEOUT as TIMEOUT, CODE_UNAVAILABLE as UNAVAILABLE, OP_FORWARDED, OP_LISTEN, OP_OUTCOME, OP_REPLY, REPLY_TOKEN_SIZE,
+    CODE_TIMEOUT as TIMEOUT, CODE_UNAVAILABLE as UNAVAILABLE, OP_FORWARDED, OP_LISTEN, OP_OUTCOME, OP_REPLY,
+    REPLY_TOKEN_BOUND, REPLY_TOKEN_MAC_AT, REPLY_TOKEN_SIZE, REPLY_TOKEN_VERSION,
 )
 from producer_proxy.requests._clock cimport unix_ms
+from producer_proxy.requests._token cimport (
+    MAC_SIZE, ReplyTokenBytes, bound_mac, penstock_blake2b, penstock_blake2b_finish, penstock_blake2b_start, penstock_blake2b_update,
+)
 
 from common.clock import SystemClock
 from common.reply_token import key_of
@@ -23,32 +27,15 @@ from engine.link import layout
 from engine.link.errors import LinkDown
 from producer_proxy.requests import requests as reference
 
-cdef extern from "blake2b.h" nogil:
-    ctypedef struct penstock_blake2b:
-        pass
-    void penstock_blake2b_start(penstock_blake2b* state, const void* key, size_t key_size, size_t digest_size)
-    void penstock_blake2b_update(penstock_blake2b* state, const void* data, size_t size)
-    void penstock_blake2b_finish(penstock_blake2b* state, void* digest, size_t digest_size)
-
 cdef enum:
     TOKEN_SIZE = REPLY_TOKEN_SIZE
-    BODY_SIZE = 24
-    MAC_SIZE = 16
-    VERSION = 1
+    VERSION = REPLY_TOKEN_VERSION
+    BOUND_VERSION = REPLY_TOKEN_BOUND
     FORWARD_HEAD = 8                  # number, code
     NONE = -1                         # no outcome yet
 
 cdef int64_t TICK_MS = reference.TICK_MS
 cdef int64_t OUTCOME_MS_MAX = reference.OUTCOME_MS_MAX
-
-
-cdef packed struct ReplyTokenBytes:             # common/reply_token.py
-    uint8_t version
-    uint8_t zero[3]
-    uint32_t call
-    uint64_t instance
-    int64_t reply_by_ms
-    uint8_t mac[16]
 
 
 cdef class RequestTimer:
@@ -219,6 +206,11 @@ cdef class OpenRequests:
         self.calls, self.by_place, self.ticks, self.order = {}, {}, {}, []
         rpc.attend(self.listen, self.on_forward)
 
+    def move_to(self, rpc):
+        """As the reference's."""
+        self.rpc = rpc
+        rpc.attend(self.listen, self.on_forward)
+
     @property
     def waiting(self):
         """As the reference's."""
@@ -291,7 +283,7 @@ cdef class OpenRequests:
 
     cdef void sign(self, const ReplyTokenBytes* token, uint8_t* mac) noexcept:
         cdef penstock_blake2b state = self.keyed
-        penstock_blake2b_update(&state, token, BODY_SIZE)
+        penstock_blake2b_update(&state, token, REPLY_TOKEN_MAC_AT)
         penstock_blake2b_finish(&state, mac, MAC_SIZE)
 
     # -- called by open requests
@@ -359,7 +351,7 @@ cdef class OpenRequests:
 
     # -- the replier's side
 
-    def pass_on(self, bytes data, bytes reply, told, int64_t timeout_ms):
+    def pass_on(self, bytes data, bytes reply_key, bytes reply, told, int64_t timeout_ms):
         """As the reference's."""
         cdef ReplyTokenBytes token
         cdef ReplyInFlight passing
@@ -369,12 +361,19 @@ cdef class OpenRequests:
         if len(data) != TOKEN_SIZE:
             return INVALID
         memcpy(&token, <const unsigned char*>data, TOKEN_SIZE)
-        self.sign(&token, mac)
+        if token.version == BOUND_VERSION:
+            bound_mac(&token, reply_key, len(reply_key), mac)
+        else:
+            self.sign(&token, mac)
         # Compare all bytes: the duration must not reveal which byte of a wrong token differs.
         for i in range(MAC_SIZE):
             differing |= mac[i] ^ token.mac[i]
-        if differing or token.version != VERSION:
+        if differing or token.version not in (VERSION, BOUND_VERSION):
             return INVALID
+        if token.version == BOUND_VERSION:
+            token.version = VERSION
+            self.sign(&token, token.mac)
+            data = (<unsigned char*>&token)[:TOKEN_SIZE]
         if token.reply_by_ms <= self.wall_ms():
             self.late += 1
             return STALE_RECEIPT

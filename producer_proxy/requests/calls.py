@@ -24,8 +24,7 @@ WAIT_SENTENCES = {
     Code.TIMEOUT: "this proxy is stopping; the request is stored, and a reply may still be made",
 }
 REPLY_SENTENCES = {
-    Code.INVALID: "Message.reply_to: not a reply_token of this cluster, or altered",
-    Code.DUPLICATE: "Message.reply_to: this request has its reply already",
+    Code.INVALID: "Message.reply_to: not a reply_token that this application has pulled, or altered",
     Code.STALE_RECEIPT: "Message.reply_to: no call waits for this reply any more",
     Code.UNAVAILABLE: "the proxy that waits for this reply cannot be reached now; send it again",
     Code.TIMEOUT: "no answer whether the reply arrived; send it again",
@@ -49,8 +48,8 @@ class _GreenletAsker:
 
 
 def ask(
-    requests: GroupedRequests, target: SendTarget, durability: int, connection: Any, call: SendCall, message: MessageSlice,
-    shown_id: str, not_stored: Callable[[int], SendResult],
+    requests: GroupedRequests, target: SendTarget, durability: int, connection: Any, application: str, call: SendCall,
+    message: MessageSlice, shown_id: str, not_stored: Callable[[int], SendResult],
 ) -> SendResult:  # fmt: skip
     """Store the call's message and block this greenlet until its reply arrives or can no longer arrive.
 
@@ -72,6 +71,8 @@ def ask(
     except gevent.Timeout:
         code = Code.TIMEOUT
     request: OpenRequest | None = opened[0] if opened else None
+    if request is None and code == Code.DUPLICATE:  # found before it was sent: the first copy went to another queue
+        return SendResult(code=code, id=shown_id, queue=queue, offset=offset)
     if request is None or code not in (Code.OK, Code.DUPLICATE):
         result = not_stored(code)
         if request is not None:
@@ -79,7 +80,7 @@ def ask(
             result.reply = _reply_of(request.reply)
         return result
     has_own_id = message.assigned_id is None
-    place = (message.destination.name, shown_id.encode(), queue, offset) if has_own_id else None
+    place = (application, message.destination.name, shown_id.encode(), queue, offset) if has_own_id else None
     request.stored(place, code == Code.DUPLICATE)
     code, reply = asker.outcome.get()
     return SendResult(
@@ -99,13 +100,14 @@ def _reply_of(encoded: bytes | None) -> Message | None:
 class PassedReply:
     """A sent or refused reply; `wait()` returns its result."""
 
-    def __init__(self, requests: GroupedRequests, message: WalkedMessage, timeout_ms: int) -> None:
-        """Pass the reply on. The message has no fault."""
+    def __init__(self, requests: GroupedRequests, application: str, message: WalkedMessage, timeout_ms: int) -> None:
+        """Pass the application's reply on. The message has no fault."""
         self._id, self._sentence = message.id, _reply_fault(message)
         self._code: AsyncResult = AsyncResult()
         code: int | None = Code.INVALID
         if self._sentence is None:
-            code = requests.pass_on(message.reply_to, _without_reply_to(message), self._code.set, timeout_ms)
+            key, reply = requests.reply_key(application), _without_reply_to(message)
+            code = requests.pass_on(message.reply_to, key, reply, self._code.set, timeout_ms)
         if code is not None:
             self._code.set(code)
 

@@ -15,7 +15,7 @@ import gevent
 
 from common.clock import Clock
 from common.contract import Code
-from common.reply_token import INSTANCE_AT
+from common.reply_token import INSTANCE_AT, reply_key
 from common.twins import use_native
 from engine.client.brokers import Broker, Brokers
 from producer_proxy.requests.requests import OpenRequest, RequestAsker
@@ -59,11 +59,23 @@ class GroupedRequests:
     def late(self) -> int:
         return sum(requests.late for _, requests in self._made.values())
 
+    def follow(self) -> None:
+        """Move open requests to the new links of groups whose address has changed."""
+        for broker in self._brokers.listed:
+            if broker.name in self._made:
+                self._of(broker)
+
     def open(self, asker: RequestAsker, group: int, wait_ms: int) -> OpenRequest | None:
         """Register a request before its append at the broker group of this number; None: too many are open."""
         return self._of(self._brokers.numbered(group)).open(asker, wait_ms)
 
-    def pass_on(self, data: bytes, reply: bytes, told: Callable[[int], None], timeout_ms: int) -> int | None:
+    def reply_key(self, application: str) -> bytes:
+        """The key of the application's reply tokens."""
+        return reply_key(self._brokers.cluster_key, application)
+
+    def pass_on(
+        self, data: bytes, key: bytes, reply: bytes, told: Callable[[int], None], timeout_ms: int
+    ) -> int | None:
         """Send a reply to the waiting client's proxy: the code, or None when `told(code)` will be called with it."""
         found = self._brokers.only
         if found is None:
@@ -71,7 +83,7 @@ class GroupedRequests:
             if not listed:
                 return Code.UNAVAILABLE
             found = next((broker for broker in listed if _mark(broker.name) == mark), listed[0])
-        return self._of(found).pass_on(data, reply, told, timeout_ms)
+        return self._of(found).pass_on(data, key, reply, told, timeout_ms)
 
     def release(self) -> None:
         for _, requests in self._made.values():
@@ -83,7 +95,11 @@ class GroupedRequests:
 
     def _of(self, broker: Broker) -> OpenRequests:
         made = self._made.get(broker.name)
-        if made is None or made[0] is not broker:
+        if made is not None and made[0] is not broker:
+            # The group has another address: a new object here would forget the open requests and their deadlines.
+            made[1].move_to(broker.rpc)
+            made = self._made[broker.name] = broker, made[1]
+        if made is None:
             mark = _mark(broker.name)
             requests = OpenRequests(
                 broker.rpc,

@@ -23,8 +23,8 @@ KEPT_BYTES_MAX = 16 << 20
 """Maximum bytes of kept replies. A reply is kept until its request's deadline, for a repetition under the same id."""
 TICK_MS = 5
 
-StoredAt = tuple[bytes, bytes, int, int]
-"""(topic, id, queue, offset) of a stored request.
+StoredAt = tuple[str, bytes, bytes, int, int]
+"""(application, topic, id, queue, offset) of a stored request. Another application never gets its reply.
 
 An engine with another log may give the same position to another request.
 """
@@ -176,6 +176,11 @@ class OpenRequests:
         self.asked = self.late = self.replies = 0
         rpc.attend(self._listen, self._on_forward)
 
+    def move_to(self, rpc: RequestLink) -> None:
+        """Use another link to the broker group, whose address has changed. Open requests wait on, and listen there."""
+        self._rpc = rpc
+        rpc.attend(self._listen, self._on_forward)
+
     @property
     def waiting(self) -> int:
         """Requests whose deadline has not passed; some of them have been answered."""
@@ -286,23 +291,26 @@ class OpenRequests:
 
     # -- the replier's side
 
-    def pass_on(self, data: bytes, reply: bytes, told: Callable[[int], None], timeout_ms: int) -> int | None:
+    def pass_on(
+        self, data: bytes, reply_key: bytes, reply: bytes, told: Callable[[int], None], timeout_ms: int
+    ) -> int | None:
         """Send a reply to the waiting client's proxy. Returns the code if it is known at once; else `told(code)` is
         called once.
 
         Args:
-            data: the token as it came. reply: a Message without reply_to, encoded.
+            data: the token as it came. reply_key: of the replier's application. reply: a Message without reply_to, encoded.
             timeout_ms: time after which `told` gets TIMEOUT.
         """
-        token = self._tokens.check(data)
-        if token is None:
+        stored = self._tokens.unbind(data, reply_key)
+        token = None if stored is None else read_token(stored)
+        if stored is None or token is None:
             return Code.INVALID
         if token.reply_by_ms <= self._clock.now_ms():
             self.late += 1
             return Code.STALE_RECEIPT
         passing = _ReplyInFlight(self._timers, told)
         try:
-            self._rpc.send(layout.REPLY, data + reply, passing.answered)
+            self._rpc.send(layout.REPLY, stored + reply, passing.answered)
         except LinkDown:
             return Code.UNAVAILABLE
         passing.tick = self._after(timeout_ms, passing.give_up)

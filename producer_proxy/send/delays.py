@@ -14,7 +14,8 @@ from common import contract
 from common.config.definitions import DELAY_MS_MAX, TopicDefinition
 from common.contract import Code, SendResult
 from common.wire.calls import HAS_DELAY, HAS_DELIVER_AT, HAS_PROPERTIES, Message
-from producer_proxy.send.pending import PendingMessage
+from producer_proxy.send.pending import PendingMessage, open_ones
+from producer_proxy.send.returned import ReturnedMessages
 from producer_proxy.send.submission import Group
 from producer_proxy.targets.base import DelayedMessage, Repetition, ResolveError
 from producer_proxy.targets.topics import Topics
@@ -27,7 +28,7 @@ LOOP_RULES = {  # property -> (least, most)
     "until-ms": (0, 253_402_300_799_999),
 }
 ENGINE_RETENTION_MS = 72 * 3_600_000
-_DAY_MS = 86_400_000
+UNITS = ((86_400_000, "day"), (3_600_000, "hour"), (60_000, "minute"), (1000, "second"), (1, "ms"))
 ONCE = Repetition(0, 0, 1, 0)
 
 
@@ -52,13 +53,17 @@ class DelayStage:
 
     Args:
         topics: definitions and routes.
+        now_ms: Unix ms, for the horizon alone: an engine counts a delay by its own clock.
         next_id: a new 16-byte id.
+        returned: finds messages that have come back and have fired meanwhile; engines know the pending ones.
     """
 
-    def __init__(self, topics: Topics, now_ms: Callable[[], int], next_id: Callable[[], bytes]) -> None:
-        self._topics, self._now_ms, self._next_id = topics, now_ms, next_id
+    def __init__(
+        self, topics: Topics, now_ms: Callable[[], int], next_id: Callable[[], bytes], returned: ReturnedMessages
+    ) -> None:
+        self._topics, self._now_ms, self._next_id, self._returned = topics, now_ms, next_id, returned
 
-    def answer(self, pending: Sequence[PendingMessage], asked: int, timeout_s: float) -> None:
+    def answer(self, pending: Sequence[PendingMessage], asked: int, timeout_s: float, application: str = "") -> None:
         """Give each delayed message and each cancellation among the open ones its result. Blocks for the targets.
 
         Args:
@@ -68,7 +73,7 @@ class DelayStage:
         if not special:
             return
         try:
-            routes = self._topics.find([each.message.topic for each in special])
+            routes = self._topics.find([each.message.topic for each in special], application)
         except ResolveError as error:
             for each in special:
                 each.refuse(error.code, str(error))
@@ -77,6 +82,9 @@ class DelayStage:
         gathered: dict[Group, list[Delayed]] = {}
         for each in special:
             each.route = routes[each.message.topic]
+        self._returned.answer([each for each in special if not each.message.operation], deadline_s)
+        for each in open_ones(special):
+            assert each.route is not None
             target, destination = each.route
             group = target, target.served_as(asked or destination.durability)
             if each.message.operation:
@@ -93,16 +101,17 @@ class DelayStage:
 
     def _delayed(self, pending: PendingMessage) -> DelayedMessage:
         """The form in which the target gets the message. Raises DelayError."""
-        message, now_ms = pending.message, self._now_ms()
+        message = pending.message
         definition = self._topics.definition(message.topic)
         if definition is None:
             raise DelayError(f"topic={message.topic}: not defined")
-        due_ms = due_at(message, definition, now_ms)
+        check_horizon(message, definition, self._now_ms())
         repetition = repetition_of(message)
         if message.id is None:
             pending.assigned_id = self._next_id()
         id_start = message.id_start - message.start
-        return DelayedMessage(pending.slice, id_start, message.id_size, max(due_ms, now_ms), repetition)
+        delay_ms = message.delay_ms if message.flags & HAS_DELAY else None
+        return DelayedMessage(pending.slice, id_start, message.id_size, message.deliver_at_ms, delay_ms, repetition)
 
 
 def _add(gathered: dict[Group, list[Delayed]], deadline_s: float) -> None:
@@ -130,16 +139,21 @@ def _cancel(pending: PendingMessage, group: Group, deadline_s: float) -> None:
         pending.refuse(code, sentence and f"Message.id: {sentence}")
 
 
-def due_at(message: Message, definition: TopicDefinition, now_ms: int) -> int:
-    """The time before which the message may not be delivered. Raises DelayError when the topic does not allow it."""
+def check_horizon(message: Message, definition: TopicDefinition, now_ms: int) -> None:
+    """Raise DelayError when the message is further ahead than its topic allows."""
     horizon_ms = definition.delay_ms_max or definition.retention_ms or ENGINE_RETENTION_MS
     if message.flags & HAS_DELAY:
         field, delay_ms = "delay_ms", message.delay_ms
     else:
         field, delay_ms = "deliver_at_ms", message.deliver_at_ms - now_ms
     if delay_ms > horizon_ms:
-        raise DelayError(f"Message.{field}: at most {horizon_ms / _DAY_MS:g} days ahead for this topic")
-    return now_ms + delay_ms
+        raise DelayError(f"Message.{field}: at most {_shown_span(horizon_ms)} ahead for this topic")
+
+
+def _shown_span(ms: int) -> str:
+    """The span in the largest unit of which it is a whole number."""
+    unit_ms, unit = next(each for each in UNITS if ms % each[0] == 0)
+    return f"{ms // unit_ms} {unit}" + ("s" if ms != unit_ms and unit != "ms" else "")
 
 
 def repetition_of(message: Message) -> Repetition:

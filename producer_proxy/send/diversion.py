@@ -12,7 +12,7 @@ from producer_proxy.send.delays import is_delayed
 from producer_proxy.send.pending import PendingMessage
 from producer_proxy.targets.topics import Targets
 
-HotOutcome = tuple[int, int, int, bytes]
+HotOutcome = tuple[int, int | None, int | None, bytes]
 """(code, queue, offset, id as shown) of one message of the hot path."""
 
 

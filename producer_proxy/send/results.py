@@ -12,6 +12,7 @@ SENTENCES = {
     Code.RATE_LIMITED: "over the rate limit of the topic, the application or this proxy; nothing was stored",
     Code.OVERLOADED: "too much is waiting for the broker; nothing was stored",
     Code.UNAVAILABLE: "the broker cannot be reached; nothing was stored",
+    Code.DISK_FULL: "disk full: the engine has no room for it; nothing was stored",
     Code.TIMEOUT: "no answer from the broker in time; the message may be stored, send again with the same id",
     Code.SHUTTING_DOWN: "this proxy is stopping; use another one",
 }

@@ -18,10 +18,12 @@ from common.contract import Code, SendResponse, SendResult
 from common.credential import Principal
 from common.errors import AuthenticationError
 from common.ids import IdSource
+from common.limited_log import LimitedLog
 from common.principals import Principals
 from common.wire import WireError, walk_send
 from common.wire.calls import HAS_REPLY_TO, MESSAGES_MAX, SendCall
 from common.wire.faults import CALL_FAULTS, CallFault, WireFault
+from engine.link.codes import CLAIMED
 from producer_proxy.admission.admission import SendAdmission
 from producer_proxy.buffer.fallback import FallbackBuffer
 from producer_proxy.requests.calls import PassedReply, ask, fault_of
@@ -31,11 +33,12 @@ from producer_proxy.send.delays import DelayStage
 from producer_proxy.send.diversion import Diversion, HotOutcome
 from producer_proxy.send.pending import PendingMessage, open_ones
 from producer_proxy.send.results import refusal
+from producer_proxy.send.returned import ReturnedMessages
 from producer_proxy.send.submission import Group, Submission, admitted, grouped
 from producer_proxy.targets.base import ResolveError
 from producer_proxy.targets.topics import Topics
 
-log = logging.getLogger("penstock.producer_proxy")
+limited = LimitedLog(logging.getLogger("penstock.producer_proxy"))
 
 DEFAULT_TIMEOUT_MS = 3000
 TIMEOUT_MS_MAX = 60_000
@@ -63,7 +66,8 @@ class SendService:
         self._ids = IdSource(now_ms)
         self._checks = MessageChecks(topics, admission)
         self._diversion = Diversion(buffer, topics.targets, self._ids.next, now_ms)
-        self._delays = DelayStage(topics, now_ms, self._ids.next)
+        self._returned = ReturnedMessages(now_ms)
+        self._delays = DelayStage(topics, now_ms, self._ids.next, self._returned)
         self.brake = AuthThrottle()
         self.closing = False
         self.in_work = self.answered = 0
@@ -83,7 +87,7 @@ class SendService:
         try:
             connection.reply(answer(connection, *details))
         except Exception:
-            log.exception("connection=%s: send: internal error, connection closed", connection.peer)
+            limited.exception("connection=%s: send: internal error, connection closed", connection.peer)
             connection.close("internal error")
         finally:
             self.in_work -= 1
@@ -99,7 +103,31 @@ class SendService:
 
     def _rescued(self, connection: Any, frame: bytes, outcomes: list[HotOutcome]) -> bytes:
         call = walk_send(frame, messages_max=MESSAGES_MAX, body_bytes_max=BODY_BYTES_ANY)
-        return self._encoded(call, self._diversion.rescued(call.messages, outcomes, _timeout_s(call)))
+        followed = self._followed(call, outcomes)
+        return self._encoded(call, self._diversion.rescued(call.messages, followed, _timeout_s(call)))
+
+    def _followed(self, call: SendCall, outcomes: list[HotOutcome]) -> list[HotOutcome]:
+        """Send the messages again whose id is claimed for another queue than the hot path chose."""
+        claimed = {
+            index: PendingMessage(call.messages[index]) for index, each in enumerate(outcomes) if each[0] == CLAIMED
+        }
+        if not claimed:
+            return outcomes
+        pending, deadline_s = list(claimed.values()), time.monotonic() + _timeout_s(call)
+        try:
+            routes = self._topics.find([each.message.topic for each in pending])
+        except ResolveError as error:
+            return [(error.code, *each[1:]) if each[0] == CLAIMED else each for each in outcomes]
+        for each in pending:
+            each.route = routes[each.message.topic]
+        groups = grouped(pending, call.durability)
+        for submission in [Submission(*group, self._ids.next) for group in groups.items()]:
+            submission.collect(deadline_s)
+        followed = list(outcomes)
+        for index, each in claimed.items():
+            assert each.result is not None
+            followed[index] = (int(each.result.code), each.result.queue, each.result.offset, outcomes[index][3])
+        return followed
 
     def _encoded(self, call: SendCall, results: list[SendResult]) -> bytes:
         for result in results:
@@ -113,23 +141,24 @@ class SendService:
         try:
             principal = self._principals.find(call.credential, connection)
         except AuthenticationError as error:
-            gevent.sleep(self.brake.failed(connection.peer))
+            if error.code == Code.UNAUTHENTICATED:
+                gevent.sleep(self.brake.failed(connection.peer))
             return [refusal(error.code, str(error)) for _ in call.messages]
         connection.trust()
         if call.fault:
             return [refusal(*CALL_FAULTS[CallFault(call.fault)]) for _ in call.messages]
         if call.reply_wait_ms > 0:
             return [self._ask(connection, call, principal)]
-        return self._send(call, principal)
+        return self._send(connection, call, principal)
 
-    def _send(self, call: SendCall, principal: Principal) -> list[SendResult]:
+    def _send(self, connection: Any, call: SendCall, principal: Principal) -> list[SendResult]:
         started, timeout_s = time.monotonic(), _timeout_s(call)
         pending = [PendingMessage(message) for message in call.messages]
         self._pass_replies(call, principal, pending)
         for each in open_ones(pending):
             self._checks.check(each, principal)
-        self._limit(principal, open_ones(pending))
-        self._delays.answer(open_ones(pending), call.durability, timeout_s)
+        self._limit(connection, principal, open_ones(pending), timeout_s)
+        self._delays.answer(open_ones(pending), call.durability, timeout_s, principal.app)
         if tried := self._diversion.tried(open_ones(pending)):
             deadline_s = started + self._diversion.patience_s(tried, timeout_s)
             self._store(call, principal, tried, deadline_s)
@@ -144,20 +173,22 @@ class SendService:
             pending.refuse(Code.INVALID, fault)
         else:
             self._checks.check(pending, principal, is_request=True)
-        self._limit(principal, open_ones([pending]))
+        self._limit(connection, principal, open_ones([pending]), _timeout_s(call))
         if pending.is_open and self._resolved(call, principal, [pending]):
             ((group, members),) = grouped([pending], call.durability).items()
             if admitted(group, members):
-                self._ask_admitted(connection, call, pending, group)
+                self._ask_admitted(connection, principal.app, call, pending, group)
         return pending.answer()
 
-    def _ask_admitted(self, connection: Any, call: SendCall, pending: PendingMessage, group: Group) -> None:
+    def _ask_admitted(
+        self, connection: Any, application: str, call: SendCall, pending: PendingMessage, group: Group
+    ) -> None:
         if pending.message.id is None:
             pending.assigned_id = self._ids.next()
         shown = pending.shown_id
         assert shown is not None
         not_stored = partial(refusal, sentence=None, shown_id=shown)
-        pending.result = ask(self.requests, *group, connection, call, pending.slice, shown, not_stored)
+        pending.result = ask(self.requests, *group, connection, application, call, pending.slice, shown, not_stored)
 
     def _pass_replies(self, call: SendCall, principal: Principal, pending: Sequence[PendingMessage]) -> None:
         """Send replies to their askers' proxies, before any stage blocks."""
@@ -165,18 +196,19 @@ class SendService:
         for each in pending:
             message = each.message
             if not message.fault and message.flags & HAS_REPLY_TO and not self._admission.feature_off(message):
-                each.reply = PassedReply(self.requests, message, timeout_ms)
+                each.reply = PassedReply(self.requests, principal.app, message, timeout_ms)
         if any(each.reply is not None for each in pending):
             self._learn(call.credential, principal)
 
-    def _limit(self, principal: Principal, wanted: Sequence[PendingMessage]) -> None:
+    def _limit(self, connection: Any, principal: Principal, wanted: Sequence[PendingMessage], timeout_s: float) -> None:
         """Refuse messages over the rate limits; blocks for the limits' hold."""
-        limits = self._admission.rate_limits(principal.app)
+        limits = self._admission.rate_limits(principal.app, connection.retry_slot, timeout_s)
         broken = {}
         for each in wanted:
             definition = self._topics.definition(each.message.topic)
             meter = None if definition is None else self._admission.topic(definition)
             broken[each] = limits.admit(meter, each.message.size)
+        connection.retry_slot = limits.next_slot()
         for each in wanted:
             if broken[each]:
                 each.refuse(Code.RATE_LIMITED, None, limits.retry_after_ms(broken[each]))
@@ -188,13 +220,17 @@ class SendService:
     ) -> Sequence[PendingMessage]:
         """Set each message's route; blocks for unknown topics.
 
-        Returns the messages with a route: all or none.
+        Returns the messages with a route: all or none, unless the application may create no more topics.
         """
         if not pending:
             return []
+        names = list(dict.fromkeys(each.message.topic for each in pending))
         try:
-            routes = self._topics.find([each.message.topic for each in pending])
+            routes = self._topics.find(names, principal.app)
         except ResolveError as error:
+            if error.code == Code.QUOTA_EXCEEDED and len(names) > 1:
+                apart = [[each for each in pending if each.message.topic == name] for name in names]
+                return [each for one in apart for each in self._resolved(call, principal, one)]
             for each in pending:
                 each.refuse(error.code, str(error))
             return []
@@ -204,7 +240,7 @@ class SendService:
         return pending
 
     def _store(self, call: SendCall, principal: Principal, tried: Sequence[PendingMessage], deadline_s: float) -> None:
-        resolved = self._resolved(call, principal, tried)
+        resolved = self._returned.answer(self._resolved(call, principal, tried), deadline_s)
         groups = {group: admitted(group, members) for group, members in grouped(resolved, call.durability).items()}
         submissions = [Submission(group, members, self._ids.next) for group, members in groups.items() if members]
         for each in submissions:

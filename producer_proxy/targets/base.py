@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from common.config.definitions import TopicDefinition
+from common.contract import Code
 from common.limits import QueueLimit
 
 
@@ -26,20 +27,23 @@ class MessageSlice(NamedTuple):
     Attributes:
         destination: of its topic, from this target's `resolve()`. It has the attributes name, queues, durability and
             grade.
-        key: the bytes that bind the message to one queue; None: any of the topic's queues.
+        key: the bytes that bind the message to one queue, or that queue's number; None: any of the topic's queues.
         assigned_id: 16 bytes; None: the message carries its own id.
         encoded: the Message in Thrift binary, as it came.
     """
 
     destination: Any
-    key: bytes | None
+    key: bytes | int | None
     assigned_id: bytes | None
     encoded: bytes
 
 
-Outcome = tuple[int, int, int]
-"""(contract code, queue, offset) of one message; queue and offset only with OK and DUPLICATE."""
-OnOutcomes = Callable[[list[Outcome]], object]
+Outcome = tuple[int, int | None, int | None]
+"""(contract code, queue, offset) of one message.
+
+Queue and offset only with OK and DUPLICATE; None where the first copy is a delayed message that is pending.
+"""
+OnOutcomes = Callable[[Sequence[Outcome]], object]
 
 
 class Repetition(NamedTuple):
@@ -58,13 +62,15 @@ class DelayedMessage(NamedTuple):
 
     Attributes:
         id_start, id_size: position of its own id within `encoded`; unused with an assigned id.
-        due_ms: Unix ms before which the message may not be delivered.
+        due_ms: Unix ms before which the message may not be delivered; void with `delay_ms`.
+        delay_ms: from the receipt at the target, by its clock; None: `due_ms` counts.
     """
 
     message: MessageSlice
     id_start: int
     id_size: int
     due_ms: int
+    delay_ms: int | None
     repetition: Repetition
 
 
@@ -87,13 +93,14 @@ class SendTarget(ABC):
     isolates_failures = False
 
     @abstractmethod
-    def resolve(self, definitions: Mapping[str, TopicDefinition], generation: int) -> dict[str, Any]:
+    def resolve(self, definitions: Mapping[str, TopicDefinition], generation: int, application: str) -> dict[str, Any]:
         """Destinations of these topics by name. May block the greenlet.
 
         Args:
             generation: of the configuration that the definitions are from.
+            application: who sends: topics that the target creates count for it; empty: not known.
         Raises:
-            ResolveError: the target did not answer.
+            ResolveError: the target did not answer, or the application may create no more topics.
         """
 
     @abstractmethod
@@ -103,12 +110,12 @@ class SendTarget(ABC):
         Messages of the same class are submitted together.
         """
 
-    def binds_ids(self, destination: Any) -> bool:
-        """Whether a client's id selects the queue, as a key does."""
-        return False
+    def queue_of_id(self, destination: Any, own_id: bytes) -> int | None:
+        """The queue that a client's id selects for a message without a key; None: any queue."""
+        return None
 
     @abstractmethod
-    def admits(self, durability: int, destination: Any, key: bytes | None, taken: int, asked: int) -> bool:
+    def admits(self, durability: int, destination: Any, key: bytes | int | None, taken: int, asked: int) -> bool:
         """Whether `asked` messages may join what waits, after `taken` others of their call.
 
         True when no part of the target could take them now.
@@ -141,6 +148,15 @@ class SendTarget(ABC):
         Blocks as `add_delayed`. Feature "cancel".
         """
         raise NotImplementedError(f"target {self.name}: cancel")
+
+    def first_copies(
+        self, messages: Sequence[MessageSlice], shown_ids: Sequence[str], deadline_s: float
+    ) -> list[Outcome]:
+        """Look for stored copies of messages that come back with an id that a proxy assigned. Blocks the greenlet.
+
+        Returns: DUPLICATE with the place of the copy; OK: there is none; another code: it is not known.
+        """
+        return [(int(Code.OK), 0, -1)] * len(messages)
 
     @property
     def up(self) -> bool:

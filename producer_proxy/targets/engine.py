@@ -7,12 +7,15 @@ from collections.abc import Callable, Mapping, Sequence
 
 from common.config.definitions import TopicDefinition
 from common.limits import QueueLimit
+from common.placement import queue_of_id
 from engine.client.append import Destination, Lanes
 from engine.client.brokers import Brokers
 from engine.client.durability import LANES, lane_of
-from producer_proxy.targets.base import DelayedMessage, DelayedOutcome, MessageSlice, OnOutcomes, SendTarget
+from producer_proxy.targets.base import DelayedMessage, DelayedOutcome, MessageSlice, OnOutcomes, Outcome, SendTarget
+from producer_proxy.targets.engine_claims import EngineClaims
+from producer_proxy.targets.engine_returned_ids import ReturnedIds
 from producer_proxy.targets.engine_timers import EngineTimers
-from producer_proxy.targets.engine_topics import EngineTopics, binds_ids
+from producer_proxy.targets.engine_topics import EngineTopics
 
 
 class EngineTarget(SendTarget):
@@ -29,39 +32,59 @@ class EngineTarget(SendTarget):
     def __init__(self, brokers: Brokers, topics: EngineTopics) -> None:
         self._brokers, self._topics = brokers, topics
         self._timers = EngineTimers(brokers)
+        self._returned = ReturnedIds(brokers)
+        self._claims = EngineClaims(brokers)
 
     @property
     def isolates_failures(self) -> bool:  # type: ignore[override]
         """True with several broker groups: each has a breaker."""
         return self._brokers.only is None
 
-    def resolve(self, definitions: Mapping[str, TopicDefinition], generation: int) -> dict[str, Destination]:
-        return self._topics.resolve(definitions, generation)
+    def resolve(
+        self, definitions: Mapping[str, TopicDefinition], generation: int, application: str
+    ) -> dict[str, Destination]:
+        return self._topics.resolve(definitions, generation, application)
 
     def served_as(self, durability: int) -> int:
         return LANES[lane_of(durability)].durability
 
-    def binds_ids(self, destination: Destination) -> bool:
-        return binds_ids(destination)
+    def queue_of_id(self, destination: Destination, own_id: bytes) -> int | None:
+        homes = destination.homes if destination.id_window_ms else None
+        return None if homes is None else queue_of_id(own_id, homes, self._brokers.id_homes)
 
-    def admits(self, durability: int, destination: Destination, key: bytes | None, taken: int, asked: int) -> bool:
+    def admits(
+        self, durability: int, destination: Destination, key: bytes | int | None, taken: int, asked: int
+    ) -> bool:
         return self._lanes(durability).lets_in(destination, key, taken, asked)
 
     def submit(self, durability: int, messages: Sequence[MessageSlice], on_outcomes: OnOutcomes) -> bool:
+        if any(self._claims.concerns(each) for each in messages):
+            self._claims.submit(self._lanes(durability), durability, messages, on_outcomes)
+            return True
         return self._lanes(durability).submit(messages, on_outcomes)
 
     def ask(
         self, durability: int, message: MessageSlice, token_for: Callable[[int], bytes | None], on_outcomes: OnOutcomes
     ) -> None:
-        self._lanes(durability).ask(*message, token_for, on_outcomes)
+        if self._claims.concerns(message):
+            self._claims.ask(self._lanes(durability), durability, message, token_for, on_outcomes)
+        else:
+            self._lanes(durability).ask(*message, token_for, on_outcomes)
 
     def add_delayed(
         self, durability: int, messages: Sequence[DelayedMessage], deadline_s: float
     ) -> list[DelayedOutcome]:
-        return self._timers.add(durability, messages, deadline_s)
+        return self._claims.add_delayed(
+            durability, messages, deadline_s, lambda claimed: self._timers.add(durability, claimed, deadline_s)
+        )
 
     def cancel(self, durability: int, topic: str, shown_id: str, deadline_s: float) -> tuple[int, str | None]:
         return self._timers.cancel(durability, topic, shown_id, deadline_s)
+
+    def first_copies(
+        self, messages: Sequence[MessageSlice], shown_ids: Sequence[str], deadline_s: float
+    ) -> list[Outcome]:
+        return self._returned.find(messages, shown_ids, deadline_s)
 
     @property
     def up(self) -> bool:
@@ -69,7 +92,7 @@ class EngineTarget(SendTarget):
 
     @property
     def idle(self) -> bool:
-        return self._brokers.idle
+        return self._brokers.idle and not self._claims.open
 
     @property
     def queue_limits(self) -> list[QueueLimit]:

@@ -41,7 +41,7 @@ class EngineTimers:
                 broker, topic_id, queue = place
                 by_broker.setdefault(broker, []).append((index, _timer(message, topic_id, queue), queue))
         adding = [
-            gevent.spawn(_add_at, broker, durability, placed, deadline_s, outcomes)
+            gevent.spawn(self._add_at, broker, durability, placed, deadline_s, outcomes)
             for broker, placed in by_broker.items()
         ]
         gevent.joinall(adding, raise_error=True)
@@ -55,11 +55,24 @@ class EngineTimers:
         code, answer = next((each for each in answers if each[0] == Code.OK), None) or _decisive(answers)
         return code, answer.decode("utf-8", "replace") if code == Code.NOT_CANCELLABLE else None
 
-    def _place(self, destination: Destination, key: bytes | None) -> tuple[Broker, int, int | None] | None:
+    def _add_at(
+        self, broker: Broker, durability: int, placed: list[Placed], deadline_s: float, outcomes: list[DelayedOutcome]
+    ) -> None:
+        payload = encode_add(durability, [timer for _, timer, _ in placed])
+        code, answer = broker.rpc.call(layout.TIMER_ADD, payload, max(0.0, deadline_s - time.monotonic()))
+        answers = decode_added(answer) if code == Code.OK else [(code, None, None)] * len(placed)
+        for (index, timer, chosen), (each, queue, offset) in zip(placed, answers, strict=True):
+            if each == Code.UNKNOWN_TOPIC:  # of an id, as in AppendRequest.answer
+                self._brokers.unknown_id(broker, timer.topic_id)
+                each = int(Code.UNAVAILABLE)
+            outcomes[index] = (each, chosen, None) if each == Code.OK else (each, queue, offset)
+
+    def _place(self, destination: Destination, key: bytes | int | None) -> tuple[Broker, int, int | None] | None:
         """(broker, topic id, queue or None for the broker's choice); None: no broker takes the message now."""
         only = self._brokers.only
         if only is not None:
-            return only, destination.topic_id, None if key is None else queue_of(key, destination.queues)
+            bound = queue_of(key, destination.queues) if isinstance(key, bytes) else key
+            return only, destination.topic_id, bound
         self._turn += 1
         return self._brokers.place(destination, key, self._turn)
 
@@ -72,20 +85,11 @@ def _timer(message: DelayedMessage, topic_id: int, queue: int | None) -> Timer:
         record, id_at, id_size = b"\1" + assigned + encoded, 1, len(assigned)
     # Rounds of a repetition share their id, so it is not checked against the topic's window.
     window_ms = 0 if assigned is not None or repetition.gap_ms else destination.id_window_ms
+    due_ms = message.due_ms if message.delay_ms is None else -message.delay_ms
     return Timer(
-        message.due_ms, topic_id, ANY_QUEUE if queue is None else queue, 0, repetition.until_ms, repetition.gap_ms,
+        due_ms, topic_id, ANY_QUEUE if queue is None else queue, 0, repetition.until_ms, repetition.gap_ms,
         repetition.times, repetition.growth, id_at, id_size, window_ms, record,
     )  # fmt: skip
-
-
-def _add_at(
-    broker: Broker, durability: int, placed: list[Placed], deadline_s: float, outcomes: list[DelayedOutcome]
-) -> None:
-    payload = encode_add(durability, [timer for _, timer, _ in placed])
-    code, answer = broker.rpc.call(layout.TIMER_ADD, payload, max(0.0, deadline_s - time.monotonic()))
-    answers = decode_added(answer) if code == Code.OK else [(code, None, None)] * len(placed)
-    for (index, _, chosen), (each, queue, offset) in zip(placed, answers, strict=True):
-        outcomes[index] = (each, chosen, None) if each == Code.OK else (each, queue, offset)
 
 
 def _decisive(answers: list[tuple[int, bytes]]) -> tuple[int, bytes]:

@@ -1,12 +1,15 @@
 """Destinations at the engine: looked up once per topic, checked against the configuration, kept up to a bound."""
 
 import json
+import time
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 import gevent
 
+from common.breaker import State
 from common.config.definitions import TopicDefinition
+from common.names import stored_name
 from common.placement import topic_hash
 from engine.client.append import Destination, Destinations
 from engine.client.brokers import Broker, Brokers
@@ -16,6 +19,10 @@ from producer_proxy.targets.base import ResolveError
 from producer_proxy.targets.topics import TopicView
 
 RESOLVE_TIMEOUT_S = 3.0
+SILENT_S = 1.0
+"""Age of an unanswered question from which on no other one waits for the only engine: the bound of its breaker."""
+LOOK_UPS_MAX = 3
+"""Look-ups of one call. An answer is void when an engine has started again meanwhile: its ids may be another log's."""
 OTHERS_TIMEOUT_S = 0.25  # for the other broker groups after the first answer
 INCOMPLETE_S = 0.5  # lifetime of a destination that lacks its id at some broker group
 # 200 MB at most, 200 bytes per topic in use: see bench/append.py. A send to an evicted topic must ask the broker, which
@@ -55,6 +62,8 @@ class EngineTopics:
     ) -> None:
         self._view, self._brokers, self._buffer, self._fit = view, brokers, buffer, fit
         self.known = known
+        self._asked_at: list[float] = []  # of open questions to the only engine, the oldest first
+        self._is_silent = False  # the last of these questions timed out
         self._incomplete: set[bytes] = set()  # names of destinations without an id at some broker group
 
     def is_right(self, destination: Destination) -> bool:
@@ -66,11 +75,15 @@ class EngineTopics:
         self._fit(destination, topic)
         return True
 
-    def resolve(self, definitions: Mapping[str, TopicDefinition], generation: int) -> dict[str, Destination]:
+    def resolve(
+        self, definitions: Mapping[str, TopicDefinition], generation: int, application: str
+    ) -> dict[str, Destination]:
         """Destinations of these topics; blocks the greenlet while broker groups are asked for those not known yet.
 
+        Args:
+            application: new topics count for it.
         Raises:
-            ResolveError: the broker did not answer.
+            ResolveError: the broker did not answer, or the application may create no more topics.
         """
         found, missing = {}, {}
         for name, definition in definitions.items():
@@ -82,7 +95,7 @@ class EngineTopics:
             else:
                 missing[name] = definition
         if missing:
-            found |= self._look_up(missing)
+            found |= self._look_up(missing, application)
         for destination in found.values():
             destination.checked_at = generation & 0xFFFFFFFF
             self._mark(destination)
@@ -94,16 +107,38 @@ class EngineTopics:
             destination.diverted = self._buffer.has_backlog(name)
             destination.buffered = destination.diverted or self._buffer.takes(name)
 
-    def _look_up(self, definitions: Mapping[str, TopicDefinition]) -> dict[str, Destination]:
-        only = self._brokers.only
-        made = self._ask_groups(definitions) if only is None else self._ask_only(only, definitions)
+    def _look_up(self, definitions: Mapping[str, TopicDefinition], application: str) -> dict[str, Destination]:
+        for _ in range(LOOK_UPS_MAX):
+            generation = self._brokers.generation
+            made = self._ask(definitions, application)
+            if generation == self._brokers.generation:
+                break
+        else:
+            raise ResolveError(layout.UNAVAILABLE, "the engine has started again while it was asked; send again")
         for name, destination in made.items():
             self._fit(destination, definitions[name])
             self.known.put(destination)
         return made
 
-    def _ask_only(self, broker: Broker, definitions: Mapping[str, TopicDefinition]) -> dict[str, Destination]:
-        code, answer = broker.rpc.call(layout.TOPIC, _question(definitions), RESOLVE_TIMEOUT_S)
+    def _ask(self, definitions: Mapping[str, TopicDefinition], application: str) -> dict[str, Destination]:
+        only = self._brokers.only
+        if only is None:
+            return self._ask_groups(definitions, application)
+        return self._ask_only(only, definitions, application)
+
+    def _ask_only(
+        self, broker: Broker, definitions: Mapping[str, TopicDefinition], application: str
+    ) -> dict[str, Destination]:
+        self._check_answers(broker)
+        asked_at, code = time.monotonic(), layout.UNAVAILABLE
+        self._asked_at.append(asked_at)
+        try:
+            code, answer = broker.rpc.call(layout.TOPIC, _question(definitions, application), RESOLVE_TIMEOUT_S)
+        finally:
+            self._asked_at.remove(asked_at)
+            self._is_silent = code == layout.TIMEOUT
+        if code == layout.TIMEOUT:  # of the question; the messages were not sent
+            raise ResolveError(layout.UNAVAILABLE, "the engine did not answer in time; nothing was stored")
         if code != layout.OK:
             raise ResolveError(code, answer.decode("utf-8", "replace"))
         answers = json.loads(answer)["topics"]
@@ -112,7 +147,16 @@ class EngineTopics:
             for (name, topic), given in zip(definitions.items(), answers, strict=True)
         }
 
-    def _ask_groups(self, definitions: Mapping[str, TopicDefinition]) -> dict[str, Destination]:
+    def _check_answers(self, broker: Broker) -> None:
+        """Raise ResolveError at once while the engine is away or silent; one question at a time then tries it."""
+        if broker.rpc.hello is not None and not broker.rpc.connected:
+            raise ResolveError(layout.UNAVAILABLE, "the engine cannot be reached; nothing was stored")
+        breaker, asked_at = broker.breaker, self._asked_at
+        is_hanging = breaker.state is State.OPEN and not breaker.refusing
+        if is_hanging or (asked_at and (self._is_silent or time.monotonic() - asked_at[0] > SILENT_S)):
+            raise ResolveError(layout.OVERLOADED, "the engine does not answer; nothing was stored")
+
+    def _ask_groups(self, definitions: Mapping[str, TopicDefinition], application: str) -> dict[str, Destination]:
         """Ask each broker group about the topics of which it holds queues.
 
         The queues of a group that does not answer stay unused for now.
@@ -122,7 +166,7 @@ class EngineTopics:
             broker.number: {name: topic for name, topic in definitions.items() if broker.number in homes[name]}
             for broker in self._brokers.listed
         }
-        given = self._gather({number: topics for number, topics in asked.items() if topics})
+        given = self._gather({number: topics for number, topics in asked.items() if topics}, application)
         made = {}
         for name, topic in definitions.items():
             found = {number: topics[name] for number, topics in given.items() if name in topics}
@@ -143,11 +187,16 @@ class EngineTopics:
         except ValueError as error:
             raise ResolveError(layout.UNAVAILABLE, str(error)) from error
 
-    def _gather(self, asked: dict[int, dict[str, TopicDefinition]]) -> dict[int, dict[str, dict[str, Any]]]:
+    def _gather(
+        self, asked: dict[int, dict[str, TopicDefinition]], application: str
+    ) -> dict[int, dict[str, dict[str, Any]]]:
         """Answers about topics by group number, of the groups that answer in time."""
         usable = {broker.number for broker in self._brokers.listed if broker.breaker.share}
-        questions = {number: _question(topics) for number, topics in asked.items() if number in usable}
+        questions = {number: _question(topics, application) for number, topics in asked.items() if number in usable}
         answers = self._brokers.router.gather(layout.TOPIC, questions, RESOLVE_TIMEOUT_S, OTHERS_TIMEOUT_S)
+        for code, answer in answers.values():
+            if code == layout.QUOTA_EXCEEDED:
+                raise ResolveError(code, answer.decode("utf-8", "replace"))
         return {
             number: dict(zip(asked[number], json.loads(answer)["topics"], strict=True))
             for number, (code, answer) in answers.items()
@@ -166,30 +215,25 @@ class EngineTopics:
             self.known.discard(name)
 
 
-def binds_ids(destination: Destination) -> bool:
-    """Whether clients' ids select the queue.
-
-    They do where ids are checked and there are several broker groups, because each group knows only its own ids.
-    """
-    return destination.id_window_ms > 0 and destination.homes is not None
-
-
-def _question(definitions: Mapping[str, TopicDefinition]) -> bytes:
-    asked = [{"name": name, "queues": topic.queues} for name, topic in definitions.items()]
-    return json.dumps({"topics": asked}).encode()
+def _question(definitions: Mapping[str, TopicDefinition], application: str) -> bytes:
+    asked = [{"name": stored_name(name, topic.made_ms), "queues": topic.queues} for name, topic in definitions.items()]
+    return json.dumps({"topics": asked, "application": application}).encode()
 
 
 def _destination(
     topic: TopicDefinition, topic_id: int, queues: int, homes: bytes | None = None, ids: bytes | None = None
 ) -> Destination:
     name, durability = topic.name.encode(), number_of(topic.durability)
-    return Destination(name, topic_id, queues, durability, topic.body_bytes_max, topic.id_window_ms, homes, ids)
+    made = Destination(name, topic_id, queues, durability, topic.body_bytes_max, topic.id_window_ms, homes, ids)
+    made.made_ms = topic.made_ms
+    return made
 
 
 def _fits(destination: Destination, topic: TopicDefinition) -> bool:
     """Whether the destination agrees with the definition. The broker may have more queues: they are only ever added."""
     return (
-        destination.queues >= topic.queues
+        destination.made_ms == topic.made_ms
+        and destination.queues >= topic.queues
         and destination.durability == number_of(topic.durability)
         and destination.body_bytes_max == topic.body_bytes_max
         and destination.id_window_ms == topic.id_window_ms

@@ -38,14 +38,16 @@ class MemoryTarget(SendTarget):
         self._broker, self._now_ms = broker, now_ms
         self._turn = 0
 
-    def resolve(self, definitions: Mapping[str, TopicDefinition], generation: int) -> dict[str, MemoryDestination]:
+    def resolve(
+        self, definitions: Mapping[str, TopicDefinition], generation: int, application: str
+    ) -> dict[str, MemoryDestination]:
         return {name: self._destination(definition) for name, definition in definitions.items()}
 
     def served_as(self, durability: int) -> int:
         return number_of("memory")
 
     def admits(
-        self, durability: int, destination: MemoryDestination, key: bytes | None, taken: int, asked: int
+        self, durability: int, destination: MemoryDestination, key: bytes | int | None, taken: int, asked: int
     ) -> bool:
         return True
 
@@ -53,7 +55,7 @@ class MemoryTarget(SendTarget):
         self._turn += 1
         by_queue: dict[tuple[str, int], list[int]] = {}
         for index, (destination, key, _, _) in enumerate(messages):
-            queue = self._turn % destination.queues if key is None else queue_of(key, destination.queues)
+            queue = queue_of(key, destination.queues) if isinstance(key, bytes) else self._turn % destination.queues
             by_queue.setdefault((destination.name.decode(), queue), []).append(index)
         outcomes: list[Outcome] = [(int(Code.OK), 0, -1)] * len(messages)
         for (topic, queue), indexes in by_queue.items():

@@ -17,6 +17,8 @@ class TopicView(Protocol):
 
     def topic(self, name: str) -> TopicDefinition | None: ...
 
+    def topic_was_deleted(self, name: str) -> bool: ...
+
 
 class TopicRoute(NamedTuple):
     """A topic's target and its destination there."""
@@ -24,13 +26,11 @@ class TopicRoute(NamedTuple):
     target: SendTarget
     destination: Any
 
-    def binding_of(self, message: Message) -> bytes | None:
-        """The bytes that bind a walked message to one queue: its key, or its own id where ids bind. None: any queue."""
+    def binding_of(self, message: Message) -> bytes | int | None:
+        """What binds a walked message to one queue: its key, or the queue of its own id. None: any queue."""
         if message.key is not None:
             return message.key.encode()
-        if message.id is not None and self.target.binds_ids(self.destination):
-            return message.id.encode()
-        return None
+        return None if message.id is None else self.target.queue_of_id(self.destination, message.id.encode())
 
 
 class Targets:
@@ -64,11 +64,18 @@ class Topics:
     def definition(self, name: str) -> TopicDefinition | None:
         return self._view.topic(name)
 
-    def find(self, names: list[str]) -> dict[str, TopicRoute]:
+    def was_deleted(self, name: str) -> bool:
+        """Whether somebody deleted the definition of a topic that has none."""
+        return self._view.topic_was_deleted(name)
+
+    def find(self, names: list[str], application: str = "") -> dict[str, TopicRoute]:
         """Routes of defined topics; blocks the greenlet while a target is asked for unknown destinations.
 
+        Args:
+            application: who sends; empty: not known, as for buffered messages.
         Raises:
-            ResolveError: a target did not answer, or a topic is not defined any more.
+            ResolveError: a target did not answer, a topic is not defined any more, or the application may create no
+                more topics.
         """
         generation = self._view.generation  # before the look-ups: it may change while a target is asked
         by_target: dict[SendTarget, dict[str, TopicDefinition]] = {}
@@ -80,5 +87,5 @@ class Topics:
         return {
             name: TopicRoute(target, destination)
             for target, definitions in by_target.items()
-            for name, destination in target.resolve(definitions, generation).items()
+            for name, destination in target.resolve(definitions, generation, application).items()
         }

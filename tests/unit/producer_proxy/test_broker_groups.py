@@ -7,6 +7,7 @@ import gevent
 import pytest
 
 import producer_proxy.proxy as proxy_module
+from common import contract
 from common.breaker import State
 from common.config import ConfigView
 from common.config.definitions import ApplicationDefinition, Grant, Key, TopicDefinition
@@ -14,7 +15,7 @@ from common.config.memory_store import MemoryConfigStore
 from common.contract import Code, Message, Operation
 from common.keyhash import queue_of
 from common.net import listen
-from common.placement import Placement, topic_hash
+from common.placement import ID_SLOTS, IDS_HASH, Placement, queue_of_id, topic_hash
 from engine.client.brokers import RESEND_S, Brokers
 from producer_proxy.proxy import ProducerProxy
 from tests.services.fake_broker import KEY, FakeBroker, wait_until
@@ -61,6 +62,12 @@ class Cluster:
 
     def home(self, topic: str, queue: int) -> str:
         return NAMES[Placement(NAMES).home(topic_hash(topic.encode()), queue)]
+
+    def queue_of_id(self, topic: str, shown: bytes) -> int:
+        placement = Placement(NAMES)
+        return queue_of_id(
+            shown, placement.homes(topic_hash(topic.encode()), QUEUES), placement.homes(IDS_HASH, ID_SLOTS)
+        )
 
     def key_of(self, name: str) -> str:
         """A key whose queue lives in this group."""
@@ -281,10 +288,37 @@ def test_an_own_id_leads_to_the_same_queue_each_time_where_ids_are_checked(clust
         assert {(topic_id, window) for topic_id, _, window in cluster.brokers[name].checked} == {(*ids, 60_000)}
 
 
+def groups_of_ids(cluster) -> dict[str, str]:
+    """Id -> the broker groups that have stored it, joined."""
+    found: dict[str, str] = {}
+    for name in NAMES:
+        topic_id = cluster.brokers[name].topics["once"]["id"]
+        for (each, _), run in cluster.brokers[name].stored.items():
+            for _, encoded in run if each == topic_id else ():
+                shown = contract.decode_struct(Message, encoded).id
+                found[shown] = found.get(shown, "") + name
+    return found
+
+
+def test_an_own_id_leads_to_the_same_group_when_its_topic_gets_more_queues(cluster):
+    client = cluster.client()
+    sends = [Message(topic="once", id=f"order-{number}", delay_ms=None) for number in range(60)]
+    for each in sends:
+        assert codes(cluster.send(client, each)) == [Code.OK]
+    first = groups_of_ids(cluster)
+    found = cluster.store.get("topic", "once")
+    more = TopicDefinition("once", 2 * QUEUES + 1, "memory", id_window_ms=60_000)
+    cluster.store.put("topic", "once", more.to_value(), found.version)
+    assert set(first.values()) == set(NAMES), "ids are spread over all groups"
+    for each in sends:
+        assert codes(cluster.send(client, each)) == [Code.OK]
+    assert groups_of_ids(cluster) == {shown: 2 * name for shown, name in first.items()}
+
+
 def test_a_copy_that_could_not_be_told_from_the_first_one_is_not_stored_in_another_group(cluster):
     client = cluster.client()
     numbers = range(200)
-    chosen = next(n for n in numbers if cluster.home("once", queue_of(b"order-%d" % n, QUEUES)) == "north")
+    chosen = next(n for n in numbers if cluster.home("once", cluster.queue_of_id("once", b"order-%d" % n)) == "north")
     assert codes(cluster.send(client, Message(topic="once", id="first"), Message(topic="once"))) == [Code.OK] * 2
     cluster.brokers["north"].stop()
     wait_until(lambda: cluster.state("north") is State.OPEN)

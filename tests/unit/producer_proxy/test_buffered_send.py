@@ -8,11 +8,16 @@ from common.clock import SystemClock
 from common.config import ConfigView
 from common.config.definitions import ApplicationDefinition, Grant, Key, TopicDefinition
 from common.config.memory_store import MemoryConfigStore as MemoryConfig
-from common.contract import Code, Message
+from common.contract import Code, Message, encode_call
 from common.net import listen
+from common.wire import walk_send
 from engine.client.brokers import Brokers
 from producer_proxy.buffer.buffering import Buffering
+from producer_proxy.buffer.disk import dead
+from producer_proxy.buffer.drain import Drainer
+from producer_proxy.buffer.entry import BufferEntry
 from producer_proxy.buffer.memory_store import BufferMemoryStore
+from producer_proxy.buffer.redrive import DeadFile
 from producer_proxy.buffer.room import RoomLimits
 from producer_proxy.proxy import ProducerProxy
 from tests.services.fake_broker import KEY, FakeBroker, wait_until
@@ -83,6 +88,12 @@ class Desk:
         self.proxy.stop()
         self.broker.stop()
         self.view.close()
+
+
+def encoded(**fields) -> bytes:
+    """The bytes of a Message as a proxy receives it."""
+    frame = encode_call("send", 1, request(Message(**fields), credential=credential()))
+    return walk_send(frame, messages_max=10, body_bytes_max=1 << 20).messages[0].encoded
 
 
 def contract_body(encoded: bytes) -> bytes:
@@ -248,7 +259,41 @@ def test_a_topic_that_was_deleted_meanwhile_goes_to_the_dead_letter_list(desk):
     assert desk.codes(message(b"1")) == [Code.BUFFERED]
     desk.config.delete("topic", "safe", 1)
     wait_until(lambda: desk.disk.dead)
-    assert desk.disk.dead[0][0] == "the topic is not defined any more"
+    assert desk.disk.dead[0][0] == "the topic was deleted"
+
+
+def test_messages_of_a_topic_whose_definition_is_missing_are_kept_until_it_is_there_again(desk):
+    now_ms = SystemClock().now_ms()
+    desk.disk.put([BufferEntry("lost", None, bytes(16), encoded(topic="lost", body=b"1"), now_ms)])
+    desk.disk.put([BufferEntry("safe", b"k", bytes(15) + b"1", encoded(topic="safe", body=b"2", key="k"), now_ms)])
+    wait_until(lambda: desk.disk.room.entries == 1)
+    assert desk.disk.dead == []
+    desk.config.put("topic", "lost", TopicDefinition("lost", queues=1).to_value(), 0)
+    wait_until(lambda: desk.disk.room.entries == 0, 5)
+    assert desk.disk.dead == [] and desk.stored("lost") == [b"1"]
+
+
+def test_a_dead_letter_list_is_sent_again_while_its_proxy_runs_and_keeps_what_is_refused_again(desk, tmp_path):
+    buried = [
+        dead.DeadEntry(1, "the topic was deleted", BufferEntry(topic, b"k", bytes([number] * 16), text, 1))
+        for number, topic in enumerate(["safe", "plain", "safe"])
+        for text in [encoded(topic=topic, body=b"%d" % number, key="k")]
+    ]
+    dead.DeadList(tmp_path).append(buried)
+    for topic, left in (("safe", 1), (None, 0)):
+        store = DeadFile(tmp_path, topic, SystemClock().now_ms)
+        drainer = Drainer(store, desk.proxy.topics, 1000)
+        wait_until(lambda store=store: store.room.entries == 0)
+        drainer.stop()
+        assert len(list(dead.read(tmp_path))) == dead.DeadList(tmp_path).count == left and store.refused == 0
+    assert sorted(desk.stored("safe")) == [b"0", b"2", b"w"] and not list(tmp_path.iterdir())
+    dead.DeadList(tmp_path).append(buried)
+    desk.broker.batch_code = Code.TOO_LARGE
+    store = DeadFile(tmp_path, None, SystemClock().now_ms)
+    drainer = Drainer(store, desk.proxy.topics, 1000)
+    wait_until(lambda: store.refused == 3)
+    drainer.stop()
+    assert len(list(dead.read(tmp_path))) == 3
 
 
 def test_a_buffer_that_takes_nothing_is_unavailable_and_a_timeout_stays_unknown(desk):

@@ -8,7 +8,9 @@ from collections import Counter
 import gevent
 import pytest
 
+from common.breaker import State
 from common.contract import Code, Message
+from producer_proxy.targets import engine_topics
 from tests.services.fake_broker import wait_until
 from tests.unit.producer_proxy.admission.test_rate_limits import change
 from tests.unit.producer_proxy.send.test_send import codes, credential, request
@@ -152,6 +154,54 @@ def test_a_silent_broker_is_overload_at_once_for_all_but_who_was_first(desk):
     assert codes(first.get(timeout=3)) == [Code.TIMEOUT]
     desk.broker.go.set()
     wait_until(lambda: codes(client.call(request(message, credential=fixed))) == [Code.OK])
+
+
+def new_topics(desk, *names):
+    for name in names:
+        change(desk, "topic", name)
+    return [Message(topic=name, body=b"x") for name in names]
+
+
+def timed(client, message, fixed):
+    """(the result, seconds that it took)."""
+    began = time.monotonic()
+    (result,) = client.call(request(message, credential=fixed))
+    return result, time.monotonic() - began
+
+
+def test_a_topics_first_message_ever_is_refused_at_once_while_the_engine_hangs(desk):
+    first, second = new_topics(desk, "orders.first", "orders.second")
+    client, fixed = desk.client(), credential()
+    assert codes(client.call(request(Message(topic="orders", body=b"x"), credential=fixed))) == [Code.OK]
+    desk.broker.go.clear()
+    desk.broker.resolves.clear()
+    gevent.spawn(desk.client().call, request(Message(topic="orders", body=b"x"), credential=fixed))
+    wait_until(lambda: desk.proxy.brokers.only.breaker.state is State.OPEN, 3)
+    for message in (first, second):
+        result, seconds = timed(client, message, fixed)
+        assert result.code == Code.OVERLOADED
+        assert result.retry_after_ms > 0
+        assert seconds < 0.2
+    desk.broker.go.set()
+    desk.broker.resolves.set()
+    wait_until(lambda: codes(client.call(request(first, credential=fixed))) == [Code.OK], 5)
+
+
+def test_an_engine_that_never_answered_anything_is_tried_by_one_first_message_at_a_time(desk, monkeypatch):
+    monkeypatch.setattr(engine_topics, "RESOLVE_TIMEOUT_S", 0.5)
+    monkeypatch.setattr(engine_topics, "SILENT_S", 0.2)
+    (message,) = new_topics(desk, "orders.first")
+    client, fixed = desk.client(), credential()
+    desk.broker.resolves.clear()
+    assert timed(client, message, fixed)[0].code == Code.UNAVAILABLE  # and not TIMEOUT: nothing was sent
+    trial = gevent.spawn(desk.client().call, request(message, credential=fixed))
+    wait_until(lambda: desk.broker.questions == 2)
+    refused, seconds = timed(client, message, fixed)
+    assert refused.code == Code.OVERLOADED
+    assert seconds < 0.2
+    desk.broker.resolves.set()
+    assert codes(trial.get(timeout=3)) == [Code.OK]
+    assert timed(client, message, fixed)[0].code == Code.OK
 
 
 def test_a_grade_is_switched_off_and_on_by_hand(desk):

@@ -156,3 +156,32 @@ def test_a_clock_that_steps_refuses_new_credentials_with_the_reason_and_takes_th
         assert refused.code == Code.UNAUTHENTICATED
         assert "mint a new one, or set the clock" in refused.error
     assert codes(client.call(request(*orders(1), credential=minted))) == [Code.OK]
+
+
+def test_a_call_without_the_time_for_a_hold_is_refused_with_a_time_and_not_timed_out(desk):
+    change(desk, "topic", "orders", rate_messages=20)
+    client, fixed = desk.client(), credential()
+    emptied(desk, client, fixed, 20)
+    (refused,) = client.call(request(*orders(1), credential=fixed, timeout_ms=5))
+    assert refused.code == Code.RATE_LIMITED
+    assert refused.retry_after_ms > 0
+
+
+def test_a_crowd_that_waits_as_told_is_rejected_about_once_per_call(desk):
+    change(desk, "topic", "orders", rate_messages=40)
+    clients, fixed, counts = [desk.client() for _ in range(20)], credential(), {Code.OK: 0, Code.RATE_LIMITED: 0}
+    emptied(desk, clients[0], fixed, 40)
+
+    def send_five(client):
+        accepted = 0
+        while accepted < 5:
+            (result,) = client.call(request(*orders(1), credential=fixed))
+            counts[result.code] += 1
+            accepted += result.code == Code.OK
+            gevent.sleep((result.retry_after_ms or 0) / 1000)
+
+    began = time.monotonic()
+    gevent.joinall([gevent.spawn(send_five, client) for client in clients], raise_error=True, timeout=20)
+    assert counts[Code.OK] == 100
+    assert counts[Code.RATE_LIMITED] <= 120
+    assert time.monotonic() - began <= 100 / 40 * 1.2

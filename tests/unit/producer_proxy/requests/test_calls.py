@@ -9,7 +9,7 @@ import producer_proxy.proxy as proxy_module
 from common import contract
 from common.contract import Code, Message
 from common.keyhash import queue_of
-from common.reply_token import ReplyToken, ReplyTokens
+from common.reply_token import ReplyToken, ReplyTokens, bind_token, reply_key
 from engine.link import layout
 from tests.services.fake_broker import KEY, wait_until
 from tests.unit.producer_proxy.send.test_send import Desk, Rpc, codes, credential, request
@@ -250,7 +250,8 @@ def test_a_proxy_that_stops_answers_those_who_wait(site, monkeypatch):
 def test_a_reply_leaves_without_the_field_that_led_it_and_its_replier_hears_how_it_went(site, code):
     client = site.warm(site.client())
     token = site.tokens.make(ReplyToken(1, 7, 1 << 60))
-    reply = Message(topic="", body=b"answer", properties={"a": "b"}, id="r1", reply_to=token)
+    given = bind_token(token, reply_key(KEY, "shop"))
+    reply = Message(topic="", body=b"answer", properties={"a": "b"}, id="r1", reply_to=given)
     call = gevent.spawn(site.send, client, reply)
     payload, answer = site.rpc.wait_for(layout.REPLY)
     reply.reply_to = None
@@ -258,7 +259,7 @@ def test_a_reply_leaves_without_the_field_that_led_it_and_its_replier_hears_how_
     answer(code, b"")
     (result,) = call.get(timeout=3)
     assert (result.code, result.id, result.queue) == (code, "r1", None)
-    assert (result.error is None) == (code == Code.OK)
+    assert (result.error is None) == (code in (Code.OK, Code.DUPLICATE))
     assert result.retry_after_ms == (200 if code == Code.UNAVAILABLE else None)
 
 
@@ -282,6 +283,14 @@ def test_what_cannot_be_a_reply_is_invalid(site, fields, word):
     client = site.warm(site.client())
     (result,) = site.send(client, Message(topic="", **fields))
     assert result.code == Code.INVALID and word.replace("neither be", "can be neither") in result.error
+
+
+def test_the_token_of_another_application_is_invalid_by_either_path(site):
+    client = site.warm(site.client())
+    stored = site.tokens.make(ReplyToken(1, 7, 1 << 60))
+    (result,) = site.send(client, Message(topic="", reply_to=bind_token(stored, reply_key(KEY, "bank"))))
+    assert (result.code, "that this application has pulled" in result.error) == (Code.INVALID, True)
+    assert [op for op, *_ in site.rpc.open if op == layout.REPLY] == []
 
 
 def test_replies_that_an_operator_switched_off_are_refused_from_the_next_call_on(site):
@@ -312,6 +321,7 @@ def _drawn(draw, site, client):
     """One call of any kind, played to its end; the bytes of its answer, without the id that was assigned."""
     site.broker.batch_code = draw.choice([Code.OK] * 4 + [Code.DUPLICATE, Code.INVALID, Code.UNAVAILABLE])
     token = site.tokens.make(ReplyToken(draw.randrange(9), 7, draw.choice([1 << 60, 5])))
+    bound = bind_token(token, reply_key(KEY, draw.choice(["shop"] * 3 + ["bank"])))
     message = Message(
         topic=draw.choice(["orders", "orders.fast"] * 4 + ["pay", "nowhere", ""]),
         key=draw.choice(["k", ""]),
@@ -319,7 +329,7 @@ def _drawn(draw, site, client):
         id=draw.choice([None, "id", "é" * 30]),
         tag=draw.choice([None, "t"]),
         properties=draw.choice([None, {}, {"a": "ü"}]),
-        reply_to=draw.choice([None] * 5 + [token, token, token, token[:-1] + b"x", b""]),
+        reply_to=draw.choice([None] * 5 + [token, bound, bound, token[:-1] + b"x", b""]),
         operation=draw.choice([None] * 9 + [1]),
         delay_ms=draw.choice([None] * 9 + [5]),
     )

@@ -5,14 +5,16 @@ Each test runs on both forms.
 
 import random
 from hashlib import blake2b
+from typing import NamedTuple
 
 import pytest
 
 from common.clock import FakeClock
 from common.contract import Code
-from common.reply_token import ReplyTokens, key_of, read_token
+from common.reply_token import ReplyTokens, bind_token, key_of, read_token, reply_key
 from engine.link import layout
 from engine.link.errors import LinkDown
+from producer_proxy.requests import grouped
 from producer_proxy.requests import requests as requests_module
 from producer_proxy.requests.requests import OUTCOME_MS_MAX
 
@@ -22,7 +24,8 @@ except ImportError:
     native_module = None  # type: ignore[assignment]
 
 KEY = b"k" * 32
-PLACE = (b"orders", b"id-1", 3, 17)
+REPLY_KEY, OTHER_KEY = reply_key(KEY, "shop"), reply_key(KEY, "bank")
+PLACE = ("shop", b"orders", b"id-1", 3, 17)
 
 
 class Rpc:
@@ -199,13 +202,13 @@ def test_an_asker_that_has_gone_is_asked_nothing_for(desk):
 
 def test_nothing_is_kept_behind_the_deadline(desk):
     for offset in range(10):
-        _, opened = desk.ask(place=(b"orders", b"id-%d" % offset, 3, offset))
+        _, opened = desk.ask(place=("shop", b"orders", b"id-%d" % offset, 3, offset))
         desk.forward(opened, b"r" * 1_000)
     assert desk.requests.waiting == 10
     assert not desk.turn(1_010)
     assert desk.requests.waiting == 0
     for offset in range(10):
-        copy, _ = desk.ask(place=(b"orders", b"id-%d" % offset, 3, offset), is_duplicate=True)
+        copy, _ = desk.ask(place=("shop", b"orders", b"id-%d" % offset, 3, offset), is_duplicate=True)
         assert copy.heard == [(Code.DUPLICATE, None)]
 
 
@@ -213,7 +216,7 @@ def test_what_is_kept_of_replies_is_bounded_and_free_again_behind_the_deadline(d
     monkeypatch.setattr(requests_module, "KEPT_BYTES_MAX", 250)
 
     def kept(first_offset):
-        places = [(b"orders", b"id-%d" % offset, 3, offset) for offset in range(first_offset, first_offset + 3)]
+        places = [("shop", b"orders", b"id-%d" % offset, 3, offset) for offset in range(first_offset, first_offset + 3)]
         for place in places:
             desk.forward(desk.ask(place=place)[1], b"r" * 100)
         copies = [desk.ask(place=place, is_duplicate=True)[0] for place in places]
@@ -255,6 +258,13 @@ def test_a_copy_of_a_request_that_was_answered_gets_the_reply_that_is_kept(desk)
     assert second.heard == [(Code.OK, b"one")]
 
 
+def test_a_copy_by_another_application_is_a_duplicate_and_gets_no_reply(desk):
+    _, first = desk.ask(place=PLACE)
+    desk.forward(first, b"for the shop only")
+    copy, _ = desk.ask(place=("other", *PLACE[1:]), is_duplicate=True)
+    assert copy.heard == [(Code.DUPLICATE, None)]
+
+
 @pytest.mark.parametrize("why", ["unknown", "past", "too large", "failed"])
 def test_a_copy_of_what_is_not_known_here_is_a_duplicate(desk, why, monkeypatch):
     if why != "unknown":
@@ -282,9 +292,9 @@ def test_a_copys_own_deadline_counts_and_the_engine_is_asked_about_the_first(des
 
 
 class Replier:
-    def __init__(self, desk, token, timeout_ms=3_000):
+    def __init__(self, desk, token, timeout_ms=3_000, key=REPLY_KEY):
         self.heard = []
-        code = desk.requests.pass_on(token, b"reply", self.heard.append, timeout_ms)
+        code = desk.requests.pass_on(token, key, b"reply", self.heard.append, timeout_ms)
         if code is not None:
             self.heard.append(code)
 
@@ -292,7 +302,7 @@ class Replier:
 def test_a_reply_goes_to_the_broker_and_its_word_is_the_repliers(desk):
     _, opened = desk.ask()
     for code in (Code.OK, Code.DUPLICATE, Code.STALE_RECEIPT, Code.UNAVAILABLE):
-        replier = Replier(desk, opened.token)
+        replier = Replier(desk, bind_token(opened.token, REPLY_KEY))
         op, payload, callback = desk.rpc.sent[-1]
         assert (op, payload, replier.heard) == (layout.REPLY, opened.token + b"reply", [])
         callback(code, b"")
@@ -308,10 +318,27 @@ def test_a_token_that_is_not_of_this_cluster_is_invalid(desk, token):
 
 def test_a_token_with_any_bit_altered_is_invalid(desk):
     _, opened = desk.ask()
-    for bit in range(320):
-        altered = bytearray(opened.token)
-        altered[bit // 8] ^= 1 << bit % 8
-        assert Replier(desk, bytes(altered)).heard == [Code.INVALID]
+    for token in (opened.token, bind_token(opened.token, REPLY_KEY)):
+        for bit in range(320):
+            altered = bytearray(token)
+            altered[bit // 8] ^= 1 << bit % 8
+            assert Replier(desk, bytes(altered)).heard == [Code.INVALID]
+
+
+def test_a_token_counts_for_the_application_that_pulled_the_request_and_no_other(desk):
+    _, opened = desk.ask()
+    bound = bind_token(opened.token, REPLY_KEY)
+    assert Replier(desk, bound, key=OTHER_KEY).heard == [Code.INVALID]
+    assert Replier(desk, bind_token(opened.token, OTHER_KEY)).heard == [Code.INVALID]
+    assert [each for each in desk.rpc.sent if each[0] == layout.REPLY] == []
+    assert Replier(desk, bound).heard == []
+
+
+def test_a_token_as_it_is_stored_counts_for_all_because_earlier_consumer_proxies_pass_it_on(desk):
+    _, opened = desk.ask()
+    for key in (REPLY_KEY, OTHER_KEY):
+        Replier(desk, opened.token, key=key)
+        assert desk.rpc.sent[-1][:2] == (layout.REPLY, opened.token + b"reply")
 
 
 def test_a_reply_past_the_deadline_is_refused_here_and_counted(desk):
@@ -352,7 +379,7 @@ def test_both_forms_make_the_same_token_and_take_each_others():
 
 def test_a_token_of_another_version_that_is_properly_signed_is_invalid(desk):
     _, opened = desk.ask()
-    body = b"\x02" + opened.token[1:24]
+    body = b"\x03" + opened.token[1:24]
     mac = blake2b(body, key=key_of(KEY), digest_size=16).digest()
     assert Replier(desk, body + mac).heard == [Code.INVALID]
 
@@ -384,7 +411,10 @@ def _played(draw, desk):
         elif what == "link":
             desk.rpc.on_up()
         elif what == "pass on":
-            replier = Replier(desk, draw.choice([each.token for _, each in open_ones] or [b""]), 50)
+            token = draw.choice([each.token for _, each in open_ones] or [b""])
+            if token and draw.random() < 0.6:
+                token = bind_token(token, draw.choice([REPLY_KEY, REPLY_KEY, OTHER_KEY]))
+            replier = Replier(desk, token, 50)
             heard.append(replier.heard)
         elif what == "fate":
             asked = [each for each in desk.rpc.sent if each[0] in (layout.OUTCOME, layout.REPLY)]
@@ -410,3 +440,44 @@ def _played(draw, desk):
         desk.requests.replies,
         desk.requests.is_idle,
     )
+
+
+class Broker(NamedTuple):
+    name: str
+    rpc: Rpc
+
+
+class MovingGroup:
+    """A broker group whose address an operator changes."""
+
+    name, cluster_key, only = "g1", KEY, None
+
+    def __init__(self):
+        self.move()
+
+    def move(self):
+        self.rpc = Rpc()
+        self.listed = [Broker(self.name, self.rpc)]
+
+    def numbered(self, number):
+        return self.listed[0]
+
+
+@pytest.mark.parametrize("form", [requests_module] if native_module is None else [requests_module, native_module])
+def test_requests_that_are_open_when_their_group_gets_another_address_are_answered(form, monkeypatch):
+    monkeypatch.setattr(grouped, "OpenRequests", form.OpenRequests)
+    clock, group = FakeClock(), MovingGroup()
+    requests = grouped.GroupedRequests(group, clock)
+    asker, late = RequestAsker(), RequestAsker()
+    opened, other = requests.open(asker, 0, 300), requests.open(late, 0, 300)
+    opened.stored()
+    other.stored()
+    group.move()
+    requests.follow()
+    assert group.rpc.sent[0][0] == layout.LISTEN, "replies come over the new link"
+    group.rpc.on_unasked(layout.FORWARD_HEAD.pack(1, layout.OK) + opened.token + b"reply\0")
+    assert asker.heard == [(Code.OK, b"reply\0")]
+    clock.advance(400)
+    requests._on_tick()
+    assert late.heard == [(Code.NO_REPLY, None)] and requests.is_idle
+    requests.close()

@@ -7,12 +7,16 @@ import pytest
 from common import contract
 from common.config.definitions import DELAY_MS_MAX, TopicDefinition
 from common.contract import Code, Message, Operation, SendResult
+from common.ids import IdSource
 from common.keyhash import queue_of
 from common.wire import walk_send
 from engine.link import layout
+from engine.link.pieces import AnswerPiece, encode_pieces
+from engine.link.receipt import NO_TOKEN
 from engine.link.timer import ANY_QUEUE, Timer, parse
 from producer_proxy.send.delays import DelayStage, is_delayed
 from producer_proxy.send.pending import PendingMessage, open_ones
+from producer_proxy.send.returned import ReturnedMessages
 from producer_proxy.targets.engine import EngineTarget
 from producer_proxy.targets.topics import TopicRoute
 
@@ -23,6 +27,7 @@ CREDENTIAL = contract.Credential("shop", "k1", 0, b"s" * 32)
 
 
 class Destination:
+    name = b"orders"
     topic_id, queues, durability, id_window_ms, homes = 7, 4, layout.FSYNC, 600_000, None
 
 
@@ -33,7 +38,7 @@ class Topics:
     def definition(self, name: str) -> TopicDefinition:
         return self._definition
 
-    def find(self, names: list[str]) -> dict:
+    def find(self, names: list[str], application: str = "") -> dict:
         return dict.fromkeys(names, TopicRoute(self._target, Destination))
 
 
@@ -68,6 +73,9 @@ class Named:
     def __init__(self, rpc: Rpc) -> None:
         self.rpc = rpc
 
+    def wait_answered(self, deadline_s: float) -> bool:
+        return True
+
 
 class One:
     """The only broker there is."""
@@ -84,7 +92,9 @@ def send(rpc: Rpc, *messages: Message, **definition) -> list[SendResult]:
     for each in pending:
         each.result = "fault" if each.message.fault else None
     topics = Topics(EngineTarget(One(rpc), None), **definition)
-    DelayStage(topics, lambda: NOW, lambda: ASSIGNED).answer(open_ones(pending), call.durability, 3)
+    DelayStage(topics, lambda: NOW, lambda: ASSIGNED, ReturnedMessages(lambda: NOW)).answer(
+        open_ones(pending), call.durability, 3
+    )
     return [each.result for each in pending]
 
 
@@ -95,15 +105,15 @@ def delayed(**fields) -> Message:
 @pytest.mark.parametrize(
     ("fields", "due_ms"),
     [
-        ({"delay_ms": 1000}, NOW + 1000),
-        ({"delay_ms": 0}, NOW),
-        ({"delay_ms": DELAY_MS_MAX}, NOW + DELAY_MS_MAX),
+        ({"delay_ms": 1000}, -1000),
+        ({"delay_ms": 0}, 0),
+        ({"delay_ms": DELAY_MS_MAX}, -DELAY_MS_MAX),
         ({"delay_ms": None, "deliver_at_ms": NOW + 5}, NOW + 5),
-        ({"delay_ms": None, "deliver_at_ms": NOW - DAY_MS}, NOW),
-        ({"delay_ms": None, "deliver_at_ms": 0}, NOW),
+        ({"delay_ms": None, "deliver_at_ms": NOW - DAY_MS}, NOW - DAY_MS),
+        ({"delay_ms": None, "deliver_at_ms": 0}, 0),
     ],
 )
-def test_a_delay_is_counted_from_the_receipt_and_a_moment_in_the_past_is_now(fields, due_ms):
+def test_a_delay_travels_as_a_delay_and_a_moment_as_a_moment_whatever_the_proxys_clock(fields, due_ms):
     rpc = Rpc()
     (result,) = send(rpc, delayed(**fields))
     assert (result.code, result.id, result.queue, result.offset) == (Code.OK, ASSIGNED.hex(), None, None)
@@ -121,8 +131,11 @@ def test_a_delay_is_counted_from_the_receipt_and_a_moment_in_the_past_is_now(fie
     [
         ({"delay_ms": DELAY_MS_MAX + 1}, {}, "Message.delay_ms: at most 400 days ahead for this topic"),
         ({"delay_ms": None, "deliver_at_ms": NOW + DELAY_MS_MAX + 1}, {}, "Message.deliver_at_ms: at most 400 days ahead for this topic"),
-        ({"delay_ms": 1001}, {"delay_ms_max": 1000}, "Message.delay_ms: at most 1.15741e-05 days ahead for this topic"),
-        ({"delay_ms": 2 * DAY_MS}, {"delay_ms_max": 0, "retention_ms": DAY_MS}, "Message.delay_ms: at most 1 days ahead for this topic"),
+        ({"delay_ms": 1001}, {"delay_ms_max": 1000}, "Message.delay_ms: at most 1 second ahead for this topic"),
+        ({"delay_ms": 2 * DAY_MS}, {"delay_ms_max": 0, "retention_ms": DAY_MS}, "Message.delay_ms: at most 1 day ahead for this topic"),
+        ({"delay_ms": DAY_MS}, {"delay_ms_max": 3_600_000}, "Message.delay_ms: at most 1 hour ahead for this topic"),
+        ({"delay_ms": DAY_MS}, {"delay_ms_max": 5_400_000}, "Message.delay_ms: at most 90 minutes ahead for this topic"),
+        ({"delay_ms": DAY_MS}, {"delay_ms_max": 1}, "Message.delay_ms: at most 1 ms ahead for this topic"),
         ({"delay_ms": 4 * DAY_MS}, {"delay_ms_max": 0}, "Message.delay_ms: at most 3 days ahead for this topic"),
     ],
 )  # fmt: skip
@@ -263,3 +276,37 @@ def test_only_a_delay_a_moment_or_an_operation_make_a_message_special():
         request = contract.SendRequest(credential=CREDENTIAL, messages=[Message(topic="orders", **fields)])
         (message,) = walk_send(contract.encode_call("send", 1, request)).messages
         assert is_delayed(message) is special
+
+
+class Fired(Rpc):
+    """A broker that has stored one message, at queue 2 and offset 7; it has fired."""
+
+    def call(self, op: int, payload: bytes, timeout_s: float) -> tuple[int, bytes]:
+        if op != layout.LOOK_UP_ID:
+            return super().call(op, payload, timeout_s)
+        self.asked.append((op, payload))
+        pieces = encode_pieces([AnswerPiece(NO_TOKEN, 7, 0, 2, 1, 1, NOW, b"\0\0\0\0m")])
+        report = json.dumps({"next": None, "read_bytes": 0}).encode()
+        return 0, layout.U32.pack(len(report)) + report + pieces
+
+
+def test_a_delayed_message_that_comes_back_after_it_has_fired_is_a_duplicate():
+    shown = IdSource(lambda: NOW).next().hex()
+    rpc = Fired()
+    results = send(rpc, delayed(id=shown), delayed(id="own"), delayed())
+    assert [(result.code, result.queue, result.offset) for result in results] == [
+        (Code.DUPLICATE, 2, 7), (Code.OK, None, None), (Code.OK, None, None)
+    ]  # fmt: skip
+    assert [op for op, _ in rpc.asked] == [layout.LOOK_UP_ID, layout.TIMER_ADD]
+    assert len(rpc.timers()) == 2
+
+
+def test_a_delayed_message_that_comes_back_before_it_fires_is_left_to_the_engine():
+    rpc = Rpc(code=layout.UNKNOWN_TOPIC)  # of the look-up: it has no such message
+    rpc.call = lambda op, payload, timeout_s, call=rpc.call: (
+        call(op, payload, timeout_s)
+        if op == layout.LOOK_UP_ID
+        else Rpc(each=Code.DUPLICATE).call(op, payload, timeout_s)
+    )
+    (result,) = send(rpc, delayed(id=IdSource(lambda: NOW).next().hex()))
+    assert result.code == Code.DUPLICATE

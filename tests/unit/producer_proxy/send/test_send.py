@@ -18,6 +18,7 @@ from common.credential import mint
 from common.keyhash import queue_of
 from common.net import listen
 from engine.client.brokers import Brokers
+from engine.link import layout
 from engine.link.errors import LinkDown
 from producer_proxy.proxy import ProducerProxy
 from tests.services.fake_broker import KEY, FakeBroker, wait_until
@@ -28,6 +29,8 @@ SECRET = "s" * 43
 class Rpc:
     """The rare operations, straight to the fake."""
 
+    hello, connected = None, True
+
     def __init__(self, broker):
         self.broker, self.asked = broker, 0
 
@@ -36,7 +39,9 @@ class Rpc:
 
     def call(self, op, payload, timeout):
         self.asked += 1
-        return self.broker._answer(op, payload, b"")
+        with gevent.Timeout(timeout, False):
+            return self.broker._answer(op, payload)
+        return layout.TIMEOUT, b"the engine did not answer in time"
 
     def send(self, op, payload, callback):
         raise LinkDown("nobody lends here")
@@ -305,6 +310,14 @@ def test_a_familys_topics_are_sent_to_without_entries_of_their_own(desk):
     assert codes(client.call(request(Message(topic="orders.m.a"), credential=fixed))) == [Code.UNKNOWN_TOPIC]
 
 
+def test_a_topic_above_the_quota_is_refused_and_the_others_of_the_call_are_stored(desk):
+    desk.store.put("family", "orders.m.*", {"queues": 2, "durability": "memory"}, 0)
+    desk.broker.refused.add("orders.m.a")
+    results = desk.client().call(request(*(Message(topic=name) for name in ("orders", "orders.m.a", "orders.m.b"))))
+    assert codes(results) == [Code.OK, Code.QUOTA_EXCEEDED, Code.OK]
+    assert "no more topics" in results[1].error
+
+
 def test_a_change_of_something_else_voids_no_destination(desk):
     client, fixed = desk.client(), credential()
     for name in ("orders", "orders.fast", "pay"):
@@ -407,6 +420,83 @@ def test_another_log_behind_the_link_makes_every_topic_id_be_asked_for_anew(desk
     assert any(topic_id == desk.broker.topics["orders"]["id"] for topic_id, _ in desk.broker.stored)
 
 
+def test_another_start_of_the_engine_makes_every_topic_id_be_asked_for_anew(desk):
+    client, fixed = desk.client(), credential()
+    assert codes(client.call(request(Message(topic="orders"), credential=fixed))) == [Code.OK]
+    before = desk.broker.topics["orders"]["id"]
+    desk.broker.epoch, desk.broker.topics = "2", {"chat": {"id": before, "queues": 1}}
+    desk.broker.break_links()
+    wait_until(lambda: desk.broker.greeted["2"] == 2 and desk.proxy.brokers.connected)
+    assert codes(client.call(request(Message(topic="orders"), credential=fixed))) == [Code.OK]
+    after = desk.broker.topics["orders"]["id"]
+    assert after != before and any(topic_id == after for topic_id, _ in desk.broker.stored)
+
+
+def test_an_id_that_the_engine_does_not_know_is_unavailable_once_and_asked_for_anew(desk):
+    client, fixed = desk.client(), credential()
+    calls = [request(Message(topic=name), credential=fixed) for name in ("orders", "orders.fast")]
+    assert [codes(client.call(call)) for call in calls] == [[Code.OK], [Code.OK]]
+    lost = desk.broker.topics.pop("orders")["id"]
+    desk.broker.topics["other"] = {"id": 7, "queues": 1}
+    desk.broker.unknown_topics.add(lost)
+    asked = desk.rpc.asked
+    (result,) = client.call(calls[0])
+    assert result.code == Code.UNAVAILABLE and result.retry_after_ms > 0, "the topic is defined: a retry may succeed"
+    assert [codes(client.call(call)) for call in calls] == [[Code.OK], [Code.OK]]
+    assert desk.rpc.asked == asked + 1, "the other topic keeps its id"
+    assert desk.broker.topics["orders"]["id"] != lost
+
+
+def test_an_id_that_was_answered_before_the_engine_started_again_is_not_used(desk, monkeypatch):
+    client, fixed = desk.client(), credential()
+    answer = desk.rpc.call
+
+    def restart(op, payload, timeout):
+        given = answer(op, payload, timeout)
+        monkeypatch.setattr(desk.rpc, "call", answer)
+        desk.broker.epoch, desk.broker.topics = "2", {"chat": {"id": 1, "queues": 4}}
+        desk.broker.break_links()
+        wait_until(lambda: desk.broker.greeted["2"] == 2 and desk.proxy.brokers.connected)
+        return given
+
+    monkeypatch.setattr(desk.rpc, "call", restart)
+    assert codes(client.call(request(Message(topic="orders"), credential=fixed))) == [Code.OK]
+    assert {topic_id for topic_id, _ in desk.broker.stored} == {desk.broker.topics["orders"]["id"]}
+
+
+def test_a_message_that_comes_back_under_its_assigned_id_is_stored_once(desk):
+    client, fixed = desk.client(), credential()
+    assert codes(client.call(request(Message(topic="orders"), credential=fixed))) == [Code.OK]
+    desk.broker.go.clear()
+    (lost,) = client.call(request(Message(topic="orders", body=b"pay"), credential=fixed, timeout_ms=50))
+    assert lost.code == Code.TIMEOUT
+    again = request(Message(topic="orders", body=b"pay", id=lost.id), credential=fixed, timeout_ms=50)
+    assert codes(client.call(again)) == [Code.TIMEOUT], "its first copy is on its way: whether it is stored is unknown"
+    desk.broker.go.set()
+    (found,) = client.call(request(Message(topic="orders", body=b"pay", id=lost.id), credential=fixed))
+    assert (found.code, found.id) == (Code.DUPLICATE, lost.id)
+    copies = [(queue, run) for (_, queue), run in desk.broker.stored.items() for _, body in run if b"pay" in body]
+    assert len(copies) == 1 and copies[0][0] == found.queue and b"pay" in copies[0][1][found.offset][1]
+
+
+def test_a_message_that_was_not_stored_is_sent_and_checked_under_its_assigned_id(desk):
+    client, fixed = desk.client(), credential()
+    (first,) = client.call(request(Message(topic="orders"), credential=fixed))
+    never = first.id[:-8] + "ffffffff"
+    checked = len(desk.broker.checked)
+    assert codes(client.call(request(Message(topic="orders", id=never), credential=fixed))) == [Code.OK]
+    assert len(desk.broker.checked) == checked + 1
+
+
+@pytest.mark.parametrize("shown", ["0190a1b2c3d47abc8def0123456789ab", "ff" * 16, "order-1"])
+def test_ids_of_other_makers_are_not_looked_up(desk, shown):
+    client, fixed = desk.client(), credential()
+    assert codes(client.call(request(Message(topic="orders"), credential=fixed))) == [Code.OK]
+    asked = desk.rpc.asked
+    assert codes(client.call(request(Message(topic="orders", id=shown), credential=fixed))) == [Code.OK]
+    assert desk.rpc.asked == asked
+
+
 def test_a_stopping_proxy_finishes_what_it_took_and_tells_the_rest_to_go_elsewhere(desk):
     first, second, fixed = desk.client(), desk.client(), credential()
     for client in (first, second):
@@ -459,3 +549,8 @@ def test_answers_of_the_hot_path_are_the_references_byte_for_byte(desk, monkeypa
 
 def test_durability_values_of_the_contract_are_those_of_the_lanes():
     assert (Durability.MEMORY, Durability.FSYNC) == (1, 2)
+
+
+def test_a_fresh_proxy_takes_a_call_of_the_largest_size_as_a_whole(desk):
+    batch = [Message(topic="orders", body=bytes(16_000)) for _ in range(1000)]
+    assert set(codes(desk.client().call(request(*batch, timeout_ms=20_000)))) == {Code.OK}

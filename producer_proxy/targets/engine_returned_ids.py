@@ -1,0 +1,76 @@
+"""Messages that come back with an id that a proxy assigned: their first copies are looked up in the log.
+
+A send without an id is not checked and costs nothing; its answer names the assigned id. After a TIMEOUT the message may
+be stored, and the client is told to send it again under that id. The engine remembers only ids that it has checked, so
+the first copy is found by its lookup index instead. The send that follows is checked as any with an id, and remembered.
+"""
+
+import time
+from collections.abc import Sequence
+
+import gevent
+
+from common.contract import Code
+from engine.client.brokers import Broker, Brokers
+from engine.link.errors import PayloadError
+from engine.link.look_up import decode_look_up_answer, encode_look_up
+from engine.link.operations import LOOK_UP_ID
+from producer_proxy.targets.base import MessageSlice, Outcome
+
+CLOCKS_MS = 600_000
+"""Largest difference of the clocks of the proxy that assigned the id and of the engine."""
+
+UNKNOWN: Outcome = (int(Code.TIMEOUT), 0, -1)
+NONE: Outcome = (int(Code.OK), 0, -1)
+
+
+class ReturnedIds:
+    """Looks for first copies at all brokers: a message without a key may be at any of them.
+
+    Args:
+        brokers: with their links for rare operations.
+    """
+
+    def __init__(self, brokers: Brokers) -> None:
+        self._brokers = brokers
+
+    def find(self, messages: Sequence[MessageSlice], shown_ids: Sequence[str], deadline_s: float) -> list[Outcome]:
+        """The outcome of each message; see SendTarget.first_copies. Blocks the greenlet."""
+        searches = [
+            [
+                gevent.spawn(_find, broker, each.destination.name.decode(), shown, deadline_s)
+                for broker in self._brokers.listed
+            ]
+            for each, shown in zip(messages, shown_ids, strict=True)
+        ]
+        gevent.joinall([search for group in searches for search in group], raise_error=True)
+        return [_joined([search.value for search in group]) for group in searches]
+
+
+def _joined(outcomes: list[Outcome]) -> Outcome:
+    """A copy at one broker decides; without any, each broker has to say that it has none."""
+    found = next((each for each in outcomes if each[0] == Code.DUPLICATE), None)
+    return found or next((each for each in outcomes if each[0] != Code.OK), NONE if outcomes else UNKNOWN)
+
+
+def _find(broker: Broker, topic: str, shown: str, deadline_s: float) -> Outcome:
+    # A first copy that this proxy has taken and the broker has not answered may be stored after the look-up.
+    if not broker.wait_answered(deadline_s):
+        return UNKNOWN
+    from_ms, following = max(0, int(shown[:12], 16) - CLOCKS_MS), None
+    while True:
+        question = encode_look_up(from_ms, 1, following, topic=topic, id=shown)
+        code, answer = broker.rpc.call(LOOK_UP_ID, question, max(0.0, deadline_s - time.monotonic()))
+        if code in (Code.UNKNOWN_TOPIC, Code.INVALID):
+            return NONE  # INVALID: without a lookup index of ids (--look-up) an engine checks only ids that clients set
+        if code != Code.OK:
+            return UNKNOWN
+        try:
+            report, pieces = decode_look_up_answer(answer)
+        except PayloadError:
+            return UNKNOWN
+        if pieces:
+            return int(Code.DUPLICATE), pieces[0].queue, pieces[0].first_offset
+        following = report["next"]
+        if following is None:
+            return NONE
