@@ -8,42 +8,53 @@ monkey.patch_all()
 import argparse
 import gc
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from prometheus_client import CollectorRegistry
 
 from common.breaker_metrics import BreakerMetrics
+from common.clock import SystemClock
 from common.config import ConfigView, open_store
+from common.config.applying import process_name
+from common.config.engine_records import EngineRecords
+from common.config.health import ConfigMetrics
 from common.errors import PenstockError
 from common.net import listen
-from common.net.tls import server_context
+from common.net.certificate import CertificateWatch
 from common.ops import announce_ready, settle, setup_logging, start_ops
 from common.ops.stop import catch_stop
 from consumer_proxy.options import limits, parse
 from consumer_proxy.proxy import ConsumerProxy
 from consumer_proxy.sources.base import Source
 from consumer_proxy.sources.engine import EngineSource
+from consumer_proxy.sources.group_link import GroupLink, OnLinkChange
 from consumer_proxy.sources.groups import GroupsSource
+from engine.client.router import Address
 from engine.client.rpc import RpcClient
 
 
-def listeners(options: argparse.Namespace) -> list[tuple[Any, Any]]:
+def listeners(options: argparse.Namespace, watch: CertificateWatch) -> list[tuple[Any, Any]]:
     """Bind the sockets; connections are accepted once the proxy serves them."""
     found: list[tuple[Any, Any]] = [(listen(*options.listen), None)]
     if options.tls_listen:
-        found.append(
-            (listen(*options.tls_listen), server_context(options.tls_cert, options.tls_key, options.tls_client_ca))
-        )
+        found.append((listen(*options.tls_listen), watch.certificate))
     return found
 
 
-def make_source(options: argparse.Namespace, view: ConfigView) -> Source:
+def make_source(options: argparse.Namespace, key: bytes, view: ConfigView, records: EngineRecords) -> Source:
     """The engine of --engine, or the broker groups of the configuration, now and after each change."""
-    key = Path(options.cluster_key).read_bytes()
+    window = limits(options).output_bytes_max
     if options.engine:
-        return EngineSource(RpcClient(options.engine, key, role="consumer_proxy"))
-    source = GroupsSource(key)
+        rpc = RpcClient(options.engine, key, role="consumer_proxy", admits=partial(records.admits, None))
+        rpc.share_window(window, 1)
+        return EngineSource(rpc)
+
+    def connect(name: str, number: int, address: Address, key: bytes, on_change: OnLinkChange) -> GroupLink:
+        return GroupLink(name, number, address, key, on_change, partial(records.admits, name))
+
+    source = GroupsSource(key, connect, window)
 
     def follow() -> None:
         source.follow([(group.name, group.host_and_port) for group in view.broker_groups()])
@@ -55,18 +66,24 @@ def make_source(options: argparse.Namespace, view: ConfigView) -> Source:
 
 def run(options: argparse.Namespace) -> None:
     stop = catch_stop()
-    sockets = listeners(options)
+    watch = CertificateWatch(options)
+    sockets = listeners(options, watch)
     host, port = options.listen[0], sockets[0][0].getsockname()[1]
     store = open_store(options.config)
-    view = ConfigView(store, options.snapshot, process=f"consumer_proxy@{host}:{port}")
-    source = make_source(options, view)
-    proxy = ConsumerProxy(sockets, view, source, limits(options))
+    process = process_name("consumer_proxy", host, port)
+    view = ConfigView(store, options.snapshot, process=process, age_s_max=options.config_age_max_s)
+    records = EngineRecords(store, SystemClock())
+    key = Path(options.cluster_key).read_bytes()
+    source = make_source(options, key, view, records)
+    proxy = ConsumerProxy(sockets, view, source, limits(options), key, records=records)
     registry = CollectorRegistry()
     registry.register(proxy.metrics)
+    registry.register(ConfigMetrics(lambda: view))
+    registry.register(watch)
     registry.register(proxy.key_uses)
     if isinstance(source, GroupsSource):
         registry.register(BreakerMetrics(lambda: [(link.name, link.breaker) for link in source.links]))
-    ops = start_ops(options.ops[0], options.ops[1], registry, proxy.health)
+    ops = start_ops(options.ops[0], options.ops[1], registry, lambda: {**proxy.health(), **watch.health()})
     settle(proxy.health, stop.asked)
     gc.collect()
     gc.freeze()  # objects of start-up are never garbage; a full collection would visit them all

@@ -7,6 +7,7 @@ from typing import Any
 
 from common.address import engine_address, host_and_port
 from common.net import Limits
+from common.secret_file import secret_faults
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
@@ -24,7 +25,7 @@ def _add_listeners(add: Callable[..., Any]) -> None:
     applications = "Address for applications; port 0 selects a free port."
     add("--listen", type=host_and_port, required=True, metavar="HOST:PORT", help=applications)
     add("--tls-listen", type=host_and_port, metavar="HOST:PORT", help="Address for applications over TLS.")
-    add("--tls-cert", metavar="FILE", help="Certificate chain for --tls-listen, PEM.")
+    add("--tls-cert", metavar="FILE", help="Certificate chain for --tls-listen, PEM; loaded again when it changes.")
     add("--tls-key", metavar="FILE", help="Private key for --tls-listen, PEM.")
     add("--tls-client-ca", metavar="FILE", help="Authority of client certificates, PEM.")
     ops = "Address of /metrics, /healthz and /readyz (default 127.0.0.1 and a free port)."
@@ -41,6 +42,8 @@ def _add_stores(add: Callable[..., Any]) -> None:
     add("--cluster-key", required=True, metavar="FILE", help="Secret shared with the engines.")
     store = "Configuration store: file:///dir or zookeeper://host,host/chroot."
     add("--config", required=True, metavar="URL", help=store)
+    age = "Refuse credentials while the configuration is older than this, for lack of contact to its store (0: never)."
+    add("--config-age-max-s", type=float, default=0.0, metavar="SECONDS", help=age)
     add("--snapshot", metavar="FILE", help="Copy of the last configuration, for a start without the store.")
 
 
@@ -49,11 +52,11 @@ def faults(options: argparse.Namespace) -> list[str]:
     found = limits(options).faults()
     if options.tls_listen and not (options.tls_cert and options.tls_key):
         found.append("--tls-listen needs --tls-cert and --tls-key")
-    for name in ("cluster_key", "tls_cert", "tls_key", "tls_client_ca"):
+    for name in ("tls_cert", "tls_client_ca"):
         path = getattr(options, name)
         if path and not Path(path).is_file():
             found.append(f"--{name.replace('_', '-')}: no such file: {path}")
-    return found
+    return found + secret_faults({"--cluster-key": options.cluster_key, "--tls-key": options.tls_key})
 
 
 def limits(options: argparse.Namespace) -> Limits:

@@ -3,14 +3,19 @@
 import logging
 import os
 import time
+from functools import partial
 from typing import Any
 
 import gevent
 
 from common.clock import SystemClock
 from common.config import ConfigView
+from common.config.engine_records import EngineRecords
+from common.config.health import config_health
 from common.limits.quota_slices import TICK_S, QuotaSlices
 from common.net import Limits, serve
+from common.readiness import Note
+from common.reply_token import reply_key
 from consumer_proxy.admission.admission import PullAdmission
 from consumer_proxy.pull.native import NATIVE
 from consumer_proxy.pull.pull import SWEEP_S, Pulls
@@ -28,18 +33,23 @@ class ConsumerProxy:
     Args:
         listeners: (socket, ssl_context or None) pairs from common.net.listen.
         source: any source; closed with the proxy.
+        cluster_key: the secret that the proxies of a cluster share; reply tokens depend on it.
+        records: of the engines; its refusals are shown by /readyz.
     """
 
     def __init__(
-        self, listeners: list[Any], view: ConfigView, source: Source, limits: Limits, settings: Settings | None = None
-    ):
+        self, listeners: list[Any], view: ConfigView, source: Source, limits: Limits, cluster_key: bytes,
+        settings: Settings | None = None, records: EngineRecords | None = None,
+    ):  # fmt: skip
+        self._view = view
+        self._refusals = records.refusals if records is not None else {}
         self._settings = settings or Settings()
         self._source = source
         self._stopping = False
         clock = SystemClock()
         stats = Stats()
         leases = QuotaSlices("consumer_proxy", os.urandom(8).hex(), source.lend, clock.monotonic_s)
-        admission = PullAdmission(view, clock, self._settings.verdicts_max, leases)
+        admission = PullAdmission(view, clock, self._settings.verdicts_max, leases, partial(reply_key, cluster_key))
         self.pulls = Pulls(admission, source, self._settings, clock, stats, gevent.spawn_later)
         self._lending = gevent.get_hub().loop.timer(0, TICK_S)
         self._lending.start(leases.tick)
@@ -58,12 +68,19 @@ class ConsumerProxy:
         log.info("byte work: %s", "native" if NATIVE else "pure Python")
 
     def health(self) -> dict[str, bool | str]:
-        """Conditions of /readyz. The configuration is always loaded: the process does not start without it."""
+        """Conditions of /readyz."""
         return {
-            "engine": self._source.up or "the link to the engine is down",
-            "configuration": True,
+            "engine": self._engine_health(),
+            "configuration": config_health(self._view),
+            "credentials": self.pulls.brake.health(),
             "serving": not self._stopping or "stopping",
         }
+
+    def _engine_health(self) -> bool | str:
+        refused = next(iter(self._refusals.values()), None)
+        if self._source.up:
+            return True if refused is None else Note(refused)
+        return refused or "the link to the engine is down"
 
     def stop(self) -> None:
         """Stop accepting, answer every pull, flush, close. Blocks for up to `stop_grace_ms`."""

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
 from common.contract import Code
+from common.net.refusal import REFUSALS
 
 LATENCY_S = (0.001, 0.005, 0.025, 0.1, 0.5, 2.5, 10.0)  # few: each bound is a series; long polls are above 0.5 s
 
@@ -16,12 +17,12 @@ class Stats:
 
     __slots__ = (
         "abandoned", "acks", "bytes_out", "codes", "deliveries", "given_back", "latencies", "latency_sum_s",
-        "not_calls", "pulls", "timeouts",
+        "malformed", "not_calls", "pulls", "timeouts",
     )  # fmt: skip
 
     def __init__(self) -> None:
         self.pulls = self.deliveries = self.acks = self.bytes_out = self.not_calls = 0
-        self.abandoned = self.given_back = self.timeouts = 0
+        self.abandoned = self.given_back = self.malformed = self.timeouts = 0
         self.codes: Counter[int] = Counter()
         self.latencies = [0] * (len(LATENCY_S) + 1)
         self.latency_sum_s = 0.0
@@ -58,8 +59,10 @@ class StatsCollector:
             ("acks", "Acknowledgements received, whatever their verdict or answer.", stats.acks),
             ("reply_bytes", "Bytes of replies.", stats.bytes_out),
             ("not_calls", "Frames that are no pull. Growing: a client speaks another contract.", stats.not_calls),
+            ("refused_frames", "Calls above the limit of size. Growing: a client's batches are too large.", REFUSALS.count),
+            ("malformed", "Stored bytes that are no whole Message, rejected. Above 0: see the dead letters.", stats.malformed),
             ("abandoned", "Pulls whose client left before the answer. Growing: client timeouts below wait_ms.", stats.abandoned),
-            ("given_back", "Messages given back because their client had left.", stats.given_back),
+            ("given_back", "Messages given back, and not attempts, because no client saw them.", stats.given_back),
             ("timeouts", "Pulls that the engine did not answer in time. Growing: look at the engine.", stats.timeouts),
         ):  # fmt: skip
             yield CounterMetricFamily(f"penstock_consumer_{name}", text, value=value)

@@ -1,5 +1,6 @@
 """Permissions of pulls: verdicts are found once and remembered until the configuration changes."""
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from common import dead_letters
@@ -8,11 +9,12 @@ from common.clock import Clock
 from common.config.definitions import GroupDefinition
 from common.contract import Code
 from common.credential import Principal
-from common.dead_letters import group_of, is_dead_letter_topic
+from common.dead_letters import is_dead_letter_topic
 from common.errors import AuthenticationError
 from common.key_uses import KeyUses
 from common.limits import Meter
 from common.limits.quota_slices import QuotaSlices
+from common.names import stored_name
 from common.principals import Principals
 from consumer_proxy.call import Call
 from consumer_proxy.errors import Refused
@@ -27,14 +29,20 @@ TOPICS_BYTES_MAX = 64 << 20
 
 
 class AdmittedPull(NamedTuple):
-    """A group and topics that a credential may pull."""
+    """A group and topics that a credential may pull.
+
+    Attributes:
+        left_out: (topic, code, sentence) of each named topic that is not defined; `scope` has the others.
+    """
 
     scope: PullScope
+    left_out: tuple[tuple[str, int, str], ...]
     invisible_ms: int
     start: int
     expires_at_ms: int
     meter: Meter | None  # of the group's rate limit
     origin: Origin  # it must admit the connection
+    reply_key: bytes  # of the application, for the tokens of requests
 
 
 class PullAdmission:
@@ -44,10 +52,14 @@ class PullAdmission:
         view: the ConfigView.
         verdicts_max: of each kind; a full table is emptied, which costs one look-up per verdict.
         leases: meters of the groups' rate limits.
+        reply_key: makes the key of an application's reply tokens; called once per verdict.
     """
 
-    def __init__(self, view: Any, clock: Clock, verdicts_max: int, leases: QuotaSlices):
+    def __init__(
+        self, view: Any, clock: Clock, verdicts_max: int, leases: QuotaSlices, reply_key: Callable[[str], bytes]
+    ) -> None:  # fmt: skip
         self._view, self._clock, self._verdicts_max, self._leases = view, clock, verdicts_max, leases
+        self._reply_key = reply_key
         self._principals = Principals(view, clock, verdicts_max)
         self._generation = view.generation
         self._admitted: dict[tuple[bytes, bytes, bytes, bool], AdmittedPull] = {}
@@ -57,7 +69,7 @@ class PullAdmission:
         """The verdict on a leasing pull that came over `connection`.
 
         Raises:
-            Refused: UNAUTHENTICATED, FORBIDDEN, UNKNOWN_TOPIC or UNKNOWN_GROUP.
+            Refused: UNAUTHENTICATED, FORBIDDEN, UNKNOWN_GROUP; UNKNOWN_TOPIC when none of the topics is defined.
         """
         self._follow()
         key = (call.credential, call.group, call.topics, call.max_messages > 0)
@@ -71,11 +83,11 @@ class PullAdmission:
         return admitted
 
     def principal(self, credential: bytes, connection: Any) -> Principal:
-        """The principal of a credential. Raises Refused with UNAUTHENTICATED."""
+        """The principal of a credential. Raises Refused with UNAUTHENTICATED, or UNAVAILABLE if it cannot be checked."""
         try:
             return self._principals.find(credential, connection)
         except AuthenticationError as error:
-            raise Refused(Code.UNAUTHENTICATED, str(error)) from error
+            raise Refused(error.code, str(error)) from error
 
     @property
     def key_uses(self) -> KeyUses:
@@ -86,40 +98,72 @@ class PullAdmission:
         """See Principals.prefix_verifies."""
         return self._principals.prefix_verifies(connection, prefix)
 
+    def may_acknowledge(self, call: Call, connection: Any) -> bool:
+        """Whether acknowledgements of the call count, whatever is wrong with the rest of it."""
+        try:
+            self.check_group(self.principal(call.credential, connection), call.group.decode())
+        except Refused:
+            return False
+        return True
+
     def check_group(self, principal: Principal, group: str) -> None:
         """Check the permission. Raises Refused with FORBIDDEN."""
-        if not principal.may_pull(group):
+        if not principal.may_pull_as(group):
             raise Refused(Code.FORBIDDEN, f"application {principal.app} may not pull as group {group}")
 
-    def queues_of(self, principal: Principal, topic: str) -> int:
-        """The topic's number of queues. Raises Refused with FORBIDDEN or UNKNOWN_TOPIC."""
+    def find_topic(self, principal: Principal, topic: str) -> tuple[str, int]:
+        """The topic's stored name and number of queues. Raises Refused with FORBIDDEN or UNKNOWN_TOPIC."""
         # Permission first: without it an application does not learn which topics exist.
-        # Permission to pull as a group includes its dead letters.
-        if not principal.may_pull(group_of(topic)):
-            raise Refused(Code.FORBIDDEN, f"application {principal.app} may not pull from topic {topic}")
         if is_dead_letter_topic(topic):
-            return dead_letters.queues_of(topic, [group.name for group in self._view.broker_groups()])
+            if not principal.may_read_dead_letters(topic):
+                raise Refused(Code.FORBIDDEN, f"application {principal.app} has no grant for dead letters in {topic}")
+            return topic, dead_letters.queues_of(topic, [group.name for group in self._view.broker_groups()])
+        if not principal.may_pull_from(topic):
+            raise Refused(Code.FORBIDDEN, f"application {principal.app} may not pull from topic {topic}")
         definition = self._view.topic(topic)
         if definition is None:
             raise Refused(Code.UNKNOWN_TOPIC, f"there is no topic {topic}")
-        return definition.queues
+        return stored_name(topic, definition.made_ms), definition.queues
 
     def _look_up(self, principal: Principal, call: Call) -> AdmittedPull:
         group = call.group.decode()
         self.check_group(principal, group)
         definition = self._view.group(group) or GroupDefinition(group)
-        names = call.topic_names() or list(definition.topics)
-        if not names and call.max_messages > 0:
-            raise Refused(Code.UNKNOWN_GROUP, f"group {group} has no topics of its own: name some in the pull")
-        topics = {name: self.queues_of(principal, name) for name in names}
+        topics, left_out = self._topics(principal, call, definition)
         return AdmittedPull(
-            PullScope(call.group, topics),
+            PullScope(call.group, topics, principal.app),
+            left_out,
             definition.invisible_ms,
-            _STARTS[definition.start],
+            _start_of(definition),
             principal.expires_at_ms,
             self._leases.meter(f"group:{group}", definition.rate_messages, definition.rate_bytes),
             principal.origin,
+            self._reply_key(principal.app),
         )
+
+    def _topics(
+        self, principal: Principal, call: Call, definition: GroupDefinition
+    ) -> tuple[dict[str, int], tuple[tuple[str, int, str], ...]]:
+        """The queues of the call's topics, and the topics that are not defined."""
+        names = call.topic_names() or list(definition.topics)
+        only_acks = call.max_messages <= 0
+        if not names and not only_acks:
+            sentence = f"group {definition.name} has no topics of its own: name some in the pull"
+            raise Refused(Code.UNKNOWN_GROUP, sentence)
+        topics, left_out = {}, []
+        for name in names:
+            try:
+                stored, queues = self.find_topic(principal, name)
+                topics[stored] = queues
+            except Refused as refused:
+                if only_acks:
+                    continue  # the topics only help the engine to find the queues of receipts from before a crash
+                if refused.code != Code.UNKNOWN_TOPIC:
+                    raise
+                left_out.append((name, int(refused.code), refused.sentence))
+        if left_out and not topics:
+            raise Refused(left_out[0][1], left_out[0][2])
+        return topics, tuple(left_out)
 
     def _remember(self, key: tuple[bytes, bytes, bytes, bool], admitted: AdmittedPull) -> None:
         size = len(key[2]) + len(admitted.scope.head)
@@ -136,3 +180,10 @@ class PullAdmission:
     def _forget(self) -> None:
         self._admitted.clear()
         self._topics_bytes = 0
+
+
+def _start_of(definition: GroupDefinition) -> int:
+    """The start of the group in a queue that is new to it. A `latest` that says when it was set is that time."""
+    if definition.start == "latest" and definition.start_at_ms:
+        return AT_TIME
+    return _STARTS[definition.start]

@@ -9,9 +9,7 @@ import math
 from typing import NamedTuple
 
 from common.limits import Meter
-
-HOLD_S = 0.1
-"""The longest hold before a refusal, as in the producer proxy."""
+from common.limits.retry_slot import HOLD_S, RetrySlot, wait_of
 
 
 class PullBudget(NamedTuple):
@@ -28,19 +26,30 @@ class HoldFor(NamedTuple):
 
 
 class RateLimited(NamedTuple):
-    """Answer the pull without deliveries."""
+    """Answer the pull without deliveries, and give its connection this slot."""
 
+    slot: RetrySlot
     retry_after_ms: int
     sentence: str = "over the rate limit of the group; nothing was delivered"
 
 
-def check_rate(meter: Meter, wanted: PullBudget, now: float, *, may_hold: bool) -> PullBudget | HoldFor | RateLimited:
-    """Check a pull against its group's rate limit. `may_hold`: true for the first check of a pull only."""
-    wait_s = meter.wait_s(1, 1, now)
+def check_rate(
+    meter: Meter, wanted: PullBudget, now: float, slot: RetrySlot | None, *, may_hold: bool
+) -> PullBudget | HoldFor | RateLimited:
+    """Check a pull against its group's rate limit.
+
+    Args:
+        slot: the slot that the connection was given; None: it has none.
+        may_hold: true for the first check of a pull only.
+    """
+    wait_s = wait_of(meter, 1, 1, now, slot) if may_hold else meter.wait_s(1, 1, now)
     if not wait_s:
         messages, size = meter.room(now)
         return PullBudget(int(min(wanted.messages, messages)), int(min(wanted.bytes, size)))
     if may_hold and wait_s <= HOLD_S:
         return HoldFor(wait_s)
-    meter.refuse(1, 1)
-    return RateLimited(math.ceil(wait_s * 1000))
+    if slot is not None and slot.is_ahead(now) and meter in slot.meters:
+        meter.refuse(1, 1)
+    else:
+        slot = RetrySlot(now + meter.promise(1, 1, now), (meter,))
+    return RateLimited(slot, max(1, math.ceil((slot.at - now) * 1000)))

@@ -11,21 +11,22 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
+from consumer_proxy.pull._reply_fields cimport REPLY_FIELDS_SIZE, ReplyKey, put_reply_fields
 from consumer_proxy.pull._skip cimport be32, le16, le32, le64, put_be32, put_be64, skip_value
 
 from engine.link.constants cimport (
-    ASSIGNED_ID_SIZE, PIECE_SIZE, RECEIPT_SIZE, RECORD_HAS_ID, RECORD_HAS_TRAILER, RECORD_HEAD_SIZE, REPLY_BY_AT,
-    REPLY_TOKEN_SIZE, TOKEN_SIZE,
+    ASSIGNED_ID_SIZE, PIECE_SIZE, RECEIPT_SIZE, RECORD_HAS_ID, RECORD_HAS_TRAILER, RECORD_HEAD_SIZE, REPLY_TOKEN_SIZE, TOKEN_SIZE,
 )
 
 from consumer_proxy.pull.reply_format import ACK_SENTENCES, ACK_SENTENCES_MAX
+from consumer_proxy.pull.reply_format import REFUSED as REFUSED_FLAG
 from engine.link.errors import PayloadError
 
 cdef enum:
-    REPLY_FIELDS_SIZE = 58          # reply_token and reply_by_ms
     FIXED_MAX = 95                  # receipt to stored_at_ms of a Delivery, with a receipt
 
 cdef uint32_t LOCAL = 0x80000000
+cdef int REFUSED = REFUSED_FLAG
 cdef int sentences_max = ACK_SENTENCES_MAX
 cdef bytes NO_RECEIPT = bytes(TOKEN_SIZE)
 cdef const unsigned char* no_receipt = <const unsigned char*> PyBytes_AS_STRING(NO_RECEIPT)
@@ -41,6 +42,7 @@ cdef struct Record:
     const unsigned char* message
     uint32_t size
     const unsigned char* request    # the token, or NULL
+    bint is_sound                   # its message is one whole Thrift struct
 
 
 cdef struct PieceView:
@@ -74,7 +76,11 @@ cdef const unsigned char* read_piece(const unsigned char* p, const unsigned char
 
 
 cdef bint find_id(Record* record) noexcept nogil:
-    """Field 6 of the stored Message; the last one wins, as in Thrift. False when the message is malformed."""
+    """Find the id, field 6 of the stored Message, unless one is assigned; the last one wins, as in Thrift.
+
+    False when the message is malformed, or does not end where its record ends: what comes after it would be read as
+    fields of the reply.
+    """
     cdef const unsigned char* p = record.message
     cdef const unsigned char* end = p + record.size
     cdef const unsigned char* value
@@ -84,20 +90,25 @@ cdef bint find_id(Record* record) noexcept nogil:
             return False
         kind = p[0]
         if kind == 0:
-            return True
+            return p + 1 == end
         if end - p < 3:
             return False
         value = p + 3
         p = skip_value(value, end, kind, 1)
         if p == NULL:
             return False
-        if kind == 11 and (value - 2)[0] == 0 and (value - 1)[0] == 6:
+        if not record.assigned and kind == 11 and (value - 2)[0] == 0 and (value - 1)[0] == 6:
             record.id = value + 4
             record.id_size = be32(value)
 
 
-cdef const unsigned char* read_record(const unsigned char* p, const unsigned char* end, Record* record) noexcept nogil:
-    """The position after the record; NULL when it is malformed or runs past the end."""
+cdef const unsigned char* read_record(const unsigned char* p, const unsigned char* end, Record* record,
+                                      bint is_sound) noexcept nogil:
+    """The position after the record; NULL when it is malformed or runs past the end.
+
+    Args:
+        is_sound: its message was found well-formed before.
+    """
     cdef uint32_t size
     if end - p < RECORD_HEAD_SIZE:
         return NULL
@@ -120,12 +131,12 @@ cdef const unsigned char* read_record(const unsigned char* p, const unsigned cha
         record.id_size = 2 * ASSIGNED_ID_SIZE
         record.message = p + 1 + ASSIGNED_ID_SIZE
         record.size = size - 1 - ASSIGNED_ID_SIZE
+        record.is_sound = is_sound or find_id(record)
         return end
     record.id_size = 0
     record.message = p + 1
     record.size = size - 1
-    if not find_id(record):
-        return NULL
+    record.is_sound = find_id(record)
     return end
 
 
@@ -164,18 +175,13 @@ cdef unsigned char* put_id(unsigned char* p, Record* record) noexcept nogil:
     return p + 2 * ASSIGNED_ID_SIZE
 
 
-cdef unsigned char* put_reply_fields(unsigned char* p, const unsigned char* token) noexcept nogil:
-    p[0] = 11; p[1] = 0; p[2] = 8
-    put_be32(p + 3, REPLY_TOKEN_SIZE)
-    memcpy(p + 7, token, REPLY_TOKEN_SIZE)
-    p += 7 + REPLY_TOKEN_SIZE
-    p[0] = 10; p[1] = 0; p[2] = 9
-    put_be64(p + 3, le64(token + REPLY_BY_AT))
-    return p + 11
+cdef unsigned char* put_piece(unsigned char* p, PieceView* piece, uint32_t count, bint are_sound,
+                              const ReplyKey* key) noexcept nogil:
+    """Write the first `count` records of a piece, which `measure` has checked, each as a Delivery.
 
-
-cdef unsigned char* put_piece(unsigned char* p, PieceView* piece, uint32_t count) noexcept nogil:
-    """Write the first `count` records of a piece, which `measure` has checked, each as a Delivery."""
+    Args:
+        are_sound: no record has a malformed message. Such records are left out.
+    """
     cdef unsigned char[FIXED_MAX] fixed
     cdef uint32_t fixed_size = fixed_fields(fixed, piece)
     cdef bint leased = fixed_size == FIXED_MAX
@@ -183,7 +189,9 @@ cdef unsigned char* put_piece(unsigned char* p, PieceView* piece, uint32_t count
     cdef Record record
     cdef uint32_t i, delta
     for i in range(count):
-        at = read_record(at, piece.records + piece.size, &record)
+        at = read_record(at, piece.records + piece.size, &record, are_sound)
+        if not record.is_sound:
+            continue
         memcpy(p, fixed, fixed_size)
         if leased:
             delta = piece.delta + i
@@ -195,14 +203,14 @@ cdef unsigned char* put_piece(unsigned char* p, PieceView* piece, uint32_t count
         memcpy(p + 3, record.message, record.size)
         p += 3 + record.size
         if record.request != NULL and leased:
-            p = put_reply_fields(p, record.request)
+            p = put_reply_fields(p, record.request, key)
         p[0] = 0
         p += 1
     return p
 
 
 cdef int measure(const unsigned char* p, const unsigned char* end, uint64_t room, uint64_t* used, uint32_t* given,
-                 uint32_t* held) except -1:
+                 uint32_t* held, list malformed) except -1:
     """Count the records that fit into `room` bytes, in order. All pieces are checked either way."""
     cdef uint32_t pieces, i, k, fixed_size
     cdef const unsigned char* at
@@ -224,9 +232,15 @@ cdef int measure(const unsigned char* p, const unsigned char* end, uint64_t room
         fixed_size = FIXED_MAX if memcmp(piece.token, no_receipt, TOKEN_SIZE) != 0 else FIXED_MAX - RECEIPT_SIZE
         at = piece.records
         for k in range(piece.count):
-            at = read_record(at, p, &record)
+            at = read_record(at, p, &record, False)
             if at == NULL:
                 raise PayloadError(f"record {k} of {piece.count} in piece {i} is damaged")
+            held[0] += 1
+            if not record.is_sound:
+                if not is_full:
+                    malformed.append((i, k))
+                    given[0] += 1
+                continue
             size = <uint64_t> fixed_size + 7 + record.id_size + 3 + record.size + 1
             if record.request != NULL and fixed_size == FIXED_MAX:
                 size += REPLY_FIELDS_SIZE
@@ -234,7 +248,6 @@ cdef int measure(const unsigned char* p, const unsigned char* end, uint64_t room
             if not is_full:
                 used[0] += size
                 given[0] += 1
-            held[0] += 1
         if at != p:
             raise PayloadError(f"piece {i} has bytes after its {piece.count} records")
     if p != end:
@@ -295,7 +308,7 @@ cdef class Results:
                 if sentence is not None:
                     text = <const unsigned char*> PyBytes_AS_STRING(sentence)
                     text_size = len(<bytes> sentence)
-            p = put_results(p, <uint32_t> code, count, told, text, <uint32_t> text_size)
+            p = put_results(p, <uint32_t> (code & ~REFUSED), count, told, text, <uint32_t> text_size)
         return p
 
 
@@ -317,13 +330,15 @@ cdef unsigned char* put_results(unsigned char* p, uint32_t code, uint64_t count,
 
 
 def build_reply(seqid, code, const unsigned char[::1] payload not None, Py_ssize_t pieces_at, Py_ssize_t codes_at,
-                bytes runs not None, bytes tail not None, uint64_t size_max):
+                bytes runs not None, bytes tail not None, uint64_t size_max, bytes reply_key not None=b""):
     """See deliver.build_reply."""
-    cdef const unsigned char* start = &payload[0] if payload.shape[0] else NULL
+    cdef const unsigned char* start = &payload[0] if payload.shape[0] else <const unsigned char*> b""
     cdef const unsigned char* end = start + payload.shape[0]
     cdef uint64_t used = 0, others
     cdef uint32_t given = 0, held = 0
     cdef Results results = Results()
+    cdef list malformed = []
+    cdef ReplyKey key
     if not -1 <= pieces_at <= payload.shape[0] or not 0 <= codes_at <= payload.shape[0]:
         raise PayloadError("a part of the answer starts after its end")
     results.runs = <const unsigned char*> PyBytes_AS_STRING(runs)
@@ -334,7 +349,7 @@ def build_reply(seqid, code, const unsigned char[::1] payload not None, Py_ssize
     # REPLY header 16, result field 3, code 7, two list headers 8 each, the ends of both structs 2
     others = 16 + 3 + 7 + 8 + 8 + results.size + <uint64_t> len(tail) + 2
     if pieces_at >= 0:
-        measure(start + pieces_at, end, size_max - others if size_max > others else 0, &used, &given, &held)
+        measure(start + pieces_at, end, size_max - others if size_max > others else 0, &used, &given, &held, malformed)
     reply = PyBytes_FromStringAndSize(NULL, <Py_ssize_t> (others + used))
     cdef unsigned char* out = <unsigned char*> PyBytes_AS_STRING(reply)
     cdef unsigned char* p = out
@@ -343,9 +358,10 @@ def build_reply(seqid, code, const unsigned char[::1] payload not None, Py_ssize
     memcpy(p + 16, <const unsigned char*> b"\x0c\x00\x00\x08\x00\x01", 6)
     put_be32(p + 22, <uint32_t> (<int64_t> code))
     memcpy(p + 26, <const unsigned char*> b"\x0f\x00\x02\x0c", 4)
-    put_be32(p + 30, given)
+    put_be32(p + 30, given - <uint32_t> len(malformed))
     p += 34
-    p = put_pieces(p, start + pieces_at + 4, end, given)
+    key.data, key.size = <const unsigned char*> reply_key, <uint32_t> len(reply_key)
+    p = put_pieces(p, start + pieces_at + 4, end, given, not malformed, &key)
     memcpy(p, <const unsigned char*> b"\x0f\x00\x03\x0c", 4)
     put_be32(p + 4, <uint32_t> results.acks)
     p = results.write(p + 8)
@@ -355,16 +371,16 @@ def build_reply(seqid, code, const unsigned char[::1] payload not None, Py_ssize
     p[1] = 0
     if p + 2 != out + others + used:
         raise PayloadError("the reply is not as long as measured")
-    return reply, given, held
+    return reply, given, held, malformed
 
 
 cdef unsigned char* put_pieces(unsigned char* p, const unsigned char* at, const unsigned char* end,
-                               uint32_t given) noexcept nogil:
+                               uint32_t given, bint are_sound, const ReplyKey* key) noexcept nogil:
     cdef uint32_t take
     cdef PieceView piece
     while given:
         at = read_piece(at, end, &piece)
         take = min(piece.count, given)
-        p = put_piece(p, &piece, take)
+        p = put_piece(p, &piece, take, are_sound, key)
         given -= take
     return p

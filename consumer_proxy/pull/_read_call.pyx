@@ -13,7 +13,7 @@ from common.wire._walk cimport Ack, PullCall, Span, walk_pull
 from consumer_proxy.pull._skip cimport le16, le32
 from engine.link.constants cimport (
     ACK_COUNT_AT, ACK_DELAY_AT, ACK_REASON_SIZE_AT, ACK_SIZE, ACK_VERDICT_AT, CODE_INVALID, CODE_STALE_RECEIPT,
-    RECEIPT_SIZE, TOKEN_SIZE, TOKEN_VERSION, VERDICT_DONE, VERDICT_EXTEND,
+    RECEIPT_SIZE, TOKEN_SIZE, TOKEN_VERSION, VERDICT_DONE, VERDICT_EXTEND, VERDICT_RELEASE,
 )
 
 from common.wire.calls import ACKS_MAX
@@ -119,9 +119,9 @@ cdef class RangeBuilder:
         cdef const unsigned char* receipt = frame + ack.receipt_start
         cdef const unsigned char* reason = frame + ack.reason_start
         cdef unsigned char* p
-        if ack.verdict == VERDICT_DONE:
+        if ack.verdict == VERDICT_DONE or ack.verdict == VERDICT_RELEASE:
             ack.delay_ms = -1
-        if ack.verdict == VERDICT_DONE or ack.verdict == VERDICT_EXTEND:
+        if ack.verdict == VERDICT_DONE or ack.verdict >= VERDICT_EXTEND:
             ack.reason_size = 0
         else:
             ack.reason_size = cut_text(reason, ack.reason_size)

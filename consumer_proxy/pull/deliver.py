@@ -2,7 +2,8 @@
 
 import struct
 
-from consumer_proxy.pull.reply_format import ACK_SENTENCES, ACK_SENTENCES_MAX, LOCAL, RUN
+from common.reply_token import bind_token
+from consumer_proxy.pull.reply_format import ACK_SENTENCES, ACK_SENTENCES_MAX, LOCAL, REFUSED, RUN
 from consumer_proxy.pull.skip import STRING, fields
 from engine.link.errors import PayloadError
 from engine.link.pieces import AnswerPiece, read_pieces
@@ -14,8 +15,16 @@ RESULT = b"\x0c\x00\x00"
 
 
 def build_reply(
-    seqid: int, code: int, payload: bytes, pieces_at: int, codes_at: int, runs: bytes, tail: bytes, size_max: int
-) -> tuple[bytes, int, int]:
+    seqid: int,
+    code: int,
+    payload: bytes,
+    pieces_at: int,
+    codes_at: int,
+    runs: bytes,
+    tail: bytes,
+    size_max: int,
+    reply_key: bytes = b"",
+) -> tuple[bytes, int, int, list[tuple[int, int]]]:
     """Build the whole REPLY message of one pull; returns how many of the answer's records it carries.
 
     Records are added in order until the next one would make the message longer than `size_max`. The others are still
@@ -28,8 +37,11 @@ def build_reply(
         codes_at: position of its ack codes.
         runs: the answer to each ack, in order (reply_format.RUN), as made by `merge_acks`.
         tail: fields 4 and up of the PullResponse, encoded.
+        reply_key: of the application, for the tokens of requests; only a reply without messages may leave it out.
     Returns:
-        (message, records given, records held)
+        (message, records given, records held, malformed records). A malformed record's message is not one whole
+        Thrift struct, so that clients would read what comes after it as fields of the reply. It is left out and counts
+        as given; each is (number of the piece, index in the piece).
     Raises:
         PayloadError: the answer is not as the link defines it.
     """
@@ -39,27 +51,34 @@ def build_reply(
     head = HEADER + struct.pack(">i", seqid) + RESULT + b"\x08\x00\x01" + struct.pack(">i", code)
     end = b"\x0f\x00\x03\x0c" + struct.pack(">I", acks) + results + tail + b"\0\0"
     room = size_max - len(head) - 8 - len(end)
-    given, held = _deliveries(payload, pieces_at, room) if pieces_at >= 0 else ([], 0)
+    malformed: list[tuple[int, int]] = []
+    given, held = _deliveries(payload, pieces_at, room, malformed, reply_key) if pieces_at >= 0 else ([], 0)
     message = b"".join([head, b"\x0f\x00\x02\x0c", struct.pack(">I", len(given)), *given, end])
-    return message, len(given), held
+    return message, len(given) + len(malformed), held, malformed
 
 
-def _deliveries(payload: bytes, at: int, room: int) -> tuple[list[bytes], int]:
+def _deliveries(
+    payload: bytes, at: int, room: int, malformed: list[tuple[int, int]], reply_key: bytes
+) -> tuple[list[bytes], int]:  # fmt: skip
     given: list[bytes] = []
     held = 0
     is_full = False
     for number, piece in enumerate(read_pieces(payload, at)):
         for index, (record, message_id) in enumerate(_records(piece, number)):
-            delivery = _delivery(piece, index, record, message_id)
+            held += 1
+            if message_id is None:
+                if not is_full:
+                    malformed.append((number, index))
+                continue
+            delivery = _delivery(piece, index, record, message_id, reply_key)
             is_full = is_full or len(delivery) > room
             if not is_full:
                 room -= len(delivery)
                 given.append(delivery)
-            held += 1
     return given, held
 
 
-def _delivery(piece: AnswerPiece, index: int, record: StoredRecord, message_id: bytes) -> bytes:
+def _delivery(piece: AnswerPiece, index: int, record: StoredRecord, message_id: bytes, reply_key: bytes) -> bytes:
     receipt = b"" if piece.token == NO_TOKEN else encode_receipt(piece.token, piece.first_delta + index & 0xFFFFFFFF)
     offset = piece.first_offset + index & 0xFFFFFFFF_FFFFFFFF
     return b"".join(
@@ -68,42 +87,52 @@ def _delivery(piece: AnswerPiece, index: int, record: StoredRecord, message_id: 
             struct.pack(">BHI BHQ", 8, 2, piece.queue, 10, 3, offset),
             struct.pack(">BHI BHq", 8, 4, piece.attempt, 10, 5, piece.stored_at_ms),
             struct.pack(">BHI", 11, 6, len(message_id)) + message_id,
-            b"\x0c\x00\x07" + record.message + (_reply_fields(record.reply_token) if receipt else b"") + b"\0",
+            b"\x0c\x00\x07"
+            + record.message
+            + (_reply_fields(record.reply_token, reply_key) if receipt else b"")
+            + b"\0",
         ]
     )
 
 
-def _reply_fields(token: bytes) -> bytes:
-    """Fields 8 and 9 of a request's Delivery."""
+def _reply_fields(token: bytes, reply_key: bytes) -> bytes:
+    """Fields 8 and 9 of a request's Delivery. The token becomes valid for one application alone."""
     if not token:
         return b""
     (reply_by_ms,) = struct.unpack_from("<q", token, REPLY_BY_AT)
-    return struct.pack(">BHI", 11, 8, REPLY_TOKEN_SIZE) + token + struct.pack(">BHq", 10, 9, reply_by_ms)
+    return (
+        struct.pack(">BHI", 11, 8, REPLY_TOKEN_SIZE)
+        + bind_token(token, reply_key)
+        + struct.pack(">BHq", 10, 9, reply_by_ms)
+    )
 
 
-def _records(piece: AnswerPiece, number: int) -> list[tuple[StoredRecord, bytes]]:
-    """The records of piece `number` with the ids that clients see."""
+def _records(piece: AnswerPiece, number: int) -> list[tuple[StoredRecord, bytes | None]]:
+    """The records of piece `number` with the ids that clients see; None: the message is malformed."""
     records = []
     at = 0
     for index in range(piece.count):
         try:
             record, at = read_record(piece.records, at)
-            message_id = record.assigned_id.hex().encode() or own_id(record.message)
         except PayloadError as error:
             raise PayloadError(f"record {index} of {piece.count} in piece {number} is damaged") from error
-        records.append((record, message_id))
+        own = own_id(record.message)
+        records.append((record, own if own is None else record.assigned_id.hex().encode() or own))
     if at != len(piece.records):
         raise PayloadError(f"piece {number} has bytes after its {piece.count} records")
     return records
 
 
-def own_id(message: bytes) -> bytes:
-    """Field 6 of a stored Message; the last one wins, as in Thrift."""
-    found = b""
-    for kind, field, at, end in fields(message, 0):
-        if kind == STRING and field == 6:
-            found = message[at + 4 : end]
-    return found
+def own_id(message: bytes) -> bytes | None:
+    """Field 6 of a stored Message; the last one wins, as in Thrift. None unless the bytes are one whole struct."""
+    found, end = b"", 0
+    try:
+        for kind, field, at, end in fields(message, 0):
+            if kind == STRING and field == 6:
+                found = message[at + 4 : end]
+    except PayloadError:
+        return None
+    return found if end == len(message) else None
 
 
 def _results(codes: bytes, runs: bytes) -> tuple[bytes, int]:
@@ -113,7 +142,7 @@ def _results(codes: bytes, runs: bytes) -> tuple[bytes, int]:
     for count, answer in RUN.iter_unpack(runs[: len(runs) // RUN.size * RUN.size]):
         code = _code_of(codes, answer)
         acks += count
-        plain = b"\x08\x00\x01" + struct.pack(">I", code)
+        plain = b"\x08\x00\x01" + struct.pack(">I", code & ~REFUSED)
         sentence = ACK_SENTENCES.get(code)
         with_sentence = min(count, ACK_SENTENCES_MAX - told) if code else 0
         told += with_sentence

@@ -5,6 +5,7 @@ from typing import Any
 from common.limits import Meter
 from consumer_proxy.call import Call
 from consumer_proxy.pull.positions import PositionPull
+from engine.link.acknowledgement import NO_ACKS, AckRanges
 from engine.link.pull import NOTHING, PullAnswer, PullScope
 
 
@@ -19,12 +20,17 @@ class OpenPull:
         position_read: state of a read by position.
         acked: codes of the acknowledgements that preceded a read.
         meter: meter of the group's rate limit, charged with the deliveries.
+        held: ranges that release what the reply carried, while it may still be unsent.
+        reply_end: position in the connection's output after which the reply has left.
+        earlier: the connection's pull before this one, while its reply may still be unsent.
+        reply_key: key of the reply tokens in the deliveries.
+        told: fields 7 and 8 of the response: topics that are not defined, the lease time that the call left open.
         was_held: whether the rate limit has held the call once.
     """
 
     __slots__ = (
-        "acked", "call", "connection", "deadline_s", "handle", "meter", "position_read", "scope", "started_s", "tick",
-        "was_held",
+        "acked", "call", "connection", "deadline_s", "earlier", "handle", "held", "meter", "position_read", "reply_end",
+        "reply_key", "scope", "started_s", "tick", "told", "was_held",
     )  # fmt: skip
 
     def __init__(self, connection: Any, call: Call, started_s: float, deadline_s: float) -> None:
@@ -38,4 +44,17 @@ class OpenPull:
         self.position_read: PositionPull | None = None
         self.acked: PullAnswer = NOTHING
         self.meter: Meter | None = None
+        self.held: AckRanges = NO_ACKS
+        self.told = self.reply_key = b""
         self.was_held = False
+        self.reply_end = 0
+        self.earlier: OpenPull | None = None
+
+    def follow(self, before: "OpenPull", left: int) -> None:
+        """Come after a pull of the same connection, whose output has left up to `left`: keep what may be unsent."""
+        self.earlier = before if before.reply_end > left else None
+        each = self.earlier
+        while each is not None:
+            if each.earlier is not None and each.earlier.reply_end <= left:
+                each.earlier = None
+            each = each.earlier

@@ -26,22 +26,24 @@ class PositionPull:
 
     Args:
         positions: the contract's Position structs.
-        queues_of: the number of queues of a topic; raises Refused.
+        find_topic: the stored name and the number of queues of a topic; raises Refused.
     Raises:
         Refused: the application may not read one of the topics; the whole pull is refused then.
     """
 
-    def __init__(self, positions: list[Any], queues_of: Callable[[str], int]) -> None:
+    def __init__(self, positions: list[Any], find_topic: Callable[[str], tuple[str, int]]) -> None:
         self.reports: list[PositionReport] = []
         self._asked: list[ReadPosition] = []
         self._items: list[int] = []  # indexes in `reports` of the positions in `_asked`
         self._divisor = 1
         for position in positions:
-            fault = _fault(position, queues_of)
-            if fault is None:
+            found = _checked(position, find_topic)
+            report = None
+            if isinstance(found, Refused):
+                report = ReadReport(int(found.code), error=found.sentence)
+            else:
                 self._items.append(len(self.reports))
-                self._asked.append(_read_position(position))
-            report = None if fault is None else ReadReport(int(fault.code), error=fault.sentence)
+                self._asked.append(found)
             self.reports.append(PositionReport(position.topic, position.queue, report))
 
     @property
@@ -63,34 +65,31 @@ class PositionPull:
         if len(answer.reports) != len(self._items):
             raise PayloadError(f"READ answer: {len(answer.reports)} reports for {len(self._items)} positions")
         for item, asked, report in zip(self._items, self._asked, answer.reports, strict=True):
-            self.reports[item] = PositionReport(asked.topic, asked.queue, _met(asked, report))
+            self.reports[item] = self.reports[item]._replace(report=_met(asked, report))
 
 
-def _fault(position: Any, queues_of: Callable[[str], int]) -> Refused | None:
+def _checked(position: Any, find_topic: Callable[[str], tuple[str, int]]) -> ReadPosition | Refused:
+    """The position in the source's form, or the rule that it breaks. Raises Refused with FORBIDDEN."""
     if not isinstance(position.topic, str) or not is_name(position.topic):
         position.topic = position.topic if isinstance(position.topic, str) else ""
         return Refused(Code.INVALID, f"Position.topic: {NAME_RULE}")
     try:
-        queues = queues_of(position.topic)
+        topic, queues = find_topic(position.topic)
     except Refused as refused:
         if refused.code == Code.FORBIDDEN:
             raise
         return refused
     if not 0 <= position.queue < queues:
         return Refused(Code.INVALID, f"Position.queue: 0 to {queues - 1}")
+    if position.offset is not None and position.at_time_ms is not None:
+        return Refused(Code.INVALID, "Position: offset and at_time_ms: set one of them")
     if position.offset is not None and position.offset < 0:
         return Refused(Code.INVALID, "Position.offset: not negative")
     if position.end_offset is not None and position.end_offset < 0:
         return Refused(Code.INVALID, "Position.end_offset: not negative")
     if position.at_time_ms is not None and position.at_time_ms < -2:
         return Refused(Code.INVALID, "Position.at_time_ms: Unix milliseconds, -1 for the earliest or -2 for the end")
-    return None
-
-
-def _read_position(position: Any) -> ReadPosition:
-    """The position in the source's form. An offset wins over a time, as the contract says."""
-    at_time_ms = position.at_time_ms if position.offset is None else None
-    return ReadPosition(position.topic, position.queue, position.offset, position.end_offset, at_time_ms)
+    return ReadPosition(topic, position.queue, position.offset, position.end_offset, position.at_time_ms)
 
 
 def _met(asked: ReadPosition, report: ReadReport) -> ReadReport:

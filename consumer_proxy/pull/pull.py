@@ -14,8 +14,10 @@ from typing import Any
 from common.auth_throttle import AuthThrottle
 from common.clock import Clock
 from common.contract import Code, decode_call
+from common.limited_log import LimitedLog
 from common.timer_heap import TimerHeap
 from common.wire import WireError
+from common.wire.faults import CALL_FAULTS, CallFault
 from consumer_proxy.admission.admission import PullAdmission
 from consumer_proxy.admission.rate_limit import HoldFor, PullBudget, RateLimited, check_rate
 from consumer_proxy.call import NO_RANGES, Call
@@ -23,23 +25,28 @@ from consumer_proxy.errors import Refused
 from consumer_proxy.pull.native import build_reply, read_call
 from consumer_proxy.pull.open_pull import OpenPull
 from consumer_proxy.pull.positions import PositionPull
-from consumer_proxy.pull.replies import not_a_call, position_reports, refusal, tail
+from consumer_proxy.pull.replies import lease_time, not_a_call, position_reports, refusal, tail, topic_reports
 from consumer_proxy.pull.reply_format import REPLY_BYTES_MAX
 from consumer_proxy.pull.request_rules import check_request
 from consumer_proxy.settings import Settings
 from consumer_proxy.sources.base import Failure, Source, SourceDown
 from consumer_proxy.stats import Stats
 from engine.link.acknowledgement import NO_ACKS, AckRanges
+from engine.link.codes import AT_BOUND, NO_ROOM
 from engine.link.errors import PayloadError
-from engine.link.pull import PullAnswer, PullQuestion, PullScope, acknowledging
+from engine.link.pull import PullAnswer, PullQuestion, PullScope, acknowledging, rejections
 from engine.link.read import ReadAnswer
 
-log = logging.getLogger("penstock.consumer")
+limited = LimitedLog(logging.getLogger("penstock.consumer"))
 
 SWEEP_S = 0.25
 """Interval and resolution of deadlines."""
 
 _CODES_AT = PullAnswer.CODES_AT
+_EMPTY = {
+    AT_BOUND: "the group holds as many unacknowledged messages of a queue as it may: acknowledge some, or wait until leases expire",
+    NO_ROOM: "answers to slow readers take all room of this proxy: there may be messages, pull again later",
+}
 _STOPPING = "this proxy is shutting down: ask another one"
 _FAILED = "internal error of the proxy: the acknowledgements may have been accepted, repeating them is harmless"
 
@@ -59,7 +66,7 @@ class Pulls:
         self._clock, self.stats = clock, stats
         self._deadlines = TimerHeap(int(SWEEP_S * 1000))
         self._waiting: set[OpenPull] = set()
-        self._brake = AuthThrottle()
+        self.brake = AuthThrottle()
         self._stopping = False
 
     @property
@@ -86,19 +93,27 @@ class Pulls:
 
     def _start(self, pull: OpenPull, frame: bytes) -> None:
         try:
-            self._begin(pull, frame)
-        except Refused as refused:
-            pause_s = self._brake.failed(pull.connection.peer) if refused.code == Code.UNAUTHENTICATED else 0.0
-            answer = pull, refused.code, refused.sentence, refused.retry_after_ms
-            if pause_s:
-                self._later(pause_s, self._refuse, *answer)
-            else:
-                self._refuse(*answer)
+            try:
+                self._begin(pull, frame)
+            except Refused as refused:
+                self._refused(pull, refused)
         except SourceDown as down:
             self._refuse(pull, Code.UNAVAILABLE, str(down), self._settings.retry_after_ms)
         except Exception:
-            log.exception("connection=%s: a pull failed", pull.connection.peer)
+            limited.exception("connection=%s: a pull failed", pull.connection.peer)
             self._refuse(pull, Code.UNAVAILABLE, _FAILED, self._settings.retry_after_ms)
+
+    def _refused(self, pull: OpenPull, refused: Refused) -> None:
+        """Refuse a pull. Its acknowledgements count all the same, unless the application may not give them."""
+        call = pull.call
+        pause_s = self.brake.failed(pull.connection.peer) if refused.code == Code.UNAUTHENTICATED else 0.0
+        is_known = refused.code != Code.UNAUTHENTICATED and not call.fault and not self._stopping
+        if pause_s:
+            self._later(pause_s, self._refuse, pull, refused.code, refused.sentence, refused.retry_after_ms)
+        elif is_known and call.ranges != NO_RANGES and self._admission.may_acknowledge(call, pull.connection):
+            self._acknowledge_only(pull, refused)
+        else:
+            self._refuse(pull, refused.code, refused.sentence, refused.retry_after_ms)
 
     def sweep(self) -> None:
         """Answer TIMEOUT to pulls for which the source is late; called every SWEEP_S."""
@@ -121,31 +136,45 @@ class Pulls:
         for pull in list(self._waiting):
             self._refuse(pull, Code.SHUTTING_DOWN, _STOPPING)
 
+    def release(self, pull: OpenPull) -> None:
+        """Give back what the pull's reply carried: it was not sent as a whole, so no client has seen it."""
+        held, pull.held = pull.held, NO_ACKS
+        if held is not NO_ACKS and pull.scope is not None:
+            self.stats.given_back += sum(each.count for each in held)
+            self._source.acknowledge(pull.scope, held)
+
     def _begin(self, pull: OpenPull, frame: bytes) -> None:
         call, settings = pull.call, self._settings
         if self._stopping:
             raise Refused(Code.SHUTTING_DOWN, _STOPPING)
+        if call.fault:
+            raise Refused(*CALL_FAULTS[CallFault(call.fault)])
         check_request(call, settings)
         if call.positions:
             self._begin_read(pull, frame)
             return
         admitted = self._admission.admit(call, pull.connection)
         pull.connection.trust()
-        pull.scope = admitted.scope
+        pull.scope, pull.reply_key = admitted.scope, admitted.reply_key
+        pull.told = topic_reports(admitted.left_out) if admitted.left_out else b""
         max_messages, max_bytes = call.max_messages, call.max_bytes
         if admitted.meter is not None and max_messages:
             budget = PullBudget(max_messages, max_bytes)
-            verdict = check_rate(admitted.meter, budget, self._clock.monotonic_s(), may_hold=not pull.was_held)
+            now_s, connection = self._clock.monotonic_s(), pull.connection
+            verdict = check_rate(admitted.meter, budget, now_s, connection.retry_slot, may_hold=not pull.was_held)
             if isinstance(verdict, HoldFor):
                 pull.was_held = True
                 self._later(verdict.seconds, self._go_on, pull, frame)
                 return
+            connection.retry_slot = verdict.slot if isinstance(verdict, RateLimited) else None
             if isinstance(verdict, RateLimited):
-                self._acknowledge_only(pull, admitted.scope, verdict)
-                return
+                raise Refused(Code.RATE_LIMITED, verdict.sentence, verdict.retry_after_ms)
             pull.meter = admitted.meter
             max_messages, max_bytes = verdict
-        invisible_ms = admitted.invisible_ms if call.invisible_ms < 0 else call.invisible_ms
+        invisible_ms = call.invisible_ms
+        if invisible_ms < 0:
+            invisible_ms = admitted.invisible_ms
+            pull.told += lease_time(invisible_ms)
         question = PullQuestion(
             admitted.scope, max_messages, max_bytes, call.wait_ms, invisible_ms, admitted.start, acks_of(call)
         )
@@ -156,20 +185,18 @@ class Pulls:
         if pull.connection is not None:
             self._start(pull, frame)
 
-    def _acknowledge_only(self, pull: OpenPull, scope: PullScope, limited: RateLimited) -> None:
-        """The group's rate limit is reached: accept the acknowledgements, deliver nothing."""
+    def _acknowledge_only(self, pull: OpenPull, refused: Refused) -> None:
+        """Accept the acknowledgements of a refused pull; deliver nothing."""
         call = pull.call
-        if call.ranges == NO_RANGES:
-            raise Refused(Code.RATE_LIMITED, limited.sentence, limited.retry_after_ms)
-        end = tail(sentence=limited.sentence, retry_after_ms=limited.retry_after_ms)
+        end = tail(sentence=refused.sentence, retry_after_ms=refused.retry_after_ms)
 
         def acknowledged(pull: OpenPull, answer: PullAnswer) -> None:
-            reply, _, _ = build_reply(
-                call.seqid, Code.RATE_LIMITED, answer.payload, -1, _CODES_AT, call.runs, end, REPLY_BYTES_MAX
+            reply, *_ = build_reply(
+                call.seqid, refused.code, answer.payload, -1, _CODES_AT, call.runs, end, REPLY_BYTES_MAX
             )
-            self._reply(pull, Code.RATE_LIMITED, reply)
+            self._reply(pull, refused.code, reply)
 
-        self._ask(pull, self._source.pull, acknowledging(scope, acks_of(call)), acknowledged)
+        self._ask(pull, self._source.pull, acknowledging(PullScope(call.group, {}), acks_of(call)), acknowledged)
 
     def _begin_read(self, pull: OpenPull, frame: bytes) -> None:
         call, admission = pull.call, self._admission
@@ -177,7 +204,7 @@ class Pulls:
         pull.connection.trust()
         admission.check_group(principal, call.group.decode())
         arguments: Any = decode_call(frame)[2]
-        read = pull.position_read = PositionPull(arguments.request.positions, partial(admission.queues_of, principal))
+        read = pull.position_read = PositionPull(arguments.request.positions, partial(admission.find_topic, principal))
         if call.ranges == NO_RANGES:
             self._read(pull, read)
             return
@@ -204,9 +231,21 @@ class Pulls:
     def _answer(self, pull: OpenPull, answer: PullAnswer) -> None:
         """Reply with codes and deliveries."""
         call, read = pull.call, pull.position_read
-        end = b"" if read is None else tail(positions=position_reports(read.reports))
-        reply, given, held = build_reply(
-            call.seqid, 0, answer.payload, answer.pieces_at, _CODES_AT, call.runs, end, REPLY_BYTES_MAX
+        end = pull.told if read is None else tail(positions=position_reports(read.reports))
+        code = Code.OK
+        if answer.code != Code.OK:
+            code = Code.OVERLOADED
+            end = tail(sentence=_EMPTY[answer.code], retry_after_ms=self._settings.retry_after_ms) + end
+        reply, given, held, malformed = build_reply(
+            call.seqid,
+            code,
+            answer.payload,
+            answer.pieces_at,
+            _CODES_AT,
+            call.runs,
+            end,
+            REPLY_BYTES_MAX,
+            pull.reply_key,
         )
         if given < held:
             if read is not None and read.ask_for_less():
@@ -217,10 +256,14 @@ class Pulls:
             if not given or read is not None:
                 self._refuse(pull, Code.TOO_LARGE, "the next message is larger than a reply can be")
                 return
-        self.stats.deliveries += given
+        if malformed:
+            self._drop(pull, answer, malformed)
+        self.stats.deliveries += given - len(malformed)
         if pull.meter is not None:
             pull.meter.take(given, len(reply))
-        self._reply(pull, Code.OK, reply)
+        if given and given == held and read is None:
+            pull.held = answer.give_back()[0]
+        self._reply(pull, code, reply)
 
     def _ask(self, pull: OpenPull, ask: Callable[..., Any], question: Any, then: Callable[..., None]) -> None:
         pull.handle = ask(question, partial(self._answered, pull, then))
@@ -242,10 +285,10 @@ class Pulls:
         except SourceDown as down:
             self._refuse(pull, Code.UNAVAILABLE, str(down), self._settings.retry_after_ms)
         except PayloadError as error:
-            log.error("group=%s: damaged answer: %s", pull.call.group.decode(), error)
+            limited.error("group=%s: damaged answer: %s", pull.call.group.decode(), error)
             self._refuse(pull, Code.UNAVAILABLE, _FAILED, self._settings.retry_after_ms)
         except Exception:
-            log.exception("group=%s: an answer could not be passed on", pull.call.group.decode())
+            limited.exception("group=%s: an answer could not be passed on", pull.call.group.decode())
             self._refuse(pull, Code.UNAVAILABLE, _FAILED, self._settings.retry_after_ms)
 
     def _failed(self, pull: OpenPull, failure: Failure) -> None:
@@ -260,11 +303,19 @@ class Pulls:
             self._give_back(pull, answer, 0)
 
     def _give_back(self, pull: OpenPull, answer: PullAnswer, skip: int) -> None:
-        """Make the source redeliver at once the messages that this reply does not carry."""
+        """Release the messages that this reply does not carry: they are redelivered at once, and this was no attempt."""
         acks, count = answer.give_back(skip)
         if count and pull.scope is not None:
             self.stats.given_back += count
             self._source.acknowledge(pull.scope, acks)
+
+    def _drop(self, pull: OpenPull, answer: PullAnswer, malformed: list[tuple[int, int]]) -> None:
+        """Reject messages that the reply leaves out because no client could read them: each pull would meet them again."""
+        self.stats.malformed += len(malformed)
+        limited.error("group=%s: left out messages that are no whole Message", pull.call.group.decode())
+        ranges = rejections(answer, malformed)
+        if ranges and pull.scope is not None:
+            self._source.acknowledge(pull.scope, AckRanges.of(ranges))
 
     def _refuse(self, pull: OpenPull, code: int, sentence: str, retry_after_ms: int | None = None) -> None:
         if pull.connection is not None:
@@ -274,12 +325,15 @@ class Pulls:
     def _reply(self, pull: OpenPull, code: int, reply: bytes) -> None:
         connection, pull.connection = pull.connection, None
         self.stats.answered(code, self._clock.monotonic_s() - pull.started_s, len(reply))
+        pull.reply_end = connection.queued + len(reply)  # set before: the next call may begin within reply()
         connection.reply(reply)
 
     def _watch(self, connection: Any, pull: OpenPull) -> None:
         """Follow the connection's end. Set once per connection: from the first call on its context is an OpenPull."""
         if connection.context is None:
             connection.on_close = partial(self._closed, connection.on_close)
+        else:
+            pull.follow(connection.context, connection.left)
         connection.context = pull
 
     def _closed(self, before: Callable[[Any], None] | None, connection: Any) -> None:
@@ -289,6 +343,11 @@ class Pulls:
             self.stats.abandoned += 1
             if pull.handle is not None:
                 self._source.cancel(pull.handle)
+        each = pull if connection.unsent else None
+        while each is not None:
+            if each.reply_end > connection.left:
+                self.release(each)
+            each = each.earlier
         if before is not None:
             before(connection)
 

@@ -5,7 +5,7 @@ from common.wire.calls import Ack
 from common.wire.faults import ACK_FAULTS, AckFault
 from consumer_proxy.call import Call
 from consumer_proxy.pull.reply_format import EXTEND_MS_MAX, LOCAL, REASON_BYTES_MAX, RUN
-from engine.link.acknowledgement import DELAY_UNSET, DONE, EXTEND, AckRange, AckRanges
+from engine.link.acknowledgement import DELAY_UNSET, DONE, EXTEND, REJECT, RELEASE, RETRY, AckRange, AckRanges
 from engine.link.codes import INVALID, STALE_RECEIPT
 from engine.link.receipt import TOKEN_SIZE, TOKEN_VERSION, count_of_token, split_receipt
 
@@ -74,8 +74,8 @@ def _refusal(ack: Ack) -> int:
 def _extend(ranges: list[AckRange], ack: Ack) -> None:
     token, delta = ack.receipt[:TOKEN_SIZE], int.from_bytes(ack.receipt[TOKEN_SIZE:], "little")
     # Fields that the verdict ignores are dropped, so that they cannot split a range.
-    delay_ms = DELAY_UNSET if ack.verdict == DONE else ack.delay_ms
-    told = b"" if ack.verdict in (DONE, EXTEND) else ack.frame[ack.reason_start : ack.reason_start + ack.reason_size]
+    delay_ms = DELAY_UNSET if ack.verdict in (DONE, RELEASE) else ack.delay_ms
+    told = ack.frame[ack.reason_start : ack.reason_start + ack.reason_size] if ack.verdict in (RETRY, REJECT) else b""
     reason = cut_text(told, REASON_BYTES_MAX)
     if ranges:
         last = ranges[-1]

@@ -1,20 +1,23 @@
 """Replies that carry no deliveries, and the optional fields of those that do."""
 
 import struct
+from collections.abc import Sequence
+from functools import lru_cache
 
 from common.contract import PROTOCOL_ERROR, UNKNOWN_METHOD, encode_exception
 from common.wire import WireError, walk_header
 from common.wire.faults import WireFault
 from consumer_proxy.pull.native import build_reply
 from consumer_proxy.pull.positions import PositionReport
-from consumer_proxy.pull.reply_format import LOCAL, REPLY_BYTES_MAX, RUN
+from consumer_proxy.pull.reply_format import ACK_SENTENCES, LOCAL, REFUSED, REPLY_BYTES_MAX, RUN
 
 _INVALID_MESSAGE_TYPE = 2  # TApplicationException's number
 
 
 def refusal(seqid: int, code: int, sentence: str, retry_after_ms: int | None, acks: int) -> bytes:
     """A response with this code. The acks may not have been accepted, so each is answered with the same code."""
-    runs = RUN.pack(acks, LOCAL | code) if acks else b""
+    answer = code | REFUSED if code | REFUSED in ACK_SENTENCES else code
+    runs = RUN.pack(acks, LOCAL | answer) if acks else b""
     return build_reply(
         seqid, code, b"", -1, 0, runs, tail(sentence=sentence, retry_after_ms=retry_after_ms), REPLY_BYTES_MAX
     )[0]
@@ -30,6 +33,12 @@ def tail(*, positions: bytes = b"", sentence: str = "", retry_after_ms: int | No
     return b"".join(parts)
 
 
+@lru_cache(maxsize=1024)
+def lease_time(invisible_ms: int) -> bytes:
+    """Field 8 of a PullResponse."""
+    return struct.pack(">BHi", 8, 8, invisible_ms)
+
+
 def position_reports(reports: list[PositionReport]) -> bytes:
     """Field 4 of a PullResponse. Every position must have its report."""
     parts = [struct.pack(">BHBI", 15, 4, 12, len(reports))]
@@ -42,6 +51,18 @@ def position_reports(reports: list[PositionReport]) -> bytes:
         if report.error:
             parts.append(_text(7, report.error))
         parts.append(b"\0")
+    return b"".join(parts)
+
+
+def topic_reports(refused: Sequence[tuple[str, int, str]]) -> bytes:
+    """Field 7 of a PullResponse: (topic, code, sentence) of each topic that is left out; empty without any."""
+    if not refused:
+        return b""
+    parts = [struct.pack(">BHBI", 15, 7, 12, len(refused))]
+    parts += [
+        struct.pack(">BHi", 8, 1, code) + _text(2, topic) + _text(3, sentence) + b"\0"
+        for topic, code, sentence in refused
+    ]
     return b"".join(parts)
 
 

@@ -2,6 +2,8 @@
 
 import struct
 
+from common.contract import Code
+
 RUN = struct.Struct("<II")
 """Number of neighbouring acks ‖ their answer: the index of a range, or LOCAL | code when no range was made."""
 
@@ -30,6 +32,16 @@ ACK_SENTENCES = {
     100: b"verdict: 0 to 3; delay_ms: at least 0; EXTEND: for at most 12 hours",
     106: b"the receipt is unknown, or its message was redelivered meanwhile",
     203: b"the acknowledgement did not reach the engine: send it again with the next pull",
+    205: b"the engine's disk is full: send the acknowledgement again with the next pull",
     300: b"the engine did not answer in time: send the acknowledgement again, repeating it is harmless",
     400: b"this proxy is shutting down: send the acknowledgement to another one",
+}
+
+REFUSED = 0x4000
+"""Added to the code of an ack that was not looked at, because its pull was refused before. Not sent."""
+
+ACK_SENTENCES |= {
+    REFUSED | code: b"not looked at, because the pull was refused: its own error says why"
+    for code in Code._VALUES_TO_NAMES
+    if code and code not in (203, 205, 300, 400)
 }

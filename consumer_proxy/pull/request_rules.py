@@ -1,7 +1,6 @@
 """Checks the numbers of a pull against their ranges."""
 
 from common.contract import Code
-from common.wire.faults import CALL_FAULTS, CallFault
 from consumer_proxy.call import Call
 from consumer_proxy.errors import Refused
 from consumer_proxy.settings import Settings
@@ -9,8 +8,6 @@ from consumer_proxy.settings import Settings
 
 def check_request(call: Call, settings: Settings) -> None:
     """Check a pull. Raises Refused with the code and the field of the first broken rule."""
-    if call.fault:
-        raise Refused(*CALL_FAULTS[CallFault(call.fault)])
     if not 0 <= call.max_messages <= settings.messages_max:
         raise _outside("max_messages", 0, settings.messages_max)
     if not 1 <= call.max_bytes <= settings.bytes_max:

@@ -5,16 +5,17 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from common.limited_log import LimitedLog
 from consumer_proxy.sources.base import Failure, OnLent, OnPulled, OnRead, Source, SourceDown
 from engine.client.rpc import LinkDown, RpcClient
 from engine.link.acknowledgement import AckRanges
-from engine.link.codes import OK, UNAVAILABLE
+from engine.link.codes import AT_BOUND, NO_ROOM, OK, UNAVAILABLE
 from engine.link.errors import PayloadError
 from engine.link.operations import LEASE, PULL, READ
 from engine.link.pull import PullAnswer, PullQuestion, PullScope, acknowledging
 from engine.link.read import ReadAnswer, ReadQuestion
 
-log = logging.getLogger("penstock.consumer")
+limited = LimitedLog(logging.getLogger("penstock.consumer"))
 AWAY = "the engine cannot be reached at the moment"
 
 
@@ -45,7 +46,7 @@ class EngineSource(Source):
         try:
             self._rpc.send(PULL, acknowledging(scope, acks).encode(), _log_refusal)
         except LinkDown:
-            log.info("engine: link down: messages that were given back return when their leases expire")
+            limited.info("engine: link down: messages that were given back return when their leases expire")
 
     def lend(self, request: bytes, on_lent: OnLent) -> None:
         try:
@@ -65,7 +66,10 @@ class EngineSource(Source):
 
 def pulled(on_pulled: OnPulled, code: int, payload: bytes) -> None:
     """Pass on the answer of a PULL."""
-    on_pulled(PullAnswer(payload) if code == OK else failure(code, payload))
+    if code in (OK, AT_BOUND, NO_ROOM):
+        on_pulled(PullAnswer(payload, code))
+    else:
+        on_pulled(failure(code, payload))
 
 
 def was_read(on_read: OnRead, code: int, payload: bytes) -> None:
@@ -76,7 +80,7 @@ def was_read(on_read: OnRead, code: int, payload: bytes) -> None:
     try:
         answer = ReadAnswer.decode(payload)
     except PayloadError as error:
-        log.error("engine: damaged answer: %s", error)
+        limited.error("engine: damaged answer: %s", error)
         on_read(Failure(UNAVAILABLE, "the engine's answer is damaged; read again"))
         return
     on_read(answer)
@@ -89,4 +93,4 @@ def failure(code: int, sentence: bytes) -> Failure:
 
 def _log_refusal(code: int, payload: bytes) -> None:
     if code:
-        log.info("engine: leases were not given back: code=%d: %s", code, payload.decode("utf-8", "replace"))
+        limited.info("engine: leases were not given back: code=%d: %s", code, payload.decode("utf-8", "replace"))

@@ -5,7 +5,8 @@ from collections.abc import Callable
 from typing import Any
 
 from common.breaker import Breaker, State
-from engine.client.router import DROP_S, Address, BrokerGroup, log
+from engine.client.dial import Admits, admit_all
+from engine.client.router import DROP_S, Address, BrokerGroup, limited
 from engine.client.rpc import LinkDown, RpcClient
 
 
@@ -16,18 +17,20 @@ class GroupLink(BrokerGroup):
     Only due answers can be late.
 
     Args:
+        admits: asked about the group's engine, see RpcClient.
         on_change: called with this link when the breaker isolates it, refuses, or (True) readmits it.
     """
 
     def __init__(
-        self, name: str, number: int, address: Address, cluster_key: bytes, on_change: Callable[["GroupLink", bool], None]
+        self, name: str, number: int, address: Address, cluster_key: bytes,
+        on_change: "OnLinkChange", admits: Admits = admit_all,
     ) -> None:  # fmt: skip
         self._on_change = on_change
         self.due: dict[Any, float] = {}  # time since the answer is due, oldest first
         self._slowest_s: float | None = None
         rpc = RpcClient(
             address, cluster_key, role="consumer_proxy", on_hello=lambda hello: self.link_up(),
-            on_down=lambda: self.link_down("the connection broke"),
+            on_down=lambda: self.link_down("the connection broke"), admits=admits,
         )  # fmt: skip
         super().__init__(name, number, address, rpc, Breaker(time.monotonic()))
 
@@ -64,7 +67,7 @@ class GroupLink(BrokerGroup):
         try:
             self.rpc.send(op, request, self._log_refusal)
         except LinkDown:
-            log.info(
+            limited.info(
                 "broker_group=%s: link down: messages that were given back return when their leases expire", self.name
             )
 
@@ -85,4 +88,7 @@ class GroupLink(BrokerGroup):
     def _log_refusal(self, code: int, payload: bytes) -> None:
         if code:
             text = payload.decode("utf-8", "replace")
-            log.info("broker_group=%s: leases were not given back: code=%d: %s", self.name, code, text)
+            limited.info("broker_group=%s: leases were not given back: code=%d: %s", self.name, code, text)
+
+
+OnLinkChange = Callable[[GroupLink, bool], None]

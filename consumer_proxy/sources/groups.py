@@ -31,9 +31,11 @@ class GroupsSource(Source):
 
     Args:
         connect: makes a link: (name, number, address, cluster key, on_change).
+        window: bytes of answers that may wait for clients; the links share them.
     """
 
-    def __init__(self, cluster_key: bytes, connect: Connect = GroupLink) -> None:
+    def __init__(self, cluster_key: bytes, connect: Connect = GroupLink, window: int = 0) -> None:
+        self._window = window
         self._router: Router[GroupLink] = Router(
             lambda name, number, address: connect(name, number, address, cluster_key, self._changed)
         )
@@ -59,6 +61,8 @@ class GroupsSource(Source):
             return
         self._numbers_of.clear()
         self._withdraw_all()
+        for link in self.links if self._window else ():
+            link.rpc.share_window(self._window, len(self.links))
         for link in changed[0]:
             link.close()
 
@@ -86,7 +90,7 @@ class GroupsSource(Source):
     def read(self, question: ReadQuestion, on_read: OnRead) -> Any:
         positions = question.positions
         joined = JoinedRead(question, on_read, self._gives_up, self._waiting.discard)
-        own = self._by_group([(topic_hash(each.topic.encode()), each.queue) for each in positions])
+        own = self._by_group([(_hash_of(each.topic.encode()), each.queue) for each in positions])
         links = {link.number: link for link in self.links}
         usable = [number for number in sorted(own) if not self._gives_up(links[number])]
         self._turn += 1
@@ -133,7 +137,7 @@ class GroupsSource(Source):
         """Numbers of the groups that hold queues of the topics."""
         found = self._numbers_of.get(scope.head)
         if found is None:
-            homes = [set(self._router.homes(topic_hash(name), queues)) for name, queues in scope.queues()]
+            homes = [set(self._router.homes(_hash_of(name), queues)) for name, queues in scope.queues()]
             found = sorted(set().union(*homes))
             if len(self._numbers_of) >= SCOPES_MAX:
                 self._numbers_of.clear()
@@ -158,6 +162,11 @@ class GroupsSource(Source):
         now_s = time.monotonic()
         for link in self.links:
             link.look(now_s)
+
+
+def _hash_of(stored_name: bytes) -> int:
+    """The hash by which a topic's queues are placed: that of its name, whenever it was created."""
+    return topic_hash(stored_name.partition(b"@")[0])
 
 
 def shares(total: int, count: int, first: int) -> list[int]:

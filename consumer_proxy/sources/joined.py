@@ -11,17 +11,19 @@ from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from common.contract import Code
+from common.limited_log import LimitedLog
 from consumer_proxy.sources.base import Failure, SourceDown
 from consumer_proxy.sources.engine import AWAY, failure
 from consumer_proxy.sources.group_link import GroupLink
 from engine.client.rpc import LinkDown
+from engine.link.codes import AT_BOUND, NO_ROOM
 from engine.link.errors import PayloadError
 from engine.link.operations import PULL, READ
 from engine.link.pieces import JoinedPieces
 from engine.link.pull import PullAnswer, PullQuestion, acknowledging, encode_codes
 from engine.link.read import ReadAnswer, ReadQuestion, ReadReport
 
-log = logging.getLogger("penstock.consumer")
+limited = LimitedLog(logging.getLogger("penstock.consumer"))
 
 AnswerT = TypeVar("AnswerT", PullAnswer, ReadAnswer)
 GivesUp = Callable[[GroupLink], bool]
@@ -60,6 +62,7 @@ class Joined(ABC, Generic[AnswerT]):
         self._pieces = JoinedPieces()
         self._failure: Failure | None = None
         self._has_answer = self._done = self._withdrawn = False
+        self._empty_code = int(Code.OK)
 
     def ask(self, link: GroupLink, items: list[int], request: bytes, waits: bool) -> bool:
         """Ask a group for its part; False when its link is down."""
@@ -104,20 +107,27 @@ class Joined(ABC, Generic[AnswerT]):
         part.answered = True
         part.link.answered(part)
         if self._done:
-            self._give_back(part, code, payload)
+            self._give_back_late(part, code, payload)
             return
-        if code == Code.OK:
+        if code in (Code.OK, AT_BOUND, NO_ROOM):
+            self._empty_code = self._empty_code or code
             try:
                 if self._take(part, payload):
                     self.withdraw()
                 self._has_answer = True
-            except (PayloadError, ValueError):
-                log.exception("broker_group=%s: damaged answer", part.link.name)
+            except (PayloadError, ValueError) as error:
+                limited.error("broker_group=%s: damaged answer: %s", part.link.name, error)
                 self._refused(part, Code.UNAVAILABLE)
         else:
             self._failure = self._failure or failure(code, payload)
             self._refused(part, code)
         self.settle()
+
+    def _give_back_late(self, part: Part, code: int, payload: bytes) -> None:
+        try:
+            self._give_back(part, code, payload)
+        except PayloadError as error:
+            limited.error("broker_group=%s: damaged answer: %s", part.link.name, error)
 
     @abstractmethod
     def _take(self, part: Part, payload: bytes) -> bool:
@@ -163,7 +173,8 @@ class JoinedPull(Joined[PullAnswer]):
             self._codes[item] = int(code)
 
     def _join(self) -> PullAnswer:
-        return PullAnswer(encode_codes(self._codes) + self._pieces.encoded())
+        code = int(Code.OK) if self._pieces.count else self._empty_code
+        return PullAnswer(encode_codes(self._codes) + self._pieces.encoded(), code)
 
     def _give_back(self, part: Part, code: int, payload: bytes) -> None:
         if code == Code.OK:

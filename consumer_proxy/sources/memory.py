@@ -20,7 +20,7 @@ from common.retry import DEFAULT_RETRY, Retry
 from consumer_proxy.sources.base import Failure, OnLent, OnPulled, OnRead, Source, SourceDown
 from consumer_proxy.sources.memory_cursor import MemoryCursor
 from consumer_proxy.sources.memory_read import WaitingRead
-from engine.link.acknowledgement import DONE, EXTEND, REJECT, AckRange, AckRanges
+from engine.link.acknowledgement import DONE, EXTEND, REJECT, RELEASE, AckRange, AckRanges
 from engine.link.codes import INVALID, OK, SHUTTING_DOWN, STALE_RECEIPT, UNAVAILABLE
 from engine.link.pieces import AnswerPiece
 from engine.link.pull import LATEST, PullAnswer, PullQuestion, PullScope, acknowledging
@@ -129,7 +129,7 @@ class MemorySource(Source):
         first, end = base + ack.first, base + ack.first + ack.count
         if version != TOKEN_VERSION or cursor is None or ack.count < 1 or ack.first + ack.count > messages:
             return STALE_RECEIPT
-        if not DONE <= ack.verdict <= EXTEND or ack.delay_ms < -1:
+        if not DONE <= ack.verdict <= RELEASE or ack.delay_ms < -1:
             return INVALID
         if ack.verdict == REJECT and is_dead_letter_topic(cursor.topic):
             return INVALID
@@ -139,6 +139,8 @@ class MemorySource(Source):
             self._bury(group, [cursor.record(offset) for offset in range(first, end)])
         if ack.verdict in (DONE, REJECT):
             cursor.settle(first, end)
+        elif ack.verdict == RELEASE:
+            cursor.release(first, end)
         else:
             cursor.hold(first, end, self._now_ms() + self._delay_ms(cursor, first, ack))
             cursor.expire(self._now_ms())
@@ -161,6 +163,7 @@ class MemorySource(Source):
         """Give the group a cursor in each queue of the topics that exist by now."""
         scope = question.scope
         for name, _ in scope.queues() if question.max_messages > 0 else ():
+            name = name.partition(b"@")[0]  # this broker's topics are never deleted
             topic, hashed = name.decode(), topic_hash(name)
             for queue in range(self._broker.queues(topic) or 0):
                 if (scope.group, hashed, queue) not in self._cursors:
@@ -170,7 +173,11 @@ class MemorySource(Source):
     def _lease(self, question: PullQuestion) -> list[AnswerPiece]:
         """Pieces for one pull. Each pull begins with the next queue."""
         scope = question.scope
-        hashes = {topic_hash(name): None for name, _ in scope.queues()} if question.max_messages > 0 else {}
+        hashes = (
+            {topic_hash(name.partition(b"@")[0]): None for name, _ in scope.queues()}
+            if question.max_messages > 0
+            else {}
+        )
         cursors = [
             cursor for (group, hashed, _), cursor in self._cursors.items() if group == scope.group and hashed in hashes
         ]

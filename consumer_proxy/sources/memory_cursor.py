@@ -89,6 +89,13 @@ class MemoryCursor:
         for offset in range(first, end):
             self._set_due(self._in_flight[offset], offset, due_ms)
 
+    def release(self, first: int, end: int) -> None:
+        """Make the messages ready, without the attempt: no client has seen them."""
+        for offset in range(first, end):
+            each = self._in_flight[offset]
+            each.lease, each.attempt, each.due_ms = 0, each.attempt - 1, None
+            heappush(self._ready, offset)
+
     def expire(self, now_ms: int) -> bool:
         """Make due messages ready; return whether any message is ready."""
         while self._due and self._due[0][0] <= now_ms:

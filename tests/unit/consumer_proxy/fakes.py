@@ -11,18 +11,26 @@ class FakeConnection:
 
     def __init__(self):
         self.peer, self.context, self.on_close = "test", None, None
-        self.replies, self.trusted, self.closed = [], False, False
+        self.retry_slot = None
+        self.replies, self.trusted, self.closed, self.unsent = [], False, False, False
+        self.queued = self.left = 0
+        self.reads = True  # False: replies stay in the output
 
     def reply(self, frame):
         assert not self.closed, "an answer to nobody"
         self.replies.append(frame)
+        self.queued += len(frame)
+        if self.reads:
+            self.left = self.queued
 
     def trust(self):
         self.trusted = True
 
-    def leave(self):
-        """The client closes its end."""
-        self.closed = True
+    def leave(self, unsent=False):
+        """The client closes its end; with `unsent` before its last answer has left."""
+        if unsent and self.left == self.queued:
+            self.left -= 1
+        self.closed, self.unsent = True, unsent
         if self.on_close is not None:
             self.on_close(self)
 

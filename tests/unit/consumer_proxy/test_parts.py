@@ -58,6 +58,7 @@ def test_the_command_line_names_every_fault_at_once(tmp_path, capsys):
     assert ended.value.code == 2
     assert all(text in said for text in ("--tls-listen needs", "no such file", "connections_max"))
     key = tmp_path / "key"
+    key.touch(0o600)
     key.write_bytes(b"k")
     assert parse([*needed, "--cluster-key", str(key)]).engine == ("::1", 9)
 

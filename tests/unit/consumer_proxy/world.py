@@ -31,14 +31,13 @@ class World:
         self.store.put("topic", "secret", {"queues": 2}, 0)
         self.store.put("group", "billing", {"topics": ["orders"], "invisible_ms": 5000, "start": "latest"}, 0)
         self.store.put("group", "hollow", {}, 0)
-        self.put_app(
-            [["pull", "orders"], ["pull", "refunds"], ["pull", "gone"], ["pull", "billing"], ["pull", "hollow"]]
-        )
+        topics, groups = ("orders", "refunds", "gone"), ("billing", "hollow")
+        self.put_app([], pull_grants=[*(["topic", name] for name in topics), *(["group", name] for name in groups)])
         self.view = ConfigView(self.store, clock=self.clock)
         self.source, self.stats = fakes.FakeSource(), Stats()
         settings = Settings()
         self.leases = QuotaSlices("consumer_proxy", "me", self.source.lend, self.clock.monotonic_s)
-        admission = PullAdmission(self.view, self.clock, settings.verdicts_max, self.leases)
+        admission = PullAdmission(self.view, self.clock, settings.verdicts_max, self.leases, self.reply_key)
         self.held = []
         self.pulls = Pulls(admission, self.source, settings, self.clock, self.stats, self.later)
         self.connection = fakes.FakeConnection()
@@ -47,9 +46,12 @@ class World:
     def later(self, seconds, function, *arguments):
         self.held.append((seconds, function, arguments))
 
-    def put_app(self, grants, version=0):
+    def reply_key(self, app):
+        return app.encode().ljust(32, b".")
+
+    def put_app(self, grants, version=0, **fields):
         keys = [{"key_id": "k1", "secret": SECRET, "created_at_ms": 1}]
-        return self.store.put("application", "shop", {"keys": keys, "grants": grants}, version)
+        return self.store.put("application", "shop", {"keys": keys, "grants": grants, **fields}, version)
 
     def credential(self, app="shop", secret=SECRET, at_ms=None):
         fields = mint(app, "k1", secret, self.clock.now_ms() if at_ms is None else at_ms)

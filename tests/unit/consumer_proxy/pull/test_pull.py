@@ -8,7 +8,9 @@ from thriftpy2.thrift import TApplicationException
 
 from common.contract import Ack, Code, Position, PullRequest, Verdict, decode_reply, encode_call
 from consumer_proxy.admission import admission
-from engine.link.acknowledgement import AckRange
+from engine.link.acknowledgement import RELEASE, AckRange
+from engine.link.codes import AT_BOUND, NO_ROOM
+from engine.link.pull import AT_TIME
 from tests.unit.consumer_proxy.pieces import answer, message, piece, receipt, record, token
 from tests.unit.consumer_proxy.world import ID, SECRET, World
 
@@ -31,11 +33,26 @@ def test_a_pull_asks_for_what_the_call_says(world):
     assert asked.acks == []
 
 
-def test_who_may_pull_as_a_group_may_pull_its_dead_letters_and_nobody_elses(world):
+def test_dead_letters_need_a_grant_of_their_own_which_names_their_group(world):
+    code, sentence = world.refused(topics=["_dlq.billing"])
+    assert (code, sentence) == (Code.FORBIDDEN, "application shop has no grant for dead letters in _dlq.billing")
+    fields = [["group", "billing"], ["dead_letters", "billing"]]
+    world.put_app([], world.store.get("application", "shop").version, pull_grants=fields)
     world.call(topics=["_dlq.billing"])
     assert world.asked().topics == (("_dlq.billing", 1),)
     world.source.asked.clear()
     assert world.refused(topics=["_dlq.others"])[0] == Code.FORBIDDEN
+
+
+def test_a_grant_for_a_topic_is_none_for_the_group_of_that_name_and_the_reverse(world):
+    version = world.put_app(
+        [], world.store.get("application", "shop").version, pull_grants=[["topic", "billing"], ["group", "orders"]]
+    )
+    for group, topic in (("billing", "billing"), ("orders", "orders"), ("billing", "orders")):
+        assert world.refused(group=group, topics=[topic])[0] == Code.FORBIDDEN
+    world.put_app([], version, pull_grants=[["topic", "orders"], ["group", "billing"]])
+    world.call()
+    assert world.asked().topics == (("orders", 4),)
 
 
 def test_a_longer_wait_than_the_longest_counts_as_the_longest(world):
@@ -49,6 +66,21 @@ def test_what_the_call_leaves_open_comes_from_the_group_and_the_contract(world):
     assert asked.topics == (("orders", 4),)
     assert (asked.max_messages, asked.max_bytes, asked.wait_ms) == (32, 1 << 20, 0)
     assert (asked.invisible_ms, asked.start) == (5000, 1)
+
+
+def test_the_answer_tells_the_lease_time_that_the_call_left_to_the_group(world):
+    world.call()
+    world.source.answer(ONE)
+    assert world.response().invisible_ms == 5000
+    world.call(invisible_ms=2000)
+    world.source.answer(ONE)
+    assert world.response().invisible_ms is None
+
+
+def test_a_group_that_starts_at_the_latest_begins_when_that_was_set_and_not_at_its_first_pull(world):
+    world.store.put("group", "billing", {"topics": ["orders"], "start": "latest", "start_at_ms": 9}, 1)
+    world.call(topics=None)
+    assert world.asked().start == AT_TIME
 
 
 def test_the_answer_becomes_the_reply(world):
@@ -88,7 +120,7 @@ def test_the_first_verified_credential_makes_the_connection_trusted(world):
         ({"topics": ["%RETRY%x"]}, Code.INVALID, "topics"),
         ({"topics": ["orders\n"]}, Code.INVALID, "topics"),
         ({"topics": ["gone"]}, Code.UNKNOWN_TOPIC, "gone"),
-        ({"topics": ["orders", "gone"]}, Code.UNKNOWN_TOPIC, "gone"),
+        ({"topics": ["orders", "secret"]}, Code.FORBIDDEN, "secret"),
         ({"topics": ["secret"]}, Code.FORBIDDEN, "secret"),
         ({"topics": ["nowhere"]}, Code.FORBIDDEN, "nowhere"),
         ({"group": "theirs"}, Code.FORBIDDEN, "theirs"),
@@ -206,11 +238,86 @@ def test_acks_ride_along_and_come_back_one_by_one(world):
     assert [r.code for r in results] == [0, 0, Code.STALE_RECEIPT, Code.STALE_RECEIPT]
 
 
-def test_the_acks_of_a_refused_pull_are_answered_with_its_code(world):
-    world.call(acks=[Ack(receipt(0)), Ack(b"")], topics=["gone"])
+@pytest.mark.parametrize(
+    "fields, code",
+    [
+        ({"topics": ["gone"]}, Code.UNKNOWN_TOPIC),
+        ({"topics": ["orders", "secret"]}, Code.FORBIDDEN),
+        ({"group": "hollow", "topics": None}, Code.UNKNOWN_GROUP),
+        ({"max_messages": 10_001}, Code.INVALID),
+        ({"invisible_ms": 999}, Code.INVALID),
+        ({"topics": [], "positions": [Position("secret", 0)]}, Code.FORBIDDEN),
+    ],
+)
+def test_acknowledgements_count_whatever_else_is_wrong_with_the_pull(world, fields, code):
+    world.call(acks=[Ack(receipt(0)), Ack(b""), Ack(receipt(5), Verdict.RETRY)], **fields)
+    asked = world.asked()
+    assert (asked.max_messages, asked.topics) == (0, ())
+    assert asked.acks == [AckRange(token(), 0, 1, Verdict.DONE, -1), AckRange(token(), 5, 1, Verdict.RETRY, -1)]
+    world.source.answer(answer([], codes=(0, 0)))
     response = world.response()
-    assert response.code == Code.UNKNOWN_TOPIC
-    assert [r.code for r in response.ack_results] == [Code.UNKNOWN_TOPIC] * 2
+    assert (response.code, response.deliveries) == (code, [])
+    assert response.error
+    assert [r.code for r in response.ack_results] == [0, Code.STALE_RECEIPT, 0]
+    assert [r.error is None for r in response.ack_results] == [True, False, True]
+
+
+@pytest.mark.parametrize(
+    "fields, code",
+    [
+        ({"group": "theirs"}, Code.FORBIDDEN),
+        ({"max_messages": -1}, Code.INVALID),
+        ({"topics": ["a/b"]}, Code.INVALID),
+    ],
+)
+def test_acknowledgements_that_were_not_looked_at_say_so(world, fields, code):
+    world.call(acks=[Ack(receipt(0)), Ack(b"")], **fields)
+    response = world.response()
+    assert world.source.asked == []
+    assert response.code == code
+    assert {(r.code, "not looked at" in r.error) for r in response.ack_results} == {(code, True)}
+
+
+@pytest.mark.parametrize("topics", [["orders"], ["orders", "gone"], ["secret", "orders"]])
+def test_a_call_that_only_acknowledges_depends_on_no_topic(world, topics):
+    world.call(acks=[Ack(receipt(0))], topics=topics, max_messages=0)
+    assert world.asked().topics == (("orders", 4),)
+    world.source.answer(answer([], codes=(0,)))
+    response = world.response()
+    assert (response.code, [r.code for r in response.ack_results], response.topics) == (Code.OK, [Code.OK], None)
+
+
+def test_acknowledgements_of_a_forged_credential_are_not_looked_at(world):
+    world.call(acks=[Ack(receipt(0))], credential=world.credential(secret="x" * 43))
+    (result,) = world.response().ack_results
+    assert (result.code, "not looked at" in result.error) == (Code.UNAUTHENTICATED, True)
+    assert world.source.asked == []
+
+
+def test_a_missing_topic_is_reported_beside_what_the_others_give(world):
+    for _ in range(2):  # the second verdict is remembered
+        world.call(topics=["gone", "orders"])
+        assert world.asked().topics == (("orders", 4),)
+        world.source.answer(ONE)
+        response = world.response()
+        assert (response.code, response.error, len(response.deliveries)) == (Code.OK, None, 1)
+        assert [(r.code, r.topic, r.error) for r in response.topics] == [
+            (Code.UNKNOWN_TOPIC, "gone", "there is no topic gone")
+        ]
+
+
+def test_a_topic_that_is_deleted_does_not_stop_the_groups_other_topics(world):
+    group = world.store.get("group", "billing")
+    world.store.put("group", "billing", {**group.value, "topics": ["orders", "refunds"]}, group.version)
+    world.call(topics=None)
+    assert world.asked().topics == (("orders", 4), ("refunds", 2))
+    world.source.answer(answer([]))
+    assert world.response().topics is None
+    world.store.delete("topic", "refunds", world.store.get("topic", "refunds").version)
+    world.call(topics=None)
+    assert world.asked().topics == (("orders", 4),)
+    world.source.answer(answer([]))
+    assert [r.topic for r in world.response().topics] == ["refunds"]
 
 
 def test_while_the_engine_is_away_pulls_are_told_when_to_come_back(world):
@@ -260,14 +367,26 @@ def test_an_engine_that_does_not_answer_makes_a_timeout(world):
     assert len(world.source.cancelled) == 1
 
 
-def test_an_answer_behind_its_timeout_is_given_back(world):
+@pytest.mark.parametrize(
+    "code, reason", [(AT_BOUND, "as many unacknowledged messages"), (NO_ROOM, "there may be messages, pull again")]
+)
+def test_an_empty_answer_that_has_a_reason_says_it_and_its_acknowledgements_count(world, code, reason):
+    world.call(acks=[Ack(receipt(0))])
+    world.source.answer(answer([], codes=(0,)), code)
+    response = world.response()
+    assert (response.code, response.retry_after_ms) == (Code.OVERLOADED, 200)
+    assert reason in response.error
+    assert [result.code for result in response.ack_results] == [Code.OK]
+
+
+def test_an_answer_behind_its_timeout_is_released_since_no_client_saw_it(world):
     world.call()
     world.clock.advance(4000)
     world.pulls.sweep()
     assert world.response().code == Code.TIMEOUT
     world.source.answer(ONE)
     assert world.connection.replies == []
-    assert world.source.told[0].acks == [AckRange(token(), 0, 1, Verdict.RETRY, 0)]
+    assert world.source.told[0].acks == [AckRange(token(), 0, 1, RELEASE)]
 
 
 def test_the_engine_is_told_when_a_waiting_client_leaves(world):
@@ -287,8 +406,30 @@ def test_what_arrives_for_a_client_that_has_left_is_given_back(world):
     world.source.answer(answer(pieces))
     told = world.source.told[0]
     assert (told.group, told.topics, told.max_messages) == ("billing", (("orders", 4),), 0)
-    assert told.acks == [AckRange(token(), 2, 3, Verdict.RETRY, 0), AckRange(token(lease=8), 0, 1, Verdict.RETRY, 0)]
+    assert told.acks == [AckRange(token(), 2, 3, RELEASE), AckRange(token(lease=8), 0, 1, RELEASE)]
     assert world.stats.given_back == 4
+
+
+def test_a_reply_that_had_not_left_when_its_connection_ended_is_released(world):
+    world.call()
+    world.source.answer(
+        answer([piece([record(message(), ID)] * 3), piece([record(message(), ID)] * 2, delta=3, offset=1003)])
+    )
+    world.connection.leave(unsent=True)
+    assert world.source.told[0].acks == [AckRange(token(), 0, 5, RELEASE)]
+    assert (world.stats.given_back, world.stats.abandoned) == (5, 0)
+
+
+def test_every_reply_of_calls_in_a_row_that_had_not_left_is_released(world):
+    world.connection.reads = False
+    for lease in (7, 8, 9):
+        world.call()
+        world.source.answer(answer([piece([record(message(), ID)] * 2, token(lease=lease))]))
+        if lease == 7:
+            world.connection.left = world.connection.queued
+    world.connection.leave(unsent=True)
+    released = [each for told in world.source.told for each in told.acks]
+    assert released == [AckRange(token(lease=lease), 0, 2, RELEASE) for lease in (9, 8)]
 
 
 def test_a_client_that_left_after_its_reply_is_nobodys_business(world):
@@ -394,6 +535,7 @@ def test_a_read_by_position_leases_nothing_and_reports(world):
         (Position("orders", 0, offset=-1), Code.INVALID),
         (Position("orders", 0, offset=1, end_offset=-1), Code.INVALID),
         (Position("orders", 0, at_time_ms=-3), Code.INVALID),
+        (Position("orders", 0, offset=3, at_time_ms=1_795_342_983_000), Code.INVALID),
         (Position("gone", 0), Code.UNKNOWN_TOPIC),
         (Position("a/b", 0), Code.INVALID),
     ],
@@ -463,3 +605,17 @@ def test_what_does_not_fit_into_a_reply_is_given_back(world):
     world.source.answer(answer([piece([record(message(body=bytes(6_000_000)), ID)] * 3)]))
     assert len(world.response().deliveries) == 2
     assert [(each.first, each.count) for each in world.source.told[0].acks] == [(2, 1)]
+
+
+def test_a_topic_that_is_made_again_is_asked_for_by_its_time_of_creation(world):
+    for made_ms in (1_800_000_000_001, 1_800_000_000_002):
+        entry = world.store.get("topic", "refunds")
+        world.store.put("topic", "refunds", {"queues": 2, "made_ms": made_ms}, entry.version)
+        world.call(topics=["refunds"])
+        assert world.asked().topics == ((f"refunds@{made_ms}", 2),)
+        world.source.answer(ONE)
+        world.response()
+    world.call(topics=None, positions=[Position("refunds", 1, offset=0)])
+    assert world.asked()["positions"][0]["topic"] == "refunds@1800000000002"
+    world.source.answer(reports({"code": 0, "next_offset": 0, "min_offset": 0, "end_offset": 0}))
+    assert [(r.topic, r.queue) for r in world.response().positions] == [("refunds", 1)]

@@ -13,7 +13,7 @@ from consumer_proxy.pull.reply_format import EXTEND_MS_MAX, LOCAL, REASON_BYTES_
 from engine.link.acknowledgement import AckRanges
 from tests.unit.consumer_proxy.pieces import CREDENTIAL, ack, pull_frame, receipt, token
 
-DONE, RETRY, REJECT, EXTEND = range(4)
+DONE, RETRY, REJECT, EXTEND, RELEASE = range(5)
 INVALID, STALE = LOCAL | 100, LOCAL | 106
 
 
@@ -76,6 +76,11 @@ def test_delay_and_reason_must_be_equal_to_share_a_range(twin):
     assert runs == [(2, 0), (1, 1), (1, 2), (1, 3)]
 
 
+def test_delay_and_reason_mean_nothing_to_release(twin):
+    ranges, _ = plan(twin, ack(receipt(0), RELEASE), ack(receipt(1), RELEASE, 70, b"x"))
+    assert [each[1:] for each in ranges] == [(0, 2, RELEASE, -1, b"")]
+
+
 def test_delay_and_reason_mean_nothing_to_done(twin):
     ranges, _ = plan(twin, ack(receipt(0)), ack(receipt(1), DONE, 70, b"x"), ack(receipt(2), DONE, 0))
     assert ranges == [(token(), 0, 3, DONE, -1, b"")]
@@ -102,7 +107,7 @@ def test_a_receipt_that_cannot_be_ours_is_stale_without_asking_the_engine(twin, 
 @pytest.mark.parametrize(
     "bad",
     [
-        ack(receipt(0), 4),
+        ack(receipt(0), 5),
         ack(receipt(0), -1),
         ack(receipt(0), 2**31 - 1),
         ack(receipt(0), RETRY, -1),

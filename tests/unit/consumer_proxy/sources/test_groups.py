@@ -9,7 +9,7 @@ from common.placement import Placement, topic_hash
 from consumer_proxy.sources.base import Failure, SourceDown
 from consumer_proxy.sources.groups import GroupsSource, shares
 from engine.client.rpc import LinkDown
-from engine.link.acknowledgement import DONE, RETRY, AckRange, AckRanges
+from engine.link.acknowledgement import DONE, RELEASE, RETRY, AckRange, AckRanges
 from engine.link.operations import LEASE
 from engine.link.pieces import AnswerPiece, encode_pieces
 from engine.link.pull import EARLIEST, PullAnswer, PullQuestion, PullScope, decode_request
@@ -202,7 +202,7 @@ def test_a_group_that_is_isolated_meanwhile_is_not_waited_for_and_gets_back_what
     desk.north.answer(codes=[0], pieces=[piece(queue_of("north"), 2, 40)])
     (told,) = desk.north.told
     assert told.max_messages == 0 and told.group == "readers"
-    assert told.acks == [AckRange(token(queue_of("north"), 2, 40), 0, 2, RETRY, 0)]
+    assert told.acks == [AckRange(token(queue_of("north"), 2, 40), 0, 2, RELEASE)]
 
 
 def test_while_others_wait_for_messages_an_isolated_group_ends_nothing(desk):
@@ -269,7 +269,7 @@ def test_a_pull_for_fewer_messages_than_groups_gives_back_what_came_too_much(des
     desk.east.answer(pieces=[piece(queue_of("east"), 1, 9)])
     desk.north.answer()
     assert desk.answer()[1] == [queue_of("west")]
-    assert desk.east.told[0].acks == [AckRange(token(queue_of("east"), 1, 9), 0, 1, RETRY, 0)]
+    assert desk.east.told[0].acks == [AckRange(token(queue_of("east"), 1, 9), 0, 1, RELEASE)]
 
 
 def test_a_pull_whose_client_has_left_is_withdrawn_everywhere(desk):

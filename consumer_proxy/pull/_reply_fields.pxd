@@ -1,0 +1,41 @@
+# Fields 8 and 9 of a request's Delivery: the reply token in the form for one application, and the deadline. Reference:
+# common.reply_token.bind_token, and deliver._reply_fields.
+
+from libc.stdint cimport uint32_t
+from libc.string cimport memcpy
+
+from consumer_proxy.pull._skip cimport le64, put_be32, put_be64
+from engine.link.constants cimport REPLY_BY_AT, REPLY_TOKEN_BOUND, REPLY_TOKEN_MAC_AT, REPLY_TOKEN_SIZE
+
+cdef extern from "blake2b.h" nogil:
+    ctypedef struct penstock_blake2b:
+        pass
+    void penstock_blake2b_start(penstock_blake2b* state, const void* key, size_t key_size, size_t digest_size)
+    void penstock_blake2b_update(penstock_blake2b* state, const void* data, size_t size)
+    void penstock_blake2b_finish(penstock_blake2b* state, void* digest, size_t digest_size)
+
+cdef enum:
+    REPLY_FIELDS_SIZE = 58
+
+
+cdef struct ReplyKey:                 # of the application that pulls
+    const unsigned char* data
+    uint32_t size
+
+
+cdef inline unsigned char* put_reply_fields(unsigned char* p, const unsigned char* token, const ReplyKey* key) noexcept nogil:
+    """Bounds: token[0..REPLY_TOKEN_SIZE) is read, p[0..REPLY_FIELDS_SIZE) written."""
+    cdef penstock_blake2b mac
+    p[0] = 11; p[1] = 0; p[2] = 8
+    put_be32(p + 3, REPLY_TOKEN_SIZE)
+    p += 7
+    p[0] = REPLY_TOKEN_BOUND
+    memcpy(p + 1, token + 1, REPLY_TOKEN_MAC_AT - 1)
+    penstock_blake2b_start(&mac, key.data, 0, REPLY_TOKEN_SIZE - REPLY_TOKEN_MAC_AT)
+    penstock_blake2b_update(&mac, key.data, key.size)
+    penstock_blake2b_update(&mac, p, REPLY_TOKEN_MAC_AT)
+    penstock_blake2b_finish(&mac, p + REPLY_TOKEN_MAC_AT, REPLY_TOKEN_SIZE - REPLY_TOKEN_MAC_AT)
+    p += REPLY_TOKEN_SIZE
+    p[0] = 10; p[1] = 0; p[2] = 9
+    put_be64(p + 3, le64(token + REPLY_BY_AT))
+    return p + 11
