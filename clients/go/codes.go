@@ -15,6 +15,7 @@ const (
 	Buffered      = Code(contract.Code_BUFFERED)
 	Duplicate     = Code(contract.Code_DUPLICATE)
 	StaleReceipt  = Code(contract.Code_STALE_RECEIPT)
+	RateLimited   = Code(contract.Code_RATE_LIMITED)
 	Unavailable   = Code(contract.Code_UNAVAILABLE)
 	Timeout       = Code(contract.Code_TIMEOUT)
 	Unimplemented = Code(-1) // never on the wire: the other end does not implement this contract

@@ -56,9 +56,11 @@ type Consumer struct {
 	mint    *mint
 	pulling sync.Mutex // one pull at a time, so that an acknowledgement goes out once
 
-	mu      sync.Mutex
-	acks    []*contract.Ack
-	refused int
+	mu       sync.Mutex
+	acks     []*contract.Ack
+	acked    time.Time // when the oldest of them was given
+	refused  int
+	unserved map[string]string
 }
 
 // NewConsumer connects lazily: it fails only on a bad configuration.
@@ -74,11 +76,23 @@ func NewConsumer(config ConsumerConfig) (*Consumer, error) {
 // Pull returns the next deliveries; none when none came within wait (30 s at most). It retries at other proxies until
 // the deadline. Errors: an *Error, ErrClosed or the context's.
 func (c *Consumer) Pull(ctx context.Context, maxMessages int, wait time.Duration) ([]*Delivery, error) {
+	answer, err := c.pull(ctx, maxMessages, wait, nil)
+	if err != nil {
+		return nil, err
+	}
+	return deliveries(answer.Deliveries), nil
+}
+
+// pull returns the response that was served. It extends the leases of held, unless nil.
+func (c *Consumer) pull(
+	ctx context.Context, maxMessages int, wait time.Duration, held *heldLeases,
+) (*contract.PullResponse, error) {
 	c.pulling.Lock()
 	defer c.pulling.Unlock()
 	deadline := time.Now().Add(wait + c.config.Deadline)
 	refusal := &Error{Code: Unavailable, Reason: "no proxy could be reached before the deadline"}
 	var due time.Time
+	var stay *endpoint
 	for failures := 1; ; failures++ {
 		now := time.Now()
 		start := latest(now, due, c.pool.usableAt())
@@ -88,7 +102,7 @@ func (c *Consumer) Pull(ctx context.Context, maxMessages int, wait time.Duration
 		if err := sleepUntil(ctx, start); err != nil {
 			return nil, err
 		}
-		sent, answer, endpoint, err := c.attempt(ctx, maxMessages, wait)
+		sent, answer, endpoint, err := c.attempt(ctx, maxMessages, wait, held, stay)
 		var failure *callFailed
 		if errors.As(err, &failure) && ctx.Err() == nil {
 			refusal = &Error{Code: Unavailable, Reason: failure.Error()}
@@ -101,20 +115,30 @@ func (c *Consumer) Pull(ctx context.Context, maxMessages int, wait time.Duration
 			return nil, err
 		}
 		action := Code(answer.Code).Action()
+		c.settle(sent, held, answer)
 		if action == Done {
 			c.pool.praise(endpoint)
-			c.settle(sent, answer.AckResults)
-			return deliveries(answer.Deliveries), nil
+			if maxMessages > 0 {
+				c.tellTopics(unservedOf(answer))
+			}
+			return answer, nil
 		}
 		refusal = &Error{Code: Code(answer.Code), Reason: answer.GetError()}
 		if action == Refused {
+			if answer.Code == contract.Code_UNKNOWN_TOPIC {
+				c.tellTopics(c.allUnserved(refusal))
+			}
 			return nil, refusal
 		}
 		if action == Elsewhere {
 			c.pool.setAside(endpoint)
 			continue
 		}
-		due = time.Now().Add(max(time.Duration(answer.GetRetryAfterMs())*time.Millisecond, c.config.backoff(failures)))
+		due = time.Now().Add(pause(refusal.Code, answer.GetRetryAfterMs(), c.config.backoff(failures)))
+		stay = nil
+		if refusal.Code == RateLimited {
+			stay = endpoint
+		}
 	}
 }
 
@@ -148,30 +172,6 @@ func (c *Consumer) Flush(ctx context.Context) error {
 	return err
 }
 
-// Run pulls and handles until ctx ends, then delivers the last acknowledgements and returns nil. An error from handle
-// means VerdictRetry with that error as reason; the verdict beside it is then ignored.
-func (c *Consumer) Run(
-	ctx context.Context, maxMessages int, handle func(context.Context, *Delivery) (Verdict, error),
-) error {
-	for ctx.Err() == nil {
-		pulled, err := c.Pull(ctx, maxMessages, 5*time.Second)
-		if err != nil && ctx.Err() == nil {
-			return err
-		}
-		for _, d := range pulled {
-			verdict, err := handle(ctx, d)
-			if err != nil {
-				c.Retry(d, 0, err.Error())
-			} else {
-				c.acknowledge(d, contract.Verdict(verdict), 0, "")
-			}
-		}
-	}
-	last, cancel := context.WithTimeout(context.Background(), c.config.Deadline)
-	defer cancel()
-	return c.Flush(last)
-}
-
 // AcksRefused counts acknowledgements that were late or invalid: their messages are redelivered.
 func (c *Consumer) AcksRefused() int {
 	c.mu.Lock()
@@ -189,6 +189,29 @@ func (c *Consumer) Close() error {
 }
 
 func (c *Consumer) acknowledge(d *Delivery, verdict contract.Verdict, delay time.Duration, reason string) {
+	c.mu.Lock()
+	c.queue(newAck(d, verdict, delay, reason))
+	c.mu.Unlock()
+}
+
+// queue adds an acknowledgement for the next pull; the caller has the lock.
+func (c *Consumer) queue(ack *contract.Ack) {
+	if len(c.acks) == 0 {
+		c.acked = time.Now()
+	}
+	c.acks = append(c.acks, ack)
+}
+
+// release gives back all that no handler of a Run has seen.
+func (c *Consumer) release(held *heldLeases) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, d := range held.release() {
+		c.queue(newAck(d, contract.Verdict_RELEASE, 0, ""))
+	}
+}
+
+func newAck(d *Delivery, verdict contract.Verdict, delay time.Duration, reason string) *contract.Ack {
 	ack := &contract.Ack{Receipt: d.receipt, Reason: optional(reason)}
 	if verdict != contract.Verdict_DONE {
 		ack.Verdict = &verdict
@@ -196,28 +219,35 @@ func (c *Consumer) acknowledge(d *Delivery, verdict contract.Verdict, delay time
 	if delay > 0 {
 		ack.DelayMs = millis(delay)
 	}
-	c.mu.Lock()
-	c.acks = append(c.acks, ack)
-	c.mu.Unlock()
+	return ack
 }
 
 func (c *Consumer) attempt(
-	ctx context.Context, maxMessages int, wait time.Duration,
-) (sent []*contract.Ack, answer *contract.PullResponse, at *endpoint, err error) {
+	ctx context.Context, maxMessages int, wait time.Duration, held *heldLeases, stay *endpoint,
+) (sent sentAcks, answer *contract.PullResponse, at *endpoint, err error) {
+	sent = sentAcks{at: time.Now()}
 	c.mu.Lock()
-	sent = c.acks[:len(c.acks):len(c.acks)]
+	sent.acks = c.acks[:len(c.acks):len(c.acks)]
+	given := sent.acks
+	if held != nil {
+		sent.extended = held.toExtend(sent.at)
+		for _, each := range sent.extended {
+			given = append(given, newAck(each.delivery, contract.Verdict_EXTEND, held.lease, ""))
+		}
+	}
 	c.mu.Unlock()
 	count, none := int32(maxMessages), int32(0)
 	ask := &contract.PullRequest{
 		Credential: c.mint.credential(time.Now()), Group: c.config.Group, Topics: c.config.Topics,
-		MaxMessages: &count, WaitMs: millis(wait), Acks: sent,
+		MaxMessages: &count, WaitMs: millis(wait), Acks: given,
 	}
 	if c.config.Invisible > 0 {
 		ask.InvisibleMs = millis(c.config.Invisible)
 	}
 	at, err = c.pool.do(ctx, request{
-		size:    len(sent) * ackBytes,
+		size:    len(given) * ackBytes,
 		timeout: wait + pullMargin,
+		stay:    stay,
 		call: func(client thrift.TClient) (err error) {
 			answer, err = contract.NewConsumerClient(client).Pull(ctx, ask)
 			return err
@@ -232,21 +262,93 @@ func (c *Consumer) attempt(
 	return sent, answer, at, err
 }
 
-// settle drops settled acknowledgements; the others go with the next pull.
-func (c *Consumer) settle(sent []*contract.Ack, results []*contract.AckResult_) {
+// sentAcks is what one call carries: acknowledgements, then extensions.
+type sentAcks struct {
+	acks     []*contract.Ack
+	extended []*heldDelivery
+	at       time.Time
+}
+
+// settle drops settled acknowledgements; the others go with the next pull. A refused pull's acknowledgements have codes
+// of their own; those with the pull's code were not looked at.
+func (c *Consumer) settle(sent sentAcks, held *heldLeases, answer *contract.PullResponse) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	results, count := answer.AckResults, len(sent.acks)
 	var again []*contract.Ack
-	for i, result := range results {
-		switch action := Code(result.Code).Action(); {
-		case i >= len(sent) || action == Done:
-		case action == Refused:
+	for i, ack := range sent.acks {
+		if i >= len(results) {
+			again = append(again, ack)
+			continue
+		}
+		switch action := Code(results[i].Code).Action(); {
+		case action == Refused && results[i].Code != answer.Code:
 			c.refused++
-		default:
-			again = append(again, sent[i])
+		case action != Done:
+			again = append(again, ack)
 		}
 	}
-	c.acks = append(again, c.acks[len(sent):]...)
+	c.acks = append(again, c.acks[count:]...)
+	c.acked = time.Now()
+	for i, each := range sent.extended {
+		if count+i >= len(results) {
+			break
+		}
+		switch action := Code(results[count+i].Code).Action(); {
+		case action == Done:
+			each.until = sent.at.Add(held.lease)
+		case action == Refused && results[count+i].Code != answer.Code:
+			each.lost = true
+		}
+	}
+}
+
+// UnservedTopics are the topics that the last pull named and that give nothing, with the reason of each.
+func (c *Consumer) UnservedTopics() map[string]string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	topics := make(map[string]string, len(c.unserved))
+	for topic, reason := range c.unserved {
+		topics[topic] = reason
+	}
+	return topics
+}
+
+// tellTopics tells of each topic that gives nothing, and when it is served again; once per change.
+func (c *Consumer) tellTopics(unserved map[string]string) {
+	c.mu.Lock()
+	before := c.unserved
+	c.unserved = unserved
+	c.mu.Unlock()
+	for topic, reason := range unserved {
+		if _, known := before[topic]; !known {
+			c.config.Tell("topic " + topic + " gives nothing: " + reason)
+		}
+	}
+	for topic := range before {
+		if _, still := unserved[topic]; !still {
+			c.config.Tell("topic " + topic + " is served again")
+		}
+	}
+}
+
+func unservedOf(answer *contract.PullResponse) map[string]string {
+	topics := make(map[string]string, len(answer.Topics))
+	for _, report := range answer.Topics {
+		topics[report.Topic] = Code(report.Code).String() + ": " + report.GetError()
+	}
+	return topics
+}
+
+func (c *Consumer) allUnserved(refusal *Error) map[string]string {
+	topics, names := map[string]string{}, c.config.Topics
+	if len(names) == 0 {
+		names = []string{"(the group's)"}
+	}
+	for _, topic := range names {
+		topics[topic] = refusal.Code.String() + ": " + refusal.Reason
+	}
+	return topics
 }
 
 func deliveries(pulled []*contract.Delivery) []*Delivery {

@@ -6,6 +6,7 @@ package penstock
 
 import (
 	"crypto/tls"
+	"log"
 	"math/rand"
 	"strings"
 	"time"
@@ -29,6 +30,9 @@ type Config struct {
 	CredentialUse  time.Duration // 60 s: one minted credential is used this long; proxies take it for 300 s
 	IdleConns      int           // 8: kept open per proxy; more are made when needed and closed after use
 	IdleTime       time.Duration // 30 s: an older idle connection may have been closed by the proxy
+	OutageMax      time.Duration // 10 min: Run ends when no pull has succeeded for so long; negative: never
+	ExtendMax      time.Duration // 1 h: Run extends no lease beyond this; a handler that hangs loses its message then
+	Tell           func(string)  // log.Print: is called with outages and topics that give nothing
 }
 
 // ParseEndpoints splits "host:port,host:port".
@@ -50,6 +54,11 @@ func (c Config) withDefaults() Config {
 	orDuration(&c.BackoffMax, 2*time.Second)
 	orDuration(&c.CredentialUse, time.Minute)
 	orDuration(&c.IdleTime, 30*time.Second)
+	orDuration(&c.OutageMax, 10*time.Minute)
+	orDuration(&c.ExtendMax, time.Hour)
+	if c.Tell == nil {
+		c.Tell = func(sentence string) { log.Print("penstock: " + sentence) }
+	}
 	if c.IdleConns == 0 {
 		c.IdleConns = 8
 	}
@@ -60,6 +69,16 @@ func orDuration(value *time.Duration, standard time.Duration) {
 	if *value == 0 {
 		*value = standard
 	}
+}
+
+// pause follows a refusal: what the proxy told or the back-off, whichever is longer. At a rate limit the proxy has
+// promised a slot, which a longer pause would miss.
+func pause(code Code, toldMs int32, backoff time.Duration) time.Duration {
+	told := time.Duration(toldMs) * time.Millisecond
+	if told > 0 && code == RateLimited {
+		return told
+	}
+	return max(told, backoff)
 }
 
 // backoff is the pause after the n-th failure in a row: a random point in the upper half of a doubling pause.

@@ -61,11 +61,7 @@ func (p *plan) answered(index int, answer *contract.SendResult_, now time.Time) 
 	e.code, e.reason, e.answer = Code(answer.Code), answer.GetError(), answer
 	switch action := e.code.Action(); action {
 	case Later, Unknown:
-		pause := p.config.backoffAt(e.attempts, p.chance)
-		if told := time.Duration(answer.GetRetryAfterMs()) * time.Millisecond; told > pause {
-			pause = told
-		}
-		e.due = now.Add(pause)
+		e.due = now.Add(pause(e.code, answer.GetRetryAfterMs(), p.config.backoffAt(e.attempts, p.chance)))
 		e.maybeStored = e.maybeStored || action == Unknown
 	case Elsewhere:
 		e.due = now

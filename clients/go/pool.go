@@ -62,12 +62,13 @@ type request struct {
 	call, hello func(thrift.TClient) error
 	size        int
 	timeout     time.Duration
+	stay        *endpoint // the proxy to use unless it is set aside; nil: the next one
 }
 
 // do makes one attempt at the next usable proxy. Errors are *callFailed (the proxy has been set aside), *Error (it does
 // not speak this contract), ErrClosed, or the context's.
 func (p *pool) do(ctx context.Context, r request) (*endpoint, error) {
-	e, c, err := p.take()
+	e, c, err := p.take(r.stay)
 	if err != nil {
 		return nil, err
 	}
@@ -131,7 +132,7 @@ func (p *pool) close() {
 	}
 }
 
-func (p *pool) take() (*endpoint, *conn, error) {
+func (p *pool) take(stay *endpoint) (*endpoint, *conn, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
@@ -145,6 +146,9 @@ func (p *pool) take() (*endpoint, *conn, error) {
 		if best.asideUntil.After(now) && other.asideUntil.Before(best.asideUntil) {
 			best = other
 		}
+	}
+	if stay != nil && !stay.asideUntil.After(now) {
+		best = stay
 	}
 	for len(best.idle) > 0 {
 		c := best.idle[len(best.idle)-1]

@@ -124,6 +124,7 @@ func (p *Producer) SendAll(ctx context.Context, messages []*Message, how How) ([
 		deadline = asked
 	}
 	plan := newPlan(len(messages), now, p.config, rand.Float64())
+	var stay *endpoint
 	for plan.open > 0 && ctx.Err() == nil {
 		now = time.Now()
 		start := latest(plan.nextDue(), p.pool.usableAt())
@@ -134,7 +135,8 @@ func (p *Producer) SendAll(ctx context.Context, messages []*Message, how How) ([
 			_ = sleepUntil(ctx, start) // the loop's condition sees the cancellation
 			continue
 		}
-		if err := p.attempt(ctx, plan, messages, how, deadline); err != nil {
+		var err error
+		if stay, err = p.attempt(ctx, plan, messages, how, deadline, stay); err != nil {
 			return nil, err
 		}
 	}
@@ -154,7 +156,10 @@ func (p *Producer) Close() error {
 	return nil
 }
 
-func (p *Producer) attempt(ctx context.Context, plan *plan, messages []*Message, how How, deadline time.Time) error {
+// attempt makes one call. It returns the proxy that has promised a slot at its rate limit: the retry has to go there.
+func (p *Producer) attempt(
+	ctx context.Context, plan *plan, messages []*Message, how How, deadline time.Time, stay *endpoint,
+) (*endpoint, error) {
 	now := time.Now()
 	indexes, size := oneCall(messages, plan.due(now))
 	timeout := p.config.CallTimeout
@@ -176,37 +181,43 @@ func (p *Producer) attempt(ctx context.Context, plan *plan, messages []*Message,
 			p.retried.Add(1)
 		}
 	}
-	answer, endpoint, err := p.send(ctx, ask, size, timeout+sendMargin)
+	answer, endpoint, err := p.send(ctx, ask, size, timeout+sendMargin, stay)
 	var failure *callFailed
 	if errors.As(err, &failure) {
 		for _, i := range indexes {
 			plan.failed(i, failure, time.Now())
 		}
-		return nil
+		return nil, nil
 	}
 	if err != nil {
-		return err
+		return nil, err
 	}
 	leave := false
+	stay = nil
 	now = time.Now()
 	for position, i := range indexes {
 		plan.answered(i, answer.Results[position], now)
-		leave = leave || Code(answer.Results[position].Code).Action() == Elsewhere
+		code := Code(answer.Results[position].Code)
+		leave = leave || code.Action() == Elsewhere
+		if code == RateLimited {
+			stay = endpoint
+		}
 	}
 	if leave {
 		p.pool.setAside(endpoint)
 	} else {
 		p.pool.praise(endpoint)
 	}
-	return nil
+	return stay, nil
 }
 
 func (p *Producer) send(
-	ctx context.Context, ask *contract.SendRequest, size int, timeout time.Duration,
+	ctx context.Context, ask *contract.SendRequest, size int, timeout time.Duration, stay *endpoint,
 ) (answer *contract.SendResponse, at *endpoint, err error) {
 	at, err = p.pool.do(ctx, request{
 		size:    size,
 		timeout: timeout,
+		stay:    stay,
 		call: func(client thrift.TClient) (err error) {
 			answer, err = contract.NewProducerClient(client).Send(ctx, ask)
 			if err == nil && len(answer.Results) != len(ask.Messages) {

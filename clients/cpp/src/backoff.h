@@ -4,6 +4,7 @@
 #include <chrono>
 #include <random>
 
+#include "message_types.h"
 #include "penstock/options.h"
 
 namespace penstock::client {
@@ -27,6 +28,13 @@ inline Clock::duration Backoff(const Options& options, int failures, double jitt
   const auto doubled = options.backoff_first * (int64_t{1} << std::min(failures - 1, 20));
   const std::chrono::duration<double, std::milli> pause = std::min(options.backoff_max, doubled);
   return std::chrono::duration_cast<Clock::duration>(pause * jitter);
+}
+
+/// The pause after a refusal: what the proxy told or the back-off, whichever is longer. At a rate limit the proxy has
+/// promised a slot, which a longer pause would miss.
+inline Clock::duration Pause(int code, Milliseconds told, Clock::duration backoff) {
+  if (told.count() > 0 && code == Code::RATE_LIMITED) return told;
+  return std::max<Clock::duration>(told, backoff);
 }
 
 }  // namespace penstock::client

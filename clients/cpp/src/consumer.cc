@@ -1,98 +1,81 @@
 #include "penstock/consumer.h"
 
 #include <algorithm>
-#include <atomic>
-#include <mutex>
 #include <thread>
+#include <utility>
 
 #include "Consumer.h"
-#include "credential.h"
-#include "pool.h"
+#include "ack.h"
+#include "consumer_impl.h"
 
 namespace penstock::client {
 namespace {
 
 constexpr std::size_t kAckBytes = 120;  // estimated size of one acknowledgement in a request
 constexpr Milliseconds kSocketMargin{2'000};
+constexpr Milliseconds kStopLook{50};  // how soon a pause sees that a Run shall stop
 
 int32_t Count(Milliseconds duration) { return static_cast<int32_t>(duration.count()); }
 
 }  // namespace
 
-class Consumer::Impl {
- public:
-  Impl(std::vector<Endpoint> endpoints, Identity identity, Subscription subscription, Options options)
-      : options_(options),
-        subscription_(std::move(subscription)),
-        pool_(std::move(endpoints), options),
-        mint_(std::move(identity), options.credential_use) {}
-
-  std::vector<Delivery> Pull(int max_messages, Milliseconds wait);
-  void Acknowledge(const Delivery& delivery, Verdict::type verdict, std::optional<Milliseconds> delay, const std::string& reason);
-  bool HasAcks();
-
-  std::atomic<int64_t> acks_refused{0};
-
- private:
-  PullRequest Request();
-  std::size_t Call(const PullRequest& request, Milliseconds wait, PullResponse& response);
-  void Settle(const std::vector<Ack>& sent, const PullResponse& response);
-
-  const Options options_;
-  const Subscription subscription_;
-  Pool pool_;
-  CredentialMint mint_;
-  std::mutex pulling_;  // one pull at a time, so that an acknowledgement goes out once
-  std::mutex mutex_;
-  std::vector<Ack> acks_;
-};
-
 std::vector<Delivery> Consumer::Impl::Pull(int max_messages, Milliseconds wait) {
+  PullResponse response;
+  Pull(max_messages, wait, nullptr, [] { return false; }, response);
+  return std::move(response.deliveries);
+}
+
+bool Consumer::Impl::Pull(
+    int max_messages, Milliseconds wait, HeldLeases* held, const std::function<bool()>& stop, PullResponse& response) {
   const std::lock_guard<std::mutex> alone(pulling_);
   const auto deadline = Clock::now() + wait + options_.deadline;
   PullError refusal(Code::UNAVAILABLE, "no proxy could be reached before the deadline");
   Clock::time_point due{};
+  std::optional<std::size_t> stay;
   for (int failures = 1;; failures++) {
     const auto start = std::max({due, pool_.UsableAt(), Clock::now()});
     if (start >= deadline) throw refusal;
-    std::this_thread::sleep_until(start);
-    PullRequest request = Request();
+    while (!stop() && Clock::now() < start) std::this_thread::sleep_until(std::min(start, Clock::now() + kStopLook));
+    if (stop()) return false;
+    Sent sent;
+    PullRequest request = Request(held, sent);
     request.__set_max_messages(max_messages);
     request.__set_wait_ms(Count(wait));
-    PullResponse response;
+    response = PullResponse();
     std::size_t proxy;
     try {
-      proxy = Call(request, wait, response);
+      proxy = Call(request, wait, std::exchange(stay, std::nullopt), response);
     } catch (const CallFailed& failure) {
       refusal = PullError(Code::UNAVAILABLE, failure.what());
       continue;
     }
     const Action action = ActionOf(response.code);
+    Settle(sent, held, response);
     if (action == Action::kDone) {
       pool_.Praise(proxy);
-      Settle(request.acks, response);
-      return std::move(response.deliveries);
+      Topics unserved;
+      for (const TopicReport& each : response.topics) unserved[each.topic] = NameOf(each.code) + ": " + each.error;
+      if (max_messages > 0) TellTopics(std::move(unserved));
+      return true;
     }
     refusal = PullError(response.code, response.error);
+    if (response.code == Code::UNKNOWN_TOPIC) TellTopics(AllUnserved(refusal));
     if (action == Action::kRefused) throw refusal;
     if (action == Action::kElsewhere) {
       pool_.SetAside(proxy);
       continue;
     }
-    const Clock::duration told = Milliseconds(response.__isset.retry_after_ms ? response.retry_after_ms : 0);
-    due = Clock::now() + std::max(told, Backoff(options_, failures, Jitter()));
+    const Milliseconds told(response.__isset.retry_after_ms ? response.retry_after_ms : 0);
+    due = Clock::now() + Pause(response.code, told, Backoff(options_, failures, Jitter()));
+    if (response.code == Code::RATE_LIMITED) stay = proxy;
   }
 }
 
 void Consumer::Impl::Acknowledge(
     const Delivery& delivery, Verdict::type verdict, std::optional<Milliseconds> delay, const std::string& reason) {
-  Ack ack;
-  ack.receipt = delivery.receipt;
-  if (verdict != Verdict::DONE) ack.__set_verdict(verdict);
-  if (delay) ack.__set_delay_ms(Count(*delay));
-  if (!reason.empty()) ack.__set_reason(reason);
+  Ack ack = MakeAck(delivery, verdict, delay, reason);
   const std::lock_guard<std::mutex> lock(mutex_);
-  acks_.push_back(std::move(ack));
+  Queue(std::move(ack));
 }
 
 bool Consumer::Impl::HasAcks() {
@@ -100,21 +83,30 @@ bool Consumer::Impl::HasAcks() {
   return !acks_.empty();
 }
 
-PullRequest Consumer::Impl::Request() {
+PullRequest Consumer::Impl::Request(HeldLeases* held, Sent& sent) {
   PullRequest request;
   request.credential = mint_.Get();
   request.group = subscription_.group;
   if (!subscription_.topics.empty()) request.__set_topics(subscription_.topics);
   if (subscription_.invisible) request.__set_invisible_ms(Count(*subscription_.invisible));
+  sent.at = Clock::now();
   const std::lock_guard<std::mutex> lock(mutex_);
-  if (!acks_.empty()) request.__set_acks(acks_);
+  sent.acks = acks_;
+  std::vector<Ack> given = acks_;
+  if (held != nullptr) {
+    sent.extended = held->ToExtend(sent.at);
+    for (const HeldPtr& each : sent.extended) given.push_back(MakeAck(each->delivery, Verdict::EXTEND, held->lease(), {}));
+  }
+  if (!given.empty()) request.__set_acks(given);
   return request;
 }
 
-std::size_t Consumer::Impl::Call(const PullRequest& request, Milliseconds wait, PullResponse& response) {
+std::size_t Consumer::Impl::Call(
+    const PullRequest& request, Milliseconds wait, std::optional<std::size_t> stay, PullResponse& response) {
   Pool::Attempt attempt;
   attempt.size_bytes = request.acks.size() * kAckBytes;
   attempt.timeout = wait + kSocketMargin;
+  attempt.stay = stay;
   attempt.call = [&](const ProtocolPtr& protocol) { ConsumerClient(protocol).pull(response, request); };
   attempt.hello = [&](const ProtocolPtr& protocol) {
     PullRequest empty = request;
@@ -127,19 +119,61 @@ std::size_t Consumer::Impl::Call(const PullRequest& request, Milliseconds wait, 
   return pool_.Call(attempt);
 }
 
-// Drops settled acknowledgements; the others go with the next pull.
-void Consumer::Impl::Settle(const std::vector<Ack>& sent, const PullResponse& response) {
+// Drops settled acknowledgements; the others go with the next pull. A refused pull's acknowledgements have codes of their
+// own; those with the pull's code were not looked at.
+void Consumer::Impl::Settle(const Sent& sent, HeldLeases* held, const PullResponse& response) {
   const std::lock_guard<std::mutex> lock(mutex_);
+  const auto& results = response.ack_results;
+  const std::size_t count = sent.acks.size();
   std::vector<Ack> again;
-  for (std::size_t index = 0; index < std::min(sent.size(), response.ack_results.size()); index++) {
-    const Action action = ActionOf(response.ack_results[index].code);
-    if (action == Action::kRefused)
+  for (std::size_t index = 0; index < count; index++) {
+    const Action action = index < results.size() ? ActionOf(results[index].code) : Action::kUnknown;
+    if (action == Action::kRefused && results[index].code != response.code)
       acks_refused++;
     else if (action != Action::kDone)
-      again.push_back(sent[index]);
+      again.push_back(sent.acks[index]);
   }
-  again.insert(again.end(), acks_.begin() + static_cast<std::ptrdiff_t>(sent.size()), acks_.end());
+  again.insert(again.end(), acks_.begin() + static_cast<std::ptrdiff_t>(count), acks_.end());
   acks_ = std::move(again);
+  acked_ = Clock::now();
+  for (std::size_t index = 0; index < sent.extended.size() && count + index < results.size(); index++) {
+    const int code = results[count + index].code;
+    if (ActionOf(code) == Action::kDone)
+      sent.extended[index]->until = sent.at + held->lease();
+    else if (ActionOf(code) == Action::kRefused && code != response.code)
+      sent.extended[index]->lost = true;
+  }
+}
+
+void Consumer::Impl::Queue(Ack ack) {
+  if (acks_.empty()) acked_ = Clock::now();
+  acks_.push_back(std::move(ack));
+}
+
+Consumer::Impl::Topics Consumer::Impl::UnservedTopics() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return unserved_;
+}
+
+// Tells of each topic that gives nothing, and when it is served again; once per change.
+void Consumer::Impl::TellTopics(Topics unserved) {
+  Topics before;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    before.swap(unserved_);
+    unserved_ = unserved;
+  }
+  for (const auto& [topic, reason] : unserved)
+    if (before.count(topic) == 0) options_.tell("topic " + topic + " gives nothing: " + reason);
+  for (const auto& each : before)
+    if (unserved.count(each.first) == 0) options_.tell("topic " + each.first + " is served again");
+}
+
+Consumer::Impl::Topics Consumer::Impl::AllUnserved(const PullError& refusal) const {
+  Topics topics;
+  for (const std::string& topic : subscription_.topics) topics[topic] = refusal.what();
+  if (topics.empty()) topics["(the group's)"] = refusal.what();
+  return topics;
 }
 
 Consumer::Consumer(std::vector<Endpoint> endpoints, Identity identity, Subscription subscription, Options options)
@@ -175,20 +209,14 @@ void Consumer::Flush() {
 
 void Consumer::Run(
     const std::function<Verdict::type(const Delivery&)>& handle, const std::function<bool()>& stop, int max_messages) {
-  while (!stop()) {
-    for (const Delivery& delivery : Pull(max_messages, Milliseconds(5'000))) {
-      try {
-        impl_->Acknowledge(delivery, handle(delivery), {}, {});
-      } catch (const std::exception& error) {
-        Retry(delivery, {}, error.what());
-      }
-    }
-  }
+  impl_->Run(handle, stop, max_messages);
   Flush();
 }
 
 void Consumer::Close() { Flush(); }
 
 int64_t Consumer::acks_refused() const { return impl_->acks_refused; }
+
+std::map<std::string, std::string> Consumer::unserved_topics() const { return impl_->UnservedTopics(); }
 
 }  // namespace penstock::client

@@ -1,9 +1,12 @@
 #include "penstock/options.h"
 
+#include <iostream>
 #include <sstream>
 #include <stdexcept>
 
 namespace penstock::client {
+
+void TellOnStderr(const std::string& sentence) { std::cerr << "penstock: " + sentence + "\n"; }
 
 std::vector<Endpoint> ParseEndpoints(const std::string& list) {
   std::vector<Endpoint> endpoints;

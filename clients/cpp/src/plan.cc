@@ -31,8 +31,8 @@ void SendPlan::Answered(std::size_t index, const SendResult& answer, Clock::time
   switch (action) {
     case Action::kLater:
     case Action::kUnknown: {
-      const Clock::duration told = Milliseconds(answer.__isset.retry_after_ms ? answer.retry_after_ms : 0);
-      entry.due = now + std::max(told, Backoff(options_, entry.attempts, jitter_));
+      const Milliseconds told(answer.__isset.retry_after_ms ? answer.retry_after_ms : 0);
+      entry.due = now + Pause(answer.code, told, Backoff(options_, entry.attempts, jitter_));
       entry.maybe_stored = entry.maybe_stored || action == Action::kUnknown;
       break;
     }

@@ -43,7 +43,7 @@ Clock::time_point Pool::UsableAt() {
 }
 
 std::size_t Pool::Call(const Attempt& attempt) {
-  const std::size_t proxy = Choose();
+  const std::size_t proxy = Choose(attempt.stay);
   const Endpoint& endpoint = proxies_[proxy].endpoint;  // never changes, so it is read without the lock
   const std::string at = endpoint.host + ":" + std::to_string(endpoint.port) + ": ";
   ConnectionPtr connection = TakeIdle(proxy);
@@ -80,9 +80,10 @@ void Pool::Praise(std::size_t proxy) {
   proxies_[proxy].aside_until = {};
 }
 
-std::size_t Pool::Choose() {
+std::size_t Pool::Choose(std::optional<std::size_t> stay) {
   const auto now = Clock::now();
   const std::lock_guard<std::mutex> lock(mutex_);
+  if (stay && proxies_[*stay].aside_until <= now) return *stay;
   turn_++;
   std::size_t best = turn_ % proxies_.size();
   for (std::size_t step = 1; step < proxies_.size(); step++) {

@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -41,6 +42,7 @@ class Pool {
     std::function<void(const ProtocolPtr&)> hello;
     std::size_t size_bytes;
     Clock::duration timeout;
+    std::optional<std::size_t> stay;  // the proxy to use unless it is set aside
   };
 
   Pool(std::vector<Endpoint> endpoints, Options options);
@@ -67,7 +69,7 @@ class Pool {
     Clock::time_point aside_until{};
   };
 
-  std::size_t Choose();
+  std::size_t Choose(std::optional<std::size_t> stay);
   ConnectionPtr TakeIdle(std::size_t proxy);
   ConnectionPtr Connect(const Endpoint& endpoint) const;
   void GiveBack(std::size_t proxy, ConnectionPtr connection);

@@ -43,8 +43,12 @@ class Producer::Impl {
   std::atomic<int64_t> retried{0};
 
  private:
-  void Attempt(SendPlan& plan, std::vector<Message>& messages, const How& how, Clock::time_point deadline);
-  std::size_t Call(const SendRequest& request, std::size_t size, Clock::duration timeout, SendResponse& response);
+  void Attempt(
+      SendPlan& plan, std::vector<Message>& messages, const How& how, Clock::time_point deadline,
+      std::optional<std::size_t>& stay);
+  std::size_t Call(
+      const SendRequest& request, std::size_t size, Clock::duration timeout, std::optional<std::size_t> stay,
+      SendResponse& response);
 
   const Options options_;
   Pool pool_;
@@ -56,20 +60,24 @@ std::vector<Result> Producer::Impl::SendAll(std::vector<Message>& messages, cons
     if (!message.__isset.id) message.__set_id(NewId());
   const auto deadline = Clock::now() + options_.deadline + how.reply_wait;
   SendPlan plan(messages.size(), Clock::now(), options_);
+  std::optional<std::size_t> stay;
   while (!plan.finished()) {
     const auto now = Clock::now();
     const auto start = std::max({plan.NextDue(), pool_.UsableAt(), now});
     if (start >= deadline) break;
     std::this_thread::sleep_until(start);
-    Attempt(plan, messages, how, deadline);
+    Attempt(plan, messages, how, deadline, stay);
   }
   std::vector<Result> results;
   for (std::size_t index = 0; index < messages.size(); index++) results.push_back(plan.ResultOf(index, messages[index].id));
   return results;
 }
 
-// One call with as many of the due messages as fit, at least one.
-void Producer::Impl::Attempt(SendPlan& plan, std::vector<Message>& messages, const How& how, Clock::time_point deadline) {
+// One call with as many of the due messages as fit, at least one. `stay` is the proxy that has promised a slot at its rate
+// limit: the retry has to go there.
+void Producer::Impl::Attempt(
+    SendPlan& plan, std::vector<Message>& messages, const How& how, Clock::time_point deadline,
+    std::optional<std::size_t>& stay) {
   const auto now = Clock::now();
   const Clock::duration left = std::max<Clock::duration>(deadline - now, Milliseconds(1));
   const Clock::duration timeout = std::min<Clock::duration>(options_.call_timeout, left);
@@ -96,9 +104,10 @@ void Producer::Impl::Attempt(SendPlan& plan, std::vector<Message>& messages, con
   SendResponse response;
   std::size_t proxy;
   try {
-    proxy = Call(request, size, std::max<Clock::duration>(timeout, how.reply_wait) + kSocketMargin, response);
+    proxy = Call(request, size, std::max<Clock::duration>(timeout, how.reply_wait) + kSocketMargin, stay, response);
   } catch (const CallFailed& failure) {
     take_back();
+    stay.reset();
     for (const std::size_t index : indexes) plan.Failed(index, failure, Clock::now());
     return;
   } catch (...) {
@@ -107,18 +116,23 @@ void Producer::Impl::Attempt(SendPlan& plan, std::vector<Message>& messages, con
   }
   take_back();
   bool leave = false;
+  stay.reset();
   for (std::size_t position = 0; position < indexes.size(); position++) {
     const SendResult& answer = response.results[position];
     plan.Answered(indexes[position], answer, Clock::now());
     leave = leave || ActionOf(answer.code) == Action::kElsewhere;
+    if (answer.code == Code::RATE_LIMITED) stay = proxy;
   }
   leave ? pool_.SetAside(proxy) : pool_.Praise(proxy);
 }
 
-std::size_t Producer::Impl::Call(const SendRequest& request, std::size_t size, Clock::duration timeout, SendResponse& response) {
+std::size_t Producer::Impl::Call(
+    const SendRequest& request, std::size_t size, Clock::duration timeout, std::optional<std::size_t> stay,
+    SendResponse& response) {
   Pool::Attempt attempt;
   attempt.size_bytes = size;
   attempt.timeout = timeout;
+  attempt.stay = stay;
   attempt.call = [&](const ProtocolPtr& protocol) {
     ProducerClient(protocol).send(response, request);
     if (response.results.size() != request.messages.size())

@@ -30,11 +30,12 @@ function secret(): string
 }
 
 /** @param array<string, string|false> $given */
-function options(array $given): Options
+function options(array $given, int $outageMsMax = 600_000): Options
 {
     return new Options(
         deadlineMs: (int) ($given['deadline-ms'] ?? 30_000),
         framed: !isset($given['buffered']),
+        outageMsMax: $outageMsMax,
         tls: isset($given['tls-ca']) ? ['cafile' => $given['tls-ca']] : null,
     );
 }

@@ -45,13 +45,14 @@ final class Pool
      * @param int $size about how many bytes the request takes
      * @param object $hello an empty request with the same credential, sent ahead when $size is too much for a new
      *        connection
+     * @param ?Endpoint $stay the proxy to use unless it is set aside
      * @return array{object, Endpoint}
      * @throws CallFailed no answer; the proxy has been set aside
      * @throws ContractException the other end answered that it does not serve such calls
      */
-    public function call(string $method, object $request, float $timeoutS, int $size, object $hello): array
+    public function call(string $method, object $request, float $timeoutS, int $size, object $hello, ?Endpoint $stay = null): array
     {
-        $endpoint = $this->choose();
+        $endpoint = $stay !== null && $stay->asideUntilS <= Clock::nowS() ? $stay : $this->choose();
         $connection = $this->takeIdle($endpoint);
         $sent = false;
         try {

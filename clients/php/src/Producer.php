@@ -2,6 +2,7 @@
 
 namespace Penstock\Client;
 
+use Penstock\Code;
 use Penstock\Delivery;
 use Penstock\Message;
 use Penstock\ProducerClient;
@@ -101,6 +102,7 @@ final class Producer
         $nowS = Clock::nowS();
         $deadlineS = $nowS + (($deadlineMs ?? $this->options->deadlineMs) + ($replyWaitMs ?? 0)) / 1000;
         $plan = new SendPlan(count($messages), $nowS, $this->options);
+        $stay = null;
         while (!$plan->finished()) {
             $nowS = Clock::nowS();
             $startS = max($plan->nextDueS(), $this->pool->usableAtS());
@@ -112,7 +114,7 @@ final class Producer
                 continue;
             }
             [$indexes, $size] = $this->oneCall($messages, $plan->due($nowS));
-            $this->attempt($plan, $indexes, $size, new SendRequest([
+            $stay = $this->attempt($plan, $indexes, $size, $stay, new SendRequest([
                 'credential' => $this->mint->credential(),
                 'messages' => array_map(fn (int $index) => $messages[$index], $indexes),
                 'timeout_ms' => max(1, min($this->options->callTimeoutMs, (int) (($deadlineS - $nowS) * 1000))),
@@ -134,8 +136,12 @@ final class Producer
         $this->pool->close();
     }
 
-    /** @param list<int> $indexes */
-    private function attempt(SendPlan $plan, array $indexes, int $size, SendRequest $request): void
+    /**
+     * One call. Returns the proxy that has promised a slot at its rate limit: the retry has to go there.
+     *
+     * @param list<int> $indexes
+     */
+    private function attempt(SendPlan $plan, array $indexes, int $size, ?Endpoint $stay, SendRequest $request): ?Endpoint
     {
         foreach ($indexes as $index) {
             $this->retried += $plan->entries[$index]->attempts > 0 ? 1 : 0;
@@ -143,21 +149,24 @@ final class Producer
         $timeoutS = max($request->timeout_ms, $request->reply_wait_ms ?? 0) / 1000 + self::SOCKET_MARGIN_S;
         $hello = new SendRequest(['credential' => $request->credential, 'messages' => []]);
         try {
-            [$response, $endpoint] = $this->pool->call('send', $request, $timeoutS, $size, $hello);
+            [$response, $endpoint] = $this->pool->call('send', $request, $timeoutS, $size, $hello, $stay);
         } catch (CallFailed $failure) {
             foreach ($indexes as $index) {
                 $plan->failed($index, $failure, Clock::nowS());
             }
-            return;
+            return null;
         }
         $nowS = Clock::nowS();
         $leave = false;
+        $stay = null;
         foreach ($indexes as $position => $index) {
             $answer = $response->results[$position];
             $plan->answered($index, $answer, $nowS);
             $leave = $leave || Action::of($answer->code) === Action::Elsewhere;
+            $stay = $answer->code === Code::RATE_LIMITED ? $endpoint : $stay;
         }
         $leave ? $this->pool->setAside($endpoint) : $this->pool->praise($endpoint);
+        return $stay;
     }
 
     /**

@@ -58,8 +58,8 @@ final class SendPlan
         switch ($action) {
             case Action::Later:
             case Action::Unknown:
-                $pauseS = max(($answer->retry_after_ms ?? 0) / 1000, $this->options->backoffS($entry->attempts, $this->chance));
-                $entry->dueS = $nowS + $pauseS;
+                $backoffS = $this->options->backoffS($entry->attempts, $this->chance);
+                $entry->dueS = $nowS + Options::pauseS($answer->code, $answer->retry_after_ms, $backoffS);
                 $entry->maybeStored = $entry->maybeStored || $action === Action::Unknown;
                 break;
             case Action::Elsewhere:

@@ -27,6 +27,6 @@ def secret() -> str:
     return os.environ.get("PENSTOCK_SECRET") or sys.exit("set PENSTOCK_SECRET to the application's secret")
 
 
-def options(arguments: argparse.Namespace) -> Options:
+def options(arguments: argparse.Namespace, **more: int) -> Options:
     context = ssl.create_default_context(cafile=arguments.tls_ca) if arguments.tls_ca else None
-    return Options(framed=not arguments.buffered, deadline_ms=arguments.deadline_ms, ssl_context=context)
+    return Options(framed=not arguments.buffered, deadline_ms=arguments.deadline_ms, ssl_context=context, **more)

@@ -2,13 +2,15 @@
 
 import threading
 import time
-from collections.abc import Callable
+from typing import Any
 
-from penstock_client.backoff import backoff_s
-from penstock_client.codes import Action, action_of
+from penstock_client.backoff import backoff_s, pause_s
+from penstock_client.codes import Action, action_of, name_of
 from penstock_client.contract import Ack, Code, Delivery, PullRequest, Verdict, consumer_thrift
 from penstock_client.credential import CredentialMint
 from penstock_client.errors import CallFailed, PullError
+from penstock_client.held import LEASE_UNKNOWN_S, HeldDelivery, HeldLeases
+from penstock_client.loop import Handler, RunLoop
 from penstock_client.options import Endpoints, Options, parse_endpoints
 from penstock_client.pool import Pool
 
@@ -28,6 +30,7 @@ class Consumer:
 
     Attributes:
         acks_refused: acknowledgements that were late or invalid: their messages are redelivered.
+        unserved_topics: topics that the last pull named and that give nothing, with the reason of each.
     """
 
     def __init__(
@@ -49,9 +52,11 @@ class Consumer:
         self._topics = topics
         self._invisible_ms = invisible_ms
         self._acks: list[Ack] = []
+        self._acked_s = 0.0  # when the oldest of them was given
         self._lock = threading.Lock()
         self._pulling = threading.Lock()
         self.acks_refused = 0
+        self.unserved_topics: dict[str, str] = {}
 
     def __enter__(self) -> "Consumer":
         return self
@@ -68,7 +73,8 @@ class Consumer:
             ContractError: the endpoint is not a consumer proxy.
         """
         with self._pulling:
-            return self._pull(max_messages, wait_ms, max_bytes)
+            response = self._pull(max_messages, wait_ms, max_bytes)
+            return response.deliveries if response else []
 
     def done(self, delivery: Delivery) -> None:
         self._acknowledge(delivery, Verdict.DONE)
@@ -93,25 +99,25 @@ class Consumer:
 
     def run(
         self,
-        handle: Callable[[Delivery], int | None],
+        handle: Handler,
         stop: threading.Event,
         *,
         max_messages: int = 32,
         wait_ms: int = 5_000,
     ) -> None:
-        """Pull and handle until `stop` is set, then deliver the last acknowledgements.
+        """Pull and handle until `stop` is set, then give back what is left and deliver the last acknowledgements.
 
         `handle` returns a `Verdict`, or None for DONE. If it raises, the message is retried with the exception as
-        reason.
+        reason. Leases are extended while messages wait or are handled; the rules are in clients/README.md.
+
+        Args:
+            max_messages: of one pull; less when the handler is slow.
+        Raises:
+            PullError: refused for good, or no pull succeeded for the option outage_ms_max; or the last
+                acknowledgements could not be delivered after the stop.
+            ContractError: the endpoint is not a consumer proxy.
         """
-        while not stop.is_set():
-            for delivery in self.pull(max_messages, wait_ms=wait_ms):
-                try:
-                    verdict, reason = handle(delivery), None
-                except Exception as error:
-                    verdict, reason = Verdict.RETRY, f"{type(error).__name__}: {error}"
-                self._acknowledge(delivery, Verdict.DONE if verdict is None else verdict, None, reason)
-        self.flush()
+        RunLoop(self, self._options, handle, stop, max_messages, wait_ms).run()
 
     def close(self) -> None:
         try:
@@ -124,21 +130,77 @@ class Consumer:
     ) -> None:
         ack = Ack(receipt=delivery.receipt, verdict=verdict or None, delay_ms=delay_ms, reason=reason)
         with self._lock:
-            self._acks.append(ack)
+            self._queue(ack)
 
-    def _pull(self, max_messages: int, wait_ms: int, max_bytes: int | None) -> list[Delivery]:
+    def _queue(self, ack: Ack) -> None:
+        if not self._acks:
+            self._acked_s = time.monotonic()
+        self._acks.append(ack)
+
+    # -- for RunLoop
+
+    def _pull_held(self, held: HeldLeases, most: int, wait_ms: int, stop: threading.Event) -> None:
+        with self._pulling:
+            response = self._pull(held.wanted(most), wait_ms, None, stop=stop)
+            if response is not None:
+                lease_s = (self._invisible_ms or response.invisible_ms or LEASE_UNKNOWN_S * 1000) / 1000
+                with self._lock:
+                    held.pulled(response.deliveries, lease_s, time.monotonic())
+
+    def _begin(self, held: HeldLeases) -> Delivery | None:
+        with self._lock:
+            return held.begin(time.monotonic())
+
+    def _end(self, held: HeldLeases, delivery: Delivery, verdict: int, reason: str | None, took_s: float) -> None:
+        ack = Ack(receipt=delivery.receipt, verdict=verdict or None, reason=reason)
+        with self._lock:  # one step, so that no extension follows the acknowledgement
+            held.end(took_s)
+            self._queue(ack)
+
+    def _keep(self, held: HeldLeases, ended: threading.Event) -> None:
+        """Deliver acknowledgements and extensions if some are due."""
+        now_s = time.monotonic()
+        with self._lock:
+            waits_s = now_s - self._acked_s if self._acks else 0.0
+            is_due = waits_s >= held.look_s or held.is_due(now_s)
+        if is_due:
+            with self._pulling:
+                self._pull(0, 0, None, held=held, stop=ended)
+
+    def _release(self, held: HeldLeases) -> None:
+        with self._lock:
+            for delivery in held.release():
+                self._queue(Ack(receipt=delivery.receipt, verdict=Verdict.RELEASE))
+
+    # -- one pull
+
+    def _pull(
+        self,
+        max_messages: int,
+        wait_ms: int,
+        max_bytes: int | None,
+        *,
+        held: HeldLeases | None = None,
+        stop: threading.Event | None = None,
+    ) -> Any:
+        """The response that was served; None when `stop` was set before. `held` has its leases extended by it."""
         deadline_s = time.monotonic() + (wait_ms + self._options.deadline_ms) / 1000
+        stay = None
         code, reason, failures, due_s = Code.UNAVAILABLE, "no proxy could be reached before the deadline", 0, 0.0
         while True:
             now_s = time.monotonic()
             start_s = max(now_s, due_s, self._pool.usable_at_s())
             if start_s >= deadline_s:
                 raise PullError(code, reason)
+            if stop is not None and stop.is_set():
+                return None
             if start_s > now_s:
-                time.sleep(start_s - now_s)
+                (stop.wait if stop else time.sleep)(start_s - now_s)
                 continue
             with self._lock:
                 acks = list(self._acks)
+                extended = held.to_extend(now_s) if held else []
+            given = acks + [_extension(each, held) for each in extended]
             request = PullRequest(
                 credential=self._mint.credential(),
                 group=self._group,
@@ -146,7 +208,7 @@ class Consumer:
                 max_messages=max_messages,
                 max_bytes=max_bytes,
                 wait_ms=wait_ms,
-                acks=acks or None,
+                acks=given or None,
                 invisible_ms=self._invisible_ms,
             )
             try:
@@ -154,38 +216,78 @@ class Consumer:
                     "pull",
                     request,
                     wait_ms / 1000 + SOCKET_MARGIN_S,
-                    size=len(acks) * ACK_BYTES,
+                    size=len(given) * ACK_BYTES,
                     hello=self._hello(request),
+                    stay=stay,
                 )
             except CallFailed as failure:
                 code, reason = Code.UNAVAILABLE, str(failure)
                 continue
             action = action_of(response.code)
+            self._settle(acks, response)
+            if held is not None:
+                self._extended(held, extended, response, len(acks), now_s)
             if action is Action.DONE:
                 self._pool.praise(endpoint)
-                self._settle(acks, response.ack_results)
-                return response.deliveries
+                if max_messages:
+                    self._tell_topics({each.topic: _reason(each) for each in response.topics or ()})
+                return response
             code, reason = response.code, response.error or "no reason given"
             if action is Action.REFUSED:
+                if code == Code.UNKNOWN_TOPIC:
+                    self._tell_topics(dict.fromkeys(self._topics or ["(the group's)"], f"{name_of(code)}: {reason}"))
                 raise PullError(code, reason)
             failures += 1
             if action is Action.ELSEWHERE:
                 self._pool.set_aside(endpoint)
             else:
-                pause_s = backoff_s(failures, self._options.backoff_first_ms, self._options.backoff_max_ms)
-                due_s = time.monotonic() + max((response.retry_after_ms or 0) / 1000, pause_s)
+                back_off_s = backoff_s(failures, self._options.backoff_first_ms, self._options.backoff_max_ms)
+                due_s = time.monotonic() + pause_s(code, response.retry_after_ms, back_off_s)
+                stay = endpoint if code == Code.RATE_LIMITED else None
 
     def _hello(self, request: PullRequest) -> PullRequest:
         return PullRequest(credential=request.credential, group=request.group, topics=request.topics, max_messages=0)
 
-    def _settle(self, acks: list[Ack], results: list) -> None:
-        """Drop settled acknowledgements; the others go with the next pull."""
-        again = []
-        for ack, result in zip(acks, results, strict=False):
+    def _settle(self, acks: list[Ack], response: Any) -> None:
+        """Drop settled acknowledgements; the others go with the next pull.
+
+        A refused pull's acknowledgements have codes of their own. Those with the pull's code were not looked at.
+        """
+        again = acks[len(response.ack_results) :]
+        for ack, result in zip(acks, response.ack_results, strict=False):
             action = action_of(result.code)
-            if action is Action.REFUSED:
+            if action is Action.REFUSED and result.code != response.code:
                 self.acks_refused += 1
             elif action is not Action.DONE:
                 again.append(ack)
         with self._lock:
             self._acks = again + self._acks[len(acks) :]
+            self._acked_s = time.monotonic()
+
+    def _extended(
+        self, held: HeldLeases, extended: list[HeldDelivery], response: Any, first: int, sent_s: float
+    ) -> None:
+        with self._lock:
+            for each, result in zip(extended, response.ack_results[first:], strict=False):
+                if action_of(result.code) is Action.DONE:
+                    each.until_s = sent_s + held.lease_s
+                elif action_of(result.code) is Action.REFUSED and result.code != response.code:
+                    each.is_lost = True
+
+    def _tell_topics(self, unserved: dict[str, str]) -> None:
+        """Tell of each topic that gives nothing, and when it is served again; once per change."""
+        before, self.unserved_topics = self.unserved_topics, unserved
+        for topic, reason in unserved.items():
+            if topic not in before:
+                self._options.tell(f"topic {topic} gives nothing: {reason}")
+        for topic in before.keys() - unserved.keys():
+            self._options.tell(f"topic {topic} is served again")
+
+
+def _extension(each: HeldDelivery, held: HeldLeases | None) -> Ack:
+    lease_s = held.lease_s if held else 0.0
+    return Ack(receipt=each.delivery.receipt, verdict=Verdict.EXTEND, delay_ms=int(lease_s * 1000))
+
+
+def _reason(report: Any) -> str:
+    return f"{name_of(report.code)}: {report.error or 'no reason given'}"

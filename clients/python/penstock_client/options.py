@@ -1,7 +1,8 @@
 """Options of the client, with the cost of a change."""
 
+import logging
 import ssl
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 
@@ -17,6 +18,9 @@ class Options:
     credential_ms: int = 60_000  # one minted credential is used this long; proxies take it for 300 s
     idle_connections_max: int = 8  # kept open per proxy; more are made when needed and closed after use
     idle_ms_max: int = 30_000  # an older idle connection may have been closed by the proxy
+    outage_ms_max: int = 600_000  # `run` ends when no pull has succeeded for so long; 0: never
+    extend_ms_max: int = 3_600_000  # `run` extends no lease beyond this; a handler that hangs loses its message then
+    tell: Callable[[str], None] = logging.getLogger("penstock_client").warning  # outages, topics that give nothing
 
 
 Endpoints = str | Iterable[str | tuple[str, int]]

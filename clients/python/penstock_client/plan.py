@@ -7,6 +7,7 @@ later "not stored" applies only to that later attempt.
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from penstock_client.backoff import pause_s
 from penstock_client.codes import Action, action_of
 from penstock_client.contract import Code
 
@@ -48,7 +49,7 @@ class SendPlan:
         entry.code, entry.error, entry.answer = answer.code, answer.error, answer
         action = action_of(answer.code)
         if action in (Action.LATER, Action.UNKNOWN):
-            entry.due_s = now_s + max((answer.retry_after_ms or 0) / 1000, self._backoff_s(entry.attempts))
+            entry.due_s = now_s + pause_s(answer.code, answer.retry_after_ms, self._backoff_s(entry.attempts))
             entry.maybe_stored |= action is Action.UNKNOWN
         elif action is Action.ELSEWHERE:
             entry.due_s = now_s

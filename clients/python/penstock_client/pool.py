@@ -74,18 +74,26 @@ class Pool:
             return min(endpoint.aside_until_s for endpoint in self._endpoints)
 
     def call(
-        self, method: str, request: Any, timeout_s: float, *, size: int = 0, hello: Any = None
+        self,
+        method: str,
+        request: Any,
+        timeout_s: float,
+        *,
+        size: int = 0,
+        hello: Any = None,
+        stay: Endpoint | None = None,
     ) -> tuple[Any, Endpoint]:
         """One attempt at the next usable proxy.
 
         Args:
             size: approximate size of the request in bytes.
             hello: an empty request with the same credential, sent ahead when `size` is too much for a new connection.
+            stay: the proxy to use unless it is set aside.
         Raises:
             CallFailed: no answer; the proxy has been set aside.
             ContractError: the other end answered that it does not serve such calls.
         """
-        endpoint = self._choose()
+        endpoint = self._choose(stay)
         connection = self._idle_connection(endpoint)
         sent = False
         try:
@@ -134,9 +142,11 @@ class Pool:
         for connection in connections:
             connection.close()
 
-    def _choose(self) -> Endpoint:
+    def _choose(self, stay: Endpoint | None) -> Endpoint:
         now_s = time.monotonic()
         with self._lock:
+            if stay is not None and stay.aside_until_s <= now_s:
+                return stay
             self._turn += 1
             count = len(self._endpoints)
             turned = [self._endpoints[(self._turn + step) % count] for step in range(count)]

@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterable
 
 from penstock_client.backoff import backoff_s
 from penstock_client.codes import Action, action_of
-from penstock_client.contract import Delivery, Message, SendRequest, producer_thrift
+from penstock_client.contract import Code, Delivery, Message, SendRequest, producer_thrift
 from penstock_client.credential import CredentialMint
 from penstock_client.errors import CallFailed, SendError
 from penstock_client.options import Endpoints, Options, parse_endpoints
 from penstock_client.plan import SendPlan
-from penstock_client.pool import Pool
+from penstock_client.pool import Endpoint, Pool
 from penstock_client.results import Result
 
 CALL_MESSAGES_MAX = 1_000
@@ -110,6 +110,7 @@ class Producer:
         now_s = time.monotonic()
         deadline_s = now_s + (deadline_ms or self._options.deadline_ms) / 1000 + (reply_wait_ms or 0) / 1000
         plan = SendPlan(len(messages), now_s, self._pauses())
+        stay = None
         while not plan.finished:
             now_s = time.monotonic()
             start_s = max(plan.next_due_s(), self._pool.usable_at_s())
@@ -127,21 +128,24 @@ class Producer:
                 timeout_ms=self._attempt_ms(deadline_s - now_s),
             )
             self.retried += sum(1 for index in indexes if plan.entries[index].attempts)
-            self._attempt(plan, indexes, request, size)
+            stay = self._attempt(plan, indexes, request, size, stay)
         return [_result(message, entry) for message, entry in zip(messages, plan.entries, strict=True)]
 
     def close(self) -> None:
         self._pool.close()
 
-    def _attempt(self, plan: SendPlan, indexes: list[int], request: SendRequest, size: int) -> None:
+    def _attempt(
+        self, plan: SendPlan, indexes: list[int], request: SendRequest, size: int, stay: Endpoint | None
+    ) -> Endpoint | None:
+        """One call. Returns the proxy that has promised a slot at its rate limit: the retry has to go there."""
         timeout_s = max(request.timeout_ms, request.reply_wait_ms or 0) / 1000 + SOCKET_MARGIN_S
         hello = SendRequest(credential=request.credential, messages=[])
         try:
-            response, endpoint = self._pool.call("send", request, timeout_s, size=size, hello=hello)
+            response, endpoint = self._pool.call("send", request, timeout_s, size=size, hello=hello, stay=stay)
         except CallFailed as failure:
             for index in indexes:
                 plan.failed(index, str(failure), sent=failure.sent, now_s=time.monotonic())
-            return
+            return None
         now_s = time.monotonic()
         for index, answer in zip(indexes, response.results, strict=True):
             plan.answered(index, answer, now_s)
@@ -149,6 +153,7 @@ class Producer:
             self._pool.set_aside(endpoint)
         else:
             self._pool.praise(endpoint)
+        return endpoint if any(answer.code == Code.RATE_LIMITED for answer in response.results) else None
 
     def _attempt_ms(self, left_s: float) -> int:
         return max(1, min(self._options.call_timeout_ms, int(left_s * 1000)))

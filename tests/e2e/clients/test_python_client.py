@@ -75,6 +75,12 @@ def test_a_plan_waits_for_the_longer_of_retry_after_and_back_off():
     assert plan.due(12.0) == [0, 1]
 
 
+def test_a_plan_keeps_to_the_slot_that_a_rate_limit_promised():
+    plan = SendPlan(1, 0.0, lambda failures: 0.5)
+    plan.answered(0, answer(Code.RATE_LIMITED, 100), 10.0)
+    assert plan.next_due_s() == 10.1
+
+
 def test_what_was_once_unknown_stays_unknown_although_a_later_attempt_was_refused():
     plan = SendPlan(1, 0.0, lambda failures: 0.0)
     plan.failed(0, "connection reset", sent=True, now_s=1.0)
@@ -182,7 +188,7 @@ def test_a_handler_that_raises_has_its_message_retried(fake, producer, consumer)
 def test_a_late_acknowledgement_is_counted_and_not_repeated(fake, producer, consumer):
     producer.send(Message(topic="t", body=b"x"))
     (delivery,) = consumer.pull()
-    consumer.done(delivery)
+    consumer.reject(delivery)
     consumer.done(delivery)
     consumer.flush()
     assert consumer.acks_refused == 1

@@ -77,6 +77,13 @@ def test_retry_after_is_honoured(fake, produce):
     assert time.monotonic() - began >= 0.4
 
 
+def test_a_retry_at_a_rate_limit_goes_to_the_proxy_that_promised_its_slot(fake, produce):
+    fail_everywhere(fake, code=200, retry_after_ms=100)
+    finished = produce()
+    assert finished.status == 0, finished.errors
+    assert sorted(len(proxy.calls) for proxy in fake.producers) == [0, 2]
+
+
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_a_broken_connection_is_answered_by_the_same_ids_elsewhere_and_makes_no_duplicate(fake, produce, when):
     fail_everywhere(fake, drop=when)

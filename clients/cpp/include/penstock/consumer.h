@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -51,8 +52,11 @@ class Consumer {
   /// Deliver the waiting acknowledgements now, without taking messages.
   void Flush();
 
-  /// Pull and handle until `stop` returns true, then deliver the last acknowledgements. When `handle` throws a
-  /// std::exception the message is retried with its text as reason.
+  /// Pull and handle until `stop` returns true, then give back what no handler has seen and deliver the last
+  /// acknowledgements. When `handle` throws a std::exception the message is retried with its text as reason. Leases are
+  /// extended while messages wait or are handled; the rules are in clients/README.md.
+  /// Throws PullError when pulls are refused for good, when none has succeeded for Options::outage_max, or when the last
+  /// acknowledgements could not be delivered.
   void Run(const std::function<Verdict::type(const Delivery&)>& handle, const std::function<bool()>& stop,
            int max_messages = 32);
 
@@ -60,6 +64,9 @@ class Consumer {
 
   /// Acknowledgements that were late or invalid: their messages are redelivered.
   int64_t acks_refused() const;
+
+  /// The topics that the last pull named and that give nothing, with the reason of each.
+  std::map<std::string, std::string> unserved_topics() const;
 
  private:
   class Impl;

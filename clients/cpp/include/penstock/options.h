@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,9 @@ struct Identity {
   std::string secret;
 };
 
+/// Writes one line.
+void TellOnStderr(const std::string& sentence);
+
 /// Options of the client, with the cost of a change.
 struct Options {
   Milliseconds deadline{10'000};     ///< for one Send with all its retries; a Pull adds it to its wait
@@ -29,6 +33,9 @@ struct Options {
   Milliseconds credential_use{60'000};  ///< one minted credential is used this long; proxies take it for 300 s
   std::size_t idle_connections_max = 8;  ///< kept open per proxy; more are made when needed and closed after use
   Milliseconds idle_max{30'000};         ///< an older idle connection may have been closed by the proxy
+  Milliseconds outage_max{600'000};      ///< Run ends when no pull has succeeded for so long; 0: never
+  Milliseconds extend_max{3'600'000};    ///< Run extends no lease beyond this; a handler that hangs loses its message then
+  std::function<void(const std::string&)> tell = TellOnStderr;  ///< outages, topics that give nothing
 };
 
 struct Endpoint {
