@@ -1,41 +1,57 @@
 """`penstock app`: applications, their keys, grants and settings."""
 
+from collections.abc import Callable
+from dataclasses import fields
 from datetime import UTC, datetime
+from functools import wraps
 from typing import Any
 
 import click
 
 from common.admin import applications
 from common.admin.applications import ApplicationSettings, Grants, NewKey
-from common.config.definitions import ApplicationDefinition
+from common.config.definitions import DEAD_LETTERS, PULL_GROUP, PULL_TOPIC, SEND, ApplicationDefinition
 from common.config.setting import table_of
-from penstock.commands.exits import CommandGroup
+from common.quoting import listed
+from penstock.commands.exits import CommandError, CommandGroup
 from penstock.commands.instance import Instance, administration, instance_options
 from penstock.commands.key_ages import last_used
 from penstock.commands.output import output_option, show_one, show_rows
 from penstock.commands.paging import page_options
 from penstock.commands.setting_options import settings_options
 
+GRANT_COLUMNS = {"send": SEND, "pull_topics": PULL_TOPIC, "pull_groups": PULL_GROUP, "dead_letters": DEAD_LETTERS}
+GRANT_OPTIONS = {
+    "--send": "Let it send to these topics",
+    "--pull": "Let it pull from these topics and as these groups, but not their dead letters",
+    "--pull-topic": "Let it pull from these topics",
+    "--pull-group": "Let it pull as these groups",
+    "--dead-letters": "Let it pull the dead letters of these groups",
+}
+STILL_ACCEPTED = ": they may still accept the key; stop them, or start them with --config-age-max-s"
+
 
 def row(app: ApplicationDefinition) -> dict[str, Any]:
     return {
         "name": app.name,
         "keys": [key.key_id for key in app.keys],
-        "send": [grant.pattern for grant in app.grants if grant.action == "send"],
-        "pull": [grant.pattern for grant in app.grants if grant.action == "pull"],
+        **{column: list(app.patterns(action)) for column, action in GRANT_COLUMNS.items()},
         **{name: value for name, value in app.to_value().items() if name in table_of(ApplicationDefinition)},
     }
 
 
-def grant_options(command: Any) -> Any:
-    for option in (
-        click.option(
-            "--pull", multiple=True, metavar="PATTERN", help="Let it pull these topics and groups; repeatable."
-        ),
-        click.option("--send", multiple=True, metavar="PATTERN", help="Let it send to these topics; repeatable."),
-    ):
-        command = option(command)
-    return command
+def grant_options(command: Callable) -> Callable:
+    """Adds the options of grants, which the command takes as `grants`."""
+
+    @wraps(command)
+    def with_grants(*arguments: Any, **named: Any) -> Any:
+        grants = Grants(**{each.name: named.pop(each.name) for each in fields(Grants)})
+        return command(*arguments, grants=grants, **named)
+
+    for each, (option, text) in reversed(list(zip(fields(Grants), GRANT_OPTIONS.items(), strict=True))):
+        add = click.option(option, each.name, multiple=True, metavar="PATTERN", help=f"{text}; repeatable.")
+        with_grants = add(with_grants)
+    return with_grants
 
 
 def show_secret(key: NewKey, output: str) -> None:
@@ -46,11 +62,13 @@ def show_secret(key: NewKey, output: str) -> None:
 
 @click.group(cls=CommandGroup)
 def app() -> None:
-    """Manage applications: which topics they may send to and pull from. A PATTERN is a name, or a prefix followed by *.
+    """Manage applications: their keys, and which topics and groups they may use.
+
+    A PATTERN is a name, or a prefix followed by *.
 
     \b
     penstock app create shop -o json
-    penstock app grant shop --send 'orders*' --pull 'orders*' --pull shop-readers
+    penstock app grant shop --send 'orders*' --pull-topic 'orders*' --pull-group readers --dead-letters readers
     penstock app rotate shop; …change the clients over…; penstock app revoke shop k-0123456789
     """
 
@@ -60,10 +78,10 @@ def app() -> None:
 @grant_options
 @output_option
 @instance_options()
-def create(instance: Instance, name: str, send: tuple[str, ...], pull: tuple[str, ...], output: str) -> None:
+def create(instance: Instance, name: str, grants: Grants, output: str) -> None:
     """Create application NAME and print its first key. It may do nothing without a grant."""
     with administration(instance, changes=True) as admin:
-        key = applications.create(admin, name, Grants(send, pull))
+        key = applications.create(admin, name, grants)
     show_secret(key, output)
 
 
@@ -84,9 +102,14 @@ def rotate(instance: Instance, name: str, output: str) -> None:
 @output_option
 @instance_options()
 def revoke(instance: Instance, name: str, key_id: str, output: str) -> None:
-    """Reject a key from now on."""
-    with administration(instance, changes=True) as admin:
+    """Reject a key from now on. A warning names the processes that may still accept it."""
+    with administration(instance, changes=True, risk=STILL_ACCEPTED) as admin:
         changed = applications.revoke(admin, name, key_id)
+    if not changed.keys:
+        click.echo(
+            f"warning: application {name} has no key left and cannot authenticate: use `penstock app rotate {name}`",
+            err=True,
+        )
     show_one(row(changed), output)
 
 
@@ -95,11 +118,14 @@ def revoke(instance: Instance, name: str, key_id: str, output: str) -> None:
 @grant_options
 @output_option
 @instance_options()
-def grant(instance: Instance, name: str, send: tuple[str, ...], pull: tuple[str, ...], output: str) -> None:
-    """Add grants. A pull needs a grant for its group and for each of its topics."""
-    _need_patterns(send, pull)
+def grant(instance: Instance, name: str, grants: Grants, output: str) -> None:
+    """Add grants. A pull needs a grant for its group and one for each of its topics.
+
+    A topic of dead letters needs a grant for the dead letters of its group.
+    """
+    _need_patterns(grants)
     with administration(instance, changes=True) as admin:
-        changed = applications.grant(admin, name, Grants(send, pull))
+        changed = applications.grant(admin, name, grants)
     show_one(row(changed), output)
 
 
@@ -108,11 +134,11 @@ def grant(instance: Instance, name: str, send: tuple[str, ...], pull: tuple[str,
 @grant_options
 @output_option
 @instance_options()
-def ungrant(instance: Instance, name: str, send: tuple[str, ...], pull: tuple[str, ...], output: str) -> None:
+def ungrant(instance: Instance, name: str, grants: Grants, output: str) -> None:
     """Remove grants, by the patterns that they were given with."""
-    _need_patterns(send, pull)
+    _need_patterns(grants)
     with administration(instance, changes=True) as admin:
-        changed = applications.ungrant(admin, name, Grants(send, pull))
+        changed = applications.ungrant(admin, name, grants)
     show_one(row(changed), output)
 
 
@@ -124,15 +150,15 @@ def ungrant(instance: Instance, name: str, send: tuple[str, ...], pull: tuple[st
 def set_command(instance: Instance, name: str, output: str, settings: ApplicationSettings) -> None:
     """Change the given limits and allowed origins of an application."""
     if not settings:
-        raise click.UsageError("no setting is given: use --rate-messages, --rate-bytes, --address or --certificate")
+        raise click.UsageError("no setting is given: use an option such as --rate-messages or --groups-max, see --help")
     with administration(instance, changes=True) as admin:
         changed = applications.set_application(admin, name, settings)
     show_one(row(changed), output)
 
 
-def _need_patterns(send: tuple[str, ...], pull: tuple[str, ...]) -> None:
-    if not send and not pull:
-        raise click.UsageError("no grant is given: use --send PATTERN or --pull PATTERN")
+def _need_patterns(grants: Grants) -> None:
+    if not grants.all():
+        raise click.UsageError(f"no grant is given: use {listed(list(GRANT_OPTIONS))} with a PATTERN")
 
 
 @app.command("list")
@@ -143,15 +169,15 @@ def list_command(instance: Instance, prefix: str, after: str, limit: int, output
     """List applications, without their secrets."""
     with administration(instance) as admin:
         found = applications.list_applications(admin, prefix, after, limit)
-    show_rows([row(each) for each in found], ("name", "keys", "send", "pull"), output)
+    show_rows([row(each) for each in found], ("name", "keys", *GRANT_COLUMNS), output)
 
 
 @app.command()
 @click.argument("name")
 @output_option
-@instance_options()
+@instance_options("engine")
 def show(instance: Instance, name: str, output: str) -> None:
-    """Show one application with the age and last use of its keys, without their secrets.
+    """Show one application with the age and last use of its keys, without their secrets, and its use of its quotas.
 
     The proxies of a running `up` report uses since they started, to within ten minutes.
     """
@@ -167,7 +193,21 @@ def show(instance: Instance, name: str, output: str) -> None:
         if output == "json"
         else [f"{key['key_id']} (created {key['created']}, last used {key['last_used'] or 'unknown'})" for key in keys]
     )
-    show_one({**row(found), "keys": shown, "version": version}, output)
+    show_one({**row(found), **quotas(instance, found), "keys": shown, "version": version}, output)
+
+
+def quotas(instance: Instance, app: ApplicationDefinition) -> dict[str, Any]:
+    """The quotas of what an application may create, and the largest number at one engine; None: no engine tells."""
+    from penstock.commands import engines  # the link and its native parts: only for the commands that need the engine
+
+    try:
+        answers = list(engines.ask_all(instance, "created", application=app.name).values())
+    except (CommandError, OSError):
+        answers = []
+    shown: dict[str, Any] = {"groups_max": app.groups_max, "family_topics_max": app.family_topics_max}
+    for name in ("groups", "family_topics"):
+        shown[f"{name}_created"] = max((answer[name] for answer in answers), default=None)
+    return shown
 
 
 def _utc(at_ms: int) -> str:
@@ -179,8 +219,8 @@ def _utc(at_ms: int) -> str:
 @output_option
 @instance_options()
 def delete(instance: Instance, name: str, output: str) -> None:
-    """Delete an application: its keys are rejected at once."""
-    with administration(instance, changes=True) as admin:
+    """Delete an application: its keys are rejected at once. A warning names the processes that may still accept them."""
+    with administration(instance, changes=True, risk=STILL_ACCEPTED) as admin:
         applications.delete(admin, name)
     show_one({"deleted": name}, output)
 

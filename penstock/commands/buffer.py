@@ -4,6 +4,7 @@ import base64
 import json
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
@@ -11,8 +12,10 @@ from typing import Any
 
 import click
 
+from common.clock import SystemClock
 from common.contract import Message, decode_struct
 from common.ids import show_id
+from common.secret_file import secret_faults
 from penstock.commands import progress
 from penstock.commands.exits import CONFLICT, FAILED, UNAVAILABLE, USAGE, CommandError, CommandGroup
 from penstock.commands.instance import Instance, instance_options
@@ -21,6 +24,7 @@ from producer_proxy.buffer.disk import survey
 from producer_proxy.buffer.disk.survey import BufferDamage, Waiting
 from producer_proxy.buffer.errors import BufferError_, BufferInUse
 from producer_proxy.buffer.pace import PER_S
+from producer_proxy.buffer.redrive import BufferedDeadLetters, DeadFile, DeadRedisList
 
 COLUMNS = ("accepted_at", "topic", "key", "id", "body_bytes")
 
@@ -28,6 +32,26 @@ DIRECTORY = click.Path(exists=True, file_okay=False, path_type=Path)
 
 directory_argument = click.argument("directory", metavar="DIR", type=DIRECTORY)
 topic_option = click.option("--topic", metavar="TOPIC", help="Show only this topic.")
+password_option = click.option(
+    "--password-file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Read the password of the Redis from FILE.",
+)
+per_s_option = click.option(
+    "--per-s",
+    type=click.IntRange(1),
+    default=PER_S,
+    metavar="N",
+    help=f"Send at most N entries per second (default {PER_S:,}).",
+)
+timeout_option = click.option(
+    "--timeout-s",
+    type=click.FloatRange(min=0.1),
+    default=30.0,
+    metavar="SECONDS",
+    help="Stop after this many seconds without progress (default 30).",
+)
 dead_option = click.option("--dead", is_flag=True, help="Show the dead-letter list, with the reason of each entry.")
 
 
@@ -44,17 +68,13 @@ def command() -> None:
     penstock buffer inspect .penstock/buffer/producer_proxy --topic orders --limit 20
     penstock buffer export .penstock/buffer/producer_proxy --dead > dead.jsonl
     penstock buffer drain /mnt/failed-host/buffer --data .penstock
+    penstock buffer redrive .penstock/buffer/producer_proxy --dead --topic orders
     """
 
 
 @command.command()
 @click.argument("place", metavar="DIR|URL")
-@click.option(
-    "--password-file",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="Read the password of the Redis from FILE.",
-)
+@password_option
 @output_option
 def status(place: str, password_file: Path | None, output: str) -> None:
     """Show number and age of the waiting entries, the dead-letter list, and damage.
@@ -72,22 +92,10 @@ def status(place: str, password_file: Path | None, output: str) -> None:
 
 def of_redis(url: str, password_file: Path | None) -> tuple[dict[str, Any], bool]:
     """The rows to show, and whether there is no problem."""
-    try:
-        from redis import RedisError  # an extra
-
-        from producer_proxy.buffer.redis.address import parse_address
-        from producer_proxy.buffer.redis.client import connect
+    with redis_at(url, password_file) as (client, layout):
         from producer_proxy.buffer.redis.survey import survey as survey_redis
-    except ImportError as error:
-        raise CommandError(f"redis-py is missing: pip install 'penstock[redis]' ({error})", FAILED) from error
-    try:
-        address = parse_address(url)
-        password = None if password_file is None else password_file.read_text().strip()
-        found = survey_redis(connect(address, password), address.layout)
-    except ValueError as error:
-        raise CommandError(str(error), USAGE) from error
-    except (RedisError, OSError) as error:
-        raise CommandError(f"{url}: {error}", UNAVAILABLE) from error
+
+        found = survey_redis(client, layout)
     show = {
         "entries": sum(found.entries.values()),
         "oldest_s": age_s(found.oldest_at_ms),
@@ -97,6 +105,26 @@ def of_redis(url: str, password_file: Path | None) -> tuple[dict[str, Any], bool
         "damage": found.faults,
     }
     return show, not found.weaknesses and not found.faults
+
+
+@contextmanager
+def redis_at(url: str, password_file: Path | None) -> Iterator[tuple[Any, str]]:
+    """A client of the Redis, and the layout of the buffer there. Errors in the block become the command's."""
+    try:
+        from producer_proxy.buffer.redis.address import parse_address
+        from producer_proxy.buffer.redis.client import AWAY, connect  # needs redis-py, an extra
+    except ImportError as error:
+        raise CommandError(f"redis-py is missing: pip install 'penstock[redis]' ({error})", FAILED) from error
+    try:
+        address = parse_address(url)
+        if faults := secret_faults({"--password-file": password_file}):
+            raise ValueError("; ".join(faults))
+        password = None if password_file is None else password_file.read_text().strip()
+        yield connect(address, password), address.layout
+    except ValueError as error:
+        raise CommandError(str(error), USAGE) from error
+    except AWAY as error:
+        raise CommandError(f"{url}: {error}", UNAVAILABLE) from error
 
 
 def age_s(at_ms: int | None) -> float | None:
@@ -164,20 +192,8 @@ def export(directory: Path, topic: str | None, dead: bool) -> None:
 
 @command.command()
 @directory_argument
-@click.option(
-    "--per-s",
-    type=click.IntRange(1),
-    default=PER_S,
-    metavar="N",
-    help=f"Send at most N entries per second (default {PER_S:,}).",
-)
-@click.option(
-    "--timeout-s",
-    type=click.FloatRange(min=0.1),
-    default=30.0,
-    metavar="SECONDS",
-    help="Stop after this many seconds without progress (default 30).",
-)
+@per_s_option
+@timeout_option
 @instance_options("engine")
 def drain(instance: Instance, directory: Path, per_s: int, timeout_s: float) -> None:
     """Send every entry to the engine, and delete each after the engine has it on disk.
@@ -199,6 +215,49 @@ def drain(instance: Instance, directory: Path, per_s: int, timeout_s: float) -> 
     except (BufferError_, OSError) as error:
         raise CommandError(str(error), UNAVAILABLE) from error
     click.echo(f"{drained} entries sent to the engine, {buried} moved to the dead-letter list")
+
+
+@command.command()
+@click.argument("place", metavar="DIR|URL")
+@click.option("--dead", is_flag=True, required=True, help="Send the dead-letter list.")
+@topic_option
+@password_option
+@per_s_option
+@timeout_option
+@instance_options("engine")
+def redrive(
+    instance: Instance, place: str, dead: bool, topic: str | None, password_file: Path | None, per_s: int, timeout_s: float
+) -> None:  # fmt: skip
+    """Send the dead-letter list to the engine again, and remove each entry after the engine has it on disk.
+
+    The proxy of DIR may run. Entries keep their ids; those that the engine refuses again stay on the list. Exit code 5
+    when the engine does not answer for every entry, or a topic has no definition: the others stay.
+    """
+    if "://" in place:
+        with redis_at(place, password_file) as (client, _):
+            from producer_proxy.buffer.redis.slots import PREFIX, dead_key
+
+            redriven(instance, DeadRedisList(client, dead_key(PREFIX), topic, SystemClock().now_ms), per_s, timeout_s)
+    else:
+        directory = DIRECTORY.convert(place, None, None)
+        redriven(instance, DeadFile(directory, topic, SystemClock().now_ms), per_s, timeout_s)
+
+
+def redriven(instance: Instance, store: BufferedDeadLetters, per_s: int, timeout_s: float) -> None:
+    """Send these entries and print the outcome."""
+    from producer_proxy.buffer.empty import drain_all  # the engine's client, which the other verbs do not need
+
+    places = list(instance.engines().values())
+    engine = places[0] if len(places) == 1 else None
+    try:
+        with progress.shown():
+            sent = drain_all(
+                store, engine, instance.cluster_key(), instance.config(), per_s, timeout_s,
+                lambda left: progress.say(f"{left:,} entries left"),
+            )  # fmt: skip
+    except (BufferError_, OSError) as error:
+        raise CommandError(str(error), UNAVAILABLE) from error
+    click.echo(f"{sent} entries sent to the engine, {store.refused} refused again: they stay on the list")
 
 
 def read(directory: Path, dead: bool) -> Iterator[Waiting | BufferDamage]:

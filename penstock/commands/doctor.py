@@ -1,7 +1,7 @@
 """`penstock doctor`: checks of this machine, with advice."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import click
@@ -14,7 +14,7 @@ MARKS = {"ok": click.style("ok     ", fg="green"), "note": click.style("note   "
 MARKS["missing"] = click.style("MISSING", fg="red", bold=True)
 
 
-def findings(data: Path) -> Iterator[DoctorFinding]:
+def findings(data: Path, certificates: Iterable[Path] = ()) -> Iterator[DoctorFinding]:
     yield software.python()
     yield software.libraries()
     yield software.native_modules()
@@ -23,6 +23,7 @@ def findings(data: Path) -> Iterator[DoctorFinding]:
     yield from software.programs()
     yield from (machine.open_files(), machine.memory(), machine.dirty_pages(), machine.overcommit(), machine.clock())
     yield from (storage.room(data), storage.file_system(data), storage.sync_time(data))
+    yield from map(software.certificate, certificates)
 
 
 @click.command("doctor")
@@ -35,10 +36,17 @@ def findings(data: Path) -> Iterator[DoctorFinding]:
     metavar="DIR",
     help="Check the disk of data directory DIR (default ./.penstock).",
 )
+@click.option(
+    "--tls-cert",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Check when this certificate of a proxy expires; repeatable.",
+)
 @output_option
-def command(data: Path, output: str) -> None:
+def command(data: Path, tls_cert: tuple[Path, ...], output: str) -> None:
     """Check this machine and show what to do. Exit code 1 when something is missing that Penstock needs."""
-    found = list(findings(data.absolute()))
+    found = list(findings(data.absolute(), tls_cert))
     lacking = [each for each in found if each.state == "missing"]
     if output == "json":
         click.echo(json.dumps({"ok": not lacking, "findings": [each.to_value() for each in found]}, indent=1))

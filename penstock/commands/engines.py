@@ -26,7 +26,7 @@ def connected(instance: Instance, timeout_s: float = 5.0) -> Iterator[dict[str, 
         found = {}
         for name, address in instance.engines().items():
             with named(name):
-                found[name] = links.enter_context(AdminClient(address, instance.cluster_key(), timeout_s=timeout_s))
+                found[name] = links.enter_context(AdminClient(address, instance.admin_key(), timeout_s=timeout_s))
         yield found
 
 

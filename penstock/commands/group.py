@@ -5,10 +5,11 @@ from typing import Any
 import click
 
 from common.admin import groups
+from common.admin.administrator import Administrator
 from common.admin.groups import GroupSettings
 from common.config.definitions import GroupDefinition
 from penstock.commands.dead_letters import dead_letters
-from penstock.commands.exits import USAGE, CommandError, CommandGroup
+from penstock.commands.exits import NOT_FOUND, USAGE, CommandError, CommandGroup
 from penstock.commands.instance import Instance, administration, instance_options, note
 from penstock.commands.output import output_option, show_one, show_rows
 from penstock.commands.paging import page_options
@@ -50,6 +51,7 @@ def create(instance: Instance, name: str, output: str, settings: GroupSettings) 
     """Define group NAME."""
     with administration(instance, changes=True) as admin:
         made = groups.create(admin, name, settings)
+        _warn_of_unknown_topics(admin, made)
     show_one(row(made), output)
 
 
@@ -86,18 +88,48 @@ def set_command(instance: Instance, name: str, output: str, settings: GroupSetti
         raise click.UsageError("no setting is given: use an option such as --topic or --filter, see --help")
     with administration(instance, changes=True) as admin:
         changed = groups.set_group(admin, name, settings)
+        if "topics" in settings.given():
+            _warn_of_unknown_topics(admin, changed)
     show_one(row(changed), output)
 
 
 @group.command()
 @click.argument("name")
+@click.option("--progress", is_flag=True, help="Delete the group's position at the engines, too, if it has one.")
 @output_option
-@instance_options()
-def delete(instance: Instance, name: str, output: str) -> None:
-    """Delete a group's definition. Its position stays with the engine."""
+@instance_options("engine")
+def delete(instance: Instance, name: str, progress: bool, output: str) -> None:
+    """Delete a group's definition. Its position stays with the engine, unless --progress is given.
+
+    With --progress a group without a definition is deleted, too. It is refused while the group's consumers run (exit
+    code 2); a group of that name begins anew.
+    """
+    answer: dict[str, Any] = {"deleted": name}
     with administration(instance, changes=True) as admin:
-        groups.delete(admin, name)
-    show_one({"deleted": name}, output)
+        is_defined = groups.is_defined(admin, name)
+        if progress:
+            answer["queues"] = _forget(instance, name, must_exist=not is_defined)
+        if is_defined or not progress:
+            groups.delete(admin, name)
+    if progress:
+        note(instance, "delete", "progress", name, None, {"queues": answer["queues"]})
+    show_one(answer, output)
+
+
+@group.command()
+@click.option("--days", type=click.IntRange(min=0), default=30, metavar="N", help="Days without a use (default 30).")
+@output_option
+@instance_options("engine")
+def unused(instance: Instance, days: int, output: str) -> None:
+    """List groups without a definition that nobody has used for N days in which the engine ran.
+
+    An engine forgets them by itself after its --expire-days (default 30; 0: never).
+    """
+    from penstock.commands import engines  # the link and its native parts: only for the commands that need the engine
+
+    answers = engines.ask_all(instance, "unused", days=days)
+    names = sorted({name for answer in answers.values() for name in answer["groups"]})
+    show_rows([{"name": name} for name in names], ("name",), output)
 
 
 @group.command()
@@ -124,19 +156,24 @@ def lag(instance: Instance, name: str, topic: str | None, output: str) -> None:
     "--to",
     required=True,
     metavar="earliest|latest|OFFSET|+N|-N|TIME",
-    help="Move to this place; +N and -N move by N messages, TIME is an age (10m) or a date.",
+    help="Move to this place. OFFSET counts a queue's messages and is at most its end; +N and -N move by N messages. "
+    "TIME is an age (10m), a date, or Unix milliseconds after an @ (@1795255200000).",
 )
 @click.option("--queue", type=click.IntRange(min=0), metavar="N", help="Move only in queue N (default: all queues).")
 @click.option("--preview", "--dry-run", "preview", is_flag=True, help="Show the moves without making them.")
 @output_option
 @instance_options("engine")
 def reset(instance: Instance, name: str, topic: str, to: str, queue: int | None, preview: bool, output: str) -> None:
-    """Move the group's position on a topic. Messages that are in flight are delivered again."""
-    rows, columns = _ask_engines(
-        instance, "reset", "moved", topic, ("queue", "old", "new"),
-        group=name, to=_target(to), queue=queue, preview=preview or None,
-    )  # fmt: skip
+    """Move the group's position on a topic. Messages that are in flight are delivered again.
+
+    Nothing is moved when an offset is beyond the end of a queue (exit code 2), or when the group has never pulled (3).
+    """
+    options = {"group": name, "to": _target(to), "queue": queue}
+    shown = ("queue", "old", "new")
+    # Every engine checks the request before the first one moves anything.
+    rows, columns = _ask_engines(instance, "reset", "moved", topic, shown, **options, preview=True)
     if not preview:
+        rows, columns = _ask_engines(instance, "reset", "moved", topic, shown, **options)
         old, new = ({str(each["queue"]): each[side] for each in rows} for side in ("old", "new"))
         note(instance, "reset", "progress", f"{name}/{topic}", old, new)
     show_rows(rows, columns, output)
@@ -161,6 +198,28 @@ def resume(instance: Instance, name: str, output: str) -> None:
 
 
 group.add_command(dead_letters)
+
+
+def _forget(instance: Instance, name: str, *, must_exist: bool) -> int:
+    """Delete the group's progress at all engines; returns its number of queues."""
+    from penstock.commands import engines  # the link and its native parts: only for the commands that need the engine
+
+    try:
+        answers = engines.ask_all(instance, "forget", group=name)
+    except CommandError as error:
+        if error.exit_code != NOT_FOUND or must_exist:
+            raise
+        return 0
+    return sum(answer["forgotten"] for answer in answers.values())
+
+
+def _warn_of_unknown_topics(admin: Administrator, group: GroupDefinition) -> None:
+    for topic in groups.unknown_topics(admin, group):
+        click.echo(
+            f"warning: topic {topic}: not defined: pulls report it as unknown until it is created: "
+            f"check the name, or use `penstock topic create {topic}`",
+            err=True,
+        )
 
 
 def _set_paused(instance: Instance, name: str, paused: bool, output: str) -> None:

@@ -3,17 +3,22 @@
 Secrets come from a file or the environment, never from the command line, which every user of the machine can read.
 """
 
+import hashlib
 import json
 import os
+import re
+import socket
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 
 from common.admin import applications
+from common.admin.administrator import Administrator
 from common.admin.applications import NewKey
 from common.config import files
 from common.contract import Credential
@@ -28,15 +33,21 @@ REUSE_MS = WINDOW_MS // 3  # far below the window, so that clocks may differ
 
 @dataclass
 class Identity:
-    """Mints credentials for one application and reuses each for REUSE_MS."""
+    """Mints credentials for one application and reuses each for REUSE_MS.
 
-    key: NewKey
+    Attributes:
+        find_key: gives the key at the first use: a command that fails before leaves nothing in the configuration.
+    """
+
+    find_key: Callable[[], NewKey]
+    _key: NewKey | None = None
     _minted: Credential | None = None
 
     def credential(self) -> Credential:
         now_ms = time.time_ns() // 1_000_000
         if self._minted is None or not 0 <= now_ms - self._minted.issued_at_ms < REUSE_MS:
-            self._minted = Credential(*mint(self.key.app, self.key.key_id, self.key.secret, now_ms))
+            key = self._key = self._key or self.find_key()
+            self._minted = Credential(*mint(key.app, key.key_id, key.secret, now_ms))
         return self._minted
 
 
@@ -62,10 +73,11 @@ def choose(instance: Instance, app: str | None, key_id: str | None, secret_file:
     if app is None:
         if key_id or secret_file:
             raise CommandError("--key-id and --secret-file: no application is given: use --app NAME too", USAGE)
-        return Identity(_operator(instance))
+        return Identity(partial(_operator, instance))
     if key_id is None:
         raise CommandError("--app: no key is given: use --key-id KEY too", USAGE)
-    return Identity(NewKey(app, key_id, _secret(secret_file)))
+    key = NewKey(app, key_id, _secret(secret_file))
+    return Identity(lambda: key)
 
 
 def _secret(secret_file: Path | None) -> str:
@@ -85,17 +97,43 @@ def _secret(secret_file: Path | None) -> str:
 def _operator(instance: Instance) -> NewKey:
     """The key in DIR/operator.key (0600), created on demand.
 
-    It is checked against the configuration, which may have been reset.
+    It is checked against the configuration, which may have been reset. Each data directory of each machine has an
+    application of its own, so that their keys do not replace one another.
     """
     path = instance.data / "operator.key"
     held = _read_key(path)
     with administration(instance) as admin:
-        key = applications.ensure_operator(admin, OPERATOR, held)
-    if key != held:
-        with administration(instance, changes=True):
-            pass  # the proxies must know the new key before any command that reads the file uses it
-        files.replace(path, json.dumps({"app": key.app, "key_id": key.key_id, "secret": key.secret}).encode())
+        key = held if held is not None and applications.is_valid(admin, held) else None
+        if key is not None and not applications.complete_operator(admin, key.app):
+            return key
+        key = key or _make_key(admin, instance.data, path)
+    with administration(instance, changes=True):
+        pass  # the proxies must know the new key or grants before this command uses it
     return key
+
+
+def _make_key(admin: Administrator, data: Path, path: Path) -> NewKey:
+    """Make a key and keep it in the file."""
+    key = applications.ensure_operator(admin, operator_of(data), None)
+    try:
+        _keep(path, key)
+    except OSError as error:
+        applications.withdraw(admin, key)
+        raise CommandError(
+            f"{path}: cannot be written: {error.strerror}: use --app NAME, or --data DIR of a directory that can"
+        ) from error
+    return key
+
+
+def operator_of(data: Path) -> str:
+    """The application of a data directory on this machine."""
+    place = str(data.absolute())
+    host = re.sub(r"[^A-Za-z0-9._-]", "-", socket.gethostname())[:100]
+    return f"{OPERATOR}.{host}.{hashlib.sha256(place.encode()).hexdigest()[:8]}"
+
+
+def _keep(path: Path, key: NewKey) -> None:
+    files.replace(path, json.dumps({"app": key.app, "key_id": key.key_id, "secret": key.secret}).encode())
 
 
 def _read_key(path: Path) -> NewKey | None:

@@ -19,6 +19,7 @@ from common.config.applying import wait_applied
 from common.config.errors import ConfigError
 from common.config.store import ConfigStore
 from penstock.commands.exits import UNAVAILABLE, USAGE, CommandError
+from penstock.up.directory import ADMIN_KEY, CLUSTER_KEY
 from penstock.up.files import read_running
 
 Address = tuple[str, int]
@@ -75,11 +76,20 @@ class Instance:
         return {"main": self.address("engine")}
 
     def cluster_key(self) -> bytes:
-        path = Path((read_running(self.data) or {}).get("cluster_key", self.data / "cluster.key"))
+        """The key of links that send and pull. Raises CommandError."""
+        return self._secret("cluster_key", CLUSTER_KEY)
+
+    def admin_key(self) -> bytes:
+        """The key of links that administer engines. Raises CommandError."""
+        return self._secret("admin_key", ADMIN_KEY)
+
+    def _secret(self, name: str, file: str) -> bytes:
+        path = Path((read_running(self.data) or {}).get(name, self.data / file))
         try:
             return path.read_bytes()
         except OSError as error:
-            raise CommandError(f"{path}: the cluster key cannot be read: {error.strerror}", UNAVAILABLE) from error
+            reason = f"{path}: the {name.replace('_', ' ')} cannot be read: {error.strerror}"
+            raise CommandError(reason, UNAVAILABLE) from error
 
 
 @contextmanager
@@ -92,17 +102,17 @@ def open_config(instance: Instance) -> Iterator[ConfigStore]:
 
 
 @contextmanager
-def administration(instance: Instance, *, changes: bool = False) -> Iterator[Administrator]:
+def administration(instance: Instance, *, changes: bool = False, risk: str = "") -> Iterator[Administrator]:
     """The verbs' context.
 
-    With `changes` it ends when every running process has applied them, or warns after APPLIED_S_MAX.
+    With `changes` it ends when every expected process has applied them, or warns after APPLIED_S_MAX, with the `risk`.
     """
     with open_config(instance) as store:
         yield Administrator(store, f"cli:{_user()}@{socket.gethostname()}")
         if changes:
             late = wait_applied(store, store.version(), APPLIED_S_MAX)
             if late:
-                click.echo(f"warning: stored, but not yet applied by {', '.join(late)}", err=True)
+                click.echo(f"warning: stored, but not yet applied by {', '.join(late)}{risk}", err=True)
 
 
 def note(

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import click
 
+from common.clock import SystemClock
 from common.config.definition import Definition
 from common.config.group_values import Backoff, FiltersByTopic, FilterText, StartPlace
 from common.config.setting import Changes, Setting, table_of
@@ -38,8 +39,10 @@ class StartType(click.ParamType):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if not isinstance(value, str):
             return value
-        if value in ("earliest", "latest"):
+        if value == "earliest":
             return value, 0
+        if value == "latest":
+            return value, SystemClock().now_ms()  # not the first pull: what is stored until then is the group's
         try:
             return "time", parse_time(value)
         except ValueError as rule:

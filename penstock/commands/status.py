@@ -40,6 +40,9 @@ def show(state: dict[str, Any]) -> None:
     rows = [{**each, "configuration": applied_words(each)} for each in state["processes"]]
     show_rows(rows, ["name", "pid", "listen", "ops_port", "ready", "rss_mib", "configuration"], "table")
     click.echo(f"\ndata {state['data']}   configuration {state['config']}   memory {state['rss_mib']} MiB")
+    for each in rows:
+        for subject, note in each.get("notes", {}).items():
+            click.echo(f"note: {each['name']}: {subject}: {note}")
     if "config_error" in state:
         click.echo(f"configuration store: {state['config_error']}")
     for name, engine in state.get("broker_groups", {"": state["engine"]}).items():
@@ -72,6 +75,10 @@ def show_engine(engine: dict[str, Any]) -> None:
     words = f"log {status['end_position']:,} bytes, {status['durable_position']:,} on disk, epoch {status['epoch']}"
     words += f"; look-up by {' and '.join(status.get('look_up', [])) or 'reading'}"
     click.echo(f"{words}; {engine['topics']:,}{more} topics, {len(engine['group_lag'])} groups")
+    if status["disk"]["level"] != "fine":
+        click.echo(f"disk {status['disk']['level']}: {status['disk'].get('sentence', '')}")
+    if held := status.get("retention", {}).get("held"):
+        click.echo(f"retention: {held}")
     if engine["group_lag"]:
         click.echo()
         rows = [{"group": name, "lag": f"{lag:,}"} for name, lag in engine["group_lag"].items()]

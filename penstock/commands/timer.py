@@ -1,5 +1,6 @@
 """`penstock timer`: delayed messages that are pending."""
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -9,7 +10,7 @@ from common.contract import Code
 from engine.client import timers
 from engine.client.admin import AdminClient, AdminError
 from penstock.commands.engines import connected, named
-from penstock.commands.exits import CommandError, CommandGroup, code_for_contract
+from penstock.commands.exits import NOT_FOUND, CommandError, CommandGroup
 from penstock.commands.instance import Instance, instance_options
 from penstock.commands.output import output_option, show_one, show_rows
 
@@ -40,17 +41,32 @@ def timer() -> None:
 @instance_options("engine")
 def list_command(instance: Instance, topic: str | None, limit: int, output: str) -> None:
     """List pending messages, soonest first. With more than the limit, an arbitrary part is listed."""
-    rows: list[dict[str, Any]] = []
-    is_all = True
     with connected(instance) as engines:
-        for name, engine in engines.items():
-            with named(name):
-                some, is_end = pending(engine, topic, limit)
-            rows, is_all = rows + some, is_all and is_end
+        found = known_pages(engines, topic, limit)
+    rows = [each for some, _ in found for each in some]
+    is_all = all(is_end for _, is_end in found)
     rows = sorted(rows, key=lambda each: each["due_ms"])[:limit]
     show_rows([row(each) for each in rows], COLUMNS, output)
     if not is_all and output == "table":
         click.echo(f"{len(rows):,} shown, there are more: use a higher --limit", err=True)
+
+
+def known_pages(
+    engines: Mapping[str, AdminClient], topic: str | None, limit: int
+) -> list[tuple[list[dict[str, Any]], bool]]:
+    """The answers of all engines but those that do not know the topic: each knows those of its queues.
+
+    Raises CommandError when none knows it.
+    """
+    found = []
+    for number, (name, engine) in enumerate(engines.items(), 1):
+        with named(name):
+            try:
+                found.append(pending(engine, topic, limit))
+            except AdminError as error:
+                if error.code != Code.UNKNOWN_TOPIC or (number == len(engines) and not found):
+                    raise
+    return found
 
 
 def pending(engine: AdminClient, topic: str | None, limit: int) -> tuple[list[dict[str, Any]], bool]:
@@ -81,7 +97,7 @@ def cancel(instance: Instance, id: str, topic: str, output: str) -> None:
     if not any(cancelled):
         raise CommandError(
             f'delayed message "{id}": not found in topic "{topic}", or already delivered',
-            code_for_contract(Code.NOT_CANCELLABLE),
+            NOT_FOUND,
         )
     show_one({"topic": topic, "cancelled": id}, output)
 

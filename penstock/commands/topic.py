@@ -5,7 +5,7 @@ from typing import Any, TextIO
 
 import click
 
-from common.admin import bulk, families, topics
+from common.admin import bulk, families, groups, topics
 from common.admin.administrator import Administrator
 from common.admin.topics import TopicSettings
 from common.config.checks import is_family
@@ -13,8 +13,8 @@ from common.config.definitions import TopicDefinition
 from common.config.errors import EntryNotFound
 from penstock.commands import progress
 from penstock.commands.auto_created import auto_created, auto_created_if_reachable
-from penstock.commands.exits import CommandGroup
-from penstock.commands.instance import Instance, administration, instance_options
+from penstock.commands.exits import CONFLICT, NOT_FOUND, CommandError, CommandGroup
+from penstock.commands.instance import Instance, administration, instance_options, note
 from penstock.commands.output import output_option, show_one, show_rows
 from penstock.commands.paging import page_options
 from penstock.commands.setting_options import settings_options, shown
@@ -24,7 +24,9 @@ CREATED_COLUMNS = ("name", "id", "queues")
 
 
 def row(topic: TopicDefinition) -> dict[str, Any]:
-    return {"name": topic.name, "kind": topic.kind, **shown(topic)}
+    found = {"name": topic.name, "kind": topic.kind, **shown(topic)}
+    found.pop("made_ms", None)
+    return found
 
 
 @click.group(cls=CommandGroup)
@@ -171,22 +173,52 @@ def show(instance: Instance, name: str, output: str) -> None:
 
 @topic.command("set")
 @click.argument("name")
+@click.option("--force", is_flag=True, help="Add queues also when the order by key of a group breaks.")
 @settings_options(TopicSettings)
 @output_option
-@instance_options()
+@instance_options("engine")
 def set_command(
     instance: Instance,
     name: str,
+    force: bool,
     output: str,
     settings: TopicSettings,
 ) -> None:
-    """Change the given settings of a topic or a family. Every proxy follows within a second."""
+    """Change the given settings of a topic or a family. Every proxy follows within a second.
+
+    More queues move keys to other queues. Groups with order by key keep the order: a key's messages in its old queue
+    come first. With several broker groups that holds only for groups without a backlog; others are refused (exit code
+    4).
+    """
     if not settings:
         raise click.UsageError("no setting is given: use an option such as --queues, see --help")
     with administration(instance, changes=True) as admin:
+        if "queues" in settings.given() and not force and not is_family(name):
+            refuse_backlogs(instance, name, topics.show(admin, name)[0].queues, settings.given()["queues"])
         change = families.set_family if is_family(name) else topics.set_topic
         changed = change(admin, name, settings)
     show_one(row(changed), output)
+
+
+def refuse_backlogs(instance: Instance, topic: str, old: int, new: int) -> None:
+    """Raise CommandError when queues of several engines are added under a backlog of a group with order by key."""
+    from penstock.commands import engines  # the link and its native parts: only for the commands that need the engine
+
+    with administration(instance) as admin:
+        ordered = [each.name for each in groups.list_groups(admin, limit=1 << 30) if each.order == "key"]
+    for group in ordered if new > old and ordered and len(instance.engines()) > 1 else ():
+        try:
+            answers = engines.ask_all(instance, "lag", group=group, topic=topic)
+        except CommandError as error:
+            if error.exit_code == NOT_FOUND:
+                continue  # it has never pulled
+            raise
+        if lag := sum(row["lag"] for answer in answers.values() for row in answer["queues"]):
+            raise CommandError(
+                f"topic {topic}: group {group} has order by key and a backlog of {lag:,} messages, whose keys move to "
+                "other engines: wait until it has none, or use --force",
+                CONFLICT,
+            )
 
 
 @topic.command()
@@ -196,6 +228,9 @@ def set_command(
 @instance_options("engine")
 def delete(instance: Instance, name: str, force: bool, output: str) -> None:
     """Delete the definition of a topic or a family. Stored messages stay until retention deletes them.
+
+    A topic that is created again is a new one: it has no messages, no progress of groups and no delayed messages of the
+    old one, and old receipts do not count. Topics of a family are not deleted with it.
 
     Sends to and pulls from a topic without a definition are rejected. If another family matches, it defines the topic.
     """
@@ -210,6 +245,35 @@ def delete(instance: Instance, name: str, force: bool, output: str) -> None:
             if family := families.defining(admin, name):
                 answer["defined_by"] = f"family {family.name}"
     show_one(answer, output)
+
+
+@topic.command()
+@click.argument("name")
+@click.option("--yes", is_flag=True, help="Purge without asking.")
+@output_option
+@instance_options("engine")
+def purge(instance: Instance, name: str, yes: bool, output: str) -> None:
+    """Delete all messages that topic NAME has now, and keep the topic.
+
+    Its definition stays, its offsets go on, and every group continues with the next message. What consumers hold is gone
+    too. Delayed messages that are not due yet stay, and sends with an id that the topic has stored lately are still
+    duplicates. The disk has its room back when retention deletes the segments.
+    """
+    from penstock.commands import engines  # the link and its native parts: only for the commands that need the engine
+
+    answers = {
+        group: answer["purged"] for group, answer in engines.ask_all(instance, "purge_topic", topic=name).items()
+    }
+    rows = engines.rows_of_queues(answers, list(instance.engines()), name)
+    count = sum(each["end"] - each["first"] for each in rows)
+    if count and not yes:
+        click.confirm(f"Delete {count:,} messages of topic {name}?", abort=True, err=True)
+    if count:
+        # Only what was counted: messages that come in between stay.
+        ends = {str(each["queue"]): each["end"] for each in rows}
+        engines.ask_all(instance, "purge_topic", topic=name, ends=ends)
+        note(instance, "purge", "topic", name, None, {"purged": count})
+    show_one({"topic": name, "purged": count}, output)
 
 
 command = topic

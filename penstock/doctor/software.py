@@ -4,10 +4,12 @@ import importlib
 import os
 import shutil
 import sys
+import time
 from importlib.machinery import EXTENSION_SUFFIXES
 from importlib.util import find_spec
 from pathlib import Path
 
+from common.net.validity import NotACertificate, validity_of
 from penstock.demo.programs import TOOLS, missing
 from penstock.doctor.finding import DoctorFinding
 
@@ -80,6 +82,19 @@ def native_modules() -> DoctorFinding:
         f"{name} {state}" for name, state in off.items()
     )
     return DoctorFinding("native modules", "note", words, "with a C compiler, run `make native`")
+
+
+def certificate(path: Path) -> DoctorFinding:
+    """The end of a certificate, as the proxies note it."""
+    subject = f"certificate {path.name}"
+    try:
+        validity = validity_of(path.read_text(errors="replace"))
+    except (OSError, NotACertificate) as error:
+        return DoctorFinding(subject, "missing", f"{path}: cannot be used: {error}", "give the PEM file of --tls-cert")
+    fault = validity.fault(time.time())
+    if not fault:
+        return DoctorFinding(subject, "ok", f"valid until {validity.end}")
+    return DoctorFinding(subject, "note", fault, f"replace {path}: the proxies load it without a restart")
 
 
 def languages() -> list[DoctorFinding]:

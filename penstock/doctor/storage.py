@@ -1,7 +1,7 @@
 """The data directory's disk: free space, file system, time of an fsync."""
 
+import errno
 import os
-import shutil
 import statistics
 import tempfile
 import time
@@ -10,6 +10,8 @@ from pathlib import Path
 from penstock.doctor.finding import DoctorFinding
 
 ROOM_WANTED_BYTES = 2 << 30
+REFUSE_PERCENT = 95
+RESERVE_BYTES = 512 << 20
 FSYNC_NOTED_MS = 10.0
 TRIES = 20
 RECORD = b"x" * 4096
@@ -29,8 +31,19 @@ def existing(path: Path) -> Path:
 
 
 def room(data: Path) -> DoctorFinding:
-    free = shutil.disk_usage(existing(data)).free
+    """Free space. The thresholds are the defaults of the engine's --disk-percents and --disk-reserve-mib."""
+    found = os.statvfs(existing(data))
+    free, used = found.f_bavail * found.f_frsize, (found.f_blocks - found.f_bfree) * found.f_frsize
+    percent = 100 * used / max(used + free, 1)
     words = f"{free / (1 << 30):,.1f} GiB free at {data}"
+    if percent >= REFUSE_PERCENT or free < RESERVE_BYTES:
+        words = f"full: {words}, {percent:.0f} % used: an engine here refuses sends"
+        advice = (
+            "free some space, enlarge the disk, or shorten --retention-hours of topics; sends come back by themselves"
+        )
+        return DoctorFinding("disk space", "missing", words, advice)
+    if found.f_files and not found.f_favail:
+        return DoctorFinding("disk space", "missing", f"{words}, but no inode", "remove files that are not needed")
     if free >= ROOM_WANTED_BYTES:
         return DoctorFinding("disk space", "ok", words)
     return DoctorFinding("disk space", "note", words, "the log keeps whole segments of 256 MiB: provide 2 GiB or more")
@@ -61,13 +74,13 @@ def sync_time(data: Path) -> DoctorFinding:
         return DoctorFinding(
             "fsync", "missing", f"{folder} cannot be written", "use another --data DIR, or change its owner"
         )
-    took_ms = []
-    with tempfile.TemporaryFile(dir=folder) as file:
-        for _ in range(TRIES):
-            began = time.perf_counter()
-            os.write(file.fileno(), RECORD)
-            os.fdatasync(file.fileno())
-            took_ms.append((time.perf_counter() - began) * 1000)
+    try:
+        took_ms = _sync_times_ms(folder)
+    except OSError as error:
+        words = f"not measured: {folder}: {error.strerror}"
+        return DoctorFinding(
+            "fsync", "missing", words, "see disk space above; else check the disk and the kernel's log"
+        )
     median, worst = statistics.median(took_ms), max(took_ms)
     words = f"median {median:.2f} ms, worst of {TRIES} {worst:.2f} ms"
     if median <= FSYNC_NOTED_MS:
@@ -75,3 +88,15 @@ def sync_time(data: Path) -> DoctorFinding:
     return DoctorFinding(
         "fsync", "note", words, "each durable send waits that long; a faster disk or larger calls help"
     )
+
+
+def _sync_times_ms(folder: Path) -> list[float]:
+    took_ms = []
+    with tempfile.TemporaryFile(dir=folder) as file:
+        for _ in range(TRIES):
+            began = time.perf_counter()
+            if os.write(file.fileno(), RECORD) < len(RECORD):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            os.fdatasync(file.fileno())
+            took_ms.append((time.perf_counter() - began) * 1000)
+    return took_ms

@@ -4,6 +4,7 @@ import contextlib
 import ctypes
 import json
 import os
+import shutil
 import signal
 import subprocess
 import time
@@ -125,6 +126,21 @@ def open_log(path: Path) -> Any:
     if path.exists() and path.stat().st_size > LOG_BYTES_MAX:
         path.replace(path.with_suffix(".log.1"))
     return open(path, "ab", buffering=0)
+
+
+def trim_log(path: Path) -> None:
+    """Copy a log above LOG_BYTES_MAX to `.1` and empty it, while its process goes on appending to it.
+
+    Without room for the copy its lines are dropped: a log must not fill the disk whose fullness it reports.
+    """
+    with contextlib.suppress(OSError):
+        if path.stat().st_size > LOG_BYTES_MAX:
+            older = path.with_suffix(".log.1")
+            try:
+                shutil.copyfile(path, older)
+            except OSError:
+                older.unlink(missing_ok=True)
+            os.truncate(path, 0)
 
 
 def die_with(parent: int) -> None:

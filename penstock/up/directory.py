@@ -1,12 +1,10 @@
-"""The data directory of one machine: `config/ engine/ logs/ cluster.key up.json up.lock`."""
+"""The data directory of one machine: `config/ engine/ logs/ cluster.key admin.key up.json up.lock`."""
 
-import contextlib
-import os
-import secrets
 from pathlib import Path
 
-KEY_BYTES = 32
 FOLDERS = ("config", "engine", "logs")
+CLUSTER_KEY, ADMIN_KEY = "cluster.key", "admin.key"
+"""Secrets by which processes authenticate to each other, and operators' commands to the engines."""
 
 
 def prepare(data: Path) -> None:
@@ -15,15 +13,3 @@ def prepare(data: Path) -> None:
     data.chmod(0o700)
     for name in FOLDERS:
         (data / name).mkdir(exist_ok=True)
-
-
-def ensure_cluster_key(data: Path) -> Path:
-    """Return the path of the key by which the processes authenticate to each other; created once, then kept."""
-    path = data / "cluster.key"
-    with contextlib.suppress(FileExistsError):
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "wb") as out:
-            out.write(secrets.token_bytes(KEY_BYTES))
-            out.flush()
-            os.fsync(out.fileno())
-    return path

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.up.child import Child
+from penstock.up.directory import ADMIN_KEY
 from penstock.up.lock import is_held
 from penstock.up.plan import UpPlan, group_name
 from penstock.up.ports import engine_name
@@ -24,7 +25,10 @@ def describe(plan: UpPlan, children: Iterable[Child]) -> dict[str, Any]:
     if plan.groups > 1:
         names = [engine_name(number) for number in range(1, plan.groups + 1)]
         facts["broker_groups"] = {group_name(number): name for number, name in enumerate(names, 1)}
-    places = {"config": plan.config, "cluster_key": str(plan.cluster_key), "data": str(plan.data)}
+    places = {
+        "config": plan.config, "cluster_key": str(plan.cluster_key), "admin_key": str(plan.data / ADMIN_KEY),
+        "data": str(plan.data),
+    }  # fmt: skip
     return {**facts, "ops": ops, **places, "pids": pids}
 
 
@@ -37,8 +41,12 @@ def write_all(plan: UpPlan, children: Iterable[Child]) -> None:
 def write_whole(path: Path, text: str) -> None:
     """Replace a file by rename: a reader finds the whole old or new text."""
     part = path.with_name(f".{path.name}.{os.getpid()}")
-    part.write_text(text, encoding="utf-8")
-    part.replace(path)
+    try:
+        part.write_text(text, encoding="utf-8")
+        part.replace(path)
+    except OSError:
+        part.unlink(missing_ok=True)
+        raise
 
 
 def remove_stale(data: Path, ready_file: Path | None) -> None:

@@ -7,11 +7,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from common.secret_file import ensure_key
 from penstock.up import broker_groups, files, ports
 from penstock.up.banner import banner, serving_again
 from penstock.up.child import Child
-from penstock.up.directory import ensure_cluster_key, prepare
+from penstock.up.directory import ADMIN_KEY, CLUSTER_KEY, prepare
 from penstock.up.lock import DirectoryLock
+from penstock.up.ops_page import is_ready
 from penstock.up.plan import ChildPlan, UpPlan, make_plan
 from penstock.up.supervisor import Supervisor
 
@@ -44,10 +46,11 @@ def run_up(options: UpOptions) -> int:
         files.remove_stale(data, options.ready_file)
         groups = broker_groups.settle(data, options.groups)
         chosen = ports.choose(options.ports, options.host, lock.noted().get("ports", {}), ports.names_of(groups))
-        key = ensure_cluster_key(data)
+        key, admin_key = ensure_key(data / CLUSTER_KEY), ensure_key(data / ADMIN_KEY)
         plan = make_plan(
-            data, options.host, options.config, key, chosen, options.ready_file, groups, ["--look-up", options.look_up]
-        )
+            data, options.host, options.config, key, chosen, options.ready_file, groups,
+            ["--look-up", options.look_up, "--admin-key", str(admin_key)],
+        )  # fmt: skip
         broker_groups.publish(plan)
         lock.note({"pid": os.getpid(), "ports": chosen})
         try:
@@ -62,7 +65,12 @@ def make_supervisor(plan: UpPlan, options: UpOptions, began: float) -> Superviso
     if options.demo is not None:
         command = [sys.executable, "-P", "-m", "penstock.demo", "--data", str(plan.data), *options.demo]
         companion = ChildPlan("demo", command, log=None, announces=False)
-    return Supervisor(plan, say, announcer(plan, began), companion, options.demo_exit)
+    return Supervisor(plan, say, announcer(plan, began), companion, options.demo_exit, are_ready)
+
+
+def are_ready(children: list[Child]) -> bool:
+    """Whether every process says so on its /readyz."""
+    return all(is_ready(child.facts["host"], child.facts["ops_port"]) for child in children)
 
 
 def announcer(plan: UpPlan, began: float) -> Callable[[list[Child]], None]:

@@ -1,6 +1,7 @@
 """The state of a running `up`: processes by /proc and their operator's pages, engines by their answers."""
 
 import http.client
+import json
 import os
 import re
 from pathlib import Path
@@ -10,11 +11,11 @@ from common.config import open_store
 from common.config.store import ConfigStore
 from engine.client.admin import AdminClient, AdminError
 from engine.link.errors import LinkError
+from penstock.up.ops_page import PAGE_S_MAX
 
 PROXIES = ("producer_proxy", "consumer_proxy")
 BREAKER_STATES = {"0.0": "closed", "1.0": "half-open", "2.0": "open"}
 BREAKER_LINE = re.compile(r'penstock_breaker_state\{broker_group="([^"]+)"\} (\S+)')
-PAGE_S_MAX = 2.0
 GROUPS_MAX = 100
 TOPICS_MAX = 10_000
 
@@ -60,9 +61,21 @@ def process(name: str, facts: dict[str, Any]) -> dict[str, Any]:
     shown = {"name": name, "pid": pid, "rss_mib": round(rss_bytes(pid) / (1 << 20), 1)}
     if name in facts["ops"]:
         place = facts[name]
-        ready = page(place["host"], facts["ops"][name], "/readyz")
+        found = page(place["host"], facts["ops"][name], "/readyz", shown="all")
+        ready, notes = readiness(found)
         shown |= {"listen": f"{place['host']}:{place['port']}", "ops_port": facts["ops"][name], "ready": ready}
+        if notes:
+            shown["notes"] = notes
     return shown
+
+
+def readiness(found: str) -> tuple[str, dict[str, str]]:
+    """ "yes" or the reason why not, and what an operator should know, from the answer of /readyz."""
+    try:
+        state = json.loads(found)
+        return ("yes" if state["ready"] else found), state["notes"]
+    except (ValueError, TypeError, KeyError):
+        return found, {}
 
 
 def rss_bytes(pid: int) -> int:
@@ -90,7 +103,7 @@ def page(host: str, port: int, path: str, shown: str = "yes") -> str:
 
 def add_applied(processes: list[dict[str, Any]], store: ConfigStore) -> None:
     """Add the configuration that each process has applied; `behind` names the kinds of which the store is newer."""
-    wanted, reports = store.version(), store.applied()
+    wanted, reports = store.version(), {name.partition("/")[0]: each for name, each in store.applied().items()}
     for each in processes:
         kind = "engine" if each["name"].startswith("engine-") else each["name"]
         report = reports.get(f"{kind}@{each.get('listen')}")
@@ -101,7 +114,7 @@ def add_applied(processes: list[dict[str, Any]], store: ConfigStore) -> None:
 
 def engine(facts: dict[str, Any], name: str) -> dict[str, Any]:
     """The log's ends, the number of topics and groups, and the lag of each group."""
-    key = Path(facts["cluster_key"]).read_bytes()
+    key = Path(facts["admin_key"]).read_bytes()
     place = facts[name]
     with AdminClient((place["host"], place["port"]), key, timeout_s=PAGE_S_MAX) as admin:
         state = admin.ask("status")

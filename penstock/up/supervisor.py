@@ -9,7 +9,7 @@ import signal
 import time
 from collections.abc import Callable
 
-from penstock.up.child import Child
+from penstock.up.child import Child, trim_log
 from penstock.up.errors import ChildFailed
 from penstock.up.plan import ChildPlan, UpPlan
 from penstock.up.signals import SignalPipe
@@ -17,6 +17,7 @@ from penstock.up.signals import SignalPipe
 STOP_S = 4.0  # time for a rank to end before it is killed; two ranks stay below ten seconds
 FIRST_TRIES_MAX = 3
 IMPATIENT_S = 10.0
+SETTLE_S, POLL_S = 10.0, 0.05
 
 
 class Supervisor:
@@ -25,6 +26,7 @@ class Supervisor:
     Args:
         say: prints one line for the operator.
         on_serving: called whenever all processes serve: first at the start, then after each restart.
+        is_ready: whether the processes that serve have reached each other; waited for up to SETTLE_S.
         companion: an extra process (the demo) that is started when all serve for the first time, is stopped before the
             others, and is never restarted. With `leave_with_companion` its end stops all.
     """
@@ -36,7 +38,10 @@ class Supervisor:
         on_serving: Callable[[list[Child]], None],
         companion: ChildPlan | None = None,
         leave_with_companion: bool = False,
+        is_ready: Callable[[list[Child]], bool] = lambda children: True,
     ) -> None:
+        self._is_ready = is_ready
+        self._settled_at: float | None = None  # not later than this all that serve are announced
         self.plan, self._say, self._on_serving = plan, say, on_serving
         self.children = [Child(child) for child in plan.children]
         self._companion_plan, self._leave_with_companion = companion, leave_with_companion
@@ -67,13 +72,18 @@ class Supervisor:
         for child in self.children:
             self._look_after(child)
         self._look_after_companion()
+        self._announce_when_ready()
         now = time.monotonic()
         for child in self.children:
+            if child.plan.log:
+                trim_log(child.plan.log)
             if not child.running and child.start_at <= now:
                 child.restarts += 1
                 child.start()
 
     def _timeout_s(self) -> float:
+        if self._settled_at is not None:
+            return POLL_S
         due = [child.start_at - time.monotonic() for child in self.children if not child.running]
         return max(0.0, min([*due, 1.0 if not self._announced else 60.0]))
 
@@ -93,6 +103,16 @@ class Supervisor:
         if child.restarts:
             self._say(f"{child.name}: serves again (pid {child.pid}, restart {child.restarts})")
         if all(each.facts for each in self.children):
+            self._settled_at = time.monotonic() + SETTLE_S
+
+    def _announce_when_ready(self) -> None:
+        """Announce the processes once they have reached each other: a proxy serves also without its engine."""
+        if self._settled_at is None:
+            return
+        if not all(each.facts for each in self.children):
+            self._settled_at = None
+        elif self._is_ready(self.children) or time.monotonic() >= self._settled_at:
+            self._settled_at = None
             self._announced = True
             self._on_serving(self.children)
             if self._companion_plan and self._companion is None:

@@ -142,7 +142,7 @@ def test_a_secret_is_shown_once_and_never_again(run):
     later = [
         run("app", "show", "shop"),
         run("app", "list", "-o", "json"),
-        run("app", "grant", "shop", "--send", "orders*", "--pull", "orders*", "--pull", "readers"),
+        run("app", "grant", "shop", "--send", "orders*", "--pull", "orders*", "--dead-letters", "readers"),
         run("app", "rotate", "shop"),
         run("app", "revoke", "shop", key["key_id"]),
         run("app", "create", "shop", code=4),
@@ -152,9 +152,15 @@ def test_a_secret_is_shown_once_and_never_again(run):
 
 def test_grants_are_repeatable_and_shown(run):
     run("app", "create", "shop")
-    run("app", "grant", "shop", "--send", "orders*", "--send", "audit", "--pull", "readers")
+    run("app", "grant", "shop", "--send", "orders*", "--send", "audit", "--pull", "both")
+    run("app", "grant", "shop", "--pull-topic", "orders", "--pull-group", "readers", "--dead-letters", "r*")
     shown = json.loads(run("app", "show", "shop", "-o", "json").stdout)
-    assert (shown["send"], shown["pull"]) == (["orders*", "audit"], ["readers"])
+    assert (shown["send"], shown["pull_topics"]) == (["orders*", "audit"], ["both", "orders"])
+    assert (shown["pull_groups"], shown["dead_letters"]) == (["both", "readers"], ["r*"])
+    assert (
+        "use --send, --pull, --pull-topic, --pull-group or --dead-letters" in run("app", "grant", "shop", code=2).stderr
+    )
+    assert "grant dead letters" in run("app", "grant", "shop", "--pull-topic", "_dlq.readers", code=2).stderr
     run("app", "ungrant", "shop", "--send", "audit")
     assert json.loads(run("app", "show", "shop", "-o", "json").stdout)["send"] == ["orders*"]
 
@@ -293,3 +299,78 @@ def test_grades_and_features_are_switched_off_and_on_by_hand(run):
     shown = json.loads(run("gate", "set", "--grade-off", "", "-o", "json").stdout)
     assert (shown["grades_off"], shown["features_off"]) == ([], ["delay"])
     assert "--grade-off" in run("gate", "set", "--grade-off", "middling", code=2).stderr
+
+
+def test_a_group_of_an_undefined_topic_is_made_with_a_warning(run):
+    run("topic", "create", "orders")
+    run("topic", "create", "metrics.*", "--family")
+    topics = ("--topic", "orders", "--topic", "metrics.cpu", "--topic", "_dlq.g")
+    assert run("group", "create", "g", *topics).stderr == ""
+    warned = run("group", "set", "g", *topics, "--topic", "no-such-topic").stderr
+    assert warned.splitlines() == [
+        "warning: topic no-such-topic: not defined: pulls report it as unknown until it is created: "
+        "check the name, or use `penstock topic create no-such-topic`"
+    ]
+    assert "no-such-topic" in run("group", "create", "h", "--topic", "no-such-topic").stderr
+
+
+@pytest.mark.parametrize("verb", ["pause", "resume"])
+def test_a_mistyped_group_is_not_paused_and_not_made(run, verb):
+    assert "not defined" in run("group", verb, "typo", code=3).stderr
+    assert json.loads(run("group", "list", "-o", "json").stdout) == []
+
+
+def test_the_last_key_that_is_revoked_is_told(run):
+    first = json.loads(run("app", "create", "shop", "-o", "json").stdout)["key_id"]
+    second = json.loads(run("app", "rotate", "shop", "-o", "json").stdout)["key_id"]
+    assert run("app", "revoke", "shop", first).stderr == ""
+    assert "has no key left" in run("app", "revoke", "shop", second).stderr
+
+
+def test_a_topic_made_again_is_told_apart_also_by_a_clock_that_is_behind(run, tmp_path, monkeypatch):
+    def made_ms():
+        store = open_store((tmp_path / "config").absolute().as_uri())
+        try:
+            return store.get("topic", "orders").value["made_ms"]
+        finally:
+            store.close()
+
+    run("topic", "create", "orders", "--queues", "8")
+    first = made_ms()
+    run("topic", "set", "orders", "--rate-messages", "5")
+    assert made_ms() == first
+    run("topic", "delete", "orders")
+    monkeypatch.setattr("common.clock.SystemClock.now_ms", lambda self: first - 600_000)
+    run("topic", "create", "orders", "--queues", "2")
+    assert made_ms() == first + 1
+
+
+def test_a_purge_deletes_what_it_has_counted_and_asks_first(run, monkeypatch):
+    asked = []
+
+    def answer(instance, verb, **options):
+        asked.append(options)
+        return {"main": {"purged": [{"queue": 0, "first": 2, "end": 12}, {"queue": 3, "first": 0, "end": 1_000}]}}
+
+    monkeypatch.setattr("penstock.commands.engines.ask_all", answer)
+    monkeypatch.setattr("penstock.commands.instance.Instance.engines", lambda instance: {"main": ("", 0)})
+    result = run("topic", "purge", "orders", input="n\n", code=1)
+    assert "Delete 1,010 messages of topic orders?" in result.stderr
+    assert asked == [{"topic": "orders"}]
+    assert json.loads(run("topic", "purge", "orders", "--yes", "-o", "json").stdout) == {
+        "topic": "orders",
+        "purged": 1_010,
+    }
+    assert asked[2] == {"topic": "orders", "ends": {"0": 12, "3": 1_000}}
+    assert json.loads(run("audit", "-o", "json").stdout)[0]["action"] == "purge"
+
+
+def test_an_applications_quotas_are_set_and_shown_with_their_use(run, monkeypatch):
+    run("app", "create", "shop")
+    run("app", "set", "shop", "--groups-max", "50", "--family-topics-max", "0")
+    shown = json.loads(run("app", "show", "shop", "-o", "json").stdout)
+    assert [shown[name] for name in ("groups_max", "groups_created")] == [50, None]  # no engine runs
+    answers = {"main": {"groups": 3, "family_topics": 0}, "two": {"groups": 7, "family_topics": 0}}
+    monkeypatch.setattr("penstock.commands.engines.ask_all", lambda instance, verb, **options: answers)
+    shown = json.loads(run("app", "show", "shop", "-o", "json").stdout)
+    assert [shown[name] for name in ("groups_created", "family_topics_max", "family_topics_created")] == [7, 0, 0]

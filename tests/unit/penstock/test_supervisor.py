@@ -7,9 +7,12 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from penstock.up.plan import UpPlan
+from penstock.up.supervisor import Supervisor
 from tests.unit.penstock.fakes import is_alive, order
 from tests.waiting import until
 
@@ -93,3 +96,28 @@ def test_a_child_that_never_serves_ends_everything_and_shows_its_log(up):
     assert running.process.returncode == 1
     assert "engine: does not start (ended with code 3)" in errors
     assert "cannot open the store" in errors
+
+
+def test_processes_are_announced_only_once_they_have_reached_each_other(tmp_path):
+    announced, ready = [], []
+    plan = UpPlan(tmp_path, "127.0.0.1", "file:///x", tmp_path / "key", {}, [])
+    supervisor = Supervisor(plan, print, announced.append, is_ready=lambda children: bool(ready))
+    supervisor.children = [SimpleNamespace(facts={"port": 1}, restarts=0, name="producer_proxy")]
+    supervisor._on_child_ready(supervisor.children[0])
+    supervisor._announce_when_ready()
+    assert announced == [] and supervisor._timeout_s() < 0.1
+    ready.append(True)
+    supervisor._announce_when_ready()
+    supervisor._announce_when_ready()
+    assert announced == [supervisor.children]
+
+
+def test_a_proxy_that_never_reaches_its_engine_is_announced_all_the_same(tmp_path, monkeypatch):
+    monkeypatch.setattr("penstock.up.supervisor.SETTLE_S", 0.0)
+    announced = []
+    plan = UpPlan(tmp_path, "127.0.0.1", "file:///x", tmp_path / "key", {}, [])
+    supervisor = Supervisor(plan, print, announced.append, is_ready=lambda children: False)
+    supervisor.children = [SimpleNamespace(facts={"port": 1}, restarts=0, name="producer_proxy")]
+    supervisor._on_child_ready(supervisor.children[0])
+    supervisor._announce_when_ready()
+    assert announced

@@ -8,12 +8,15 @@ from pathlib import Path
 
 import pytest
 
+from common.secret_file import KEY_BYTES, ensure_key
+from penstock.up import child as logs
 from penstock.up import files, ports
 from penstock.up.child import Child
-from penstock.up.directory import KEY_BYTES, ensure_cluster_key, prepare
+from penstock.up.directory import prepare
 from penstock.up.errors import AlreadyRunning, PortTaken, UpError
 from penstock.up.lock import DirectoryLock, is_held
 from penstock.up.plan import make_plan
+from penstock.up.status import readiness
 from tests.unit.penstock.fakes import fake_plan
 
 HOST = "127.0.0.1"
@@ -25,10 +28,10 @@ def mode(path: Path) -> int:
 
 def test_the_directory_and_the_key_are_closed_to_others_and_the_key_is_kept(tmp_path):
     prepare(tmp_path / "data")
-    key = ensure_cluster_key(tmp_path / "data")
+    key = ensure_key(tmp_path / "data" / "cluster.key")
     first = key.read_bytes()
     assert (mode(tmp_path / "data"), mode(key), len(first)) == (0o700, 0o600, KEY_BYTES)
-    assert ensure_cluster_key(tmp_path / "data").read_bytes() == first
+    assert ensure_key(tmp_path / "data" / "cluster.key").read_bytes() == first
 
 
 def test_a_second_holder_is_refused_and_told_who_holds_it(tmp_path):
@@ -104,3 +107,34 @@ def test_files_tell_addresses_and_pids_and_vanish_with_the_lock(tmp_path):
         assert set(facts["pids"]) == {"up", "engine", "producer_proxy", "consumer_proxy"}
         assert files.read_running(tmp_path) == facts
     assert files.read_running(tmp_path) is None
+
+
+@pytest.mark.parametrize("has_room", [True, False])
+def test_a_log_that_grows_while_its_process_runs_stays_within_bounds(tmp_path, monkeypatch, has_room):
+    monkeypatch.setattr(logs, "LOG_BYTES_MAX", 1000)
+    if not has_room:
+        monkeypatch.setattr(logs.shutil, "copyfile", lambda *_: (_ for _ in ()).throw(OSError(28, "no room")))
+    path = tmp_path / "engine.log"
+    with logs.open_log(path) as log:
+        log.write(b"a line\n" * 100)
+        logs.trim_log(path)
+        assert path.stat().st_size == 700
+        log.write(b"a line\n" * 100)
+        logs.trim_log(path)
+        log.write(b"goes on\n")
+    assert path.read_bytes() == b"goes on\n"
+    older = tmp_path / "engine.log.1"
+    assert older.exists() == has_room and (not has_room or older.stat().st_size == 1400)
+
+
+@pytest.mark.parametrize(
+    ("page", "ready", "notes"),
+    [
+        ('{"ready": true, "faults": {}, "notes": {}, "checks": []}', "yes", {}),
+        ('{"ready": true, "faults": {}, "notes": {"certificate": "expires"}}', "yes", {"certificate": "expires"}),
+        ('{"ready": false, "faults": {"engine": "down"}, "notes": {}}', "itself", {}),
+        ("no answer (refused)", "itself", {}),
+    ],
+)
+def test_the_state_of_a_process_is_what_its_page_says_with_the_notes_of_one_that_is_ready(page, ready, notes):
+    assert readiness(page) == (page if ready == "itself" else ready, notes)

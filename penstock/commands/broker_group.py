@@ -1,0 +1,147 @@
+"""`penstock broker-group`: the broker groups of a cluster and their engines."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import click
+
+from common.admin import broker_group_verbs, broker_groups
+from common.admin.administrator import Administrator
+from common.config.broker_group import BrokerGroupDefinition
+from engine.client.admin import AdminClient, AdminError
+from engine.link.errors import LinkError
+from penstock.commands.engines import named
+from penstock.commands.exits import CONFLICT, NOT_FOUND, CommandError, CommandGroup
+from penstock.commands.instance import Instance, administration, instance_options
+from penstock.commands.output import output_option, show_one, show_rows
+
+COLUMNS = ("name", "address", "engine", "log_id", "position", "recorded_at")
+TIMEOUT_S = 3.0
+
+force_option = click.option("--force", is_flag=True, help="Do it though messages are left behind, or may be.")
+
+
+@click.group("broker-group", cls=CommandGroup)
+def command() -> None:
+    """Manage the broker groups of a cluster. Each holds its share of all queues, by the names of all groups.
+
+    Adding or removing a group moves queues, but not the messages in them: both are refused once there are messages.
+
+    \b
+    penstock broker-group add group-1 10.0.0.1:9702
+    penstock broker-group set group-1 10.0.0.7:9702
+    penstock broker-group list
+    penstock broker-group accept group-1
+    """
+
+
+@command.command("list")
+@output_option
+@instance_options("engine")
+def list_command(instance: Instance, output: str) -> None:
+    """List the groups with their engines: whether they answer, and the log that was recorded for each."""
+    with administration(instance) as admin:
+        rows = [row(instance, admin, name, address) for name, address in instance.engines().items()]
+    show_rows(rows, COLUMNS, output)
+
+
+def row(instance: Instance, admin: Administrator, name: str, address: tuple[str, int]) -> dict[str, Any]:
+    """A group as it is recorded, and what its engine says now."""
+    record = broker_group_verbs.record_of(admin, name)
+    shown: dict[str, Any] = {"name": name, "address": f"{address[0]}:{address[1]}", "engine": "answers"}
+    try:
+        with AdminClient(address, instance.admin_key(), timeout_s=TIMEOUT_S) as engine:
+            if record is not None and engine.hello.log_id != record.log_id:
+                shown["engine"] = f"foreign: log {engine.hello.log_id}"
+            elif record is not None and engine.hello.end_position < record.position:
+                shown["engine"] = f"older: its log ends at {engine.hello.end_position:,}"
+    except (LinkError, OSError) as error:
+        shown["engine"] = f"no answer ({error})"
+    if record is not None:
+        at = datetime.fromtimestamp(record.at_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        shown |= {"log_id": record.log_id, "position": record.position, "recorded_at": at}
+    return shown
+
+
+@command.command()
+@click.argument("name")
+@click.argument("address", metavar="HOST:PORT")
+@force_option
+@output_option
+@instance_options()
+def add(instance: Instance, name: str, address: str, force: bool, output: str) -> None:
+    """Add group NAME with its engine at HOST:PORT. Exit code 4 when other groups have messages or do not answer."""
+    with administration(instance, changes=True) as admin:
+        for other in broker_groups.list_groups(admin.store):
+            _check_empty(instance, other, f"broker group {name}: cannot be added: queues would move to it", force)
+        made = broker_group_verbs.add(admin, name, address)
+    show_one({"name": made.name, "address": made.address}, output)
+
+
+@command.command("set")
+@click.argument("name")
+@click.argument("address", metavar="HOST:PORT")
+@output_option
+@instance_options()
+def set_command(instance: Instance, name: str, address: str, output: str) -> None:
+    """Change where the engine of group NAME is. The proxies check that it is the same engine."""
+    with administration(instance, changes=True) as admin:
+        made = broker_group_verbs.set_address(admin, name, address)
+    show_one({"name": made.name, "address": made.address}, output)
+
+
+@command.command()
+@click.argument("name")
+@force_option
+@output_option
+@instance_options()
+def remove(instance: Instance, name: str, force: bool, output: str) -> None:
+    """Remove group NAME. Exit code 4 when it has messages or does not answer."""
+    with administration(instance, changes=True) as admin:
+        own = next((group for group in broker_groups.list_groups(admin.store) if group.name == name), None)
+        if own is None:
+            raise CommandError(f"broker group {name}: not found", NOT_FOUND)
+        _check_empty(instance, own, f"broker group {name}: cannot be removed: messages would be left behind", force)
+        broker_group_verbs.remove(admin, name)
+    show_one({"removed": name}, output)
+
+
+@command.command()
+@click.argument("name")
+@output_option
+@instance_options("engine")
+def accept(instance: Instance, name: str, output: str) -> None:
+    """Make the engine that answers at the address of group NAME the group's own, though its log is another or older.
+
+    Messages that only the log recorded before holds are not served any more.
+    """
+    places = instance.engines()
+    if name not in places:
+        raise CommandError(f"broker group {name}: not found: use one of {', '.join(places)}", NOT_FOUND)
+    with named(name), AdminClient(places[name], instance.admin_key(), timeout_s=TIMEOUT_S) as engine:
+        hello = engine.hello
+    if len(places) > 1 and hello.broker_group != name:
+        raise CommandError(
+            f"broker group {name}: at its address answers the engine of broker group {hello.broker_group}: correct the "
+            f"address with `penstock broker-group set {name} HOST:PORT`",
+            CONFLICT,
+        )
+    with administration(instance) as admin:
+        old, new = broker_group_verbs.accept(admin, name if len(places) > 1 else hello.broker_group, hello)
+    before = {} if old is None else {"old_log_id": old.log_id, "old_position": old.position}
+    show_one({"name": name, "log_id": new.log_id, "position": new.position, **before}, output)
+
+
+def _check_empty(instance: Instance, group: BrokerGroupDefinition, problem: str, force: bool) -> None:
+    """Check that the group's engine has no topics, so no messages. Raises CommandError; only warns with `force`."""
+    try:
+        with AdminClient(group.host_and_port, instance.admin_key(), timeout_s=TIMEOUT_S) as engine:
+            found = engine.ask("topics", limit=1)["topics"]
+        fault = f"broker group {group.name} has messages, of topic {found[0]['name']} for example" if found else ""
+    except (AdminError, LinkError, OSError) as error:
+        fault = f"broker group {group.name} does not answer: {error}"
+    if not fault:
+        return
+    if not force:
+        raise CommandError(f"{problem}: {fault}: use --force to do it all the same", CONFLICT)
+    click.echo(f"warning: {problem}: {fault}", err=True)

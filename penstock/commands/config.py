@@ -1,0 +1,147 @@
+"""`penstock config`: back up, restore, check and repair the whole configuration."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from common.admin import members as members_verbs
+from common.admin import transfer, upkeep
+from common.admin.transfer import Difference
+from common.config import files, snapshot
+from common.config.definitions import ApplicationDefinition
+from penstock.commands.exits import CONFLICT, FAILED, CommandError, CommandGroup
+from penstock.commands.instance import Instance, administration, instance_options, open_config
+from penstock.commands.output import output_option, show_one, show_rows
+
+SNAPSHOTS = ("producer_proxy.snapshot", "consumer_proxy.snapshot", "engine/config.snapshot")
+FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+
+@click.group("config", cls=CommandGroup)
+def command() -> None:
+    """Back up, restore, check and repair the configuration: topics, families, groups, applications, broker groups.
+
+    \b
+    penstock config export --to backup.json
+    penstock config export --snapshot /var/lib/penstock/producer_proxy.snapshot --to saved.json
+    penstock config apply backup.json --diff
+    penstock config verify && penstock config repair
+    penstock config members
+    """
+
+
+@command.command()
+@click.option("--to", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
+              help="Write to FILE with mode 0600 (default: stdout).")  # fmt: skip
+@click.option("--snapshot", "source", type=FILE, metavar="FILE",
+              help="Export what a process has kept in its snapshot FILE, in place of the store.")  # fmt: skip
+@instance_options()
+def export(instance: Instance, to: Path | None, source: Path | None) -> None:
+    """Write the whole configuration as JSON, with the secrets of all applications."""
+    if source is not None:
+        made = transfer.export_snapshot(source)
+    else:
+        with administration(instance) as admin:
+            made = transfer.export(admin.store, admin.clock)
+    text = json.dumps(made, indent=1) + "\n"
+    if to is None:
+        click.echo(text, nl=False)
+    else:
+        files.replace(to, text.encode())
+
+
+@command.command()
+@click.argument("file", type=click.File(encoding="utf-8"), metavar="FILE")
+@click.option("--diff", is_flag=True, help="Show the changes and make none. Exit code 1 when there are some.")
+@click.option("--delete", "deletes", is_flag=True, help="Delete also the entries that FILE does not have.")
+@output_option
+@instance_options()
+def apply(instance: Instance, file: Any, diff: bool, deletes: bool, output: str) -> None:
+    """Create and change entries until the store has those of FILE, an export (- for stdin).
+
+    A store that has lost its content is in force again afterwards: the processes follow it.
+    """
+    given = transfer.parse(file.read(), file.name)
+    with administration(instance, changes=not diff) as admin:
+        changes = transfer.differences(admin.store, given, deletes=deletes)
+        restored = False if diff else transfer.apply(admin, given, changes)
+    show_rows([row(each) for each in changes], ("kind", "name", "change"), output)
+    if restored:
+        click.echo("The store had lost content; the processes follow it again.", err=True)
+    raise SystemExit(FAILED if diff and changes else 0)
+
+
+def row(each: Difference) -> dict[str, Any]:
+    """A change as a row, without secrets."""
+    word = "create" if each.old is None else "delete" if each.new is None else "change"
+    old, new = (_shown(each.kind, each.name, value) for value in (each.old, each.new))
+    return {"kind": each.kind, "name": each.name, "change": word, "old": old, "new": new}
+
+
+def _shown(kind: str, name: str, value: dict[str, Any] | None) -> dict[str, Any] | None:
+    if kind != ApplicationDefinition.kind or value is None:
+        return value
+    return ApplicationDefinition.from_value(name, value).without_secrets()
+
+
+@command.command()
+@output_option
+@instance_options()
+def verify(instance: Instance, output: str) -> None:
+    """Check the whole store: cluster id, indexes, buckets, every entry. Exit code 1 when there are faults."""
+    with open_config(instance) as store:
+        found = upkeep.verify(store)
+    show_rows([each._asdict() for each in found], ("subject", "problem", "repair"), output)
+    raise SystemExit(FAILED if found else 0)
+
+
+@command.command()
+@click.option("--accept-empty", is_flag=True,
+              help="Make all processes follow the store as it is, though it is empty or older than what they know.")  # fmt: skip
+@click.option("--cluster-id", metavar="ID",
+              help="With --accept-empty: the id that the processes know (default: that of the store, or of DIR).")  # fmt: skip
+@output_option
+@instance_options()
+def repair(instance: Instance, accept_empty: bool, cluster_id: str | None, output: str) -> None:
+    """Make lost indexes again from their buckets, and remove reports that cannot be read. No entry is lost.
+
+    Entries that are gone come back by `penstock config apply`, from an export or the snapshot of a process.
+    """
+    if cluster_id and not accept_empty:
+        raise click.UsageError("--cluster-id needs --accept-empty")
+    with administration(instance, changes=True) as admin:
+        done = upkeep.repair(admin)
+        if accept_empty:
+            accepted = upkeep.accept(admin, cluster_id or known_cluster(instance))
+    show_rows([each._asdict() for each in done], ("subject", "problem", "repair"), output)
+    if accept_empty:
+        show_one({"cluster_id": accepted.cluster, "generation": accepted.generation}, output)
+
+
+@command.command()
+@click.option("--forget", metavar="NAME", help="Expect the process NAME no more: it will not come back.")
+@output_option
+@instance_options()
+def members(instance: Instance, forget: str | None, output: str) -> None:
+    """List the processes that are expected to apply each change. Exit code 1 when one lags or has no contact.
+
+    A process is expected from its first report until it stops in order. One that was killed and is not started again
+    has to be forgotten, or every change waits for it and warns.
+    """
+    with administration(instance) as admin:
+        if forget is not None:
+            members_verbs.forget(admin, forget)
+        rows = members_verbs.states(admin)
+    show_rows(rows, ("name", "state", "behind", "reported_s_ago", "pid"), output)
+    raise SystemExit(0 if all(row["state"] == "current" for row in rows) else FAILED)
+
+
+def known_cluster(instance: Instance) -> str | None:
+    """The cluster id in the snapshots of the data directory. Raises CommandError when they differ."""
+    saved = [snapshot.load(instance.data / name) for name in SNAPSHOTS]
+    found = {each.identity.cluster for each in saved if each is not None and each.identity is not None}
+    if len(found) > 1:
+        raise CommandError(f"{instance.data}: its snapshots name several clusters: use --cluster-id", CONFLICT)
+    return next(iter(found), None)
