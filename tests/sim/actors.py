@@ -11,11 +11,13 @@ from common.reply_token import TOKEN_SIZE, ReplyToken, ReplyTokens
 from engine.link import layout
 from engine.link.acknowledgement import AckRange
 from engine.link.pieces import AnswerPiece
+from engine.link.proof import ADMIN_ROLE
 from engine.link.pull import decode_answer, encode_pull
 from engine.link.timer import ANY_QUEUE, Timer
 from engine.log.format import KIND_MESSAGES, pack_batch, pack_record
+from tests.sim.engine import Engine
 from tests.sim.ledger import Ledger, Place
-from tests.sim.world import Engine, Link
+from tests.sim.link import Link
 
 RECONNECT_MS = 1_000
 TOKENS = ReplyTokens(b"k")
@@ -59,6 +61,8 @@ def records_of(topic: str, pieces: list[AnswerPiece]) -> Iterator[Record]:
 class Actor:
     """A client with one link."""
 
+    role = "test"
+
     def __init__(self, engine: Engine, name: str, ledger: Ledger) -> None:
         self.engine, self.world, self.name, self.ledger = engine, engine.world, name, ledger
         self.stopped = False
@@ -74,6 +78,9 @@ class Actor:
 
     def on_unasked(self, link: Link, op: int, payload: bytes) -> None:
         raise AssertionError(f"{self.name}: frame {op} was not asked for")
+
+    def on_sending(self, link: Link, op: int, code: int, payload: bytes) -> None:
+        pass
 
     def on_closed(self, link: Link) -> None:
         self.link = None
@@ -204,6 +211,8 @@ class Asker(Producer):
 
 class Operator(Actor):
     """Sends one ADMIN verb; `answer` is the engine's answer."""
+
+    role = ADMIN_ROLE
 
     def __init__(self, engine: Engine, verb: str, **request: object) -> None:
         super().__init__(engine, f"operator-{verb}", Ledger())

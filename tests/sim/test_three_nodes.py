@@ -4,8 +4,9 @@ import pytest
 
 from engine.config import LogConfig
 from tests.sim.actors import Asker, Consumer, DelayedSender, Producer, lag
+from tests.sim.engine import Engine
 from tests.sim.ledger import Ledger
-from tests.sim.world import Engine, World
+from tests.sim.world import World
 
 HOUR_MS = 3_600_000
 MINUTE_MS = 60_000

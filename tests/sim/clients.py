@@ -1,0 +1,328 @@
+"""Clients of a simulated engine that check its answers: senders, consumers, askers, and an operator.
+
+Each client owns one link and keeps reconnecting. Its choices come from a source of its own, so leaving a client out
+changes no other one's.
+"""
+
+import json
+
+from common.reply_token import TOKEN_SIZE, ReplyToken, ReplyTokens
+from engine.link import layout
+from engine.link.batch import encode_batch
+from engine.link.proof import ADMIN_ROLE
+from engine.log.format import pack_record
+from tests.sim.engine import Engine
+from tests.sim.history import Broken, History, Sent
+from tests.sim.link import Link
+
+RECONNECT_MS = 400
+TOKENS = ReplyTokens(b"k")
+ID_WINDOW_MS = 3_600_000
+TAGS = ("red", "green", "blue")
+FRESH_MS = 1_500
+"""How often new topics come up, where they do."""
+
+
+def string(field: int, value: bytes) -> bytes:
+    """A string field in Thrift binary."""
+    return b"\x0b" + field.to_bytes(2, "big") + len(value).to_bytes(4, "big") + value
+
+
+class Client:
+    """A client with one link.
+
+    Args:
+        engine: the server.
+        name: unique in the run.
+
+    Attributes:
+        slow_ms: how long it takes to read a frame.
+    """
+
+    role = "test"
+
+    def __init__(self, engine: Engine, name: str, history: History) -> None:
+        self.engine, self.world, self.name, self.history = engine, engine.world, name, history
+        self.random = self.world.random_of(name)
+        self.stopped = False
+        self.slow_ms = 0
+        self.link: Link | None = None
+        self.world.after(self.random.randint(0, 100), self._connect)
+
+    def stop(self) -> None:
+        """Stop beginning new work."""
+        self.stopped = True
+
+    def on_ready(self, link: Link) -> None:
+        raise NotImplementedError
+
+    def on_unasked(self, link: Link, op: int, payload: bytes) -> None:
+        raise Broken(f"{self.name}: frame {op} was not asked for")
+
+    def on_sending(self, link: Link, op: int, code: int, payload: bytes) -> None:
+        link.slow_ms = self.slow_ms
+
+    def on_closed(self, link: Link) -> None:
+        self.link = None
+        self.world.after(RECONNECT_MS, self._connect)
+
+    def leave(self) -> None:
+        """Close the link; the client comes back."""
+        if self.link is not None:
+            self.link.close("the client went away")
+
+    def _connect(self) -> None:
+        self.link = self.engine.connect(self)
+        if self.link is None:
+            self.world.after(RECONNECT_MS, self._connect)
+
+
+class Topics:
+    """Topic ids as a proxy keeps them: as long as the log is the same, and the engine knows them."""
+
+    def __init__(self, history: History) -> None:
+        self._history = history
+        self._ids: dict[str, int] = {}
+        self._log_id = ""
+
+    def on_ready(self, link: Link) -> None:
+        """The link is authenticated."""
+        if link.log_id != self._log_id:
+            self._ids, self._log_id = {}, link.log_id
+
+    def find(self, name: str) -> int | None:
+        """The topic's id, if it is known."""
+        return self._ids.get(name)
+
+    def forget(self, name: str) -> None:
+        """The engine does not know the id."""
+        self._ids.pop(name, None)
+
+    def learn(self, wanted: list[tuple[str, int]], payload: bytes) -> None:
+        """Take the answer of TOPIC."""
+        for (name, _), found in zip(wanted, json.loads(payload)["topics"], strict=True):
+            self._ids[name] = found["id"]
+            self._history.shown[found["id"]] = name
+
+
+def encode_topics(wanted: list[tuple[str, int]]) -> bytes:
+    """A TOPIC request."""
+    return json.dumps({"topics": [{"name": name, "queues": queues} for name, queues in wanted]}).encode()
+
+
+class Sender(Client):
+    """Sends batches to topics: with and without keys, ids, durability.
+
+    Args:
+        topics: name -> queues. One whose name ends in "-" gets a number now and then, so new topics come up.
+        pause_ms: average time between two frames.
+        keys: number of keys; 0: messages have none.
+        check_ids: whether messages have ids of their own, so that a frame whose answer was lost is sent again.
+        bytes_max: largest body.
+    """
+
+    def __init__(
+        self, engine: Engine, name: str, history: History, topics: dict[str, int], pause_ms: int,
+        durability: tuple[int, ...], keys: int = 0, check_ids: bool = False, bytes_max: int = 300,
+    ) -> None:  # fmt: skip
+        super().__init__(engine, name, history)
+        self.topics, self.pause_ms, self.durability = topics, pause_ms, durability
+        self.keys, self.check_ids, self.bytes_max = keys, check_ids, bytes_max
+        self.known = Topics(history)
+        self.number = 0
+        self._unanswered: list[tuple[int, list[tuple[str, int, list[Sent]]]]] = []
+
+    def on_ready(self, link: Link) -> None:
+        self.known.on_ready(link)
+        if self._unanswered:
+            durability, batches = self._unanswered.pop()
+            return self._send(link, durability, batches)
+        return self._later(link)
+
+    def _later(self, link: Link) -> None:
+        self.world.after(self.random.randint(1, 2 * self.pause_ms), lambda: self._next(link))
+
+    def _next(self, link: Link) -> None:
+        if not self.stopped and not link.closed:
+            self.work(link)
+
+    def work(self, link: Link) -> None:
+        """Do one unit of work, then call `_later`."""
+        batches = []
+        for _ in range(self.random.randint(1, 4)):
+            topic = self._pick_topic()
+            key = b"k%d" % self.random.randrange(self.keys) if self.keys else b""
+            queue = (
+                int(key[1:]) % self.topics_queues(topic) if key else self.random.randrange(self.topics_queues(topic))
+            )
+            count = 1 if self.check_ids else self.random.randint(1, 5)
+            batches.append((topic, queue, [self.message(topic, key) for _ in range(count)]))
+        self._send(link, self.random.choice(self.durability), batches)
+
+    def topics_queues(self, topic: str) -> int:
+        """Number of queues of the topic."""
+        return self.topics.get(topic) or next(count for name, count in self.topics.items() if topic.startswith(name))
+
+    def _pick_topic(self) -> str:
+        name = self.random.choice(list(self.topics))
+        # The one before, too: a sender goes on with an id that it knows while other topics come up.
+        return (
+            f"{name}{(self.world.now_ms // FRESH_MS - self.random.randint(0, 1)) % 1000}"
+            if name.endswith("-")
+            else name
+        )
+
+    def message(self, topic: str, key: bytes = b"", id_: bytes = b"") -> Sent:
+        """A new message."""
+        self.number += 1
+        name = f"{self.name}#{self.number}"
+        tag = TAGS[self.number % len(TAGS)]
+        body = f"|{topic}|{name}|".encode() + b"x" * self.random.randint(0, self.bytes_max)
+        fields = string(2, body) + (string(3, key) if key else b"") + string(4, tag.encode())
+        if self.check_ids:
+            fields += string(6, name.encode())
+        return self.history.send(Sent(topic, name, self.number, fields + b"\0", key, tag))
+
+    def _send(self, link: Link, durability: int, batches: list[tuple[str, int, list[Sent]]]) -> None:
+        unknown = {topic: self.topics_queues(topic) for topic, _, _ in batches if self.known.find(topic) is None}
+        if not unknown:
+            return self._append(link, durability, batches)
+        wanted = list(unknown.items())
+        self._unanswered = [(durability, batches)]
+
+        def on_topics(code: int, payload: bytes) -> None:
+            self._unanswered.clear()
+            if code != layout.OK:
+                for _, _, messages in batches:
+                    for sent in messages:
+                        self._refuse(sent, layout.UNAVAILABLE)
+                return self._later(link)
+            self.known.learn(wanted, payload)
+            return self._append(link, durability, batches)
+
+        link.ask(layout.TOPIC, encode_topics(wanted), on_topics)
+        return None
+
+    def _refuse(self, sent: Sent, code: int) -> None:
+        if not self.check_ids:  # an earlier try may have stored it
+            self.history.refused(sent, code)
+
+    def _append(self, link: Link, durability: int, batches: list[tuple[str, int, list[Sent]]]) -> None:
+        packed = []
+        for topic, queue, messages in batches:
+            topic_id = self.known.find(topic)
+            assert topic_id is not None
+            window_ms = ID_WINDOW_MS if self.check_ids else 0
+            packed.append(encode_batch(topic_id, queue, [pack_record(sent.message) for sent in messages], window_ms))
+        payload = layout.APPEND_HEAD.pack(durability, len(packed)) + b"".join(packed)
+        if self.check_ids:
+            self._unanswered = [(durability, batches)]
+
+        def on_answer(code: int, answer: bytes) -> None:
+            self._unanswered.clear()
+            if code == layout.OK:
+                for each, result in zip(batches, layout.APPEND_RESULT.iter_unpack(answer), strict=True):
+                    self._on_result(each, result, durability == layout.FSYNC)
+            else:
+                for _, _, messages in batches:
+                    for sent in messages:
+                        self._refuse(sent, code)
+            self._later(link)
+
+        link.ask(layout.APPEND, payload, on_answer)
+
+    def _on_result(self, batch: tuple[str, int, list[Sent]], result: tuple[int, int, int], durable: bool) -> None:
+        topic, queue, messages = batch
+        code, first_queue, offset = result
+        if code == layout.UNKNOWN_TOPIC:
+            self.known.forget(topic)
+        for number, sent in enumerate(messages):
+            if code == layout.OK:
+                self.history.stored(sent, (topic, queue, offset + number), durable)
+            elif code == layout.DUPLICATE:
+                self.history.stored(sent, (topic, first_queue, offset), durable)
+            else:
+                self._refuse(sent, code)
+
+
+class Asker(Sender):
+    """Sends requests, and checks that the replies are to its own."""
+
+    def on_ready(self, link: Link) -> None:
+        self.instance = self.random.randrange(1, 1 << 62)
+        ready = super().on_ready
+        link.ask(layout.LISTEN, layout.INSTANCE.pack(self.instance), lambda code, payload: ready(link))
+
+    def work(self, link: Link) -> None:
+        topic = self._pick_topic()
+        topic_id = self.known.find(topic)
+        if topic_id is None:
+            wanted = [(topic, self.topics_queues(topic))]
+
+            def on_topics(code: int, payload: bytes) -> None:
+                if code == layout.OK:
+                    self.known.learn(wanted, payload)
+                self._later(link)
+
+            link.ask(layout.TOPIC, encode_topics(wanted), on_topics)
+            return
+        sent = self.message(topic)
+        token = TOKENS.make(ReplyToken(self.number, self.instance, self.history.wall_ms + 3_600_000))
+        record = bytes([layout.HAS_TRAILER]) + sent.message + token
+        queue = self.random.randrange(self.topics_queues(topic))
+        batch = encode_batch(topic_id, queue, [len(record).to_bytes(4, "little") + record])
+        self.history.asked[token] = sent.name
+
+        def on_answer(code: int, answer: bytes) -> None:
+            if code == layout.OK:
+                (result,) = layout.APPEND_RESULT.iter_unpack(answer)
+                self._on_result((topic, queue, [sent]), result, True)
+            else:
+                self.history.refused(sent, code)
+            self._later(link)
+
+        link.ask(layout.APPEND, layout.APPEND_HEAD.pack(layout.FSYNC, 1) + batch, on_answer)
+
+    def on_unasked(self, link: Link, op: int, payload: bytes) -> None:
+        number, code = layout.FORWARD_HEAD.unpack_from(payload)
+        token = payload[layout.FORWARD_HEAD.size :][:TOKEN_SIZE]
+        name = self.history.asked.get(token)
+        if name is None or not name.startswith(f"{self.name}#"):
+            raise Broken(f"{self.name}: got the reply to {name}")
+        if code == layout.OK:
+            if payload[layout.FORWARD_HEAD.size + TOKEN_SIZE :] != b"answer to " + name.encode():
+                raise Broken(f"{self.name}: the reply to {name} is {payload[-80:]!r}")
+            self.history.replied[token] = self.history.replied.get(token, 0) + 1
+        if number:
+            link.tell(layout.FORWARDED, layout.FORWARDED_BODY.pack(number, layout.OK))
+
+
+class Operator(Client):
+    """Sends one ADMIN verb, again until it is answered; `answer` is the engine's answer.
+
+    Args:
+        around: called before the request is sent and after its answer has come.
+    """
+
+    role = ADMIN_ROLE
+
+    def __init__(self, engine: Engine, name: str, history: History, around: object = None, **request: object) -> None:
+        super().__init__(engine, name, history)
+        self.answer: dict | None = None
+        self._around = around if callable(around) else lambda: None
+        self._request = json.dumps(request).encode()
+
+    def on_ready(self, link: Link) -> None:
+        if self.answer is None:
+            self._around()
+            link.ask(layout.ADMIN, self._request, self._on_answer)
+
+    def _on_answer(self, code: int, payload: bytes) -> None:
+        self._around()
+        if code == layout.OK:
+            self.answer = json.loads(payload)
+        elif self.link is not None and code >= layout.OVERLOADED:
+            link = self.link
+            self.world.after(RECONNECT_MS, lambda: None if link.closed else self.on_ready(link))
+        else:
+            self.answer = {}

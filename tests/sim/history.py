@@ -1,0 +1,341 @@
+"""History of one simulated engine: what clients sent, were answered and got, and the first promise that was broken.
+
+The rules that are checked on the way raise `Broken` at the event that breaks them. `truth.py` checks the rest at the end,
+against the whole log.
+"""
+
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+from engine.link import layout
+
+if TYPE_CHECKING:
+    from tests.sim.engine import Engine
+
+Place = tuple[str, int, int]
+"""Topic, queue, offset."""
+
+NAME = re.compile(rb"\|([\w.-]+)\|([\w.-]+#\d+)\|")
+"""Topic and name of a message, in its body."""
+
+
+PAUSE_MS = 250
+"""Waiting pulls follow the configuration at the next check of deadlines."""
+
+
+class Broken(AssertionError):
+    """A promise was broken."""
+
+
+class Sent:
+    """One message that a client has sent.
+
+    Attributes:
+        name: unique in the run.
+        order: number per sender, in the order of sending.
+        state: open: no answer yet, or none ever; kept: stored by its answer; refused: not stored by its answer.
+        durable: its answer promises that it outlives a power cut.
+        once: whether at most one copy may ever be stored.
+        due_ms: of a delayed message, else 0.
+        cancelled: of a delayed message, as `state`: "", open, kept, refused.
+    """
+
+    __slots__ = ("cancelled", "due_ms", "durable", "key", "message", "name", "once", "order", "place", "state", "tag", "topic")  # fmt: skip
+
+    def __init__(self, topic: str, name: str, order: int, message: bytes, key: bytes, tag: str) -> None:
+        self.topic, self.name, self.order, self.message, self.key, self.tag = topic, name, order, message, key, tag
+        self.state, self.durable, self.once, self.due_ms, self.cancelled = "open", False, True, 0, ""
+        self.place: Place | None = None
+
+
+class GroupRules(NamedTuple):
+    """What a group may get.
+
+    Attributes:
+        tags: of its filter; empty: everything.
+        order: none or key.
+        attempts_max: deliveries of a message, after which it is a dead letter.
+    """
+
+    name: str
+    topics: tuple[str, ...]
+    tags: tuple[str, ...] = ()
+    order: str = "none"
+    attempts_max: int = 16
+    paused: bool = False
+
+
+class LastLease(NamedTuple):
+    """The latest delivery of a message to a group. `stamp`: of the process and of the group's resets, as it was sent."""
+
+    consumer: str
+    until_ms: int
+    stamp: tuple[int, int]
+
+
+class GroupHistory:
+    """What one group got and did.
+
+    Attributes:
+        frames: per place, how often it was on the way to a client.
+        settled: names whose DONE or REJECT was sent; it counts, too, when only its answer was lost.
+        done: places whose DONE was answered OK, with the stamp at that time.
+        rejected: names whose REJECT was sent.
+        resets: how often an operator has begun to reset it.
+    """
+
+    def __init__(self, rules: GroupRules) -> None:
+        self.rules = rules
+        self.frames: dict[Place, int] = {}
+        self.settled: set[str] = set()
+        self.done: dict[Place, tuple[int, int]] = {}
+        self.leases: dict[Place, LastLease] = {}
+        self.rejected: set[str] = set()
+        self.delivered: set[str] = set()
+        self.resets = 0
+
+
+class History:
+    """All of it, for one engine.
+
+    Attributes:
+        definitions_hold: the engine always had its definitions.
+        deletes_early: a full disk may have deleted the oldest segments.
+        one_range: queues may be delivered one range at a time.
+        is_damaged: a start has met sectors that the disk cannot read.
+        paused: groups that an operator has paused, with the time.
+        shown: topic ids that clients know, with the topics' names.
+    """
+
+    def __init__(self, engine: "Engine", groups: tuple[GroupRules, ...]) -> None:
+        self.engine, self.world = engine, engine.world
+        self.sent: dict[str, Sent] = {}
+        self.groups = {rules.name: GroupHistory(rules) for rules in groups}
+        self.names: dict[Place, str] = {}
+        self.by_key: dict[tuple[str, int, bytes], list[int]] = {}
+        self.asked: dict[bytes, str] = {}
+        self.replied: dict[bytes, int] = {}
+        self.power_cuts = self.deliveries = self.clock_steps = 0
+        self.definitions_hold, self.deletes_early, self.one_range = True, False, False
+        self.is_damaged = False
+        self.paused: dict[str, int] = {}
+        self.shown: dict[int, str] = {}
+        self.process = 0
+        engine.on_crash, engine.on_stop, engine.on_unread = self._on_crash, self._on_stop, self._on_unread
+        engine.on_start = self._on_start
+
+    @property
+    def wall_ms(self) -> int:
+        """The engine's wall clock."""
+        return self.engine.env.now_ms()
+
+    def stamp(self, group: GroupHistory) -> tuple[int, int]:
+        """What has to be unchanged for a lease to hold."""
+        return self.process, group.resets
+
+    def _on_stop(self) -> None:
+        """Leases that run hold over an orderly stop."""
+        before = {group.rules.name: self.stamp(group) for group in self.groups.values()}
+        self.process += 1
+        for group in self.groups.values():
+            stamp = self.stamp(group)
+            group.leases = {
+                place: lease._replace(stamp=stamp)
+                for place, lease in group.leases.items()
+                if lease.stamp == before[group.rules.name]
+            }
+
+    def _on_start(self) -> None:
+        """A topic id that a client knows stays that topic's."""
+        assert self.engine.node is not None
+        if self.is_damaged:
+            return
+        for topic_id, name in self.shown.items():
+            found = self.engine.node.store.topic_by_id(topic_id)
+            if found is None or found.name != name:
+                raise Broken(f"topic id {topic_id} was shown for {name}, and is {found and found.name} after a start")
+
+    def _on_unread(self, lost: list[bytes]) -> None:
+        """A start reports bytes as lost, because the disk cannot read them: no promise about them binds."""
+        self.is_damaged = True
+        assert self.engine.node is not None
+        topics = {topic.name for topic in self.engine.node.store.topics(limit=100_000)}
+        names = {found[2].decode() for data in lost for found in NAME.finditer(data)}
+        names.update(sent.name for sent in self.sent.values() if sent.topic not in topics)
+        for place in [place for place, name in self.names.items() if name in names]:
+            self._unlink(self.sent[self.names.pop(place)], place)
+            for group in self.groups.values():
+                group.done.pop(place, None)
+                group.leases.pop(place, None)
+        for name in names & self.sent.keys():
+            self.sent[name].state, self.sent[name].place, self.sent[name].once = "open", None, False
+
+    def _on_crash(self, power_cut: bool) -> None:
+        self.process += 1
+        if not power_cut:
+            return
+        self.power_cuts += 1
+        # What was not promised to outlive this may be gone, and its offsets may be used again.
+        for place, name in list(self.names.items()):
+            sent = self.sent.get(name)
+            if sent is not None and not (sent.durable and sent.place == place):
+                del self.names[place]
+                self._unlink(sent, place)
+        for sent in self.sent.values():
+            if sent.state == "kept" and not sent.durable:
+                sent.state, sent.place = "open", None
+        for group in self.groups.values():
+            group.leases.clear()
+            group.done.clear()
+
+    def _unlink(self, sent: Sent, place: Place) -> None:
+        offsets = self.by_key.get((place[0], place[1], sent.key))
+        if offsets and place[2] in offsets:
+            offsets.remove(place[2])
+
+    # -- sending
+
+    def send(self, sent: Sent) -> Sent:
+        """Note a message before it is sent for the first time."""
+        self.sent[sent.name] = sent
+        return sent
+
+    def stored(self, sent: Sent, place: Place, durable: bool) -> None:
+        """An answer says that the message is stored, now or before, at this place."""
+        if sent.state == "refused":
+            raise Broken(f"{sent.name}: refused, later found stored at {place}")
+        sent.state, sent.durable, sent.place = "kept", sent.durable or durable, place
+        self._bind(place, sent)
+
+    def refused(self, sent: Sent, code: int) -> None:
+        """An answer says that the message is not stored, or (3xx) that this is unknown."""
+        if code // 100 != 3 and sent.state == "open":
+            sent.state = "refused"
+
+    def _bind(self, place: Place, sent: Sent) -> None:
+        known = self.names.get(place)
+        if known is None:
+            self.names[place] = sent.name
+            if sent.key:
+                self.by_key.setdefault((place[0], place[1], sent.key), []).append(place[2])
+        elif known != sent.name:
+            raise Broken(f"{place}: has two messages, {known} and {sent.name}")
+
+    # -- delivery
+
+    def on_the_way(self, group_name: str, place: Place) -> None:
+        """A message was put into a frame, which may or may not arrive."""
+        frames = self.groups[group_name].frames
+        frames[place] = frames.get(place, 0) + 1
+
+    def deliver(
+        self, group_name: str, place: Place, message: bytes, attempt: int, stored_at_ms: int, lease: LastLease, sent_ms: int
+    ) -> Sent:  # fmt: skip
+        """Check a delivery, which left the engine at `sent_ms`; returns the message's sending."""
+        self.deliveries += 1
+        group = self.groups[group_name]
+        rules = group.rules
+        sent = self._sent_of(message, place)
+        self._bind(place, sent)
+        if sent_ms > self.paused.get(group_name, sent_ms) + PAUSE_MS:
+            raise Broken(
+                f"group={group_name}: was paused {sent_ms - self.paused[group_name]} ms ago and got {sent.name}"
+            )
+        if rules.paused and self.definitions_hold:
+            raise Broken(f"group={group_name}: is paused and got {sent.name}")
+        if rules.tags and sent.tag not in rules.tags and self.definitions_hold:
+            raise Broken(f"group={group_name}: its filter is {rules.tags}, and it got {sent.name} with tag {sent.tag}")
+        if attempt > group.frames.get(place, 0):
+            raise Broken(f"group={group_name} {sent.name}: attempt {attempt} after {group.frames.get(place, 0)} frames")
+        if sent.due_ms and stored_at_ms < sent.due_ms:
+            raise Broken(f"{sent.name}: due at {sent.due_ms}, fired at {stored_at_ms}")
+        if sent.cancelled == "kept" and not self.is_damaged:
+            raise Broken(f"{sent.name}: cancelled and delivered")
+        self._check_lease(group, place, sent, lease, sent_ms)
+        if rules.order != "none" and self.definitions_hold and not self.deletes_early:
+            self._check_order(group, place, sent, lease)
+        group.delivered.add(sent.name)
+        return sent
+
+    def _sent_of(self, message: bytes, place: Place) -> Sent:
+        found = NAME.search(message)
+        sent = self.sent.get(found[2].decode()) if found else None
+        if found is None or sent is None:
+            raise Broken(f"{place}: delivers bytes that nobody has sent: {message[:80]!r}")
+        if sent.topic != place[0]:
+            raise Broken(f"{place}: delivers {sent.name}, which was sent to topic {sent.topic}")
+        if sent.message != message:
+            raise Broken(f"{place}: delivers {sent.name} with other bytes than were sent")
+        if sent.state == "refused":
+            raise Broken(f"{place}: delivers {sent.name}, whose answer said that it is not stored")
+        return sent
+
+    def _check_lease(self, group: GroupHistory, place: Place, sent: Sent, lease: LastLease, sent_ms: int) -> None:
+        if lease.stamp != self.stamp(group):
+            return
+        if group.done.get(place) == lease.stamp:
+            raise Broken(f"group={group.rules.name}: acknowledged {sent.name} and got it again at {place}")
+        last = group.leases.get(place)
+        if last is not None and last.stamp == lease.stamp and sent_ms < last.until_ms:
+            raise Broken(
+                f"group={group.rules.name} {sent.name}: leased to {last.consumer} for {last.until_ms - sent_ms} ms more, "
+                f"and delivered to {lease.consumer}"
+            )
+        group.leases[place] = lease
+
+    def _check_order(self, group: GroupHistory, place: Place, sent: Sent, lease: LastLease) -> None:
+        """Every earlier message of the key has to be settled.
+
+        Until the configuration is read, a queue's messages are delivered one range at a time, whatever their keys.
+        """
+        topic, queue, offset = place
+        earlier = self.by_key.get((topic, queue, sent.key), []) if sent.key else []
+        for at in earlier:
+            if self.one_range and group.leases.get((topic, queue, at)) is lease:
+                continue
+            if at < offset and self.names.get((topic, queue, at)) not in group.settled:
+                raise Broken(
+                    f"group={group.rules.name}: {sent.name} at {place} before {self.names.get((topic, queue, at))} at {at}"
+                )
+
+    # -- acknowledgements
+
+    def acknowledges(self, group_name: str, place: Place, verdict: int, sent: Sent) -> tuple[int, int]:
+        """A client sends its verdict; returns the stamp of this time."""
+        group = self.groups[group_name]
+        if verdict == layout.DONE:
+            group.settled.add(sent.name)
+        elif verdict == layout.REJECT:
+            group.rejected.add(sent.name)
+            group.settled.add(sent.name)
+        if verdict != layout.EXTEND:
+            group.leases.pop(place, None)
+        return self.stamp(group)
+
+    def acknowledged(
+        self, group_name: str, place: Place, verdict: int, code: int, lease: LastLease, sent_ms: int
+    ) -> None:
+        """The verdict was answered. `lease`: the one that it belongs to; it was sent at `sent_ms`."""
+        group = self.groups[group_name]
+        if lease.stamp != self.stamp(group):
+            return
+        if code == layout.OK:
+            if verdict == layout.DONE:
+                group.done[place] = lease.stamp
+        elif sent_ms < lease.until_ms - 20:
+            raise Broken(
+                f"group={group_name} {place}: verdict {verdict} within its lease was refused with code {code}, "
+                f"{lease.until_ms - sent_ms} ms before its end"
+            )
+
+    def reset(self, group_name: str) -> None:
+        """An operator begins to reset the group, or has ended it."""
+        group = self.groups[group_name]
+        group.resets += 1
+        group.done.clear()
+        group.leases.clear()
+
+    def forget_leases(self) -> None:
+        """Promise nothing about the leases so far."""
+        for group in self.groups.values():
+            group.leases.clear()

@@ -1,0 +1,173 @@
+"""Injection of a scenario's faults, and their end."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from tests.sim.clients import Client, Operator
+from tests.sim.machine import BadSector, CallFault
+from tests.sim.scenario import Fault
+
+if TYPE_CHECKING:
+    from tests.sim.config import SimulatedConfig
+    from tests.sim.engine import Engine
+    from tests.sim.history import History
+
+UNREADABLE = {"order": "by-tenant", "attempts_max": -1, "filter": "AND AND"}
+"""A value as a later version might write it."""
+
+
+class Injection:
+    """Begins and ends faults of one engine.
+
+    Attributes:
+        count: faults that were begun, by kind.
+    """
+
+    def __init__(
+        self, engine: "Engine", history: "History", config: "SimulatedConfig", clients: dict[str, Client]
+    ) -> None:
+        self.engine, self.world, self.env = engine, engine.world, engine.env
+        self.history, self.config, self.clients = history, config, clients
+        self.count: dict[str, int] = {}
+        self._values = dict(config.stored.values)
+        self._healed = False
+
+    def begin(self, fault: Fault) -> None:
+        """Begin a fault; its end is scheduled."""
+        self.count[fault.kind] = self.count.get(fault.kind, 0) + 1
+        self.world.note("inject", fault.kind, fault.for_ms, repr(fault.options))
+        getattr(self, f"_{fault.kind}")(fault)
+
+    def heal(self) -> None:
+        """End all faults."""
+        self._healed = True
+        self.env.repair()
+        self._restore()
+        self.config.come()
+        self.engine.restart()
+
+    def _end(self, fault: Fault, end: Callable[[], None]) -> None:
+        self.world.after(fault.for_ms, end)
+
+    # -- ends of the process
+
+    def _kill(self, fault: Fault) -> None:
+        if self.engine.node is not None:
+            self.engine.crash(False, "kill")
+
+    def _power_cut(self, fault: Fault) -> None:
+        if self.engine.node is not None:
+            self.engine.crash(True, "power cut")
+
+    def _kill_in_call(self, fault: Fault) -> None:
+        self.env.kill_at = self.env.operations + fault.options["calls"]
+
+    def _power_cut_in_call(self, fault: Fault) -> None:
+        self.env.power_cut_at = self.env.operations + fault.options["calls"]
+
+    def _stop(self, fault: Fault) -> None:
+        self.engine.guarded(self.engine.stop)
+        self._end(fault, self.engine.restart)
+
+    # -- the machine
+
+    def _calls(self, fault: Fault) -> None:
+        options = fault.options
+        made = CallFault(
+            options["operations"], options["code"], options["share"], options["path"],
+            self.world.random_of(f"fault-{fault.at_ms}-{options['operations']}"),
+        )  # fmt: skip
+        self.env.faults.append(made)
+        self._end(fault, lambda: self.env.faults.remove(made) if made in self.env.faults else None)
+
+    def _bad_sector(self, fault: Fault) -> None:
+        paths = sorted(path for path in self.env.files if path.endswith((".seg", ".idx")))
+        if not paths:
+            return
+        path = paths[int(fault.options["share"] * len(paths)) % len(paths)]
+        size = self.env.size(path)
+        at = int(fault.options["share"] * 7919 * 512) % max(size, 1) & ~511
+        self.env.sectors.append(BadSector(path, at, fault.options["size"]))
+
+    def _slow_sync(self, fault: Fault) -> None:
+        self.env.sync_ms = fault.options["ms"]
+        self._end(fault, lambda: setattr(self.env, "sync_ms", 3))
+
+    def _slow_tasks(self, fault: Fault) -> None:
+        self.env.task_ms = fault.options["ms"]
+        self._end(fault, lambda: setattr(self.env, "task_ms", 3))
+
+    def _short_writes(self, fault: Fault) -> None:
+        self.env.write_bytes_max = fault.options["bytes"]
+        self._end(fault, lambda: setattr(self.env, "write_bytes_max", 1 << 40))
+
+    def _disk_full(self, fault: Fault) -> None:
+        self.history.deletes_early = True  # what a full disk does to the oldest segments
+        self.env.disk_used, self.env.disk_free = 1 << 40, 1 << 20
+        self._end(fault, self._make_room)
+
+    def _make_room(self) -> None:
+        self.env.disk_used, self.env.disk_free = 0, 1 << 50
+
+    def _clock_back(self, fault: Fault) -> None:
+        self.env.wall_shift_ms += fault.options["step_ms"]
+        self.history.clock_steps += 1
+        if self.engine.node is None:
+            self.history.forget_leases()  # the engine cannot tell how long it was away
+
+    _clock_ahead = _clock_back
+
+    # -- the configuration
+
+    def _config_late(self, fault: Fault) -> None:
+        """The process ends, and the next one starts before it has read its configuration."""
+        self.history.one_range = True
+        self.config.go_away()
+        self._kill(fault)
+        self._end(fault, self.config.come)
+
+    def _config_lost(self, fault: Fault) -> None:
+        self.history.definitions_hold = False
+        self._define({})
+        self._end(fault, self._restore)
+
+    def _config_unreadable(self, fault: Fault) -> None:
+        self._define({key: dict(UNREADABLE) for key in self._values})
+        self._end(fault, self._restore)
+        if fault.options["kill"]:
+            self._kill(fault)
+
+    def _pause(self, fault: Fault) -> None:
+        """An operator pauses a group."""
+        self._define({**self._values, ("group", "billing"): {"paused": True}})
+        self.history.paused["billing"] = self.world.now_ms
+        self._end(fault, self._restore)
+
+    def _define(self, values: dict[tuple[str, str], dict[str, Any]]) -> None:
+        self.history.paused.clear()
+        self.config.restore(values)
+
+    def _restore(self) -> None:
+        self._define(self._values)
+
+    # -- clients
+
+    def _leave(self, fault: Fault) -> None:
+        client = self.clients.get(fault.options["name"])
+        if client is not None:
+            client.leave()
+
+    def _slow_reader(self, fault: Fault) -> None:
+        client = self.clients.get(fault.options["name"])
+        if client is not None:
+            client.slow_ms = fault.options["ms"]
+            self._end(fault, lambda: setattr(client, "slow_ms", 0))
+
+    def _reset(self, fault: Fault) -> None:
+        group = fault.options["group"]
+        if group not in self.history.groups:
+            return
+        Operator(
+            self.engine, f"operator-{fault.at_ms}", self.history, around=lambda: self.history.reset(group), verb="reset",
+            group=group, topic="orders", to=fault.options["to"],
+        )  # fmt: skip

@@ -1,0 +1,293 @@
+"""Seeded bugs: what `mutants.py` puts into the references, one at a time. Each text occurs once in its module."""
+
+from pathlib import Path
+from typing import NamedTuple
+
+
+class Mutant(NamedTuple):
+    """One bug: `old` in the source of `module` becomes `new`, and the same for each pair of `more`."""
+
+    name: str
+    module: str
+    old: str
+    new: str
+    more: tuple[tuple[str, str], ...] = ()
+
+    def path(self, root: Path) -> Path:
+        """The module's file."""
+        return root / (self.module.replace(".", "/") + ".py")
+
+    def applied(self, source: str) -> str:
+        """The source with the bug."""
+        for old, new in ((self.old, self.new), *self.more):
+            assert source.count(old) == 1, f"{self.name}: a text of it occurs {source.count(old)} times"
+            source = source.replace(old, new)
+        return source
+
+
+_LOG = (
+    Mutant(
+        "error in an append leaves batches staged",
+        "engine.log.write.append",
+        "        self._roll_back()\n        if isinstance(error, (DiskFullError",
+        "        if isinstance(error, (DiskFullError",
+        (
+            (
+                "                return self.refuse_unknown(topic_id, error)\n        return CODE_OK\n",
+                "                raise\n        return CODE_OK\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "first wait forgets segments left before it", "engine.log.write.syncer",
+        "        for file in self._unsynced():\n            self._leave_behind(worker, file)\n", "",
+    ),
+    Mutant(
+        "a rolled segment is not left to the syncer", "engine.log.write.syncer",
+        "            self._leave_behind(self._worker, self._file)\n", "            pass\n",
+    ),
+    Mutant(
+        "a sync covers what was requested later", "engine.log.write.syncer",
+        "        self.advance(done)\n", "        self.advance(max(done, self._waiting[-1][0] if self._waiting else 0))\n",
+    ),
+    Mutant(
+        "a failed sync is taken for a good one",
+        "engine.log.write.syncer",
+        "        if error:\n            die_of_sync",
+        "        if error > 1 << 20:\n            die_of_sync",
+    ),
+    Mutant(
+        "bytes of a failed sync are not written again",
+        "engine.log.upkeep.recovery",
+        "        if self._is_unsynced:\n            write_again(self._env, segment)\n",
+        "",
+    ),
+    Mutant(
+        "sealing that has failed does not go on",
+        "engine.log.write.sealer",
+        "                self.error, self._stopped = str(error), True\n",
+        "",
+    ),
+    Mutant(
+        "no sync for durable appends", "engine.ops.append",
+        "if durability == layout.MEMORY and not peer.peer_state.unsynced:", "if durability >= layout.MEMORY:",
+    ),
+    Mutant(
+        "a checkpoint without a sync", "engine.log.write.checkpoint",
+        "            sync_or_die(self._env, active.file)\n", "            pass\n",
+    ),
+    Mutant(
+        "the name of a new segment is not synced", "engine.log.segment.segment",
+        "        env.sync_directory(directory)\n", "        pass\n",
+    ),
+    Mutant(
+        "recovery forgets the next topic id", "engine.log.upkeep.recovery",
+        "self._state.next_topic_id = max(self._state.next_topic_id, topic.id + 1)", "pass",
+    ),
+    Mutant(
+        "bytes that do not verify are taken for a batch", "engine.log.segment.batch_reader",
+        "        return size if self._verifies(memoryview(buffer)[at : at + size], position) else 0\n",
+        "        return size\n",
+    ),
+    Mutant(
+        "recovery drops progress", "engine.log.upkeep.recovery",
+        '                self._view.put(b"p" + key, value or None)', "                pass",
+    ),
+    Mutant(
+        "a refused write leaves its index entries", "engine.log.write.append",
+        "            self.index.take_back(*self._undo.pop())\n", "            self._undo.pop()\n",
+    ),
+    Mutant(
+        "a refused write leaves its ids", "engine.log.write.append", "        self.ids.take_back()\n", "",
+    ),
+    Mutant(
+        "a partly written request is called refused", "engine.log.write.append",
+        "                kind = PartlyWrittenError if self._part_written else DiskFullError\n",
+        "                kind = DiskFullError\n",
+    ),
+    Mutant(
+        "short writes are taken for whole", "engine.log.write.append",
+        "            view = view[taken:]\n", "            view = view[len(view) :]\n",
+    ),
+    Mutant(
+        "an index file of what could be read", "engine.log.write.sealer",
+        "        if not scan.is_unread:\n", "        if True:\n",
+        (("        if scan.is_unread and not accept_unread:\n", "        if False:\n"),),
+    ),
+    Mutant(
+        "a raised end ends with its segment", "engine.log.view",
+        "            if before is not None and before[2] > next_offset:\n", "            if before is not None and False:\n",
+    ),
+    Mutant(
+        "a look-up by time finds the next batch", "engine.log.segment.index",
+        "        return run[found][0] if found < count else None\n",
+        "        return run[found + 1][0] if found + 1 < count else None\n",
+    ),
+    Mutant(
+        "offsets begin again in each segment", "engine.log.write.next_offsets",
+        "return 0 if topic_id >= self._fresh_from[-1] else self._view.stored_end(topic_id, queue)", "return 0",
+    ),
+    Mutant(
+        "the id window is empty after a start", "engine.log.upkeep.recovery",
+        "        found.ids.load(found.active_ids, now_ms)\n", "",
+    ),
+    Mutant(
+        "a checkpoint before the topics that it covers", "engine.log.write.sealer",
+        "    for changes in _chunks(frozen):\n",
+        "    view.store.write([(CHECKPOINT_KEY, checkpoint.pack())])\n    view.store.flush()\n"
+        "    for changes in _chunks(frozen):\n",
+    ),
+)  # fmt: skip
+
+_DELIVERY = (
+    Mutant(
+        "leases end at half of their time", "engine.delivery.dispatch",
+        "        due_ms = now_ms + pull.invisible_ms\n", "        due_ms = now_ms + pull.invisible_ms // 2\n",
+    ),
+    Mutant(
+        "progress without what is in flight",
+        "engine.delivery.in_flight",
+        "[each.stored(now_ms) for each in self.ranges], time_ms",
+        "[], time_ms",
+    ),
+    Mutant(
+        "every redelivery counts twice", "engine.delivery.in_flight",
+        "attempt = self.ranges[at].attempt + 1\n", "attempt = self.ranges[at].attempt + 2\n",
+    ),
+    Mutant(
+        "messages of a key do not wait", "engine.delivery.key_order",
+        "        if self._heads.setdefault(number, offset) == offset:\n",
+        "        if self._heads.setdefault(number, offset) is not None:\n",
+    ),
+    Mutant(
+        "filters of a definition are not used", "engine.delivery.group",
+        "        if now.filters is not None and now.filters != self.filters:\n",
+        "        if now.filters is None:\n",
+    ),
+    Mutant(
+        "a group that was paused meanwhile is served", "engine.delivery.delivery",
+        "        if generation == self._followed:\n            return\n", "        if generation >= 0:\n            return\n",
+    ),
+    Mutant(
+        "a release counts the attempt", "engine.delivery.in_flight",
+        "                range_.attempt, range_.ready = range_.attempt - 1, True\n",
+        "                range_.attempt, range_.ready = range_.attempt + 1, True\n",
+    ),
+    Mutant(
+        "a filter passes everything", "engine.delivery.filters",
+        '    return None if not text or is_dead_letter_topic(topic) else compiled(text)\n', "    return None\n",
+    ),
+    Mutant(
+        "rejected messages are forgotten", "engine.delivery.acknowledge",
+        "        if claimed:\n            cause", "        if not claimed:\n            cause",
+    ),
+    Mutant(
+        "an empty queue is not watched", "engine.delivery.dispatch",
+        "        if cursor.next_offset >= cursor.end_seen:\n            self._store.watch(cursor.topic_id, cursor.queue)\n",
+        "        if cursor.next_offset >= cursor.end_seen:\n            pass\n",
+    ),
+    Mutant(
+        "expired leases wake nobody", "engine.delivery.delivery",
+        "            self._claim_spent(cursor)\n            self._wake_list.wake(cursor)\n",
+        "            self._claim_spent(cursor)\n",
+    ),
+    Mutant(
+        "an extension ends the lease", "engine.delivery.acknowledge",
+        "        return ack.delay_ms if ack.delay_ms >= 0 else cursor.group.policy.invisible_ms\n", "        return 0\n",
+    ),
+    Mutant(
+        "pulls of closed links stay", "engine.ops.waiting",
+        "        for withdraw, _ in waiting.values():\n            withdraw()\n", "",
+    ),
+    Mutant(
+        "acknowledged messages stay open", "engine.delivery.in_flight",
+        "                at = self._split(at, max(first, range_.first), min(end, range_.end))\n                self._delete(at, at + 1)\n",
+        "                at += 1\n",
+    ),
+    Mutant(
+        "dead letters are not written", "engine.delivery.dead_lettering",
+        "        ((code, _),) = self._store.append(batch, 1, self._lease_clock.wall_ms())\n", "        code = 0\n",
+    ),
+    Mutant(
+        "an unreadable record drops what was leased",
+        "engine.delivery.dispatch",
+        "        except (OSError, UnreadableError):\n            self._store.watch(cursor.topic_id, cursor.queue)\n"
+        "            return False\n",
+        "        except (OSError, UnreadableError):\n            raise\n",
+    ),
+    Mutant(
+        "leases begin below the floor of a reset",
+        "engine.delivery.leases",
+        "        self._start_ms, self.first = _start(stored, wall_ms())\n",
+        '        self._start_ms, self.first = _start(b"", wall_ms())\n',
+        (("        if number > self.last:\n", "        if number < 0:\n"),),
+    ),
+    Mutant(
+        "a definition that cannot be read is none",
+        "engine.server.policy.group_policies",
+        "            return UNREADABLE if view.is_unreadable(\"group\", group) else DEFAULT\n",
+        "            return DEFAULT\n",
+    ),
+    Mutant(
+        "leases end with the process",
+        "engine.delivery.in_flight",
+        "due_ms, not stored.due)",
+        "due_ms, True)",
+    ),
+    Mutant(
+        "a paused group is served", "engine.delivery.delivery",
+        "        if not pull.subscription.parked and not group.policy.paused:\n", "        if not pull.subscription.parked:\n",
+    ),
+)  # fmt: skip
+
+_TIMERS = (
+    Mutant(
+        "an id is shown before its topic is durable", "engine.ops.topic",
+        "        self._store.when_durable(self._store.topics_position, answer)\n", "        answer()\n",
+    ),
+    Mutant(
+        "a topic made by a pull is not waited for", "engine.log.write.catalogue",
+        "        self.topics_position = self._appender.end_position\n", "        pass\n",
+    ),
+    Mutant(
+        "segments replayed by index hide fired timers", "engine.log.upkeep.recovery",
+        "            if base in self._scanned or end <= fired_from:\n",
+        "            if base in self._scanned or end <= fired_from or (checkpoint and base >= checkpoint.segment_base):\n",
+    ),
+    Mutant(
+        "timers vanish with an error at their firing", "engine.timers.firing",
+        "        except BaseException:\n            self._give_back(entries)\n            raise\n",
+        "        except BaseException:\n            raise\n",
+    ),
+    Mutant(
+        "a part of an add is stored and refused", "engine.timers.timer_store",
+        "                if not addresses:\n                    raise\n", "                raise\n",
+    ),
+    Mutant(
+        "timers fire early", "engine.timers.firing",
+        "self._store.table.pop_due(now_ms, self._limit)", "self._store.table.pop_due(now_ms + 300, self._limit)",
+    ),
+    Mutant(
+        "cancelled timers stay in the log", "engine.timers.timers",
+        "        self._tombstones.end_now([address, *self._rounds_before(timer)])\n", "",
+    ),
+    Mutant(
+        "cancelled timers stay in the table", "engine.timers.timers",
+        "        self.table.remove(*address, hash_id(topic_id, shown_id))\n", "",
+    ),
+    Mutant(
+        "recovery does not look for fired timers", "engine.timers.recovery",
+        "    for base, at, size in store.log.fired:\n", "    for base, at, size in ():\n",
+    ),
+    Mutant(
+        "a reply goes to another asker", "engine.replies.exchange",
+        "        target = self._by_instance.get(instance)\n        if target is None or len",
+        "        target = next(iter(self._by_instance.values()), None)\n        if target is None or len",
+    ),
+    Mutant(
+        "repliers are not answered", "engine.replies.exchange",
+        "        found.replier.send_frame(layout.REPLY, found.request_id, code, sentence)\n", "",
+    ),
+)  # fmt: skip
+
+MUTANTS = (*_LOG, *_DELIVERY, *_TIMERS)
