@@ -11,8 +11,9 @@ from typing import NamedTuple
 
 from tests.unit.common.wire import frames as f
 
-CLOSED, EXCEPTION, WAITS, SERVED = "closed", "exception", "waits", "served"
-"""Closed within 100 ms; a TApplicationException; nothing yet, for the frame is not complete; an ordinary answer."""
+CLOSED, EXCEPTION, WAITS, SERVED, TOO_LONG = "closed", "exception", "waits", "served", "too long"
+"""Closed within 100 ms; a TApplicationException; nothing yet, for the frame is not complete; an ordinary answer; a
+TApplicationException about the call's size and then an end, as soon as the call's head is there."""
 
 MIB = 1 << 20
 
@@ -49,7 +50,8 @@ FOREIGN = [
     raw("frame length 0", b"\0\0\0\0\x80\x01\0\x01"),
     raw("frame length -1", b"\xff\xff\xff\xff\x80\x01\0\x01"),
     raw("frame length 2^31-1", b"\x7f\xff\xff\xff\x80\x01\0\x01"),
-    raw("frame length one above the limit", struct.pack(">I", 16_384_001) + b"\x80\x01\0\x01"),
+    raw("frame length one above the limit", struct.pack(">I", 16_384_001) + f.header(), TOO_LONG),
+    raw("frame length one above the limit, without the head's end", struct.pack(">I", 16_384_001) + f.header()[:-1], WAITS),
     raw("HTTP", b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"),
     raw("HTTP POST", b"POST /send HTTP/1.1\r\nContent-Length: 5\r\n\r\n\x80\x01\0\x01\0"),
     raw("TLS hello", b"\x16\x03\x01\x02\0\x01\0\x01\xfc\x03\x03" + bytes(32)),
@@ -63,7 +65,8 @@ FOREIGN = [
     raw("non-strict header", framed(f.text(b"send") + b"\x01" + f.i32(1) + f.STOP)),
     raw("non-strict header, buffered", f.text(b"send") + b"\x01" + f.i32(1) + f.STOP),
     raw("another version", b"\x80\x02\0\x01" + f.text(b"send")),
-    raw("a stranger's long frame without a credential in front", struct.pack(">I", 1 * MIB) + f.header() + bytes(70_000)),
+    raw("a stranger's long frame without a credential in front", struct.pack(">I", 1 * MIB) + f.header() + bytes(70_000),
+        TOO_LONG),
     raw("one byte", b"\0", WAITS),
     raw("half a length", b"\0\0\0", WAITS),
     raw("a frame that lacks its last byte", framed(f.header() + f.STOP * 100)[:-1], WAITS),
@@ -136,7 +139,7 @@ def header_rows(method: bytes, request: Callable[[bytes], bytes]) -> list[Row]:
         Row("an unknown struct nested within the limit", lambda c: good(c, more=f.field(f.STRUCT, 9, f.nested(f.STRUCT, 12))), SERVED),
         *[
             Row(f"an unknown {name} of {count} elements", lambda c, k=kind, n=count, t=types: good(c, more=f.field(k, 9, t + f.i32(n))),
-                EXCEPTION, "count", buffered=WAITS if count == 1000 else CLOSED)
+                EXCEPTION, "count", buffered={1000: WAITS, -1: CLOSED}.get(count, TOO_LONG))
             for name, kind, types in (("list", f.LIST, b"\x0b"), ("set", f.SET, b"\x08"), ("map", f.MAP, b"\x0b\x0b"))
             for count in (2**31 - 1, -1, 1000)
         ],
@@ -145,7 +148,7 @@ def header_rows(method: bytes, request: Callable[[bytes], bytes]) -> list[Row]:
         Row("an unknown string of size -1", lambda c: good(c, more=f.field(f.STRING, 9, f.i32(-1))), EXCEPTION, "string size",
             buffered=CLOSED),
         Row("an unknown string of size 2^31-1", lambda c: good(c, more=f.field(f.STRING, 9, f.i32(2**31 - 1))), EXCEPTION,
-            "past the end", buffered=CLOSED),
+            "past the end", buffered=TOO_LONG),
         Row("a request that is a list", lambda c: f.header(method) + f.struct_of(f.field(f.LIST, 1, b"\x0c" + f.i32(0))), EXCEPTION,
             "type"),
         Row("a request without a credential", lambda c: call(method, f.struct_of(f.field(f.STRING, 2, f.text(b"g")))), EXCEPTION, ""),
@@ -196,7 +199,7 @@ SEND = [
     # TH6
     Row("a body of size -1", lambda c: send(c, message(f.field(f.STRING, 2, f.i32(-1)))), EXCEPTION, "size", buffered=CLOSED),
     Row("a body that says 2^31-1 bytes", lambda c: send(c, message(f.field(f.STRING, 2, f.i32(2**31 - 1)))), EXCEPTION, "past the end",
-        buffered=CLOSED),
+        buffered=TOO_LONG),
     _text(3, b"\xff", "a key that is no UTF-8", "Message.key"),
     _text(3, b"\xed\xa0\x80", "a key that is a surrogate", "Message.key"),
     _text(3, b"k" * 4097, "a key of 4,097 bytes", "Message.key"),
@@ -262,7 +265,7 @@ PULL = [
     Row("a receipt that is a number", lambda c: pull(c, ack(f.field(f.I32, 1, f.i32(1)))), EXCEPTION, "Ack.receipt"),
     Row("a receipt of size -1", lambda c: pull(c, ack(f.field(f.STRING, 1, f.i32(-1)))), EXCEPTION, "size", buffered=CLOSED),
     Row("a receipt that says 2^31-1 bytes", lambda c: pull(c, ack(f.field(f.STRING, 1, f.i32(2**31 - 1)))), EXCEPTION, "past the end",
-        buffered=CLOSED),
+        buffered=TOO_LONG),
     Row("a position without a topic", lambda c: pull(c, f.field(f.LIST, 8, f.list_of(f.STRUCT, f.STOP))), EXCEPTION, "Position"),
 ]  # fmt: skip
 

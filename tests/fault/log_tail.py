@@ -73,7 +73,7 @@ def _topic_id(data: mmap.mmap, batches: list[Batch], topic: str) -> int:
         at = batch.at + _BATCH.size
         while batch.kind == _TOPIC and at < batch.end:
             (size,) = struct.unpack_from("<I", data, at)
-            if data[at + 13 : at + 4 + size] == topic.encode():
+            if data[at + 13 : at + 4 + size].partition(b"@")[0] == topic.encode():
                 return struct.unpack_from("<I", data, at + 5)[0]
             at += 4 + size
     raise AssertionError(f"no topic {topic} in the log's newest segment")

@@ -28,7 +28,7 @@ def penstock(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def shop(penstock):
-    shop = penstock.application("shop", send=["*"], pull=["*"])
+    shop = penstock.application("shop", send=["*"], pull=["*"], dead_letters=["*"])
     penstock.run("topic", "create", TOPIC, "--queues", "4", "--durability", "fsync")
     penstock.run("group", "create", GROUP, "--attempts-max", "2", "--retry", "50", "--invisible-ms", "1000")
     return shop
@@ -146,8 +146,8 @@ def test_whatever_dies_each_message_ends_as_done_or_as_a_dead_letter_and_a_redri
     assert dead_letters(penstock) == []
 
 
-def test_the_dead_letters_of_a_group_are_pulled_by_who_may_pull_as_the_group(penstock, shop):
-    other = penstock.application("other", pull=["others", TOPIC])
+def test_the_dead_letters_of_a_group_are_pulled_by_who_has_a_grant_for_them(penstock, shop):
+    other = penstock.application("other", pull=["others", "strict", TOPIC])
     with Sender(penstock.producer, shop) as sender, Puller(penstock.consumer, shop) as puller:
         retry_until_served(lambda: sender.one(TOPIC, b"7").code == Code.OK, "a send")
         rejected = Counter[str]()

@@ -12,9 +12,10 @@ import time
 import pytest
 
 from common.contract import Code
+from engine.link.proof import ADMIN_ROLE
 from tests import link_bytes
 from tests.fault import hostile_frames as hostile
-from tests.fault.hostile_frames import CLOSED, EXCEPTION, SERVED, WAITS, framed
+from tests.fault.hostile_frames import CLOSED, EXCEPTION, SERVED, TOO_LONG, WAITS, framed
 from tests.fault.processes import cpu_s, forget_peak, rss_bytes, rss_bytes_peak
 from tests.fault.raw_socket import RawSocket, TApplicationException, encoded_credential
 from tests.fault.stock_clients import Puller, Sender, credential, knows
@@ -39,7 +40,7 @@ class Target:
         self.sender, self.puller = Sender(penstock.producer, self.shop), Puller(penstock.consumer, self.shop)
         knows(self.sender, "orders")
         self.credential = encoded_credential(credential(self.shop))
-        self.cluster_key = (penstock.data / "cluster.key").read_bytes()
+        self.admin_key = (penstock.data / "admin.key").read_bytes()
 
     def address(self, name: str) -> tuple[str, int]:
         return self.penstock.facts[name]["host"], self.penstock.facts[name]["port"]
@@ -91,6 +92,9 @@ def show(target, name, row, data, expected, is_framed):
             assert sock.is_silent(0.03)
             return 0.0
         answer = sock.answer(is_framed)
+        if expected == TOO_LONG:
+            assert "bytes" in answer.message and "call of" in answer.message
+            return sock.closed_after_s()
     if expected == EXCEPTION:
         assert isinstance(answer, TApplicationException), answer
         assert row.says in answer.message
@@ -242,11 +246,11 @@ def drained_after_s(sock):
 
 
 @pytest.mark.parametrize("form", [NATIVE, PURE])
-def test_garbage_of_somebody_with_the_cluster_key_is_refused_and_stores_nothing(target):
+def test_garbage_of_somebody_with_the_administrators_key_is_refused_and_stores_nothing(target):
     stored = len(target.puller.read_all("good", "orders", 2))
     chance = random.Random(5)
     for op in (link_bytes.APPEND, link_bytes.TOPIC, link_bytes.PULL, link_bytes.READ, link_bytes.ADMIN, 99):
-        link = link_bytes.RawLink(target.address("engine")[1], target.cluster_key)
+        link = link_bytes.RawLink(target.address("engine")[1], target.admin_key, ADMIN_ROLE)
         for size in (0, 1, 7, 8, 12, 100, 4096):
             for payload in (bytes(size), b"\xff" * size, chance.randbytes(size)):
                 code, sentence = link.ask(op, payload)

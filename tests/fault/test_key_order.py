@@ -42,7 +42,7 @@ class Run:
     def __init__(self, folder, seed: int) -> None:
         self.seed, self.chance, self._folder = seed, random.Random(seed), folder
         self.penstock = RunningPenstock(folder / "data").start()
-        self.shop = self.penstock.application("shop", send=["*"], pull=["*"])
+        self.shop = self.penstock.application("shop", send=["*"], pull=["*"], dead_letters=["*"])
         self.penstock.run("topic", "create", "orders", "--queues", str(QUEUES), "--durability", "fsync")
         for group, options in GROUPS.items():
             flags = [part for name, value in options.items() for part in (f"--{name}", value)]

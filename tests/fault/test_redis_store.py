@@ -1,7 +1,6 @@
 """The Redis buffer against real servers in every bad state: away, silent, full, read-only, emptied, wrongly set; and behind codis."""
 
 import json
-import logging
 import signal
 import subprocess
 import time
@@ -360,7 +359,6 @@ def codis(tmp_path_factory):
 
 
 def test_codis_has_all_that_the_lists_layout_needs(codis):
-    logging.getLogger("penstock").setLevel(logging.WARNING)
     address = parse_address(f"codis://127.0.0.1:{codis.port}")
     config = MemoryConfig()
     with pytest.raises(BufferUnavailable, match="--buffer-redis-accept unverified"):

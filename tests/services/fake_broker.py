@@ -1,7 +1,5 @@
 """Broker in memory that implements the link, for tests of proxies: it answers, refuses, stalls or disconnects on demand."""
 
-import hashlib
-import hmac
 import json
 import struct
 from collections import Counter
@@ -12,6 +10,7 @@ from gevent.event import Event
 from gevent.server import StreamServer
 
 from engine.link import layout
+from engine.link.proof import client_proof, engine_proof, transcript
 from engine.link.timer import Timer, parse
 
 KEY = b"k" * 32
@@ -22,16 +21,22 @@ class FakeBroker:
     """Listens on loopback. `stored[(topic id, queue)]` is the list of (id16 or None, encoded message) by offset."""
 
     def __init__(self, log_id: str = "a" * 32):
-        self.log_id = log_id
+        self.log_id, self.epoch = log_id, "1"
+        self.broker_group, self.end_position = "g", 0
         self.topics: dict[str, dict] = {}
+        self.refused: set[str] = set()  # topics above a quota
         self.stored: dict[tuple[int, int], list] = {}
         self.appends: list[tuple[int, int]] = []  # (durability, batches)
-        self.greeted: Counter[str] = Counter()  # links opened, by the log id in their HELLO
+        self.greeted: Counter[str] = Counter()  # links opened, by the log id and by the epoch in their HELLO
         self.go = Event()  # cleared: appends are stored, their answers wait
         self.go.set()
+        self.resolves = Event()  # cleared: questions about topics wait
+        self.resolves.set()
+        self.questions = 0  # about topics
         self.seconds_a_message = 0.0  # more: a slow broker, of this capacity
         self.code = 0  # of every append's answer
         self.batch_code = 0
+        self.unknown_topics: set[int] = set()  # ids that it has forgotten
         self.refused_topics: set[int] = set()  # ids whose batches are answered UNAVAILABLE
         self.first_queue = 0  # of every duplicate's answer
         self.timers: list[Timer] = []
@@ -57,13 +62,16 @@ class FakeBroker:
 
     def _serve(self, sock, _) -> None:
         self._sockets.add(sock)
-        nonce = b"n" * 16
+        nonce, greeting = b"n" * 16, bytearray()
         file = sock.makefile("rb")
         try:
             while head := file.read(layout.HEADER_SIZE):
                 size, op, _, _, request, _ = layout.HEADER.unpack(head)
                 payload = file.read(size + 4 - layout.HEADER_SIZE)
-                code, answer = self._answer(op, payload, nonce)
+                if op in (layout.HELLO, layout.AUTH):
+                    code, answer = self._greet(op, payload, nonce, greeting)
+                else:
+                    code, answer = self._answer(op, payload)
                 sock.sendall(layout.frame(op, request, answer, code, 1))
         except OSError:
             pass
@@ -71,21 +79,45 @@ class FakeBroker:
             self._sockets.discard(sock)
             sock.close()
 
-    def _answer(self, op: int, payload: bytes, nonce: bytes) -> tuple[int, bytes]:
+    def _greet(self, op: int, payload: bytes, nonce: bytes, greeting: bytearray) -> tuple[int, bytes]:
+        """Serve HELLO or AUTH. `greeting`: of this connection, kept from one to the other."""
         if op == layout.HELLO:
-            return 0, json.dumps(
-                {"version": 1, "log_id": self.log_id, "broker_group": "g", "nonce": nonce.hex()}
-            ).encode()
-        if op == layout.AUTH:
-            self.greeted[self.log_id] += 1
-            assert payload == hmac.new(KEY, layout.AUTH_CONTEXT + nonce, hashlib.sha256).digest()
-            return 0, b""
+            said = {
+                "version": layout.VERSION,
+                "log_id": self.log_id,
+                "epoch": self.epoch,
+                "broker_group": self.broker_group,
+                "nonce": nonce.hex(),
+                "end_position": self.end_position,
+                "durable_position": self.end_position,
+            }
+            answer = json.dumps(said).encode()
+            greeting[:] = transcript(payload, answer)
+            return 0, answer
+        self.greeted[self.log_id] += 1
+        self.greeted[self.epoch] += 1
+        assert payload == client_proof(KEY, bytes(greeting))
+        return 0, engine_proof(KEY, bytes(greeting))
+
+    def _answer(self, op: int, payload: bytes) -> tuple[int, bytes]:
+        if op == layout.TOPIC and any(topic["name"] in self.refused for topic in json.loads(payload)["topics"]):
+            return layout.QUOTA_EXCEEDED, b"the application may create no more topics"
         if op == layout.TOPIC:
+            self.questions += 1
+            self.resolves.wait()
             return 0, json.dumps({"topics": [self._topic(**topic) for topic in json.loads(payload)["topics"]]}).encode()
         if op == layout.TIMER_ADD:
             return self._add_timers(payload)
         if op == layout.TIMER_CANCEL:
             return self._cancel_timer(json.loads(payload)["id"])
+        if op == layout.ADMIN:
+            return 0, json.dumps({"topics": [{"name": name, **topic} for name, topic in self.topics.items()]}).encode()
+        if op == layout.LOOK_UP_ID:
+            return self._look_up(**json.loads(payload))
+        if op == layout.CLAIM:
+            return 0, json.dumps(
+                {"ids": [[0, queue, None] for _, _, _, queue, _ in json.loads(payload)["ids"]]}
+            ).encode()
         if op in (layout.LEASE, layout.DEPTH):
             return layout.UNAVAILABLE, b"this broker lends nothing and knows no lag"
         assert op == layout.APPEND
@@ -110,6 +142,20 @@ class FakeBroker:
         self.timers = left
         return 0, b""
 
+    def _look_up(self, topic: str, id: str, **_) -> tuple[int, bytes]:
+        """The stored messages of the topic that were assigned this id."""
+        if topic not in self.topics:
+            return layout.UNKNOWN_TOPIC, b"unknown"
+        head = json.dumps({"next": None}).encode()
+        found = [
+            layout.PIECE.pack(layout.NO_TOKEN, offset, 0, queue, 1, 0, 0, 0, 0)
+            for (topic_id, queue), run in self.stored.items()
+            for offset, (id16, _) in enumerate(run)
+            if topic_id == self.topics[topic]["id"] and id16 is not None and id16.hex() == id
+        ]
+        answer = (layout.U32.pack(len(head)), head, layout.U32.pack(len(found)), *found)
+        return layout.OK, b"".join(answer)
+
     def _append(self, payload: bytes) -> tuple[int, bytes]:
         durability, count = layout.APPEND_HEAD.unpack_from(payload)
         self.appends.append((durability, count))
@@ -126,6 +172,8 @@ class FakeBroker:
                 self.checked.append((topic_id, queue, window_ms))
             run = self.stored.setdefault((topic_id, queue), [])
             code = layout.UNAVAILABLE if topic_id in self.refused_topics else self.batch_code
+            if topic_id in self.unknown_topics:
+                code = layout.UNKNOWN_TOPIC
             first_queue = self.first_queue if code == layout.DUPLICATE else 0
             answer += layout.APPEND_RESULT.pack(code, first_queue, len(run))
             found = list(_records(payload[at + layout.BATCH_HEADER_SIZE : at + size]))

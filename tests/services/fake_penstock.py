@@ -95,7 +95,10 @@ class Store:
     leases: dict[bytes, tuple[tuple[str, str], Lease]] = field(default_factory=dict)
     dead: list[tuple[str, Record, str | None]] = field(default_factory=list)
     done: list[Record] = field(default_factory=list)
+    settled: set[bytes] = field(default_factory=set)  # a repeated DONE is taken, as the engine does
     receipts: int = 0
+    missing: set[str] = field(default_factory=set)  # topics that pulls are told to be undefined
+    lease_ms: int = 30_000  # the group's setting
 
     def store(self, message: Any) -> tuple[int, Record]:
         known = self.ids.get((message.topic, message.id)) if message.id else None
@@ -142,7 +145,8 @@ class Store:
     def settle(self, ack: Any) -> int:
         found = self.leases.get(ack.receipt)
         if found is None:
-            return Code.STALE_RECEIPT
+            is_repeated = ack.receipt in self.settled and not ack.verdict
+            return Code.OK if is_repeated else Code.STALE_RECEIPT
         place, lease = found
         verdict = ack.verdict or Verdict.DONE
         if verdict == Verdict.EXTEND:
@@ -151,6 +155,9 @@ class Store:
         del self.leases[ack.receipt]
         if verdict == Verdict.DONE:
             self.done.append(lease.record)
+            self.settled.add(ack.receipt)
+        elif verdict == Verdict.RELEASE:
+            self.waiting.setdefault(place, deque()).append((lease.record, lease.attempt, 0.0))
         elif verdict == Verdict.REJECT:
             self.dead.append((place[0], lease.record, ack.reason))
         else:
@@ -169,6 +176,7 @@ class FakeProxy:
         self.faults: deque[Fault] = deque()
         self.calls: list[Any] = []
         self.connections = 0
+        self.closed = False
         self.processor = TProcessor(service, self)
         self.listener = socket.create_server(("127.0.0.1", port), backlog=128)
         self.host, self.port = self.listener.getsockname()[:2]
@@ -181,6 +189,7 @@ class FakeProxy:
 
     def close(self) -> None:
         """Refuse new connections and cut the open ones."""
+        self.closed = True
         for stale in (self.listener, *list(self.open)):
             try:
                 stale.shutdown(socket.SHUT_RDWR)
@@ -217,19 +226,33 @@ class FakeProxy:
         if refusal:
             return self._answer(code=refusal, retry_after_ms=fault.retry_after_ms, error="refused")
         count = 32 if request.max_messages is None else request.max_messages
-        until = time.monotonic() + (request.wait_ms or 0) / 1000
+        until = time.monotonic() + min(request.wait_ms or 0, self.penstock.wait_ms_max) / 1000
         with self.store.changed:
             acks = [consumer_thrift.AckResult(code=self.store.settle(ack)) for ack in request.acks or ()]
+            missing = self._missing(request) if count else []
+            if missing and len(missing) == len(request.topics):
+                return self._answer(code=Code.UNKNOWN_TOPIC, ack_results=acks, error=f"there is no topic {missing[0]}")
             taken = self._take(request, count)
-            while count and not taken and time.monotonic() < until and not self.penstock.closed:
+            while count and not taken and time.monotonic() < until and self._missing(request) == missing:
+                if self.closed or self.penstock.closed:
+                    raise Dropped
                 self.store.changed.wait(min(0.05, max(0.0, until - time.monotonic())))
                 taken = self._take(request, count)
         if fault.drop == "after":
             raise Dropped
-        return self._answer(code=Code.OK, ack_results=acks, deliveries=[_delivery(*lease) for lease in taken])
+        reports = [consumer_thrift.TopicReport(code=Code.UNKNOWN_TOPIC, topic=each, error="gone") for each in missing]
+        deliveries = [_delivery(*lease) for lease in taken]
+        lease_ms = None if request.invisible_ms else self.store.lease_ms
+        return self._answer(
+            code=Code.OK, ack_results=acks, deliveries=deliveries, topics=reports or None, invisible_ms=lease_ms
+        )
+
+    def _missing(self, request: Any) -> list[str]:
+        return [topic for topic in request.topics or () if topic in self.store.missing]
 
     def _take(self, request: Any, count: int) -> list[tuple[bytes, Lease]]:
-        return self.store.take(request.group, request.topics or [], count, (request.invisible_ms or 30_000) / 1000)
+        topics = [topic for topic in request.topics or () if topic not in self.store.missing]
+        return self.store.take(request.group, topics, count, (request.invisible_ms or self.store.lease_ms) / 1000)
 
     def _answer(self, **fields: Any) -> Any:
         return consumer_thrift.PullResponse(**{"deliveries": [], "ack_results": [], **fields})
@@ -314,6 +337,7 @@ class FakePenstock:
         self.store = Store()
         self.ssl_context = ssl_context
         self.closed = False
+        self.wait_ms_max = 30_000
         self.producers = [FakeProxy(self, producer_thrift.Producer) for _ in range(producers)]
         self.consumers = [FakeProxy(self, consumer_thrift.Consumer) for _ in range(consumers)]
 
