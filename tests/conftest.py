@@ -5,7 +5,16 @@ Under CI the examples are the same in each run, so that a change is judged by wh
 
 import os
 
+import pytest
 from hypothesis import settings
+
+from common.limited_log import LimitedLog
 
 settings.register_profile("unhurried", deadline=None, derandomize=bool(os.environ.get("CI")))
 settings.load_profile("unhurried")
+
+
+@pytest.fixture(autouse=True)
+def no_line_was_logged_before():
+    """Lines that can repeat are limited per process, and a test looks for its own."""
+    LimitedLog.kinds.clear()

@@ -47,7 +47,7 @@ class Site:
         self.producers = ProducerProxy(
             [(listen("127.0.0.1", 0), None)], self.view, brokers, targets={"orders": target}
         )  # fmt: skip
-        self.consumers = ConsumerProxy([(listen("127.0.0.1", 0), None)], self.view, self.source, Limits())
+        self.consumers = ConsumerProxy([(listen("127.0.0.1", 0), None)], self.view, self.source, Limits(), b"k" * 32)
 
     def send(self, *messages: Message):
         return call(self.producers.server.ports[0], Producer, "send", SendRequest(messages=list(messages)))
@@ -112,6 +112,17 @@ def test_a_waiting_pull_gets_what_is_sent_meanwhile(site):
         (result,) = site.send(Message(topic="orders", body=b"late")).results
         (delivery,) = waiting.get().deliveries
     assert (delivery.message.body, delivery.id, delivery.offset) == (b"late", result.id, result.offset)
+
+
+def test_a_send_without_messages_has_no_results(site):
+    assert site.send().results == []
+
+
+def test_a_client_gives_back_what_it_has_not_processed_without_an_attempt(site):
+    site.send(Message(topic="orders", body=b"x"))
+    (first,) = site.pull().deliveries
+    (again,) = site.pull(acks=[Ack(first.receipt, Verdict.RELEASE)]).deliveries
+    assert (again.offset, again.attempt) == (first.offset, 1)
 
 
 def test_a_consumer_inside_the_process_pulls_the_same_messages_without_a_connection_or_a_frame(site):

@@ -36,7 +36,7 @@ class Site:
         self.broker = MemoryBroker()
         self.broker.create_topic("orders", 2)
         source = MemorySource(self.broker, SystemClock())
-        self.proxy = ConsumerProxy([(listen("127.0.0.1", 0), None)], self.view, source, Limits())
+        self.proxy = ConsumerProxy([(listen("127.0.0.1", 0), None)], self.view, source, Limits(), b"k" * 32)
 
     def store(self, queue, *bodies):
         records = [encode_record(message(body), ID) for body in bodies]

@@ -15,7 +15,7 @@ from consumer_proxy.sources.engine import EngineSource
 from consumer_proxy.sources.groups import GroupsSource
 from consumer_proxy.sources.memory import MemorySource
 from engine.link import layout
-from engine.link.acknowledgement import DONE, EXTEND, NO_ACKS, REJECT, RETRY, AckRange, AckRanges
+from engine.link.acknowledgement import DONE, EXTEND, NO_ACKS, REJECT, RELEASE, RETRY, AckRange, AckRanges
 from engine.link.pieces import AnswerPiece
 from engine.link.pull import EARLIEST, LATEST, PullAnswer, PullQuestion, PullScope
 from engine.link.read import ReadAnswer, ReadPosition, ReadQuestion
@@ -227,6 +227,15 @@ def test_a_message_to_retry_comes_again_after_its_delay(site, delay_ms):
     assert time.monotonic() - started >= delay_ms / 1000
 
 
+def test_what_no_client_has_seen_comes_again_at_once_and_was_no_attempt(site):
+    site.store.append("orders", 0, b"a\0")
+    for _ in range(3):
+        (piece,) = site.pull(wait_ms=5000)[1]
+        assert piece.attempt == 1
+        assert site.pull(ack(piece, RELEASE), max_messages=0)[0] == [layout.OK]
+        assert site.pull(ack(piece, RELEASE), max_messages=0)[0] == [layout.STALE_RECEIPT]
+
+
 def test_an_extended_lease_lasts_longer(site):
     site.store.append("orders", 0, b"a\0")
     (piece,) = site.pull(invisible_ms=1000)[1]
@@ -258,7 +267,7 @@ def test_a_receipt_is_stale_for_another_group_after_a_redelivery_and_when_it_was
     assert site.pull(ack(again), max_messages=0)[0] == [layout.OK]
 
 
-@pytest.mark.parametrize("verdict, delay_ms", [(4, -1), (RETRY, -2)])
+@pytest.mark.parametrize("verdict, delay_ms", [(5, -1), (RETRY, -2)])
 def test_a_verdict_or_delay_that_is_none_is_invalid(site, verdict, delay_ms):
     site.store.append("orders", 0, b"a\0")
     (piece,) = site.pull()[1]

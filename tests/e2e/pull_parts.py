@@ -23,10 +23,11 @@ from engine.client.dial import dial
 from engine.link import layout
 from engine.link.append import encode_append, read_results
 from engine.link.batch import encode_batch
+from engine.link.proof import ADMIN_ROLE
 from engine.link.record import encode_record
 
 READY_S = 15.0
-KEY = b"k" * 32
+KEY, ADMIN_SECRET = b"k" * 32, b"a" * 32
 SECRET = "s" * 43
 
 
@@ -83,9 +84,10 @@ class Site:
     def __init__(self, folder: Path):
         self.folder = folder
         self.config = f"file://{folder / 'config'}"
-        self.key = folder / "cluster.key"
-        self.key.write_bytes(KEY)
-        self.key.chmod(0o600)
+        self.key, self.admin_key = folder / "cluster.key", folder / "admin.key"
+        for path, key in ((self.key, KEY), (self.admin_key, ADMIN_SECRET)):
+            path.touch(0o600)
+            path.write_bytes(key)
         self.engine = None
         self.proxies, self.clients = [], []
         self._configure()
@@ -97,13 +99,16 @@ class Site:
         store.put("topic", "single", {"queues": 1, "durability": "memory"}, 0)
         store.put("group", "billing", {"topics": ["orders"]}, 0)
         keys = [{"key_id": "k1", "secret": SECRET, "created_at_ms": 1}]
-        store.put("application", "shop", {"keys": keys, "grants": [["pull", "*"]]}, 0)
+        store.put(
+            "application", "shop", {"keys": keys, "grants": [["pull", "*"]], "pull_grants": [["dead_letters", "*"]]}, 0
+        )
         store.close()
 
     def start_engine(self):
         port = self.engine.port if self.engine else 0
         options = ["--data", self.folder / "engine", "--listen", f"127.0.0.1:{port}", "--ops", "127.0.0.1:0"]
-        self.engine = Process("engine", *options, "--config", self.config, "--cluster-key", self.key)
+        options += ["--cluster-key", self.key, "--admin-key", self.admin_key]
+        self.engine = Process("engine", *options, "--config", self.config)
 
     def proxy(self, *more, config=None, env=None):
         options = ["--listen", "127.0.0.1:0", "--ops", "127.0.0.1:0", "--engine", f"127.0.0.1:{self.engine.port}"]
@@ -154,7 +159,7 @@ class Link:
     """A raw link that sends what a producer proxy would, slowly."""
 
     def __init__(self, port):
-        self._sock, _ = dial(("127.0.0.1", port), KEY, role="test")
+        self._sock, _ = dial(("127.0.0.1", port), ADMIN_SECRET, role=ADMIN_ROLE)
         self._topics = {}
         self._last = 0
 

@@ -82,7 +82,7 @@ class Worker:
     """Pulls until it is closed and handles each delivery as the test says."""
 
     def __init__(self, site, behave, group):
-        self.client, self.sender = site.client(site.consumer), site.sender(site.answer, "worker")
+        self.client, self.sender = site.client(site.consumer), site.sender(site.answer, "shop")
         self.seen, self.results = [], []
         self._proxy = site.consumer
         self._behave, self._group, self._ends = behave, group, False

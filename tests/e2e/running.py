@@ -124,11 +124,14 @@ class RunningPenstock:
         assert done.returncode == 0, f"penstock {' '.join(arguments)}: {done.stderr.decode()}{done.stdout.decode()}"
         return json.loads(done.stdout) if done.stdout.strip() else None
 
-    def application(self, name: str, send: Iterable[str] = (), pull: Iterable[str] = ()) -> Application:
+    def application(
+        self, name: str, send: Iterable[str] = (), pull: Iterable[str] = (), dead_letters: Iterable[str] = ()
+    ) -> Application:
         """Create an application with these grants."""
         made = self.run("app", "create", name)
         grants = [part for pattern in send for part in ("--send", pattern)]
         grants += [part for pattern in pull for part in ("--pull", pattern)]
+        grants += [part for pattern in dead_letters for part in ("--dead-letters", pattern)]
         if grants:
             self.run("app", "grant", name, *grants)
         return Application(made["app"], made["key_id"], made["secret"])

@@ -29,7 +29,7 @@ def penstock(penstock_factory):
 
 @pytest.fixture(scope="module")
 def shop(penstock):
-    return penstock.application("shop", send=["*"], pull=["*"])
+    return penstock.application("shop", send=["*"], pull=["*"], dead_letters=["*"])
 
 
 @pytest.fixture

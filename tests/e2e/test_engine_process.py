@@ -13,7 +13,7 @@ import urllib.request
 import pytest
 
 from engine.client import admin
-from engine.link.acknowledgement import AckRange
+from engine.link.acknowledgement import RETRY, AckRange
 from engine.link.errors import LinkError
 from engine.link.pieces import AnswerPiece
 from engine.link.pull import decode_answer, encode_pull
@@ -24,6 +24,7 @@ from tests import link_bytes as raw
 from tests.waiting import until
 
 KEY = b"the cluster's key, 32 bytes long"
+ADMIN_SECRET = b"the operators' key, 32 bytes too"
 
 
 class EngineProcess:
@@ -32,12 +33,16 @@ class EngineProcess:
     def __init__(self, data, *options: str) -> None:
         self.data, self.options = data, options
         self.key_file = data.parent / "cluster.key"
-        self.key_file.write_bytes(KEY)
+        self.admin_key_file = data.parent / "admin.key"
+        for path, key in ((self.key_file, KEY), (self.admin_key_file, ADMIN_SECRET)):
+            path.touch(0o600)
+            path.write_bytes(key)
         self.start()
 
     def command(self) -> list[str]:
         base = [sys.executable, "-m", "engine", "--data", str(self.data), "--listen", "127.0.0.1:0"]
-        return [*base, "--cluster-key", str(self.key_file), "--segment-mib", "8", *self.options]
+        keys = ["--cluster-key", str(self.key_file), "--admin-key", str(self.admin_key_file)]
+        return [*base, *keys, "--segment-mib", "8", *self.options]
 
     def start(self) -> None:
         reading, writing = os.pipe()
@@ -97,7 +102,7 @@ def whole(piece: AnswerPiece) -> AckRange:
 
 def end_position(engine: EngineProcess, beyond: int = -1) -> int:
     """The log's end; 0 while it has not grown beyond."""
-    found = admin.status(engine.address, KEY)["end_position"]
+    found = admin.status(engine.address, ADMIN_SECRET)["end_position"]
     return found if found > beyond else 0
 
 
@@ -137,9 +142,31 @@ def test_a_kill_redelivers_only_what_was_not_acknowledged_and_written(engine):
     until(lambda: end_position(engine, position), "the acknowledgement is written")
     engine.end(signal.SIGKILL)
     engine.start()
-    codes, pieces = pull(engine.link(), acks=[whole(piece)._replace(first=4, count=1)])
+    link = engine.link()
+    codes, pieces = pull(link, acks=[whole(piece)._replace(first=4, count=1)])
     assert codes == [0], "a receipt from before the kill still counts"
-    assert [(piece.first_offset, piece.count) for piece in pieces] == [(5, 1), (6, 4)]
+    assert [(piece.first_offset, piece.count) for piece in pieces] == [(6, 4)], "the other lease goes on"
+    codes, (again,) = pull(link, acks=[whole(piece)._replace(first=5, count=1, verdict=RETRY, delay_ms=0)])
+    assert codes == [0]
+    assert (again.first_offset, again.count, again.attempt) == (5, 1, 2)
+
+
+@pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGKILL])
+def test_leases_and_delays_go_on_over_a_restart_however_it_ends(engine, ending):
+    link = engine.link()
+    store(link, topic(link), [b"m\0"] * 10)
+    _, (piece,) = pull(link, max_messages=6, invisible_ms=60_000)
+    later = whole(piece)._replace(count=2, verdict=RETRY, delay_ms=60_000)
+    position = end_position(engine)
+    assert pull(link, max_messages=0, acks=[later])[0] == [0]
+    if ending == signal.SIGKILL:
+        until(lambda: end_position(engine, position), "the delay is written")
+    engine.end(ending)
+    engine.start()
+    link = engine.link()
+    _, (fresh,) = pull(link)
+    assert (fresh.first_offset, fresh.count, fresh.attempt) == (6, 4, 1)
+    assert pull(link, acks=[whole(piece)._replace(first=2, count=4)]) == ([0], [])
 
 
 def test_a_kill_under_load_loses_nothing_that_was_acknowledged_as_synced(engine):
@@ -205,14 +232,14 @@ def test_appends_in_flight_are_answered_before_a_clean_stop(engine):
 def test_a_wrong_cluster_key_is_refused(engine):
     with pytest.raises((LinkError, ConnectionError)):
         admin.status(engine.address, b"x" * 32)
-    assert admin.status(engine.address, KEY)["connections"] >= 1
+    assert admin.status(engine.address, ADMIN_SECRET)["connections"] >= 1
 
 
 def test_a_second_engine_on_the_directory_says_so_in_one_line_and_leaves_the_first_alone(engine):
     second = subprocess.run(engine.command(), capture_output=True, text=True, timeout=30)
     assert second.returncode != 0
     assert len(second.stderr.strip().splitlines()) == 1 and "held by another engine" in second.stderr
-    assert admin.status(engine.address, KEY)["connections"] >= 1
+    assert admin.status(engine.address, ADMIN_SECRET)["connections"] >= 1
 
 
 def test_wrong_options_are_all_named_at_once(tmp_path):
@@ -224,7 +251,7 @@ def test_wrong_options_are_all_named_at_once(tmp_path):
 
 
 def test_an_operator_can_stop_the_engine_over_the_link(engine):
-    admin.stop(engine.address, KEY)
+    admin.stop(engine.address, ADMIN_SECRET)
     assert engine.process.wait(20) == 0
 
 
@@ -291,6 +318,7 @@ def test_an_engine_without_look_up_has_no_files_and_the_command_says_that_it_rea
 
 
 def test_a_family_that_does_not_exist_is_refused(tmp_path):
+    (tmp_path / "key").touch(0o600)
     (tmp_path / "key").write_bytes(KEY)
     command = [sys.executable, "-m", "engine", "--data", str(tmp_path / "e"), "--listen", "127.0.0.1:0"]
     told = subprocess.run(

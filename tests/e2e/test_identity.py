@@ -199,3 +199,40 @@ def test_every_change_is_in_the_journal_with_who_and_from_what_to_what(penstock_
     (purged,) = penstock_up.run("audit", "--kind", "dead_letters")
     assert (purged["names"], purged["new"]["purged"]) == (["reader"], 0)
     assert who.secret not in penstock_up.call("audit").stdout.decode()
+
+
+def shown_certificate(port, folder):
+    """The common name that a new connection is shown."""
+    context = ssl.create_default_context(cafile=folder / "ours.pem")
+    with (
+        socket.create_connection(("127.0.0.1", port), 10) as sock,
+        context.wrap_socket(sock, server_hostname="127.0.0.1") as tls,
+    ):
+        return dict(part[0] for part in tls.getpeercert()["subject"])["commonName"]
+
+
+@pytest.mark.parametrize("module", ["producer_proxy", "consumer_proxy"])
+def test_a_replaced_certificate_is_shown_without_a_restart_and_a_broken_one_is_not(penstock_up, folder, module):
+    facts, pem, key = penstock_up.facts, folder / f"{module}.pem", folder / f"{module}.key"
+    make_certificate(folder, module, "ours")
+    options = ["--listen", "127.0.0.1:0", "--engine", f"{facts['engine']['host']}:{facts['engine']['port']}"]
+    options += ["--config", facts["config"], "--cluster-key", facts["cluster_key"], "--tls-listen", "127.0.0.1:0"]
+    options += ["--tls-cert", pem, "--tls-key", key]
+    proxy = Process(module, *options)
+    tls_port = proxy.facts["tls_port"]
+    assert shown_certificate(tls_port, folder) == module
+    for kind in ("pem", "key"):
+        (folder / f"other.{kind}").replace(folder / f"{module}.{kind}")
+    make_certificate(folder, "other", "ours")  # for the next test
+    until(lambda: shown_certificate(tls_port, folder) == "other", "the new certificate is in use")
+    left_s = next(
+        line.split()[1]
+        for line in proxy.page("/metrics")[1].splitlines()
+        if line.startswith("penstock_certificate_left")
+    )
+    assert 86_400 < float(left_s) < 2 * 86_400
+    pem.write_text("nothing")
+    until(lambda: "changed files cannot be used" in proxy.page("/readyz")[1], "the broken file is noted")
+    assert proxy.page("/readyz")[0] == 200
+    assert shown_certificate(tls_port, folder) == "other"
+    assert proxy.stop() == 0

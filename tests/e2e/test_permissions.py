@@ -19,7 +19,7 @@ from tests.fault.stock_clients import Puller, Sender, credential, knows
 
 TOPICS = ("orders", "orders.eu", "orders.eu.vip", "ordersx", "payments")
 GROUPS = ("readers", "readers.eu", "billing")
-ROLES = {  # name: (grants to send, grants to pull, topics that it may send to, groups that it may be, topics that it may read)
+ROLES = {  # name: (grants to send, to pull, topics that it may send to, groups that it may be, topics that it may read)
     "nobody": ([], [], (), (), ()),
     "sends-one": (["orders"], [], ("orders",), (), ()),
     "sends-prefix": (["orders.*"], [], ("orders.eu", "orders.eu.vip"), (), ()),
@@ -30,6 +30,13 @@ ROLES = {  # name: (grants to send, grants to pull, topics that it may send to, 
     "has-a-group-alone": ([], ["billing"], (), ("billing",), ()),
     "has-a-topic-alone": ([], ["payments"], (), (), ("payments",)),
     "pulls-all": ([], ["*"], (), GROUPS, TOPICS),
+    "pulls-apart": (
+        [],
+        Grants(pull_topics=("orders", "readers"), pull_groups=("billing", "payments"), dead_letters=("readers*",)),
+        (),
+        ("billing",),
+        ("orders",),
+    ),
     "both": (["payments"], ["orders.eu", "readers.eu"], ("payments",), ("readers.eu",), ("orders.eu",)),
 }
 
@@ -42,12 +49,16 @@ def penstock(request, penstock_factory):
     return running
 
 
+def grants(send, pull):
+    return pull if isinstance(pull, Grants) else Grants(tuple(send), tuple(pull))
+
+
 @pytest.fixture(scope="module")
 def roles(penstock):
     store = open_store(penstock.facts["config"])
     admin = Administrator(store, "test")
     made = {
-        name: Application(*applications.create(admin, name, Grants(tuple(send), tuple(pull))).__dict__.values())
+        name: Application(*applications.create(admin, name, grants(send, pull)).__dict__.values())
         for name, (send, pull, *_) in ROLES.items()
     }
     assert wait_applied(store, store.version(), 5.0) == []
@@ -88,11 +99,11 @@ def test_a_pull_needs_both_its_group_and_each_topic(penstock, roles):
             assert both == verdict("readers" in may_be and {"orders", "orders.eu"} <= set(may_read)), name
 
 
-def test_dead_letters_belong_to_who_may_be_the_group(penstock, roles):
+def test_dead_letters_are_for_those_with_a_grant_for_them(penstock, roles):
     for name, (may_send, _, _, may_be, _) in ROLES.items():
         with Puller(penstock.consumer, roles[name]) as puller, Sender(penstock.producer, roles[name]) as sender:
             for own, group in itertools.product(GROUPS, GROUPS):
-                wanted = verdict(own in may_be and group in may_be)
+                wanted = verdict(name == "pulls-apart" and own in may_be and group.startswith("readers"))
                 assert puller.pull(own, dead_letter_topic(group), max_messages=1).code == wanted, (name, own, group)
             sent = sender.one(dead_letter_topic("readers")).code
             assert sent == (Code.UNKNOWN_TOPIC if "*" in may_send else Code.FORBIDDEN), name

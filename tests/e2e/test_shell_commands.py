@@ -117,6 +117,7 @@ def test_a_new_group_may_begin_at_a_moment(run, topic):
 def test_a_paused_group_gets_nothing_until_it_is_resumed_while_its_lag_goes_on(run, topic, up):
     run("send", topic, "first")
     run("pull", topic, "-g", topic)
+    run("group", "create", topic)
     assert json.loads(run("group", "pause", topic, "-o", "json").stdout)["paused"] is True
     run("send", topic, "second")
     assert run("pull", topic, "-g", topic, "--wait", "500").stdout == b""

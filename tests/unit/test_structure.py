@@ -82,7 +82,7 @@ MAY_USE_GEVENT = (
     "common.config.blocking",
     "engine.__main__",
     "engine.env.background",
-    "engine.log.write.syncer",
+    "engine.env.sync_worker",
     "engine.server",
     "engine.client.append",
     "engine.client.lane",
