@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 SOURCES := $(shell find common engine producer_proxy consumer_proxy bench -name '*.p[yx][xdi]' -o -name '*.h')
 ARGS ?=
 
-.PHONY: help run test lint native clients bench bench-alone peers lock wheel without-compiler fuzz powercut flips outage bufferfaults clean
+.PHONY: help run test lint native clients bench bench-alone peers lock wheel without-compiler fuzz sanitize simulate mutants machines powercut flips flow outage bufferfaults clean
 help:
 	@sed -n 's/^## //p' Makefile
 
@@ -49,6 +49,22 @@ bench-alone: $(VENV)/.installed
 fuzz: $(VENV)/.installed-dev
 	$(BIN)/python -m tests.fuzz.fuzz_walk $(or $(ARGS),--runs 100000 --seed $(shell date +%s))
 
+## make simulate          run whole engine nodes in virtual time under faults at every call, one run per seed (SEEDS=0:2000 ARGS="--shrink --minutes 10")
+simulate: $(VENV)/.installed-dev
+	$(BIN)/python -m tests.sim --seeds $(or $(SEEDS),0:2000) $(ARGS)
+
+## make mutants           put seeded bugs into the references, one at a time; the simulator has to notice each within two minutes (ARGS="'timers fire early'")
+mutants: $(VENV)/.installed-dev
+	$(BIN)/python -m tests.sim.mutants $(ARGS)
+
+## make machines          run the state machines of delivery and timers for an hour each (LIVES=50000)
+machines: $(VENV)/.installed-dev
+	PENSTOCK_LIVES=$(or $(LIVES),50000) $(BIN)/python -m pytest tests/unit/engine/delivery/test_delivery_model.py tests/unit/engine/timers/test_model.py $(ARGS)
+
+## make sanitize          run unit tests, contract tests and the fuzzer on native modules built with AddressSanitizer and UBSan (30 minutes; ARGS="tests/unit/engine/log")
+sanitize: $(VENV)/.installed-dev
+	scripts/sanitize $(BIN)/python $(ARGS)
+
 ## make powercut          cut the power under the log, and a quarter as often under each fallback buffer, on ext4 and xfs; as root (CUTS=1000)
 powercut: $(VENV)/.installed-dev
 	PENSTOCK_CUTS=$(or $(CUTS),1000) $(BIN)/python -m pytest -s tests/fault/test_power_cut.py $(ARGS)
@@ -64,6 +80,10 @@ flips: $(VENV)/.installed-dev
 ## make bufferfaults      test the fallback buffer under every fault, also the slow ones: fail-overs, 50 kills each while it buffers and drains (KILLS=50)
 bufferfaults: $(VENV)/.installed-dev
 	PENSTOCK_BUFFER_KILLS=$(or $(KILLS),50) $(BIN)/python -m pytest -s tests/fault/test_buffer.py tests/fault/test_buffer_faults.py tests/fault/test_redis_store.py tests/fault/test_redis_failover.py $(ARGS)
+
+## make flow              run large pulls of 350 consumers, then a crowd of slow readers, idle connections and strangers beside a live flow (SECONDS=600 CONSUMERS=350)
+flow: $(VENV)/.installed-dev
+	PENSTOCK_FLOW_SECONDS=$(or $(SECONDS),600) PENSTOCK_FLOW_CONSUMERS=$(or $(CONSUMERS),350) $(BIN)/python -m pytest -s tests/fault/test_flow_control.py $(ARGS)
 
 ## make without-compiler  install a copy of this tree with CC=/bin/false and send a message through it
 without-compiler: $(VENV)/.installed-dev

@@ -5,7 +5,8 @@ added to the found ones here: the contract's .thrift files, and the Python clien
 
 Every `_x.pyx` under the packages is an extension; so is every `x.py` with a `_x.pxd` whose first line is a directive of Cython, as module
 `_x` (docs/design/0016-twins.md). Without a C compiler, or with PENSTOCK_PURE=1, the package installs without them and runs on the
-references in pure Python. PENSTOCK_EXT=common.wire builds only the modules whose name contains that text.
+references in pure Python. PENSTOCK_EXT=common.wire builds only the modules whose name contains that text, and PENSTOCK_CFLAGS
+adds options of the compiler (scripts/sanitize).
 """
 
 import os
@@ -35,6 +36,13 @@ def is_single(path: Path) -> bool:
     return path.with_name(f"_{path.stem}.pxd").exists() and path.read_text().startswith("# cython: ")
 
 
+def drop_outdated(single: Path) -> None:
+    """Remove the C of a reference that is older than a declaration: Cython looks for those under the source's name."""
+    made = single.with_suffix(".c")
+    if made.exists() and any(each.stat().st_mtime > made.stat().st_mtime for each in single.parent.glob("*.pxd")):
+        made.unlink()
+
+
 def native_name(path: Path) -> str:
     """`x.py` and `_x.pyx` both become module `_x`."""
     return ".".join((*path.parts[:-1], "_" + path.stem.removeprefix("_")))
@@ -52,12 +60,14 @@ def extensions() -> list[Extension]:
         Extension(
             native_name(path),
             [str(path)],
-            extra_compile_args=["-O3"],
+            extra_compile_args=["-O3", *os.environ.get("PENSTOCK_CFLAGS", "").split()],
             include_dirs=["common/native"],
             depends=headers,
         )
         for path in sources()
     ]
+    for path in (each for each in sources() if each.suffix == ".py"):
+        drop_outdated(path)
     directives = {"language_level": 3, "boundscheck": False, "wraparound": False}
     built = cythonize(modules, nthreads=os.cpu_count() or 1, compiler_directives=directives)
     for extension in built:

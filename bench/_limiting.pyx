@@ -24,7 +24,7 @@ def gate_rounds(HotAdmission gate, Meter topic, Meter application, uint32_t mess
         for i in range(messages):
             if topic is not None:
                 gate.weigh(topic, 160, i)
-        if gate.verdict(application, messages, 160 * messages, 160) != 0:
+        if gate.verdict(application, messages, 160 * messages, 160, None) != 0:
             continue
         passed += 1
         gate.commit(application, messages, 160 * messages)
@@ -63,7 +63,7 @@ def all_rounds(HotAdmission gate, AdmittedCredential admitted, Destinations dest
             grade = max(grade, destination.grade)
             chosen[i] = destination
         else:
-            if gate.verdict(admitted.meter, messages, 160 * messages, 160) != 0 or not queue.lets_in(100, messages, grade):
+            if gate.verdict(admitted.meter, messages, 160 * messages, 160, None) != 0 or not queue.lets_in(100, messages, grade):
                 continue
             passed += 1
             gate.commit(admitted.meter, messages, 160 * messages)

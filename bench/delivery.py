@@ -38,6 +38,7 @@ from engine.log import Log, open_log
 from engine.log.format import KIND_MESSAGES, pack_batch, pack_record
 from engine.log.write.native import NATIVE
 from engine.node import Node, NodeConfig, NodeHost
+from engine.ops.handshake import LinkKeys
 
 TOPICS, QUEUES, BODY = 16, 8, 128
 PLACES = TOPICS * QUEUES
@@ -69,8 +70,9 @@ class BenchConsumer:
             env.clock, env.random_bytes, env.random_fraction, in_loop=lambda call: call(), wake_at=lambda due_ms: None,
             die=env.die, stop=lambda: None, facts=dict,
         )  # fmt: skip
-        self.node = Node(self.log, NodeConfig(b"k" * 32), host, policies=policies)
+        self.node = Node(self.log, NodeConfig(LinkKeys(b"k" * 32)), host, policies=policies)
         self.delivery, self.clock = self.node.delivery, env.clock
+        self.queued = self.left = 0
         self.peer_state = self.node.on_connected(self)
         self.peer_state.authenticated = True
         self.most, self.answer = most, b""

@@ -48,7 +48,7 @@ def all_checks_best_ns(rate: float | None, messages: int, total: int) -> float:
         gate = HotAdmission()
         application, gate.own = (None if rate is None else meter(rate) for _ in range(2))
         patterns = [*(f"other-{number}*" for number in range(9)), "bench-*"]
-        admitted = AdmittedCredential(b"c" * 80, 1e12, patterns, application, Origin())
+        admitted = AdmittedCredential(b"c" * 80, "app", 1e12, patterns, application, Origin(), bytes(32))
         known = Destinations(len(names) + 1)
         for number, name in enumerate(names):
             made = Destination(name, number + 1, 8, 1, 4 << 20, 0)

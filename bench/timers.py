@@ -14,7 +14,6 @@ import argparse
 import json
 import os
 import random
-import secrets
 import select
 import struct
 import subprocess
@@ -28,6 +27,7 @@ from pathlib import Path
 from bench._histogram import Histogram
 from bench.outcome import commit
 from bench.servers import cpu_seconds, rss_bytes
+from common.secret_file import ensure_key
 from engine.client.admin import AdminClient
 from engine.client.timers import ANY_QUEUE, Timer, decode_added, encode_add
 from engine.link import layout
@@ -51,17 +51,15 @@ class Engine:
     """A running engine process and a link to it."""
 
     def __init__(self, directory: str) -> None:
-        self._directory, self._key = directory, Path(directory) / "cluster.key"
-        if not self._key.exists():
-            self._key.write_bytes(secrets.token_bytes(32))
-            self._key.chmod(0o600)
+        self._directory = directory
+        self._key, self._admin_key = (ensure_key(Path(directory) / name) for name in ("cluster.key", "admin.key"))
         self._process: subprocess.Popen | None = None
 
     def start(self) -> float:
         """Start the engine on its directory; return the seconds until it is ready."""
         read, write = os.pipe()
         line = [sys.executable, "-P", "-m", "engine", "--data", f"{self._directory}/engine", "--listen", "127.0.0.1:0"]
-        line += ["--cluster-key", str(self._key), "--ready-fd", str(write)]
+        line += ["--cluster-key", str(self._key), "--admin-key", str(self._admin_key), "--ready-fd", str(write)]
         began = time.perf_counter()
         self._process = subprocess.Popen(line, pass_fds=(write,), stderr=subprocess.DEVNULL)
         os.close(write)
@@ -70,7 +68,7 @@ class Engine:
                 sys.exit("the engine was not ready in time")
             port = json.loads(ready.readline())["port"]
         seconds = time.perf_counter() - began
-        self.link = AdminClient(("127.0.0.1", port), self._key.read_bytes(), timeout_s=LINK_S_MAX)
+        self.link = AdminClient(("127.0.0.1", port), self._admin_key.read_bytes(), timeout_s=LINK_S_MAX)
         return seconds
 
     def ask(self, op: int, payload: bytes) -> bytes:
