@@ -4,15 +4,9 @@
 from libc.stdint cimport uint32_t
 from libc.string cimport memcpy
 
+from common._blake2b cimport penstock_blake2b, penstock_blake2b_finish, penstock_blake2b_start, penstock_blake2b_update
 from consumer_proxy.pull._skip cimport le64, put_be32, put_be64
 from engine.link.constants cimport REPLY_BY_AT, REPLY_TOKEN_BOUND, REPLY_TOKEN_MAC_AT, REPLY_TOKEN_SIZE
-
-cdef extern from "blake2b.h" nogil:
-    ctypedef struct penstock_blake2b:
-        pass
-    void penstock_blake2b_start(penstock_blake2b* state, const void* key, size_t key_size, size_t digest_size)
-    void penstock_blake2b_update(penstock_blake2b* state, const void* data, size_t size)
-    void penstock_blake2b_finish(penstock_blake2b* state, void* digest, size_t digest_size)
 
 cdef enum:
     REPLY_FIELDS_SIZE = 58

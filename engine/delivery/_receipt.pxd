@@ -1,12 +1,7 @@
 # cython: language_level=3
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
-cdef extern from "blake2b.h" nogil:
-    ctypedef struct penstock_blake2b:
-        pass
-    void penstock_blake2b_start(penstock_blake2b* state, const void* key, size_t key_size, size_t digest_size)
-    void penstock_blake2b_update(penstock_blake2b* state, const void* data, size_t size)
-    void penstock_blake2b_finish(penstock_blake2b* state, void* digest, size_t digest_size)
+from common._blake2b cimport penstock_blake2b, penstock_blake2b_finish, penstock_blake2b_start, penstock_blake2b_update
 
 cdef enum:
     MAC_SIZE = 16

@@ -10,6 +10,7 @@ from libc.string cimport memcpy, memset
 import os
 from heapq import heappop, heappush
 
+from common._blake2b cimport penstock_blake2b, penstock_blake2b_finish, penstock_blake2b_start, penstock_blake2b_update
 from common.net._reactor cimport monotonic_s
 from engine.link.constants cimport (
     CODE_DUPLICATE as DUPLICATE, CODE_INVALID as INVALID, CODE_NO_REPLY as NO_REPLY, CODE_OK as OK, CODE_STALE_RECEIPT as STALE_RECEIPT,
@@ -17,9 +18,7 @@ from engine.link.constants cimport (
     REPLY_TOKEN_BOUND, REPLY_TOKEN_MAC_AT, REPLY_TOKEN_SIZE, REPLY_TOKEN_VERSION,
 )
 from producer_proxy.requests._clock cimport unix_ms
-from producer_proxy.requests._token cimport (
-    MAC_SIZE, ReplyTokenBytes, bound_mac, penstock_blake2b, penstock_blake2b_finish, penstock_blake2b_start, penstock_blake2b_update,
-)
+from producer_proxy.requests._token cimport MAC_SIZE, ReplyTokenBytes, bound_mac
 
 from common.clock import SystemClock
 from common.reply_token import key_of
