@@ -13,67 +13,27 @@ import threading
 
 import pytest
 
-from engine.link.errors import LinkError
 from engine.link.pull import decode_answer, encode_pull
 from engine.link.record import split_records
 from tests import link_bytes as raw
-from tests.e2e.test_engine_process import KEY, EngineProcess, read_all, topic, whole
-from tests.services.failing_disk import ALLOCATE, OPEN, READ, RENAME, SYNC, UNLINK, WRITE, FailingDisk
+from tests.e2e.test_engine_process import EngineProcess, read_all, whole
+from tests.fault.failing_processes import CALLS, EXIT_FATAL, NumberedSender
+from tests.services.failing_disk import READ, FailingDisk
 from tests.waiting import until
 
 BODY = bytes(60_000)  # 17 of them fill a segment of 1 MiB, so every case seals segments
-CALLS = {"read": READ, "write": WRITE, "sync": SYNC, "open": OPEN, "allocate": ALLOCATE, "rename": RENAME}
-CALLS["unlink"] = UNLINK
-EXIT_FATAL = 70
 
 
-class Senders:
-    """One caller that stores numbered messages one after another, over a link that it dials again when it breaks.
+class Senders(NumberedSender):
+    """One caller that appends to queue 0; `stored` has the offsets."""
 
-    Attributes:
-        stored: offset of each number that was answered OK.
-        refused: numbers that were answered "not stored".
-        tried: count of all appends.
-    """
-
-    def __init__(self, engine: EngineProcess) -> None:
-        self.stored: dict[int, int] = {}
-        self.refused: set[int] = set()
-        self.tried = 0
-        self._engine, self._done = engine, threading.Event()
-        self._thread = threading.Thread(target=self._run)
-        self._thread.start()
-
-    def wait_for(self, more: int, what: str) -> None:
-        """Block until `more` further messages are stored."""
-        goal = len(self.stored) + more
-        until(lambda: len(self.stored) >= goal, f"{more} messages stored {what}", 30)
-
-    def stop(self) -> None:
-        self._done.set()
-        self._thread.join(30)
-        assert not self._thread.is_alive()
-
-    def _run(self) -> None:
-        while not self._done.is_set():
-            with contextlib.suppress(OSError, LinkError, AssertionError, KeyError):
-                link = raw.RawLink(self._engine.facts["port"], KEY)
-                topic_id = topic(link)
-                while not self._done.is_set():
-                    self._send(link, topic_id)
-            self._done.wait(0.01)
-
-    def _send(self, link: raw.RawLink, topic_id: int) -> None:
-        number, self.tried = self.tried, self.tried + 1
+    def ask(self, link: raw.RawLink, topic_id: int, number: int) -> tuple[int, int]:
         body = b"%08d" % number + BODY
         code, payload = link.ask(raw.APPEND, raw.append(raw.FSYNC, raw.batch(topic_id, 0, [body])))
-        if code == 0:
-            ((code, offset),) = raw.results(payload)
-        if code == 0:
-            self.stored[number] = offset
-        elif code in (203, 205):
-            self.refused.add(number)
-            self._done.wait(0.005)
+        if code:
+            return code, 0
+        ((code, offset),) = raw.results(payload)
+        return code, offset
 
 
 def ended(engine: EngineProcess) -> bool:
