@@ -111,6 +111,11 @@ class Verifier:
                 f"credential not checked: this proxy has had no contact to its configuration for {self._view.age_s:.0f} s: "
                 "use another proxy, or try again later"
             )
+        if not self._view.trusts_keys_of(str(fields.app)):
+            raise CredentialUnchecked(
+                "credential not checked: the keys of its application cannot be read by this proxy's version: use another "
+                "proxy, or try again later"
+            )
         app, secret = self._find(fields)
         if not _signature_matches(fields, secret) or app is None:
             raise AuthenticationError(REFUSED)

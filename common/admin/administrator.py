@@ -9,7 +9,7 @@ from common.admin.errors import StateConflict
 from common.clock import Clock, SystemClock
 from common.config.definition import Definition
 from common.config.definitions import ApplicationDefinition
-from common.config.errors import EntryNotFound, VersionConflict
+from common.config.errors import EntryNotFound, InvalidDefinition, VersionConflict
 from common.config.setting import GROWS, Changes, table_of
 from common.config.store import Change, ConfigStore
 from common.quoting import thing
@@ -99,9 +99,16 @@ def _changed(old: D, given: dict[str, Any]) -> D:
 
 
 def delete(admin: Administrator, definition: type[D], name: str) -> None:
-    old, version = get(admin, definition, name)
-    admin.store.delete(definition.kind, name, version)
-    audit.record(admin.store, admin.clock, admin.who, "delete", definition.kind, [name], _shown(old), None)
+    """Delete a definition, also one that this version cannot read: its journal record has no old value."""
+    found = admin.store.get(definition.kind, name)
+    if found is None:
+        raise EntryNotFound(f"{thing(definition.kind, name)}: not found")
+    try:
+        old = _shown(definition.from_value(name, found.value))
+    except InvalidDefinition:
+        old = None
+    admin.store.delete(definition.kind, name, found.version)
+    audit.record(admin.store, admin.clock, admin.who, "delete", definition.kind, [name], old, None)
 
 
 def _shown(definition: Definition) -> dict[str, Any]:

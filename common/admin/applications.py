@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from common.admin import administrator as verbs
+from common.admin import audit
 from common.admin.administrator import Administrator
 from common.admin.errors import StateConflict
 from common.config.definitions import (
@@ -18,7 +19,8 @@ from common.config.definitions import (
     Grant,
     Key,
 )
-from common.config.errors import EntryNotFound
+from common.config.definitions.readable_part import readable_part, tells_keys
+from common.config.errors import EntryNotFound, InvalidDefinition
 from common.config.setting import Changes
 from common.quoting import quoted, thing
 
@@ -92,14 +94,43 @@ def rotate(admin: Administrator, name: str) -> NewKey:
 
 
 def revoke(admin: Administrator, name: str, key_id: str) -> ApplicationDefinition:
-    """Reject the key from now on, within a second at every proxy. Raises EntryNotFound."""
+    """Reject the key from now on, within a second at every proxy.
+
+    Works also on a definition that this version cannot read, as long as the ids of its keys can be read.
+
+    Raises:
+        EntryNotFound.
+        StateConflict: the ids cannot be read either.
+    """
 
     def new(old: ApplicationDefinition) -> ApplicationDefinition:
         if old.key(key_id) is None:
             raise EntryNotFound(f"{thing(old.kind, name)}: key {quoted(key_id)} not found")
         return replace(old, keys=tuple(key for key in old.keys if key.key_id != key_id))
 
-    return verbs.change(admin, ApplicationDefinition, name, new)
+    try:
+        return verbs.change(admin, ApplicationDefinition, name, new)
+    except InvalidDefinition:
+        return _revoke_unread(admin, name, key_id)
+
+
+def _revoke_unread(admin: Administrator, name: str, key_id: str) -> ApplicationDefinition:
+    """Remove the key from a definition that cannot be read, and leave the rest of it as it is."""
+    subject = thing(ApplicationDefinition.kind, name)
+    found = admin.store.get(ApplicationDefinition.kind, name)
+    if found is None:
+        raise EntryNotFound(f"{subject}: not found")
+    if not tells_keys(found.value):
+        raise StateConflict(f"{subject}: this version cannot read its keys: delete it to reject all of them at once")
+    held = found.value.get("keys", [])
+    left = [key for key in held if key["key_id"] != key_id]
+    if len(left) == len(held):
+        raise EntryNotFound(f"{subject}: key {quoted(key_id)} not found")
+    value = {**found.value, "keys": left}
+    now = admin.store.put(ApplicationDefinition.kind, name, value, found.version)
+    old, new = ({"keys": [{"key_id": key["key_id"]} for key in keys]} for keys in (held, left))
+    audit.record(admin.store, admin.clock, admin.who, "change", ApplicationDefinition.kind, [name], old, new, now)
+    return readable_part(name, value, {})
 
 
 def grant(admin: Administrator, name: str, grants: Grants) -> ApplicationDefinition:

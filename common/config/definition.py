@@ -5,7 +5,9 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
 from common.config.checks import Checks
+from common.config.errors import InvalidDefinition
 from common.config.setting import table_of
+from common.quoting import thing
 
 
 @dataclass(frozen=True)
@@ -25,6 +27,8 @@ class Definition:
     @classmethod
     def from_value(cls, name: str, value: Mapping[str, Any]) -> Self:
         """Make a definition from its stored form. Raises InvalidDefinition with all faults at once."""
+        if not isinstance(value, Mapping):
+            raise InvalidDefinition(thing(cls.kind, name), ["not a JSON object"])
         checks = Checks(cls.kind, name, value)
         own_name = cls.checked_name(checks)
         given = cls._checked_settings(checks)

@@ -4,15 +4,18 @@
 |---|---|---|
 | penstock_config_age_seconds | time for which changes may have been missed | above 0: look at store and network |
 | penstock_config_damaged | 1: the store is damaged and not followed | `penstock config verify`; docs/design/0025 |
+| penstock_config_unreadable | definitions that cannot be read, by kind | upgrade, or write them anew; docs/design/0026 |
 | penstock_config_trusted | 0: older than --config-age-max-s, credentials are refused | bring the store back |
 | penstock_config_version | version in use, by kind | differs between processes for long: one is cut off |
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 
 from prometheus_client.core import GaugeMetricFamily, Metric
 
-from common.config.view import ConfigView
+from common.config.view import DEFINITIONS, ConfigView
+from common.quoting import thing
 from common.readiness import Note
 
 
@@ -26,6 +29,10 @@ def config_health(view: ConfigView | None) -> bool | str:
         return Note(view.damage)
     if view.age_s > 0:
         return Note(f"no contact to the configuration store for {view.age_s:.0f} s: the last known one is in force")
+    if entries := view.unreadable:
+        more = f" ({len(entries) - 1} more)" if len(entries) > 1 else ""
+        subject = thing(entries[0].kind, entries[0].name)
+        return Note(f"{subject}{more}: cannot be read, its last known form is in force: see `penstock config verify`")
     return True
 
 
@@ -52,3 +59,8 @@ class ConfigMetrics:
         for kind, number in view.version.items():
             version.add_metric([kind], number)
         yield version
+        unreadable = GaugeMetricFamily("penstock_config_unreadable", "definitions that cannot be read", labels=["kind"])
+        counts = Counter(each.kind for each in view.unreadable)
+        for kind in DEFINITIONS:
+            unreadable.add_metric([kind], counts[kind])
+        yield unreadable

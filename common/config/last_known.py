@@ -4,6 +4,7 @@ import logging
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
+from common.clock import Clock
 from common.config import buckets as layout
 from common.config.errors import InvalidDefinition
 from common.config.snapshot import Buckets
@@ -23,6 +24,14 @@ class BucketChange(NamedTuple):
     after: dict[str, bytes]
 
 
+class UnreadableEntry(NamedTuple):
+    """An entry that cannot be read, whose last known form is in force."""
+
+    kind: str
+    name: str
+    since_ms: int
+
+
 def changes(kind: str, old: Buckets, new: Buckets) -> Iterator[BucketChange]:
     """The buckets that had entries and have changed. Raises StoreDamaged."""
     if len(old.payloads) != len(new.payloads):
@@ -38,13 +47,23 @@ class LastKnown:
     """The values, by kind and name. Only unreadable entries have one, so it is empty as a rule.
 
     Args:
-        values: from a snapshot.
+        values, since_ms: from a snapshot.
         parse: the definition of a kind; a kind that is missing here has values of any form.
+
+    Attributes:
+        since_ms: by kind and name: when the process first saw that the entry cannot be read.
     """
 
-    def __init__(self, values: Mapping[str, Values], parse: Mapping[str, Parse]) -> None:
-        self._parse = parse
+    def __init__(
+        self, values: Mapping[str, Values], parse: Mapping[str, Parse], clock: Clock,
+        since_ms: Mapping[str, Mapping[str, int]] | None = None,
+    ) -> None:  # fmt: skip
+        self._parse, self._clock = parse, clock
         self.values: dict[str, dict[str, Any]] = {kind: dict(named) for kind, named in values.items()}
+        saved, now_ms = since_ms or {}, clock.now_ms()
+        self.since_ms: dict[str, dict[str, int]] = {
+            kind: {name: saved.get(kind, {}).get(name, now_ms) for name in named} for kind, named in values.items()
+        }
 
     def get(self, kind: str, name: str) -> Any:
         """The last readable value; None: every value was readable, or none was."""
@@ -63,7 +82,21 @@ class LastKnown:
                     kept.pop(name, None)
                 elif after != before:
                     self._note_entry(kind, name, before, after, kept)
+        seen = self.since_ms.get(kind, {})
+        self.since_ms[kind] = {name: seen.get(name, self._clock.now_ms()) for name in kept}
         self.values[kind] = kept
+
+    def retain(self, kind: str, is_unreadable: Callable[[str], bool]) -> None:
+        """Keep only values of entries that cannot be read now, after a state that was not compared with the last one."""
+        self.values[kind] = {name: each for name, each in self.values.get(kind, {}).items() if is_unreadable(name)}
+
+    def entries(self) -> list[UnreadableEntry]:
+        """The entries whose last known form is in force, by kind and name."""
+        return [
+            UnreadableEntry(kind, name, self.since_ms.get(kind, {}).get(name, self._clock.now_ms()))
+            for kind, named in sorted(self.values.items())
+            for name in sorted(named)
+        ]
 
     def _note_entry(self, kind: str, name: str, before: bytes, after: bytes, kept: dict[str, Any]) -> None:
         parse = self._parse[kind]

@@ -1,7 +1,7 @@
 """Snapshots: the last configuration that a process saw, for a start while the store is unavailable.
 
 Line 1: JSON {"format":1,"saved_at_ms","sha256" of the file with these 64 characters left out,
-"identity": of the store, or null, "last_known":{kind:{name: value}},
+"identity": of the store, or null, "last_known":{kind:{name: value}}, "unreadable_since_ms":{kind:{name: Unix time}},
 "kinds":{kind:{"revisions":[…],"sizes":[…]}}}. Then all kinds' buckets in that order, as in the store. Mode 0600,
 because it holds the applications' secrets. Its modification time is the last time when the process knew it to be
 current. Earlier snapshots are kept beside it as FILE.1 (the newest) to FILE.3, at least PREVIOUS_GAP_S apart.
@@ -41,17 +41,20 @@ class Snapshot(NamedTuple):
     Attributes:
         identity: of the store; None in one of an earlier version.
         last_known: readable values of entries that could not be read; see last_known.py.
+        unreadable_since_ms: when these entries were first seen; empty in one of an earlier version.
     """
 
     kinds: dict[str, Buckets]
     current_at_ms: int
     identity: StoreIdentity | None
     last_known: dict[str, dict[str, Any]]
+    unreadable_since_ms: dict[str, dict[str, int]]
 
 
 def save(
     path: Path, kinds: dict[str, Buckets], now_ms: int, identity: StoreIdentity | None = None,
     last_known: Mapping[str, Mapping[str, Any]] | None = None,
+    unreadable_since_ms: Mapping[str, Mapping[str, int]] | None = None,
 ) -> None:  # fmt: skip
     """Write a snapshot; durable on return. Raises OSError."""
     body = b"".join(payload for kind in kinds.values() for payload in kind.payloads)
@@ -61,6 +64,7 @@ def save(
         "sha256": "",
         "identity": identity,
         "last_known": {kind: dict(values) for kind, values in (last_known or {}).items() if values},
+        "unreadable_since_ms": {kind: dict(times) for kind, times in (unreadable_since_ms or {}).items() if times},
         "kinds": {
             name: {"revisions": list(kind.revisions), "sizes": [len(payload) for payload in kind.payloads]}
             for name, kind in kinds.items()
@@ -129,4 +133,4 @@ def _parse(line: bytes, body: bytes, current_at_ms: int) -> Snapshot:
             at += size
         kinds[name] = Buckets(tuple(kind["revisions"]), tuple(payloads))
     identity = StoreIdentity(*head["identity"]) if head.get("identity") else None
-    return Snapshot(kinds, current_at_ms, identity, head.get("last_known", {}))
+    return Snapshot(kinds, current_at_ms, identity, head.get("last_known", {}), head.get("unreadable_since_ms", {}))

@@ -6,6 +6,7 @@ import logging
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +17,17 @@ from common.config.blocking import run_blocking
 from common.config.broker_group import BrokerGroupDefinition
 from common.config.definition import Definition
 from common.config.definitions import ApplicationDefinition, FamilyDefinition, GroupDefinition, TopicDefinition
+from common.config.definitions.readable_part import readable_part, tells_keys
 from common.config.errors import InvalidDefinition, StoreDamaged, StoreUnavailable
 from common.config.families import Families
 from common.config.guard import StoreGuard
 from common.config.kind_view import KindView
-from common.config.last_known import LastKnown, changes
+from common.config.last_known import LastKnown, UnreadableEntry, changes
 from common.config.snapshot import Buckets
 from common.config.store import FOLLOWED, KINDS, ConfigStore, ConfigVersion
 from common.limited_log import LimitedLog
 from common.names import is_name
+from common.quoting import thing
 
 log = logging.getLogger("penstock.config")
 limited = LimitedLog(log)
@@ -61,7 +64,7 @@ class ConfigView:
         self._store = store
         self._snapshot_path = Path(snapshot_path) if snapshot_path else None
         self._process, self._age_s_max = process, age_s_max
-        self._was_trusted = True
+        self._trust: tuple[bool, frozenset[str]] = (True, frozenset())
         self._clock = clock or SystemClock()
         self._callbacks: list[Callable[[], None]] = []
         self._refreshing = threading.Lock()
@@ -72,7 +75,7 @@ class ConfigView:
         self._snapshot_at_ms: int | None = None  # while some kind is from the snapshot: the time when that was current
         self._families = Families()
         self._guard = StoreGuard()
-        self._last_known = LastKnown({}, _PARSE)
+        self._last_known = LastKnown({}, _PARSE, self._clock)
         self._damage: dict[str, str] = {}  # by kind: why the store's state is not taken
         self._damaged_since_ms: int | None = None
         self.generation = 1
@@ -136,6 +139,15 @@ class ConfigView:
         return False
 
     @property
+    def unreadable(self) -> list[UnreadableEntry]:
+        """The entries that exist in a form that this version cannot read, and whose last known form is in force."""
+        return self._last_known.entries()
+
+    def trusts_keys_of(self, name: str) -> bool:
+        """Whether the application's keys are known to be valid: told by its definition, or new enough."""
+        return name not in self._trust[1]
+
+    @property
     def damage(self) -> str | None:
         """Why the store's state is not taken, though the store answers; None: it is taken."""
         return next(iter(self._damage.values()), None)
@@ -159,6 +171,14 @@ class ConfigView:
     def is_trusted(self) -> bool:
         """Whether the configuration is new enough to say who may do what."""
         return not self._age_s_max or self.age_s <= self._age_s_max
+
+    def _trusts(self, entry: UnreadableEntry) -> bool:
+        if entry.kind != ApplicationDefinition.kind or not self._age_s_max:
+            return True
+        view = self._kinds[entry.kind]
+        found = layout.find(view.text(layout.bucket_of(entry.name, len(view.recent))), entry.name)
+        known_s = (self._clock.now_ms() - entry.since_ms) / 1000
+        return found is None or tells_keys(found.value) or known_s <= self._age_s_max
 
     def close(self) -> None:
         """Stop following, write the last snapshot, report no more; the store stays open."""
@@ -193,7 +213,8 @@ class ConfigView:
             return parse(name, entry.value)
         except InvalidDefinition as fault:
             if (kept := self._last_known.get(kind, name)) is not None:
-                return parse(name, kept)
+                is_application = kind == ApplicationDefinition.kind
+                return readable_part(name, entry.value, kept) if is_application else parse(name, kept)
             limited.warning("%s=%s: invalid, treated as unknown: %s", kind, name, fault, about=f"{kind}={name}")
             return None
 
@@ -223,7 +244,7 @@ class ConfigView:
 
     def _take_snapshot(self, saved: snapshot.Snapshot) -> None:
         self._guard.restore(saved.identity, list(saved.kinds))
-        self._last_known = LastKnown(saved.last_known, _PARSE)
+        self._last_known = LastKnown(saved.last_known, _PARSE, self._clock, saved.unreadable_since_ms)
         for kind in FOLLOWED:
             if kind in saved.kinds:
                 self._show(kind, KindView(saved.kinds[kind]))
@@ -265,6 +286,8 @@ class ConfigView:
             changed = is_renewed or new.revisions != old.buckets.revisions
             if changed:
                 self._show(kind, KindView(new) if is_renewed else old.successor(new))
+                if is_renewed:
+                    self._last_known.retain(kind, partial(self.is_unreadable, kind))
                 self.generation += 1
             first = kind in self._unsynced
             self._guard.take(kind, identity)
@@ -324,14 +347,21 @@ class ConfigView:
                 self._changed(kind)
             self._save()
             self._closed.wait(SNAPSHOT_GAP_S)
+        self._save()  # what has changed since the last one
 
     def _check_trust(self) -> None:
         """Void what was learnt from the configuration when it has become too old, and when it is new again."""
-        trusted = self.is_trusted
-        if trusted is not self._was_trusted:
-            self._was_trusted = trusted
+        entries = self.unreadable
+        trust = (self.is_trusted, frozenset(each.name for each in entries if not self._trusts(each)))
+        if trust != self._trust:
+            self._trust = trust
             self.generation += 1
             self._announce()
+        for each in entries:
+            limited.warning(
+                "%s: cannot be read for %.0f s, its last known form is in force: see `penstock config verify`",
+                thing(each.kind, each.name), (self._clock.now_ms() - each.since_ms) / 1000, about=each.name,
+            )  # fmt: skip
 
     def _save(self) -> None:
         path = self._snapshot_path
@@ -345,7 +375,14 @@ class ConfigView:
         kinds = {kind: view.buckets for kind, view in self._kinds.items()}
         try:
             run_blocking(
-                lambda: snapshot.save(path, kinds, self._clock.now_ms(), self._guard.identity, self._last_known.values)
+                lambda: snapshot.save(
+                    path,
+                    kinds,
+                    self._clock.now_ms(),
+                    self._guard.identity,
+                    self._last_known.values,
+                    self._last_known.since_ms,
+                )
             )
         except OSError as error:
             self._unsaved = True
