@@ -107,8 +107,8 @@ class Log:
         )  # fmt: skip
         self.writer = LogWriter(
             env, directory, config, view, self.segments, next_topic_id=recovered.next_topic_id,
-            epoch=recovered.epoch, ids=recovered.ids, last_at=recovered.active_last_at, prepared=recovered.next,
-            is_full=recovered.is_full,
+            epoch=recovered.epoch, ids=recovered.ids, id_time=recovered.id_time, last_at=recovered.active_last_at,
+            prepared=recovered.next, is_full=recovered.is_full,
         )  # fmt: skip
         self.cold = ColdReads(env, directory, config, notify)
         queues = QueueReader(
@@ -117,7 +117,7 @@ class Log:
         )  # fmt: skip
         records = self.writer.progress
         self.retentions = TopicRetentions(view, records, self.writer.catalogue, config.retention_ms, retention_policy)
-        self.log_time = LogTime(env, self.segments, records, recovered.active_last_at)
+        self.log_time = LogTime(records, recovered.time)
         self.start_offsets = StartOffsets(queues, view, self.log_time.time, self.retentions, records)
         self.reader = LogReader(queues, self.start_offsets, self.writer.appender, self.cold)
         self._compose_upkeep(env, directory, config, queues, batches)

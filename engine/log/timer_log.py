@@ -66,7 +66,7 @@ class TimerLog:
 
     def first_copy(self, topic_id: int, shown_id: bytes) -> tuple[int, int] | None:
         """(queue, offset) of a message with that id which the topic received within the id's window."""
-        return self._appender.ids.find_id(topic_id, shown_id, self._now_ms())
+        return self._appender.ids.find_id(topic_id, shown_id, self._appender.id_time.now_ms())
 
     def segments(self) -> Iterator[tuple[Segment, list[int]]]:
         """Segments with pending timers, in order, each with the sorted addresses of its timers that have ended."""

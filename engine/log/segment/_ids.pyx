@@ -12,6 +12,7 @@ from engine.log.segment._index cimport BatchHeader
 cdef enum:
     SLOTS_MIN = 4096
     SLOT_SIZE = sizeof(IdEntry) + 2
+    LEFT_S_MAX = 86461           # of a restored id: the longest window, a claim's minute, and the rounding
     TABLES_LEAST = 7             # tables that fit, so that dropping one for room loses a small part of the window
 
 cdef extern from *:
@@ -203,7 +204,10 @@ cdef class IdWindow:
         memmove(self.tables, self.tables + 1, self.table_count * sizeof(IdTable))
 
     def load(self, const uint8_t[::1] entries not None, int64_t now_ms):
-        """Add entries as collect() returns them, older ones first; those past their window are left out."""
+        """Add entries as collect() returns them, older ones first; those past their window are left out.
+
+        One that was stamped by a clock that was ahead is kept for LEFT_S_MAX at most.
+        """
         cdef size_t i, count = entries.shape[0] // sizeof(IdEntry)
         cdef IdEntry entry
         cdef Hash hash
@@ -213,7 +217,7 @@ cdef class IdWindow:
             memcpy(&entry, &entries[i * sizeof(IdEntry)], sizeof(IdEntry))
             if entry.expires_s > now_s:
                 hash.low, hash.high = entry.low, entry.high
-                self.add(&hash, entry.offset, entry.queue, entry.expires_s, now_s)
+                self.add(&hash, entry.offset, entry.queue, min(entry.expires_s, now_s + LEFT_S_MAX), now_s)
                 self.commit()
         self.expected = 0
 

@@ -8,12 +8,16 @@ choose ids that collide, and equal hashes mean equal ids (at ten million ids the
 import struct
 from mmap import mmap
 
+from common.ids import ID_WINDOW_MS_MAX
 from common.wire.names import find_names
 from engine.log.format import BATCH_HEADER, BATCH_HEADER_SIZE, FLAG_CHECK_IDS, ID_ENTRY, padded
 
 SLOTS_MIN = 4096
 SLOT_SIZE = ID_ENTRY.size + 2  # the native form has a filter in front of each table
 TABLES_LEAST = 7
+LEFT_S_MAX = ID_WINDOW_MS_MAX // 1000 + 61
+"""What is left of a window at most: the longest one, the minute that a claim has more, and the rounding."""
+
 _MASK = 0xFFFFFFFFFFFFFFFF
 
 
@@ -140,11 +144,14 @@ class IdWindow:
             table.count -= 1
 
     def load(self, entries: bytes | memoryview, now_ms: int) -> None:
-        """Add entries as collect() returns them, older ones first; those past their window are left out."""
+        """Add entries as collect() returns them, older ones first; those past their window are left out.
+
+        One that was stamped by a clock that was ahead is kept for LEFT_S_MAX at most.
+        """
         self._expected = len(entries) // ID_ENTRY.size
         for hashed, offset, queue, expires_s in ID_ENTRY.iter_unpack(entries):
             if expires_s > now_ms // 1000:
-                self.add(hashed, offset, queue, expires_s, now_ms // 1000)
+                self.add(hashed, offset, queue, min(expires_s, now_ms // 1000 + LEFT_S_MAX), now_ms // 1000)
                 self.commit()
         self._expected = 0
 

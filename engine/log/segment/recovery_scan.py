@@ -46,6 +46,8 @@ class RecoveryScan:
     """Results of a scan beside the index, which the segment has now."""
 
     last_at: int = 0
+    newest_ms: int = 0
+    """Time at which the last batch was stored; 0: there is none."""
     epoch: int = 0
     control: list[bytes] = field(default_factory=list)
     fired: list[tuple[int, int]] = field(default_factory=list)
@@ -86,6 +88,7 @@ def scan_segment(
             if stretch.kind is StretchKind.GOOD:
                 collected.append(ids.collect(scan.room, stretch.at, stretch.end))
                 _sort(found, scan.room, stretch.control)
+                found.newest_ms = BATCH_HEADER.unpack_from(scan.room, scan.last_at)[11]
             elif stretch.kind is StretchKind.BAD:
                 damage, has_header = _take_damaged(segment, index, scan, stretch, end_before)
                 found.damage.append(damage)

@@ -10,11 +10,9 @@ import struct
 from contextlib import suppress
 
 from common.believed_time import DRIFT_MS, BelievedTime
-from engine.env.base import Env
+from engine.env.native import NodeClock
 from engine.errors import DiskFullError
-from engine.log.format import BATCH_HEADER, BATCH_HEADER_SIZE
-from engine.log.segment.segments import LogSegments
-from engine.log.upkeep.expiry import newest_ms
+from engine.log.view import View
 from engine.log.write.progress import ProgressRecords
 
 logger = logging.getLogger(__name__)
@@ -30,31 +28,37 @@ _VALUE = struct.Struct("<BQQ")
 _VERSION = 1
 
 
-class LogTime:
-    """Keeps the believed time of one log. Call `check()` once per second.
+def believed_at_start(clock: NodeClock, view: View, newest_ms: int) -> BelievedTime:
+    """The believed time with which a start goes on.
 
     Args:
-        last_at: byte address of the active segment's last batch, 0 when it has none.
+        view: has the record of KEY, if the log does.
+        newest_ms: the time that the log's last batch is stamped with.
+    """
+    value = view.get(b"p" + KEY) or b""
+    is_sound = len(value) == _VALUE.size and value[0] == _VERSION
+    _, kept_ahead_ms, waited_ms = _VALUE.unpack(value) if is_sound else (_VERSION, 0, 0)
+    wall_ms = clock.wall_ms()
+    believed_ms = newest_ms - kept_ahead_ms + min(max(wall_ms - newest_ms, 0), RESTART_MS)
+    time = BelievedTime(
+        clock.wall_ms, clock.monotonic_ms, believed_ms=min(wall_ms, believed_ms), name="retention",
+        waited_ms=waited_ms if abs(wall_ms - believed_ms - kept_ahead_ms) <= DRIFT_MS else 0,
+    )  # fmt: skip
+    if time.ahead_ms:
+        logger.info("retention: %s (newest record: %d ms since 1970)", time.sentence, newest_ms)
+    return time
+
+
+class LogTime:
+    """Keeps the believed time of one log. Call `check()` once per second.
 
     Attributes:
         time: the believed time.
     """
 
-    def __init__(self, env: Env, segments: LogSegments, records: ProgressRecords, last_at: int) -> None:
-        self._records = records
-        value = next((value for key, value in records.progress(KEY) if key == KEY), b"")
-        is_sound = len(value) == _VALUE.size and value[0] == _VERSION
-        _, kept_ahead_ms, waited_ms = _VALUE.unpack(value) if is_sound else (_VERSION, 0, 0)
-        clock, newest = env.clock, newest_stored_ms(env, segments, last_at)
-        wall_ms = clock.wall_ms()
-        believed_ms = newest - kept_ahead_ms + min(max(wall_ms - newest, 0), RESTART_MS)
-        self.time = BelievedTime(
-            clock.wall_ms, clock.monotonic_ms, believed_ms=min(wall_ms, believed_ms), name="retention",
-            waited_ms=waited_ms if abs(wall_ms - believed_ms - kept_ahead_ms) <= DRIFT_MS else 0,
-        )  # fmt: skip
-        self._kept = value
-        if self.time.ahead_ms:
-            logger.info("retention: %s (newest record: %d ms since 1970)", self.time.sentence, newest)
+    def __init__(self, records: ProgressRecords, time: BelievedTime) -> None:
+        self._records, self.time = records, time
+        self._kept = next((value for key, value in records.progress(KEY) if key == KEY), b"")
 
     def check(self) -> None:
         """Compare the clocks, and keep a step that does not count yet."""
@@ -78,13 +82,3 @@ class LogTime:
 
     def _kept_waited_ms(self) -> int:
         return _VALUE.unpack(self._kept)[2] if len(self._kept) == _VALUE.size else 0
-
-
-def newest_stored_ms(env: Env, segments: LogSegments, last_at: int) -> int:
-    """Time at which the log's last batch was stored; the active segment's creation when there is none."""
-    active = segments.active
-    if last_at:
-        return max(active.header.created_ms, BATCH_HEADER.unpack(active.file.read_at(BATCH_HEADER_SIZE, last_at))[11])
-    last = max(segments.sealed.bases, default=None)
-    segment = None if last is None else segments.sealed.get(last)
-    return active.header.created_ms if segment is None else max(active.header.created_ms, newest_ms(env, segment))

@@ -8,6 +8,7 @@ scanned.
 import logging
 from dataclasses import dataclass, field
 
+from common.believed_time import BelievedTime
 from engine.config import LogConfig
 from engine.env.base import Env
 from engine.errors import BehindCheckpointError, CorruptionError
@@ -28,6 +29,7 @@ from engine.log.format import (
     parse_topic,
     split_records,
 )
+from engine.log.segment.id_time import IdTime
 from engine.log.segment.index_file import load_index
 from engine.log.segment.native import BatchReader, IdWindow, SegmentIndex
 from engine.log.segment.patience import Patience
@@ -35,7 +37,9 @@ from engine.log.segment.recovery_scan import RecoveryScan, SegmentDamage, is_emp
 from engine.log.segment.segment import NO_ROOM, Segment, create_segment, open_segment, read_or_nothing
 from engine.log.segment.side_files import SUFFIX, side_files
 from engine.log.types import Topic
+from engine.log.upkeep.expiry import newest_ms
 from engine.log.upkeep.id_restore import restore_window
+from engine.log.upkeep.log_time import believed_at_start
 from engine.log.view import CHECKPOINT_KEY, Checkpoint, View
 from engine.log.write.failed_sync import is_marked, unmark, write_again
 from engine.log.write.sealer import keep_index, write_directory
@@ -56,6 +60,8 @@ class Recovered:
     next: Segment | None = None
     sealed: list[int] = field(default_factory=list)
     active_last_at: int = 0
+    active_newest_ms: int = 0
+    """Time at which the active segment's last batch was stored; 0: it has none."""
     bytes_scanned: int = 0
     damage: list[SegmentDamage] = field(default_factory=list)
     fired: list[tuple[int, int, int]] = field(default_factory=list)
@@ -66,6 +72,9 @@ class Recovered:
     is_full: bool = False
     """Whether there is no room for the rest of the active segment."""
     ids: IdWindow = field(init=False)
+    id_time: IdTime = field(init=False)
+    time: BelievedTime = field(init=False)
+    """The time by which messages grow old."""
 
 
 class Recovery:
@@ -87,10 +96,26 @@ class Recovery:
         """Recover, and create the first segment of an empty directory. Blocks. Raises as open_log does."""
         found = self._find()
         found.ids = IdWindow(found.log_id, self._config.id_window_bytes_max)
-        now_ms = self._env.now_ms()
+        clock = self._env.clock
+        found.time = believed_at_start(clock, self._view, self._newest_ms(found))
+        found.id_time = IdTime(clock.monotonic_ms, found.time.now_ms())
+        now_ms = found.id_time.now_ms()
         restore_window(self._env, self._directory, found.sealed, found.ids, now_ms)
         found.ids.load(found.active_ids, now_ms)
         return found
+
+    def _newest_ms(self, found: Recovered) -> int:
+        """Time at which the log's last batch was stored; the active segment's creation when there is none."""
+        assert found.active is not None
+        active_ms = max(found.active.header.created_ms, found.active_newest_ms)
+        if found.active_newest_ms or not found.sealed:
+            return active_ms
+        bases = [*found.sealed, found.active.base]
+        last = self._open(found.sealed[-1], bases, found.active.header)
+        try:
+            return max(active_ms, newest_ms(self._env, last))
+        finally:
+            last.close()
 
     def _find(self) -> Recovered:
         bases = self._bases()
@@ -187,7 +212,8 @@ class Recovery:
         for segment in waiting[:-1]:
             self._take_full(segment)
         self._state.active = waiting[-1]
-        self._state.active_last_at = self._scan(waiting[-1], is_tail=True).last_at
+        scan = self._scan(waiting[-1], is_tail=True)
+        self._state.active_last_at, self._state.active_newest_ms = scan.last_at, scan.newest_ms
         self._find_fired([base for base in bases if base < waiting[-1].base], checkpoint)
         return empty
 

@@ -42,6 +42,10 @@ cdef class Appender(KnownQueues):
 
     # The rest is private to the appender.
     cdef object roller, file, env
+    cdef readonly object id_time             # by which the window of ids forgets; asked at most once per append
+    cdef object monotonic_ms                 # the clock that it follows, and by how much it is ahead of that
+    cdef int64_t id_ahead_ms
+    cdef int64_t id_now_ms                   # its time during one append, -1 until a batch with the flag needs it
     cdef str refusal
     cdef int fd
     cdef uint32_t seed
@@ -66,5 +70,4 @@ cdef class Appender(KnownQueues):
     cdef int flush(self) except -1
     cdef int write_parts(self, int* error) except -1
     cdef int roll_back(self) except -1
-    cdef int make_undo_room(self) except -1
     cdef int check_refusal(self, bint trusted) except -1

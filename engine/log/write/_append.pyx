@@ -9,7 +9,7 @@ Beside it: _check.pxd (what makes a batch valid), _known_queues.pyx (queues by t
 (armed and woken queues).
 """
 from libc.errno cimport EAGAIN, EDQUOT, EINTR, ENOSPC, errno
-from libc.stdlib cimport free, malloc, realloc
+from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset, strerror
 
 from cpython.bytes cimport PyBytes_FromStringAndSize
@@ -23,6 +23,7 @@ from engine.log.segment._index cimport BatchHeader, QueueSlot, crc32c_extend, ke
 from engine.log.write._check cimport is_well_formed
 from engine.log.write._known_queues cimport KnownQueues
 from engine.log.write._queue_counts cimport known_queues
+from engine.log.write._undo cimport with_room
 from engine.log.write._watches cimport arm, disarm, free_watches, init_watches, take_ready, wake
 
 from engine.errors import ClosedError, DiskFullError, NotStoredError, PartlyWrittenError
@@ -41,16 +42,18 @@ cdef class Appender(KnownQueues):
 
     Args:
         ids: window of ids that batches with the flag "check ids" are checked against.
+        id_time: the time by which the window forgets. Asked at most once per append, and only for such batches.
         offsets, topics: see KnownQueues.
         roller: `roll(appender)` calls `set_segment` and returns True, or returns False when the disk has no room.
     """
 
-    def __cinit__(self, env, bytes log_id, uint32_t epoch, IdWindow ids not None, offsets, topics, roller):
+    def __cinit__(self, env, bytes log_id, uint32_t epoch, IdWindow ids not None, id_time, offsets, topics, roller):
         self.env, self.offsets, self.topics, self.roller = env, offsets, topics, roller
         self.older = offsets.older
         self.refusal = ""
         self.epoch = epoch
-        self.ids = ids
+        self.ids, self.id_time = ids, id_time
+        self.monotonic_ms, self.id_ahead_ms = id_time.monotonic_ms, id_time.ahead_ms
         self.seed = crc32c_extend(0, <const char*>log_id, len(log_id))
         self.fd = -1
         self.staging = <uint8_t*>malloc(STAGING_SIZE)
@@ -116,7 +119,6 @@ cdef class Appender(KnownQueues):
         cdef Hash hash
         cdef IdEntry* first
         cdef uint64_t key
-        cdef uint32_t now_s = <uint32_t>(now_ms // 1000)
         cdef uint64_t* base_offset = <uint64_t*>(result + 8)
         cdef int code = self.check_batch(batch, trusted)
         if code:
@@ -124,7 +126,9 @@ cdef class Appender(KnownQueues):
         if header.flags:
             if not self.ids.hash_record(header.topic_id, batch + BATCH_HEADER_SIZE, &hash):
                 return CODE_INVALID
-            first = self.ids.find(&hash, now_s)
+            if self.id_now_ms < 0:
+                self.id_now_ms = self.id_ahead_ms + <int64_t>self.monotonic_ms()
+            first = self.ids.find(&hash, <uint32_t>(self.id_now_ms // 1000))
             if first != NULL and not (trusted and first.queue & CLAIM_QUEUE):    # for what the engine stores, a claim is no copy
                 self.ids.hits += 1
                 (<uint32_t*>(result + 4))[0], base_offset[0] = first.queue & ~<uint32_t>CLAIM_QUEUE, first.offset
@@ -142,7 +146,7 @@ cdef class Appender(KnownQueues):
             slot.next_offset = base_offset[0]
         base_offset[0] = slot.next_offset
         # What can fail comes before the index entry, so that a roll-back takes back exactly the entries that were made.
-        self.make_undo_room()
+        self.undo = with_room(self.undo, self.undo_count, &self.undo_room)
         self.copy_batch(batch, base_offset[0], now_ms, padded)
         self.staged_last_at = self.stage_position - self.segment_base
         self.index.add(slot, base_offset[0], <uint32_t>self.staged_last_at, header.size, header.count, now_ms)
@@ -150,7 +154,9 @@ cdef class Appender(KnownQueues):
         self.undo_count += 1
         if header.flags:
             self.index.checked += 1
-            self.ids.add(&hash, base_offset[0], header.queue, expiry_s(now_ms, header.reserved), now_s)
+            self.ids.add(
+                &hash, base_offset[0], header.queue, expiry_s(self.id_now_ms, header.reserved), <uint32_t>(self.id_now_ms // 1000)
+            )
         self.stage_position += padded
         if self.watches.count and disarm(&self.watches, key):
             wake(&self.watches, key)
@@ -226,6 +232,7 @@ cdef class Appender(KnownQueues):
         if self.refuses:
             self.check_refusal(trusted)
         self.client_batches += 0 if trusted else count
+        self.id_now_ms = -1
         try:
             return self.stage_all(batches, size, count, now_ms, results, trusted)
         except Exception as error:
@@ -357,17 +364,6 @@ cdef class Appender(KnownQueues):
         except OSError as refused:
             error[0] = refused.errno
             return -1
-
-    cdef int make_undo_room(self) except -1:
-        """Make room for one more entry of `undo`."""
-        cdef uint64_t* grown
-        if self.undo_count == self.undo_room:
-            grown = <uint64_t*>realloc(self.undo, (self.undo_room * 2 + 64) * sizeof(uint64_t))
-            if grown == NULL:
-                raise MemoryError()
-            self.undo = grown
-            self.undo_room = self.undo_room * 2 + 64
-        return 0
 
     cdef int roll_back(self) except -1:
         while self.undo_count:

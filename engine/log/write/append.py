@@ -28,6 +28,7 @@ from engine.log.format import (
     count_records,
     padded,
 )
+from engine.log.segment.id_time import IdTime
 from engine.log.segment.ids import IdWindow, expiry_s, shown_id
 from engine.log.segment.index import SegmentIndex
 from engine.log.write.known_queues import KnownQueues, NextOffsetSource, QueueCountSource
@@ -46,6 +47,7 @@ class Appender(KnownQueues):
 
     Args:
         ids: window of ids that batches with the flag "check ids" are checked against.
+        id_time: the time by which the window forgets. Asked at most once per append, and only for such batches.
     """
 
     def __init__(
@@ -54,13 +56,15 @@ class Appender(KnownQueues):
         log_id: bytes,
         epoch: int,
         ids: IdWindow,
+        id_time: IdTime,
         offsets: NextOffsetSource,
         topics: QueueCountSource,
         roller: Roller,
     ) -> None:
         super().__init__(offsets, topics)
         self._env, self._roller = env, roller
-        self.ids = ids
+        self.ids, self.id_time = ids, id_time
+        self._id_now_ms: int | None = None
         self._seed = value(log_id)
         self.epoch = epoch
         self._staged: list[bytes] = []
@@ -140,6 +144,7 @@ class Appender(KnownQueues):
 
     def _stage(self, data: bytes, count: int, now_ms: int, trusted: bool) -> bytes:
         results: list[bytes] = []
+        self._id_now_ms = None
         at = 0
         for _ in range(count):
             size = int.from_bytes(data[at + 4 : at + 8], "little") if at + BATCH_HEADER_SIZE <= len(data) else 0
@@ -210,7 +215,9 @@ class Appender(KnownQueues):
             if shown is None:
                 return CODE_INVALID, 0, 0
             hashed = self.ids.hash(int.from_bytes(batch[16:20], "little"), shown)
-            first = self.ids.find(hashed, now_ms // 1000)
+            if self._id_now_ms is None:
+                self._id_now_ms = self.id_time.now_ms()
+            first = self.ids.find(hashed, self._id_now_ms // 1000)
             # For what the engine itself stores, a claim is no copy.
             if first is not None and not (trusted and first[0] & CLAIM_QUEUE):
                 self.ids.hits += 1
@@ -259,7 +266,8 @@ class Appender(KnownQueues):
         self._undo.append((topic_id, queue))
         if flags:
             self.index.checked += 1
-            self.ids.add(hashed, base_offset, queue, expiry_s(now_ms, reserved), now_ms // 1000)
+            assert self._id_now_ms is not None
+            self.ids.add(hashed, base_offset, queue, expiry_s(self._id_now_ms, reserved), self._id_now_ms // 1000)
         self._stage_position += room
         if (topic_id, queue) in self._watches:
             self._watches.discard((topic_id, queue))

@@ -5,6 +5,7 @@ import os
 import struct
 
 import pytest
+from checked import APPENDED, DUPLICATE, INVALID, OK, batch, check, message, send
 from forms import forms, load
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -12,33 +13,6 @@ from machine import NOW, Machine
 
 from engine.env.simulated import SimulatedEnv
 from engine.errors import DiskFullError
-
-APPENDED = struct.Struct("<HxxIQ")
-OK, DUPLICATE, INVALID = 0, 2, 100
-WINDOW = 10_000
-
-
-def message(shown: bytes, body: bytes = b"") -> bytes:
-    """Thrift binary of a message that has an id, and a body."""
-    fields = (
-        b"\x0b\x00\x02" + struct.pack(">i", len(body)) + body + b"\x0b\x00\x06" + struct.pack(">i", len(shown)) + shown
-    )
-    return fields + b"\0"
-
-
-def batch(m: Machine, queue: int, shown: bytes, window_ms: int = WINDOW, topic_id: int = 1, body: bytes = b"") -> bytes:
-    """A batch of one message whose id is to be checked."""
-    return check(m.batch(topic_id, queue, [message(shown, body)]), window_ms)
-
-
-def check(made: bytes, window_ms: int = WINDOW) -> bytes:
-    """The batch with the flag."""
-    return made[:11] + b"\1" + made[12:28] + window_ms.to_bytes(4, "little") + made[32:]
-
-
-def send(m: Machine, *batches: bytes, now_ms: int = NOW) -> list[tuple[int, int, int]]:
-    """[(code, queue, offset)] of an append."""
-    return list(APPENDED.iter_unpack(m.log.appender.append_results(b"".join(batches), len(batches), now_ms)))
 
 
 def test_a_second_copy_is_not_stored_and_is_told_the_queue_and_offset_of_the_first(any_machine):
@@ -79,11 +53,16 @@ def test_copies_in_one_append_and_in_one_turn_find_the_first_that_is_not_written
 
 def test_an_id_is_forgotten_when_its_window_has_passed_to_the_second(machine):
     m = machine
-    send(m, batch(m, 0, b"a", window_ms=10_000), batch(m, 0, b"b", window_ms=1), now_ms=NOW + 500)
-    assert send(m, batch(m, 0, b"a"), now_ms=NOW + 10_999) == [(DUPLICATE, 0, 0)]
-    assert send(m, batch(m, 0, b"b"), now_ms=NOW + 999) == [(DUPLICATE, 0, 1)]
-    assert send(m, batch(m, 0, b"b"), batch(m, 0, b"a"), now_ms=NOW + 11_000) == [(OK, 0, 2), (OK, 0, 3)]
-    assert send(m, batch(m, 0, b"a"), now_ms=NOW + 11_001) == [(DUPLICATE, 0, 3)]
+    m.env.clock_ms = NOW + 500
+    send(m, batch(m, 0, b"a", window_ms=10_000), batch(m, 0, b"b", window_ms=1))
+    m.env.clock_ms = NOW + 999
+    assert send(m, batch(m, 0, b"b")) == [(DUPLICATE, 0, 1)]
+    m.env.clock_ms = NOW + 10_999
+    assert send(m, batch(m, 0, b"a")) == [(DUPLICATE, 0, 0)]
+    m.env.clock_ms = NOW + 11_000
+    assert send(m, batch(m, 0, b"b"), batch(m, 0, b"a")) == [(OK, 0, 2), (OK, 0, 3)]
+    m.env.clock_ms = NOW + 11_001
+    assert send(m, batch(m, 0, b"a")) == [(DUPLICATE, 0, 3)]
 
 
 def test_what_is_not_checked_is_stored_again_and_not_remembered(machine):
