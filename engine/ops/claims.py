@@ -39,7 +39,7 @@ class Claims:
         if not is_whole(durability, layout.MEMORY, 4):
             raise RequestError(RULE)
         claims = _claims(request.get("ids"))
-        if self._store.for_timers.refusal:
+        if self._store.for_timers.refusal and any(each.queue is not None for each in claims):
             raise DiskFullError(self._store.for_timers.refusal)
         answer = json_answer({"ids": self._claim(claims)})
         if durability == layout.MEMORY:

@@ -80,6 +80,7 @@ class DelayStage:
             return
         deadline_s = time.monotonic() + timeout_s
         gathered: dict[Group, list[Delayed]] = {}
+        cancels: list[tuple[PendingMessage, Group]] = []
         for each in special:
             each.route = routes[each.message.topic]
         self._returned.answer([each for each in special if not each.message.operation], deadline_s)
@@ -89,14 +90,16 @@ class DelayStage:
             group = target, target.served_as(asked or destination.durability)
             if each.message.operation:
                 _add(gathered, deadline_s)  # the cancelled message may be an earlier one of this call
-                _cancel(each, group, deadline_s)
+                cancels.append((each, group))
                 continue
+            _cancel_all(cancels, deadline_s)  # and its id may be sent again by a later one
             try:
                 value = self._delayed(each)
             except DelayError as error:
                 each.refuse(Code.INVALID, str(error))
             else:
                 gathered.setdefault(group, []).append(Delayed(each, value))
+        _cancel_all(cancels, deadline_s)
         _add(gathered, deadline_s)
 
     def _delayed(self, pending: PendingMessage) -> DelayedMessage:
@@ -126,6 +129,17 @@ def _add_group(group: Group, delayed: list[Delayed], deadline_s: float) -> None:
     outcomes = target.add_delayed(durability, [each.value for each in delayed], deadline_s)
     for each, outcome in zip(delayed, outcomes, strict=True):
         each.pending.settle(*outcome)
+
+
+def _cancel_all(cancels: list[tuple[PendingMessage, Group]], deadline_s: float) -> None:
+    """Cancel concurrently, so that one that waits for a silent broker group does not use up the others' time; clear
+    `cancels`.
+    """
+    if not cancels:
+        return
+    cancelling = [gevent.spawn(_cancel, *each, deadline_s) for each in cancels]
+    cancels.clear()
+    gevent.joinall(cancelling, raise_error=True)
 
 
 def _cancel(pending: PendingMessage, group: Group, deadline_s: float) -> None:

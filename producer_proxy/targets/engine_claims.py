@@ -24,11 +24,15 @@ from engine.link.codes import CLAIMED
 from engine.link.errors import PayloadError
 from engine.link.operations import CLAIM
 from producer_proxy.targets.base import DelayedMessage, DelayedOutcome, MessageSlice, OnOutcomes, Outcome
+from producer_proxy.targets.engine_pending_ids import PendingIds
 
 limited = LimitedLog(logging.getLogger("penstock.producer_proxy"))
 
 CLAIM_TIMEOUT_S = 1.0
 """As long as a breaker waits before it refuses keys, and less than a send by default: its answer is UNAVAILABLE then."""
+
+PENDING_TIMEOUT_S = 0.25
+"""For the answers of groups that are only asked for what they hold already."""
 
 Settled = MessageSlice | Outcome
 """The message as it may be appended, bound to the queue of its id; or its outcome."""
@@ -46,7 +50,7 @@ class EngineClaims:
     """
 
     def __init__(self, brokers: Brokers) -> None:
-        self._brokers = brokers
+        self._brokers, self._pending = brokers, PendingIds(brokers)
         self.open = 0
 
     def concerns(self, message: MessageSlice) -> bool:
@@ -83,6 +87,36 @@ class EngineClaims:
         self, durability: int, messages: Sequence[DelayedMessage], deadline_s: float, add: Add
     ) -> list[DelayedOutcome]:
         """As SendTarget.add_delayed; `add` stores messages whose claims are made. Blocks the greenlet."""
+        held = self._held(messages, deadline_s)
+        left = [index for index in range(len(messages)) if index not in held]
+        stored = self._add_delayed(durability, [messages[index] for index in left], deadline_s, add) if left else []
+        found = held | dict(zip(left, stored, strict=True))
+        return [found[index] for index in range(len(messages))]
+
+    def _held(self, messages: Sequence[DelayedMessage], deadline_s: float) -> dict[int, DelayedOutcome]:
+        """The outcomes of those whose id is pending, or has fired, at any group: their claims may have ended since.
+
+        A group that does not tell in time is passed over, or its outage would refuse every id of a delayed message.
+        """
+        asked = [index for index, each in enumerate(messages) if self.concerns(each.message)]
+        if not asked:
+            return {}
+        shown = [
+            (find_names(messages[index].message.encoded)[0] or b"").decode("utf-8", "surrogateescape")
+            for index in asked
+        ]
+        slices = [messages[index].message for index in asked]
+        outcomes = self._pending.find(slices, shown, min(deadline_s, time.monotonic() + PENDING_TIMEOUT_S))
+        return {
+            index: each
+            for index, each in zip(asked, outcomes, strict=True)
+            # A loop's rounds share their id, so only a pending message is a copy of it.
+            if each[0] == Code.DUPLICATE and (each[1] is None or not messages[index].repetition.gap_ms)
+        }
+
+    def _add_delayed(
+        self, durability: int, messages: Sequence[DelayedMessage], deadline_s: float, add: Add
+    ) -> list[DelayedOutcome]:
         slices = [each.message for each in messages]
 
         def store(settled: Sequence[MessageSlice], indexes: Sequence[int]) -> list[DelayedOutcome]:

@@ -48,10 +48,16 @@ class EngineTimers:
         return outcomes
 
     def cancel(self, durability: int, topic: str, shown_id: str, deadline_s: float) -> tuple[int, str | None]:
+        """As SendTarget.cancel. The group that held the message decides; without one, all have to answer."""
         payload, left_s = encode_cancel(durability, topic, shown_id), max(0.0, deadline_s - time.monotonic())
-        calls = [gevent.spawn(broker.rpc.call, layout.TIMER_CANCEL, payload, left_s) for broker in self._brokers.listed]
-        gevent.joinall(calls)
-        answers = [call.get() for call in calls] or [(int(Code.UNAVAILABLE), b"")]
+        asked = [each for each in self._brokers.listed if each is self._brokers.only or not each.breaker.refusing]
+        calls = [gevent.spawn(broker.rpc.call, layout.TIMER_CANCEL, payload, left_s) for broker in asked]
+        is_complete = asked and len(asked) == len(self._brokers.listed)
+        answers = [] if is_complete else [(int(Code.UNAVAILABLE), b"")]
+        for call in gevent.iwait(calls):
+            answers.append(call.get())
+            if answers[-1][0] == Code.OK:
+                break
         code, answer = next((each for each in answers if each[0] == Code.OK), None) or _decisive(answers)
         return code, answer.decode("utf-8", "replace") if code == Code.NOT_CANCELLABLE else None
 

@@ -9,7 +9,7 @@ from common.breaker import State
 from common.config import ConfigView
 from common.config.definitions import ApplicationDefinition, Grant, Key, TopicDefinition
 from common.config.memory_store import MemoryConfigStore
-from common.contract import Code, Message
+from common.contract import Code, Message, Operation
 from common.keyhash import queue_of
 from common.net import listen
 from common.placement import home_of_id
@@ -161,6 +161,113 @@ def test_a_message_whose_ids_home_is_away_is_stored_nowhere(groups):
     assert groups.stored() == before
 
 
+class SilentOnce:
+    """A broker's link on which one operation is done and its answer lost, as when it comes after the deadline."""
+
+    def __init__(self, rpc, op: int) -> None:
+        self._rpc, self._op, self.lost = rpc, op, 0
+
+    def __getattr__(self, name):
+        return getattr(self._rpc, name)
+
+    def call(self, op, payload, timeout_s):
+        code, answer = self._rpc.call(op, payload, timeout_s)
+        if op != self._op:
+            return code, answer
+        self.lost += 1
+        return int(Code.TIMEOUT), b""
+
+
+def pending(groups) -> int:
+    """Delayed messages at all engines."""
+    return sum(len(engine.timers.pending(0, 10_000)[0]) for engine in groups.engines.values())
+
+
+def delayed_ids_of_timeouts(groups, count: int, delay_ms: int, *keys: str) -> list[str]:
+    """Send delayed messages whose answers are lost; their ids, as the TIMEOUT names them."""
+    links = {broker: broker.rpc for broker in groups.brokers.listed}
+    for broker in links:
+        broker.rpc = SilentOnce(broker.rpc, layout.TIMER_ADD)
+    sent = [Message(topic="once", key=key, body=b"b", delay_ms=delay_ms) for key in keys or (None,) * count]
+    results = groups.send(*sent)
+    assert set(codes(results)) == {Code.TIMEOUT}
+    assert min(broker.rpc.lost for broker in links) > 0, "every group has some of them"
+    for broker, rpc in links.items():
+        broker.rpc = rpc
+    return [each.id for each in results]
+
+
+def test_a_delayed_message_that_comes_back_after_a_timeout_is_found_at_any_group(groups):
+    shown = delayed_ids_of_timeouts(groups, 30, 3_600_000)
+    again = groups.send(*[Message(topic="once", id=each, body=b"b", delay_ms=3_600_000) for each in shown])
+    assert {(each.code, each.queue, each.offset) for each in again} == {(Code.DUPLICATE, None, None)}
+    assert pending(groups) == 30
+    plain = groups.send(*[Message(topic="once", id=each, body=b"b") for each in shown])
+    assert set(codes(plain)) == {Code.DUPLICATE} and groups.stored() == 0
+
+
+def test_it_is_found_after_it_has_fired_too(groups):
+    shown = delayed_ids_of_timeouts(groups, 30, 0)
+    wait_until(lambda: groups.stored() == 30)
+    again = groups.send(*[Message(topic="once", id=each, body=b"b", delay_ms=0) for each in shown])
+    assert set(codes(again)) == {Code.DUPLICATE} and all(each.offset is not None for each in again)
+    assert (groups.stored(), pending(groups)) == (30, 0)
+
+
+def test_it_is_cancelled_whatever_its_group_and_may_be_sent_anew_then(groups):
+    shown = delayed_ids_of_timeouts(groups, 30, 3_600_000)
+    cancels = [Message(topic="once", id=each, operation=Operation.CANCEL) for each in shown]
+    assert codes(groups.send(*cancels)) == [Code.OK] * 30
+    assert codes(groups.send(*cancels)) == [Code.NOT_CANCELLABLE] * 30
+    again = groups.send(*[Message(topic="once", id=each, body=b"b", delay_ms=3_600_000) for each in shown])
+    assert codes(again) == [Code.OK] * 30 and pending(groups) == 30
+
+
+def test_a_group_that_does_not_tell_leaves_open_whether_a_message_is_stored_or_cancelled(groups):
+    shown = delayed_ids_of_timeouts(groups, 30, 3_600_000)
+    north = next(each for each in groups.brokers.listed if each.name == "north")
+    held = [timer.shown_id.decode() for timer in groups.engines["north"].timers.pending(0, 10_000)[0]]
+    assert 0 < len(held) < 30
+    north.rpc.close()
+    results = groups.send(*[Message(topic="once", id=each, body=b"b", delay_ms=3_600_000) for each in shown])
+    assert {each.id for each in results if each.code != Code.DUPLICATE} == set(held)
+    assert {each.code for each in results if each.id in held} == {Code.TIMEOUT}
+    cancels = groups.send(*[Message(topic="once", id=each, operation=Operation.CANCEL) for each in shown])
+    lost = {each.code for each in cancels if each.id in held}
+    assert Code.OK not in lost and Code.NOT_CANCELLABLE not in lost
+    assert {each.code for each in cancels if each.id not in held} == {Code.OK}
+    assert pending(groups) == len(held)
+
+
+def forget_claims(groups) -> None:
+    """Let the claims end: as after the topic's window and a minute, which is shorter than many delays."""
+    for engine in groups.engines.values():
+        engine.log.for_timers.first_copy = lambda topic_id, id_bytes: None
+
+
+def test_a_delayed_message_is_found_after_its_claim_has_ended(groups):
+    keyed = [message(number, f"key-{number}", delay_ms=3_600_000) for number in range(60)]
+    assert codes(groups.send(*keyed)) == [Code.OK] * 60
+    forget_claims(groups)
+    copies = [message(number, None, delay_ms=3_600_000) for number in range(60)]
+    assert codes(groups.send(*copies)) == [Code.DUPLICATE] * 60
+    copies = [message(number, f"other-{number}", delay_ms=3_600_000) for number in range(60)]
+    assert codes(groups.send(*copies)) == [Code.DUPLICATE] * 60
+    assert pending(groups) == 60
+
+
+def test_an_outage_of_one_group_refuses_only_the_delayed_ids_that_live_there(groups):
+    assert codes(groups.send(*[Message(topic="once") for _ in range(50)])) == [Code.OK] * 50
+    north = next(each for each in groups.brokers.listed if each.name == "north")
+    north.append.close()
+    north.rpc.close()
+    sent = [message(number, None, delay_ms=3_600_000) for number in range(60)]
+    refused = {each.id for each in sent if groups.home_of_id(each.id) == "north"}
+    results = groups.send(*sent)
+    assert 0 < len(refused) < 60
+    assert {each.id for each in results if each.code != Code.OK} == refused
+
+
 def test_a_claim_outlives_a_restart_and_no_look_up_shows_it(tmp_path):
     engine = Engine(tmp_path / "engine", "twin")
     claims = [Claim("once", 4, "order-1", 3, 60_000), Claim("once", 4, "order-1", 2, 60_000)]
@@ -192,5 +299,20 @@ def test_a_wrong_claim_is_refused_and_claims_nothing(tmp_path, ids):
         code, answer = engine.ask(layout.CLAIM, json.dumps({"durability": 1, "ids": ids}).encode())
         assert code == layout.INVALID and answer
         assert engine.log.topics() == [] or not list(engine.log.topics())
+    finally:
+        engine.close()
+
+
+def test_an_engine_whose_disk_is_full_tells_what_it_holds_and_claims_nothing(tmp_path, monkeypatch):
+    engine = Engine(tmp_path / "engine", "twin")
+    try:
+        claim = Claim("once", 4, "order-1", 3, 60_000)
+        code, _ = engine.ask(layout.CLAIM, encode_claims(layout.MEMORY, [claim]))
+        monkeypatch.setattr(type(engine.log.for_timers), "refusal", "the disk is full")
+        asked = [claim._replace(queue=None), Claim("once", 4, "order-2", None, 60_000)]
+        code, answer = engine.ask(layout.CLAIM, encode_claims(layout.FSYNC, asked))
+        assert (code, decode_claimed(answer, 2)) == (0, [(layout.CLAIMED, 3, None), (Code.OK, None, None)])
+        code, _ = engine.ask(layout.CLAIM, encode_claims(layout.MEMORY, [claim]))
+        assert code == Code.DISK_FULL
     finally:
         engine.close()
