@@ -131,7 +131,9 @@ class Log:
         self, env: Env, directory: str, config: LogConfig, queues: QueueReader, batches: BatchReader
     ) -> None:
         disk = DiskWatch(env, directory, config)
-        relocator = Relocator(self.writer.control, self._view, batches, lambda *queue: queues.bounds(*queue)[1])
+        relocator = Relocator(
+            self.writer.control, self._view, batches, lambda *queue: queues.bounds(*queue)[1], env.clock.monotonic_ms
+        )
         self.retention = Retainer(
             env,
             directory,

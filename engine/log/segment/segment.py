@@ -44,6 +44,8 @@ class Segment:
         self.base = header.base
         self.index: SegmentIndex | None = None
         self.sealed: SealedIndex | None = None
+        self.is_partial = False
+        """Whether its index was made while the disk could not read all of it, so that batches may be missing."""
         self.end_at = SEGMENT_HEADER_SIZE
         """Byte address after the last batch. Out of date for the active segment: see the appender's end position."""
 

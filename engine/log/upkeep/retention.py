@@ -15,7 +15,7 @@ from collections.abc import Generator, Iterator
 from common.limited_log import LimitedLog
 from engine.config import LogConfig
 from engine.env.base import Env
-from engine.errors import DiskFullError
+from engine.errors import DiskFullError, LogError
 from engine.log.disk import DiskLevel, DiskWatch
 from engine.log.port import PendingTimers
 from engine.log.read.retentions import TopicRetentions
@@ -51,6 +51,7 @@ class Retainer:
         self._retentions, self._log_time, self._relocator, self.disk = retentions, log_time, relocator, disk
         self._clock = env.clock
         self._refusal, self._durability, self._checkpoints = writer.refusal, writer.durability, writer.checkpoints
+        self._roller, self._appender = writer.roller, writer.appender
         self._timers: PendingTimers | None = None
         self.deleted_segments = self.deleted_bytes = self.early_segments = 0
         self._expiry = Expiry(env, segments, retentions, config.retention_ms)
@@ -58,6 +59,7 @@ class Retainer:
         self._removal = SegmentRemoval(env, directory, view, self._side, sorted(segments.sealed.bases))
         self._round: Iterator[None] | None = None
         self._waits = False
+        self._stuck = ""
         self._next_ms = self._keep_ms = 0
         self._checked_ms: int | None = None
         self._earliest = (-1, 0)
@@ -105,8 +107,11 @@ class Retainer:
     @property
     def health(self) -> bool | str:
         """For /readyz: True, or why appends are refused."""
-        fault = self._checkpoints.fault
-        return self.disk.health if not fault else f"disk error: sends are refused: {fault}"
+        if fault := self._checkpoints.fault:
+            return f"disk error: sends are refused: {fault}"
+        if self.disk.health is True and (fault := self._stuck or self._roller.fault):
+            return f"disk full: sends are refused: {fault}"
+        return self.disk.health
 
     @property
     def clock_ahead_ms(self) -> int:
@@ -135,10 +140,16 @@ class Retainer:
 
     def _check(self) -> None:
         """Look at the disk and at the clocks."""
-        fault = self._checkpoints.fault
-        if self.disk.check() >= DiskLevel.REFUSE:
+        level = self.disk.check()
+        self._roller.retry(self._appender.epoch, self.disk.free)
+        # What is left of the last segment is for relocation, progress and topics.
+        full = self._stuck or self._roller.fault
+        if level >= DiskLevel.REFUSE:
             self._refusal.refuse(self.disk.refusal)
+        elif full:
+            self._refusal.refuse(f"disk full: {full}; nothing was stored")
         else:
+            fault = self._checkpoints.fault
             self._refusal.refuse(f"disk error: {fault}; nothing was stored" if fault else "")
         self._checkpoints.retry()
         self._log_time.check()
@@ -181,6 +192,8 @@ class Retainer:
         if base is None:
             return
         early = self._needs_room()
+        if not early:
+            self._stuck = ""
         if not early and not (yield from self._expiry.is_expired(base, self._log_time.time.now_ms())):
             return
         if base >= self._view.replay_base:
@@ -193,30 +206,41 @@ class Retainer:
         try:
             segment = self._segments.sealed.get(base)
             assert segment is not None
-            if (yield from self._make_free(segment, bool(early))):
+            try:
+                yield from self._make_free(segment)
+            except (LogError, OSError) as error:
+                self._keep(segment, early, error)
+            else:
+                self._stuck = ""
                 self._remove(segment, early)
         finally:
             self._segments.sealed.unpin(base)
 
-    def _make_free(self, segment: Segment, early: bool) -> Generator[None, None, bool]:
-        """Append again and sync what the segment alone holds; returns whether it may go.
+    def _make_free(self, segment: Segment) -> Generator[None, None, None]:
+        """Append again and sync what the segment alone holds, into the room that messages may not use.
 
-        Args:
-            early: the deletion has to make room, so it may leave out what RocksDB has too.
+        Raises LogError, OSError: it has to stay.
         """
         if self._timers is not None:
-            try:
-                yield from self._timers.relocate(segment.base)
-            except DiskFullError as error:
-                limited.error("file=%s: kept: its delayed messages cannot be relocated: %s", segment.path, error)
-                return False
-        if not (yield from self._relocate(segment, early)):
-            return False
+            yield from self._timers.relocate(segment.base)
+        yield from self._relocator.relocate(segment)
         self._waits = True
         self._durability.when_durable(self._durability.end_position, self._synced)
         while self._waits:
             yield
-        return True
+
+    def _keep(self, segment: Segment, early: str, error: LogError | OSError) -> None:
+        """Keep a segment of which not all could be relocated.
+
+        If it was to make room, sends are refused until it can go: they would take the room that relocation needs.
+        """
+        limited.error("file=%s: kept: what it alone holds cannot be relocated: %s", segment.path, error)
+        if early:
+            self._stuck = (
+                f"{segment.path} has to go, and what it alone holds cannot be stored again ({error}): free some space "
+                "on its disk"
+            )
+            self._check()
 
     def _needs_room(self) -> str:
         """Reason to delete the oldest segment whatever its age; empty when there is none."""
@@ -226,18 +250,6 @@ class Retainer:
             words = f"the log has {self.log_bytes >> 20} MiB and {self.side_bytes >> 20} MiB beside it"
             return f"{words}, its limit is {self._config.log_bytes_max >> 20} MiB"
         return ""
-
-    def _relocate(self, segment: Segment, early: bool) -> Generator[None, None, bool]:
-        try:
-            yield from self._relocator.relocate(segment)
-        except DiskFullError as error:
-            if not early:
-                limited.error("file=%s: kept: its counters cannot be relocated: %s", segment.path, error)
-                return False
-            # Deleting it frees the room that is missing. The view has all of it; only without the view would it be
-            # lost.
-            limited.error("file=%s: deleted although not all of it could be relocated: %s", segment.path, error)
-        return True
 
     def _synced(self) -> None:
         self._waits = False

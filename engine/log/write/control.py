@@ -1,16 +1,10 @@
-"""Control records: written like messages, to queues of topic 0, and read back before their segment is deleted."""
+"""Control records: written like messages, to queues of topic 0."""
 
-import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
-from common.limited_log import LimitedLog
 from engine.errors import DiskFullError
-from engine.log.format import BATCH_HEADER_SIZE, CODE_OK, CONTROL_TOPIC_ID, pack_batch, pack_record, split_records
-from engine.log.segment.native import BatchReader
-from engine.log.segment.segment import Segment, read_or_nothing
+from engine.log.format import CODE_OK, CONTROL_TOPIC_ID, pack_batch, pack_record
 from engine.log.write.native import Appender
-
-limited = LimitedLog(logging.getLogger(__name__))
 
 BATCH_BYTES = 32_768
 
@@ -60,13 +54,3 @@ class ControlWriter:
         if code != CODE_OK:
             raise DiskFullError(f"no room for a control record (code {code}): free some disk space")
         return offset
-
-
-def read_control(batches: BatchReader, segment: Segment, kind: int) -> Iterator[list[bytes]]:
-    """Payloads of a sealed segment's control records of one kind, one list per batch. Damaged batches are skipped."""
-    for _, at, size, _, _ in segment.source().entries(CONTROL_TOPIC_ID, kind):
-        batch = read_or_nothing(segment, at, size)
-        if batches.check(batch, 0, size, segment.base + at) == size:
-            yield list(split_records(batch[BATCH_HEADER_SIZE:]))
-        else:
-            limited.error("file=%s position=%d: a control batch does not verify", segment.path, segment.base + at)

@@ -1,5 +1,6 @@
 """Rolling: the log continues in the next segment, which is made ahead of its use."""
 
+import errno
 import logging
 
 from common.limited_log import LimitedLog
@@ -35,6 +36,8 @@ class SegmentRoller:
         self.prepared = prepared
         """The next segment, once it is made."""
         self._refused_at = -1.0
+        self.fault = ""
+        """Why there is no space for a next segment; empty when there is one, or when that is not known."""
 
     def enter(
         self, appender: Appender, segment: Segment, position: int, last_at: int, *, is_full: bool = False
@@ -81,14 +84,26 @@ class SegmentRoller:
         header = SegmentHeader(
             active.log_id, self._segments.active.next_base, epoch, self._segment_bytes, self._env.now_ms()
         )
-        return create_segment(self._env, self._directory, header)
+        try:
+            made = create_segment(self._env, self._directory, header)
+        except DiskFullError as error:
+            if isinstance(error.__cause__, OSError) and error.__cause__.errno in (errno.ENOSPC, errno.EDQUOT):
+                self.fault = str(error)
+            raise
+        self.fault = ""
+        return made
 
     def _prepare(self, epoch: int) -> None:
         """Create the next segment in the background. Without room for it, the roll tries again."""
         try:
             self.prepared = self._create(epoch)
         except DiskFullError as error:
-            limited.warning("%s: appends will be refused when the current segment is full", error)
+            limited.warning("%s: the current segment is the last one", error)
+
+    def retry(self, epoch: int, free_bytes: int) -> None:
+        """Create the next segment in the background if there was no space for it, and there is now."""
+        if self.fault and self.prepared is None and free_bytes > self._segment_bytes:
+            self._preparer.submit(lambda: self._prepare(epoch))
 
     def _take_prepared(self, epoch: int) -> Segment | None:
         """The prepared segment; made here, which blocks, when it is not ready. None when there is no room."""

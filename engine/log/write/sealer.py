@@ -53,7 +53,7 @@ def keep_index(env: Env, segment: Segment, scan: RecoveryScan) -> None:
         limited.error("file=%s: its index file is not written: the disk cannot read the whole segment", segment.path)
     except OSError as error:
         limited.error("file=%s: its index file is not written: %s", segment.path, error)
-    segment.sealed = index_in_memory(segment, segment.index)
+    segment.sealed, segment.is_partial = index_in_memory(segment, segment.index), scan.is_unread
     return None
 
 

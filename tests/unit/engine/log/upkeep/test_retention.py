@@ -403,19 +403,6 @@ def test_appends_are_refused_while_many_full_segments_cannot_be_sealed(form):
     m.log.checkpoint()
 
 
-def test_a_disk_without_room_for_anything_is_still_freed(form):
-    """What a deletion carries on needs room, too; RocksDB has it all, so it may be left out."""
-    m = clocked(form)
-    fill(m, segments=3)
-    m.log.checkpoint()
-    m.env.fail("write", errno.ENOSPC)
-    m.env.disk_used, m.env.disk_free = 100 * GIB, 0
-    run(m, 10)
-    assert m.log.retention.deleted_segments == 3
-    m.env.heal()
-    assert m.log.bounds(1, 0)[0] > 0
-
-
 def test_a_segment_whose_counters_cannot_be_relocated_is_kept_while_nothing_has_to_make_room(form, monkeypatch):
     m = clocked(form, retention_ms=HOUR)
     fill(m, segments=3)
