@@ -45,8 +45,9 @@ def recover(store: TimerStore, tombstones: Tombstones) -> None:
             )
         following.extend(found)
     fired = _fired(store)
+    fired_from = min((base + at for base, at, _ in store.log.fired), default=store.log.end_position)
     if fired:
-        tombstones.will_fire(min(base + at for base, at, _ in store.log.fired))
+        tombstones.will_fire(fired_from)
     doubtful = {hashed for hashed in following if len(store.table.find(hashed)) > 1}
     doubtful.update(hash_id(*name) for name in fired)
     ended_now: list[TimerAddress] = []
@@ -54,6 +55,8 @@ def recover(store: TimerStore, tombstones: Tombstones) -> None:
         for name, records in _named(store, hashed).items():
             for chain, rounds in _chains(records, fired.get(name, [])):
                 ended_now += _settle(store, tombstones, hashed, chain, rounds)
+    if store.damaged:
+        tombstones.hold(fired_from)
     tombstones.ended(ended_now)
 
 
@@ -76,13 +79,22 @@ def _fired(store: TimerStore) -> dict[Name, list[int]]:
 
 
 def _named(store: TimerStore, hashed: int) -> dict[Name, Chain]:
-    """Return the pending timers with that hash by id, oldest first."""
+    """Return the pending timers with that hash by id, oldest first.
+
+    One that cannot be read may have fired, so it leaves the table until the next start reads it.
+    """
     found: dict[Name, Chain] = {}
     for base, at, _ in sorted(store.table.find(hashed)):
         try:
             timer = store.read(TimerAddress(base, at))
         except OSError as error:
-            log.error("position=%d: a delayed message cannot be read: %s", base + at, error)
+            store.table.remove(base, at, hashed)
+            store.damaged.add(base)
+            log.error(
+                "position=%d: a delayed message that may have been sent cannot be read: the next start reads it: %s",
+                base + at,
+                error,
+            )
             continue
         if timer is not None:
             found.setdefault((timer.topic_id, timer.shown_id), []).append((TimerAddress(base, at), timer))

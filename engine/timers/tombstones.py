@@ -46,6 +46,7 @@ class Tombstones:
         self._later: deque[EndedTimers] = deque()
         self._started_at = 0
         self._durable_to = self._asked_to = self._written_ms = 0
+        self._held_from: int | None = None
         self.copies = {}
 
     def __len__(self) -> int:
@@ -59,7 +60,15 @@ class Tombstones:
         """Note that due timers are about to be appended, or that recovery has found such from `start` on."""
         self._started_at = self._log.end_position if start is None else start
         if not self._later:
-            self._log.put_fired_from(self._started_at)
+            self._log.put_fired_from(self._started_at if self._held_from is None else self._held_from)
+
+    def hold(self, position: int) -> None:
+        """Let the next start find all batches of fired timers from `position` on, whatever is marked until then.
+
+        For a start that could not read some records: the next one reads them, and has to tell whether they have fired.
+        """
+        self._held_from = position
+        self._log.put_fired_from(position)
 
     def fired(self, addresses: Sequence[Address]) -> None:
         """Queue timers that have fired since `will_fire()`; they are marked once the log's present end is durable."""
@@ -116,14 +125,16 @@ class Tombstones:
             self._ask()
             return set()
         # The last entry's append may have fired further timers, which are left for the next tombstone.
-        covered_to = taken[-1].end if not self._later or self._later[0].end > taken[-1].end else 0
+        is_whole = not self._later or self._later[0].end > taken[-1].end
+        covered_to = taken[-1].end if is_whole and self._held_from is None else 0
         addresses = [address for ended in taken for address in ended.addresses]
         try:
             self._mark(addresses, covered_to)
         except BaseException:
             self._later.extendleft(reversed(taken))
             raise
-        self._log.put_fired_from(self._later[0].start if self._later else None)
+        if self._held_from is None:
+            self._log.put_fired_from(self._later[0].start if self._later else None)
         return {base for base, _ in addresses}
 
     def take_copies(self, addresses: Sequence[Address]) -> list[Address]:

@@ -577,6 +577,30 @@ def test_a_sector_that_a_start_cannot_read_costs_its_own_messages_and_only_until
     assert sorted(rig.fired()) == ["a", "b", "c"]
 
 
+def test_a_message_that_may_have_been_sent_is_not_sent_again_when_a_start_cannot_read_its_record(rig, monkeypatch):
+    rig.add("a", rig.now_ms + 10)
+    rig.env.clock_ms += 10
+    rig.timers.step()  # the tombstone waits for a sync
+    assert rig.fired() == ["a"]
+
+    def refuse(store, address):
+        raise OSError(errno.EIO, "Input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(timer_recovery.TimerStore, "read", refuse)
+        rig.kill()
+    assert rig.timers.are_missing
+    rig.add("b", rig.now_ms + 10)  # its tombstone must not hide the sent message of the other one from the next start
+    rig.advance(10)
+    for _ in range(60):
+        rig.fill()
+    rig.advance(1000)
+    rig.restart()
+    assert not rig.timers.are_missing
+    rig.run()
+    assert sorted(rig.fired()) == ["a", "b"]
+
+
 def test_a_start_waits_for_a_sector_that_the_disk_reads_again_within_a_minute(rig, monkeypatch):
     rig.add("a", rig.now_ms + 1000)
     ((_, at, *_),) = rig.timers.table.scan(0, 100)[0]
