@@ -320,7 +320,10 @@ class Node:
         """Stop firing, searching and writing; then write the progress. Every answered request is in the log."""
         for work in (self._deadlines, self._groups, self._firing, self._progress, self._retention):
             self.schedule.stop(work)
-        self.timers.close()
+        try:
+            self.timers.close()
+        except (OSError, EngineError) as error:
+            log.warning("delayed messages were not marked as sent: %s: the next start looks for them", error)
         self.look_ups.close()
         try:
             self.delivery.write_progress(now_ms=self.clock.monotonic_ms(), is_final=True)

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from engine.errors import DiskFullError
 from engine.link import layout
 from engine.link.proof import ADMIN_ROLE
 from engine.link.pull import decode_answer, encode_pull
@@ -172,3 +173,17 @@ def test_a_closed_link_withdraws_what_waits_on_it(desk):
     assert desk.node.delivery.parked == 0 and desk.owner.closed == 0
     desk.world.run(1)
     assert desk.owner.closed == 1
+
+
+def test_a_stop_writes_the_progress_when_the_disk_has_no_room_to_mark_sent_delayed_messages(desk, monkeypatch):
+    desk.node.store.append(pack_batch(KIND_MESSAGES, 1, 0, [pack_record(b"\0")]), 1, 0)
+    desk.ask(layout.PULL, encode_pull("g", [("orders", 1)], max_messages=1))
+    node = desk.node
+    assert node.delivery.has_progress
+
+    def refuse() -> None:
+        raise DiskFullError("no room for a control record")
+
+    monkeypatch.setattr(node.timers, "close", refuse)
+    desk.engine.stop()
+    assert desk.engine.node is None and not node.delivery.has_progress
