@@ -7,10 +7,11 @@ import time
 from collections import Counter
 from dataclasses import replace
 
+from tests.sim.drawing import draw
 from tests.sim.kinds import kind_of
 from tests.sim.known import cause_of
 from tests.sim.machine import OPERATIONS
-from tests.sim.scenario import Scenario, draw
+from tests.sim.scenario import Scenario
 from tests.sim.shrink import shrink
 from tests.sim.simulation import Outcome, simulate
 

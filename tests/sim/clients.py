@@ -22,6 +22,14 @@ TAGS = ("red", "green", "blue")
 FRESH_MS = 1_500
 """How often new topics come up, where they do."""
 
+AGAIN_MS_MAX = 300
+TRIES_MAX = 40
+"""A refused message with an id of its own is sent again after a pause, as a client does that must not lose it."""
+
+STORED = (layout.OK, layout.DUPLICATE)
+Batches = list[tuple[str, int, list[Sent]]]
+"""(topic, queue, messages) of each batch of a frame."""
+
 
 def string(field: int, value: bytes) -> bytes:
     """A string field in Thrift binary."""
@@ -117,7 +125,8 @@ class Sender(Client):
         topics: name -> queues. One whose name ends in "-" gets a number now and then, so new topics come up.
         pause_ms: average time between two frames.
         keys: number of keys; 0: messages have none.
-        check_ids: whether messages have ids of their own, so that a frame whose answer was lost is sent again.
+        check_ids: whether messages have ids of their own, so that what was refused, or whose answer was lost, is sent
+            again.
         bytes_max: largest body.
     """
 
@@ -130,7 +139,8 @@ class Sender(Client):
         self.keys, self.check_ids, self.bytes_max = keys, check_ids, bytes_max
         self.known = Topics(history)
         self.number = 0
-        self._unanswered: list[tuple[int, list[tuple[str, int, list[Sent]]]]] = []
+        self._unanswered: list[tuple[int, Batches]] = []
+        self._tries = 0
 
     def on_ready(self, link: Link) -> None:
         self.known.on_ready(link)
@@ -183,7 +193,7 @@ class Sender(Client):
             fields += string(6, name.encode())
         return self.history.send(Sent(topic, name, self.number, fields + b"\0", key, tag))
 
-    def _send(self, link: Link, durability: int, batches: list[tuple[str, int, list[Sent]]]) -> None:
+    def _send(self, link: Link, durability: int, batches: Batches) -> None:
         unknown = {topic: self.topics_queues(topic) for topic, _, _ in batches if self.known.find(topic) is None}
         if not unknown:
             return self._append(link, durability, batches)
@@ -193,10 +203,8 @@ class Sender(Client):
         def on_topics(code: int, payload: bytes) -> None:
             self._unanswered.clear()
             if code != layout.OK:
-                for _, _, messages in batches:
-                    for sent in messages:
-                        self._refuse(sent, layout.UNAVAILABLE)
-                return self._later(link)
+                self._refuse_all(batches, layout.UNAVAILABLE)
+                return self._after_answer(link, durability, batches)
             self.known.learn(wanted, payload)
             return self._append(link, durability, batches)
 
@@ -207,7 +215,26 @@ class Sender(Client):
         if not self.check_ids:  # an earlier try may have stored it
             self.history.refused(sent, code)
 
-    def _append(self, link: Link, durability: int, batches: list[tuple[str, int, list[Sent]]]) -> None:
+    def _refuse_all(self, batches: Batches, code: int) -> None:
+        for _, _, messages in batches:
+            for sent in messages:
+                self._refuse(sent, code)
+
+    def _after_answer(self, link: Link, durability: int, refused: Batches) -> None:
+        """Send refused messages with ids again, after a pause or on the next link; else go on."""
+        if not self.check_ids or not refused or self._tries >= TRIES_MAX:
+            self._tries = 0
+            return self._later(link)
+        self._tries += 1
+        self._unanswered = [(durability, refused)]
+        self.world.after(self.random.randint(1, AGAIN_MS_MAX), lambda: self._send_again(link))
+        return None
+
+    def _send_again(self, link: Link) -> None:
+        if not link.closed and self._unanswered:  # else `on_ready` of the next link does it
+            self._send(link, *self._unanswered.pop())
+
+    def _append(self, link: Link, durability: int, batches: Batches) -> None:
         packed = []
         for topic, queue, messages in batches:
             topic_id = self.known.find(topic)
@@ -220,14 +247,15 @@ class Sender(Client):
 
         def on_answer(code: int, answer: bytes) -> None:
             self._unanswered.clear()
+            refused = batches
             if code == layout.OK:
-                for each, result in zip(batches, layout.APPEND_RESULT.iter_unpack(answer), strict=True):
+                results = list(layout.APPEND_RESULT.iter_unpack(answer))
+                for each, result in zip(batches, results, strict=True):
                     self._on_result(each, result, durability == layout.FSYNC)
+                refused = [each for each, result in zip(batches, results, strict=True) if result[0] not in STORED]
             else:
-                for _, _, messages in batches:
-                    for sent in messages:
-                        self._refuse(sent, code)
-            self._later(link)
+                self._refuse_all(batches, code)
+            self._after_answer(link, durability, refused)
 
         link.ask(layout.APPEND, payload, on_answer)
 

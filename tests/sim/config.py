@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from common.config.definitions import GroupDefinition, TopicDefinition
+from common.config.definitions import FamilyDefinition, GroupDefinition, TopicDefinition
 from common.config.errors import InvalidDefinition
 from engine.server.policy.group_policies import ConfiguredPolicies
 from engine.server.policy.topic_retention import ConfiguredRetention
@@ -38,8 +38,12 @@ class SimulatedView:
         return False
 
     def topic(self, name: str) -> TopicDefinition | None:
-        """The topic's definition."""
-        return self._find("topic", name, TopicDefinition)
+        """The topic's definition, its own or that of its family."""
+        found = self._find("topic", name, TopicDefinition)
+        if found is None and ("topic", name) not in self.values:
+            family = self._find("family", name.rstrip("0123456789") + "*", FamilyDefinition)
+            return None if family is None else family.topic(name)
+        return found
 
     def was_deleted(self, kind: str, name: str) -> bool:
         """Nobody deletes a definition on purpose; a lost one is lost."""

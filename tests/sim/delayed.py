@@ -1,21 +1,30 @@
 """Senders of delayed messages, which cancel some of them."""
 
 import json
+from typing import Any
 
 from engine.link import layout
 from engine.link.timer import ANY_QUEUE, Timer, encode_add
 from tests.sim.clients import ID_WINDOW_MS, Sender, encode_topics
-from tests.sim.history import Sent
+from tests.sim.engine import Engine
+from tests.sim.history import History, Sent
 from tests.sim.link import Link
 
 
 class DelayedSender(Sender):
-    """Adds some timers per request, due within `delay_ms_max`, and cancels a share of them later."""
+    """Adds some timers per request, due within `delay_ms_max`, and cancels a share of them later.
+
+    Args:
+        options: of a sender.
+    """
 
     cancel_share = 0.15
-    delay_ms_max = 4_000
     count_max = 8
     with_window = True
+
+    def __init__(self, engine: Engine, name: str, history: History, delay_ms_max: int = 4_000, **options: Any) -> None:
+        super().__init__(engine, name, history, **options)
+        self.delay_ms_max = delay_ms_max
 
     def work(self, link: Link) -> None:
         topic = self._pick_topic()

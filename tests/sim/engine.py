@@ -112,7 +112,10 @@ class Engine:
         self.before_crash()
         node.release_waiting()
         self._cut_links()
-        node.close()
+        try:
+            node.close()
+        except (OSError, EngineError) as error:
+            raise Broken(f"an orderly stop fails: {error}") from error
         is_written = not node.delivery.has_progress
         node.store.close()
         self.node = self.turn = None

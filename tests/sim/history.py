@@ -8,6 +8,7 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.link import layout
+from tests.sim.ages import Ages
 
 if TYPE_CHECKING:
     from tests.sim.engine import Engine
@@ -18,6 +19,9 @@ Place = tuple[str, int, int]
 NAME = re.compile(rb"\|([\w.-]+)\|([\w.-]+#\d+)\|")
 """Topic and name of a message, in its body."""
 
+
+RECORD_BYTES = 120
+"""A record takes at most so much beside its message, its batch's header included."""
 
 PAUSE_MS = 250
 """Waiting pulls follow the configuration at the next check of deadlines."""
@@ -38,14 +42,19 @@ class Sent:
         once: whether at most one copy may ever be stored.
         due_ms: of a delayed message, else 0.
         cancelled: of a delayed message, as `state`: "", open, kept, refused.
+        sent_ms: time of the world at which it was sent first.
     """
 
-    __slots__ = ("cancelled", "due_ms", "durable", "key", "message", "name", "once", "order", "place", "state", "tag", "topic")  # fmt: skip
+    __slots__ = (
+        "cancelled", "due_ms", "durable", "key", "message", "name", "once", "order", "place", "sent_ms", "state", "tag",
+        "topic",
+    )  # fmt: skip
 
     def __init__(self, topic: str, name: str, order: int, message: bytes, key: bytes, tag: str) -> None:
         self.topic, self.name, self.order, self.message, self.key, self.tag = topic, name, order, message, key, tag
         self.state, self.durable, self.once, self.due_ms, self.cancelled = "open", False, True, 0, ""
         self.place: Place | None = None
+        self.sent_ms = 0
 
 
 class GroupRules(NamedTuple):
@@ -105,9 +114,10 @@ class History:
         is_damaged: a start has met sectors that the disk cannot read.
         paused: groups that an operator has paused, with the time.
         shown: topic ids that clients know, with the topics' names.
+        ages: what retention may have deleted.
     """
 
-    def __init__(self, engine: "Engine", groups: tuple[GroupRules, ...]) -> None:
+    def __init__(self, engine: "Engine", groups: tuple[GroupRules, ...], retention_ms: int = 0) -> None:
         self.engine, self.world = engine, engine.world
         self.sent: dict[str, Sent] = {}
         self.groups = {rules.name: GroupHistory(rules) for rules in groups}
@@ -121,6 +131,7 @@ class History:
         self.paused: dict[str, int] = {}
         self.shown: dict[int, str] = {}
         self.process = 0
+        self.ages = Ages(engine, retention_ms)
         engine.on_crash, engine.on_stop, engine.on_unread = self._on_crash, self._on_stop, self._on_unread
         engine.on_start = self._on_start
 
@@ -134,7 +145,8 @@ class History:
         return self.process, group.resets
 
     def _on_stop(self) -> None:
-        """Leases that run hold over an orderly stop."""
+        """Leases that run hold over an orderly stop, and so does what was acknowledged."""
+        self.ages.end_process(power_cut=False)
         before = {group.rules.name: self.stamp(group) for group in self.groups.values()}
         self.process += 1
         for group in self.groups.values():
@@ -144,6 +156,7 @@ class History:
                 for place, lease in group.leases.items()
                 if lease.stamp == before[group.rules.name]
             }
+            group.done = {place: stamp for place, done in group.done.items() if done == before[group.rules.name]}
 
     def _on_start(self) -> None:
         """A topic id that a client knows stays that topic's."""
@@ -172,6 +185,7 @@ class History:
 
     def _on_crash(self, power_cut: bool) -> None:
         self.process += 1
+        self.ages.end_process(power_cut)
         if not power_cut:
             return
         self.power_cuts += 1
@@ -197,6 +211,7 @@ class History:
 
     def send(self, sent: Sent) -> Sent:
         """Note a message before it is sent for the first time."""
+        sent.sent_ms = self.world.now_ms
         self.sent[sent.name] = sent
         return sent
 
@@ -220,6 +235,35 @@ class History:
                 self.by_key.setdefault((place[0], place[1], sent.key), []).append(place[2])
         elif known != sent.name:
             raise Broken(f"{place}: has two messages, {known} and {sent.name}")
+
+    # -- retention
+
+    def may_be_gone(self, sent: Sent, place: Place | None) -> bool:
+        """Whether the message's retention may have deleted it by now."""
+        if self.ages.is_past(sent.topic, sent.sent_ms, sent.due_ms):
+            return True
+        size_bytes = self.ages.size_min(sent.topic)
+        return bool(size_bytes) and self._bytes_from(sent, place) > size_bytes // self._queues(sent.topic)
+
+    def _may_be_gone_at(self, place: Place) -> bool:
+        name = self.names.get(place)
+        return name is not None and self.may_be_gone(self.sent[name], place)
+
+    def _queues(self, topic: str) -> int:
+        found = self.engine.node and self.engine.node.store.topic(topic)
+        return found.queues if found else 1 << 16
+
+    def _bytes_from(self, sent: Sent, place: Place | None) -> int:
+        """Most bytes that its queue may have from the message on."""
+        total = 0
+        for found, name in self.names.items():
+            if place is None or (found[:2] == place[:2] and found[2] >= place[2]):
+                total += len(self.sent[name].message) + RECORD_BYTES
+        bound = set(self.names.values())
+        for other in self.sent.values():
+            if other.topic == sent.topic and other.name not in bound and other.state != "refused":
+                total += len(other.message) + RECORD_BYTES
+        return total
 
     # -- delivery
 
@@ -294,6 +338,8 @@ class History:
             if self.one_range and group.leases.get((topic, queue, at)) is lease:
                 continue
             if at < offset and self.names.get((topic, queue, at)) not in group.settled:
+                if self.may_be_gone(self.sent[self.names[topic, queue, at]], (topic, queue, at)):
+                    continue
                 raise Broken(
                     f"group={group.rules.name}: {sent.name} at {place} before {self.names.get((topic, queue, at))} at {at}"
                 )
@@ -322,7 +368,7 @@ class History:
         if code == layout.OK:
             if verdict == layout.DONE:
                 group.done[place] = lease.stamp
-        elif sent_ms < lease.until_ms - 20:
+        elif sent_ms < lease.until_ms - 20 and not self._may_be_gone_at(place):
             raise Broken(
                 f"group={group_name} {place}: verdict {verdict} within its lease was refused with code {code}, "
                 f"{lease.until_ms - sent_ms} ms before its end"

@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from tests.sim.engine import Engine
     from tests.sim.history import History
 
-UNREADABLE = {"order": "by-tenant", "attempts_max": -1, "filter": "AND AND"}
+HEALED_RETENTION_MS = 3_600_000
+UNREADABLE = {"order": "by-tenant", "attempts_max": -1, "filter": "AND AND", "retention_ms": -1}
 """A value as a later version might write it."""
 
 
@@ -39,11 +40,14 @@ class Injection:
         getattr(self, f"_{fault.kind}")(fault)
 
     def heal(self) -> None:
-        """End all faults."""
+        """End all faults. From now on no message grows too old, so what is missing at the end was missing before."""
         self._healed = True
+        for kind, name in self._values:
+            if kind != "group":
+                self._values[kind, name] = {"retention_ms": HEALED_RETENTION_MS}
         self.env.repair()
         self._restore()
-        self.config.come()
+        self._come()
         self.engine.restart()
 
     def _end(self, fault: Fault, end: Callable[[], None]) -> None:
@@ -64,6 +68,11 @@ class Injection:
 
     def _power_cut_in_call(self, fault: Fault) -> None:
         self.env.power_cut_at = self.env.operations + fault.options["calls"]
+
+    def _state_lost(self, fault: Fault) -> None:
+        """The process ends, and the folder of its store is gone at the next start: the log alone rebuilds it."""
+        getattr(self, f"_{fault.options['how']}")(fault)
+        self.env.stores.clear()
 
     def _stop(self, fault: Fault) -> None:
         self.engine.guarded(self.engine.stop)
@@ -110,6 +119,7 @@ class Injection:
         self.env.disk_used, self.env.disk_free = 0, 1 << 50
 
     def _clock_back(self, fault: Fault) -> None:
+        self.history.ages.step_clock(fault.options["step_ms"])
         self.env.wall_shift_ms += fault.options["step_ms"]
         self.history.clock_steps += 1
         if self.engine.node is None:
@@ -122,17 +132,22 @@ class Injection:
     def _config_late(self, fault: Fault) -> None:
         """The process ends, and the next one starts before it has read its configuration."""
         self.history.one_range = True
+        self.history.ages.define({}, are_defined=False)
         self.config.go_away()
         self._kill(fault)
-        self._end(fault, self.config.come)
+        self._end(fault, self._come)
+
+    def _come(self) -> None:
+        self.config.come()
+        self.history.ages.define(self.config.stored.values)
 
     def _config_lost(self, fault: Fault) -> None:
         self.history.definitions_hold = False
-        self._define({})
+        self._define({}, are_defined=False)
         self._end(fault, self._restore)
 
     def _config_unreadable(self, fault: Fault) -> None:
-        self._define({key: dict(UNREADABLE) for key in self._values})
+        self._define({key: dict(UNREADABLE) for key in self._values}, are_defined=False)
         self._end(fault, self._restore)
         if fault.options["kill"]:
             self._kill(fault)
@@ -143,8 +158,15 @@ class Injection:
         self.history.paused["billing"] = self.world.now_ms
         self._end(fault, self._restore)
 
-    def _define(self, values: dict[tuple[str, str], dict[str, Any]]) -> None:
+    def _retention(self, fault: Fault) -> None:
+        """An operator changes a topic's retention, for good."""
+        kind = "family" if fault.options["topic"].endswith("*") else "topic"
+        self._values[kind, fault.options["topic"]] = dict(fault.options["value"])
+        self._define(self._values)
+
+    def _define(self, values: dict[tuple[str, str], dict[str, Any]], *, are_defined: bool = True) -> None:
         self.history.paused.clear()
+        self.history.ages.define(values, are_defined=are_defined and self.config.view is not None)
         self.config.restore(values)
 
     def _restore(self) -> None:

@@ -103,7 +103,7 @@ def _run(name: str, sound: dict[str, str], seeds: int) -> int:
     mutant = next((each for each in MUTANTS if each.name == name), None)
     if mutant is not None:
         sys.meta_path.insert(0, MutantFinder(mutant))
-    from tests.sim.scenario import draw
+    from tests.sim.drawing import draw
     from tests.sim.simulation import simulate
 
     number = 0

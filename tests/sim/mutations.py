@@ -290,4 +290,62 @@ _TIMERS = (
     ),
 )  # fmt: skip
 
-MUTANTS = (*_LOG, *_DELIVERY, *_TIMERS)
+_RETENTION = (
+    Mutant(
+        "messages grow old by the wall clock", "common.believed_time",
+        "        elif ahead_ms <= self._drift_ms:\n            self._drift_ms -= ahead_ms\n",
+        "        elif ahead_ms:\n",
+    ),
+    Mutant(
+        "a deleted segment takes delayed messages with it", "engine.log.upkeep.retention",
+        "                yield from self._timers.relocate(segment.base)\n", "                yield\n",
+    ),
+    Mutant(
+        "a deleted segment takes topics with it", "engine.log.upkeep.relocation",
+        "        return self._view.topic_by_id(topic.id) == topic\n", "        return False\n",
+    ),
+    Mutant(
+        "a deleted segment takes counters with it", "engine.log.upkeep.relocation",
+        "if topic_id != CONTROL_TOPIC_ID and self._end_of(topic_id, queue) == next_offset\n",
+        "if topic_id != CONTROL_TOPIC_ID and self._end_of(topic_id, queue) < 0\n",
+        (("        return self._end_of(topic_id, queue) == next_offset\n", "        return False\n"),),
+    ),
+    Mutant(
+        "a segment is deleted before its relocated records are synced", "engine.log.upkeep.retention",
+        "        self._waits = True\n", "        self._waits = False\n",
+    ),
+    Mutant(
+        "a segment is deleted that replay begins with", "engine.log.upkeep.retention",
+        "        if base >= self._view.replay_base:\n", "        if base > self._view.replay_base + (1 << 40):\n",
+    ),
+    Mutant(
+        "a lost definition leaves the default retention", "engine.log.read.retentions",
+        "            return kept if kept is not None and kept.is_own else None\n", "            return NONE\n",
+    ),
+    Mutant(
+        "retentions are not kept in the log", "engine.log.read.retentions",
+        '        if (self._view.get(b"p" + key) or b"") != value:\n', "        if not key:\n",
+        (("            return kept if kept is not None and kept.is_own else None\n",
+          "            return kept if kept is not None and kept.is_own else NONE\n"),),
+    ),
+    Mutant(
+        "a segment goes by the shortest retention in it", "engine.log.upkeep.expiry",
+        "                        longest_ms = max(longest_ms, own.age_ms or self._default_ms)\n",
+        "                        longest_ms = min(longest_ms or NEVER_MS, own.age_ms or self._default_ms)\n",
+    ),
+    Mutant(
+        "a segment's age counts from its first message", "engine.log.upkeep.expiry",
+        "        return max(created_ms, BATCH_HEADER.unpack(head)[11]) if last_at else created_ms\n",
+        "        return created_ms\n",
+    ),
+    Mutant(
+        "each queue has a part of its share of a topic's size", "engine.log.read.start_offsets",
+        "share = own.size_bytes // topic.queues if", "share = own.size_bytes // topic.queues // 8 if",
+    ),
+    Mutant(
+        "a group stops before what is gone", "engine.delivery.dispatch",
+        "            cursor.see(out.first_offset, out.end_offset)\n            return None if", "            return [] if",
+    ),
+)  # fmt: skip
+
+MUTANTS = (*_LOG, *_DELIVERY, *_TIMERS, *_RETENTION)

@@ -94,11 +94,14 @@ class Simulation:
         self.config.put("group", "bykey", order="key", attempts_max=1000)
         self.config.put("group", "strict", attempts_max=3)
         self.config.put("group", "idle", paused=True)
+        for name, value in scenario.topics.items():
+            self.config.put("family" if name.endswith("*") else "topic", name, **value)
         self.engine: Engine = self.world.engine(
             "engine", LogConfig(start_wait_ms=0, **scenario.log), node=scenario.node, config=self.config, threads=scenario.threads,
             staged=scenario.staged, restarts=True,
         )  # fmt: skip
-        self.history = History(self.engine, tuple(RULES.values()))
+        self.history = History(self.engine, tuple(RULES.values()), scenario.log["retention_ms"])
+        self.history.ages.define(self.config.stored.values)
         self.engine.before_crash = self.engine.env.after_sync = lambda: check_durable(self.engine)
         self.clients = {
             part.name: KINDS[part.kind](self.engine, part.name, self.history, **part.options) for part in scenario.parts

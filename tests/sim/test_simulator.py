@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.sim.drawing import draw
 from tests.sim.history import Broken, GroupRules, History, LastLease, Sent
-from tests.sim.scenario import draw
 from tests.sim.simulation import simulate
 from tests.sim.world import World
 
@@ -44,7 +44,7 @@ def test_runs_do_something_and_something_goes_wrong_in_them():
 
 
 def test_a_seed_gives_one_trace_in_every_process():
-    code = "from tests.sim.simulation import simulate; from tests.sim.scenario import draw\n"
+    code = "from tests.sim.simulation import simulate; from tests.sim.drawing import draw\n"
     code += "print(*(simulate(draw(seed)).trace for seed in (3, 4, 11)))"
     runs = [
         subprocess.run(

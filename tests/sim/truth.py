@@ -3,7 +3,7 @@
 import re
 from typing import TYPE_CHECKING
 
-from engine.errors import CorruptionError
+from engine.errors import CorruptionError, OffsetOutOfRangeError
 from engine.link import layout
 from engine.log.format import SEGMENT_HEADER_SIZE, split_records
 from engine.log.upkeep.scrub import Scrub
@@ -51,7 +51,7 @@ def is_quiet(engine: "Engine", history: History) -> bool:
             continue
         for cursor in group.load_all():
             first, end = node.store.bounds(cursor.topic_id, cursor.queue)
-            if lag_of(cursor, first, end):
+            if first < end and lag_of(cursor, first, end):
                 return False
     return True
 
@@ -103,6 +103,8 @@ class Truth:
         for _ in range(200):
             try:
                 pieces = store.read(topic_id, queue, offset, 1000, 1 << 20)
+            except OffsetOutOfRangeError as gone:
+                return max(gone.first_offset, offset + 1)  # its retention has ended just now
             except CorruptionError as damage:
                 if damage.next_offset is None or not (self.history.power_cuts or self.history.is_damaged):
                     raise Broken(f"topic={topic} queue={queue}: {damage}") from damage
@@ -140,7 +142,7 @@ class Truth:
             return
         if sent.due_ms > self.history.wall_ms - 1_000:
             return
-        if not places and self.history.deletes_early:
+        if not places and (self.history.deletes_early or self.history.may_be_gone(sent, sent.place)):
             return
         if not places:
             raise Broken(f"{sent.name}: acknowledged{' as durable' * sent.durable}, and the log does not have it")
@@ -153,7 +155,7 @@ class Truth:
         dead = self.dead.get(rules.name, set())
         for name in dead:
             sent = self.history.sent[name]
-            frames = max((group.frames.get(place, 0) for place in self.copies.get(name, [])), default=99)
+            frames = self._frames(group, name) if name in self.copies else 99
             if name not in group.rejected and frames < rules.attempts_max and sent.place is not None:
                 raise Broken(
                     f"group={rules.name}: {name} is a dead letter after {frames} of {rules.attempts_max} attempts"
@@ -167,10 +169,17 @@ class Truth:
                 continue
             if not self.history.definitions_hold and rules.tags:
                 continue
+            if name not in group.settled and self.history.may_be_gone(sent, places[0]):
+                continue  # the group has passed over it; since then its retention was raised
             if name not in group.delivered and sent.name not in self.history.asked.values():
                 raise Broken(f"group={rules.name}: {name} at {places} was never delivered")
+            if self.history.ages.default_ms and self._frames(group, name) >= rules.attempts_max:
+                continue  # a dead letter, whose own retention has ended
             if name not in group.settled and sent.name not in self.history.asked.values():
                 raise Broken(f"group={rules.name}: {name} at {places} was delivered and never settled")
+
+    def _frames(self, group: GroupHistory, name: str) -> int:
+        return max(group.frames.get(place, 0) for place in self.copies[name])
 
     def _check_times(self) -> None:
         """A look-up by time finds the first record stored then or later, while the wall clock never stepped."""
@@ -237,6 +246,8 @@ class Truth:
             for cursor in group.load_all():
                 where = f"{group.name}/{cursor.topic_name}/{cursor.queue}"
                 first, end = store.bounds(cursor.topic_id, cursor.queue)
+                if first == end and self.history.ages.default_ms:
+                    continue  # all of it is gone; a group sees that when it looks again
                 left[f"messages of {where}"] = lag_of(cursor, first, end)
                 left[f"ranges in flight of {where}"] = len(cursor.in_flight)
         found = {name: count for name, count in left.items() if count}

@@ -1,0 +1,117 @@
+"""Themes: settings, clients and faults that belong together and that chance alone draws together too rarely.
+
+A theme changes a scenario that was drawn without it. What it adds comes from the same seed.
+"""
+
+import errno
+from collections.abc import Callable
+from dataclasses import replace
+from random import Random
+
+from engine.link import layout
+from tests.sim.scenario import Fault, Part, Scenario
+
+Theme = Callable[[Random, Scenario], Scenario]
+
+ORDERS = {"orders": 3}
+SMALL_SEGMENT = 16 << 10
+ENDS = ("kill", "kill_in_call", "power_cut", "power_cut_in_call", "stop", "config_late")
+
+
+def refused_writes(random: Random, scenario: Scenario) -> Scenario:
+    """Frames larger than the rest of a segment, and writes of which some find the disk full.
+
+    So the first part of a frame is stored and the rest is not, and ids are refused that come again.
+    """
+    durability = random.choice(((layout.FSYNC,), (layout.MEMORY, layout.FSYNC)))
+    bulk = Part("sender", "bulk", {"topics": ORDERS, "pause_ms": 250, "durability": durability, "bytes_max": 3_000})
+    once = Part("sender", "repeated", {"topics": ORDERS, "pause_ms": 80, "durability": durability, "check_ids": True})
+    options = {"operations": ("write",), "code": errno.ENOSPC, "path": ".seg"}
+    faults = [
+        Fault(
+            "calls", _time(random, scenario), random.choice((200, 800)), {**options, "share": random.choice((0.3, 0.5))}
+        )
+        for _ in range(2)
+    ]
+    return _with(scenario, "refused writes", [bulk, once], faults, segment_bytes=SMALL_SEGMENT)
+
+
+def closed_segments(random: Random, scenario: Scenario) -> Scenario:
+    """Delayed messages in sealed segments that cannot be opened when they are due; no restart reads them again."""
+    options = {"topics": ORDERS, "pause_ms": 60, "durability": (layout.FSYNC,), "bytes_max": 1_500}
+    fault = Fault(
+        "calls", _time(random, scenario), random.choice((400, 2_000)),
+        {"operations": ("open",), "code": errno.EMFILE, "share": random.choice((0.5, 1.0)), "path": ".seg"},
+    )  # fmt: skip
+    calm = replace(scenario, faults=tuple(each for each in scenario.faults if each.kind not in ENDS))
+    later = Part("delayed", "much-later", options)
+    return _with(calm, "closed segments", [later], [fault], segment_bytes=SMALL_SEGMENT, sealed_open_max=1)
+
+
+SHORT_MS, LONG_MS = (200, 600, 1_500), (4_000, 8_000)
+RETAINED = ("orders", "payments", "asks", "seldom", "fresh-*")
+
+
+def short_retention(random: Random, scenario: Scenario) -> Scenario:
+    """Segments are deleted while groups lag, delayed messages are pending, leases run and queues are idle."""
+    changed = random.choice(RETAINED)
+    change = Fault(
+        "retention", _time(random, scenario), 0, {"topic": changed, "value": _limits(random, SHORT_MS + LONG_MS)}
+    )
+    lost = Fault("state_lost", _time(random, scenario), 1_000, {"how": random.choice(("kill", "stop", "power_cut"))})
+    faults = [fault for fault in (change, lost) if random.random() < 0.5]
+    if lost in faults and lost.options["how"] == "power_cut":
+        faults.append(Fault("slow_sync", max(0, lost.at_ms - 400), 500, {"ms": 1_000}))
+    topics = {name: _limits(random, SHORT_MS) for name in RETAINED}
+    return _retained(random, scenario, "short retention", topics, faults, random.choice(SHORT_MS))
+
+
+def long_retention(random: Random, scenario: Scenario) -> Scenario:
+    """Topics whose messages are kept for longer than others', while definitions are lost or the clock is wrong."""
+    topics = {name: _limits(random, LONG_MS) for name in RETAINED}
+    kind = random.choice(("config_lost", "config_unreadable", "config_unreadable", "clock_ahead"))
+    options: dict[str, object] = {"step_ms": 5_400_000} if kind == "clock_ahead" else {"kill": random.random() < 0.7}
+    fault = Fault(kind, random.randint(scenario.length_ms // 3, scenario.length_ms), 1_500, options)
+    return _retained(random, scenario, "long retention", topics, [fault], SHORT_MS[0])
+
+
+def _limits(random: Random, ages_ms: tuple[int, ...]) -> dict[str, int]:
+    by_size = {"retention_bytes": random.choice((20_000, 100_000))} if random.random() < 0.2 else {}
+    return {"retention_ms": random.choice(ages_ms), **by_size}
+
+
+def _retained(
+    random: Random, scenario: Scenario, theme: str, topics: dict[str, dict[str, int]], faults: list[Fault], default_ms: int
+) -> Scenario:  # fmt: skip
+    slow = {"work_ms": 2_000, "max_messages": 3} if random.random() < 0.4 else {}
+    seldom, durability = {"seldom": 2}, (layout.FSYNC,)
+    parts = tuple(
+        each._replace(options={**each.options, **slow, "topics": {**each.options["topics"], **seldom}})
+        if each.kind == "consumer" and each.options["group"] == "billing"
+        else each
+        for each in scenario.parts
+    )
+    added = [
+        Part("sender", "seldom", {"topics": seldom, "pause_ms": 900, "durability": durability}),
+        Part(
+            "delayed", "deferred", {"topics": ORDERS, "pause_ms": 300, "durability": durability, "delay_ms_max": 8_000}
+        ),
+    ]
+    return _with(
+        replace(scenario, parts=parts, topics=topics), theme, added, faults, segment_bytes=SMALL_SEGMENT,
+        retention_ms=default_ms, delete_interval_ms=random.choice((20, 300)),
+    )  # fmt: skip
+
+
+def _time(random: Random, scenario: Scenario) -> int:
+    return random.randint(300, max(301, scenario.length_ms - 100))
+
+
+def _with(scenario: Scenario, theme: str, parts: list[Part], faults: list[Fault], **log: object) -> Scenario:
+    return replace(
+        scenario, theme=theme, parts=(*scenario.parts, *parts), log={**scenario.log, **log},
+        faults=tuple(sorted((*scenario.faults, *faults), key=lambda each: each.at_ms)),
+    )  # fmt: skip
+
+
+THEMES: tuple[Theme, ...] = (refused_writes, closed_segments, short_retention, short_retention, long_retention)
