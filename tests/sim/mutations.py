@@ -298,7 +298,7 @@ _RETENTION = (
     ),
     Mutant(
         "a deleted segment takes delayed messages with it", "engine.log.upkeep.retention",
-        "                yield from self._timers.relocate(segment.base)\n", "                yield\n",
+        "            yield from self._timers.relocate(segment.base)\n", "            yield\n",
     ),
     Mutant(
         "a deleted segment takes topics with it", "engine.log.upkeep.relocation",
@@ -313,10 +313,6 @@ _RETENTION = (
     Mutant(
         "a segment is deleted before its relocated records are synced", "engine.log.upkeep.retention",
         "        self._waits = True\n", "        self._waits = False\n",
-    ),
-    Mutant(
-        "a segment is deleted that replay begins with", "engine.log.upkeep.retention",
-        "        if base >= self._view.replay_base:\n", "        if base > self._view.replay_base + (1 << 40):\n",
     ),
     Mutant(
         "a lost definition leaves the default retention", "engine.log.read.retentions",
