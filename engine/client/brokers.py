@@ -18,22 +18,32 @@ from engine.client.dial import Hello, admit_all
 from engine.client.durability import LANES
 from engine.client.router import DROP_S, LOOK_S, Address, BrokerGroup, Router, limited
 from engine.client.rpc import RpcClient
+from engine.link.codes import TIMEOUT
 from engine.link.integers import U32
+from engine.link.operations import TOPIC
 
 ONLY = "main"
 RESEND_S = 0.25
 """Silence after which sent messages without a key are sent to another group too. If they were stored, copies result."""
+
+PROBE = b'{"topics": []}'
+PROBE_S = 3.0
 
 # Nothing can be steered away from the only broker. The lanes' QueueLimits know how slow it is and refuse.
 ALONE = BreakerConfig(bound_s_min=1.0, patience_s=math.inf)
 
 
 class Broker(BrokerGroup):
-    """One broker group with the lanes that append to it."""
+    """One broker group with the lanes that append to it.
+
+    Attributes:
+        is_silent: a rare operation had no answer in time, and none has come since. The breaker sees appends only, so it
+            does not learn of a broker that hangs while nothing is sent to it.
+    """
 
     def __init__(self, name: str, number: int, address: Address, append: AppendClient, rpc: RpcClient, now_s: float):
         super().__init__(name, number, address, rpc, Breaker(now_s, ALONE if name == ONLY else BreakerConfig()))
-        self.append = append
+        self.append, self.is_silent = append, False
         self._moved_sent = False
         for lane in append.lanes:
             self._apply(lane)
@@ -52,6 +62,18 @@ class Broker(BrokerGroup):
         if owed_s is not None and owed_s > DROP_S:
             for lane in lanes:
                 lane.drop("silent for too long")
+
+    def note_silence(self) -> None:
+        """Count as silent until the broker answers a question that asks nothing."""
+        if not self.is_silent and self.rpc.connected:
+            limited.warning("broker_group=%s: does not answer rare operations", self.name, about=self.name)
+            self.is_silent = True
+            gevent.spawn(self._probe)
+
+    def _probe(self) -> None:
+        while self.is_silent:
+            code, _ = self.rpc.call(TOPIC, PROBE, PROBE_S)
+            self.is_silent = code == TIMEOUT  # a link that broke is the breaker's matter
 
     def wait_answered(self, deadline_s: float) -> bool:
         """Block until all messages taken so far have their answers; False when they have not at the deadline."""
@@ -207,7 +229,8 @@ class Brokers:
                     destination.topic_id if destination.ids is None else U32.unpack_from(destination.ids, 4 * number)[0]
                 )
                 takes = broker is not None and topic_id and not broker.breaker.refusing
-                if takes and broker is not None and (any_share or broker.breaker.share):
+                is_usable = broker is not None and broker.breaker.share and not broker.is_silent
+                if takes and broker is not None and (any_share or is_usable):
                     return broker, topic_id, queue
         return None
 

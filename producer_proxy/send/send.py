@@ -241,6 +241,10 @@ class SendService:
 
     def _store(self, call: SendCall, principal: Principal, tried: Sequence[PendingMessage], deadline_s: float) -> None:
         resolved = self._returned.answer(self._resolved(call, principal, tried), deadline_s)
+        if time.monotonic() >= deadline_s:  # its answer would be TIMEOUT, though nothing is sent yet
+            for late in resolved:
+                late.refuse(Code.OVERLOADED, "the engine did not tell the topic in time; nothing was stored")
+            return
         groups = {group: admitted(group, members) for group, members in grouped(resolved, call.durability).items()}
         submissions = [Submission(group, members, self._ids.next) for group, members in groups.items() if members]
         for each in submissions:

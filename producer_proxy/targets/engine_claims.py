@@ -31,6 +31,9 @@ limited = LimitedLog(logging.getLogger("penstock.producer_proxy"))
 CLAIM_TIMEOUT_S = 1.0
 """As long as a breaker waits before it refuses keys, and less than a send by default: its answer is UNAVAILABLE then."""
 
+SILENT_S = 0.25
+"""A broker that did not answer for so long counts as silent. Shorter deadlines of callers say nothing about it."""
+
 PENDING_TIMEOUT_S = 0.25
 """For the answers of groups that are only asked for what they hold already."""
 
@@ -206,10 +209,12 @@ class EngineClaims:
     def _ask_home(self, home: int, durability: int, claims: list[Claim], deadline_s: float) -> list[Claimed]:
         broker = self._brokers.router.numbered(home)
         unknown: list[Claimed] = [(int(Code.UNAVAILABLE), None, None)] * len(claims)
-        if broker is None or broker.breaker.refusing:
+        if broker is None or broker.breaker.refusing or broker.is_silent:
             return unknown
         left_s = max(0.0, deadline_s - time.monotonic())
         code, answer = broker.rpc.call(CLAIM, encode_claims(durability, claims), left_s)
+        if code == Code.TIMEOUT and left_s >= SILENT_S:
+            broker.note_silence()
         if code == Code.DISK_FULL:
             return [(code, None, None)] * len(claims)
         try:

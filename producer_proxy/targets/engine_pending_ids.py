@@ -63,7 +63,7 @@ def _ask(broker: Broker, claims: list[Claim], deadline_s: float) -> list[Claimed
         some = claims[first : first + CLAIMS_MAX]
         left_s = max(0.0, deadline_s - time.monotonic())
         code, answer = (
-            (int(Code.UNAVAILABLE), b"") if broker.breaker.refusing
+            (int(Code.UNAVAILABLE), b"") if broker.breaker.refusing or broker.is_silent
             else broker.rpc.call(CLAIM, encode_claims(layout.FSYNC, some), left_s)
         )  # fmt: skip
         try:

@@ -20,7 +20,8 @@ from producer_proxy.targets.topics import TopicView
 
 RESOLVE_TIMEOUT_S = 3.0
 SILENT_S = 1.0
-"""Age of an unanswered question from which on no other one waits for the only engine: the bound of its breaker."""
+"""Age of an unanswered question from which on no other one waits for the only engine: the bound of its breaker. With
+several groups, the time that the first question waits while none of them answers."""
 LOOK_UPS_MAX = 3
 """Look-ups of one call. An answer is void when an engine has started again meanwhile: its ids may be another log's."""
 OTHERS_TIMEOUT_S = 0.25  # for the other broker groups after the first answer
@@ -171,7 +172,7 @@ class EngineTopics:
         for name, topic in definitions.items():
             found = {number: topics[name] for number, topics in given.items() if name in topics}
             if not found:
-                raise ResolveError(layout.UNAVAILABLE, f"topic={name}: no broker group that holds it answers")
+                raise self._nobody_told(name, homes[name])
             # The minimum: queues are only added, and a group that was down may not have the new ones yet.
             queues = min(each["queues"] for each in found.values())
             ids = b"".join(layout.U32.pack(found.get(number, {"id": 0})["id"]) for number in range(max(asked) + 1))
@@ -180,6 +181,14 @@ class EngineTopics:
             if not set(homes_of) <= found.keys():
                 self._evict_soon(name.encode())
         return made
+
+    def _nobody_told(self, name: str, homes: bytes) -> ResolveError:
+        """OVERLOADED while a group of the topic hangs, as with a single engine; UNAVAILABLE when all are away."""
+        if any(broker.number in homes and broker.rpc.connected for broker in self._brokers.listed):
+            return ResolveError(
+                layout.OVERLOADED, f"topic={name}: no broker group that holds it answers in time; nothing was stored"
+            )
+        return ResolveError(layout.UNAVAILABLE, f"topic={name}: no broker group that holds it answers")
 
     def _homes(self, name: str, queues: int) -> bytes:
         try:
@@ -191,9 +200,12 @@ class EngineTopics:
         self, asked: dict[int, dict[str, TopicDefinition]], application: str
     ) -> dict[int, dict[str, dict[str, Any]]]:
         """Answers about topics by group number, of the groups that answer in time."""
-        usable = {broker.number for broker in self._brokers.listed if broker.breaker.share}
+        usable = {each.number: each for each in self._brokers.listed if each.breaker.share and not each.is_silent}
         questions = {number: _question(topics, application) for number, topics in asked.items() if number in usable}
-        answers = self._brokers.router.gather(layout.TOPIC, questions, RESOLVE_TIMEOUT_S, OTHERS_TIMEOUT_S)
+        answers = self._brokers.router.gather(layout.TOPIC, questions, SILENT_S, OTHERS_TIMEOUT_S)
+        for number, (code, _) in answers.items():
+            if code == layout.TIMEOUT:
+                usable[number].note_silence()
         for code, answer in answers.values():
             if code == layout.QUOTA_EXCEEDED:
                 raise ResolveError(code, answer.decode("utf-8", "replace"))
