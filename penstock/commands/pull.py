@@ -68,6 +68,8 @@ def pull(
 ) -> None:
     """Pull messages as a group and print them, one per line, until none is left.
 
+    A topic that gives nothing, because it is not defined, is named on stderr; the others are served.
+
     \b
     penstock pull orders --group readers
     penstock pull --group readers --topic orders --topic payments --follow -o json
@@ -96,12 +98,15 @@ class Puller:
         self._topics = topics
         self._ack = ack
         self._printed: list[bytes] = []
+        self._unserved: dict[str, str] = {}  # topics of the last pull that give nothing, with the reason
 
     def run(self, count_max: int | None, wait_ms: int, follow: bool, output: str) -> None:
         left = count_max
         try:
             while left is None or left > 0:
-                deliveries = self._pull(min(PULL_MAX, left or PULL_MAX), wait_ms).deliveries
+                response = self._pull(min(PULL_MAX, left or PULL_MAX), wait_ms)
+                self._tell_topics({each.topic: each.error or "it gives nothing" for each in response.topics or ()})
+                deliveries = response.deliveries
                 self._print(deliveries, output)
                 left = None if left is None else left - len(deliveries)
                 if not deliveries and not follow:
@@ -127,6 +132,15 @@ class Puller:
                 f"warning: {len(refused)} acknowledgements rejected: {refused[0].error or refused[0].code}", err=True
             )
         return response
+
+    def _tell_topics(self, unserved: dict[str, str]) -> None:
+        """Show on stderr which topics give nothing, and which are served again; once per change."""
+        before, self._unserved = self._unserved, unserved
+        for topic, reason in unserved.items():
+            if before.get(topic) != reason:
+                click.echo(f"warning: topic {topic} gives nothing: {reason}", err=True)
+        for topic in before.keys() - unserved.keys():
+            click.echo(f"topic {topic} is served again", err=True)
 
     def _print(self, deliveries: list[Delivery], output: str) -> None:
         for delivery in deliveries:
