@@ -33,6 +33,7 @@ class TopicGrowth:
         create, topic, bounds, put_progress, progress: of the log.
         now_ms: the wall clock.
         next_id: returns the id of the next new topic.
+        forget: forgets a topic, of the log.
     """
 
     def __init__(
@@ -44,13 +45,15 @@ class TopicGrowth:
         progress: Callable[[bytes], Iterator[tuple[bytes, bytes]]],
         now_ms: Callable[[], int],
         next_id: Callable[[], int],
+        forget: Callable[[Topic], None],
     ) -> None:
         self._create, self._topic, self._bounds = create, topic, bounds
         self._put_progress, self._progress, self._now_ms = put_progress, progress, now_ms
-        self._next_id = next_id
+        self._next_id, self._forget = next_id, forget
         self._listeners: list[Callable[[Topic], None]] = []
         self._replacing: list[Callable[[Topic, int], None]] = []
         self._replaced: list[Callable[[Topic, Topic], None]] = []
+        self._forgotten: list[Callable[[Topic], None]] = []
 
     def on_growth(self, callback: Callable[[Topic], None]) -> None:
         """Have `callback(topic)` called after each growth, before a message is in a new queue."""
@@ -66,6 +69,10 @@ class TopicGrowth:
     def on_replaced(self, callback: Callable[[Topic, Topic], None]) -> None:
         """Have `callback(old, new)` called after a topic was created again: the old one has no name any more."""
         self._replaced.append(callback)
+
+    def on_forgotten(self, callback: Callable[[Topic], None]) -> None:
+        """Have `callback(topic)` called after a topic was forgotten: its name and its id are unknown."""
+        self._forgotten.append(callback)
 
     def of(self, topic_id: int) -> list[QueueGrowth]:
         """The topic's growths, oldest first."""
@@ -89,6 +96,14 @@ class TopicGrowth:
             for grown in self._listeners:
                 grown(next(topic for topic in made if topic.id == old.id))
         return made
+
+    def forget_topic(self, topic: Topic) -> None:
+        """Forget a topic of which the log holds nothing (engine/log/upkeep/forgetting.py). Raises DiskFullError."""
+        if growths := [(raw, b"") for raw, _ in self._progress(_prefix(topic.id))]:
+            self._put_progress(growths)
+        self._forget(topic)
+        for forgotten in self._forgotten:
+            forgotten(topic)
 
     def _replace(self, old: Topic, name: str, queues: int) -> None:
         if self._topic(split_stored_name(name)[0]) != old:

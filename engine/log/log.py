@@ -25,6 +25,7 @@ from engine.log.segment.patience import Patience
 from engine.log.segment.segments import LogSegments
 from engine.log.segment.side_files import SideFiles
 from engine.log.timer_log import TimerLog
+from engine.log.upkeep.forgetting import TopicForgetter
 from engine.log.upkeep.log_time import LogTime
 from engine.log.upkeep.recovery import Recovered, Recovery
 from engine.log.upkeep.relocation import Relocator
@@ -120,6 +121,10 @@ class Log:
         self.log_time = LogTime(records, recovered.time)
         self.start_offsets = StartOffsets(queues, view, self.log_time.time, self.retentions, records)
         self.reader = LogReader(queues, self.start_offsets, self.writer.appender, self.cold)
+        self._forgetter = TopicForgetter(
+            view, self.writer.catalogue, self.writer.creator, self.segments, queues, self.start_offsets, self.retentions,
+            self.writer.durability,
+        )  # fmt: skip
         self._compose_upkeep(env, directory, config, queues, batches)
         self.for_timers = TimerLog(
             self.writer, queues, self.segments, view, env.now_ms, config.segment_bytes, recovered.fired,
@@ -161,9 +166,10 @@ class Log:
         self.when_durable = writer.durability.when_durable
         self.growth = TopicGrowth(
             writer.creator.create_topics, writer.catalogue.topic, reader.bounds, writer.progress.put_progress,
-            writer.progress.progress, self._now_ms, lambda: writer.catalogue.next_topic_id,
+            writer.progress.progress, self._now_ms, lambda: writer.catalogue.next_topic_id, self._forgetter.forget,
         )  # fmt: skip
-        self.create_topics = self.growth.create_topics
+        self.create_topics, self.forget_topic = self.growth.create_topics, self.growth.forget_topic
+        self.end_if_empty = self._forgetter.end_if_empty
         self.topic, self.topic_by_id = writer.catalogue.topic, writer.catalogue.topic_by_id
         self.topics = writer.catalogue.topics
         self.put_progress, self.progress = writer.progress.put_progress, writer.progress.progress

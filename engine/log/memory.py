@@ -38,6 +38,7 @@ class MemoryLog:
     def __init__(self, now_ms: Callable[[], int] = lambda: 0) -> None:
         self._topics: dict[str, Topic] = {}
         self._by_id: dict[int, Topic] = {}
+        self._last_id = 0
         self._queues: dict[tuple[int, int], _StoredQueue] = {}
         self._progress: dict[bytes, bytes] = {}
         self._watched: set[tuple[int, int]] = set()
@@ -48,9 +49,9 @@ class MemoryLog:
         self.end_position = 0
         self.growth = TopicGrowth(
             self._create, self.topic, self.bounds, self.put_progress, self.progress, now_ms,
-            lambda: len(self._by_id) + 1,
+            lambda: self._last_id + 1, self._forget,
         )  # fmt: skip
-        self.create_topics = self.growth.create_topics
+        self.create_topics, self.forget_topic = self.growth.create_topics, self.growth.forget_topic
 
     def append(self, batches: bytes, count: int, now_ms: int) -> list[tuple[int, int]]:
         """As the log's, but ids are not checked and there is always room."""
@@ -105,12 +106,31 @@ class MemoryLog:
             if old is not None and 0 < made_ms < old.made_ms:
                 raise UnknownTopicError(f"topic {name}: its definition of {made_ms} was replaced")
             if old is None or 0 < old.made_ms < made_ms:
-                old = Topic(len(self._by_id) + 1, name, 0)
+                self._last_id += 1
+                old = Topic(self._last_id, name, 0)
             topic = Topic(old.id, name, max(queues, old.queues), made_ms or old.made_ms)
             self._topics[name] = self._by_id[topic.id] = topic
             for queue in range(topic.queues):
                 self._queues.setdefault((topic.id, queue), _StoredQueue())
         return [self._topics[split_stored_name(name)[0]] for name, _ in asked]
+
+    def _forget(self, topic: Topic) -> None:
+        del self._by_id[topic.id]
+        if self._topics[topic.name].id == topic.id:
+            del self._topics[topic.name]
+        for queue in range(topic.queues):
+            del self._queues[topic.id, queue]
+
+    def end_if_empty(self, topic: Topic) -> int | None:
+        """As the log's; what `retain()` hides counts as deleted here."""
+        queues = [self._queues[topic.id, queue] for queue in range(topic.queues)]
+        is_held = topic.id == self._last_id or any(each.first_offset < each.end_offset for each in queues)
+        return None if is_held else sum(each.end_offset for each in queues)
+
+    def topics(self, prefix: str = "", after: str = "", limit: int = 1000) -> list[Topic]:
+        """As the log's."""
+        names = sorted(name for name in self._topics if name.startswith(prefix) and name > after)
+        return [self._topics[name] for name in names[:limit]]
 
     def topic(self, name: str) -> Topic | None:
         name, made_ms = split_stored_name(name)

@@ -52,6 +52,21 @@ class TopicLog(Protocol):
         Raises EngineConfigError, DiskFullError.
         """
 
+    def topics(self, prefix: str = "", after: str = "", limit: int = 1000) -> list[Topic]:
+        """Up to `limit` topics in the byte order of their names: those with the prefix, after the name `after`."""
+
+    def end_if_empty(self, topic: Topic) -> int | None:
+        """Sum of the end offsets of the topic's queues when the log holds nothing of it; None: it cannot be forgotten.
+
+        Raises OSError, StoreDamagedError.
+        """
+
+    def forget_topic(self, topic: Topic) -> None:
+        """Make a topic unknown that end_if_empty() gives a number for. Its id is never used again.
+
+        Raises DiskFullError.
+        """
+
 
 class ProgressLog(Protocol):
     """Small values by key, for what groups have acknowledged."""
@@ -126,6 +141,9 @@ class GrowthLog(Protocol):
 
     def on_replaced(self, callback: Callable[[Topic, Topic], None]) -> None:
         """Have `callback(old, new)` called after a topic was created again: the old one has no name any more."""
+
+    def on_forgotten(self, callback: Callable[[Topic], None]) -> None:
+        """Have `callback(topic)` called after a topic was forgotten: its name and its id are unknown."""
 
 
 class DeliveryLog(AppendableLog, ReadableLog, TopicLog, ProgressLog, Protocol):

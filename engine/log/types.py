@@ -9,6 +9,7 @@ class Topic(NamedTuple):
     """A topic as the log knows it. Its id is never used for another topic; its number of queues only grows.
 
     Attributes:
+        queues: 0 only in the record that forgets a topic.
         made_ms: time of its creation by its definition; 0: unknown. A topic that was deleted and created again under
             its name has another one, and another id.
     """

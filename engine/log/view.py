@@ -136,8 +136,13 @@ class View:
     # Topics
 
     def put_topic(self, topic: Topic) -> None:
-        """Make the topic known by name and by id."""
+        """Make the topic known by name and by id; one without queues is forgotten."""
         newest = self.topic(topic.name)
+        if not topic.queues:
+            self.put(b"i" + topic.id.to_bytes(4, "big"), None)
+            if newest is not None and newest.id == topic.id:
+                self.put(b"t" + topic.name.encode(), None)
+            return
         if newest is None or newest.id <= topic.id:  # else it was deleted, and created again as another topic
             made = topic.made_ms.to_bytes(8, "little") if topic.made_ms else b""
             self.put(b"t" + topic.name.encode(), _TOPIC_VALUE.pack(topic.id, topic.queues) + made)
@@ -254,6 +259,20 @@ class View:
                 break
             before = key
         return gone
+
+    def segments_of_topic(self, topic_id: int) -> Iterator[int]:
+        """Bases of sealed segments with records of the topic, in any order; some may be deleted."""
+        for _, value in self.store.scan(queue_key(topic_id, 0, 0), queue_key(topic_id + 1, 0, 0)):
+            yield _QUEUE_VALUE.unpack(value)[0]
+
+    def forget_queues(self, topic_id: int) -> None:
+        """Drop the queues of a forgotten topic: only once the record that forgets it is durable.
+
+        A power cut could bring back the topic, and without them its offsets would begin at 0 again.
+        """
+        gone = [key for key, _ in self.store.scan(queue_key(topic_id, 0, 0), queue_key(topic_id + 1, 0, 0))]
+        if gone:
+            self.store.write([], gone)
 
     def put_counter(self, topic_id: int, queue: int, next_offset: int) -> None:
         """Note where a queue continues whose segments are all deleted, or whose last messages are lost.

@@ -216,3 +216,27 @@ def test_used_queues_are_those_with_a_record_in_whatever_segment(log):
     append(log, many.id, 8, b"z")
     assert log.used_queues(many.id) == {0, 7, 8, 299}
     assert log.used_queues(1) == {0, 1}
+
+
+def test_a_forgotten_topic_is_unknown_and_its_id_is_not_used_again(log):
+    told = []
+    log.growth.on_forgotten(told.append)
+    log.create_topics([("first", 3)])
+    first, second = log.topics()
+    assert log.end_if_empty(first) == 0
+    assert log.end_if_empty(second) is None  # the highest id
+    log.forget_topic(first)
+    assert told == [first]
+    assert (log.topic("first"), log.topic_by_id(1), log.topics()) == (None, None, [second])
+    assert log.growth.of(1) == []
+    assert log.append(batch(1, 0, b"late"), 1, NOW) == [(102, 0)]
+    with pytest.raises(UnknownTopicError):
+        log.bounds(1, 0)
+    assert log.create_topics([("first", 1)])[0][:3] == (3, "first", 1)
+
+
+def test_a_topic_with_a_message_is_not_to_be_forgotten(log):
+    log.create_topics([("first", 1), ("last", 1)])
+    append(log, 1, 1, b"a")
+    assert log.end_if_empty(log.topic("first")) is None
+    assert log.end_if_empty(log.topic("second")) == 0

@@ -31,6 +31,7 @@ class ViewCheck:
         self._directory, self._report = directory, report
         self._progress: dict[bytes, int] = {}
         self._later: dict[bytes, set[int]] = {}
+        self._unknown: dict[int, str] = {}  # topics that the view lacks, unless a later record forgets them
         self._wrong = 0
         view, checkpoint = directory.view, directory.checkpoint
         self._of: tuple[View, Checkpoint] | None = (view, checkpoint) if view and checkpoint else None
@@ -55,6 +56,8 @@ class ViewCheck:
 
     def finish(self) -> None:
         """Compare progress, and read every key, so that RocksDB verifies every block."""
+        for reason in self._unknown.values():
+            self._found(reason)
         self._guarded(self._compare_progress)
         self._guarded(self._read_all)
         if self._wrong > LISTED_MAX:
@@ -85,12 +88,18 @@ class ViewCheck:
     def _topic(self, position: int, payload: bytes) -> None:
         assert self._of is not None
         topic_id, name, queues = parse_topic(payload)
+        if not queues:
+            self._unknown.pop(topic_id, None)
         if position >= self._of[1].durable_position:
             return
         by_id, by_name = self._of[0].topic_by_id(topic_id), self._of[0].topic(split_stored_name(name)[0])
+        if not queues:
+            if by_id is not None:
+                self._found(f"topic={name} id={topic_id}: the log has forgotten it, the view has {by_id}")
+            return
         is_known = by_id is not None and by_id.stored_name == name and by_id.queues >= queues
         if not is_known or by_name is None or by_name.id < topic_id:  # a higher id: it was deleted and created again
-            self._found(
+            self._unknown[topic_id] = (
                 f"topic={name} id={topic_id} queues={queues}: the log has it, the view has {by_id} and {by_name}"
             )
 

@@ -108,6 +108,10 @@ class TopicRetentions:
             self._found[topic_id] = NONE if topic is None else self._decide(topic_id, topic.name)
         return self._found[topic_id]
 
+    def is_kept(self, topic_id: int) -> bool:
+        """Whether the log keeps a retention of the topic's own: it had a definition that was not deleted on purpose."""
+        return bool(self._view.get(_topic_key(topic_id)))
+
     def keep_some(self) -> bool:
         """Write the records of some more topics whose retention has changed. Returns whether the round has more.
 
@@ -163,7 +167,7 @@ class TopicRetentions:
         return Retention(0 if age_ms == self._default_ms else age_ms, max(sizes) if all(sizes) else 0)
 
     def _kept(self, topic_id: int, name: str) -> Retention | None:
-        value = self._view.get(b"p" + KEY + b"t" + topic_id.to_bytes(4, "big"))
+        value = self._view.get(_topic_key(topic_id))
         if value:
             return _parse(value, OWN, None)
         prefix = self._family_of(name)
@@ -171,6 +175,10 @@ class TopicRetentions:
 
     def _family_of(self, name: str) -> str | None:
         return max((each for each in self._families if name.startswith(each)), key=len, default=None)
+
+
+def _topic_key(topic_id: int) -> bytes:
+    return b"p" + KEY + b"t" + topic_id.to_bytes(4, "big")
 
 
 def _parse(value: bytes, rank: int, family: str | None) -> Retention | None:

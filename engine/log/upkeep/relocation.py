@@ -2,7 +2,8 @@
 
 They are appended again before the segment is deleted, so that the log alone still rebuilds everything. A record that
 differs from the view, or that a later segment repeats, is not live and is left out. Of a batch that does not verify
-nothing tells which records it had, so everything of its kind that the view has is appended again.
+nothing tells which records it had, so everything of its kind that the view has is appended again. Of a forgotten topic
+nothing is live: the record that forgets it is later in the log than all others of its id, so it goes last.
 """
 
 import logging
@@ -99,7 +100,7 @@ class Relocator:
                 idle = [
                     pack_counter(topic_id, queue, next_offset)
                     for topic_id, queue, _, next_offset in segment.sealed.queues(start, STEP)
-                    if topic_id != CONTROL_TOPIC_ID and self._end_of(topic_id, queue) == next_offset
+                    if topic_id != CONTROL_TOPIC_ID and self._is_end(topic_id, queue, next_offset)
                 ]
                 yield (_DIRECTORY, start, b""), KIND_COUNTERS, idle
         if segment.is_partial:
@@ -159,8 +160,10 @@ class Relocator:
         return bool(value) and self._view.get(b"p" + key) == value
 
     def _is_counter(self, payload: bytes) -> bool:
-        topic_id, queue, next_offset = parse_counter(payload)
-        return self._end_of(topic_id, queue) == next_offset
+        return self._is_end(*parse_counter(payload))
+
+    def _is_end(self, topic_id: int, queue: int, next_offset: int) -> bool:
+        return self._view.topic_by_id(topic_id) is not None and self._end_of(topic_id, queue) == next_offset
 
 
 def _packed_topic(key: bytes, value: bytes) -> bytes:

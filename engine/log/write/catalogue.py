@@ -1,4 +1,4 @@
-"""The catalogue of topics: names, ids and numbers of queues. Creating one appends TOPIC records."""
+"""The catalogue of topics: names, ids and numbers of queues. Creating and forgetting one appends TOPIC records."""
 
 from collections.abc import Iterable
 
@@ -63,7 +63,7 @@ class TopicCatalogue:
 
 
 class TopicCreator:
-    """Creates topics and adds queues to them.
+    """Creates topics, adds queues to them, and forgets them.
 
     Attributes:
         topics_position: end of the last record of a topic that this process has appended; 0: none. Recovery syncs those
@@ -113,6 +113,13 @@ class TopicCreator:
         self._control.append(KIND_TOPIC, payloads, lambda first, end: self._apply(topics[first:end]))
         self._checkpoints.bound_pending()
         return [changed.get(name) or self._known(name) for name, _, _ in asked]
+
+    def forget_topic(self, topic: Topic) -> None:
+        """Append that the topic is gone: a record without queues. In the page cache on return. Raises DiskFullError."""
+        gone = topic._replace(queues=0)
+        payload = pack_topic(gone.id, gone.stored_name, gone.queues)
+        self._control.append(KIND_TOPIC, [payload], lambda first, end: self._apply([gone]))
+        self._checkpoints.bound_pending()
 
     def _apply(self, topics: Iterable[Topic]) -> None:
         for topic in topics:

@@ -180,3 +180,30 @@ def test_the_engines_folder_in_a_data_directory_is_found(stopped, tmp_path):
     assert find(tmp_path / "all") == str(tmp_path / "all" / "engine")
     with pytest.raises(NoLogError):
         find(tmp_path)
+
+
+def test_a_topic_that_the_log_has_forgotten_is_no_fault_of_the_view(stopped):
+    log = stopped.open()
+    created = log.create_topics([("passing", 1), ("last", 1)])[0]
+    assert log.end_if_empty(created) == 0
+    log.forget_topic(created)
+    log.checkpoint()
+    log.close()
+    totals, found = stopped.verify()
+    assert totals.damage == 0 and found == []
+
+
+def test_a_view_that_still_has_a_forgotten_topic_is_found(stopped):
+    from engine.env.store import RocksStore
+
+    log = stopped.open()
+    created = log.create_topics([("passing", 1), ("last", 1)])[0]
+    log.forget_topic(created)
+    log.checkpoint()
+    log.close()
+    store = RocksStore(str(stopped.path / "state"), 1 << 20)
+    store.write([(b"i" + created.id.to_bytes(4, "big"), (1).to_bytes(4, "little") + b"passing")])
+    store.flush()
+    store.close()
+    _, found = stopped.verify()
+    assert any("the log has forgotten it" in each.reason for each in found)
