@@ -73,7 +73,7 @@ class Firing:
 
     def _give_back(self, entries: Iterable[TimerEntry]) -> None:
         for entry in entries:
-            self._store.table.insert(*entry)
+            self._store.put_back(*entry)
 
     def _set_aside(self, entries: list[TimerEntry], gathered: Gathered, now_ms: int) -> None:
         """Drop timers with damaged records; postpone unreadable ones."""
@@ -88,7 +88,7 @@ class Firing:
                 base + at,
                 due_ms,
             )
-            self._store.table.insert(base, at, now_ms + self._unread[base][0], hashed)
+            self._store.put_back(base, at, now_ms + self._unread[base][0], hashed)
 
     def _back_off(self, entries: list[TimerEntry], gathered: Gathered, now_ms: int) -> None:
         before, self._unread = self._unread, dict(self._unread)
@@ -165,6 +165,7 @@ class Firing:
                 ended.append((base, at))
             else:
                 self._owed.append((self._tombstones.take_copies([(base, at)]), following))
+                self._store.announce(following)
         self._tombstones.fired(ended)
         if not self._owed:
             return

@@ -1,4 +1,8 @@
-"""Table of pending timers. The reference of _table.pyx and _load.pyx."""
+"""Table of pending timers. The reference of _table.pyx and _load.pyx.
+
+In both forms a timer keeps its cell while others come and go. So a scan from 0 to the end, in pieces and with changes in
+between, returns each timer that is in the table all the time.
+"""
 
 from collections.abc import Iterator
 from heapq import heapify, heappop, heappush
@@ -24,6 +28,9 @@ class TimerTable:
     def __init__(self, now_ms: int) -> None:
         self.cursor = now_ms
         self._entries: dict[tuple[int, int], tuple[int, int]] = {}
+        self._cells: list[tuple[int, int] | None] = []
+        self._cell_of: dict[tuple[int, int], int] = {}
+        self._free: list[int] = []
         self._heap: list[tuple[int, int, int]] = []
         self._by_hash: dict[int, list[tuple[int, int]]] = {}
         self._counts: dict[int, int] = {}
@@ -39,6 +46,11 @@ class TimerTable:
     def insert(self, base: int, at: int, due_ms: int, hashed: int) -> None:
         """Add a timer."""
         self._entries[base, at] = (due_ms, hashed)
+        if not self._free:
+            self._free.append(len(self._cells))
+            self._cells.append(None)
+        cell = self._cell_of[base, at] = self._free.pop()
+        self._cells[cell] = base, at
         heappush(self._heap, (due_ms, base, at))
         self._by_hash.setdefault(hashed, []).append((base, at))
         self._counts[base] = self._counts.get(base, 0) + 1
@@ -47,6 +59,9 @@ class TimerTable:
         """Remove a timer; returns whether it was there."""
         if self._entries.pop((base, at), None) is None:
             return False
+        cell = self._cell_of.pop((base, at))
+        self._cells[cell] = None
+        self._free.append(cell)
         found = self._by_hash[hashed]
         found.remove((base, at))
         if not found:
@@ -89,9 +104,9 @@ class TimerTable:
 
     def scan(self, start: int, limit: int, base: int = -1) -> tuple[list[TimerEntry], int]:
         """Return (the pending timers among `limit` cells from `start` on, the next start or -1 at the end)."""
-        cells = list(self._entries.items())[start : start + limit]
-        found = [(*key, *value) for key, value in cells if base in (-1, key[0])]
-        return found, start + limit if start + limit < len(self._entries) else -1
+        keys = self._cells[start : start + limit]
+        found = [(*key, *self._entries[key]) for key in keys if key is not None and base in (-1, key[0])]
+        return found, start + limit if start + limit < len(self._cells) else -1
 
 
 def load(

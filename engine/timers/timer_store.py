@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Iterable, Iterator
 from itertools import accumulate
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from common.limited_log import LimitedLog
 from engine.errors import DiskFullError, EngineError, PartlyWrittenError
@@ -29,6 +29,16 @@ class TimerAddress(NamedTuple):
         return self.base + self.at
 
 
+class TimerWatcher(Protocol):
+    """Follows the timers that enter the table."""
+
+    def on_entered(self, topic_id: int) -> None:
+        """A timer of the topic is pending: a new one, a new round, or one that was relocated."""
+
+    def on_put_back(self, address: TimerAddress) -> None:
+        """A timer is in the table again, maybe in another cell."""
+
+
 class TimerStore:
     """Records of timers. Callers enter what they append into the table, too."""
 
@@ -38,6 +48,8 @@ class TimerStore:
         """Base of a segment -> number of timers in it, ended ones included."""
         self.damaged: set[int] = set()
         """Bases of segments of which the start could not read all timers."""
+        self.watcher: TimerWatcher | None = None
+        """Is told of each timer that enters the table."""
 
     def read(self, address: TimerAddress) -> Timer | None:
         """Return the timer; None when it fails verification. Raises OSError."""
@@ -86,6 +98,18 @@ class TimerStore:
     def enter(self, address: TimerAddress, timer: Timer) -> None:
         """Enter the timer into the table as pending."""
         self.table.insert(*address, timer.due_ms, hash_id(timer.topic_id, timer.shown_id))
+        self.announce(timer)
+
+    def announce(self, timer: Timer) -> None:
+        """Tell the watcher of a timer that is pending from now on, also before a full disk lets it into the table."""
+        if self.watcher is not None:
+            self.watcher.on_entered(timer.topic_id)
+
+    def put_back(self, base: int, at: int, due_ms: int, hashed: int) -> None:
+        """Enter a timer again that was taken from the table as due."""
+        self.table.insert(base, at, due_ms, hashed)
+        if self.watcher is not None:
+            self.watcher.on_put_back(TimerAddress(base, at))
 
 
 def append_or_nothing(log: TimerLog, batches: bytes, count: int) -> list[tuple[int, int]]:

@@ -2,7 +2,7 @@
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from typing import NamedTuple
 
 from common.limited_log import LimitedLog
@@ -19,6 +19,7 @@ from engine.timers.recovery import recover
 from engine.timers.relocation import Relocation
 from engine.timers.timer_store import TimerAddress, TimerStore
 from engine.timers.tombstones import PAUSE_MS, Tombstones
+from engine.timers.topic_search import TopicSearch
 
 limited = LimitedLog(logging.getLogger("penstock.engine"))
 
@@ -166,6 +167,13 @@ class Timers:
         entries, following = self.table.scan(start, limit)
         found = (self._store.read(TimerAddress(*entry[:2])) for entry in entries)
         return [timer for timer in found if timer is not None], following
+
+    def search_topics(self, wanted: Container[int]) -> TopicSearch | None:
+        """Begin to search for those of the topics that have a pending delayed message.
+
+        It ends an earlier search. None: timers are pending that the table does not have, so no topic can be excluded.
+        """
+        return None if self.are_missing or self._firing.owes else TopicSearch(self._store, wanted)
 
     # -- time
 
