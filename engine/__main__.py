@@ -32,6 +32,7 @@ from engine.server.loop import NodeLoop
 from engine.server.metrics import EngineMetrics
 from engine.server.policy.config_follower import ConfigFollower
 from engine.server.policy.creation_limits import ConfiguredCreationLimits
+from engine.server.policy.family_topics import ConfiguredFamilyTopics
 from engine.server.policy.group_policies import ConfiguredPolicies
 from engine.server.policy.position_report import LogPositionReport
 from engine.server.policy.queue_ownership import ConfiguredQueueOwnership
@@ -75,7 +76,7 @@ def serve(
         store, config, host_of(env, loop, asked, lambda: server.facts()),
         policies=ConfiguredPolicies(follower, is_configured=bool(options.config)),
         ownership=ConfiguredQueueOwnership(follower, options.broker_group, is_configured=bool(options.config)),
-        limits=ConfiguredCreationLimits(follower),
+        limits=ConfiguredCreationLimits(follower), families=ConfiguredFamilyTopics(follower),
     )  # fmt: skip
     host, port = options.listen
     server = LinkServer(node, host, port, socket_file=options.socket_file)

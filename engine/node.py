@@ -17,6 +17,7 @@ from engine.delivery.lost_ends import raise_lost_ends
 from engine.delivery.policy import DEFAULTS, Policies
 from engine.delivery.queue_ownership import QueueOwnership
 from engine.delivery.settings import DeliverySettings
+from engine.delivery.topic_expiry import FamilyTopics, NoFamilyTopics, TopicExpiry
 from engine.delivery.upkeep import GroupUpkeep
 from engine.env.native import NodeClock
 from engine.errors import EngineError, PartlyWrittenError
@@ -57,7 +58,8 @@ class NodeConfig:
     Attributes:
         keys: the secrets that peers prove to know, and the engine to them.
         broker_group: the group of this engine, as the configuration names it.
-        expire_hours: hours of running without a use after which a group without a definition is forgotten; 0: never.
+        expire_hours: hours of running without a use after which a group without a definition, or a topic of a family, is
+            forgotten; 0: never.
         progress_ms: least time between two progress records of one queue. Less writes more, more redelivers more after
             a crash.
         tick_ms: interval at which deadlines of waiting requests and leases are checked. Less costs processor time, more
@@ -111,6 +113,7 @@ class Node:
         ownership: the queues of this engine.
         settings: limits of delivery.
         limits: how many groups and topics each application may create.
+        families: which topics families define; None: no topic is forgotten.
 
     Attributes:
         peers: open connections.
@@ -120,7 +123,7 @@ class Node:
     def __init__(
         self, store: Log, config: NodeConfig, host: NodeHost, *, policies: Policies = DEFAULTS,
         ownership: QueueOwnership | None = None, settings: DeliverySettings | None = None,
-        limits: CreationLimits = NO_LIMITS,
+        limits: CreationLimits = NO_LIMITS, families: FamilyTopics | None = None,
     ) -> None:  # fmt: skip
         self.store, self.clock, self._config, self._die = store, host.clock, config, host.die
         self.exchange = Exchange(BelievedTime(host.clock.wall_ms, host.clock.monotonic_ms, name="requests").checked_ms)
@@ -137,11 +140,10 @@ class Node:
         self.peers: dict[Peer, None] = {}
         self._strangers: dict[Peer, None] = {}
         self.schedule = Schedule(host.wake_at)
-        self.groups = GroupUpkeep(
-            store, policies, self.delivery.groups, self.delivery.unload, self.delivery.creations, config.expire_hours
-        )
+        self._make_upkeep(policies, families or NoFamilyTopics())
         self._deadlines = self.schedule.add("deadlines", self._check_deadlines)
         self._groups = self.schedule.add("groups", self.groups.step)
+        self._topics = self.schedule.add("topics", self.topics.step)
         self._firing = self.schedule.add("timers", self._fire_timers)
         self._progress = self.schedule.add("progress", self._write_progress)
         self._retention = self.schedule.add("retention", self._retain)
@@ -151,14 +153,27 @@ class Node:
         self.append = Append(store, host.clock, self.turn_end)
         self.pulls = PullMessages(self.delivery, host.clock, self.waiting)
         self.windows = ReplyWindows(self.delivery, host.clock)
-        self.reads = PositionReads(store, host.clock, self.waiting)
+        self.reads = PositionReads(store, host.clock, self.waiting, self.delivery.creations.topic_uses)
         self.lag_breakers = LagBreakers(store, self.delivery, host.clock)
         self.look_ups = LookUps(store, self.waiting, host.in_loop)
         self._handlers = self._all_handlers(host)
         self.schedule.at(self._progress, now_ms + config.progress_ms)
         self.schedule.at(self._retention, now_ms)
         self.schedule.at(self._groups, now_ms)
+        if config.expire_hours:
+            self.schedule.at(self._topics, now_ms)
         self._watch_timers()
+
+    def _make_upkeep(self, policies: Policies, families: FamilyTopics) -> None:
+        """What forgets groups and topics that nobody uses."""
+        delivery, hours = self.delivery, self._config.expire_hours
+        self.groups = GroupUpkeep(
+            self.store, policies, delivery.groups, delivery.unload, delivery.creations, hours
+        )  # fmt: skip
+        self.topics = TopicExpiry(
+            self.store, policies, families, delivery.topic_changes, delivery.creations, self.timers,
+            self.clock.wall_ms, lambda: self.groups.hours, hours,
+        )  # fmt: skip
 
     def _all_handlers(self, host: NodeHost) -> dict[int, Handler]:
         store, clock = self.store, host.clock
@@ -167,12 +182,14 @@ class Node:
         return {
             layout.APPEND: self.append.handle,
             layout.TOPIC: CreateTopics(store, self.delivery.creations).handle,
-            layout.CLAIM: Claims(store, self.timers).handle,
+            layout.CLAIM: Claims(store, self.timers, self.delivery.creations.topic_uses).handle,
             layout.PULL: self.pulls.handle,
             layout.READ: self.reads.handle,
             layout.WINDOW: self.windows.handle,
             layout.CANCEL: self.waiting.cancel,
-            layout.ADMIN: Admin(store, self.delivery, clock, host.facts, host.stop, self.turn_end, self.groups).handle,
+            layout.ADMIN: Admin(
+                store, self.delivery, clock, host.facts, host.stop, self.turn_end, self.groups, self.topics
+            ).handle,
             layout.TIMER_ADD: timer_ops.add,
             layout.TIMER_CANCEL: timer_ops.cancel,
             layout.TIMER_LIST: timer_ops.list,
@@ -318,7 +335,7 @@ class Node:
 
     def close(self) -> None:
         """Stop firing, searching and writing; then write the progress. Every answered request is in the log."""
-        for work in (self._deadlines, self._groups, self._firing, self._progress, self._retention):
+        for work in (self._deadlines, self._groups, self._topics, self._firing, self._progress, self._retention):
             self.schedule.stop(work)
         try:
             self.timers.close()

@@ -27,7 +27,8 @@ HELP = {
     "look-up": "Look-up files to build: id, key, both with a comma, or none (default id,key).",
     "cold-mib-s": "Disk bandwidth for readers far behind the end (default 100).",
     "scrub-mib-s": "Pace at which old data is read again and verified; 0 turns it off (default 8).",
-    "expire-days": "Forget a group without a definition after N days of running without a pull; 0: never (default 30).",
+    "expire-days": "Forget a group without a definition, and an empty topic of a family, after N days of running without "
+    "a use; 0: never (default 30).",
     "progress-ms": "Minimum time between two progress records of a queue (default 200).",
     "ready-fd": "File descriptor that gets one JSON line once the engine serves.",
 }

@@ -18,9 +18,8 @@ from common.names import stored_name
 from common.principals import Principals
 from consumer_proxy.call import Call
 from consumer_proxy.errors import Refused
-from engine.link.pull import AT_TIME, EARLIEST, LATEST, PullScope
+from engine.link.pull import PullScope, start_of
 
-_STARTS = {"earliest": EARLIEST, "latest": LATEST, "time": AT_TIME}
 CREDENTIAL_BYTES_MAX = 2048
 """Maximum size of a remembered credential. Longer ones (padded by unknown fields) are looked up per call."""
 
@@ -134,7 +133,7 @@ class PullAdmission:
             PullScope(call.group, topics, principal.app),
             left_out,
             definition.invisible_ms,
-            _start_of(definition),
+            start_of(definition.start, definition.start_at_ms),
             principal.expires_at_ms,
             self._leases.meter(f"group:{group}", definition.rate_messages, definition.rate_bytes),
             principal.origin,
@@ -180,10 +179,3 @@ class PullAdmission:
     def _forget(self) -> None:
         self._admitted.clear()
         self._topics_bytes = 0
-
-
-def _start_of(definition: GroupDefinition) -> int:
-    """The start of the group in a queue that is new to it. A `latest` that says when it was set is that time."""
-    if definition.start == "latest" and definition.start_at_ms:
-        return AT_TIME
-    return _STARTS[definition.start]

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import Protocol
 
 from common.names import split_stored_name
+from engine.delivery.topic_uses import TopicUses
 from engine.errors import QuotaError
 from engine.log.port import ProgressLog
 
@@ -44,10 +45,15 @@ NO_LIMITS = NoLimits()
 
 
 class Creations:
-    """Counts creations per application, and refuses those above its quota."""
+    """Counts creations per application, and refuses those above its quota.
+
+    Attributes:
+        topic_uses: topics that requests have named lately; what is used is not forgotten.
+    """
 
     def __init__(self, store: ProgressLog, limits: CreationLimits) -> None:
         self._store, self._limits = store, limits
+        self.topic_uses = TopicUses()
         self._counts: dict[bytes, int] = {}
 
     def count(self, kind: bytes, application: str) -> int:

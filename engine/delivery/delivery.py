@@ -90,7 +90,7 @@ class Delivery:
         )  # fmt: skip
         self._waits = TimerHeap()
         self._by_queue: dict[tuple[int, int], list[QueueCursor]] = {}
-        self._topic_changes = TopicChanges(store, self.groups, self._lease_clock, self._wake_list, self._progress.drop)
+        self.topic_changes = TopicChanges(store, self.groups, self._lease_clock, self._wake_list, self._progress.drop)
 
     # -- for consumers
 
@@ -162,8 +162,8 @@ class Delivery:
     def on_woken(self, woken: list[tuple[int, int]], now_ms: int) -> None:
         """Serve the pulls that wait for these queues, which have new records."""
         self._lease_clock.now_ms = now_ms
-        if self._topic_changes.sparse:
-            self._topic_changes.make_cursors(woken)
+        if self.topic_changes.sparse:
+            self.topic_changes.make_cursors(woken)
         self._wake_list.wake_all(woken, self._by_queue)
         self._serve_woken(now_ms)
 
@@ -190,7 +190,7 @@ class Delivery:
             self._wake_list.wake(cursor)
         dead_lettering_at = self._dead_lettering.step(now_ms)
         self._follow_all(now_ms)
-        moving_at = self._topic_changes.step(now_ms)
+        moving_at = self.topic_changes.step(now_ms)
         self._resume_filtering()
         self._serve_woken(now_ms)
         for pull in self._waits.pop_due(now_ms):
@@ -230,7 +230,7 @@ class Delivery:
                 self.creations.admit(GROUP, [name], request.application)
             found = self.groups[name] = Group(
                 name, self._key, self._store, self.settings, self._by_queue, self._resume,
-                self._topic_changes.on_moving, self.creations, self._topic_changes.sparse, self._form,
+                self.topic_changes.on_moving, self.creations, self.topic_changes.sparse, self._form,
             )  # fmt: skip
         found.used_ms = self._lease_clock.now_ms
         self._follow(found)

@@ -116,14 +116,12 @@ class Group:
             )
 
     def subscription(self, request: PullRequest) -> Subscription:
-        """Return the remembered form of a request's topics; creates missing topics whose number of queues is given.
-
-        Raises QuotaError when the application may create no more.
-        """
+        """Return the remembered form of a request's topics; creates missing ones. Raises QuotaError."""
         raw, topics = request.topics_key, request.topics
         found = self._subscriptions.get(raw)
         if found is not None:
             self._subscriptions.move_to_end(raw)
+            self._creations.topic_uses.note_pull(raw, topics, self._store.topic)
             return found
         cursors = []
         new = (name for name, queues in topics if queues and self._store.topic(split_stored_name(name)[0]) is None)
@@ -136,6 +134,7 @@ class Group:
             if topic.id in self._slots:
                 self._subscribed.setdefault(topic.id, []).append(found)
         self._subscriptions[raw] = found
+        self._creations.topic_uses.note_pull(raw, topics, self._store.topic)
         self._forget_oldest()
         return found
 
@@ -151,8 +150,27 @@ class Group:
         known = [self._store.topic(name) for name, queues in topics.items() if not queues]
         return made + [topic for topic in known if topic is not None]
 
+    def uses(self, topic_id: int) -> bool:
+        """Whether a pull waits for the topic, or a message of it is in flight."""
+        is_leased = any(cursor.in_flight.messages for cursor in self.topics.get(topic_id, ()))
+        return is_leased or any(each.parked for each in self._subscribed_to(topic_id))
+
+    def _subscribed_to(self, topic_id: int) -> set[Subscription]:
+        found = set(self._subscribed.get(topic_id, ()))
+        return found.union(*(cursor.subscriptions for cursor in self.topics.get(topic_id, ())))
+
+    def unsubscribe(self, topic_id: int) -> None:
+        """Forget the subscriptions to the topic: the next pull that names it looks it up, and may create it."""
+        gone = self._subscribed_to(topic_id)
+        for raw in [raw for raw, each in self._subscriptions.items() if each in gone]:
+            self._subscriptions[raw].ring.clear()
+            self._drop(raw)
+
     def forget_topic(self, old: Topic) -> list[QueueCursor]:
-        """A topic was deleted and created again: forget the group's progress in the old one; returns its cursors."""
+        """A topic has no name any more: forget the group's progress in it; returns its cursors.
+
+        Progress that a full disk does not let go is removed in an hour's round of upkeep.
+        """
         cursors = self.topics.pop(old.id, [])
         for cursor in cursors:
             self._by_queue[old.id, cursor.queue].remove(cursor)
@@ -164,8 +182,11 @@ class Group:
         kept = {progress.key(self.name, old.id, queue) for queue in self._stored.pop(old.id, {})}
         kept.update(cursor.key for cursor in cursors)
         self._stored_hashes = None
-        if kept:
-            self._store.put_progress([(key, b"") for key in sorted(kept)])
+        try:
+            if kept:
+                self._store.put_progress([(key, b"") for key in sorted(kept)])
+        except EngineError as error:
+            limited.warning("group=%s topic=%s: old progress is not removed yet: %s", self.name, old.name, error)
         return cursors
 
     def cursors(self, topic: Topic, start: int) -> list[QueueCursor]:
@@ -231,7 +252,7 @@ class Group:
             subscription.add(cursor)
 
     def _make(self, topic: Topic, queues: Sequence[int], start: int) -> list[QueueCursor]:
-        floor = progress.stored_floor(self._store, topic.id) if topic.made_ms and queues else 0
+        floor = progress.floor_of(self._store, topic) if queues else 0
         # All are made before any is remembered: a full disk may refuse in the middle, and the next pull begins again.
         made = [self._cursor(topic, queue, start, floor) for queue in queues]
         for cursor in made:
@@ -339,7 +360,7 @@ class Group:
             self._on_resumed(cursor, progress.decode(stored))
             cursor.see(first_offset, end_offset)
         elif start in (LATEST, AT_TIME):
-            cursor.next_offset = end_offset
+            cursor.next_offset, cursor.floor = end_offset, floor
             if start == AT_TIME:
                 cursor.next_offset = self._store.offset_at_time(topic.id, queue, self.policy.start_at_ms)
             # At once: a restart before the first flush would begin at the later end, and lose the messages between.
@@ -369,9 +390,11 @@ class Group:
             return
         for raw, subscription in self._subscriptions.items():
             if not subscription.parked:
-                subscription.leave()
-                del self._subscriptions[raw]
-                for listed in self._subscribed.values():
-                    if subscription in listed:
-                        listed.remove(subscription)
+                self._drop(raw)
                 return
+
+    def _drop(self, raw: bytes) -> None:
+        subscription = self._subscriptions.pop(raw)
+        subscription.leave()
+        for listed in filter(lambda listed: subscription in listed, self._subscribed.values()):
+            listed.remove(subscription)

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from common.retry import DEFAULT_RETRY, Retry
+from engine.link.pull import AT_TIME, EARLIEST
 
 NONE, KEY, QUEUE = range(3)
 """Order: none; one message per key in flight; one range per queue in flight."""
@@ -33,6 +34,13 @@ class GroupPolicy:
     on_failure: int = SKIP
     unread: str = ""
     """Reason why the definition is not known and the group is not served; empty: it is known."""
+    start: int = EARLIEST
+    """Start of the group on a topic that is new to it: EARLIEST, LATEST or AT_TIME of engine.link.pull."""
+
+    def begins_with_all(self, now_ms: int) -> bool:
+        """Whether the group gets every message of a topic that is created after `now_ms`, whenever it first pulls."""
+        is_past = self.start == AT_TIME and self.start_at_ms <= now_ms
+        return not self.unread and (self.start == EARLIEST or is_past)
 
 
 DEFAULT = GroupPolicy()

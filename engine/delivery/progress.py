@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from engine.log.port import ProgressLog
+from engine.log.types import Topic
 
 VERSION = 1
 HELD_VERSION = 2
@@ -23,6 +24,7 @@ COUNTER_BITS = 20
 """Of a lease number: a counter; the rest is lease time in milliseconds."""
 RECEIPT_KEY = b"\0receipt-key"
 FLOOR_PREFIX = b"\0floor"
+FORGOTTEN_KEY = b"\0forgotten"
 _QUEUE = struct.Struct(">II")
 
 
@@ -95,6 +97,17 @@ def floor_entry(topic_id: int, floor: int) -> tuple[bytes, bytes]:
 def stored_floor(store: ProgressLog, topic_id: int) -> int:
     """Return the floor of a topic that was created again; 0 for every other one."""
     return next((int.from_bytes(value, "big") for _, value in store.progress(floor_entry(topic_id, 0)[0])), 0)
+
+
+def forgotten_entry(floor: int) -> tuple[bytes, bytes]:
+    """Return the entry of all topics that were forgotten: what comes back under their names has later leases."""
+    return FORGOTTEN_KEY, floor.to_bytes(8, "big")
+
+
+def floor_of(store: ProgressLog, topic: Topic) -> int:
+    """Return the floor of a group that begins with the topic now."""
+    forgotten = next((int.from_bytes(value, "big") for _, value in store.progress(FORGOTTEN_KEY)), 0)
+    return max(forgotten, stored_floor(store, topic.id) if topic.made_ms else 0)
 
 
 def encode(progress: Progress) -> bytes:

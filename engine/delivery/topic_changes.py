@@ -1,4 +1,4 @@
-"""Changes of topics as delivery follows them: more queues, and topics that are made again."""
+"""Changes of topics as delivery follows them: more queues, topics that are made again, and forgotten ones."""
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
@@ -42,6 +42,7 @@ class TopicChanges:
         store.growth.on_growth(self._on_growth)
         store.growth.on_replacing(self._on_replacing)
         store.growth.on_replaced(self._on_replaced)
+        store.growth.on_forgotten(self._on_forgotten)
 
     def make_cursors(self, woken: Sequence[tuple[int, int]]) -> None:
         """These queues, as (topic id, queue), have records: make the cursors that groups have left out."""
@@ -84,3 +85,25 @@ class TopicChanges:
         for group in self._groups.values():
             self._drop(group.forget_topic(old))
         self._store.put_progress([(progress.floor_entry(old.id, 0)[0], b"")])
+
+    def is_used(self, topic_id: int) -> bool:
+        """Whether a pull waits for the topic, or a message of it is in flight, in any loaded group."""
+        return any(group.uses(topic_id) for group in self._groups.values())
+
+    def starts_late(self, topic_id: int, wall_ms: int) -> bool:
+        """Whether a loaded group has cursors in the topic, but would not begin with all of it if it came back."""
+        known = (group for group in self._groups.values() if topic_id in group.topics)
+        return any(not group.policy.begins_with_all(wall_ms) for group in known)
+
+    def floor_entry(self) -> tuple[bytes, bytes]:
+        """The entry to store before topics are forgotten: no receipt of theirs counts in what has their names later."""
+        return progress.forgotten_entry(self._lease_clock.next_lease())
+
+    def _on_forgotten(self, topic: Topic) -> None:
+        """A topic was forgotten: no group has progress in it, and the next pull that names it looks it up."""
+        for group in self._groups.values():
+            group.unsubscribe(topic.id)
+            cursors = group.forget_topic(topic)
+            self._drop(cursors)
+            for cursor in cursors:
+                self._lease_clock.forget(cursor)

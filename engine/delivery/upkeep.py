@@ -65,6 +65,11 @@ class GroupUpkeep:
         self._cursors = self._counted = 0
         self._replaced: list[bytes] = []  # keys of progress in topics that were made again
 
+    @property
+    def hours(self) -> int:
+        """Hours that the engine has run."""
+        return self._hours
+
     def step(self, now_ms: int) -> int:
         """Do a small piece of work; returns the time of the next call."""
         try:

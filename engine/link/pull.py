@@ -21,6 +21,7 @@ from engine.link.receipt import NO_TOKEN
 
 EARLIEST, LATEST, AT_TIME = 0, 1, 2
 """Start of a group in a queue that is new to it. The time of AT_TIME is in the group's definition."""
+_STARTS = {"earliest": EARLIEST, "latest": LATEST, "time": AT_TIME}
 
 _LIMITS = struct.Struct("<iiiiB3x")  # max_messages ‖ max_bytes ‖ wait_ms ‖ invisible_ms ‖ start
 PULL_LIMITS = struct.Struct("<iiiiB3xI")
@@ -30,6 +31,11 @@ MALFORMED = b"the stored bytes are no whole Message"
 """Reason of the dead letters made by `rejections`."""
 
 _NO_CODES = U32.pack(0)
+
+
+def start_of(name: str, at_ms: int) -> int:
+    """The start that a group's definition means. A `latest` that says when it was set is that time."""
+    return AT_TIME if name == "latest" and at_ms else _STARTS[name]
 
 
 class PullScope:

@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable
 
 from engine.delivery.delivery import Delivery
+from engine.delivery.topic_expiry import TopicExpiry
 from engine.delivery.upkeep import GroupUpkeep
 from engine.env.native import NodeClock
 from engine.link import layout
@@ -23,12 +24,12 @@ class Admin:
         facts: further figures of `status`, beside those of log and delivery.
         stop: called for the verb `stop`; the process ends as after SIGTERM.
         on_stored: called after each verb, which may have stored messages.
-        groups: forgets groups.
+        groups, topics: forget groups and topics that nobody uses.
     """
 
     def __init__(
         self, store: Log, delivery: Delivery, clock: NodeClock, facts: Callable[[], dict], stop: Callable[[], None],
-        on_stored: Callable[[], None], groups: GroupUpkeep,
+        on_stored: Callable[[], None], groups: GroupUpkeep, topics: TopicExpiry,
     ) -> None:  # fmt: skip
         self._store, self._delivery, self._facts, self._stop = store, delivery, facts, stop
         self._clock, self._on_stored = clock, on_stored
@@ -39,7 +40,7 @@ class Admin:
             "stop": self._ask_to_stop,
             "accept_clock": self._accept_clock,
             **self._group_verbs.verbs,
-            **TopicVerbs(store, delivery).verbs,
+            **TopicVerbs(store, delivery, topics).verbs,
             **DeadLetterVerbs(store, delivery).verbs,
         }
 

@@ -13,13 +13,13 @@ from engine.errors import CorruptionError, OffsetOutOfRangeError, UnreadableErro
 from engine.link.codes import UNKNOWN_TOPIC
 from engine.log import Log
 from engine.log.types import Topic
+from engine.ops.admin_topics import UNUSED_MAX, days_of
 from engine.ops.checks import checked_name, is_whole, shown
 from engine.ops.errors import RequestError
 
 UNKNOWN_GROUP = 103
 TO_RULE = 'to: use "earliest", "latest", an offset, {"time_ms": …} or {"shift": …}'
 OFFSET_MAX = (1 << 63) - 1
-UNUSED_MAX = 1_000
 
 
 class GroupVerbs:
@@ -129,10 +129,7 @@ class GroupVerbs:
 
     def _unused(self, request: dict, now_ms: int) -> dict:
         """Groups that expire after as many days: what `--expire-days` would forget."""
-        days = request.get("days")
-        if not is_whole(days, 0, 3_660):
-            raise RequestError(f"days: {shown(days)}: use 0..3660")
-        return {"groups": list(islice(self._upkeep.unused(24 * days), UNUSED_MAX))}
+        return {"groups": list(islice(self._upkeep.unused(24 * days_of(request)), UNUSED_MAX))}
 
     def _created(self, request: dict, now_ms: int) -> dict:
         """How many groups and topics count against an application's quotas."""

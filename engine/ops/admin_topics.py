@@ -1,8 +1,10 @@
-"""ADMIN's verbs for topics: topics, purge_topic."""
+"""ADMIN's verbs for topics: topics, purge_topic, unused_topics."""
 
+from itertools import islice
 from typing import Any
 
 from engine.delivery.delivery import Delivery
+from engine.delivery.topic_expiry import TopicExpiry
 from engine.link.codes import UNKNOWN_TOPIC
 from engine.log import Log
 from engine.log.types import Topic
@@ -10,19 +12,20 @@ from engine.ops.checks import checked_name, is_whole, shown
 from engine.ops.errors import RequestError
 
 LIST_MAX = 10_000
+UNUSED_MAX = 1_000
 OFFSET_MAX = (1 << 63) - 1
 
 
 class TopicVerbs:
     """Requests about the topics of one engine."""
 
-    def __init__(self, store: Log, delivery: Delivery) -> None:
-        self._store, self._delivery = store, delivery
+    def __init__(self, store: Log, delivery: Delivery, expiry: TopicExpiry) -> None:
+        self._store, self._delivery, self._expiry = store, delivery, expiry
 
     @property
     def verbs(self) -> dict[str, Any]:
         """Name -> function(request, now_ms)."""
-        return {"topics": self._topics, "purge_topic": self._purge}
+        return {"topics": self._topics, "purge_topic": self._purge, "unused_topics": self._unused}
 
     def _topics(self, request: dict, now_ms: int) -> dict:
         found = self._store.topics(text_of(request, "prefix"), text_of(request, "after"), limit_of(request))
@@ -49,6 +52,13 @@ class TopicVerbs:
         self._follow(topic)
         return {"purged": done}
 
+    def _unused(self, request: dict, now_ms: int) -> dict:
+        """Topics that expire after as many days: what `--expire-days` would forget."""
+        found = self._expiry.unused(24 * days_of(request))
+        return {
+            "unused": [{"id": each.id, "name": each.name, "queues": each.queues} for each in islice(found, UNUSED_MAX)]
+        }
+
     def _follow(self, topic: Topic) -> None:
         """Have the loaded groups pass over what is gone, also what they have leased."""
         for group in list(self._delivery.groups.values()):
@@ -63,6 +73,14 @@ def text_of(request: dict, name: str) -> str:
     if not isinstance(value, str):
         raise RequestError(f"{name}: {shown(value)}: use text")
     return value
+
+
+def days_of(request: dict) -> int:
+    """The request's `days`. Raises RequestError."""
+    days = request.get("days")
+    if not is_whole(days, 0, 3_660):
+        raise RequestError(f"days: {shown(days)}: use 0..3660")
+    return days
 
 
 def limit_of(request: dict) -> int:

@@ -7,6 +7,7 @@ docs/design/0028-ids-over-broker-groups.md.
 from collections.abc import Iterable
 
 from common.names import split_stored_name
+from engine.delivery.topic_uses import TopicUses
 from engine.errors import DiskFullError
 from engine.link import layout
 from engine.link.claim import CLAIM_QUEUE, CLAIMS_MAX, WINDOW_MS_MAX, Claim, Claimed, claim_batch
@@ -27,10 +28,11 @@ class Claims:
 
     Args:
         timers: delayed messages that are pending have their ids too.
+        uses: notes that the topics are in use.
     """
 
-    def __init__(self, store: Log, timers: Timers) -> None:
-        self._store, self._timers = store, timers
+    def __init__(self, store: Log, timers: Timers, uses: TopicUses) -> None:
+        self._store, self._timers, self._uses = store, timers, uses
 
     def handle(self, peer: Peer, request_id: int, payload: bytes) -> None:
         """Claim the ids; answered when the claims are as durable as their messages will be."""
@@ -59,6 +61,7 @@ class Claims:
             topic = self._store.topic(split_stored_name(claim.topic)[0]) if claim.topic not in topics else None
             topic_id = topics.get(claim.topic, 0 if topic is None else topic.id)
             place = topic_id, claim.id
+            self._uses.note((topic_id,))
             if place in queues:
                 results.append((CLAIMED, queues[place], None))
                 continue

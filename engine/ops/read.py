@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from common.timer_heap import TimerHeap
+from engine.delivery.topic_uses import TopicUses
 from engine.env.native import NodeClock
 from engine.errors import CorruptionError, OffsetOutOfRangeError, UnreadableError
 from engine.link.codes import INVALID, OFFSET_OUT_OF_RANGE, OK, UNAVAILABLE, UNKNOWN_TOPIC
@@ -102,10 +103,10 @@ def _number(request: dict, name: str, default: int) -> int:
 
 
 class PositionReads:
-    """Serves READ from the log and keeps the reads that wait."""
+    """Serves READ from the log and keeps the reads that wait. `uses` notes that the topics are in use."""
 
-    def __init__(self, store: Log, clock: NodeClock, waiting: WaitingRequests) -> None:
-        self._store, self._clock, self._waiting = store, clock, waiting
+    def __init__(self, store: Log, clock: NodeClock, waiting: WaitingRequests, uses: TopicUses) -> None:
+        self._store, self._clock, self._waiting, self._uses = store, clock, waiting, uses
         self._waits = TimerHeap()
         self._by_queue: dict[tuple[int, int], OrderedDict[PositionRead, None]] = {}
 
@@ -181,6 +182,7 @@ class PositionReads:
         if not 0 <= position.queue < topic.queues:
             position.fail(INVALID, f"queue {position.queue}: use 0..{topic.queues - 1}")
             return position
+        self._uses.note((topic.id,))
         position.topic_id = topic.id
         first, end = self._store.bounds(topic.id, position.queue)
         if position.offset is None and asked.get("at_time_ms") is not None:

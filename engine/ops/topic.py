@@ -30,6 +30,7 @@ class CreateTopics:
         new = (name for name, _ in wanted if self._store.topic(split_stored_name(name)[0]) is None)
         self._creations.admit(TOPIC, new, application)
         topics = self._store.create_topics(wanted)
+        self._creations.topic_uses.note(topic.id for topic in topics)
         found = {"topics": [{"id": topic.id, "queues": topic.queues} for topic in topics]}
 
         def answer() -> None:

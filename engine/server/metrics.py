@@ -15,6 +15,7 @@ penstock_engine_backlogged_topics | now, of the topics that proxies ask about | 
 penstock_engine_backlogs_total | openings of lag breakers | many: a bound is near the usual lag of a group
 penstock_engine_expired_requests_total | requests, answered ones too | many: consumers are slower than the callers' deadlines
 penstock_engine_forwarded_replies_total | replies | –
+penstock_engine_forgotten_groups_total, _forgotten_topics_total | – | names that clients make up; `--expire-days` rules it
 penstock_engine_parked_pulls, _link_connections | now | –
 penstock_engine_cold_read_bytes_total | bytes | near --cold-mib-s: late readers wait for the budget; a larger one takes the disk from writes
 penstock_engine_log_segments, _log_bytes, _log_side_bytes | now, bytes | –
@@ -111,6 +112,8 @@ class EngineMetrics:
             "passed_over": (counts.passed_over, "Messages that a group's filter skipped, counted per group."),
             "dead_letters": (counts.dead_letters, "Messages moved to their group's dead letters."),
             "stale_receipts": (counts.stale_receipts, "Acknowledgements refused as stale or forged."),
+            "forgotten_groups": (node.groups.expired, "Groups without a definition that nobody used."),
+            "forgotten_topics": (node.topics.expired, "Empty topics of families that nobody used."),
             "backlogs": (node.lag_breakers.opened, "Times that a topic became backlogged."),
             "expired_requests": (
                 exchange.requests.expired,

@@ -248,6 +248,24 @@ def delete(instance: Instance, name: str, force: bool, output: str) -> None:
 
 
 @topic.command()
+@click.option("--days", type=click.IntRange(0, 3_660), default=30, metavar="N", help="Days without a use (default 30).")
+@output_option
+@instance_options("engine")
+def unused(instance: Instance, days: int, output: str) -> None:
+    """List topics of families that are empty and that nobody has used for N days in which the engine ran.
+
+    An engine forgets them by itself after its --expire-days (default 30; 0: never), once a day. It keeps those that have
+    a delayed message, and those in which a group has a position whose start would pass over messages of a topic that
+    comes back. With several broker groups each forgets its own; at most 1,000 topics of each are listed.
+    """
+    from penstock.commands import engines  # the link and its native parts: only for the commands that need the engine
+
+    answers = engines.ask_all(instance, "unused_topics", days=days)
+    rows = [{**each, "broker_group": group} for group, answer in answers.items() for each in answer["unused"]]
+    show_rows(sorted(rows, key=lambda row: row["name"]), (*CREATED_COLUMNS, "broker_group"), output)
+
+
+@topic.command()
 @click.argument("name")
 @click.option("--yes", is_flag=True, help="Purge without asking.")
 @output_option

@@ -306,9 +306,8 @@ _RETENTION = (
     ),
     Mutant(
         "a deleted segment takes counters with it", "engine.log.upkeep.relocation",
-        "if topic_id != CONTROL_TOPIC_ID and self._end_of(topic_id, queue) == next_offset\n",
-        "if topic_id != CONTROL_TOPIC_ID and self._end_of(topic_id, queue) < 0\n",
-        (("        return self._end_of(topic_id, queue) == next_offset\n", "        return False\n"),),
+        "        return self._view.topic_by_id(topic_id) is not None and self._end_of(topic_id, queue) == next_offset\n",
+        "        return False\n",
     ),
     Mutant(
         "a segment is deleted before its relocated records are synced", "engine.log.upkeep.retention",

@@ -2,6 +2,7 @@
 
 from common.config.definitions import ON_FAILURE, ORDERS
 from engine.delivery.policy import DEFAULT, UNREAD, GroupPolicy, unread
+from engine.link.pull import start_of
 from engine.server.policy.config_follower import ConfigFollower
 
 UNREADABLE = unread("the engine cannot read its definition, which is of a later version: upgrade the engine")
@@ -39,4 +40,5 @@ class ConfiguredPolicies:
             found.paused,
             ORDERS.index(found.order),
             ON_FAILURE.index(found.on_failure),
+            start=start_of(found.start, found.start_at_ms),
         )

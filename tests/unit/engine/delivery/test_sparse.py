@@ -105,7 +105,7 @@ def test_a_topic_that_grows_or_is_made_again_is_followed(world):
     assert world.pull(acks=[old.ack()], most=0)[0] == [STALE_RECEIPT]
     world.store(new, 1, queue=9)
     assert places(world.give(topics=again)) == [(9, [0])]
-    assert list(world.delivery._topic_changes.sparse) == [new]
+    assert list(world.delivery.topic_changes.sparse) == [new]
 
 
 def test_order_by_key_looks_at_all_queues_from_the_moment_that_it_is_asked_for(world):
@@ -126,7 +126,7 @@ def test_an_idle_group_leaves_memory_and_comes_back(world):
     (piece,) = world.give(topics=BIG)
     world.pull(acks=[piece.ack()], most=0)
     world.rest(IDLE_MS)
-    assert (world.delivery.groups, world.delivery._by_queue, world.delivery._topic_changes.sparse) == ({}, {}, {})
+    assert (world.delivery.groups, world.delivery._by_queue, world.delivery.topic_changes.sparse) == ({}, {}, {})
     world.store(world.orders, 1, queue=8)
     assert places(world.give(topics=BIG)) == [(8, [0])]
 
@@ -158,4 +158,4 @@ def test_small_topics_have_all_their_cursors(world):
     world.topic("small", queues=group_module.SPARSE_QUEUES_MIN - 1)
     assert world.give(topics=(("small", group_module.SPARSE_QUEUES_MIN - 1),)) == []
     assert world.delivery.group("g").cursor_count == group_module.SPARSE_QUEUES_MIN - 1
-    assert world.delivery._topic_changes.sparse == {}
+    assert world.delivery.topic_changes.sparse == {}

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from engine.delivery.topic_uses import TopicUses
 from engine.env.native import NodeClock
 from engine.errors import CorruptionError
 from engine.log.memory import MemoryLog
@@ -16,7 +17,7 @@ class Asker:
     def __init__(self, queues: int = 2) -> None:
         self.log, self.answers = MemoryLog(), []
         self.topic = self.log.create_topics([("orders", queues)])[0].id
-        self.reads = PositionReads(self.log, NodeClock(), WaitingRequests(lambda: None))
+        self.reads = PositionReads(self.log, NodeClock(), WaitingRequests(lambda: None), TopicUses())
 
     def read(self, *positions: dict, now_ms: int = 0, **options) -> bool:
         request = {"positions": [{"topic": "orders", **position} for position in positions], **options}
