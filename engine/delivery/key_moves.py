@@ -96,14 +96,20 @@ class KeyMoves:
     ) -> None:
         self._topic_id, self._cursors_of, self._store, self._waiting_max = topic_id, cursors_of, store, waiting_max
         self._growths: list[OldQueues] = []
-        self._known = 0  # growths that were ever in `_growths`
+        self._known: list[QueueGrowth] = []  # all that were ever followed
         self._held: dict[tuple[int, int], tuple[int, Needs]] = {}  # (key's number, needs) by queue and offset
 
     def follow(self, growths: Sequence[QueueGrowth]) -> None:
-        """Keep the order over these growths, and have all cursors ask this object."""
-        for growth in growths[self._known :]:
+        """Keep the order over these growths, and have all cursors ask this object.
+
+        One that a crash prevented is in the log, too, until the growth itself replaces it: with later ends.
+        """
+        same = [growth for growth, known in zip(growths, self._known, strict=False) if growth == known]
+        replaced = self._known[len(same) :]
+        self._growths = [each for each in self._growths if (each.at_ms, each.started) not in replaced]
+        for growth in growths[len(same) :]:
             self._growths.append(OldQueues(growth, self._waiting_max))
-        self._known = len(growths)
+        self._known = list(growths)
         for older, following in pairwise(self._growths):
             older.end_before(following)
         for cursor in self._cursors_of():

@@ -12,6 +12,7 @@ from engine.config import LogConfig
 from engine.delivery.key_moves import WINDOW_MS
 from engine.delivery.policy import KEY, NONE
 from engine.env.simulated import SimulatedEnv
+from engine.errors import DiskFullError
 from engine.link.acknowledgement import DONE, RETRY
 from engine.log import open_log
 from engine.log.format import KIND_MESSAGES, pack_batch, pack_record, split_records
@@ -202,6 +203,34 @@ def test_a_growth_outlives_a_restart(form):
     found = world.drain()
     assert len(found) == 40
     assert in_order(found)
+
+
+def test_the_order_holds_over_a_growth_that_a_crash_prevented_and_that_happens_later(form, monkeypatch):
+    world = Growing(form, queues=2)
+    world.send("k0")
+
+    def crash(wanted):
+        raise DiskFullError("the process ends here")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(world.log.growth, "_create", crash)
+        with pytest.raises(DiskFullError):
+            world.grow(5)
+    world.restart()
+    ((first, *_),) = world.take()  # the group follows the record that the crash has left
+    world.turn(WINDOW_MS)
+    world.send(*KEYS[1:] * 5)
+    held = world.take(most=1)
+    world.grow(5)
+    world.send(*KEYS[1:] * 5)
+    world.turn(WINDOW_MS)
+    found = [*held, *world.take(acks=[first])]
+    assert in_order([(key, number) for _, key, number in found])
+    acks = [ack for ack, _, _ in found]
+    while taken := world.take(acks=acks):
+        found, acks = found + taken, [ack for ack, _, _ in taken]
+        world.turn(20)
+    assert in_order([(key, number) for _, key, number in found]) and len(found) == 90
 
 
 @pytest.mark.parametrize("seed", range(60))
