@@ -6,6 +6,7 @@ changes no other one's.
 
 import json
 
+from common.keyhash import queue_of
 from common.reply_token import TOKEN_SIZE, ReplyToken, ReplyTokens
 from engine.link import layout
 from engine.link.batch import encode_batch
@@ -74,6 +75,9 @@ class Client:
         self.link = None
         self.world.after(RECONNECT_MS, self._connect)
 
+    def grow(self, topic: str, queues: int) -> None:
+        """Follow a definition that gives a topic more queues."""
+
     def leave(self) -> None:
         """Close the link; the client comes back."""
         if self.link is not None:
@@ -135,7 +139,7 @@ class Sender(Client):
         durability: tuple[int, ...], keys: int = 0, check_ids: bool = False, bytes_max: int = 300,
     ) -> None:  # fmt: skip
         super().__init__(engine, name, history)
-        self.topics, self.pause_ms, self.durability = topics, pause_ms, durability
+        self.topics, self.pause_ms, self.durability = dict(topics), pause_ms, durability
         self.keys, self.check_ids, self.bytes_max = keys, check_ids, bytes_max
         self.known = Topics(history)
         self.number = 0
@@ -148,6 +152,11 @@ class Sender(Client):
             durability, batches = self._unanswered.pop()
             return self._send(link, durability, batches)
         return self._later(link)
+
+    def grow(self, topic: str, queues: int) -> None:
+        if topic in self.topics:
+            self.topics[topic] = max(queues, self.topics[topic])  # it may follow two growths at about one time
+            self.known.forget(topic)  # the next batch asks for the new queues
 
     def _later(self, link: Link) -> None:
         self.world.after(self.random.randint(1, 2 * self.pause_ms), lambda: self._next(link))
@@ -162,9 +171,8 @@ class Sender(Client):
         for _ in range(self.random.randint(1, 4)):
             topic = self._pick_topic()
             key = b"k%d" % self.random.randrange(self.keys) if self.keys else b""
-            queue = (
-                int(key[1:]) % self.topics_queues(topic) if key else self.random.randrange(self.topics_queues(topic))
-            )
+            queues = self.topics_queues(topic)
+            queue = queue_of(key, queues) if key else self.random.randrange(queues)
             count = 1 if self.check_ids else self.random.randint(1, 5)
             batches.append((topic, queue, [self.message(topic, key) for _ in range(count)]))
         self._send(link, self.random.choice(self.durability), batches)
@@ -235,6 +243,11 @@ class Sender(Client):
             self._send(link, *self._unanswered.pop())
 
     def _append(self, link: Link, durability: int, batches: Batches) -> None:
+        if self.keys:  # the topic may have grown while its id was asked for
+            batches = [
+                (topic, queue_of(messages[0].key, self.topics_queues(topic)), messages)
+                for topic, _, messages in batches
+            ]
         packed = []
         for topic, queue, messages in batches:
             topic_id = self.known.find(topic)

@@ -71,12 +71,16 @@ class Consumer(Client):
         max_messages: int = 32, release: float = 0.0,
     ) -> None:  # fmt: skip
         super().__init__(engine, name, history)
-        self.group, self.topics, self.work_ms, self.invisible_ms = group, topics, work_ms, invisible_ms
+        self.group, self.topics, self.work_ms, self.invisible_ms = group, dict(topics), work_ms, invisible_ms
         self.retry, self.reject, self.forget, self.extend = retry, reject, forget, extend
         self.release = release
         self.max_messages = max_messages
         self.hashes = {topic_hash(topic): topic for topic in topics}
         self._sent_ms, self._stamp = 0, (0, 0)
+
+    def grow(self, topic: str, queues: int) -> None:
+        if topic in self.topics:
+            self.topics[topic] = max(queues, self.topics[topic])  # it may follow two growths at about one time
 
     def calm(self) -> None:
         """From now on acknowledge everything at once."""

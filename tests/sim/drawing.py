@@ -13,7 +13,7 @@ FRESH = {"fresh-": 2}
 """Topics that come up as it runs: a name that ends in "-" gets a number, which changes every few seconds."""
 
 BOTH = (layout.MEMORY, layout.FSYNC)
-THEME_SHARE = 0.3
+THEME_SHARE = 0.35
 
 
 IO_FAULTS: tuple[tuple[tuple[str, ...], int], ...] = (

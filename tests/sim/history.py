@@ -115,6 +115,9 @@ class History:
         paused: groups that an operator has paused, with the time.
         shown: topic ids that clients know, with the topics' names.
         ages: what retention may have deleted.
+        queues: of topics that have grown, their latest number of queues.
+        moves_hold: no power cut came while a growth was not durable. It may keep the topic's record and lose the growth's.
+        may_repeat: a start could not read messages that delayed ones had become, and says that they may come again.
     """
 
     def __init__(self, engine: "Engine", groups: tuple[GroupRules, ...], retention_ms: int = 0) -> None:
@@ -131,6 +134,8 @@ class History:
         self.paused: dict[str, int] = {}
         self.shown: dict[int, str] = {}
         self.process = 0
+        self.queues: dict[str, int] = {}
+        self.moves_hold, self.may_repeat, self._is_growing = True, False, False
         self.ages = Ages(engine, retention_ms)
         engine.on_crash, engine.on_stop, engine.on_unread = self._on_crash, self._on_stop, self._on_unread
         engine.on_start = self._on_start
@@ -183,8 +188,14 @@ class History:
         for name in names & self.sent.keys():
             self.sent[name].state, self.sent[name].place, self.sent[name].once = "open", None, False
 
+    def before_crash(self) -> None:
+        """The process is going to end."""
+        store = self.engine.node and self.engine.node.store
+        self._is_growing = bool(store and store.topics_position > store.durable_position)
+
     def _on_crash(self, power_cut: bool) -> None:
         self.process += 1
+        self.moves_hold = self.moves_hold and not (power_cut and self._is_growing)
         self.ages.end_process(power_cut)
         if not power_cut:
             return
@@ -298,6 +309,9 @@ class History:
         self._check_lease(group, place, sent, lease, sent_ms)
         if rules.order != "none" and self.definitions_hold and not self.deletes_early:
             self._check_order(group, place, sent, lease)
+            # The window for late senders ends by the clock, too, and keys move only once the order is known.
+            if place[0] in self.queues and sent.key and self.moves_hold and not (self.clock_steps or self.one_range):
+                self._check_moves(group, place, sent)
         group.delivered.add(sent.name)
         return sent
 
@@ -343,6 +357,22 @@ class History:
                 raise Broken(
                     f"group={group.rules.name}: {sent.name} at {place} before {self.names.get((topic, queue, at))} at {at}"
                 )
+
+    def _check_moves(self, group: GroupHistory, place: Place, sent: Sent) -> None:
+        """After a growth, what the same sender sent earlier under the key has to be settled in the key's other queues."""
+        topic, queue, _ = place
+        for other in range(self.queues[topic]):
+            for at in self.by_key.get((topic, other, sent.key), []) if other != queue else ():
+                earlier = self.sent[self.names[topic, other, at]]
+                if (
+                    earlier.order < sent.order
+                    and earlier.name.partition("#")[0] == sent.name.partition("#")[0]
+                    and earlier.name not in group.settled
+                    and not self.may_be_gone(earlier, (topic, other, at))
+                ):
+                    raise Broken(
+                        f"group={group.rules.name}: {sent.name} at {place} before {earlier.name} in queue {other} at {at}"
+                    )
 
     # -- acknowledgements
 

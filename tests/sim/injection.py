@@ -1,6 +1,7 @@
 """Injection of a scenario's faults, and their end."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tests.sim.clients import Client, Operator
@@ -11,6 +12,9 @@ if TYPE_CHECKING:
     from tests.sim.config import SimulatedConfig
     from tests.sim.engine import Engine
     from tests.sim.history import History
+
+FOLLOW_MS = 300
+"""Time within which clients follow a change of a definition."""
 
 HEALED_RETENTION_MS = 3_600_000
 UNREADABLE = {"order": "by-tenant", "attempts_max": -1, "filter": "AND AND", "retention_ms": -1}
@@ -173,6 +177,14 @@ class Injection:
         self._define(self._values)
 
     # -- clients
+
+    def _grow(self, fault: Fault) -> None:
+        """An operator gives a topic more queues; the clients follow one after the other."""
+        topic, queues = fault.options["topic"], fault.options["queues"]
+        queues = self.history.queues[topic] = max(queues, self.history.queues.get(topic, 0))
+        chance = self.world.random_of(f"growth-{fault.at_ms}")
+        for client in self.clients.values():
+            self.world.after(chance.randint(0, FOLLOW_MS), partial(client.grow, topic, queues))
 
     def _leave(self, fault: Fault) -> None:
         client = self.clients.get(fault.options["name"])

@@ -343,4 +343,24 @@ _RETENTION = (
     ),
 )  # fmt: skip
 
-MUTANTS = (*_LOG, *_DELIVERY, *_TIMERS, *_RETENTION)
+_GROWTH = (
+    Mutant(
+        "keys do not wait for their old queues", "engine.delivery.key_moves",
+        "        if self._are_free(needs, key_number):\n            return False\n",
+        "        if needs is not None:\n            return False\n",
+    ),
+    Mutant(
+        "a growth is not recorded", "engine.log.growth",
+        "            self._put_progress([(_key(old), _encode(QueueGrowth(self._now_ms(), tuple(ends))))])\n",
+        "            pass\n",
+    ),
+    Mutant(
+        "messages of late senders are not waited for", "engine.delivery.key_moves", "WINDOW_MS = 3_000\n", "WINDOW_MS = 0\n",
+    ),
+    Mutant(
+        "an old queue is free once its messages are leased", "engine.delivery.key_moves",
+        "        return not 0 <= first < end or waits_for(cursor.queue, first)\n", "        return True\n",
+    ),
+)  # fmt: skip
+
+MUTANTS = (*_LOG, *_DELIVERY, *_TIMERS, *_RETENTION, *_GROWTH)

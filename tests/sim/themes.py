@@ -103,6 +103,28 @@ def _retained(
     )  # fmt: skip
 
 
+UNORDERED = ("clock_back", "clock_ahead", "config_late", "config_lost", "disk_full")
+"""Faults after which a group's order by key does not hold while keys move."""
+
+
+def growth(random: Random, scenario: Scenario) -> Scenario:
+    """A topic gets more queues under a backlog of groups with and without order by key, with ends of the process."""
+    calm = replace(scenario, faults=tuple(each for each in scenario.faults if each.kind not in UNORDERED))
+    grow_ms = random.randint(300, max(301, scenario.length_ms * 2 // 3))
+    faults = [Fault("grow", grow_ms, 0, {"topic": "orders", "queues": random.choice((4, 5, 7))})]
+    if random.random() < 0.3:
+        # By then all clients have followed the first one.
+        faults.append(Fault("grow", grow_ms + random.randint(400, 2_000), 0, {"topic": "orders", "queues": 11}))
+    if random.random() < 0.6:
+        kind = random.choice(("kill", "power_cut", "stop"))
+        faults.append(Fault(kind, grow_ms + random.randint(0, 1_500), 500, {}))
+    durability = random.choice(((layout.FSYNC,), (layout.MEMORY, layout.FSYNC)))
+    moving = Part("sender", "moving", {"topics": ORDERS, "pause_ms": 80, "durability": durability, "keys": 9})
+    options = {"group": "bykey", "topics": ORDERS, "work_ms": random.choice((300, 1_000)), "max_messages": 5}
+    slow = [Part("consumer", f"bykey-{number}", options) for number in (2, 3)]
+    return _with(calm, "growth", [moving, *slow], faults)
+
+
 def _time(random: Random, scenario: Scenario) -> int:
     return random.randint(300, max(301, scenario.length_ms - 100))
 
@@ -114,4 +136,6 @@ def _with(scenario: Scenario, theme: str, parts: list[Part], faults: list[Fault]
     )  # fmt: skip
 
 
-THEMES: tuple[Theme, ...] = (refused_writes, closed_segments, short_retention, short_retention, long_retention)
+THEMES: tuple[Theme, ...] = (
+    refused_writes, closed_segments, short_retention, short_retention, long_retention, growth,
+)  # fmt: skip

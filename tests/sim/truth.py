@@ -134,7 +134,8 @@ class Truth:
     def _check_sent(self, sent: Sent, places: list[Place]) -> None:
         if sent.state == "refused" and places:
             raise Broken(f"{sent.name}: its answer said that it is not stored, and the log has it at {places}")
-        if sent.once and len(places) > 1:
+        may_repeat = bool(sent.due_ms) and self.history.may_repeat
+        if sent.once and len(places) > 1 and not may_repeat:
             raise Broken(f"{sent.name}: stored {len(places)} times, at {places}")
         if sent.cancelled == "kept" and places and not self.history.is_damaged:
             raise Broken(f"{sent.name}: cancelled, and stored at {places}")
@@ -182,13 +183,17 @@ class Truth:
         return max(group.frames.get(place, 0) for place in self.copies[name])
 
     def _check_times(self) -> None:
-        """A look-up by time finds the first record stored then or later, while the wall clock never stepped."""
-        if self.history.clock_steps or self.history.is_damaged or self.engine.env.hits.get("read"):
+        """A look-up by time finds the first record stored then or later, while the wall clock never stepped.
+
+        After failed reads it may find an earlier one, but never a later one.
+        """
+        if self.history.clock_steps or self.history.is_damaged:
             return
         for topic_id, queue, pieces in self.stored_at:
             for before, (offset, at_ms) in zip([(0, 0), *pieces], pieces, strict=False):
                 found = self.node.store.offset_at_time(topic_id, queue, at_ms)
-                if found > offset or (before[1] < at_ms and found <= before[0] and before[1]):
+                is_early = before[1] < at_ms and found <= before[0] and before[1]
+                if found > offset or (is_early and not self.engine.env.hits.get("read")):
                     raise Broken(
                         f"topic={topic_id} queue={queue}: offset {offset} is of {at_ms}, a look-up finds {found}"
                     )
@@ -198,7 +203,7 @@ class Truth:
 
         An index file that was made while its segment could not be read is made again by the next reader.
         """
-        if self.history.power_cuts or self.history.is_damaged or self.engine.env.hits.get("read"):
+        if self.history.power_cuts or self.history.is_damaged:
             return
         scrub = Scrub(self.engine.env, "/engine/log", self.node.store.log_id, 1 << 30)
         for _ in scrub.steps():
