@@ -41,8 +41,15 @@ class _Side:
     share: float = 0.0
     lent_until: float = 0.0
 
-    def measure(self, asked: float, was_short: bool, seconds: float) -> None:
-        self.demand += _SMOOTHING * (asked / seconds - self.demand)
+    def measure(self, asked: float, was_short: bool, seconds: float, *, is_blocked: bool) -> None:
+        """Follow the demand.
+
+        Args:
+            is_blocked: the lender, which is an engine, does not answer. Callers wait for their sends too then and ask for
+                less than they would: a lower demand would cost them their slice once it goes on.
+        """
+        change = _SMOOTHING * (asked / seconds - self.demand)
+        self.demand += max(0.0, change) if is_blocked else change
         if was_short:
             self.demand = max(self.demand, _EAGERNESS * self.share)
 
@@ -83,6 +90,7 @@ class QuotaSlices:
         self._new: list[Meter] = []  # kept alive until they are used, for a while
         self._newer: list[Meter] = []
         self._shifted_at = now()
+        self._is_unanswered = False  # the last question
         self.live = 1
 
     @property
@@ -176,7 +184,7 @@ class QuotaSlices:
         for (name, side), (amount, was_short) in zip(limit.sides.items(), asked, strict=True):
             if side.total is None:
                 continue
-            side.measure(amount, was_short, seconds)
+            side.measure(amount, was_short, seconds, is_blocked=self._is_unanswered)
             if is_idle:
                 side.demand = side.lent_until = 0.0
             elif side.demand >= LOW * side.total / self.live:
@@ -196,12 +204,14 @@ class QuotaSlices:
         for key, name in wanted:
             side = self._limits[key].sides[name]
             limits.append({"key": f"{key}:{name}", "total": side.total, "demand": side.demand})
+        self._is_unanswered = True
         request = {"role": self._role, "process": self._process, "limits": limits, "live": self.live}
         self._ask(json.dumps(request).encode(), lambda code, payload: self._answered(wanted, now, code, payload))
 
     def _answered(self, wanted: list[tuple[str, str]], asked_at: float, code: int, payload: bytes) -> None:
         if code:
             return  # the lender cannot be reached: slices expire by themselves
+        self._is_unanswered = False
         answer = json.loads(payload)
         self.live = max(1, answer["live"])
         for (key, name), share in zip(wanted, answer["shares"], strict=True):

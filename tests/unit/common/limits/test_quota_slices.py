@@ -118,6 +118,65 @@ def test_without_the_lender_each_falls_back_to_its_static_share_and_back_again()
     assert sum(cluster.run(10)) == pytest.approx(TOTAL, rel=0.05)
 
 
+class Waiting(Cluster):
+    """Clients that keep to a schedule and send one call at a time: at the limit they are held, and catch up later."""
+
+    CALLS_PER_STEP_MAX = 15
+
+    def __init__(self, *offered):
+        super().__init__()
+        self.offered, self.due, self.is_stalled = offered, [0.0] * 3, False
+        self.unanswered = []  # questions while the engine stalls
+
+    def ask(self, payload, answer):
+        if self.is_stalled:
+            self.unanswered.append((payload, answer))
+        else:
+            super().ask(payload, answer)
+
+    def sides(self):
+        """The limit's messages in the processes that are used."""
+        return [each._limits["topic:orders"].sides["messages"] for each in self.processes[:2]]
+
+    def stall(self, seconds):
+        """Let the engine stand still: it answers no question, and clients wait for their sends."""
+        self.is_stalled = True
+        self.run(seconds)
+        self.is_stalled = False
+        while self.unanswered:
+            self.ask(*self.unanswered.pop(0))
+
+    def _send(self, i):
+        self.due[i] += self.offered[i] * STEP_S
+        for _ in range(0 if self.is_stalled else min(int(self.due[i]), self.CALLS_PER_STEP_MAX)):
+            if self.meters[i].wait_s(1, 100, self.now) > 0:
+                self.meters[i].refuse(0, 0)  # held
+                break
+            self.meters[i].take(1, 100)
+            self.passed[i] += 1
+            self.due[i] -= 1
+
+
+@pytest.mark.parametrize("stall_s", [0.5, 0.8])
+def test_a_stall_of_the_engine_is_a_fall_of_demand_for_one_tick_at_most(stall_s):
+    cluster = Waiting(2000, 200, 0)
+    cluster.run(5)
+    before = [side.demand for side in cluster.sides()]
+    cluster.stall(stall_s)
+    # The first tick of the stall still has the answer to the question before.
+    assert all(side.demand >= 0.59 * demand for side, demand in zip(cluster.sides(), before, strict=True))
+    assert sum(cluster.run(3.2)) >= 0.98 * TOTAL
+
+
+def test_a_demand_that_falls_while_the_lender_is_silent_is_seen_once_it_answers():
+    cluster = Waiting(2000, 2000, 0)
+    cluster.run(3)
+    cluster.stall(0.6)
+    cluster.offered, cluster.due[0] = (0, 2000, 0), 0.0
+    cluster.run(2)
+    assert cluster.run(5)[1] == pytest.approx(TOTAL, rel=0.05)
+
+
 def test_another_total_is_at_work_at_once_and_exact_a_second_later():
     cluster = Cluster()
     cluster.offered = [3000, 1000, 0]
