@@ -27,7 +27,8 @@ from engine.log.segment.side_files import SideFiles
 from engine.log.timer_log import TimerLog
 from engine.log.upkeep.forgetting import TopicForgetter
 from engine.log.upkeep.log_time import LogTime
-from engine.log.upkeep.recovery import Recovered, Recovery
+from engine.log.upkeep.recovered import Recovered
+from engine.log.upkeep.recovery import Recovery
 from engine.log.upkeep.relocation import Relocator
 from engine.log.upkeep.retention import Retainer
 from engine.log.view import View
@@ -104,11 +105,11 @@ class Log:
         assert recovered.active is not None
         self.segments = LogSegments(
             recovered.active, recovered.sealed, config.sealed_open_max,
-            SealedOpener(env, directory, batches).open, SideFiles(env),
+            SealedOpener(env, directory, batches, view, recovered.partial).open, SideFiles(env),
         )  # fmt: skip
         self.writer = LogWriter(
             env, directory, config, view, self.segments, next_topic_id=recovered.next_topic_id,
-            epoch=recovered.epoch, ids=recovered.ids, id_time=recovered.id_time, last_at=recovered.active_last_at,
+            epoch=recovered.epoch, ids=recovered.ids, id_time=recovered.id_time, last=recovered.active_last,
             prepared=recovered.next, is_full=recovered.is_full,
         )  # fmt: skip
         self.cold = ColdReads(env, directory, config, notify)

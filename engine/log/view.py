@@ -245,6 +245,16 @@ class View:
         for key, value in self.store.scan(queue_key(topic_id, queue, offset), end):
             yield _QUEUE_KEY.unpack(key)[3], _QUEUE_VALUE.unpack(value)[0]
 
+    def begins_later(self, base: int, topic_id: int, queue: int, first_offset: int) -> bool:
+        """Whether the queue begins at that offset in a segment after the one at `base`."""
+        value = self.store.get(queue_key(topic_id, queue, first_offset))
+        return value is not None and base < _QUEUE_VALUE.unpack(value)[0] < NO_SEGMENT
+
+    def keys_within(self, base: int, topic_id: int, queue: int, first_offset: int, next_offset: int) -> list[bytes]:
+        """Keys of the queue that say that it begins in the segment at `base` after its first offset there."""
+        found = self.store.scan(queue_key(topic_id, queue, first_offset + 1), queue_key(topic_id, queue, next_offset))
+        return [key for key, value in found if _QUEUE_VALUE.unpack(value)[0] == base]
+
     def keys_up_to(self, topic_id: int, queue: int, first_offset: int) -> list[bytes]:
         """Keys of the queue's segments that begin at or below the offset, except its last one, which holds its
         counter."""

@@ -111,7 +111,7 @@ _LOG = (
     ),
     Mutant(
         "an index file of what could be read", "engine.log.write.sealer",
-        "        if not scan.is_unread:\n", "        if True:\n",
+        "        if not scan.is_unread and not segment.is_header_unread:\n", "        if True:\n",
         (("        if scan.is_unread and not accept_unread:\n", "        if False:\n"),),
     ),
     Mutant(
@@ -330,8 +330,8 @@ _RETENTION = (
     ),
     Mutant(
         "a segment's age counts from its first message", "engine.log.upkeep.expiry",
-        "        return max(created_ms, BATCH_HEADER.unpack(head)[11]) if last_at else created_ms\n",
-        "        return created_ms\n",
+        "    return max(created_ms, head[11]) if head[0] == index.last_crc else None\n",
+        "    return segment.header.created_ms\n",
     ),
     Mutant(
         "each queue has a part of its share of a topic's size", "engine.log.read.start_offsets",

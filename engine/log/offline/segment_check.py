@@ -95,9 +95,9 @@ def _load(directory: Directory, segment: Segment) -> tuple[str, int, bytes, int]
         return str(error).partition(" bytes lost: ")[2], created_ms, b"", 0
     except OSError as error:
         return f"it cannot be read: {error.strerror}", created_ms, b"", 0
-    # A replaced header does not have it; the entries' times are relative to it.
+    # The entries' times are relative to it. It is not the segment's if that had to be made up.
     fields = INDEX_HEADER.unpack_from(data)
-    return "", created_ms or fields[4], data[INDEX_HEADER.size :], fields[6]
+    return "", fields[4], data[INDEX_HEADER.size :], fields[6]
 
 
 def _take(checked: Checked, scan: WindowScan, stretch: Stretch) -> None:

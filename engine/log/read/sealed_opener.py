@@ -1,13 +1,15 @@
 """Opening sealed segments that are needed again, also while the disk reads neither their index nor all of their bytes."""
 
 import errno
+from functools import partial
 
 from engine.env.base import Env
 from engine.log.format import SegmentHeader, segment_name
 from engine.log.read.unreadable import LASTS_MS, RETRY_MS, RETRY_MS_MAX
 from engine.log.segment.native import BatchReader
 from engine.log.segment.segment import Segment, open_segment
-from engine.log.write.sealer import ensure_index
+from engine.log.view import View
+from engine.log.write.sealer import correct_directory, ensure_index
 
 
 class SealedOpener:
@@ -15,10 +17,14 @@ class SealedOpener:
 
     A segment without a readable index file is scanned. When the disk cannot read all of it either, the error may pass:
     readers are refused and try again. After a minute the segment serves what can be read.
+
+    Args:
+        partly: bases of segments of which the view knows only a part, because the start could not read all.
     """
 
-    def __init__(self, env: Env, directory: str, batches: BatchReader) -> None:
+    def __init__(self, env: Env, directory: str, batches: BatchReader, view: View, partly: set[int]) -> None:
         self._env, self._directory, self._batches = env, directory, batches
+        self._view, self._partial = view, partly
         self._unread: dict[int, tuple[int, int]] = {}
         """Base -> since when it cannot be read, and when it is tried again."""
 
@@ -32,7 +38,10 @@ class SealedOpener:
             )
         segment = open_segment(self._env, self._directory, base, fallback)
         try:
-            ensure_index(self._env, self._batches, segment, accept_unread=now_ms - since_ms >= LASTS_MS)
+            ensure_index(
+                self._env, self._batches, segment, accept_unread=now_ms - since_ms >= LASTS_MS,
+                on_whole=partial(correct_directory, self._view) if base in self._partial else None,
+            )  # fmt: skip
         except OSError:
             segment.close()
             self._unread[base] = since_ms, now_ms + min(max(now_ms - since_ms, RETRY_MS), RETRY_MS_MAX)

@@ -9,8 +9,9 @@ from typing import NamedTuple
 from engine.env.base import Env
 from engine.errors import CorruptionError
 from engine.log.format import ID_ENTRY, ID_HEADER, ID_MAGIC, segment_name
+from engine.log.segment.last_batch import LastBatch
 from engine.log.segment.native import BatchReader, IdWindow, SegmentIndex, crc32c
-from engine.log.segment.segment import Segment, last_crc_of
+from engine.log.segment.segment import Segment
 from engine.log.segment.window_scan import StretchKind, WindowScan
 
 SUFFIX = ".dup"
@@ -33,7 +34,14 @@ def id_path(directory: str, base: int) -> str:
     return f"{directory}/{segment_name(base).removesuffix('.seg')}{SUFFIX}"
 
 
-def collect_ids(segment: Segment) -> bytes:
+class CollectedIds(NamedTuple):
+    """Entries of a segment's checked batches, and whether these are all: the disk could read the whole segment."""
+
+    entries: bytes
+    is_whole: bool
+
+
+def collect_ids(segment: Segment) -> CollectedIds:
     """Read the segment up to its end and return the entries of its checked batches. Blocks; changes nothing."""
     ids = IdWindow(segment.header.log_id, 0)
     batches = BatchReader(segment.header.log_id)
@@ -47,18 +55,17 @@ def collect_ids(segment: Segment) -> bytes:
                 entries.append(ids.collect(scan.room, stretch.at, stretch.end))
     finally:
         scan.close()
-    return b"".join(entries)
+    return CollectedIds(b"".join(entries), not scan.unreadable)
 
 
-def write_ids(env: Env, segment: Segment, entries: bytes, last_at: int) -> IdSummary:
+def write_ids(env: Env, segment: Segment, entries: bytes, last: LastBatch) -> IdSummary:
     """Write the file, durable on return except for its name. Blocks.
 
     Args:
-        last_at: byte address of the segment's last batch.
+        last: the segment's last batch.
     """
-    last_crc = last_crc_of(segment, last_at) or 0
     count = len(entries) // ID_ENTRY.size
-    fields = (ID_MAGIC, segment.header.log_id, segment.base, last_at, last_crc, count, crc32c(entries), 0)
+    fields = (ID_MAGIC, segment.header.log_id, segment.base, last.at, last.crc, count, crc32c(entries), 0)
     head = ID_HEADER.pack(*fields, 0)[:-4]
     path = segment.path.removesuffix(".seg") + SUFFIX
     file = env.open(path + ".tmp", create=True)

@@ -18,6 +18,7 @@ from engine.log.format import (
     segment_name,
 )
 from engine.log.segment.id_file import NO_IDS, IdSummary
+from engine.log.segment.last_batch import LastBatch
 from engine.log.segment.native import SealedIndex, SegmentIndex, crc32c
 from engine.log.segment.segment import Segment, last_crc_of
 
@@ -65,18 +66,19 @@ def read_index_header(env: Env, directory: str, base: int) -> IndexHeader:
     return IndexHeader(created_ms, end_at, last_at, last_crc, IdSummary(ids, expire_s))
 
 
-def write_index(env: Env, segment: Segment, index: SegmentIndex, last_at: int, ids: IdSummary = NO_IDS) -> SealedIndex:
+def write_index(
+    env: Env, segment: Segment, index: SegmentIndex, last: LastBatch, ids: IdSummary = NO_IDS
+) -> SealedIndex:
     """Write the file, durable on return, and return the index as read from it. Blocks.
 
     Args:
-        last_at: byte address of the segment's last batch, 0 when it has none.
+        last: the segment's last batch.
         ids: summary of its id file.
     """
     directory_count, entry_count, body = index.encode()
-    last_crc = last_crc_of(segment, last_at) or 0
     fields = (
         INDEX_MAGIC, segment.header.log_id, segment.base, segment.end_at, segment.header.created_ms,
-        directory_count, entry_count, last_at, last_crc, crc32c(body), *ids,
+        directory_count, entry_count, last.at, last.crc, crc32c(body), *ids,
     )  # fmt: skip
     head = INDEX_HEADER.pack(*fields, 0)[:-4]
     path = index_path(segment)
@@ -129,4 +131,6 @@ def load_index(env: Env, segment: Segment) -> SealedIndex:
     if len(body) != directory_count * DIRECTORY_ENTRY.size + entry_count * INDEX_ENTRY.size or crc32c(body) != body_crc:
         raise CorruptionError(path, INDEX_HEADER.size, len(body), "the index file does not verify")
     segment.end_at = end_at
+    if segment.is_header_made:
+        segment.set_created(created_ms)
     return SealedIndex(base, created_ms, base + end_at, directory_count, entry_count, body)

@@ -1,11 +1,13 @@
 """Waits of a start for what the disk cannot read."""
 
 import logging
-from typing import Protocol
+from collections.abc import Callable
+from typing import Protocol, TypeVar
 
 from engine.env.base import Env
 
 logger = logging.getLogger(__name__)
+T = TypeVar("T")
 
 
 class Patience:
@@ -30,6 +32,16 @@ class Patience:
         return True
 
 
+def patiently(patience: Patience, read: Callable[[], T]) -> T:
+    """The result of `read`, called again after the waits that the disk needs. Raises OSError when the time is over."""
+    while True:
+        try:
+            return read()
+        except OSError:
+            if not patience.wait():
+                raise
+
+
 class Readable(Protocol):
     """The part of a file that a start reads."""
 
@@ -45,9 +57,4 @@ class PatientReads:
 
     def read_at(self, size: int, at: int) -> bytes:
         """As File.read_at, after the waits that the disk needs. Raises OSError when the time is over."""
-        while True:
-            try:
-                return self._file.read_at(size, at)
-            except OSError:
-                if not self._patience.wait():
-                    raise
+        return patiently(self._patience, lambda: self._file.read_at(size, at))

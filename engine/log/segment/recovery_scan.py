@@ -21,10 +21,12 @@ from engine.log.format import (
     count_records,
     padded,
 )
+from engine.log.segment.last_batch import NO_BATCH, LastBatch
 from engine.log.segment.native import BatchReader, IdWindow, SegmentIndex
 from engine.log.segment.segment import Segment
 from engine.log.segment.window_scan import SECTOR, Stretch, StretchKind, WindowScan
 
+FIRST_WINDOW_BYTES = 64 << 10
 RECORD_BYTES_MIN = 6
 """Size, flags, and the stop byte of an empty message."""
 
@@ -45,9 +47,7 @@ class SegmentDamage:
 class RecoveryScan:
     """Results of a scan beside the index, which the segment has now."""
 
-    last_at: int = 0
-    newest_ms: int = 0
-    """Time at which the last batch was stored; 0: there is none."""
+    last: LastBatch = NO_BATCH
     epoch: int = 0
     control: list[bytes] = field(default_factory=list)
     fired: list[tuple[int, int]] = field(default_factory=list)
@@ -77,6 +77,8 @@ def scan_segment(
         end_before: returns the next offset of (topic id, queue) as of the segments before this one, None when unknown.
         again: see WindowScan.
     """
+    if segment.is_header_made and (created_ms := first_stored_ms(batches, segment)) is not None:
+        segment.set_created(created_ms)
     index = segment.open_index()
     found = RecoveryScan()
     ids = IdWindow(segment.header.log_id, 0)
@@ -88,16 +90,18 @@ def scan_segment(
             if stretch.kind is StretchKind.GOOD:
                 collected.append(ids.collect(scan.room, stretch.at, stretch.end))
                 _sort(found, scan.room, stretch.control)
-                found.newest_ms = BATCH_HEADER.unpack_from(scan.room, scan.last_at)[11]
+                head = BATCH_HEADER.unpack_from(scan.room, scan.last_at)
+                found.last = LastBatch(scan.last_at, head[0], head[11])
             elif stretch.kind is StretchKind.BAD:
                 damage, has_header = _take_damaged(segment, index, scan, stretch, end_before)
                 found.damage.append(damage)
                 found.headers_lost = found.headers_lost or not has_header
             elif not is_tail:
                 found.damage.append(report(segment, stretch.at, 0, "the end of a full segment does not verify"))
+                found.headers_lost = True
     finally:
         scan.close()
-    segment.end_at, found.last_at, found.epoch = scan.end_at, scan.last_at, scan.epoch
+    segment.end_at, found.epoch = scan.end_at, scan.epoch
     found.ids = b"".join(collected)
     index.checked = len(found.ids) // ID_ENTRY.size
     _take_unread(found, segment, scan, is_tail)
@@ -118,6 +122,7 @@ def _take_unread(found: RecoveryScan, segment: Segment, scan: WindowScan, is_tai
         )
     if unread:
         found.damage.append(report(segment, unread[0], SECTOR * len(unread), "the disk cannot read the end"))
+        found.headers_lost = found.headers_lost or not is_tail
 
 
 def _may_go_on(segment: Segment, end_at: int, unread_at: int) -> bool:
@@ -136,6 +141,21 @@ def is_empty(batches: BatchReader, segment: Segment) -> bool:
     try:
         first = next(scan.stretches(), None)
         return first is None or first.kind is StretchKind.TAIL
+    finally:
+        scan.close()
+
+
+def first_stored_ms(batches: BatchReader, segment: Segment) -> int | None:
+    """Time at which the segment's first whole batch was stored; None: it has none. No entry of its index is earlier."""
+    scan = WindowScan(
+        batches, segment.file, segment.base, SegmentIndex(segment.base, 0), window_bytes=FIRST_WINDOW_BYTES
+    )
+    try:
+        for stretch in scan.stretches():
+            if stretch.kind is StretchKind.GOOD:
+                stored_ms: int = BATCH_HEADER.unpack_from(scan.room, stretch.at)[11]
+                return stored_ms
+        return None
     finally:
         scan.close()
 

@@ -10,6 +10,7 @@ import os
 from collections import OrderedDict, deque
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 
 from common.limited_log import LimitedLog
 from engine.env.base import Env, File
@@ -46,6 +47,8 @@ class Segment:
         self.sealed: SealedIndex | None = None
         self.is_partial = False
         """Whether its index was made while the disk could not read all of it, so that batches may be missing."""
+        self.is_header_made = self.is_header_unread = False
+        """Whether the header is made up, since that of the file is damaged or cannot be read; whether the latter."""
         self.end_at = SEGMENT_HEADER_SIZE
         """Byte address after the last batch. Out of date for the active segment: see the appender's end position."""
 
@@ -53,6 +56,10 @@ class Segment:
     def next_base(self) -> int:
         """Position of the next segment. Positions are file addresses, so the unused end of a file is a gap in them."""
         return self.base + self.header.size
+
+    def set_created(self, created_ms: int) -> None:
+        """Complete a made-up header. Nothing but its index file, or its first batch, tells when it was created."""
+        self.header = replace(self.header, created_ms=created_ms)
 
     def open_index(self, expected: int = 0) -> SegmentIndex:
         """Begin an empty index in memory, with room for `expected` queues."""
@@ -106,18 +113,23 @@ def _write_whole(file: File, data: bytes) -> None:
         at += file.write_at(data[at:], at)
 
 
-def open_segment(env: Env, directory: str, base: int, fallback: SegmentHeader | None = None) -> Segment:
+def open_segment(
+    env: Env, directory: str, base: int, fallback: SegmentHeader | None = None, *,
+    again: Callable[[], bool] = lambda: False,
+) -> Segment:  # fmt: skip
     """Open it by its name. `fallback` stands in for a damaged header.
 
-    Raises CorruptionError without one, VersionError.
+    Args:
+        again: asked when the disk cannot read the header: whether to try once more. It may block before it answers.
+    Raises:
+        CorruptionError: the header is damaged, and there is no fallback.
+        VersionError.
     """
     path = f"{directory}/{segment_name(base)}"
     file = env.open(path)
+    data = _read_header(file, again)
     try:
-        header = parse_segment_header(file.read_at(SEGMENT_HEADER_SIZE, 0), path)
-    except OSError as error:
-        limited.error("file=%s: its header cannot be read: %s", path, error)
-        header = None
+        header = None if data is None else parse_segment_header(data, path)
     except BaseException:
         file.close()
         raise
@@ -128,8 +140,21 @@ def open_segment(env: Env, directory: str, base: int, fallback: SegmentHeader | 
         limited.error(
             "file=%s position=%d: the segment's header does not verify; its batches are read nevertheless", path, base
         )
-        header = fallback
+        made = Segment(path, fallback, file)
+        made.is_header_made, made.is_header_unread = True, data is None
+        return made
     return Segment(path, header, file)
+
+
+def _read_header(file: File, again: Callable[[], bool]) -> bytes | None:
+    """The header's bytes; None when the disk cannot read them."""
+    while True:
+        try:
+            return file.read_at(SEGMENT_HEADER_SIZE, 0)
+        except OSError as error:
+            if not again():
+                limited.error("file=%s: its header cannot be read: %s", file.path, error)
+                return None
 
 
 def last_crc_of(segment: Segment, last_at: int) -> int | None:

@@ -5,8 +5,8 @@ from collections.abc import Iterable
 from engine.env.base import Env
 from engine.log.format import segment_name
 
-SUFFIX = ".seg"
-SIDE_SUFFIXES = (".idx", ".dup", ".mid", ".key")
+SUFFIX, INDEX_SUFFIX = ".seg", ".idx"
+SIDE_SUFFIXES = (INDEX_SUFFIX, ".dup", ".mid", ".key")
 """Suffixes of files that are made from a segment, lie beside it, and are deleted with it."""
 
 

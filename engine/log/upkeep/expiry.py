@@ -1,14 +1,15 @@
 """Expiry: when the oldest segment is past the retention of every topic in it."""
 
 import logging
+import struct
 from collections.abc import Generator
 
 from common.limited_log import LimitedLog
 from engine.env.base import Env
 from engine.errors import CorruptionError
-from engine.log.format import BATCH_HEADER, BATCH_HEADER_SIZE, CONTROL_TOPIC_ID, INDEX_HEADER
+from engine.log.format import BATCH_HEADER, BATCH_HEADER_SIZE, CONTROL_TOPIC_ID
 from engine.log.read.retentions import TopicRetentions
-from engine.log.segment.index_file import index_path
+from engine.log.segment.index_file import read_index_header
 from engine.log.segment.segment import Segment
 from engine.log.segment.segments import LogSegments
 
@@ -53,7 +54,7 @@ class Expiry:
             generation = policy.generation
             segment = self._segments.sealed.get(base)
             assert segment is not None
-            newest = self._newest_ms = newest_ms(self._env, segment)
+            newest = self._newest_ms = self._newest_of(segment, now_ms)
             kept_ms = yield from self._kept_ms(segment, now_ms - newest)
             self._base, self._generation = base, generation
             self._expires_ms, self._is_partial = newest + kept_ms, kept_ms >= now_ms - newest
@@ -62,6 +63,20 @@ class Expiry:
     def unknown(self, now_ms: int) -> int | None:
         """Id of a topic whose unknown retention keeps the segment, which otherwise would be too old; else None."""
         return self._unknown if self._held_from_ms < now_ms else None
+
+    def _newest_of(self, segment: Segment, now_ms: int) -> int:
+        """Time at which the segment's last batch was stored, or a later one: the disk may not be able to tell.
+
+        The last batch of the next segment is later, and so is now. The time at which the segment was created may be
+        days before its last batch.
+        """
+        found = newest_ms(self._env, segment)
+        for base in sorted(each for each in self._segments.sealed.bases if each > segment.base):
+            if found is not None:
+                return found
+            following = self._segments.sealed.get(base)
+            found = None if following is None else newest_ms(self._env, following)
+        return now_ms if found is None else found
 
     def _kept_ms(self, segment: Segment, age_ms: int) -> Generator[None, None, int]:
         """The longest retention of its topics, or of those up to the first that keeps it at this age."""
@@ -86,18 +101,15 @@ class Expiry:
         return longest_ms or self._default_ms
 
 
-def newest_ms(env: Env, segment: Segment) -> int:
-    """Time at which the segment's last batch was stored; the segment's creation when it has none or it is
-    unreadable."""
-    created_ms = segment.header.created_ms
+def newest_ms(env: Env, segment: Segment) -> int | None:
+    """Time at which the segment's last batch was stored; its creation when it has none; None: the disk cannot tell."""
+    created_ms = 0 if segment.is_header_made else segment.header.created_ms
     try:
-        file = env.open(index_path(segment))
-        try:
-            last_at = INDEX_HEADER.unpack(file.read_at(INDEX_HEADER.size, 0))[7]
-        finally:
-            file.close()
-        head = segment.file.read_at(BATCH_HEADER_SIZE, last_at) if last_at else b""
-        return max(created_ms, BATCH_HEADER.unpack(head)[11]) if last_at else created_ms
-    except (OSError, CorruptionError) as error:
-        limited.warning("file=%s: its age is taken from its header: %s", segment.path, error)
-        return created_ms
+        index = read_index_header(env, segment.path.rpartition("/")[0], segment.base)
+        if not index.last_at:
+            return index.created_ms
+        head = BATCH_HEADER.unpack(segment.file.read_at(BATCH_HEADER_SIZE, index.last_at))
+    except (OSError, CorruptionError, struct.error) as error:
+        limited.warning("file=%s: the time of its last message cannot be read: %s", segment.path, error)
+        return None
+    return max(created_ms, head[11]) if head[0] == index.last_crc else None

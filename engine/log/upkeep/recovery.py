@@ -6,9 +6,8 @@ scanned.
 """
 
 import logging
-from dataclasses import dataclass, field
+from functools import partial
 
-from common.believed_time import BelievedTime
 from engine.config import LogConfig
 from engine.env.base import Env
 from engine.errors import BehindCheckpointError, CorruptionError
@@ -33,48 +32,23 @@ from engine.log.segment.id_time import IdTime
 from engine.log.segment.index_file import load_index
 from engine.log.segment.native import BatchReader, IdWindow, SegmentIndex
 from engine.log.segment.patience import Patience
-from engine.log.segment.recovery_scan import RecoveryScan, SegmentDamage, is_empty, report, scan_segment
+from engine.log.segment.recovery_scan import RecoveryScan, is_empty, report, scan_segment
 from engine.log.segment.segment import NO_ROOM, Segment, create_segment, open_segment, read_or_nothing
-from engine.log.segment.side_files import SUFFIX, side_files
+from engine.log.segment.side_files import INDEX_SUFFIX, SUFFIX, side_files
 from engine.log.types import Topic
 from engine.log.upkeep.expiry import newest_ms
 from engine.log.upkeep.id_restore import restore_window
 from engine.log.upkeep.log_time import believed_at_start
+from engine.log.upkeep.recovered import Recovered
 from engine.log.view import CHECKPOINT_KEY, Checkpoint, View
 from engine.log.write.failed_sync import is_marked, unmark, write_again
-from engine.log.write.sealer import keep_index, write_directory
+from engine.log.write.sealer import correct_directory, ensure_index, keep_index, write_directory
 from engine.log.write.syncer import sync_or_die
 
 logger = logging.getLogger(__name__)
 OFFSET_MAX = 0xFFFFFFFFFFFFFFFF
-
-
-@dataclass
-class Recovered:
-    """Result of a recovery: the segment to continue in, and what the log needs to begin."""
-
-    log_id: bytes
-    epoch: int = 1
-    next_topic_id: int = 1
-    active: Segment | None = None
-    next: Segment | None = None
-    sealed: list[int] = field(default_factory=list)
-    active_last_at: int = 0
-    active_newest_ms: int = 0
-    """Time at which the active segment's last batch was stored; 0: it has none."""
-    bytes_scanned: int = 0
-    damage: list[SegmentDamage] = field(default_factory=list)
-    fired: list[tuple[int, int, int]] = field(default_factory=list)
-    """(base of its segment, byte address, size) of scanned batches of fired timers that may be in no mark."""
-    active_ids: bytes = b""
-    headers_lost: bool = False
-    """Whether batches are lost of which no header tells the queue."""
-    is_full: bool = False
-    """Whether there is no room for the rest of the active segment."""
-    ids: IdWindow = field(init=False)
-    id_time: IdTime = field(init=False)
-    time: BelievedTime = field(init=False)
-    """The time by which messages grow old."""
+COMPLETED_MAX = 8
+"""Full segments without an index file that one start scans; others are scanned when they are read."""
 
 
 class Recovery:
@@ -100,22 +74,28 @@ class Recovery:
         found.time = believed_at_start(clock, self._view, self._newest_ms(found))
         found.id_time = IdTime(clock.monotonic_ms, found.time.now_ms())
         now_ms = found.id_time.now_ms()
-        restore_window(self._env, self._directory, found.sealed, found.ids, now_ms)
+        restore_window(
+            self._env, self._directory, found.sealed, found.ids, now_ms, partial(self._open_sealed, found),
+            partial(correct_directory, self._view),
+        )  # fmt: skip
         found.ids.load(found.active_ids, now_ms)
         return found
 
     def _newest_ms(self, found: Recovered) -> int:
         """Time at which the log's last batch was stored; the active segment's creation when there is none."""
         assert found.active is not None
-        active_ms = max(found.active.header.created_ms, found.active_newest_ms)
-        if found.active_newest_ms or not found.sealed:
+        active_ms = max(found.active.header.created_ms, found.active_last.stored_ms)
+        if found.active_last.at or not found.sealed:
             return active_ms
-        bases = [*found.sealed, found.active.base]
-        last = self._open(found.sealed[-1], bases, found.active.header)
+        last = self._open_sealed(found, found.sealed[-1])
         try:
-            return max(active_ms, newest_ms(self._env, last))
+            return max(active_ms, newest_ms(self._env, last) or 0)
         finally:
             last.close()
+
+    def _open_sealed(self, found: Recovered, base: int) -> Segment:
+        assert found.active is not None
+        return self._open(base, [*found.sealed, found.active.base], found.active.header)
 
     def _find(self) -> Recovered:
         bases = self._bases()
@@ -135,6 +115,7 @@ class Recovery:
         empty = self._replay(bases, checkpoint, header)
         if checkpoint is not None:
             self._compare(checkpoint)
+            self._complete([base for base in bases if base < checkpoint.segment_base])
         self._make_ready(empty)
         if self._is_unsynced:
             unmark(self._env, self._directory)
@@ -142,12 +123,32 @@ class Recovery:
 
     def _bases(self) -> list[int]:
         bases = []
-        for name in self._env.list(self._directory):
+        names = self._env.list(self._directory)
+        for name in names:
             if name.endswith(".tmp"):
                 self._env.unlink(f"{self._directory}/{name}")
             elif name.endswith(SUFFIX) and name.removesuffix(SUFFIX).isdigit():
                 bases.append(int(name.removesuffix(SUFFIX)))
+        self._without_index = {base for base in bases if f"{base:020d}{INDEX_SUFFIX}" not in names}
         return sorted(bases)
+
+    def _complete(self, bases: list[int]) -> None:
+        """Index segments before the checkpoint that have no index file: earlier starts could read them only in part.
+
+        The view knows such a segment as far as it was read, so it is told again. One that cannot be read now stays.
+        """
+        for base in [base for base in bases if base in self._without_index][-COMPLETED_MAX:]:
+            segment = self._open_sealed(self._state, base)
+            try:
+                ensure_index(
+                    self._env, self._batches, segment, accept_unread=False,
+                    on_whole=partial(correct_directory, self._view),
+                )  # fmt: skip
+            except OSError as error:
+                self._state.partial.add(base)
+                logger.error("file=%s: it still has no index: %s", segment.path, error)
+            finally:
+                segment.close()
 
     def _create(self, checkpoint: Checkpoint | None) -> Recovered:
         if checkpoint is not None:
@@ -169,7 +170,7 @@ class Recovery:
         sound = None
         for base in bases if len(bases) <= 64 else bases[-64:]:
             try:
-                segment = open_segment(self._env, self._directory, base)
+                segment = open_segment(self._env, self._directory, base, again=self._patience.wait)
             except CorruptionError:
                 continue
             segment.close()
@@ -196,8 +197,9 @@ class Recovery:
         above = [other for other in bases if other > base]
         size = above[0] - base if above else sample.size
         return open_segment(
-            self._env, self._directory, base, SegmentHeader(sample.log_id, base, sample.epoch, size, sample.created_ms)
-        )
+            self._env, self._directory, base, SegmentHeader(sample.log_id, base, sample.epoch, size, sample.created_ms),
+            again=self._patience.wait,
+        )  # fmt: skip
 
     def _replay(self, bases: list[int], checkpoint: Checkpoint | None, sample: SegmentHeader) -> list[Segment]:
         """Replay every segment from the checkpoint on. The last one with a batch becomes active.
@@ -212,8 +214,7 @@ class Recovery:
         for segment in waiting[:-1]:
             self._take_full(segment)
         self._state.active = waiting[-1]
-        scan = self._scan(waiting[-1], is_tail=True)
-        self._state.active_last_at, self._state.active_newest_ms = scan.last_at, scan.newest_ms
+        self._state.active_last = self._scan(waiting[-1], is_tail=True).last
         self._find_fired([base for base in bases if base < waiting[-1].base], checkpoint)
         return empty
 
@@ -263,9 +264,12 @@ class Recovery:
             logger.warning("file=%s: scanned, because %s", segment.path, error)
             keep_index(self._env, segment, self._scan(segment, is_tail=False))
             segment.index = None
+            if segment.is_partial:
+                self._state.partial.add(segment.base)
+            correct_directory(self._view, segment)
         else:
             self._apply_control(segment)
-        write_directory(self._view, segment)
+            write_directory(self._view, segment)
         self._state.sealed.append(segment.base)
         segment.close()
 

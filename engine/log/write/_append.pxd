@@ -39,6 +39,7 @@ cdef class Appender(KnownQueues):
     cdef int commit(self) except -1
 
     cdef readonly uint64_t last_at           # byte address of the last written batch in its segment, 0: none
+    cdef readonly uint32_t last_crc          # its checksum
 
     # The rest is private to the appender.
     cdef object roller, file, env
@@ -46,6 +47,7 @@ cdef class Appender(KnownQueues):
     cdef object monotonic_ms                 # the clock that it follows, and by how much it is ahead of that
     cdef int64_t id_ahead_ms
     cdef int64_t id_now_ms                   # its time during one append, -1 until a batch with the flag needs it
+    cdef uint32_t staged_last_crc
     cdef str refusal
     cdef int fd
     cdef uint32_t seed

@@ -68,8 +68,8 @@ cdef class Appender(KnownQueues):
         free(self.undo)
         free_watches(&self.watches)
 
-    def set_segment(self, file, SegmentIndex index, uint64_t segment_end, uint64_t position, uint64_t last_at):
-        """Write to this segment from `position` on; `last_at` is the byte address of its last batch (0: none).
+    def set_segment(self, file, SegmentIndex index, uint64_t segment_end, uint64_t position, uint64_t last_at, uint32_t last_crc):
+        """Write to this segment from `position` on. `last_at` and `last_crc` are address and checksum of its last batch (0: none).
 
         Nothing may be staged.
         """
@@ -82,6 +82,7 @@ cdef class Appender(KnownQueues):
         self.stage_position = position
         self.end_position = position
         self.last_at = self.staged_last_at = last_at
+        self.last_crc = self.staged_last_crc = last_crc
         self.room_end = segment_end
 
     def end_segment(self):
@@ -206,7 +207,7 @@ cdef class Appender(KnownQueues):
             crc = crc32c_extend(crc, <uint8_t*>staged + 4, size - 4)
             self.add_part(staged, padded)
             self.staged += padded
-        staged.crc = crc
+        staged.crc = self.staged_last_crc = crc
         return 0
 
     cdef int add_part(self, const void* data, size_t size) except -1:
@@ -307,7 +308,7 @@ cdef class Appender(KnownQueues):
             self.undo_count = 0
             self.ids.commit()
             self.end_position = self.stage_position
-            self.last_at = self.staged_last_at
+            self.last_at, self.last_crc = self.staged_last_at, self.staged_last_crc
             self.watches.woken_ready = self.watches.woken_count
             self.part_written = True
             return 0
@@ -371,7 +372,7 @@ cdef class Appender(KnownQueues):
             self.index.take_back(self.undo[self.undo_count])
         self.ids.take_back()
         self.stage_position = self.end_position
-        self.staged_last_at = self.last_at
+        self.staged_last_at, self.staged_last_crc = self.last_at, self.last_crc
         self.part_count = 0
         self.staged = 0
         self.watches.woken_ready = self.watches.woken_count

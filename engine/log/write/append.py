@@ -78,7 +78,9 @@ class Appender(KnownQueues):
         self.client_batches = 0
         """Client batches appended so far (control batches excluded)."""
 
-    def set_segment(self, file: File, index: SegmentIndex, segment_end: int, position: int, last_at: int) -> None:
+    def set_segment(
+        self, file: File, index: SegmentIndex, segment_end: int, position: int, last_at: int, last_crc: int
+    ) -> None:
         """Write to this segment from `position` on. Nothing may be staged."""
         assert not self._staged
         self._file = file
@@ -88,6 +90,7 @@ class Appender(KnownQueues):
         self._is_ended = False
         self._stage_position = self.end_position = position
         self.last_at = self._staged_last_at = last_at
+        self.last_crc = self._staged_last_crc = last_crc
 
     def end_segment(self) -> None:
         """Take no further batch in this segment: the next one rolls."""
@@ -259,6 +262,7 @@ class Appender(KnownQueues):
         fields = (size, magic, kind, flags, self.epoch, topic_id, queue, count, reserved, base_offset, now_ms)
         covered = BATCH_HEADER.pack(0, *fields)[4:] + batch[BATCH_HEADER_SIZE:]
         crc = extend(extend(self._seed, self._stage_position.to_bytes(8, "little")), covered)
+        self._staged_last_crc = crc
         self._staged.append(crc.to_bytes(4, "little") + covered + bytes(room - size))
         self._staged_size += room
         self._staged_last_at = self._stage_position - self.segment_base
@@ -294,7 +298,7 @@ class Appender(KnownQueues):
         self._undo.clear()
         self.ids.commit()
         self.end_position = self._stage_position
-        self.last_at = self._staged_last_at
+        self.last_at, self.last_crc = self._staged_last_at, self._staged_last_crc
         self._woken_ready = len(self._woken)
         self._part_written = True
 
@@ -320,7 +324,7 @@ class Appender(KnownQueues):
             self.index.take_back(*self._undo.pop())
         self.ids.take_back()
         self._stage_position = self.end_position
-        self._staged_last_at = self.last_at
+        self._staged_last_at, self._staged_last_crc = self.last_at, self.last_crc
         self._staged.clear()
         self._staged_size = 0
         self._woken_ready = len(self._woken)

@@ -4,6 +4,7 @@ from typing import Protocol
 
 from engine.env.base import Env
 from engine.errors import CheckpointError
+from engine.log.segment.last_batch import LastBatch
 from engine.log.segment.segment import Segment
 from engine.log.segment.segments import LogSegments
 from engine.log.view import Checkpoint, View
@@ -29,14 +30,14 @@ class CheckpointJobs:
         """Whether no job waits or runs."""
         return self._sealer.is_idle
 
-    def submit_seal(self, segment: Segment, last_at: int, next_topic_id: int, epoch: int) -> None:
-        """Seal a full segment, then write a checkpoint at its end. `last_at`: byte address of its last batch."""
+    def submit_seal(self, segment: Segment, last: LastBatch, next_topic_id: int, epoch: int) -> None:
+        """Seal a full segment, then write a checkpoint at its end. `last`: its last batch."""
         frozen = self._view.freeze()
         end = segment.base + segment.end_at
         checkpoint = Checkpoint(self._log_id, segment.next_base, end, next_topic_id, epoch)
 
         def job() -> None:
-            seal(self._env, segment, last_at)
+            seal(self._env, segment, last)
             write_directory(self._view, segment)
             write_checkpoint(self._view, frozen, checkpoint)
             self._forget(segment)

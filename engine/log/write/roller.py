@@ -8,6 +8,7 @@ from engine.config import LogConfig
 from engine.env.base import Env
 from engine.errors import DiskFullError
 from engine.log.format import SEGMENT_HEADER_SIZE, SegmentHeader
+from engine.log.segment.last_batch import NO_BATCH, LastBatch
 from engine.log.segment.segment import Segment, create_segment
 from engine.log.segment.segments import LogSegments
 from engine.log.write.checkpoint import CheckpointJobs, TopicIds
@@ -40,15 +41,15 @@ class SegmentRoller:
         """Why there is no space for a next segment; empty when there is one, or when that is not known."""
 
     def enter(
-        self, appender: Appender, segment: Segment, position: int, last_at: int, *, is_full: bool = False
+        self, appender: Appender, segment: Segment, position: int, last: LastBatch, *, is_full: bool = False
     ) -> None:
-        """Write to this segment from `position` on; `last_at` is the byte address of its last batch, 0 when empty.
+        """Write to this segment from `position` on, after its last batch.
 
         Args:
             is_full: there is no room for further bytes in it: the next record goes to the next segment.
         """
         assert segment.index is not None
-        appender.set_segment(segment.file, segment.index, segment.next_base, position, last_at)
+        appender.set_segment(segment.file, segment.index, segment.next_base, position, last.at, last.crc)
         if is_full:
             appender.end_segment()
         self._segments.active = segment
@@ -64,13 +65,13 @@ class SegmentRoller:
             return False
         full = self._segments.active
         full.end_at = appender.end_position - full.base
-        last_at = appender.last_at
+        last = LastBatch(appender.last_at, appender.last_crc)
         assert full.index is not None
         self._offsets.add(full.index, self._topics.next_topic_id)
         self._segments.sealing.append(full)
         following.open_index(full.index.used)
-        self.enter(appender, following, following.base + SEGMENT_HEADER_SIZE, 0)
-        self._jobs.submit_seal(full, last_at, self._topics.next_topic_id, appender.epoch)
+        self.enter(appender, following, following.base + SEGMENT_HEADER_SIZE, NO_BATCH)
+        self._jobs.submit_seal(full, last, self._topics.next_topic_id, appender.epoch)
         return True
 
     def close(self) -> None:

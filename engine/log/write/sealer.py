@@ -10,8 +10,10 @@ from common.limited_log import LimitedLog
 from engine.env.background import Background
 from engine.env.base import Env
 from engine.errors import CorruptionError
-from engine.log.segment.id_file import NO_IDS, collect_ids, write_ids
+from engine.log.segment.id_file import NO_IDS, IdSummary, collect_ids, write_ids
+from engine.log.segment.ids import LEFT_S_MAX
 from engine.log.segment.index_file import index_in_memory, load_index, write_index
+from engine.log.segment.last_batch import LastBatch
 from engine.log.segment.native import BatchReader
 from engine.log.segment.recovery_scan import RecoveryScan, scan_segment
 from engine.log.segment.segment import Segment
@@ -24,45 +26,65 @@ CHUNK = 256
 """Keys per write to the store. Building them holds the GIL, so more would delay the loop by as many microseconds."""
 
 
-def seal(env: Env, segment: Segment, last_at: int) -> None:
+def seal(env: Env, segment: Segment, last: LastBatch) -> None:
     """Sync the segment, then write the file of its checked ids, if it has any, then its index file.
 
     Blocks for its size. A failed sync ends the process.
-
-    Args:
-        last_at: byte address of the segment's last batch, 0 when it has none.
     """
+    _sync(env, segment)
+    _write_files(env, segment, last)
+
+
+def _sync(env: Env, segment: Segment) -> None:
     try:
         segment.file.sync()
     except OSError as error:
         die_of_sync(env, segment.path, error)
+
+
+def _write_files(env: Env, segment: Segment, last: LastBatch) -> None:
     assert segment.index is not None
-    ids = write_ids(env, segment, collect_ids(segment), last_at) if segment.index.checked else NO_IDS
-    segment.sealed = write_index(env, segment, segment.index, last_at, ids)
+    ids = _seal_ids(env, segment, last) if segment.index.checked else NO_IDS
+    segment.sealed = write_index(env, segment, segment.index, last, ids)
+
+
+def _seal_ids(env: Env, segment: Segment, last: LastBatch) -> IdSummary:
+    """Write the id file if the disk can read all ids; else a start within their windows makes it."""
+    assert segment.index is not None
+    found = collect_ids(segment)
+    if found.is_whole:
+        return write_ids(env, segment, found.entries, last)
+    limited.error("file=%s: its id file is not written: the disk cannot read the whole segment", segment.path)
+    return IdSummary(segment.index.checked, min(env.now_ms() // 1000 + LEFT_S_MAX, 0xFFFFFFFF))
 
 
 def keep_index(env: Env, segment: Segment, scan: RecoveryScan) -> None:
     """Seal a scanned segment. An index that cannot be written, or is not whole, serves from memory.
 
-    It is made again by the next that needs it.
+    It is made again by the next that needs it. The segment is synced in any case, since the store is told of it.
     """
     assert segment.index is not None
+    _sync(env, segment)
     try:
-        if not scan.is_unread:
-            return seal(env, segment, scan.last_at)
+        if not scan.is_unread and not segment.is_header_unread:
+            _write_files(env, segment, scan.last)
+            return
         limited.error("file=%s: its index file is not written: the disk cannot read the whole segment", segment.path)
     except OSError as error:
         limited.error("file=%s: its index file is not written: %s", segment.path, error)
     segment.sealed, segment.is_partial = index_in_memory(segment, segment.index), scan.is_unread
-    return None
 
 
-def ensure_index(env: Env, batches: BatchReader, segment: Segment, *, accept_unread: bool = True) -> None:
+def ensure_index(
+    env: Env, batches: BatchReader, segment: Segment, *, accept_unread: bool = True,
+    on_whole: Callable[[Segment], None] | None = None,
+) -> None:  # fmt: skip
     """Give an opened, full segment its index: from the file beside it, else by a scan, which rewrites the file.
 
     Blocks.
 
     Args:
+        on_whole: called before the file is written, when a scan has read the whole segment.
         accept_unread: go without what the disk cannot read, with an index in memory: a file would say for good that it
             is lost. Else OSError is raised.
     """
@@ -75,6 +97,10 @@ def ensure_index(env: Env, batches: BatchReader, segment: Segment, *, accept_unr
             raise OSError(
                 errno.EIO, "neither the index file nor all of the segment can be read", segment.path
             ) from error
+        if on_whole is not None and not scan.is_unread:
+            assert segment.index is not None
+            segment.sealed = index_in_memory(segment, segment.index)
+            on_whole(segment)
         keep_index(env, segment, scan)
         segment.index = None
 
@@ -90,6 +116,27 @@ def write_directory(view: View, segment: Segment) -> None:
                 for topic_id, queue, first_offset, next_offset in sealed.queues(start, CHUNK)
             ]
         )
+
+
+def correct_directory(view: View, segment: Segment) -> None:
+    """As write_directory, for a segment of which the store may have been told while only a part of it could be read.
+
+    Durable on return: its index file, which is written next, says that the store has it. Costs two look-ups per queue.
+    A queue that has begun again at that offset in a later segment stays there.
+    """
+    sealed = segment.sealed
+    assert sealed is not None
+    for start in range(0, sealed.directory_count, CHUNK):
+        queues = sealed.queues(start, CHUNK)
+        view.store.write(
+            [
+                (queue_key(topic_id, queue, first_offset), queue_value(segment.base, next_offset))
+                for topic_id, queue, first_offset, next_offset in queues
+                if not view.begins_later(segment.base, topic_id, queue, first_offset)
+            ],
+            [key for each in queues for key in view.keys_within(segment.base, *each)],
+        )
+    view.store.flush()
 
 
 def write_checkpoint(view: View, frozen: dict[bytes, bytes | None], checkpoint: Checkpoint) -> None:

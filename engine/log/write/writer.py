@@ -4,6 +4,7 @@ from engine.config import LogConfig
 from engine.env.base import Env, File
 from engine.log.format import KIND_COUNTERS, pack_counter
 from engine.log.segment.id_time import IdTime
+from engine.log.segment.last_batch import LastBatch
 from engine.log.segment.native import IdWindow
 from engine.log.segment.segment import Segment
 from engine.log.segment.segments import LogSegments
@@ -30,14 +31,14 @@ class LogWriter:
         segments: the active one is entered at its end.
         next_topic_id, epoch: as recovered.
         ids, id_time: window of ids that flagged batches are checked against, and the time by which it forgets.
-        last_at: byte address of the active segment's last batch, 0 when it has none.
+        last: the active segment's last batch.
         prepared: the segment after the active one, if it exists already.
         is_full: there is no room for the rest of the active segment.
     """
 
     def __init__(
         self, env: Env, directory: str, config: LogConfig, view: View, segments: LogSegments, *,
-        next_topic_id: int, epoch: int, ids: IdWindow, id_time: IdTime, last_at: int, prepared: Segment | None,
+        next_topic_id: int, epoch: int, ids: IdWindow, id_time: IdTime, last: LastBatch, prepared: Segment | None,
         is_full: bool,
     ) -> None:  # fmt: skip
         self._view = view
@@ -55,7 +56,7 @@ class LogWriter:
             env, directory, config, segments, offsets, self.catalogue, self._syncer, self._jobs, prepared
         )
         self.appender = Appender(env, log_id, epoch, ids, id_time, offsets, self.catalogue, self.roller)
-        self.roller.enter(self.appender, active, active.base + active.end_at, last_at, is_full=is_full)
+        self.roller.enter(self.appender, active, active.base + active.end_at, last, is_full=is_full)
         # Bytes that recovery kept were in the file before, and recovery has synced the file.
         self._syncer.advance(self.appender.end_position)
         self.durability = Durability(self.appender, segments, self._syncer)

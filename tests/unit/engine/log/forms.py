@@ -7,7 +7,7 @@ from functools import cache
 from types import SimpleNamespace
 
 MODULES = (
-    "log", "format", "view", "memory", "segment.index_file", "segment.segment", "segment.recovery_scan", "upkeep.recovery",
+    "log", "format", "view", "memory", "segment.index_file", "segment.segment", "segment.recovery_scan", "upkeep.recovery", "write.sealer",
     "lookup_index.maker", "lookup_index.lookup_file", "lookup_index.partial", "lookup_index.search",
 )  # fmt: skip
 

@@ -7,8 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from engine.env.real import RealEnv
 from engine.errors import LockedError
 from engine.log.offline.directory import NoLogError, find, opened
+from engine.log.segment.native import BatchReader
+from engine.log.segment.segment import open_segment
+from engine.log.write.sealer import ensure_index
+
+NOW = 1_700_000_000_000
 
 
 def tell(findings, what="damage"):
@@ -50,6 +56,18 @@ def test_a_directory_whose_engine_was_killed_is_good(stopped):
     subprocess.run([sys.executable, "-c", KILLED, str(stopped.path)], cwd=Path(__file__).parents[5], check=False)
     totals, found = stopped.verify()
     assert tell(found) == [] and totals.damage == 0 and totals.batches > 700
+
+
+def test_an_index_that_was_made_without_the_header_of_its_segment_is_sound(stopped):
+    """Its times are relative to the first batch's."""
+    path = stopped.files(".idx")[1]
+    path.unlink()
+    segment = open_segment(RealEnv(), str(path.parent), int(path.stem))
+    segment.is_header_made = True
+    ensure_index(RealEnv(), BatchReader(segment.header.log_id), segment)
+    segment.close()
+    assert path.exists() and segment.header.created_ms < NOW + 400
+    assert stopped.verify()[1] == []
 
 
 def test_a_damaged_batch_is_named_with_its_file_position_and_records(stopped):

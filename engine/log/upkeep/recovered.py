@@ -1,0 +1,38 @@
+"""Result of a recovery."""
+
+from dataclasses import dataclass, field
+
+from common.believed_time import BelievedTime
+from engine.log.segment.id_time import IdTime
+from engine.log.segment.last_batch import NO_BATCH, LastBatch
+from engine.log.segment.native import IdWindow
+from engine.log.segment.recovery_scan import SegmentDamage
+from engine.log.segment.segment import Segment
+
+
+@dataclass
+class Recovered:
+    """Result of a recovery: the segment to continue in, and what the log needs to begin."""
+
+    log_id: bytes
+    epoch: int = 1
+    next_topic_id: int = 1
+    active: Segment | None = None
+    next: Segment | None = None
+    sealed: list[int] = field(default_factory=list)
+    active_last: LastBatch = NO_BATCH
+    bytes_scanned: int = 0
+    damage: list[SegmentDamage] = field(default_factory=list)
+    fired: list[tuple[int, int, int]] = field(default_factory=list)
+    """(base of its segment, byte address, size) of scanned batches of fired timers that may be in no mark."""
+    active_ids: bytes = b""
+    headers_lost: bool = False
+    """Whether batches are lost of which no header tells the queue."""
+    is_full: bool = False
+    """Whether there is no room for the rest of the active segment."""
+    ids: IdWindow = field(init=False)
+    id_time: IdTime = field(init=False)
+    partial: set[int] = field(default_factory=set)
+    """Bases of full segments of which the disk could read only a part."""
+    time: BelievedTime = field(init=False)
+    """The time by which messages grow old."""
