@@ -66,3 +66,12 @@ def test_a_purge_empties_every_queue_and_groups_go_on_behind_it(penstock, shop):
         until(took, "the new messages come")
         assert {each.message.body for each in found} == {b"new"} and len(found) == 30
         assert all(each.offset > 0 for each in found)
+
+
+def test_topics_of_families_that_are_in_use_are_not_listed_as_unused(penstock, shop):
+    with Sender(penstock.producer, shop) as sender:
+        knows(sender, "orders")
+        assert sender.one("m.a").code == Code.OK
+    assert penstock.run("topic", "unused", "--days", "0") == []
+    refused = penstock.call("topic", "unused", "--days", "-1")
+    assert refused.returncode == 2 and b"--days" in refused.stderr and b"Traceback" not in refused.stderr

@@ -61,3 +61,21 @@ def test_no_group_is_served_or_begins_anywhere_before_the_configuration_is_read_
     follower.view = ConfigView(store)
     assert offsets(world.give()) == [1, 2]
     follower.view.close()
+
+
+@pytest.mark.parametrize(
+    ("value", "gets_all"),
+    [
+        ({"start": "earliest"}, True),
+        ({"start": "latest"}, False),
+        ({"start": "latest", "start_at_ms": 5_000}, True),
+        ({"start": "latest", "start_at_ms": 5_001}, False),
+        ({"start": "time", "start_at_ms": 4_999}, True),
+    ],
+)
+def test_whether_a_group_begins_with_all_of_a_topic_that_comes_back_follows_its_definition(
+    store, policies, value, gets_all
+):
+    store.put("group", "readers", value, 0)
+    assert policies.of("readers").begins_with_all(5_000) == gets_all
+    assert policies.of("others").begins_with_all(5_000)
