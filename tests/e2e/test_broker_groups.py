@@ -152,6 +152,34 @@ def test_another_number_of_groups_is_refused_for_a_directory_that_holds_messages
     assert refused.returncode == 1
 
 
+def test_first_messages_to_topics_do_not_wait_for_a_stopped_engine(penstock, shop):
+    """Nothing is sent to it before, so no breaker knows: the first question about a topic finds out."""
+    wide, narrow = [f"first-wide-{number}" for number in range(6)], [f"first-narrow-{number}" for number in range(12)]
+    penstock.run("topic", "create", *wide, "--queues", str(QUEUES), "--durability", "memory")
+    penstock.run("topic", "create", *narrow, "--queues", "1", "--durability", "memory")
+    wait_all_closed(penstock)
+    pid = penstock.refresh()["pids"]["engine-2"]
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        seconds, found = [], Counter()
+        with Sender(penstock.producer, shop) as sender:
+            for name in wide + narrow:
+                began = time.monotonic()
+                result = sender.one(name)
+                seconds.append(time.monotonic() - began)
+                found[name in wide, result.code] += 1
+                assert result.code == Code.OK or result.retry_after_ms > 0
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    assert found[True, Code.OK] == len(wide), "another group takes them"
+    assert found[False, Code.OK] + found[False, Code.OVERLOADED] == len(narrow), found
+    assert found[False, Code.OK] and found[False, Code.OVERLOADED], "some live in the stopped engine"
+    assert sorted(seconds)[-2] < 0.1 * NOISE, "at most the first waited for it"
+    wait_all_closed(penstock)
+    with Sender(penstock.producer, shop) as sender:
+        until(lambda: {sender.one(name).code for name in narrow} == {Code.OK}, "it is used again")
+
+
 def test_with_one_engine_stopped_sends_and_pulls_go_on_and_it_is_let_back_in(penstock, shop, topic):
     stream = Stream(penstock, shop, topic, durability=Durability.MEMORY)
     stream.wait_more(200)
