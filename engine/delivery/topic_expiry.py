@@ -223,8 +223,8 @@ class TopicExpiry:
         finally:
             names = ", ".join(forgotten[:TOLD_MAX]) + (", …" if len(forgotten) > TOLD_MAX else "")
             log.info(
-                "topics=%d: forgotten: unused for %d hours or more, %d of them kept: %s",
-                len(forgotten), self.expire_hours, len(due) - len(forgotten), names,
+                "topics=%d: forgotten, unused for %d hours or more: %s; %d are kept: they are needed",
+                len(forgotten), self.expire_hours, names or "none", len(due) - len(forgotten),
             )  # fmt: skip
 
     def _is_needed(self, topic: Topic) -> bool:

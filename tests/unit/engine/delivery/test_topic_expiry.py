@@ -438,3 +438,18 @@ def test_a_topic_with_many_queues_is_forgotten_without_cursors_for_each(world):
     world.store(new, 1, queue=77)
     (piece,) = world.give(topics=(("orders", 100),))
     assert (piece.queue, offsets([piece])) == (77, [0])
+
+
+def test_a_round_writes_one_line_with_the_counts(world, caplog):
+    caplog.set_level("INFO")
+    kept = world.emptied("kept")
+    for number in range(5):
+        world.topic(f"m.{number}")
+    world.topic("highest")
+    world.delayed.topics.add(kept)
+    world.run_hours(6 * DAY)
+    lines = [record.getMessage() for record in caplog.records if "forgotten" in record.getMessage()]
+    assert [line for line in lines if line.startswith("topics=")] == [
+        "topics=7: forgotten, unused for 72 hours or more: last, m.0, m.1, …; 1 are kept: they are needed"
+    ]
+    assert world.expiry.expired == 7
