@@ -19,7 +19,7 @@ from engine.log.read._tail cimport ELSEWHERE, NOTHING, SOME, Slice, Tail
 from engine.delivery._queue_cursor cimport QueueCursor
 from engine.link.constants cimport RECORD_HAS_TRAILER, RECORD_HEAD_SIZE
 
-from engine.errors import CorruptionError, OffsetOutOfRangeError, UnreadableError
+from engine.errors import CorruptionError, OffsetOutOfRangeError, StoreDamagedError, UnreadableError
 
 limited = LimitedLog(logging.getLogger("engine.delivery.dispatch"))
 
@@ -106,7 +106,11 @@ cdef class RecordReader:
     cdef int64_t readable_from(self, QueueCursor cursor) except -1:
         """Return the log start offset of the queue. Up to a second older than the log's own answer."""
         if self.floors is not None and self.now_ms >= cursor.readable_until_ms:
-            cursor.readable_from = self.floors.of(cursor.topic_id, cursor.queue)
+            try:
+                cursor.readable_from = self.floors.of(cursor.topic_id, cursor.queue)
+            except (OSError, StoreDamagedError):
+                # The log's own answer also has the queue woken for another try.
+                cursor.readable_from = self.store.bounds(cursor.topic_id, cursor.queue)[0]
             cursor.readable_until_ms = self.now_ms + FLOOR_KEPT_MS
         return cursor.readable_from
 

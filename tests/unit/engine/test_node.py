@@ -1,5 +1,6 @@
 """A node on a simulated machine: requests in, frames out, and the times at which it wants to be called."""
 
+import errno
 import json
 
 import pytest
@@ -9,6 +10,7 @@ from engine.link import layout
 from engine.link.proof import ADMIN_ROLE
 from engine.link.pull import decode_answer, encode_pull
 from engine.log.format import KIND_MESSAGES, pack_batch, pack_record
+from tests.sim.config import SimulatedConfig
 from tests.sim.link import KEY, Link
 from tests.sim.world import World
 
@@ -36,9 +38,9 @@ class Owner:
 
 
 class Desk:
-    def __init__(self) -> None:
+    def __init__(self, **settings) -> None:
         self.world = World(1)
-        self.engine = self.world.engine("a", node={"tick_ms": 20, "progress_ms": 200})
+        self.engine = self.world.engine("a", node={"tick_ms": 20, "progress_ms": 200}, **settings)
         self.owner = Owner()
         self.link = self.engine.connect(self.owner)
         self.world.run(50)
@@ -187,3 +189,19 @@ def test_a_stop_writes_the_progress_when_the_disk_has_no_room_to_mark_sent_delay
     monkeypatch.setattr(node.timers, "close", refuse)
     desk.engine.stop()
     assert desk.engine.node is None and not node.delivery.has_progress
+
+
+def test_a_message_whose_log_start_offset_could_not_be_looked_up_comes_without_another_record():
+    config = SimulatedConfig()
+    config.put("topic", "orders", retention_ms=3_600_000)
+    desk = Desk(config=config)
+    desk.node.store.append(pack_batch(KIND_MESSAGES, 1, 0, [pack_record(b"\0")]), 1, desk.engine.env.now_ms())
+    pull = encode_pull("g", [("orders", 1)], max_messages=1, wait_ms=60_000, invisible_ms=1_000)
+    assert decode_answer(desk.ask(layout.PULL, pull)[1])[1]
+    again = desk.start(layout.PULL, pull)
+    desk.engine.env.fail("store_read", errno.EIO)
+    desk.world.run(2_000)  # the lease ends meanwhile
+    assert not again
+    desk.engine.env.heal()
+    desk.world.run(2_000)
+    assert decode_answer(again[0][1])[1]
