@@ -23,6 +23,9 @@ NAME = re.compile(rb"\|([\w.-]+)\|([\w.-]+#\d+)\|")
 RECORD_BYTES = 120
 """A record takes at most so much beside its message, its batch's header included."""
 
+BATCH_MESSAGES_MAX = 5
+"""Most messages per batch of a sender. A batch is hidden as a whole."""
+
 PAUSE_MS = 250
 """Waiting pulls follow the configuration at the next check of deadlines."""
 
@@ -265,10 +268,11 @@ class History:
         return found.queues if found else 1 << 16
 
     def _bytes_from(self, sent: Sent, place: Place | None) -> int:
-        """Most bytes that its queue may have from the message on."""
+        """Most bytes that its queue may have from the message's batch on. Delayed ones may all be in one batch."""
+        first = -1 if place is None or sent.due_ms else place[2] - BATCH_MESSAGES_MAX
         total = 0
         for found, name in self.names.items():
-            if place is None or (found[:2] == place[:2] and found[2] >= place[2]):
+            if place is None or (found[:2] == place[:2] and found[2] > first):
                 total += len(self.sent[name].message) + RECORD_BYTES
         bound = set(self.names.values())
         for other in self.sent.values():

@@ -51,7 +51,7 @@ def is_quiet(engine: "Engine", history: History) -> bool:
             continue
         for cursor in group.load_all():
             first, end = node.store.bounds(cursor.topic_id, cursor.queue)
-            if first < end and lag_of(cursor, first, end):
+            if lag_of(cursor, first, end):
                 return False
     return True
 
@@ -251,8 +251,6 @@ class Truth:
             for cursor in group.load_all():
                 where = f"{group.name}/{cursor.topic_name}/{cursor.queue}"
                 first, end = store.bounds(cursor.topic_id, cursor.queue)
-                if first == end and self.history.ages.default_ms:
-                    continue  # all of it is gone; a group sees that when it looks again
                 left[f"messages of {where}"] = lag_of(cursor, first, end)
                 left[f"ranges in flight of {where}"] = len(cursor.in_flight)
         found = {name: count for name, count in left.items() if count}
