@@ -59,12 +59,17 @@ class Exceptions(logging.Handler):
         self.history: History | None = None
 
     def emit(self, record: logging.LogRecord) -> None:
-        if self.history is not None and "may come again" in str(record.msg):
+        if self.history is not None and _may_repeat(record.getMessage()):
             self.history.may_repeat = True
         if record.exc_info and record.exc_info[1] is not None:
             error = record.exc_info[1]
             if not isinstance(error, OSError | EngineError):
                 self.found.append(f"{record.getMessage()}: {type(error).__name__}: {error} {_place(error)}")
+
+
+def _may_repeat(line: str) -> bool:
+    """Whether a start could not read what delayed messages had become: it says so, or counts those bytes as lost."""
+    return "may come again" in line or ("bytes lost" in line and ("cannot read" in line or "cannot be read" in line))
 
 
 class NoKinds(dict[tuple[str, str, str], LineKind]):
