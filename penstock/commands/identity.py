@@ -3,13 +3,15 @@
 Secrets come from a file or the environment, never from the command line, which every user of the machine can read.
 """
 
+import fcntl
 import hashlib
 import json
 import os
 import re
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -101,28 +103,50 @@ def _operator(instance: Instance) -> NewKey:
     application of its own, so that their keys do not replace one another.
     """
     path = instance.data / "operator.key"
-    held = _read_key(path)
     with administration(instance) as admin:
-        key = held if held is not None and applications.is_valid(admin, held) else None
+        key = _valid_key(admin, path)
         if key is not None and not applications.complete_operator(admin, key.app):
             return key
-        key = key or _make_key(admin, instance.data, path)
-    with administration(instance, changes=True):
-        pass  # the proxies must know the new key or grants before this command uses it
-    return key
+    with _alone(instance.data):
+        return _make_key(instance, path)
 
 
-def _make_key(admin: Administrator, data: Path, path: Path) -> NewKey:
-    """Make a key and keep it in the file."""
-    key = applications.ensure_operator(admin, operator_of(data), None)
+def _make_key(instance: Instance, path: Path) -> NewKey:
+    """The key of another command that has just made one, or a new one; kept in the file once the proxies know it."""
+    with administration(instance, changes=True) as admin:
+        held = _valid_key(admin, path)
+        key = held or applications.ensure_operator(admin, operator_of(instance.data), None)
+    if held is not None:
+        return held
     try:
         _keep(path, key)
     except OSError as error:
-        applications.withdraw(admin, key)
+        with administration(instance) as admin:
+            applications.withdraw(admin, key)
         raise CommandError(
             f"{path}: cannot be written: {error.strerror}: use --app NAME, or --data DIR of a directory that can"
         ) from error
     return key
+
+
+def _valid_key(admin: Administrator, path: Path) -> NewKey | None:
+    held = _read_key(path)
+    return held if held is not None and applications.is_valid(admin, held) else None
+
+
+@contextmanager
+def _alone(data: Path) -> Iterator[None]:
+    """Of the commands that use a data directory for the first time, one makes the key, and the others wait for it."""
+    try:
+        directory = os.open(data, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError:
+        yield  # without the directory there is no file for the key either
+        return
+    try:
+        fcntl.flock(directory, fcntl.LOCK_EX)  # its holder waits some seconds for the proxies at most
+        yield
+    finally:
+        os.close(directory)
 
 
 def operator_of(data: Path) -> str:

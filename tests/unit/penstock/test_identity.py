@@ -1,5 +1,7 @@
 """The application that commands act as: one per data directory and machine, made only when it is needed."""
 
+import threading
+
 import pytest
 from click.testing import CliRunner
 
@@ -77,3 +79,19 @@ def test_a_key_that_cannot_be_kept_is_taken_back(tmp_path, url):
     with pytest.raises(CommandError, match="cannot be written"):
         choose(Instance(tmp_path / "nowhere", url, {}), None, None, None).credential()
     assert applications(url) == {}
+
+
+def test_commands_that_use_a_directory_for_the_first_time_at_the_same_moment_share_one_key(tmp_path, url):
+    found = []
+    first = [
+        threading.Thread(
+            target=lambda: found.append(choose(Instance(tmp_path, url, {}), None, None, None).credential().key_id)
+        )
+        for _ in range(8)
+    ]
+    for each in first:
+        each.start()
+    for each in first:
+        each.join(60)
+    assert len(found) == 8 and len(set(found)) == 1
+    assert set(applications(url).values()) == {1}
