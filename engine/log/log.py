@@ -128,8 +128,8 @@ class Log:
         )  # fmt: skip
         self._compose_upkeep(env, directory, config, queues, batches)
         self.for_timers = TimerLog(
-            self.writer, queues, self.segments, view, env.now_ms, config.segment_bytes, recovered.fired,
-            Patience(env, config.start_wait_ms),
+            self.writer, queues, self.segments, view, env.now_ms, env.clock.monotonic_ms, config.segment_bytes,
+            recovered.fired, Patience(env, config.start_wait_ms),
         )  # fmt: skip
         self._publish()
 

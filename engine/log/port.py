@@ -166,6 +166,9 @@ class TimerRecords(Positions, Protocol):
     batch_bytes_max: int
     patience: Patience
 
+    def monotonic_ms(self) -> int:
+        """The monotonic clock."""
+
     @property
     def active_base(self) -> int:
         """Base of the segment that is being written."""

@@ -21,16 +21,18 @@ class TimerLog:
         fired: what recovery found: (base of the segment, byte address, size) of batches of fired timers that may be
             in no mark.
         batch_bytes_max: a larger batch fits into no segment.
+        monotonic_ms: the monotonic clock.
         patience: of the start that reads all pending timers.
     """
 
     def __init__(
         self, writer: LogWriter, reader: QueueReader, segments: LogSegments, view: View,
-        now_ms: Callable[[], int], segment_bytes: int, fired: list[tuple[int, int, int]], patience: Patience,
+        now_ms: Callable[[], int], monotonic_ms: Callable[[], int], segment_bytes: int,
+        fired: list[tuple[int, int, int]], patience: Patience,
     ) -> None:  # fmt: skip
         self._appender, self._control, self._refusal = writer.appender, writer.control, writer.refusal
         self._checkpoints, self._reader, self._segments, self._view = writer.checkpoints, reader, segments, view
-        self._now_ms = now_ms
+        self._now_ms, self.monotonic_ms = now_ms, monotonic_ms
         self.log_id, self.fired, self.patience = segments.active.header.log_id, fired, patience
         self.batch_bytes_max = segment_bytes - SEGMENT_HEADER_SIZE
         self.when_durable, self.queue_count = writer.durability.when_durable, writer.appender.queue_count

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from common.limited_log import LimitedLog
 from engine.errors import DiskFullError
 from engine.link.timer import Timer
+from engine.log.read.unreadable import LASTS_MS
 from engine.timers.counts import TimerCounts
 from engine.timers.table import TimerEntry
 from engine.timers.timer_store import TimerAddress, TimerStore
@@ -29,11 +30,13 @@ class Relocation:
     def __init__(self, store: TimerStore, tombstones: Tombstones, counts: TimerCounts) -> None:
         self._store, self._tombstones, self._counts = store, tombstones, counts
         self._busy: set[int] = set()
+        self._unread_since: dict[int, int] = {}  # base of a segment -> since when timers in it cannot be read
 
     def relocate(self, base: int) -> Iterator[None]:
-        """Move all timers out of a segment, except those in bad sectors; each `next()` is a step.
+        """Move all timers out of a segment; each `next()` is a step. One that cannot be read for a minute stays behind.
 
-        Raises DiskFullError, OSError; then the rest is still pending.
+        Raises:
+            DiskFullError, OSError: the rest is still pending.
         """
         while base in self._busy:
             yield
@@ -45,6 +48,22 @@ class Relocation:
                 yield from self._pass(base, unreadable)
         finally:
             self._busy.discard(base)
+        self._wait_for_unread(base, bool(unreadable))
+
+    def _wait_for_unread(self, base: int, is_unread: bool) -> None:
+        """Raise OSError while timers of the segment may become readable, or the next start will read them."""
+        is_damaged = base in self._store.damaged
+        if not is_unread and not is_damaged:
+            self._unread_since.pop(base, None)
+            return
+        now_ms = self._store.log.monotonic_ms()
+        since_ms = self._unread_since.setdefault(base, now_ms)
+        if now_ms - since_ms < LASTS_MS:
+            raise OSError(errno.EIO, "delayed messages in it cannot be read now")
+        if is_damaged and not is_unread and self._store.can_read(base):
+            self._unread_since[base] = now_ms  # looked at again after a minute
+            raise OSError(errno.EIO, "delayed messages that the start could not read can be read: restart the engine")
+        del self._unread_since[base]
 
     def _pass(self, base: int, unreadable: set[TimerAddress]) -> Iterator[None]:
         """Scan the table once. Timers that a full disk has returned to it meanwhile may be left."""

@@ -10,7 +10,7 @@ from engine.errors import DiskFullError, EngineError, PartlyWrittenError
 from engine.link.timer import Timer
 from engine.log.format import BATCH_HEADER_SIZE, CODE_OK, CONTROL_TOPIC_ID, KIND_TIMER, pack_batch, padded
 from engine.log.timer_log import TimerLog
-from engine.timers.native import TimerTable, hash_id
+from engine.timers.native import TimerTable, hash_id, load
 from engine.timers.record import read_timer
 
 limited = LimitedLog(logging.getLogger("penstock.engine"))
@@ -54,6 +54,13 @@ class TimerStore:
     def read(self, address: TimerAddress) -> Timer | None:
         """Return the timer; None when it fails verification. Raises OSError."""
         return read_timer(self.log, *address)
+
+    def can_read(self, base: int) -> bool:
+        """Whether all pending timers of a segment can be read, also those that the start could not. Blocks to read them."""
+        for segment, ended in self.log.segments():
+            if segment.base == base:
+                return not load(TimerTable(0), segment.source(), segment.file, base, self.log.log_id, ended)[2]
+        return False
 
     def find(self, topic_id: int, shown_id: bytes) -> tuple[TimerAddress, Timer] | None:
         """Return the pending timer of the topic with that id."""

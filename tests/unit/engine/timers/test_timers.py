@@ -483,9 +483,7 @@ def test_a_relocation_that_is_given_up_leaves_no_second_copy(rig, monkeypatch):
     assert rig.fired() == ["a"]
 
 
-def test_a_bad_sector_keeps_its_message_back_when_its_segment_is_emptied_and_loses_it_when_that_is_deleted(
-    rig, monkeypatch
-):
+def test_a_bad_sector_keeps_its_segment_for_a_minute_and_then_its_message_is_lost_with_it(rig, monkeypatch):
     for name in ("bad", "good"):
         rig.add(name, rig.now_ms + DAY_MS)
     while rig.log.for_timers.active_base == 0:
@@ -499,11 +497,45 @@ def test_a_bad_sector_keeps_its_message_back_when_its_segment_is_emptied_and_los
         return sound(self, base, at, size)
 
     monkeypatch.setattr(type(rig.timers._log), "read_at", read_at)
+    for _ in range(2):
+        with pytest.raises(OSError, match="cannot be read now"):
+            for _ in rig.timers.relocate(0):
+                rig.sync()
+        assert (rig.timers.table.pending_in(0), rig.timers.counts.carried, rig.timers.counts.lost) == (1, 1, 0)
+        rig.env.clock_ms += 30_000
     for _ in rig.timers.relocate(0):
         rig.sync()
-    assert (rig.timers.table.pending_in(0), rig.timers.counts.carried, rig.timers.counts.lost) == (1, 1, 0)
     rig.timers.forget(0)
     assert (len(rig.timers.table), rig.timers.counts.lost) == (1, 1)
+
+
+def test_a_segment_that_a_start_could_not_read_stays_for_the_next_start_if_the_disk_reads_it_again(rig, monkeypatch):
+    for name in "ab":
+        rig.add(name, rig.now_ms + DAY_MS)
+    ((_, at, *_), *_) = sorted(rig.timers.table.scan(0, 100)[0])
+    while rig.log.for_timers.active_base == 0:
+        rig.fill()
+    load = timer_recovery.load
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            timer_recovery,
+            "load",
+            lambda table, source, file, *rest: load(table, source, OneBadSector(file, at), *rest),
+        )
+        rig.restart()
+    assert len(rig.timers.table) == 1
+    for why in ("cannot be read now", "restart the engine", "cannot be read now"):
+        with pytest.raises(OSError, match=why):
+            for _ in rig.timers.relocate(0):
+                rig.sync()
+        rig.env.clock_ms += 60_000 if why != "restart the engine" else 59_000
+    rig.restart()
+    for _ in rig.timers.relocate(0):
+        rig.sync()
+    rig.timers.forget(0)
+    rig.advance(DAY_MS)
+    rig.advance(1000)
+    assert sorted(rig.fired()) == ["a", "b"]
 
 
 def test_what_the_disk_does_not_give_holds_up_nothing_and_comes_when_it_does(rig, monkeypatch):
