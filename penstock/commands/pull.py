@@ -3,6 +3,7 @@
 import base64
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from common.contract import Ack, Delivery, PullRequest, PullResponse
 from penstock.commands.exits import Command, CommandError, code_for_contract
 from penstock.commands.identity import Identity, choose, identity_options
 from penstock.commands.instance import Instance, instance_options
+from penstock.commands.interrupts import noted_interrupts
 from penstock.commands.proxy_link import ProxyLink
 
 PULL_MAX = 500
@@ -79,7 +81,8 @@ def pull(
     with ProxyLink("pull", instance.address("consumer_proxy")) as link:
         puller = Puller(link, identity, group, [*topics, *words] or None, ack)
         try:
-            puller.run(count_max, FOLLOW_WAIT_MS if follow else wait_ms, follow, output)
+            with noted_interrupts() as is_interrupted:
+                puller.run(count_max, FOLLOW_WAIT_MS if follow else wait_ms, follow, output, is_interrupted)
         except KeyboardInterrupt:
             if not follow:
                 raise
@@ -100,10 +103,14 @@ class Puller:
         self._printed: list[bytes] = []
         self._unserved: dict[str, str] = {}  # topics of the last pull that give nothing, with the reason
 
-    def run(self, count_max: int | None, wait_ms: int, follow: bool, output: str) -> None:
+    def run(
+        self, count_max: int | None, wait_ms: int, follow: bool, output: str,
+        is_interrupted: Callable[[], bool] = lambda: False,
+    ) -> None:  # fmt: skip
+        """Pull until there is no more, or `is_interrupted()`. Acknowledges what was printed also when it raises."""
         left = count_max
         try:
-            while left is None or left > 0:
+            while (left is None or left > 0) and not is_interrupted():
                 response = self._pull(min(PULL_MAX, left or PULL_MAX), wait_ms)
                 self._tell_topics({each.topic: each.error or "it gives nothing" for each in response.topics or ()})
                 deliveries = response.deliveries

@@ -1,8 +1,12 @@
-"""What `penstock pull` tells on stderr about topics that give nothing."""
+"""`penstock pull`: what it tells on stderr about topics that give nothing, and how it ends."""
 
+import os
+import signal
+from contextlib import suppress
 from types import SimpleNamespace
 
 from common.contract import Code, Delivery, Message, PullResponse
+from penstock.commands.interrupts import noted_interrupts
 from penstock.commands.pull import Puller
 
 MISSING = 'topic "refunds": not defined'
@@ -56,3 +60,23 @@ def test_each_change_is_told_another_reason_another_topic_and_the_end(capfd):
 
 def test_nothing_is_told_while_all_topics_are_served(capfd):
     assert told(capfd, {}, {}) == []
+
+
+class LinkThatLosesExceptions(Link):
+    """SIGINT comes while Python ignores exceptions; the acknowledgements that the proxy got are counted."""
+
+    acks = 0
+
+    def call(self, request, timeout_s, empty):
+        self.acks += len(request.acks or ())
+        if request.max_messages:
+            with suppress(KeyboardInterrupt):
+                os.kill(os.getpid(), signal.SIGINT)
+        return super().call(request, timeout_s, empty)
+
+
+def test_an_interrupt_whose_exception_is_lost_ends_the_command_all_the_same(capfd):
+    link = LinkThatLosesExceptions({}, {}, {})
+    with noted_interrupts() as is_interrupted:
+        Puller(link, Identity(), "readers", ["orders"], True).run(None, 0, True, "body", is_interrupted)
+    assert (capfd.readouterr().out, link.acks) == ("body\n", 1)
