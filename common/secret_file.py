@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 OTHERS = stat.S_IRWXG & ~stat.S_IRGRP | stat.S_IRWXO
-"""Rights that nobody may have on such a file. The file's group may read it, as is usual for a service's group."""
+"""Rights that must not be set on such a file. The file's group may read it, as is usual for a service's group."""
 
 KEY_BYTES = 32
 

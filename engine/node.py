@@ -165,7 +165,7 @@ class Node:
         self._watch_timers()
 
     def _make_upkeep(self, policies: Policies, families: FamilyTopics) -> None:
-        """What forgets groups and topics that nobody uses."""
+        """Make the parts that forget unused groups and topics."""
         delivery, hours = self.delivery, self._config.expire_hours
         self.groups = GroupUpkeep(
             self.store, policies, delivery.groups, delivery.unload, delivery.creations, hours

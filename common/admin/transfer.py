@@ -93,7 +93,7 @@ def _faults(kind: str, named: Mapping[str, Any]) -> list[str]:
 
 
 def differences(store: ConfigStore, given: Export, *, deletes: bool) -> list[Difference]:
-    """What `apply` would change, by kind and name. With `deletes` also the entries that the export does not have."""
+    """Changes that `apply` would make, by kind and name. With `deletes` also the entries that the export does not have."""
     found: list[Difference] = []
     for kind, wanted in given["kinds"].items():
         present: Entries = dict(store.entries(kind, limit=ALL))

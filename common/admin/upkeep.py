@@ -47,7 +47,7 @@ def _faults_of(store: ConfigStore, kind: str) -> list[StoreFault]:
         index, problem = _index_of(store, kind)
         payloads = store.found_buckets(kind)
         if (index, problem) == _index_of(store, kind):
-            break  # nobody wrote between the two reads
+            break  # no process wrote between the two reads
     found = [StoreFault(kind, problem, "makes the index again from the buckets")] if problem else []
     for number in sorted(payloads.keys() | {number for number, revision in enumerate(index) if revision}):
         found += _bucket_faults(kind, number, payloads.get(number, b""), index)

@@ -19,7 +19,7 @@ limited = LimitedLog(logging.getLogger("penstock.config"))
 
 
 class Greeting(Protocol):
-    """What an engine says of itself; see engine/client/dial.py."""
+    """Identity that an engine gives of itself; see engine/client/dial.py."""
 
     @property
     def broker_group(self) -> str: ...

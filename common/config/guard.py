@@ -18,7 +18,7 @@ REMEDY = "it is damaged, not empty: restore it with `penstock config apply`, or 
 
 
 class StoreGuard:
-    """What one process knows of its store.
+    """Knowledge of one process about its store.
 
     Attributes:
         identity: of the store whose content was taken last; None: of none yet.

@@ -107,14 +107,14 @@ class ConfigView:
         return self._find("setting", name, lambda name, value: dict(value))
 
     def was_deleted(self, kind: str, name: str) -> bool:
-        """Whether the entry does not exist because somebody deleted it, and not because it was lost or never was."""
+        """Whether the entry does not exist because it was deleted on purpose, and not because it was lost or never was."""
         view = self._kinds[kind]
         number = layout.bucket_of(name, len(view.recent))
         text = view.text(number)
         return layout.is_deleted(text, name) and layout.find(text, name) is None
 
     def topic_was_deleted(self, name: str) -> bool:
-        """Whether a topic without a definition had one that somebody deleted: its own, or its family's."""
+        """Whether a topic without a definition had one that was deleted on purpose: its own, or its family's."""
         if self.topic(name) is not None:
             return False
         families = self._kinds["family"]

@@ -15,7 +15,7 @@ LIVE_S = 3.0
 """Time after its last request for which a process counts as alive."""
 IDLE_SHARE = 0.01  # of a limit, divided among all processes, so that one can start before its demand is known
 RESERVE = 0.1
-"""Largest part of a limit that is lent to nobody, of what nobody asks for, so that a process that comes finds some.
+"""Largest part of a limit that stays unlent while no process asks for it, so that a new process finds some.
 
 More serves a newcomer's first tenth of a second better; less leaves larger bursts to the processes that are there.
 """

@@ -40,7 +40,7 @@ class _Bucket:
         over = self.tokens - self.burst
         if over > 0:
             self.tokens = self.burst
-            self.redeem(over)  # nobody has come for these tokens in time
+            self.redeem(over)  # these promised tokens were not taken in time
 
     def room(self) -> float:
         return self.tokens if self.limited else math.inf
@@ -75,7 +75,7 @@ class Meter:
     later calls wait after it.
 
     A rejected caller is promised a slot: the tokens that come after those promised before. Promises are counted, not
-    kept by caller: whoever takes tokens redeems as many. What was promised and not taken is forgotten when the bucket
+    kept by caller: each caller that takes tokens redeems as many. What was promised and not taken is forgotten when the bucket
     overflows, and never reaches further ahead than PROMISED_S.
 
     Attributes:

@@ -7,7 +7,7 @@ READ_BYTES = 65_536
 
 
 class TlsContext(Protocol):
-    """What a listener needs of an ssl.SSLContext. It may use another one for later connections."""
+    """The part of an ssl.SSLContext that a listener needs. It may use another one for later connections."""
 
     def wrap_bio(
         self, incoming: ssl.MemoryBIO, outgoing: ssl.MemoryBIO, server_side: bool = False

@@ -149,7 +149,7 @@ class InFlightRanges:
         return held
 
     def release(self, first: int, end: int, lease: int, foreign: bool) -> int:
-        """Make what `lease` holds of first..end ready, without the attempt: nobody has seen it. Returns its number.
+        """Make what `lease` holds of first..end ready, without the attempt: no client has seen it. Returns its number.
 
         It has no holder from then on, so that a second release takes no second attempt back.
         """
@@ -288,7 +288,7 @@ class InFlightRanges:
         return encode(Progress(floor, next_offset, [each.stored(now_ms) for each in self.ranges], time_ms, lead_ms))
 
     def restore(self, stored: StoredRange, due_ms: int) -> None:
-        """Add a stored range after all others, leased until `due_ms` by whoever leased it, or ready."""
+        """Add a stored range after all others, leased until `due_ms` by its holder, or ready."""
         self.add(stored.first, stored.end, 0, stored.attempt, due_ms, not stored.due)
         if stored.newest_ms:
             self.ranges[-1].restore(stored.oldest_ms, stored.newest_ms)

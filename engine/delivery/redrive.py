@@ -113,7 +113,7 @@ class DeadLetterStore:
                     "redrive: the log stored only a part of the messages; that part will be delivered twice"
                 )
         except Exception:
-            # Whatever failed: claimed dead letters would be nobody's until a restart.
+            # Whatever failed: claimed dead letters would stay claimed until a restart.
             for first, end in ranges:
                 cursor.in_flight.hold(first, end, claim, False, now_ms, now_ms)
             self._delivery.on_moved(cursor)

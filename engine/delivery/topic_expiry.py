@@ -1,4 +1,4 @@
-"""Expiry of topics that nobody uses: those of a family that have been empty and unasked for long are forgotten.
+"""Expiry of unused topics: those of a family that have been empty and unasked for long are forgotten.
 
 Once a day of running, all topics are looked at in small steps. One of which the log holds nothing, and that no request
 has named for an hour, gets a record of the hours at which it was first found so. A use removes the record. When it is

@@ -1,4 +1,4 @@
-"""Upkeep of groups: idle ones leave memory, and those that nobody uses leave the log.
+"""Upkeep of groups: idle ones leave memory, and those that are not used leave the log.
 
 An idle group is unloaded, because its progress is in the log: its next pull loads it again. A group that has neither
 acknowledged nor leased anything leaves no trace. Groups without a definition whose last use is longer ago than the

@@ -24,7 +24,7 @@ class Admin:
         facts: further figures of `status`, beside those of log and delivery.
         stop: called for the verb `stop`; the process ends as after SIGTERM.
         on_stored: called after each verb, which may have stored messages.
-        groups, topics: forget groups and topics that nobody uses.
+        groups, topics: forget unused groups and topics.
     """
 
     def __init__(

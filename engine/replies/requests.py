@@ -89,7 +89,7 @@ class Requests:
             self._on_failed(token)
 
     def answered(self, token: bytes) -> None:
-        """Note that the reply has arrived: its outcome will not be queried, and nobody else has to answer it."""
+        """Note that the reply has arrived: its outcome will not be queried, and no other replier has to answer it."""
         request = self._given.pop(token, None)
         if request is not None:
             self._ends.cancel(request.tick, token)

@@ -112,8 +112,8 @@ class EngineMetrics:
             "passed_over": (counts.passed_over, "Messages that a group's filter skipped, counted per group."),
             "dead_letters": (counts.dead_letters, "Messages moved to their group's dead letters."),
             "stale_receipts": (counts.stale_receipts, "Acknowledgements refused as stale or forged."),
-            "forgotten_groups": (node.groups.expired, "Groups without a definition that nobody used."),
-            "forgotten_topics": (node.topics.expired, "Empty topics of families that nobody used."),
+            "forgotten_groups": (node.groups.expired, "Forgotten groups: without a definition, and not used."),
+            "forgotten_topics": (node.topics.expired, "Forgotten topics: of families, empty, and not used."),
             "backlogs": (node.lag_breakers.opened, "Times that a topic became backlogged."),
             "expired_requests": (
                 exchange.requests.expired,

@@ -121,7 +121,7 @@ def delete(instance: Instance, name: str, progress: bool, output: str) -> None:
 @output_option
 @instance_options("engine")
 def unused(instance: Instance, days: int, output: str) -> None:
-    """List groups without a definition that nobody has used for N days in which the engine ran.
+    """List groups without a definition that were not used for N days in which the engine ran.
 
     An engine forgets them by itself after its --expire-days (default 30; 0: never).
     """

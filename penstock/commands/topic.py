@@ -252,7 +252,7 @@ def delete(instance: Instance, name: str, force: bool, output: str) -> None:
 @output_option
 @instance_options("engine")
 def unused(instance: Instance, days: int, output: str) -> None:
-    """List topics of families that are empty and that nobody has used for N days in which the engine ran.
+    """List topics of families that are empty and were not used for N days in which the engine ran.
 
     An engine forgets them by itself after its --expire-days (default 30; 0: never), once a day. It keeps those that have
     a delayed message, and those in which a group has a position whose start would pass over messages of a topic that

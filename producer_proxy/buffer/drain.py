@@ -112,7 +112,7 @@ class Drainer:
     def _without_undefined(self, batch: list[KeptEntry]) -> list[KeptEntry]:
         """The entries of topics that are defined.
 
-        Those of topics that somebody deleted go to the dead-letter list. A definition that is missing for another
+        Those of topics that were deleted on purpose go to the dead-letter list. A definition that is missing for another
         reason may come back, so its topic's entries stay.
         """
         undefined = {topic for topic in {kept.entry.topic for kept in batch} if self._topics.definition(topic) is None}

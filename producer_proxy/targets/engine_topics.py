@@ -172,7 +172,7 @@ class EngineTopics:
         for name, topic in definitions.items():
             found = {number: topics[name] for number, topics in given.items() if name in topics}
             if not found:
-                raise self._nobody_told(name, homes[name])
+                raise self._no_answer(name, homes[name])
             # The minimum: queues are only added, and a group that was down may not have the new ones yet.
             queues = min(each["queues"] for each in found.values())
             ids = b"".join(layout.U32.pack(found.get(number, {"id": 0})["id"]) for number in range(max(asked) + 1))
@@ -182,7 +182,7 @@ class EngineTopics:
                 self._evict_soon(name.encode())
         return made
 
-    def _nobody_told(self, name: str, homes: bytes) -> ResolveError:
+    def _no_answer(self, name: str, homes: bytes) -> ResolveError:
         """OVERLOADED while a group of the topic hangs, as with a single engine; UNAVAILABLE when all are away."""
         if any(broker.number in homes and broker.rpc.connected for broker in self._brokers.listed):
             return ResolveError(

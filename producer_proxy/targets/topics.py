@@ -65,7 +65,7 @@ class Topics:
         return self._view.topic(name)
 
     def was_deleted(self, name: str) -> bool:
-        """Whether somebody deleted the definition of a topic that has none."""
+        """Whether the definition of a topic that has none was deleted on purpose."""
         return self._view.topic_was_deleted(name)
 
     def find(self, names: list[str], application: str = "") -> dict[str, TopicRoute]:

@@ -225,7 +225,7 @@ class SealedSegments:
             segment.close()
 
     def pin(self, base: int) -> None:
-        """Keep the segment open until `unpin`, however many others are read: somebody reads it over several turns."""
+        """Keep the segment open until `unpin`, however many others are read: it is read over several turns."""
         self._pinned.add(base)
 
     def unpin(self, base: int) -> None:
