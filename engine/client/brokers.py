@@ -26,6 +26,10 @@ ONLY = "main"
 RESEND_S = 0.25
 """Silence after which sent messages without a key are sent to another group too. If they were stored, copies result."""
 
+START_S = 3.0
+"""A proxy that starts is ready when all groups are connected, or after this time when any is: keys of the others would be
+refused. Longer delays a start while a group is away."""
+
 PROBE = b'{"topics": []}'
 PROBE_S = 3.0
 
@@ -127,6 +131,7 @@ class Brokers:
         self.generation = 0
         self.router: Router[Broker] = Router(self._make)
         self._starts: dict[str, tuple[str, str]] = {}  # (log id, epoch) by group
+        self._made_s = time.monotonic()
         self.only: Broker | None = None
         self.id_homes = bytes(ID_SLOTS)
         self.lanes: tuple[Lanes, ...] = tuple(Lanes(row.number) for row in LANES)
@@ -235,9 +240,12 @@ class Brokers:
         return None
 
     def health(self) -> bool | str:
-        """For /readyz: serving is possible while any group takes messages."""
+        """For /readyz: serving is possible while any group takes messages. At a start, all are waited for; see START_S."""
         refused = next(iter(self._records.refusals.values()), None) if self._records is not None else None
-        if any(broker.append.connected and broker.rpc.connected for broker in self.listed):
+        away = [each.name for each in self.listed if not (each.append.connected and each.rpc.connected)]
+        if len(away) < len(self.listed):
+            if away and refused is None and time.monotonic() < self._made_s + START_S:
+                return f"broker_group={away[0]}: not connected yet"
             return True if refused is None else Note(refused)
         if refused is not None:
             return refused

@@ -199,8 +199,11 @@ class EngineTopics:
     def _gather(
         self, asked: dict[int, dict[str, TopicDefinition]], application: str
     ) -> dict[int, dict[str, dict[str, Any]]]:
-        """Answers about topics by group number, of the groups that answer in time."""
-        usable = {each.number: each for each in self._brokers.listed if each.breaker.share and not each.is_silent}
+        """Answers about topics by group number, of the groups that answer in time.
+
+        A group whose last appends were late is asked too: without its topic id, no key of it could be sent.
+        """
+        usable = {each.number: each for each in self._brokers.listed if not (each.breaker.refusing or each.is_silent)}
         questions = {number: _question(topics, application) for number, topics in asked.items() if number in usable}
         answers = self._brokers.router.gather(layout.TOPIC, questions, SILENT_S, OTHERS_TIMEOUT_S)
         for number, (code, _) in answers.items():

@@ -136,6 +136,16 @@ def test_the_group_is_used_again_once_it_answers(cluster):
     wait_until(lambda: cluster.home("first-ever", sent().queue) == "north")
 
 
+def test_a_first_message_with_a_key_of_a_group_whose_last_appends_were_late_is_stored_there(cluster, monkeypatch):
+    client, name = cluster.client(), define(cluster, "first-keyed")
+    north = next(each for each in cluster.targets.listed if each.name == "north")
+    north.breaker.look(time.monotonic(), None, 0.1)
+    assert (north.breaker.state, north.breaker.share, north.breaker.refusing) == (State.OPEN, 0, False)
+    monkeypatch.setattr(north.breaker, "look", lambda now_s, slowest_s, owed_s: None)
+    key = next(key for key in map(str, range(1000)) if cluster.home(name, queue_of(key.encode(), QUEUES)) == "north")
+    assert codes(cluster.send(client, Message(topic=name, key=key, body=b"x"))) == [Code.OK]
+
+
 def test_the_question_that_finds_out_is_repeated_by_one_greenlet_until_the_link_breaks(cluster):
     client = cluster.client()
     north = silence(cluster, client)
