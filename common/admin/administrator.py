@@ -15,6 +15,7 @@ from common.config.store import Change, ConfigStore
 from common.quoting import thing
 
 D = TypeVar("D", bound=Definition)
+OnUnreadable = Callable[[InvalidDefinition], object]
 RACES_MAX = 5
 
 
@@ -38,9 +39,31 @@ def get(admin: Administrator, definition: type[D], name: str) -> tuple[D, int]:
     return definition.from_value(name, found.value), found.version
 
 
-def page(admin: Administrator, definition: type[D], prefix: str, after: str, limit: int) -> list[tuple[D, int]]:
-    entries = admin.store.entries(definition.kind, prefix, after, limit)
-    return [(definition.from_value(name, found.value), found.version) for name, found in entries]
+def page(
+    admin: Administrator, definition: type[D], prefix: str, after: str, limit: int,
+    on_unreadable: OnUnreadable | None = None,
+) -> list[D]:  # fmt: skip
+    """The next `limit` definitions by name.
+
+    Args:
+        on_unreadable: called for each one that this version cannot read, which is left out.
+    Raises:
+        InvalidDefinition: one cannot be read, and there is no `on_unreadable`.
+    """
+    found: list[D] = []
+    while wanted := max(0, limit - len(found)):
+        entries = admin.store.entries(definition.kind, prefix, after, wanted)
+        for name, entry in entries:
+            try:
+                found.append(definition.from_value(name, entry.value))
+            except InvalidDefinition as error:
+                if on_unreadable is None:
+                    raise
+                on_unreadable(error)
+        if len(entries) < wanted:
+            break
+        after = entries[-1][0]
+    return found
 
 
 def create(admin: Administrator, definitions: list[D]) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 
 from common.admin import administrator as verbs
 from common.admin import audit
-from common.admin.administrator import Administrator
+from common.admin.administrator import Administrator, OnUnreadable
 from common.admin.errors import StateConflict
 from common.config.definitions import (
     DEAD_LETTERS,
@@ -170,9 +170,11 @@ def set_application(admin: Administrator, name: str, settings: ApplicationSettin
 
 
 def list_applications(
-    admin: Administrator, prefix: str = "", after: str = "", limit: int = 1000
-) -> list[ApplicationDefinition]:
-    return [app for app, _ in verbs.page(admin, ApplicationDefinition, prefix, after, limit)]
+    admin: Administrator, prefix: str = "", after: str = "", limit: int = 1000,
+    on_unreadable: OnUnreadable | None = None,
+) -> list[ApplicationDefinition]:  # fmt: skip
+    """See `administrator.page`."""
+    return verbs.page(admin, ApplicationDefinition, prefix, after, limit, on_unreadable)
 
 
 def show(admin: Administrator, name: str) -> tuple[ApplicationDefinition, int]:

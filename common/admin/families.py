@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 
 from common.admin import administrator as verbs
-from common.admin.administrator import Administrator
+from common.admin.administrator import Administrator, OnUnreadable
 from common.admin.errors import AlreadyExist, StateConflict
 from common.admin.topics import TopicSettings
 from common.config.definitions import FamilyDefinition
@@ -39,8 +39,12 @@ def create(admin: Administrator, names: Iterable[str], settings: TopicSettings) 
     return made
 
 
-def list_families(admin: Administrator, prefix: str = "", after: str = "", limit: int = 1000) -> list[FamilyDefinition]:
-    return [family for family, _ in verbs.page(admin, FamilyDefinition, prefix, after, limit)]
+def list_families(
+    admin: Administrator, prefix: str = "", after: str = "", limit: int = 1000,
+    on_unreadable: OnUnreadable | None = None,
+) -> list[FamilyDefinition]:  # fmt: skip
+    """See `administrator.page`."""
+    return verbs.page(admin, FamilyDefinition, prefix, after, limit, on_unreadable)
 
 
 def show(admin: Administrator, name: str) -> tuple[FamilyDefinition, int]:

@@ -5,7 +5,7 @@ Lag and reset are verbs of the engine: see engine/client/admin.py.
 
 from common.admin import administrator as verbs
 from common.admin import families
-from common.admin.administrator import Administrator
+from common.admin.administrator import Administrator, OnUnreadable
 from common.config.definitions import GroupDefinition
 from common.config.errors import EntryNotFound
 from common.config.setting import Changes
@@ -29,8 +29,12 @@ def create(admin: Administrator, name: str, settings: GroupSettings) -> GroupDef
     return made
 
 
-def list_groups(admin: Administrator, prefix: str = "", after: str = "", limit: int = 1000) -> list[GroupDefinition]:
-    return [group for group, _ in verbs.page(admin, GroupDefinition, prefix, after, limit)]
+def list_groups(
+    admin: Administrator, prefix: str = "", after: str = "", limit: int = 1000,
+    on_unreadable: OnUnreadable | None = None,
+) -> list[GroupDefinition]:  # fmt: skip
+    """See `administrator.page`."""
+    return verbs.page(admin, GroupDefinition, prefix, after, limit, on_unreadable)
 
 
 def show(admin: Administrator, name: str) -> tuple[GroupDefinition, int]:

@@ -5,7 +5,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from common.admin import administrator as verbs
-from common.admin.administrator import Administrator
+from common.admin.administrator import Administrator, OnUnreadable
 from common.admin.errors import AlreadyExist
 from common.config.definitions import TopicDefinition
 from common.config.errors import InvalidDefinition, VersionConflict
@@ -71,8 +71,12 @@ def _definitions(names: Iterable[str] | Mapping[str, TopicSettings], settings: T
     return made
 
 
-def list_topics(admin: Administrator, prefix: str = "", after: str = "", limit: int = 1000) -> list[TopicDefinition]:
-    return [topic for topic, _ in verbs.page(admin, TopicDefinition, prefix, after, limit)]
+def list_topics(
+    admin: Administrator, prefix: str = "", after: str = "", limit: int = 1000,
+    on_unreadable: OnUnreadable | None = None,
+) -> list[TopicDefinition]:  # fmt: skip
+    """See `administrator.page`."""
+    return verbs.page(admin, TopicDefinition, prefix, after, limit, on_unreadable)
 
 
 def show(admin: Administrator, name: str) -> tuple[TopicDefinition, int]:
@@ -89,12 +93,15 @@ def set_topic(admin: Administrator, name: str, settings: TopicSettings) -> Topic
 
 
 def delete(admin: Administrator, name: str) -> None:
-    """Delete the definition: sends and pulls are rejected from then on.
+    """Delete the definition, also one that this version cannot read: sends and pulls are rejected from then on.
 
     Stored messages stay until retention deletes them. A topic that is created again under the name does not have them.
     """
-    old, _ = verbs.get(admin, TopicDefinition, name)
-    _note_deleted(admin, old.made_ms)
+    try:
+        made_ms = verbs.get(admin, TopicDefinition, name)[0].made_ms
+    except InvalidDefinition:
+        made_ms = admin.clock.now_ms()
+    _note_deleted(admin, made_ms)
     verbs.delete(admin, TopicDefinition, name)
 
 

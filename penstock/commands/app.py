@@ -14,7 +14,7 @@ from common.config.definitions import DEAD_LETTERS, PULL_GROUP, PULL_TOPIC, SEND
 from common.config.setting import table_of
 from common.quoting import listed
 from penstock.commands.exits import CommandError, CommandGroup
-from penstock.commands.instance import Instance, administration, instance_options
+from penstock.commands.instance import Instance, administration, instance_options, warn_unreadable
 from penstock.commands.key_ages import last_used
 from penstock.commands.output import output_option, show_one, show_rows
 from penstock.commands.paging import page_options
@@ -168,7 +168,7 @@ def _need_patterns(grants: Grants) -> None:
 def list_command(instance: Instance, prefix: str, after: str, limit: int, output: str) -> None:
     """List applications, without their secrets."""
     with administration(instance) as admin:
-        found = applications.list_applications(admin, prefix, after, limit)
+        found = applications.list_applications(admin, prefix, after, limit, warn_unreadable)
     show_rows([row(each) for each in found], ("name", "keys", *GRANT_COLUMNS), output)
 
 

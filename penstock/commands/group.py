@@ -10,7 +10,7 @@ from common.admin.groups import GroupSettings
 from common.config.definitions import GroupDefinition
 from penstock.commands.dead_letters import dead_letters
 from penstock.commands.exits import NOT_FOUND, USAGE, CommandError, CommandGroup
-from penstock.commands.instance import Instance, administration, instance_options, note
+from penstock.commands.instance import Instance, administration, instance_options, note, warn_unreadable
 from penstock.commands.output import output_option, show_one, show_rows
 from penstock.commands.paging import page_options
 from penstock.commands.setting_options import settings_options
@@ -62,7 +62,7 @@ def create(instance: Instance, name: str, output: str, settings: GroupSettings) 
 def list_command(instance: Instance, prefix: str, after: str, limit: int, output: str) -> None:
     """List the groups that have a definition."""
     with administration(instance) as admin:
-        found = groups.list_groups(admin, prefix, after, limit)
+        found = groups.list_groups(admin, prefix, after, limit, warn_unreadable)
     show_rows([row(each) for each in found], COLUMNS, output)
 
 

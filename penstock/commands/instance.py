@@ -16,7 +16,7 @@ from common.admin import audit, broker_groups
 from common.admin.administrator import Administrator
 from common.config import open_store
 from common.config.applying import wait_applied
-from common.config.errors import ConfigError
+from common.config.errors import ConfigError, InvalidDefinition
 from common.config.store import ConfigStore
 from penstock.commands.exits import UNAVAILABLE, USAGE, CommandError
 from penstock.up.directory import ADMIN_KEY, CLUSTER_KEY
@@ -113,6 +113,11 @@ def administration(instance: Instance, *, changes: bool = False, risk: str = "")
             late = wait_applied(store, store.version(), APPLIED_S_MAX)
             if late:
                 click.echo(f"warning: stored, but not yet applied by {', '.join(late)}{risk}", err=True)
+
+
+def warn_unreadable(error: InvalidDefinition) -> None:
+    """Tell of a definition that a list leaves out."""
+    click.echo(f"warning: left out, this version cannot read it: {error}", err=True)
 
 
 def note(

@@ -14,7 +14,7 @@ from common.config.errors import EntryNotFound
 from penstock.commands import progress
 from penstock.commands.auto_created import auto_created, auto_created_if_reachable
 from penstock.commands.exits import CONFLICT, NOT_FOUND, CommandError, CommandGroup
-from penstock.commands.instance import Instance, administration, instance_options, note
+from penstock.commands.instance import Instance, administration, instance_options, note, warn_unreadable
 from penstock.commands.output import output_option, show_one, show_rows
 from penstock.commands.paging import page_options
 from penstock.commands.setting_options import settings_options, shown
@@ -129,7 +129,9 @@ def list_command(
 
 
 def page(admin: Administrator, prefix: str, after: str, limit: int) -> list[TopicDefinition]:
-    found = [*families.list_families(admin, prefix, after, limit), *topics.list_topics(admin, prefix, after, limit)]
+    found: list[TopicDefinition] = []
+    for list_page in (families.list_families, topics.list_topics):
+        found += list_page(admin, prefix, after, limit, warn_unreadable)
     return sorted(found, key=lambda each: each.name)[:limit]
 
 

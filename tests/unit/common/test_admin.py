@@ -34,6 +34,25 @@ def test_topics_are_created_listed_shown_set_and_deleted(admin):
         topics.show(admin, "a")
 
 
+def test_a_list_leaves_out_what_cannot_be_read_names_it_and_fills_its_page(admin):
+    topics.create(admin, [f"t{number}" for number in range(6)], TopicSettings())
+    for number in (1, 2, 5):
+        admin.store.put("topic", f"t{number}", {"queues": "many"}, 1)
+    told = []
+    found = [topic.name for topic in topics.list_topics(admin, limit=3, on_unreadable=told.append)]
+    assert found == ["t0", "t3", "t4"] and [error.subject for error in told] == ['topic "t1"', 'topic "t2"']
+    assert topics.list_topics(admin, after="t4", on_unreadable=told.append) == []
+    with pytest.raises(InvalidDefinition, match='topic "t1"'):
+        topics.list_topics(admin)
+
+
+def test_a_topic_that_cannot_be_read_is_deleted_and_one_made_again_is_later(admin):
+    admin.store.put("topic", "odd", {"queues": "many"}, 0)
+    topics.delete(admin, "odd")
+    (again,) = topics.create(admin, ["odd"], TopicSettings())
+    assert again.made_ms > admin.clock.now_ms()
+
+
 def test_many_topics_with_wrong_names_are_refused_together_and_none_is_created(admin):
     with pytest.raises(InvalidDefinition) as caught:
         topics.create(admin, ["good", "bad one", "worse/one"], TopicSettings())
