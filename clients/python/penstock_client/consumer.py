@@ -4,15 +4,15 @@ import threading
 import time
 from typing import Any
 
-from penstock_client.backoff import backoff_s, pause_s
+from penstock_client.attempts import PullAttempts
 from penstock_client.codes import Action, action_of, name_of
 from penstock_client.contract import Ack, Code, Delivery, PullRequest, Verdict, consumer_thrift
 from penstock_client.credential import CredentialMint
-from penstock_client.errors import CallFailed, PullError
+from penstock_client.errors import CallFailed
 from penstock_client.held import LEASE_UNKNOWN_S, HeldDelivery, HeldLeases
 from penstock_client.loop import Handler, RunLoop
 from penstock_client.options import Endpoints, Options, parse_endpoints
-from penstock_client.pool import Pool
+from penstock_client.pool import Endpoint, Pool
 
 ACK_BYTES = 120  # estimated size of one acknowledgement in a request
 SOCKET_MARGIN_S = 2.0
@@ -184,22 +184,12 @@ class Consumer:
         stop: threading.Event | None = None,
     ) -> Any:
         """The response that was served; None when `stop` was set before. `held` has its leases extended by it."""
-        deadline_s = time.monotonic() + (wait_ms + self._options.deadline_ms) / 1000
-        stay = None
-        code, reason, failures, due_s = Code.UNAVAILABLE, "no proxy could be reached before the deadline", 0, 0.0
-        while True:
-            now_s = time.monotonic()
-            start_s = max(now_s, due_s, self._pool.usable_at_s())
-            if start_s >= deadline_s:
-                raise PullError(code, reason)
-            if stop is not None and stop.is_set():
-                return None
-            if start_s > now_s:
-                (stop.wait if stop else time.sleep)(start_s - now_s)
-                continue
+        attempts = PullAttempts(self._pool, self._options, wait_ms)
+        while attempts.wait(stop):
+            sent_s = time.monotonic()
             with self._lock:
                 acks = list(self._acks)
-                extended = held.to_extend(now_s) if held else []
+                extended = held.to_extend(sent_s) if held else []
             given = acks + [_extension(each, held) for each in extended]
             request = PullRequest(
                 credential=self._mint.credential(),
@@ -212,38 +202,23 @@ class Consumer:
                 invisible_ms=self._invisible_ms,
             )
             try:
-                response, endpoint = self._pool.call(
-                    "pull",
-                    request,
-                    wait_ms / 1000 + SOCKET_MARGIN_S,
-                    size=len(given) * ACK_BYTES,
-                    hello=self._hello(request),
-                    stay=stay,
-                )
+                response, endpoint = self._call(request, attempts.stay)
             except CallFailed as failure:
-                code, reason = Code.UNAVAILABLE, str(failure)
+                attempts.failed(failure)
                 continue
-            action = action_of(response.code)
             self._settle(acks, response)
             if held is not None:
-                self._extended(held, extended, response, len(acks), now_s)
-            if action is Action.DONE:
-                self._pool.praise(endpoint)
-                if max_messages:
-                    self._tell_topics({each.topic: _reason(each) for each in response.topics or ()})
+                self._extended(held, extended, response, len(acks), sent_s)
+            if max_messages:
+                self._tell_reports(response)
+            if attempts.answered(response, endpoint):
                 return response
-            code, reason = response.code, response.error or "no reason given"
-            if action is Action.REFUSED:
-                if code == Code.UNKNOWN_TOPIC:
-                    self._tell_topics(dict.fromkeys(self._topics or ["(the group's)"], f"{name_of(code)}: {reason}"))
-                raise PullError(code, reason)
-            failures += 1
-            if action is Action.ELSEWHERE:
-                self._pool.set_aside(endpoint)
-            else:
-                back_off_s = backoff_s(failures, self._options.backoff_first_ms, self._options.backoff_max_ms)
-                due_s = time.monotonic() + pause_s(code, response.retry_after_ms, back_off_s)
-                stay = endpoint if code == Code.RATE_LIMITED else None
+        return None
+
+    def _call(self, request: PullRequest, stay: Endpoint | None) -> tuple[Any, Endpoint]:
+        size = len(request.acks or ()) * ACK_BYTES
+        timeout_s = request.wait_ms / 1000 + SOCKET_MARGIN_S
+        return self._pool.call("pull", request, timeout_s, size=size, hello=self._hello(request), stay=stay)
 
     def _hello(self, request: PullRequest) -> PullRequest:
         return PullRequest(credential=request.credential, group=request.group, topics=request.topics, max_messages=0)
@@ -273,6 +248,13 @@ class Consumer:
                     each.until_s = sent_s + held.lease_s
                 elif action_of(result.code) is Action.REFUSED and result.code != response.code:
                     each.is_lost = True
+
+    def _tell_reports(self, response: Any) -> None:
+        """Tell of the topics that a pull names and that give nothing."""
+        if action_of(response.code) is Action.DONE:
+            self._tell_topics({each.topic: _reason(each) for each in response.topics or ()})
+        elif response.code == Code.UNKNOWN_TOPIC:
+            self._tell_topics(dict.fromkeys(self._topics or ["(the group's)"], _reason(response)))
 
     def _tell_topics(self, unserved: dict[str, str]) -> None:
         """Tell of each topic that gives nothing, and when it is served again; once per change."""
