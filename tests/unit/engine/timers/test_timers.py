@@ -5,17 +5,16 @@ import itertools
 
 import pytest
 
-from engine.errors import DiskFullError, PartlyWrittenError
-from engine.link.codes import DISK_FULL, DUPLICATE, INVALID, NOT_CANCELLABLE, OK, TOO_LARGE, UNKNOWN_TOPIC
+from engine.link.codes import DUPLICATE, INVALID, NOT_CANCELLABLE, OK, TOO_LARGE, UNKNOWN_TOPIC
 from engine.link.timer import DUE_MS_MAX
 from engine.log.format import pack_batch, pack_record
 from engine.log.upkeep import recovery
 from engine.log.write import checkpoint
-from engine.timers import recovery as timer_recovery
 from engine.timers.timers import Added
 from tests.unit.engine.timers.rig import Rig
 
 DAY_MS = 86_400_000
+WINDOW_MS = 600_000
 
 
 @pytest.fixture
@@ -349,20 +348,6 @@ def test_a_segment_with_few_pending_messages_is_emptied(rig):
     assert len(rig.fired()) == 61
 
 
-def test_a_disk_without_room_delays_and_loses_nothing(rig):
-    rig.add("a", rig.now_ms + 10)
-    rig.log.writer.refusal.refuse("full")
-    rig.env.clock_ms += 10
-    assert rig.timers.step() > 0
-    assert rig.fired() == []
-    rig.log.writer.refusal.refuse("")
-    rig.advance(1000)
-    assert rig.fired() == ["a"]
-
-
-WINDOW_MS = 600_000
-
-
 def test_a_fired_id_is_a_duplicate_with_its_place_until_its_window_is_over(rig):
     assert rig.add("a", rig.now_ms + 10, id_window_ms=WINDOW_MS) == OK
     rig.advance(10)
@@ -385,267 +370,6 @@ def test_a_due_message_whose_id_was_stored_meanwhile_ends_without_a_second_copy(
     rig.advance(1000)
     rig.kill()
     rig.advance(10 * WINDOW_MS)
-    assert rig.fired() == ["a"]
-
-
-@pytest.mark.parametrize("part", ["file_of", "queue_count", "put_fired_from", "append"])
-def test_due_messages_wait_in_the_table_while_the_process_or_its_store_refuses_to_work(rig, part, monkeypatch):
-    for number in range(10):
-        rig.add(str(number), rig.now_ms + 1000 + number)
-    rig.sync()
-
-    def refuse(*_):
-        raise OSError(errno.EMFILE, "Too many open files")
-
-    monkeypatch.setattr(rig.timers._log, part, refuse)
-    rig.env.clock_ms += 5000
-    with pytest.raises(OSError, match="Too many"):
-        rig.timers.step()
-    assert (len(rig.timers.table), rig.timers.counts.lost) == (10, 0)
-    monkeypatch.undo()
-    rig.advance(0)
-    assert sorted(rig.fired(), key=int) == [str(number) for number in range(10)]
-
-
-def test_an_append_that_fails_in_the_middle_ends_the_process(rig, monkeypatch):
-    rig.add("a", rig.now_ms + 10)
-    sound = rig.timers._log.append
-
-    def append(batches, count):
-        sound(batches, count)
-        raise RuntimeError("the store is damaged")
-
-    monkeypatch.setattr(rig.timers._log, "append", append)
-    rig.env.clock_ms += 10
-    with pytest.raises(PartlyWrittenError):
-        rig.timers.step()
-    rig.kill()
-    rig.advance(1000)
-    assert rig.fired() == ["a"]
-
-
-@pytest.mark.parametrize("room", [1, 2, 100])
-def test_each_message_of_a_request_is_either_stored_or_answered_as_not_stored(rig, room):
-    timers = [rig.timer(f"t{number}", rig.now_ms + 5000, body=bytes(1500) + b"\0").pack() for number in range(12)]
-    refuse_appends(rig, after=room)
-    answers = rig.timers.add(b"".join(timers), len(timers))
-    stored = [f"t{number}" for number, answer in enumerate(answers) if answer.code == OK]
-    assert {answer.code for answer in answers} <= {OK, DISK_FULL}
-    assert (len(stored) == 12) == (room == 100) and len(rig.timers.table) == len(stored) == rig.timers.counts.added
-    rig.kill()
-    assert len(rig.timers.table) == len(stored), "what was answered as not stored must not be in the log"
-    rig.advance(6000)
-    assert sorted(rig.fired()) == sorted(stored)
-
-
-def refuse_appends(rig, after: int) -> None:
-    """The disk has room for so many more batches."""
-    sound, left = rig.timers._log.append, [after]
-
-    def append(batches, count):
-        left[0] -= 1
-        return sound(batches, count) if left[0] >= 0 else [(DISK_FULL, 0)] * count
-
-    rig.timers._log.append = append
-
-
-def test_a_relocation_that_a_full_disk_ends_leaves_no_second_copy(rig):
-    for number in range(12):
-        rig.add(f"t{number}", rig.now_ms + DAY_MS, body=bytes(1500) + b"\0")
-    while rig.log.for_timers.active_base == 0:
-        rig.fill()
-    refuse_appends(rig, after=1)
-    with pytest.raises(DiskFullError):
-        for _ in rig.timers.relocate(0):
-            rig.sync()
-    rig.timers._log.append = type(rig.timers._log).append.__get__(rig.timers._log)
-    rig.advance(DAY_MS)
-    rig.advance(1000)
-    assert sorted(rig.fired()) == sorted(f"t{number}" for number in range(12))
-    rig.kill()
-    rig.advance(1000)
-    assert len(rig.fired()) == 12, "a copy that nothing replaced came back"
-
-
-def test_a_relocation_that_is_given_up_leaves_no_second_copy(rig, monkeypatch):
-    rig.add("a", rig.now_ms + DAY_MS)
-    while rig.log.for_timers.active_base == 0:
-        rig.fill()
-    moving = rig.timers.relocate(0)
-    monkeypatch.setattr(rig.timers._log, "when_durable", lambda position, callback: None)
-    next(moving)
-    moving.close()
-    monkeypatch.undo()
-    rig.advance(DAY_MS)
-    rig.advance(1000)
-    rig.kill()
-    rig.advance(1000)
-    assert rig.fired() == ["a"]
-
-
-def test_a_bad_sector_keeps_its_segment_for_a_minute_and_then_its_message_is_lost_with_it(rig, monkeypatch):
-    for name in ("bad", "good"):
-        rig.add(name, rig.now_ms + DAY_MS)
-    while rig.log.for_timers.active_base == 0:
-        rig.fill()
-    bad_at = rig.timers.table.scan(0, 100)[0][0][1]
-    sound = type(rig.timers._log).read_at
-
-    def read_at(self, base, at, size):
-        if (base, at) == (0, bad_at):
-            raise OSError(errno.EIO, "Input/output error")
-        return sound(self, base, at, size)
-
-    monkeypatch.setattr(type(rig.timers._log), "read_at", read_at)
-    for _ in range(2):
-        with pytest.raises(OSError, match="cannot be read now"):
-            for _ in rig.timers.relocate(0):
-                rig.sync()
-        assert (rig.timers.table.pending_in(0), rig.timers.counts.carried, rig.timers.counts.lost) == (1, 1, 0)
-        rig.env.clock_ms += 30_000
-    for _ in rig.timers.relocate(0):
-        rig.sync()
-    rig.timers.forget(0)
-    assert (len(rig.timers.table), rig.timers.counts.lost) == (1, 1)
-
-
-def test_a_segment_that_a_start_could_not_read_stays_for_the_next_start_if_the_disk_reads_it_again(rig, monkeypatch):
-    for name in "ab":
-        rig.add(name, rig.now_ms + DAY_MS)
-    ((_, at, *_), *_) = sorted(rig.timers.table.scan(0, 100)[0])
-    while rig.log.for_timers.active_base == 0:
-        rig.fill()
-    load = timer_recovery.load
-    with monkeypatch.context() as patch:
-        patch.setattr(
-            timer_recovery,
-            "load",
-            lambda table, source, file, *rest: load(table, source, OneBadSector(file, at), *rest),
-        )
-        rig.restart()
-    assert len(rig.timers.table) == 1
-    for why in ("cannot be read now", "restart the engine", "cannot be read now"):
-        with pytest.raises(OSError, match=why):
-            for _ in rig.timers.relocate(0):
-                rig.sync()
-        rig.env.clock_ms += 60_000 if why != "restart the engine" else 59_000
-    rig.restart()
-    for _ in rig.timers.relocate(0):
-        rig.sync()
-    rig.timers.forget(0)
-    rig.advance(DAY_MS)
-    rig.advance(1000)
-    assert sorted(rig.fired()) == ["a", "b"]
-
-
-def test_what_the_disk_does_not_give_holds_up_nothing_and_comes_when_it_does(rig, monkeypatch):
-    rig.add("bad", rig.now_ms + 10)
-    ((base, at, *_),) = rig.timers.table.scan(0, 100)[0]
-    rig.add("good", rig.now_ms + 10)
-    file, sound = rig.log.for_timers.file_of(base), type(rig.log.for_timers.file_of(base)).read_at
-
-    def read_at(self, size, where):
-        if where <= at < where + size and self is file:
-            failed.append(where)
-            raise OSError(5, "Input/output error")
-        return sound(self, size, where)
-
-    failed = []
-    monkeypatch.setattr(type(file), "read_at", read_at)
-    tried = []
-    for _ in range(200):
-        reads = len(failed)
-        rig.advance(1000)
-        tried += [1] if len(failed) > reads else []
-    monkeypatch.undo()
-    assert rig.fired() == ["good"]
-    assert 5 <= len(tried) <= 8  # after 0, 4, 12, 28, 60, 120 and 180 seconds
-    rig.advance(60_000)
-    assert rig.fired() == ["good", "bad"]
-
-
-def test_a_damaged_message_is_lost_alone_and_counted(rig):
-    for name in "abc":
-        rig.add(name, rig.now_ms + 10)
-    base, at, *_ = sorted(rig.timers.table.scan(0, 100)[0])[1]
-    file = rig.log.for_timers.file_of(base)
-    file.write_at(b"\xff", at + 40)
-    rig.advance(10)
-    assert (rig.fired(), rig.timers.counts.lost, len(rig.timers.table)) == (["a", "c"], 1, 0)
-
-
-class OneBadSector:
-    """A file of which one address cannot be read."""
-
-    def __init__(self, file, bad):
-        self._file, self._bad = file, bad
-
-    def read_at(self, size, start):
-        if start <= self._bad < start + size:
-            raise OSError(errno.EIO, "Input/output error")
-        return self._file.read_at(size, start)
-
-
-def test_a_sector_that_a_start_cannot_read_costs_its_own_messages_and_only_until_it_is_read(rig, monkeypatch, caplog):
-    for name in "abc":
-        rig.add(name, rig.now_ms + 1000)
-    _, at, *_ = sorted(rig.timers.table.scan(0, 100)[0])[1]
-    load = timer_recovery.load
-    with monkeypatch.context() as patch:
-        patch.setattr(
-            timer_recovery,
-            "load",
-            lambda table, source, file, *rest: load(table, source, OneBadSector(file, at), *rest),
-        )
-        rig.restart()
-    assert "cannot be read" in caplog.text
-    rig.advance(1000)
-    assert rig.fired() == ["a", "c"]
-    for _ in range(60):
-        rig.fill()
-    rig.run()
-    rig.restart()
-    rig.run()
-    assert sorted(rig.fired()) == ["a", "b", "c"]
-
-
-def test_a_message_that_may_have_been_sent_is_not_sent_again_when_a_start_cannot_read_its_record(rig, monkeypatch):
-    rig.add("a", rig.now_ms + 10)
-    rig.env.clock_ms += 10
-    rig.timers.step()  # the tombstone waits for a sync
-    assert rig.fired() == ["a"]
-
-    def refuse(store, address):
-        raise OSError(errno.EIO, "Input/output error")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(timer_recovery.TimerStore, "read", refuse)
-        rig.kill()
-    assert rig.timers.are_missing
-    rig.add("b", rig.now_ms + 10)  # its tombstone must not hide the sent message of the other one from the next start
-    rig.advance(10)
-    for _ in range(60):
-        rig.fill()
-    rig.advance(1000)
-    rig.restart()
-    assert not rig.timers.are_missing
-    rig.run()
-    assert sorted(rig.fired()) == ["a", "b"]
-
-
-def test_a_start_waits_for_a_sector_that_the_disk_reads_again_within_a_minute(rig, monkeypatch):
-    rig.add("a", rig.now_ms + 1000)
-    ((_, at, *_),) = rig.timers.table.scan(0, 100)[0]
-    reads, began_ms = timer_recovery.PatientReads, rig.env.clock_ms
-
-    class Healing(OneBadSector):
-        def read_at(self, size, start):
-            return (super() if rig.env.clock_ms - began_ms < 20_000 else self._file).read_at(size, start)
-
-    monkeypatch.setattr(timer_recovery, "PatientReads", lambda file, patience: reads(Healing(file, at), patience))
-    rig.restart()
-    assert rig.env.clock_ms - began_ms == 31_000 and not rig.timers.are_missing
-    rig.run()
     assert rig.fired() == ["a"]
 
 
