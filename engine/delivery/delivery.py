@@ -251,9 +251,10 @@ class Delivery:
     def move(self, group: Group, cursor: QueueCursor, offset: int, now_ms: int) -> None:
         """Reset the group to `offset`, within the readable range. All its receipts of that queue become stale."""
         first_offset, end_offset = self._store.bounds(cursor.topic_id, cursor.queue)
+        growths = group.moves.read(cursor.topic_id, group.policy.order)
         cursor.move(min(max(offset, first_offset), end_offset), self._lease_clock.next_lease())
         self._dirty[cursor] = None
-        group.watch_moves(cursor.topic_id)
+        group.moves.follow(cursor.topic_id, growths)
         self._wake_list.wake(cursor)
         self._serve_woken(now_ms)
 
@@ -284,10 +285,9 @@ class Delivery:
 
     def _follow(self, group: Group) -> None:
         """Apply the configured policy to the group."""
-        generation = self._policies.generation
-        if group.generation != generation:
+        if group.generation != self._policies.generation:
             before = group.filters
-            for cursor in group.follow(generation, self._policies.of(group.name)):
+            for cursor in group.follow(self._policies.generation, self._policies.of(group.name)):
                 self._postpone_spent(cursor)
                 self._wake_list.wake(cursor)
             if group.filters is not before:
@@ -313,13 +313,14 @@ class Delivery:
                 for pull in list(subscription.parked) if group.policy.paused else ():
                     self._unpark(pull)
                     pull.answer(pull)
+        if any(group.generation != generation for group in self.groups.values()):
+            self._followed = -1  # a group follows it later
 
     def _claim_spent(self, cursor: QueueCursor) -> None:
         """Dead-letter messages whose last attempt has expired."""
         self._follow(cursor.group)
         claim = self._lease_clock.next_lease()
-        claimed = cursor.in_flight.claim_spent(cursor.attempts_max, claim)
-        if claimed:
+        if claimed := cursor.in_flight.claim_spent(cursor.attempts_max, claim):
             self._dirty[cursor] = None
             self._dead_lettering.enqueue(cursor, claimed, claim, ATTEMPTS, "")
 
@@ -329,8 +330,7 @@ class Delivery:
         clock.start_above(stored.top_lease)
         cursor.resume(stored, clock.base_ms)
         self._postpone_spent(cursor)
-        soonest_ms = cursor.in_flight.expire(clock.now_ms)
-        if soonest_ms is not None:
+        if (soonest_ms := cursor.in_flight.expire(clock.now_ms)) is not None:
             clock.due(cursor, soonest_ms)
 
     def _postpone_spent(self, cursor: QueueCursor) -> None:

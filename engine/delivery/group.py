@@ -10,7 +10,7 @@ from common.limited_log import LimitedLog
 from common.names import split_stored_name
 from engine.delivery import filters, progress
 from engine.delivery.creations import TOPIC, Creations
-from engine.delivery.key_moves import KeyMoves
+from engine.delivery.group_moves import GroupMoves
 from engine.delivery.native import FORM, DeliveryForm
 from engine.delivery.policy import DEFAULT, KEY, GroupPolicy
 from engine.delivery.progress import Progress
@@ -20,6 +20,7 @@ from engine.delivery.settings import DeliverySettings
 from engine.delivery.subscription import Subscription
 from engine.errors import EngineError, UnknownTopicError
 from engine.link.pull import AT_TIME, LATEST, PullRequest
+from engine.log.growth import QueueGrowth
 from engine.log.port import DeliveryLog
 from engine.log.types import Topic
 
@@ -36,7 +37,7 @@ class Group:
         key: secret of the receipts.
         by_queue: (topic id, queue) -> cursors of all groups; this group adds its own.
         on_resumed: called with each stored progress and its cursor, which it loads.
-        on_moving: called when keys of a topic move between queues: then call move_keys() again and again.
+        on_moving: called when keys of a topic move between queues: then call moves.step() again and again.
         creations: counts the topics that its pulls create.
         sparse: topic id -> groups without a cursor for each of its queues; this group adds itself.
     """
@@ -51,11 +52,11 @@ class Group:
         self.generation = -1  # of the policies at the last follow()
         self.used_ms = 0  # monotonic time of the last request about it
         self.filters = filters.stored(store, name)
-        self._on_resumed, self._on_moving, self._creations = on_resumed, on_moving, creations
+        self._on_resumed, self._creations = on_resumed, creations
         self.receipts = form.Receipts(key, name)
         self._form = form
         self.topics: dict[int, list[QueueCursor]] = {}
-        self.moves: dict[int, KeyMoves] = {}  # by topic id, while keys move between its queues
+        self.moves = GroupMoves(store, settings.waiting_max, self.topics, lambda: on_moving(self))
         self._store, self._settings, self._by_queue = store, settings, by_queue
         self.by_hash: dict[int, list[QueueCursor | None]] = {}  # by queue; None: see _slots
         self._sparse = sparse
@@ -70,8 +71,20 @@ class Group:
         self._stored_hashes: dict[int, int] | None = None
 
     def follow(self, generation: int, now: GroupPolicy) -> list[QueueCursor]:
-        """Adopt a policy; returns the cursors that it may allow to dispatch."""
-        self.generation, self.policy, before = generation, now, self.policy
+        """Adopt a policy; returns the cursors that it may allow to dispatch.
+
+        The policy before it stays while the disk cannot read what another order needs: `generation` tells.
+        """
+        before = self.policy
+        is_reordered = now.order != before.order
+        try:
+            growths = self._growths(now.order) if is_reordered else {}
+        except (OSError, EngineError) as error:
+            limited.warning(
+                "group=%s: keeps its definition of before, since growths of topics cannot be read: %s", self.name, error
+            )
+            return []
+        self.generation, self.policy = generation, now
         if now.filters is not None and now.filters != self.filters:
             self._adopt_filters(now.filters)
         if (now.order, now.on_failure, now.attempts_max) == (before.order, before.on_failure, before.attempts_max):
@@ -79,26 +92,20 @@ class Group:
         cursors = [cursor for cursors in self.topics.values() for cursor in cursors]
         for cursor in cursors:
             cursor.follow(now)
-        self.moves.clear()
-        for topic_id in self.topics:
-            self.watch_moves(topic_id)
+        if is_reordered:  # else messages wait, which only the moves so far know
+            self.moves.clear()
+        for topic_id, each in growths.items():
+            self.moves.follow(topic_id, each)
         return cursors
 
-    def watch_moves(self, topic_id: int) -> None:
-        """With order by key: keep the order over the topic's growths, whose old queues may have open messages."""
-        cursors = self.topics.get(topic_id)
-        if self.policy.order == KEY and topic_id in self._slots and (topic := self._store.topic_by_id(topic_id)):
-            cursors = self.cursors(topic, 0)
-        if self.policy.order != KEY or not cursors or cursors[0].is_dead_letters:
-            return
-        growths = self._store.growth.of(topic_id)
-        if growths and topic_id not in self.moves:
-            self.moves[topic_id] = KeyMoves(
-                topic_id, lambda: self.topics[topic_id], self._store, self._settings.waiting_max
-            )
-        if growths:
-            self.moves[topic_id].follow(growths)
-            self._on_moving(self)
+    def _growths(self, order: int) -> dict[int, list[QueueGrowth]]:
+        """Growths of all topics, by topic id, for a group with this order; it looks at all queues then."""
+        if order != KEY:
+            return {}
+        for topic_id in list(self._slots):
+            if (topic := self._store.topic_by_id(topic_id)) is not None:
+                self.cursors(topic, 0)
+        return {topic_id: self.moves.read(topic_id, order) for topic_id in self.topics}
 
     def _adopt_filters(self, wanted: Mapping[str, str]) -> None:
         """Use these filters, and store them in the log."""
@@ -176,7 +183,7 @@ class Group:
             self._by_queue[old.id, cursor.queue].remove(cursor)
             for subscription in cursor.subscriptions:
                 subscription.ring.pop(cursor, None)
-        self.moves.pop(old.id, None)
+        self.moves.forget(old.id)
         self._end_sparse(old.id)
         self.by_hash.pop(topic_hash(old.name), None)
         kept = {progress.key(self.name, old.id, queue) for queue in self._stored.pop(old.id, {})}
@@ -199,6 +206,7 @@ class Group:
         slots = [*self._slots.get(topic.id, self.topics.get(topic.id, ()))]
         slots += [None] * (topic.queues - len(slots))
         missing = [queue for queue, cursor in enumerate(slots) if cursor is None]
+        growths = self.moves.read(topic.id, self.policy.order) if missing else []
         made = self._make(topic, missing, start if self._is_fresh(topic) else 0)
         for cursor in made:
             slots[cursor.queue] = cursor
@@ -207,8 +215,7 @@ class Group:
         self._end_sparse(topic.id)
         cursors: list[QueueCursor] = slots  # type: ignore[assignment]
         self.topics[topic.id] = self.by_hash[topic_hash(topic.name)] = cursors  # type: ignore[assignment]
-        if made:
-            self.watch_moves(topic.id)
+        self.moves.follow(topic.id, growths)
         return cursors
 
     def _used_cursors(self, topic: Topic, start: int) -> list[QueueCursor]:
@@ -296,16 +303,6 @@ class Group:
             if (topic := self._store.topic_by_id(topic_id)) is not None:
                 self.cursors(topic, 0)
         return [cursor for cursors in self.topics.values() for cursor in cursors]
-
-    def move_keys(self, now_ms: int, wall_ms: int) -> list[QueueCursor]:
-        """Let messages be dispatched whose keys have left their old queues; returns their cursors."""
-        woken: list[QueueCursor] = []
-        for topic_id, moves in list(self.moves.items()):
-            woken += moves.step(now_ms, wall_ms)
-            if moves.is_over:
-                moves.detach()
-                del self.moves[topic_id]
-        return woken
 
     @property
     def cursor_count(self) -> int:

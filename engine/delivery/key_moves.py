@@ -7,12 +7,13 @@ Invariant: a message waits only for messages that are older by the growths, so w
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from itertools import pairwise
 
 from common.keyhash import queue_of
 from engine.delivery.queue_cursor import QueueCursor
-from engine.errors import CorruptionError
+from engine.errors import CorruptionError, UnreadableError
 from engine.log.growth import QueueGrowth
 from engine.log.port import DeliveryLog
 
@@ -46,12 +47,13 @@ class OldQueues:
             return
         self._until_ms = self._until_ms or now_ms + WINDOW_MS
         if now_ms >= self._until_ms or wall_ms >= self.at_ms + WINDOW_MS:
-            self.ends = [
-                max(started, _offset_at(store, topic_id, queue, self.at_ms + WINDOW_MS))
-                for queue, started in enumerate(self.started)
-            ]
-            if self._following is not None:
-                self.ends = list(map(min, self.ends, self._following.started))
+            with suppress(OSError, UnreadableError):  # else the next step tries again
+                self.ends = [
+                    max(started, _offset_at(store, topic_id, queue, self.at_ms + WINDOW_MS))
+                    for queue, started in enumerate(self.started)
+                ]
+        if self.ends is not None and self._following is not None:
+            self.ends = list(map(min, self.ends, self._following.started))
 
     def end_before(self, following: "OldQueues") -> None:
         """Another growth follows, which ends the window; else messages of both could wait for each other."""

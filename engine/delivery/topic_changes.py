@@ -7,9 +7,11 @@ from common.limited_log import LimitedLog
 from engine.delivery import progress
 from engine.delivery.group import Group
 from engine.delivery.leases import LeaseClock
+from engine.delivery.policy import KEY
 from engine.delivery.queue_cursor import QueueCursor
 from engine.delivery.subscription import WakeList
 from engine.errors import EngineError
+from engine.log.growth import QueueGrowth
 from engine.log.port import DeliveryLog
 from engine.log.types import Topic
 
@@ -61,17 +63,17 @@ class TopicChanges:
     def step(self, now_ms: int) -> int | None:
         """Dispatch messages whose keys have left their old queues; returns the time of the next call."""
         for group in list(self._moving):
-            for cursor in group.move_keys(now_ms, self._lease_clock.wall_ms()):
+            for cursor in group.moves.step(now_ms, self._lease_clock.wall_ms()):
                 self._wake_list.wake(cursor)
             if not group.moves:
                 del self._moving[group]
         return now_ms + MOVES_MS if self._moving else None
 
-    def _on_growth(self, topic: Topic) -> None:
+    def _on_growth(self, topic: Topic, growths: list[QueueGrowth]) -> None:
         """A topic has got more queues: groups with order by key keep the order of the keys that move."""
         for group in self._groups.values():
-            if topic.id in group.topics:
-                group.watch_moves(topic.id)
+            if group.policy.order == KEY:
+                group.moves.follow(topic.id, growths)
 
     def _on_replacing(self, old: Topic, new_id: int) -> None:
         """A topic is going to be created again: no old receipt counts in it."""

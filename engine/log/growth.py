@@ -50,13 +50,13 @@ class TopicGrowth:
         self._create, self._topic, self._bounds = create, topic, bounds
         self._put_progress, self._progress, self._now_ms = put_progress, progress, now_ms
         self._next_id, self._forget = next_id, forget
-        self._listeners: list[Callable[[Topic], None]] = []
+        self._listeners: list[Callable[[Topic, list[QueueGrowth]], None]] = []
         self._replacing: list[Callable[[Topic, int], None]] = []
         self._replaced: list[Callable[[Topic, Topic], None]] = []
         self._forgotten: list[Callable[[Topic], None]] = []
 
-    def on_growth(self, callback: Callable[[Topic], None]) -> None:
-        """Have `callback(topic)` called after each growth, before a message is in a new queue."""
+    def on_growth(self, callback: Callable[[Topic, list[QueueGrowth]], None]) -> None:
+        """Have `callback(topic, all its growths)` called after each growth, before a message is in a new queue."""
         self._listeners.append(callback)
 
     def on_replacing(self, callback: Callable[[Topic, int], None]) -> None:
@@ -85,16 +85,21 @@ class TopicGrowth:
         growing = [
             old for name, queues, old in known if old is not None and old.queues < queues and self._topic(name) == old
         ]
+        growths = {}
         for old in growing:
+            # Read before the topic grows: what follows the growth must not fail after it.
+            earlier = [each for each in self.of(old.id) if len(each.ends) < old.queues]
             ends = [self._bounds(old.id, queue)[1] for queue in range(old.queues)]
-            self._put_progress([(_key(old), _encode(QueueGrowth(self._now_ms(), tuple(ends))))])
+            growth = QueueGrowth(self._now_ms(), tuple(ends))
+            self._put_progress([(_key(old), _encode(growth))])
+            growths[old.id] = [*earlier, growth]
         for name, queues, before in known:
             if before is not None and 0 < before.made_ms < split_stored_name(name)[1]:
                 self._replace(before, name, queues)
         made = self._create(asked)
-        for old in growing:
+        for topic_id, all_growths in growths.items():
             for grown in self._listeners:
-                grown(next(topic for topic in made if topic.id == old.id))
+                grown(next(topic for topic in made if topic.id == topic_id), all_growths)
         return made
 
     def forget_topic(self, topic: Topic) -> None:

@@ -133,8 +133,8 @@ class GrowthLog(Protocol):
     def of(self, topic_id: int) -> list[QueueGrowth]:
         """The topic's growths, oldest first."""
 
-    def on_growth(self, callback: Callable[[Topic], None]) -> None:
-        """Have `callback(topic)` called after each growth, before a message is in a new queue."""
+    def on_growth(self, callback: Callable[[Topic, list[QueueGrowth]], None]) -> None:
+        """Have `callback(topic, all its growths)` called after each growth, before a message is in a new queue."""
 
     def on_replacing(self, callback: Callable[[Topic, int], None]) -> None:
         """Have `callback(old, new id)` called before a topic is created again."""

@@ -161,15 +161,18 @@ def test_a_callback_comes_once_the_position_is_durable(log):
 
 def test_a_growth_records_where_the_old_queues_ended_and_is_told_before_a_message_is_in_a_new_one(log):
     grown = []
-    log.growth.on_growth(lambda topic: grown.append((topic, [log.bounds(1, queue) for queue in range(topic.queues)])))
+    log.growth.on_growth(
+        lambda topic, growths: grown.append((topic, [log.bounds(1, queue) for queue in range(topic.queues)], growths))
+    )
     append(log, 1, 1, b"a", b"b")
     log.create_topics([("first", 2), ("second", 1), ("new", 4)])
     assert grown == []
     log.create_topics([("first", 4), ("second", 1)])
-    assert [(topic.queues, ends) for topic, ends in grown] == [(4, [(0, 0), (0, 2), (0, 0), (0, 0)])]
+    assert [(topic.queues, ends) for topic, ends, _ in grown] == [(4, [(0, 0), (0, 2), (0, 0), (0, 0)])]
     append(log, 1, 3, b"c")
     log.create_topics([("first", 5)])
     assert [each.ends for each in log.growth.of(1)] == [(0, 2), (0, 2, 0, 1)]
+    assert [[each.ends for each in growths] for _, _, growths in grown] == [[(0, 2)], [(0, 2), (0, 2, 0, 1)]]
     assert log.growth.of(2) == []
 
 

@@ -351,7 +351,7 @@ _GROWTH = (
     ),
     Mutant(
         "a growth is not recorded", "engine.log.growth",
-        "            self._put_progress([(_key(old), _encode(QueueGrowth(self._now_ms(), tuple(ends))))])\n",
+        "            self._put_progress([(_key(old), _encode(growth))])\n            growths[old.id] = [*earlier, growth]\n",
         "            pass\n",
     ),
     Mutant(

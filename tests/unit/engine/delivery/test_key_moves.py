@@ -1,6 +1,8 @@
 """Order by key while a topic gets more queues: a key's old queue is finished before its new one is dispatched."""
 
 from collections import Counter
+from contextlib import contextmanager
+from errno import EIO
 from random import Random
 
 import pytest
@@ -12,7 +14,7 @@ from engine.config import LogConfig
 from engine.delivery.key_moves import WINDOW_MS
 from engine.delivery.policy import KEY, NONE
 from engine.env.simulated import SimulatedEnv
-from engine.errors import DiskFullError
+from engine.errors import DiskFullError, UnreadableError
 from engine.link.acknowledgement import DONE, RETRY
 from engine.log import open_log
 from engine.log.format import KIND_MESSAGES, pack_batch, pack_record, split_records
@@ -166,7 +168,7 @@ def test_after_the_old_queues_are_done_nothing_is_asked_any_more(form):
     world.send(*KEYS)
     world.drain()
     world.turn(WINDOW_MS)
-    assert world.delivery.group("g").moves == {}
+    assert not world.delivery.group("g").moves
     cursors = world.delivery.group("g").topics[world.orders]
     assert [cursor.keys.moves for cursor in cursors] == [None] * 4
 
@@ -231,6 +233,107 @@ def test_the_order_holds_over_a_growth_that_a_crash_prevented_and_that_happens_l
         found, acks = found + taken, [ack for ack, _, _ in taken]
         world.turn(20)
     assert in_order([(key, number) for _, key, number in found]) and len(found) == 90
+
+
+@pytest.fixture
+def unreadable(monkeypatch):
+    """As a context: the disk cannot read the records of growths."""
+
+    @contextmanager
+    def fail(world):
+        def refuse(topic_id):
+            raise OSError(EIO, "the view cannot be read")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(world.log.growth, "of", refuse)
+            yield
+
+    return fail
+
+
+def test_a_growth_that_a_start_cannot_read_at_first_is_followed(form, unreadable):
+    world = Growing(form)
+    world.send(*KEYS * 2)
+    world.grow(8)
+    world.send(*KEYS * 2)
+    world.restart()
+    with unreadable(world), pytest.raises(OSError):
+        world.take()
+    assert in_order(world.drain())
+
+
+def test_a_topic_does_not_grow_while_its_earlier_growths_cannot_be_read(form, unreadable):
+    world = Growing(form, queues=2)
+    world.grow(3)
+    world.take(0)
+    world.send(*KEYS * 3)
+    with unreadable(world), pytest.raises(OSError):
+        world.grow(8)
+    assert world.log.topic("orders").queues == 3
+    world.grow(8)
+    world.send(*KEYS * 3)
+    assert in_order(world.drain())
+
+
+def test_a_group_gets_its_order_once_the_growths_can_be_read(form, unreadable):
+    world = Growing(form, order=NONE)
+    world.send("k0")
+    (first, *_), *_ = world.take()
+    world.grow(8)
+    world.policies.set(order=KEY)
+    with unreadable(world):
+        world.turn(20)
+        assert world.delivery.group("g").policy.order == NONE
+    world.turn(20)
+    assert world.delivery.group("g").policy.order == KEY
+    world.send("k0")
+    world.turn(WINDOW_MS)
+    assert world.take() == []
+    world.take(acks=[first])
+    world.turn(20)
+    assert [number for _, _, number in world.take()] == [1]
+
+
+def test_messages_that_wait_for_another_queue_come_after_a_change_of_the_attempts(form):
+    world = Growing(form)
+    world.send("k0")
+    ((first, *_),) = world.take()
+    world.grow(8)
+    world.send("k0")
+    assert world.take() == []
+    world.policies.set(attempts_max=999)
+    world.turn(WINDOW_MS)
+    world.take(acks=[first])
+    world.turn(20)
+    assert [number for _, _, number in world.take()] == [1]
+
+
+def test_a_reset_changes_nothing_while_growths_cannot_be_read(form, unreadable):
+    world = Growing(form)
+    world.send("k0")
+    ((first, *_),) = world.take()
+    group = world.delivery.group("g")
+    (cursor,) = group.topics[world.orders]
+    with unreadable(world), pytest.raises(OSError):
+        world.delivery.move(group, cursor, 0, world.now_ms)
+    assert world.pull(acks=[first], most=0)[0] == [0]
+
+
+def test_the_window_of_late_senders_ends_once_the_time_of_messages_can_be_looked_up(form, monkeypatch):
+    def refuse(*_):
+        raise UnreadableError("the view cannot be read")
+
+    world = Growing(form)
+    world.send("k0")
+    world.take()
+    world.grow(8)
+    world.send("k0")
+    with monkeypatch.context() as patch:
+        patch.setattr(world.log, "offset_at_time", refuse)
+        world.turn(WINDOW_MS)
+        assert world.take() == []
+    world.turn(20_000)
+    assert world.drain() == [("k0", 0), ("k0", 1)]
 
 
 @pytest.mark.parametrize("seed", range(60))
