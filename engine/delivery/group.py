@@ -260,8 +260,10 @@ class Group:
 
     def _make(self, topic: Topic, queues: Sequence[int], start: int) -> list[QueueCursor]:
         floor = progress.floor_of(self._store, topic) if queues else 0
+        # All is read before stored leases are resumed: the lease clock would end those of cursors that are left out.
+        bounds = [self._store.bounds(topic.id, queue) for queue in queues]
         # All are made before any is remembered: a full disk may refuse in the middle, and the next pull begins again.
-        made = [self._cursor(topic, queue, start, floor) for queue in queues]
+        made = [self._cursor(topic, *each, start, floor) for each in zip(queues, bounds, strict=True)]
         for cursor in made:
             self._by_queue.setdefault((topic.id, cursor.queue), []).append(cursor)
         return made
@@ -337,7 +339,7 @@ class Group:
         """Return the subscriptions with waiting pulls."""
         return [each for each in self._subscriptions.values() if each.parked]
 
-    def _cursor(self, topic: Topic, queue: int, start: int, floor: int) -> QueueCursor:
+    def _cursor(self, topic: Topic, queue: int, bounds: tuple[int, int], start: int, floor: int) -> QueueCursor:
         cursor = self._form.QueueCursor(
             topic.name,
             topic.id,
@@ -352,7 +354,7 @@ class Group:
         cursor.group = self
         cursor.follow(self.policy)
         stored = self._stored.get(topic.id, {}).get(queue)
-        first_offset, end_offset = self._store.bounds(topic.id, queue)
+        first_offset, end_offset = bounds
         if stored is not None:
             self._on_resumed(cursor, progress.decode(stored))
             cursor.see(first_offset, end_offset)

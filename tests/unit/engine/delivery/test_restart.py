@@ -5,6 +5,7 @@ import pytest
 from engine.delivery import leases
 from engine.delivery.leases import LeaseClock
 from engine.delivery.policy import UNREAD
+from engine.errors import UnreadableError
 from engine.link.acknowledgement import EXTEND, REJECT, RELEASE, RETRY
 from engine.link.codes import OK, STALE_RECEIPT
 from tests.unit.engine.delivery._world import FORMS, WALL0, World
@@ -133,6 +134,31 @@ def test_a_last_attempt_is_buried_when_its_lease_ends_and_not_at_the_restart(wor
     world.turn(18_000)
     assert world.delivery.counts.dead_letters == 0
     world.turn(2_000)
+    assert world.delivery.counts.dead_letters == 1
+
+
+def test_a_last_attempt_is_buried_once_when_a_queue_cannot_be_read_at_the_first_pull(world, monkeypatch):
+    topics = (("orders", 2),)
+    world.log.create_topics(topics)
+    world.policies.set(attempts_max=1)
+    world.store(world.orders, 1)
+    world.give(topics=topics, invisible_ms=1_000)
+    stop(world)
+    bounds = world.log.bounds
+
+    def refuse(topic_id, queue):
+        if queue == 1:
+            raise UnreadableError("the view cannot be read")
+        return bounds(topic_id, queue)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(world.log, "bounds", refuse)
+        with pytest.raises(UnreadableError):
+            world.give(topics=topics)
+    world.turn(20_000)
+    assert world.delivery.counts.dead_letters == 0
+    world.give(topics=topics)
+    world.turn(20_000)
     assert world.delivery.counts.dead_letters == 1
 
 
