@@ -329,9 +329,9 @@ class Delivery:
         clock = self._lease_clock
         clock.start_above(stored.top_lease)
         cursor.resume(stored, clock.base_ms)
-        self._postpone_spent(cursor)
         if (soonest_ms := cursor.in_flight.expire(clock.now_ms)) is not None:
             clock.due(cursor, soonest_ms)
+        self._postpone_spent(cursor)  # those, too, whose lease has ended before
 
     def _postpone_spent(self, cursor: QueueCursor) -> None:
         """Give last attempts that have ended a full lease time from now: their holders may still acknowledge."""

@@ -137,6 +137,17 @@ def test_a_last_attempt_is_buried_when_its_lease_ends_and_not_at_the_restart(wor
     assert world.delivery.counts.dead_letters == 1
 
 
+def test_a_last_attempt_whose_lease_ended_before_the_group_was_loaded_is_not_delivered_once_more(world):
+    world.policies.set(attempts_max=1)
+    world.store(world.orders, 1)
+    world.give(invisible_ms=1_000)
+    stop(world)
+    world.turn(20_000)
+    assert world.give() == []
+    world.turn(40_000)
+    assert world.delivery.counts.dead_letters == 1
+
+
 def test_a_last_attempt_is_buried_once_when_a_queue_cannot_be_read_at_the_first_pull(world, monkeypatch):
     topics = (("orders", 2),)
     world.log.create_topics(topics)
@@ -158,7 +169,7 @@ def test_a_last_attempt_is_buried_once_when_a_queue_cannot_be_read_at_the_first_
     world.turn(20_000)
     assert world.delivery.counts.dead_letters == 0
     world.give(topics=topics)
-    world.turn(20_000)
+    world.turn(40_000)
     assert world.delivery.counts.dead_letters == 1
 
 
