@@ -45,7 +45,7 @@ class Tombstones:
         self._log = log
         self._later: deque[EndedTimers] = deque()
         self._started_at = 0
-        self._durable_to = self._asked_to = self._written_ms = 0
+        self._durable_to = self._asked_to = self._marked_to = self._written_ms = 0
         self._held_from: int | None = None
         self.copies = {}
 
@@ -126,7 +126,9 @@ class Tombstones:
             return set()
         # The last entry's append may have fired further timers, which are left for the next tombstone.
         is_whole = not self._later or self._later[0].end > taken[-1].end
-        covered_to = taken[-1].end if is_whole and self._held_from is None else 0
+        # A power cut may keep this tombstone and lose an earlier one that is not durable yet.
+        claims_all = is_whole and self._held_from is None and self._marked_to <= self._durable_to
+        covered_to = taken[-1].end if claims_all else 0
         addresses = [address for ended in taken for address in ended.addresses]
         try:
             self._mark(addresses, covered_to)
@@ -156,6 +158,7 @@ class Tombstones:
         for base, at in addresses:
             ended.setdefault(base, []).append(at)
         self._log.mark(ended, covered_to)
+        self._marked_to = self._log.end_position
 
     def _ask(self) -> None:
         if self._later and self._asked_to <= self._durable_to:

@@ -259,6 +259,29 @@ def test_what_had_fired_without_a_mark_when_the_process_was_killed_does_not_fire
     assert rig.fired() == ["a"]
 
 
+def test_a_loop_is_not_repeated_when_a_power_cut_takes_one_mark_and_keeps_the_next(rig):
+    """The disk writes what is not durable in any order."""
+    rig.add("a", rig.now_ms, gap_ms=1, times=1)
+    marks: list[tuple[int, int]] = []  # (start, end) of each in the log, whose first segment begins at 0
+    mark = rig.timers._log.mark
+
+    def noting(*arguments) -> None:
+        start = rig.log.end_position
+        mark(*arguments)
+        marks.append((start, rig.log.end_position))
+
+    rig.timers._log.mark = noting
+    while len(marks) < 2:
+        rig.env.clock_ms += 1
+        rig.timers.step()
+    (start, end), _ = marks
+    content = rig.env.files[min(path for path in rig.env.files if path.endswith(".seg"))]
+    content.seen[start:end] = bytes(end - start)
+    rig.kill()
+    rig.advance(10_000)
+    assert rig.fired() == ["a", "a"]
+
+
 @pytest.mark.parametrize("is_checkpoint_written", [True, False])
 @pytest.mark.parametrize("how", ["kill", "cut_power"])
 def test_what_had_fired_without_a_mark_in_a_segment_that_is_full_does_not_fire_again(
