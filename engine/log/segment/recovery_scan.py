@@ -30,6 +30,12 @@ FIRST_WINDOW_BYTES = 64 << 10
 RECORD_BYTES_MIN = 6
 """Size, flags, and the stop byte of an empty message."""
 
+TOPIC_BYTES_MIN = 14
+"""Size, flags, id, number of queues, and one byte of a name: the shortest record of a topic."""
+
+TOPICS_LOST_MAX = 1 << 20
+"""Most topics that are supposed to have been created in the lost bytes of one segment, so that ids do not run out."""
+
 logger = logging.getLogger(__name__)
 
 
@@ -60,6 +66,11 @@ class RecoveryScan:
     """Whether the disk could not read a part of it now: an index of this scan may lack batches that are there."""
     ids: bytes = b""
     """Entries of the batches whose ids were checked."""
+
+    def topics_lost_max(self, end_bytes: int) -> int:
+        """Most topics whose record may be in lost bytes without a header. `end_bytes`: those after the last batch."""
+        bytes_lost = sum(each.bytes_lost for each in self.damage) + end_bytes
+        return min(bytes_lost // TOPIC_BYTES_MIN, TOPICS_LOST_MAX) if self.headers_lost else 0
 
 
 def scan_segment(

@@ -14,7 +14,6 @@ from engine.errors import BehindCheckpointError, CorruptionError
 from engine.log.format import (
     BATCH_HEADER_SIZE,
     CONTROL_TOPIC_ID,
-    DIRECTORY_ENTRY,
     KIND_COUNTERS,
     KIND_PROGRESS,
     KIND_TIMER,
@@ -29,8 +28,8 @@ from engine.log.format import (
     split_records,
 )
 from engine.log.segment.id_time import IdTime
-from engine.log.segment.index_file import load_index
-from engine.log.segment.native import BatchReader, IdWindow, SegmentIndex
+from engine.log.segment.index_file import index_in_memory, load_index
+from engine.log.segment.native import BatchReader, IdWindow, SealedIndex, SegmentIndex
 from engine.log.segment.patience import Patience
 from engine.log.segment.recovery_scan import RecoveryScan, is_empty, report, scan_segment
 from engine.log.segment.segment import NO_ROOM, Segment, create_segment, open_segment, read_or_nothing
@@ -47,6 +46,9 @@ from engine.log.write.syncer import sync_or_die
 
 logger = logging.getLogger(__name__)
 OFFSET_MAX = 0xFFFFFFFFFFFFFFFF
+REPLAYED = {KIND_TOPIC: "topics", KIND_PROGRESS: "progress", KIND_COUNTERS: "counters", KIND_TIMER_MARK: "ended timers"}
+"""Kinds of control batches that a start replays, with the names of their records in log lines."""
+
 COMPLETED_MAX = 8
 """Full segments without an index file that one start scans; others are scanned when they are read."""
 
@@ -269,6 +271,7 @@ class Recovery:
             correct_directory(self._view, segment)
         else:
             self._apply_control(segment)
+            self._spare_ids(segment.sealed)
             write_directory(self._view, segment)
         self._state.sealed.append(segment.base)
         segment.close()
@@ -276,16 +279,19 @@ class Recovery:
     def _apply_control(self, segment: Segment) -> None:
         assert segment.sealed is not None
         found = [
-            entry
-            for kind in (KIND_TOPIC, KIND_PROGRESS, KIND_COUNTERS, KIND_TIMER_MARK)
-            for entry in segment.sealed.entries(CONTROL_TOPIC_ID, kind)
+            (at, size, count, kind)
+            for kind in REPLAYED
+            for _, at, size, count, _ in segment.sealed.entries(CONTROL_TOPIC_ID, kind)
         ]
-        for _, at, size, _, _ in sorted(found, key=lambda entry: entry[1]):
+        for at, size, count, kind in sorted(found):
             batch = read_or_nothing(segment, at, size)
             while not batch and self._patience.wait():
                 batch = read_or_nothing(segment, at, size)
             if self._batches.check(batch, 0, size, segment.base + at) != size:
-                self._state.damage.append(report(segment, at, size, "a control batch does not verify"))
+                why = "does not verify" if batch else "cannot be read"
+                self._state.damage.append(report(segment, at, size, f"a batch of {REPLAYED[kind]} {why}"))
+                if kind == KIND_TOPIC:
+                    self._state.next_topic_id += count  # each of its records may have been the first of an id
                 continue
             self._apply_batch(batch)
 
@@ -306,10 +312,19 @@ class Recovery:
         self._state.damage += scan.damage
         if scan.headers_lost:
             self._state.headers_lost = True
-            self._state.next_topic_id = max(self._state.next_topic_id, _highest_topic_id(segment.index) + 1)
+        self._state.next_topic_id += scan.topics_lost_max(0 if is_tail else segment.header.size - segment.end_at)
+        if self._state.damage:
+            assert segment.index is not None
+            self._spare_ids(index_in_memory(segment, segment.index))
         if is_tail:
             self._state.active_ids = scan.ids
         return scan
+
+    def _spare_ids(self, index: SealedIndex) -> None:
+        """Give no topic an id that the segment has batches of: the record of their own topic may be lost."""
+        if index.directory_count:
+            ((highest, *_),) = index.queues(index.directory_count - 1, 1)  # sorted by topic id
+            self._state.next_topic_id = max(self._state.next_topic_id, highest + 1)
 
     def _end_before(self, topic_id: int, queue: int) -> int | None:
         topic = self._view.topic_by_id(topic_id)
@@ -363,13 +378,6 @@ class Recovery:
                 "a file was replaced by an older copy, or its end was damaged. Put the newer file back, or remove "
                 "the folder state to accept the loss"
             )
-
-
-def _highest_topic_id(index: SegmentIndex | None) -> int:
-    """The highest topic id of a batch. Its topic's record may be lost, and no other topic may get the id."""
-    assert index is not None
-    queues, _, body = index.encode()  # sorted by topic id
-    return DIRECTORY_ENTRY.unpack_from(body, (queues - 1) * DIRECTORY_ENTRY.size)[0] if queues else 0
 
 
 def _raise_ends(index: SegmentIndex | None, batch: bytes) -> None:

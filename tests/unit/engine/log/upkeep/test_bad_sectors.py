@@ -7,6 +7,7 @@ from machine import Machine
 
 from engine.env.simulated import SimulatedEnv
 from engine.errors import CorruptionError, UnreadableError
+from engine.log.format import KIND_TOPIC
 
 SECTOR = 4096
 
@@ -183,3 +184,77 @@ def test_a_bad_sector_behind_the_end_of_the_log_does_not_matter(machine):
     machine.open()
     machine.env.bad.clear()
     assert readable(machine) == list(range(100))
+
+
+@pytest.fixture(params=["before its messages", "in the segment before them"])
+def grown(machine, request):
+    """The log with a third topic, whose id no later topic may get; `at` is the address of the record of that topic.
+
+    The next start has neither the view nor anything else that repeats the record.
+    """
+    entries = machine.log.segments.active.index.entries
+    machine.log.create_topics([("third", 1)])
+    machine.at = entries(0, KIND_TOPIC)[-1][1]
+    if "before them" in request.param:
+        roll(machine)
+    machine.append(3, 0, b"of the third topic")
+    roll(machine)
+    machine.close()
+    machine.env.stores.clear()
+    return machine
+
+
+def roll(machine) -> None:
+    base = machine.log.appender.segment_base
+    while machine.log.appender.segment_base == base:
+        machine.append(1, 1, bytes(5000))
+
+
+def lose(machine, how: str) -> None:
+    path = "/data/log/00000000000000000000.seg"
+    if how == "damaged":
+        machine.damage(path, machine.at + 60, b"x")
+    elif how == "header damaged":
+        machine.damage(path, machine.at, bytes(48))
+    else:
+        machine.env.bad[path] = machine.at
+
+
+@pytest.mark.parametrize("index", ["with", "without"])
+@pytest.mark.parametrize("how", ["damaged", "header damaged", "unreadable"])
+def test_the_id_of_a_topic_whose_record_is_lost_is_given_to_no_other_topic(grown, how, index):
+    lose(grown, how)
+    if index == "without":
+        for path in [path for path in grown.env.files if path.endswith(".idx")]:
+            del grown.env.files[path]
+    log = grown.open()
+    assert log.topic("third") is None and log.damage
+    (made,) = log.create_topics([("other", 1)])
+    grown.env.bad.clear()
+    grown.reopen()  # an index of the whole segment is made now
+    assert made.id > 3 and grown.log.bounds(made.id, 0) == (0, 0)
+
+
+def test_a_topic_without_messages_whose_record_is_lost_keeps_its_id(machine):
+    machine.log.create_topics([("third", 1), ("fourth", 1)])
+    machine.at = machine.log.segments.active.index.entries(0, KIND_TOPIC)[-1][1]
+    roll(machine)
+    machine.close()
+    machine.env.stores.clear()
+    lose(machine, "unreadable")
+    log = machine.open()
+    assert [damage.reason for damage in log.damage] == ["a batch of topics cannot be read"]
+    assert [topic.id for topic in log.create_topics([("other", 1)])] == [5]
+
+
+def test_the_id_of_a_topic_in_an_unreadable_sector_of_the_active_segment_is_given_to_no_other_topic(machine):
+    machine.log.create_topics([("third", 1)])
+    machine.at = machine.log.segments.active.index.entries(0, KIND_TOPIC)[-1][1]
+    for topic_id in (3, 1, 1, 1):
+        machine.append(topic_id, 0, bytes(4000))
+    machine.log = None
+    machine.env.end_process()
+    lose(machine, "unreadable")
+    log = machine.open()
+    assert log.topic("third") is None
+    assert log.create_topics([("other", 1)])[0].id > 3
