@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from engine.link import layout
 from tests.sim.ages import Ages
+from tests.sim.unread import parse_unread
 
 if TYPE_CHECKING:
     from tests.sim.engine import Engine
@@ -114,7 +115,10 @@ class History:
         definitions_hold: the engine always had its definitions.
         deletes_early: a full disk may have deleted the oldest segments.
         one_range: queues may be delivered one range at a time.
-        is_damaged: a start has met sectors that the disk cannot read.
+        is_damaged: a start has met sectors that the disk cannot read, and they held more than records of the view.
+        unread: names of messages that a start has reported as lost. Groups pass over them for good, even when a later
+            start can read them.
+        unread_topics: names of topics of which a start has reported a record as lost.
         paused: groups that an operator has paused, with the time.
         shown: topic ids that clients know, with the topics' names.
         ages: what retention may have deleted.
@@ -134,6 +138,8 @@ class History:
         self.power_cuts = self.deliveries = self.clock_steps = 0
         self.definitions_hold, self.deletes_early, self.one_range = True, False, False
         self.is_damaged = False
+        self.unread: set[str] = set()
+        self.unread_topics: set[str] = set()
         self.paused: dict[str, int] = {}
         self.shown: dict[int, str] = {}
         self.process = 0
@@ -167,21 +173,24 @@ class History:
             group.done = {place: stamp for place, done in group.done.items() if done == before[group.rules.name]}
 
     def _on_start(self) -> None:
-        """A topic id that a client knows stays that topic's."""
+        """A topic id that a client knows stays that topic's. No topic gets the id of one whose record is lost."""
         assert self.engine.node is not None
-        if self.is_damaged:
-            return
         for topic_id, name in self.shown.items():
             found = self.engine.node.store.topic_by_id(topic_id)
+            if found is None and name in self.unread_topics:
+                continue
             if found is None or found.name != name:
                 raise Broken(f"topic id {topic_id} was shown for {name}, and is {found and found.name} after a start")
 
     def _on_unread(self, lost: list[bytes]) -> None:
         """A start reports bytes as lost, because the disk cannot read them: no promise about them binds."""
-        self.is_damaged = True
+        parts = parse_unread(lost)
+        self.is_damaged = self.is_damaged or not parts.is_view_only
+        self.unread_topics |= parts.topics
         assert self.engine.node is not None
         topics = {topic.name for topic in self.engine.node.store.topics(limit=100_000)}
         names = {found[2].decode() for data in lost for found in NAME.finditer(data)}
+        self.unread |= names
         names.update(sent.name for sent in self.sent.values() if sent.topic not in topics)
         for place in [place for place, name in self.names.items() if name in names]:
             self._unlink(self.sent[self.names.pop(place)], place)
