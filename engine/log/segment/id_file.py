@@ -4,6 +4,7 @@ Only segments with batches that have the flag "check ids" have one. The segment'
 and when the last of them expires. When it is missing or damaged it is rebuilt from the segment.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from engine.env.base import Env
@@ -12,7 +13,7 @@ from engine.log.format import ID_ENTRY, ID_HEADER, ID_MAGIC, segment_name
 from engine.log.segment.last_batch import LastBatch
 from engine.log.segment.native import BatchReader, IdWindow, SegmentIndex, crc32c
 from engine.log.segment.segment import Segment
-from engine.log.segment.window_scan import StretchKind, WindowScan
+from engine.log.segment.window_scan import SECTOR, StretchKind, WindowScan
 
 SUFFIX = ".dup"
 STEP_BYTES = 128 << 10
@@ -35,27 +36,42 @@ def id_path(directory: str, base: int) -> str:
 
 
 class CollectedIds(NamedTuple):
-    """Entries of a segment's checked batches, and whether these are all: the disk could read the whole segment."""
+    """Entries of a segment's checked batches. `unread`: (address, size) of the bytes that the disk could not read."""
 
     entries: bytes
-    is_whole: bool
+    unread: list[tuple[int, int]]
 
 
-def collect_ids(segment: Segment) -> CollectedIds:
-    """Read the segment up to its end and return the entries of its checked batches. Blocks; changes nothing."""
+def collect_ids(segment: Segment, again: Callable[[], bool] = lambda: False) -> CollectedIds:
+    """Read the segment up to its end and return the entries of its checked batches. Blocks; changes nothing.
+
+    Args:
+        again: see WindowScan.
+    """
     ids = IdWindow(segment.header.log_id, 0)
     batches = BatchReader(segment.header.log_id)
-    scan = WindowScan(batches, segment.file, segment.base, SegmentIndex(segment.base, 0), window_bytes=STEP_BYTES)
+    scan = WindowScan(
+        batches, segment.file, segment.base, SegmentIndex(segment.base, 0), window_bytes=STEP_BYTES, again=again
+    )
     scan.limit = min(scan.limit, segment.end_at)
-    entries = []
+    entries, unread = [], []
     try:
         for stretch in scan.stretches():
             scan.go_on_with(SegmentIndex(segment.base, 0))
             if stretch.kind is StretchKind.GOOD:
                 entries.append(ids.collect(scan.room, stretch.at, stretch.end))
+            elif stretch.kind is StretchKind.BAD and _meets(scan.unreadable, stretch.at, stretch.end):
+                unread.append((stretch.at, stretch.end - stretch.at))
     finally:
         scan.close()
-    return CollectedIds(b"".join(entries), not scan.unreadable)
+    if _meets(scan.unreadable, scan.end_at, scan.limit):
+        unread.append((scan.end_at, scan.limit - scan.end_at))
+    return CollectedIds(b"".join(entries), unread)
+
+
+def _meets(sectors: list[int], at: int, end: int) -> bool:
+    """Whether one of the sectors has bytes from `at` to before `end`."""
+    return at < end and any(sector < end and at < sector + SECTOR for sector in sectors)
 
 
 def write_ids(env: Env, segment: Segment, entries: bytes, last: LastBatch) -> IdSummary:

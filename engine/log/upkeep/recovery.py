@@ -78,7 +78,7 @@ class Recovery:
         now_ms = found.id_time.now_ms()
         restore_window(
             self._env, self._directory, found.sealed, found.ids, now_ms, partial(self._open_sealed, found),
-            partial(correct_directory, self._view),
+            partial(correct_directory, self._view), self._patience.wait,
         )  # fmt: skip
         found.ids.load(found.active_ids, now_ms)
         return found

@@ -52,7 +52,7 @@ def _seal_ids(env: Env, segment: Segment, last: LastBatch) -> IdSummary:
     """Write the id file if the disk can read all ids; else a start within their windows makes it."""
     assert segment.index is not None
     found = collect_ids(segment)
-    if found.is_whole:
+    if not found.unread:
         return write_ids(env, segment, found.entries, last)
     limited.error("file=%s: its id file is not written: the disk cannot read the whole segment", segment.path)
     return IdSummary(segment.index.checked, min(env.now_ms() // 1000 + LEFT_S_MAX, 0xFFFFFFFF))
@@ -77,7 +77,7 @@ def keep_index(env: Env, segment: Segment, scan: RecoveryScan) -> None:
 
 def ensure_index(
     env: Env, batches: BatchReader, segment: Segment, *, accept_unread: bool = True,
-    on_whole: Callable[[Segment], None] | None = None,
+    on_whole: Callable[[Segment], None] | None = None, again: Callable[[], bool] = lambda: False,
 ) -> None:  # fmt: skip
     """Give an opened, full segment its index: from the file beside it, else by a scan, which rewrites the file.
 
@@ -87,12 +87,13 @@ def ensure_index(
         on_whole: called before the file is written, when a scan has read the whole segment.
         accept_unread: go without what the disk cannot read, with an index in memory: a file would say for good that it
             is lost. Else OSError is raised.
+        again: see WindowScan.
     """
     try:
         segment.sealed = load_index(env, segment)
     except CorruptionError as error:
         limited.warning("file=%s: scanned, because %s", segment.path, error)
-        scan = scan_segment(batches, segment, is_tail=False)
+        scan = scan_segment(batches, segment, is_tail=False, again=again)
         if scan.is_unread and not accept_unread:
             raise OSError(
                 errno.EIO, "neither the index file nor all of the segment can be read", segment.path

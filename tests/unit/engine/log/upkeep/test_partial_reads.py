@@ -2,6 +2,7 @@
 
 import errno
 import logging
+import re
 
 import pytest
 from checked import APPENDED, DUPLICATE, OK, batch
@@ -285,6 +286,43 @@ def test_ids_that_could_not_be_read_are_known_again_after_a_start_that_can(form,
     node.restart()
     assert [send(node, b"id-%d" % number) for number in range(40)] == [DUPLICATE] * 40
     assert node.m.env.exists("/data/log/00000000000000000000.dup")
+
+
+@pytest.mark.parametrize("lost", [(".dup",), (".dup", ".idx")])
+@pytest.mark.parametrize("at", [4096, 8000])
+def test_a_start_waits_for_ids_that_the_disk_cannot_read(form, at, lost):
+    node = Node(form, start_wait_ms=60_000)
+    for number in range(40):
+        assert send(node, b"id-%d" % number) == OK
+    node.m.log.checkpoint()
+    node.bad, pauses = [(FIRST, at, at + 1)], []
+
+    def pause(ms: int) -> None:
+        pauses.append(ms)
+        node.bad = []
+
+    node.m.env.pause = pause
+    node.restart(*lost)
+    assert pauses == [1000]
+    assert [send(node, b"id-%d" % number) for number in range(40)] == [DUPLICATE] * 40
+
+
+@pytest.mark.parametrize("at", [5000, 16_000])
+def test_a_start_names_the_bytes_whose_ids_the_disk_cannot_read(form, caplog, at):
+    node = Node(form, segment_bytes=1 << 14)
+    for number in range(60):
+        assert send(node, b"id-%02d" % number) == OK
+    node.m.log.checkpoint()
+    node.bad = [(FIRST, at, at + 1)]
+    with caplog.at_level(logging.ERROR):
+        node.restart(".dup")
+    answers = [send(node, b"id-%02d" % number) for number in range(60)]
+    (line,) = [each.getMessage() for each in caplog.records if "unknown" in each.getMessage()]
+    named = re.match(r"file=(\S+) position=(\d+): the ids in (\d+) bytes are unknown", line)
+    position, size = int(named[2]), int(named[3])
+    unread = bytes(node.m.env.files[named[1]].seen[position : position + size])
+    assert [b"id-%02d" % number in unread for number in range(60)] == [answer == OK for answer in answers]
+    assert 10 < answers.count(OK) < 20
 
 
 def test_a_start_that_reads_neither_the_header_nor_the_index_of_a_segment_with_ids_serves(form):
