@@ -249,8 +249,8 @@ cdef class RecordReader:
         cdef int64_t stop
         after = damage.next_offset
         limited.error(
-            "topic=%s queue=%d offset=%d: cannot be read, continuing at offset %s: %s",
-            cursor.topic_name, cursor.queue, first, after, damage,
+            "group=%s topic=%s queue=%d offset=%d: cannot be read, continuing at offset %s: %s",
+            cursor.group.name, cursor.topic_name, cursor.queue, first, after, damage,
         )
         if after is None or after <= first:
             return EMPTY

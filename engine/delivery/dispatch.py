@@ -310,8 +310,8 @@ class Dispatcher:
         except CorruptionError as damage:
             after = damage.next_offset
             limited.error(
-                "topic=%s queue=%d offset=%d: cannot be read, continuing at offset %s: %s",
-                cursor.topic_name, cursor.queue, first, after, damage,
+                "group=%s topic=%s queue=%d offset=%d: cannot be read, continuing at offset %s: %s",
+                cursor.group.name, cursor.topic_name, cursor.queue, first, after, damage,
             )  # fmt: skip
             if after is None or after <= first:
                 return []

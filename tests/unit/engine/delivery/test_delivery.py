@@ -2,8 +2,10 @@
 
 import pytest
 
+from common.limited_log import LimitedLog
 from engine.delivery.progress import split_key
 from engine.delivery.pull import AckRange, PullRequest
+from engine.errors import CorruptionError
 from engine.link.acknowledgement import EXTEND, RELEASE, RETRY
 from engine.link.codes import INVALID, OK, STALE_RECEIPT
 from engine.link.integers import U16
@@ -21,6 +23,22 @@ def world(form):
     made = World(form)
     made.orders = made.topic()
     return made
+
+
+def test_a_group_passes_over_what_is_damaged_and_its_line_names_the_group(world, monkeypatch, caplog):
+    world.store(world.orders, 4)
+    read = world.log.read
+
+    def damaged(topic_id, queue, offset, *bounds):
+        if offset < 2:
+            raise CorruptionError("a.seg", 100, 48, "it does not verify", 2)
+        return read(topic_id, queue, offset, *bounds)
+
+    monkeypatch.setattr(world.log, "read", damaged)
+    monkeypatch.setattr(LimitedLog, "kinds", {})
+    assert offsets(world.give()) == [2, 3]
+    (line,) = [record.getMessage() for record in caplog.records]
+    assert line.startswith("group=g topic=orders queue=0 offset=0: cannot be read, continuing at offset 2: ")
 
 
 def test_a_pull_gets_a_run_once_and_the_next_pull_the_rest(world):
