@@ -31,6 +31,12 @@ PAUSE_MS = 250
 """Waiting pulls follow the configuration at the next check of deadlines."""
 
 
+PASSED_OVER = re.compile(
+    r"group=(\S+) topic=(\S+) queue=(\d+) offset=(\d+): cannot be read, continuing at offset (\d+)"
+)
+IDS_UNKNOWN = re.compile(r"file=(\S+) position=(\d+): the ids in (\d+) bytes are unknown")
+
+
 class Broken(AssertionError):
     """A promise was broken."""
 
@@ -95,6 +101,7 @@ class GroupHistory:
         done: places whose DONE was answered OK, with the stamp at that time.
         rejected: names whose REJECT was sent.
         resets: how often an operator has begun to reset it.
+        passed_over: places that it cannot get, as the engine has reported.
     """
 
     def __init__(self, rules: GroupRules) -> None:
@@ -106,6 +113,7 @@ class GroupHistory:
         self.rejected: set[str] = set()
         self.delivered: set[str] = set()
         self.resets = 0
+        self.passed_over: set[Place] = set()
 
 
 class History:
@@ -200,6 +208,21 @@ class History:
         for name in names & self.sent.keys():
             self.sent[name].state, self.sent[name].place, self.sent[name].once = "open", None, False
 
+    def reported(self, line: str) -> None:
+        """Take a line of the engine's log. What it reports as unreadable does not bind, and nothing else."""
+        if found := PASSED_OVER.match(line):
+            places = ((found[2], int(found[3]), offset) for offset in range(int(found[4]), int(found[5])))
+            self.groups[found[1]].passed_over.update(places)
+        elif found := IDS_UNKNOWN.match(line):
+            for name in self._names_in(found[1], int(found[2]), int(found[3])):
+                self.sent[name].once = False
+
+    def _names_in(self, path: str, position: int, size: int) -> set[str]:
+        """Names of the messages in these bytes of a segment."""
+        at = position - int(path[-24:-4])
+        data = bytes(self.engine.env.files[path].seen[at : at + size])
+        return {found[2].decode() for found in NAME.finditer(data)}
+
     def before_crash(self) -> None:
         """The process is going to end."""
         store = self.engine.node and self.engine.node.store
@@ -270,7 +293,13 @@ class History:
 
     def _may_be_gone_at(self, place: Place) -> bool:
         name = self.names.get(place)
-        return name is not None and self.may_be_gone(self.sent[name], place)
+        return self._is_deleted(place) or (name is not None and self.may_be_gone(self.sent[name], place))
+
+    def _is_deleted(self, place: Place) -> bool:
+        """Whether a full disk has deleted the message's segment."""
+        store = self.deletes_early and self.engine.node and self.engine.node.store
+        topic = store.topic(place[0]) if store else None
+        return bool(store and topic and place[2] < store.bounds(topic.id, place[1])[0])
 
     def _queues(self, topic: str) -> int:
         found = self.engine.node and self.engine.node.store.topic(topic)

@@ -61,6 +61,8 @@ class Exceptions(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         if self.history is not None and _may_repeat(record.getMessage()):
             self.history.may_repeat = True
+        if self.history is not None:
+            self.history.reported(record.getMessage())
         if record.exc_info and record.exc_info[1] is not None:
             error = record.exc_info[1]
             if not isinstance(error, OSError | EngineError):

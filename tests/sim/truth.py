@@ -172,8 +172,8 @@ class Truth:
                 continue
             if name not in group.settled and self.history.may_be_gone(sent, places[0]):
                 continue  # the group has passed over it; since then its retention was raised
-            if name not in group.settled and name in self.history.unread:
-                continue  # the group has passed over it; since then the disk can read it again
+            if name in self.history.unread and group.passed_over.issuperset(places):
+                continue  # the engine says that the group has passed over it; since then the disk can read it again
             if name not in group.delivered and sent.name not in self.history.asked.values():
                 raise Broken(f"group={rules.name}: {name} at {places} was never delivered")
             if self.history.ages.default_ms and self._frames(group, name) >= rules.attempts_max:
