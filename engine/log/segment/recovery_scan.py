@@ -108,7 +108,8 @@ def scan_segment(
                 found.damage.append(damage)
                 found.headers_lost = found.headers_lost or not has_header
             elif not is_tail:
-                found.damage.append(report(segment, stretch.at, 0, "the end of a full segment does not verify"))
+                why = _unread_in(scan, stretch.at, segment.header.size) + "the end of a full segment does not verify"
+                found.damage.append(report(segment, stretch.at, stretch.end - stretch.at, why))
                 found.headers_lost = True
     finally:
         scan.close()
@@ -132,7 +133,7 @@ def _take_unread(found: RecoveryScan, segment: Segment, scan: WindowScan, is_tai
             "the disk cannot read the end of the log: start again, or move the directory to a sound disk",
         )
     if unread:
-        found.damage.append(report(segment, unread[0], SECTOR * len(unread), "the disk cannot read the end"))
+        found.damage.append(report(segment, unread[0], SECTOR * len(unread), "the end cannot be read"))
         found.headers_lost = found.headers_lost or not is_tail
 
 
@@ -146,12 +147,18 @@ def _may_go_on(segment: Segment, end_at: int, unread_at: int) -> bool:
         return True
 
 
-def is_empty(batches: BatchReader, segment: Segment) -> bool:
-    """Whether the segment holds no valid batch at all."""
-    scan = WindowScan(batches, segment.file, segment.base, SegmentIndex(segment.base, 0))
+def is_empty(batches: BatchReader, segment: Segment, again: Callable[[], bool]) -> bool:
+    """Whether the segment holds no valid batch at all. If the disk cannot read its beginning, it may hold some.
+
+    Args:
+        again: see WindowScan.
+    """
+    scan = WindowScan(batches, segment.file, segment.base, SegmentIndex(segment.base, 0), again=again)
     try:
         first = next(scan.stretches(), None)
-        return first is None or first.kind is StretchKind.TAIL
+        if first is not None and first.kind is not StretchKind.TAIL:
+            return False
+        return not scan.unreadable or not _may_go_on(segment, scan.end_at, scan.unreadable[0])
     finally:
         scan.close()
 
@@ -187,6 +194,12 @@ def _sort(scan: RecoveryScan, view: mmap, addresses: list[int]) -> None:
             scan.control.append(bytes(view[at : at + _size(view, at)]))
 
 
+def _unread_in(scan: WindowScan, at: int, end: int) -> str:
+    """The beginning of a reason: how many sectors of the bytes cannot be read; empty when all can."""
+    unread = sum(at <= sector < end for sector in scan.unreadable)
+    return f"{unread} sectors cannot be read: " if unread else ""
+
+
 def _size(view: mmap, at: int) -> int:
     return int.from_bytes(view[at + 4 : at + 8], "little")
 
@@ -205,8 +218,7 @@ def _take_damaged(
     Otherwise the queue's next record would get the offset of the lost one whenever the lost one was its last.
     """
     _, at, following, _ = stretch
-    unread = sum(at <= sector < following for sector in scan.unreadable)
-    why = f"{unread} sectors cannot be read: " if unread else ""
+    why = _unread_in(scan, at, following)
     _, size, magic, kind, _, _, topic_id, queue, count, _, base_offset, stored_at_ms = BATCH_HEADER.unpack_from(
         scan.room, at
     )

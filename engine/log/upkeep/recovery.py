@@ -211,7 +211,7 @@ class Recovery:
         first = checkpoint.segment_base if checkpoint else 0
         waiting = [self._open(base, bases, sample) for base in bases if base >= first]
         empty: list[Segment] = []
-        while len(waiting) > 1 and is_empty(self._batches, waiting[-1]):
+        while len(waiting) > 1 and is_empty(self._batches, waiting[-1], self._patience.wait):
             empty.insert(0, waiting.pop())
         for segment in waiting[:-1]:
             self._take_full(segment)

@@ -207,7 +207,7 @@ def grown(machine, request):
 def roll(machine) -> None:
     base = machine.log.appender.segment_base
     while machine.log.appender.segment_base == base:
-        machine.append(1, 1, bytes(5000))
+        machine.append(1, 1, b"x" * 5000)
 
 
 def lose(machine, how: str) -> None:
@@ -258,3 +258,64 @@ def test_the_id_of_a_topic_in_an_unreadable_sector_of_the_active_segment_is_give
     log = machine.open()
     assert log.topic("third") is None
     assert log.create_topics([("other", 1)])[0].id > 3
+
+
+def test_the_report_of_an_unreadable_end_of_a_full_segment_covers_the_batch_that_begins_before_it(machine):
+    roll(machine)
+    machine.close()
+    index = machine.form.index_file.read_index_header(machine.env, "/data/log", 0)
+    machine.env.stores.clear()
+    del machine.env.files["/data/log/00000000000000000000.idx"]
+    machine.env.bad["00000000000000000000.seg"] = index.last_at + 4096 + 500
+    first, second = machine.open().damage
+    assert (first.position, first.reason) == (
+        index.last_at, "1 sectors cannot be read: the end of a full segment does not verify"
+    )  # fmt: skip
+    assert (second.position, second.reason) == (first.position + first.bytes_lost, "the end cannot be read")
+
+
+@pytest.fixture
+def rolled(machine):
+    """The log after a kill, with its last message as the only one of its second segment, whose name is `last`.
+
+    The kill came before the checkpoint that follows a full segment, so both segments are replayed.
+    """
+    before = dict(machine.env.stores["/data/state"])
+    roll(machine)
+    machine.last, machine.count = machine.file().rpartition("/")[2], machine.log.bounds(1, 1)[1]
+    machine.log = None
+    machine.env.end_process()
+    machine.env.stores["/data/state"] = before
+    return machine
+
+
+@pytest.mark.parametrize("at", [100, 4500], ids=["first sector", "second sector"])
+def test_a_segment_whose_only_batch_cannot_be_read_is_not_taken_for_an_empty_one(rolled, at):
+    rolled.env.bad[rolled.last] = at
+    with pytest.raises(CorruptionError, match="cannot read the end of the log"):
+        rolled.open()
+    rolled.env.bad.clear()
+    rolled.env.end_process()
+    log = rolled.open()
+    assert len(rolled.bodies(1, 1)) == rolled.count
+    assert log.damage == []
+
+
+def test_a_start_waits_for_the_only_batch_of_the_last_segment(rolled):
+    rolled.env.bad[rolled.last] = 100
+
+    def pause(ms: int) -> None:
+        rolled.env.clock_ms += ms
+        rolled.env.bad.clear()
+
+    rolled.env.pause = pause
+    rolled.open()
+    assert len(rolled.bodies(1, 1)) == rolled.count
+
+
+def test_a_bad_sector_in_the_middle_of_an_empty_segment_does_not_matter(rolled):
+    prepared = sorted(path for path in rolled.env.files if path.endswith(".seg"))[-1]
+    assert not prepared.endswith(rolled.last)
+    rolled.env.bad[prepared] = 3 * SECTOR + 5
+    assert rolled.open().damage == []
+    assert len(rolled.bodies(1, 1)) == rolled.count
