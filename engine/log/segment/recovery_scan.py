@@ -108,8 +108,7 @@ def scan_segment(
                 found.damage.append(damage)
                 found.headers_lost = found.headers_lost or not has_header
             elif not is_tail:
-                why = _unread_in(scan, stretch.at, segment.header.size) + "the end of a full segment does not verify"
-                found.damage.append(report(segment, stretch.at, stretch.end - stretch.at, why))
+                found.damage.append(_take_end(segment, index, scan, stretch, end_before))
                 found.headers_lost = True
     finally:
         scan.close()
@@ -194,6 +193,41 @@ def _sort(scan: RecoveryScan, view: mmap, addresses: list[int]) -> None:
             scan.control.append(bytes(view[at : at + _size(view, at)]))
 
 
+def _expected(
+    index: SegmentIndex, topic_id: int, queue: int, end_before: Callable[[int, int], int | None]
+) -> int | None:
+    offset = index.next_offset(topic_id, queue)
+    return end_before(topic_id, queue) if offset is None else offset
+
+
+def _raise_end(
+    index: SegmentIndex, scan: WindowScan, at: int, end: int, end_before: Callable[[int, int], int | None]
+) -> None:
+    """Have the queue continue after the lost batch whose header is at `at`, if the header names its place in the queue.
+
+    The header may be sound, but says no more than the queue and how many records there may be.
+    """
+    _, size, magic, _, _, _, topic_id, queue, count, _, base_offset, _ = BATCH_HEADER.unpack_from(scan.room, at)
+    if magic != BATCH_MAGIC or not BATCH_HEADER_SIZE < size <= end - at:
+        return
+    if base_offset == _expected(index, topic_id, queue, end_before):
+        index.raise_next(topic_id, queue, base_offset + min(count, (size - BATCH_HEADER_SIZE) // RECORD_BYTES_MIN))
+
+
+def _take_end(
+    segment: Segment,
+    index: SegmentIndex,
+    scan: WindowScan,
+    stretch: Stretch,
+    end_before: Callable[[int, int], int | None],
+) -> SegmentDamage:
+    """Report bad bytes after the last batch of a full segment. The first of them may still be a header."""
+    if stretch.end - stretch.at >= BATCH_HEADER_SIZE:
+        _raise_end(index, scan, stretch.at, segment.header.size, end_before)
+    why = _unread_in(scan, stretch.at, segment.header.size)
+    return report(segment, stretch.at, stretch.end - stretch.at, why + "the end of a full segment does not verify")
+
+
 def _unread_in(scan: WindowScan, at: int, end: int) -> str:
     """The beginning of a reason: how many sectors of the bytes cannot be read; empty when all can."""
     unread = sum(at <= sector < end for sector in scan.unreadable)
@@ -222,15 +256,11 @@ def _take_damaged(
     _, size, magic, kind, _, _, topic_id, queue, count, _, base_offset, stored_at_ms = BATCH_HEADER.unpack_from(
         scan.room, at
     )
-    expected = index.next_offset(topic_id, queue)
-    if expected is None:
-        expected = end_before(topic_id, queue)
+    expected = _expected(index, topic_id, queue, end_before)
     fits = magic == BATCH_MAGIC and kind <= KIND_MAX and size > BATCH_HEADER_SIZE and at + padded(size) == following
     if fits and base_offset == expected and count == count_records(scan.room[at : at + size]):
         index.add_entry(topic_id, queue, base_offset, at, size, count, stored_at_ms)
         reason = f"topic={topic_id} queue={queue} offsets={base_offset}..{base_offset + count}"
         return report(segment, at, following - at, why + reason), True
-    if magic == BATCH_MAGIC and base_offset == expected and BATCH_HEADER_SIZE < size <= following - at:
-        # The header may be sound, but says no more than the queue and how many records there may be.
-        index.raise_next(topic_id, queue, base_offset + min(count, (size - BATCH_HEADER_SIZE) // RECORD_BYTES_MIN))
+    _raise_end(index, scan, at, following, end_before)
     return report(segment, at, following - at, why + "the header of the batch does not verify either"), False

@@ -319,3 +319,21 @@ def test_a_bad_sector_in_the_middle_of_an_empty_segment_does_not_matter(rolled):
     rolled.env.bad[prepared] = 3 * SECTOR + 5
     assert rolled.open().damage == []
     assert len(rolled.bodies(1, 1)) == rolled.count
+
+
+def test_a_queue_goes_on_after_the_last_batch_of_a_full_segment_of_which_only_the_header_is_readable(machine):
+    machine.append(1, 2, b"first")
+    while machine.log.end_position < machine.config.segment_bytes - 2 * 5_100:
+        machine.append(1, 1, b"x" * 5000)
+    machine.append(1, 2, *[b"%d" % number * 1_500 for number in range(3)])
+    roll(machine)
+    machine.close()
+    last_at = machine.form.index_file.read_index_header(machine.env, "/data/log", 0).last_at
+    machine.env.stores.clear()
+    del machine.env.files["/data/log/00000000000000000000.idx"]
+    machine.env.bad["00000000000000000000.seg"] = last_at + 4096
+    machine.open()
+    assert machine.append(1, 2, b"new") == 4
+    machine.env.bad.clear()
+    machine.reopen()
+    assert [body[:1] for body in machine.bodies(1, 2)] == [b"f", b"0", b"1", b"2", b"n"]
