@@ -195,6 +195,8 @@ class History:
         parts = parse_unread(lost)
         self.is_damaged = self.is_damaged or not parts.is_view_only
         self.unread_topics |= parts.topics
+        for group, topic_id, queue in sorted(parts.progress):
+            self._forget_progress(self.groups[group], (self.shown.get(topic_id, ""), queue))
         assert self.engine.node is not None
         topics = {topic.name for topic in self.engine.node.store.topics(limit=100_000)}
         names = {found[2].decode() for data in lost for found in NAME.finditer(data)}
@@ -207,6 +209,12 @@ class History:
                 group.leases.pop(place, None)
         for name in names & self.sent.keys():
             self.sent[name].state, self.sent[name].place, self.sent[name].once = "open", None, False
+
+    def _forget_progress(self, group: GroupHistory, queue: tuple[str, int]) -> None:
+        """The group may get again what it had acknowledged or leased in the queue."""
+        for place in [place for place in (*group.done, *group.leases) if place[:2] == queue]:
+            group.done.pop(place, None)
+            group.leases.pop(place, None)
 
     def reported(self, line: str) -> None:
         """Take a line of the engine's log. What it reports as unreadable does not bind, and nothing else."""

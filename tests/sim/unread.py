@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from engine.delivery.progress import split_key
 from engine.log.format import (
     BATCH_HEADER,
     BATCH_HEADER_SIZE,
@@ -12,6 +13,7 @@ from engine.log.format import (
     KIND_PROGRESS,
     KIND_TOPIC,
     padded,
+    parse_progress,
     parse_topic,
     split_records,
 )
@@ -24,26 +26,31 @@ class Unread(NamedTuple):
 
     Attributes:
         topics: names of topics of which a record is lost.
+        progress: (group, topic id, queue) of lost progress: the group may be where it was before.
         is_view_only: only records of topics, progress and counters are lost: no message, and nothing of a delayed one.
     """
 
     topics: set[str]
+    progress: set[tuple[str, int, int]]
     is_view_only: bool
 
 
 def parse_unread(lost: list[bytes]) -> Unread:
     """Parse the bytes of each damage. They are those of the disk, so batches in them are whole."""
-    topics, is_view_only = set(), True
+    topics: set[str] = set()
+    progress: set[tuple[str, int, int]] = set()
+    is_view_only = True
     for data in lost:
         rest = len(data)
         for kind, batch in _control_batches(data):
             rest -= padded(len(batch))
-            if kind == KIND_TOPIC:
-                topics.update(
-                    parse_topic(record)[1].partition("@")[0] for record in split_records(batch[BATCH_HEADER_SIZE:])
-                )
+            for record in split_records(batch[BATCH_HEADER_SIZE:]):
+                if kind == KIND_TOPIC:
+                    topics.add(parse_topic(record)[1].partition("@")[0])
+                elif kind == KIND_PROGRESS and (key := split_key(parse_progress(record)[0])):
+                    progress.add(key)
         is_view_only = is_view_only and rest <= 0
-    return Unread(topics, is_view_only)
+    return Unread(topics, progress, is_view_only)
 
 
 def _control_batches(data: bytes) -> Iterator[tuple[int, bytes]]:
