@@ -40,7 +40,7 @@ from engine.log.upkeep.id_restore import restore_window
 from engine.log.upkeep.log_time import believed_at_start
 from engine.log.upkeep.recovered import Recovered
 from engine.log.view import CHECKPOINT_KEY, Checkpoint, View
-from engine.log.write.failed_sync import is_marked, unmark, write_again
+from engine.log.write.failed_sync import is_marked, keep_spare, unmark, write_again
 from engine.log.write.sealer import correct_directory, ensure_index, keep_index, write_directory
 from engine.log.write.syncer import sync_or_die
 
@@ -71,6 +71,7 @@ class Recovery:
     def run(self) -> Recovered:
         """Recover, and create the first segment of an empty directory. Blocks. Raises as open_log does."""
         found = self._find()
+        keep_spare(self._env, self._directory)
         found.ids = IdWindow(found.log_id, self._config.id_window_bytes_max)
         clock = self._env.clock
         found.time = believed_at_start(clock, self._view, self._newest_ms(found))

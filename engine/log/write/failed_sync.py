@@ -4,22 +4,30 @@ After a failed sync the kernel keeps the bytes in the page cache, but calls them
 sync reports success without them. The next process would read them, call them durable and acknowledge them, and a
 power cut would take them. So the process that ends leaves a mark beside the segments. Recovery that finds it writes the
 batches of the segments that it scans once more, before their sync.
+
+The mark is a spare file under another name: a disk or a quota without room takes a rename, not a new file.
 """
+
+from contextlib import suppress
 
 from engine.env.base import Env
 from engine.log.format import SEGMENT_HEADER_SIZE
 from engine.log.segment.segment import Segment
 
 MARK = "sync-failed"
+SPARE = "sync-failed.spare"
 STEP_BYTES = 1 << 20
 
 
 def die_of_sync(env: Env, path: str, reason: object) -> None:
     """Leave the mark beside the file and end the process."""
-    try:
-        env.open(_mark(path.rpartition("/")[0]), create=True).close()
-    except OSError:
-        pass  # there is no more that this process can do
+    directory = path.rpartition("/")[0]
+    with suppress(OSError):
+        if env.exists(_spare(directory)):
+            env.rename(_spare(directory), _mark(directory))
+    if not is_marked(env, directory):
+        with suppress(OSError):  # there is no more that this process can do
+            env.open(_mark(directory), create=True).close()
     env.die(f"{path}: fdatasync failed: {reason}")
 
 
@@ -30,8 +38,15 @@ def is_marked(env: Env, directory: str) -> bool:
 
 def unmark(env: Env, directory: str) -> None:
     """Remove the mark: everything is written again and synced."""
-    env.unlink(_mark(directory))
+    env.rename(_mark(directory), _spare(directory))
     env.sync_directory(directory)
+
+
+def keep_spare(env: Env, directory: str) -> None:
+    """Make the spare file at a start, if there is none. Without room the mark is a new file, if there is room then."""
+    if not env.exists(_spare(directory)):
+        with suppress(OSError):
+            env.open(_spare(directory), create=True).close()
 
 
 def write_again(env: Env, segment: Segment) -> None:
@@ -50,3 +65,7 @@ def write_again(env: Env, segment: Segment) -> None:
 
 def _mark(directory: str) -> str:
     return f"{directory}/{MARK}"
+
+
+def _spare(directory: str) -> str:
+    return f"{directory}/{SPARE}"

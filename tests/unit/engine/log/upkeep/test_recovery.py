@@ -388,9 +388,12 @@ def survivors(m: Machine) -> list[bytes]:
     return found
 
 
-def test_bytes_of_a_failed_sync_are_written_again_before_they_count_as_durable(machine):
+@pytest.mark.parametrize("how", ["sound", "create", "rename"])
+def test_bytes_of_a_failed_sync_are_written_again_before_they_count_as_durable(machine, how):
     machine.append(1, 0, b"before")
     machine.env.fail("sync", errno.EIO)
+    if how != "sound":
+        machine.env.fail(how, errno.EDQUOT)
     with pytest.raises(ProcessEnded, match="fdatasync failed"):
         machine.log.when_durable(machine.log.end_position, lambda: None)
     machine.kill()
