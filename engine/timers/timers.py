@@ -227,13 +227,16 @@ class Timers:
         yield from self._relocation.relocate(base)
 
     def forget(self, base: int) -> None:
-        """Forget a deleted segment. What is still pending there was in bad sectors, and is lost."""
+        """Forget a segment that is going to be deleted. What is still pending there was in bad sectors, and is lost.
+
+        Raises OSError when the view cannot be read; nothing has changed then.
+        """
+        self._log.forget(base)
         if self.table.pending_in(base):
             self._firing.lose_all(base)
         self.table.detach(base)
         self._store.totals.pop(base, None)
         self._store.damaged.discard(base)
-        self._log.forget(base)
 
     @property
     def are_missing(self) -> bool:

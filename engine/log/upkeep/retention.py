@@ -208,6 +208,8 @@ class Retainer:
             assert segment is not None
             try:
                 yield from self._make_free(segment)
+                if self._timers is not None:
+                    self._timers.forget(segment.base)  # it may fail, and readers still have the segment
             except (LogError, OSError) as error:
                 self._keep(segment, early, error)
             else:
@@ -256,8 +258,6 @@ class Retainer:
 
     def _remove(self, segment: Segment, early: str) -> None:
         self._segments.sealed.remove(segment.base)
-        if self._timers is not None:
-            self._timers.forget(segment.base)
         self.deleted_segments += 1
         self.deleted_bytes += segment.header.size
         if early:

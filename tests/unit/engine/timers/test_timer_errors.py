@@ -149,6 +149,18 @@ def test_a_bad_sector_keeps_its_segment_for_a_minute_and_then_its_message_is_los
     assert (len(rig.timers.table), rig.timers.counts.lost) == (1, 1)
 
 
+def test_timers_of_a_segment_stay_while_its_marks_cannot_be_read(rig, monkeypatch):
+    def refuse(*_):
+        raise OSError(errno.EIO, "the view cannot be read")
+
+    rig.add("a", rig.now_ms + DAY_MS)
+    with monkeypatch.context() as patch:
+        patch.setattr(type(rig.timers._log), "forget", refuse)
+        with pytest.raises(OSError, match="the view"):
+            rig.timers.forget(0)
+    assert (rig.timers.table.pending_in(0), rig.timers.counts.lost) == (1, 0)
+
+
 def test_a_segment_that_a_start_could_not_read_stays_for_the_next_start_if_the_disk_reads_it_again(rig, monkeypatch):
     for name in "ab":
         rig.add(name, rig.now_ms + DAY_MS)

@@ -218,6 +218,27 @@ def test_a_segment_with_delayed_messages_that_cannot_be_relocated_stays_and_send
     node.append(b"x")
 
 
+def test_a_segment_whose_marks_cannot_be_read_stays_readable_until_it_is_deleted(form):
+    class Unreadable(Timers):
+        def forget(self, base: int) -> None:
+            if self.refuses:
+                raise OSError(errno.EIO, "the view cannot be read")
+            super().forget(base)
+
+        def relocate(self, base: int):
+            yield
+
+    node, timers = Node(form), Unreadable()
+    first = "/data/log/00000000000000000000.seg"
+    node.fill_disk("never")
+    node.run(timers=timers)
+    assert node.deleted == 0
+    assert node.m.log.bounds(1, 0)[0] == 0 and node.m.env.exists(first)
+    timers.refuses = False
+    node.run(timers=timers)
+    assert node.deleted >= 3 and not node.m.env.exists(first)
+
+
 def test_sends_are_accepted_again_when_no_segment_has_to_go_any_more(form):
     node = Node(form)
     node.fill_disk()
