@@ -123,17 +123,25 @@ def _take_unread(found: RecoveryScan, segment: Segment, scan: WindowScan, is_tai
     """Report sectors after the last batch that the disk cannot read. Raises CorruptionError if batches may lie there."""
     found.is_unread = bool(scan.unreadable)
     unread = [at for at in scan.unreadable if at >= scan.end_at]
-    if unread and is_tail and _may_go_on(segment, scan.end_at, unread[0]):
-        # Cutting it would drop what was acknowledged and use its offsets again. The next start may be able to read it.
+    if is_tail:
+        _check_end(segment, scan, unread)
+    if unread:
+        found.damage.append(report(segment, unread[0], SECTOR * len(unread), "the end cannot be read"))
+        found.headers_lost = found.headers_lost or not is_tail
+
+
+def _check_end(segment: Segment, scan: WindowScan, unread: list[int]) -> None:
+    """Raise CorruptionError if batches may go on in unread sectors after the last batch of the log.
+
+    Cutting it would drop what was acknowledged and use its offsets again. The next start may be able to read it.
+    """
+    if unread and _may_go_on(segment, scan.end_at, unread[0]):
         raise CorruptionError(
             segment.path,
             segment.base + unread[0],
             SECTOR * len(unread),
             "the disk cannot read the end of the log: start again, or move the directory to a sound disk",
         )
-    if unread:
-        found.damage.append(report(segment, unread[0], SECTOR * len(unread), "the end cannot be read"))
-        found.headers_lost = found.headers_lost or not is_tail
 
 
 def _may_go_on(segment: Segment, end_at: int, unread_at: int) -> bool:
@@ -147,17 +155,21 @@ def _may_go_on(segment: Segment, end_at: int, unread_at: int) -> bool:
 
 
 def is_empty(batches: BatchReader, segment: Segment, again: Callable[[], bool]) -> bool:
-    """Whether the segment holds no valid batch at all. If the disk cannot read its beginning, it may hold some.
+    """Whether the last segment holds no valid batch at all.
 
     Args:
         again: see WindowScan.
+    Raises:
+        CorruptionError: the disk cannot read its beginning. A segment before it, which would be the last one if it is
+            empty, must not be taken for full until that is known.
     """
     scan = WindowScan(batches, segment.file, segment.base, SegmentIndex(segment.base, 0), again=again)
     try:
         first = next(scan.stretches(), None)
         if first is not None and first.kind is not StretchKind.TAIL:
             return False
-        return not scan.unreadable or not _may_go_on(segment, scan.end_at, scan.unreadable[0])
+        _check_end(segment, scan, scan.unreadable)
+        return True
     finally:
         scan.close()
 

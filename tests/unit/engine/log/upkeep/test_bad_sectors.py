@@ -301,6 +301,22 @@ def test_a_segment_whose_only_batch_cannot_be_read_is_not_taken_for_an_empty_one
     assert log.damage == []
 
 
+def test_a_refused_start_takes_no_segment_for_full_whose_next_one_may_be_empty(machine):
+    machine.append(1, 1, b"x" * 5000)
+    machine.log = None
+    machine.env.end_process()
+    machine.env.stores.clear()
+    prepared = sorted(path for path in machine.env.files if path.endswith(".seg"))[-1]
+    machine.env.bad[prepared] = 100
+    with pytest.raises(CorruptionError, match="cannot read the end of the log"):
+        machine.open()
+    machine.env.bad.clear()
+    machine.env.end_process()
+    log = machine.open()
+    assert log.segments.active.base == 0
+    assert log._view.span_of(1, 0, 0) is None
+
+
 def test_a_start_waits_for_the_only_batch_of_the_last_segment(rolled):
     rolled.env.bad[rolled.last] = 100
 
