@@ -4,6 +4,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from engine.log.format import SEGMENT_HEADER_SIZE
 from tests.sim.clients import Client, Operator
 from tests.sim.machine import BadSector, CallFault
 from tests.sim.scenario import Fault
@@ -97,10 +98,19 @@ class Injection:
         paths = sorted(path for path in self.env.files if path.endswith((".seg", ".idx")))
         if not paths:
             return
+        if fault.options.get("is_last"):
+            self.env.sectors.append(BadSector(self._last_segment(), 0, fault.options["size"]))
+            return
         path = paths[int(fault.options["share"] * len(paths)) % len(paths)]
         size = self.env.size(path)
         at = int(fault.options["share"] * 7919 * 512) % max(size, 1) & ~511
         self.env.sectors.append(BadSector(path, at, fault.options["size"]))
+
+    def _last_segment(self) -> str:
+        """The last segment with a batch, or the first one."""
+        paths = sorted(path for path in self.env.files if path.endswith(".seg"))
+        used = [path for path in paths if any(self.env.files[path].seen[SEGMENT_HEADER_SIZE:])]
+        return used[-1] if used else paths[0]
 
     def _slow_sync(self, fault: Fault) -> None:
         self.env.sync_ms = fault.options["ms"]

@@ -81,6 +81,10 @@ _LOG = (
         "        env.sync_directory(directory)\n", "        pass\n",
     ),
     Mutant(
+        "a last segment that cannot be read is empty", "engine.log.segment.recovery_scan",
+        "        _check_end(segment, scan, scan.unreadable)\n", "",
+    ),
+    Mutant(
         "recovery forgets the next topic id", "engine.log.upkeep.recovery",
         "self._state.next_topic_id = max(self._state.next_topic_id, topic.id + 1)", "pass",
     ),

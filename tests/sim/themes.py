@@ -125,6 +125,18 @@ def growth(random: Random, scenario: Scenario) -> Scenario:
     return _with(calm, "growth", [moving, *slow], faults)
 
 
+def unreadable_end(random: Random, scenario: Scenario) -> Scenario:
+    """The disk cannot read the beginning of the last segment, at a start that replays the whole log."""
+    at_ms = _time(random, scenario)
+    faults = [
+        Fault("state_lost", at_ms, 500, {"how": random.choice(("kill", "power_cut"))}),
+        Fault("bad_sector", at_ms + 1, 0, {"is_last": True, "size": SMALL_SEGMENT}),
+    ]
+    return _with(
+        scenario, f"{scenario.theme}, unreadable end".removeprefix("none, "), [], faults, segment_bytes=SMALL_SEGMENT
+    )
+
+
 def _time(random: Random, scenario: Scenario) -> int:
     return random.randint(300, max(301, scenario.length_ms - 100))
 
