@@ -126,6 +126,7 @@ class History:
         is_damaged: a start has met sectors that the disk cannot read, and they held more than records of the view.
         unread: names of messages that a start has reported as lost. Groups pass over them for good, even when a later
             start can read them.
+        begins: per topic and queue, the highest offset at which it began after a start that has reported lost bytes.
         unread_topics: names of topics of which a start has reported a record as lost.
         paused: groups that an operator has paused, with the time.
         shown: topic ids that clients know, with the topics' names.
@@ -148,6 +149,7 @@ class History:
         self.is_damaged = False
         self.unread: set[str] = set()
         self.unread_topics: set[str] = set()
+        self.begins: dict[tuple[str, int], int] = {}
         self.paused: dict[str, int] = {}
         self.shown: dict[int, str] = {}
         self.process = 0
@@ -198,7 +200,12 @@ class History:
         for group, topic_id, queue in sorted(parts.progress):
             self._forget_progress(self.groups[group], (self.shown.get(topic_id, ""), queue))
         assert self.engine.node is not None
-        topics = {topic.name for topic in self.engine.node.store.topics(limit=100_000)}
+        store = self.engine.node.store
+        topics = {topic.name for topic in store.topics(limit=100_000)}
+        for topic in store.topics(limit=100_000):
+            for queue in range(topic.queues):
+                first = store.bounds(topic.id, queue)[0]
+                self.begins[topic.name, queue] = max(first, self.begins.get((topic.name, queue), 0))
         names = {found[2].decode() for data in lost for found in NAME.finditer(data)}
         self.unread |= names
         names.update(sent.name for sent in self.sent.values() if sent.topic not in topics)

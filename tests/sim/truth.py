@@ -172,14 +172,18 @@ class Truth:
                 continue
             if name not in group.settled and self.history.may_be_gone(sent, places[0]):
                 continue  # the group has passed over it; since then its retention was raised
-            if name in self.history.unread and group.passed_over.issuperset(places):
-                continue  # the engine says that the group has passed over it; since then the disk can read it again
+            if name in self.history.unread and all(self._is_passed_over(group, place) for place in places):
+                continue  # since then the disk can read it again
             if name not in group.delivered and sent.name not in self.history.asked.values():
                 raise Broken(f"group={rules.name}: {name} at {places} was never delivered")
             if self.history.ages.default_ms and self._frames(group, name) >= rules.attempts_max:
                 continue  # a dead letter, whose own retention has ended
             if name not in group.settled and sent.name not in self.history.asked.values():
                 raise Broken(f"group={rules.name}: {name} at {places} was delivered and never settled")
+
+    def _is_passed_over(self, group: GroupHistory, place: Place) -> bool:
+        """Whether the engine says that the group does not get it, or that the queue began after it."""
+        return place in group.passed_over or place[2] < self.history.begins.get(place[:2], 0)
 
     def _frames(self, group: GroupHistory, name: str) -> int:
         return max(group.frames.get(place, 0) for place in self.copies[name])
