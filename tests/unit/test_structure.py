@@ -37,6 +37,7 @@ MAY_IMPORT = {
     "engine": ("common",),
     "producer_proxy": ("common", "engine.client", "engine.link"),
     "consumer_proxy": ("common", "engine.client", "engine.link"),
+    "controller": ("common",),
     # `engine.log.offline` is the other door: for tools, on a directory whose engine is stopped.
     # So is `producer_proxy.buffer`: on the buffer of a proxy that is stopped, or to read one that runs.
     "penstock": (

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("common", "engine", "producer_proxy", "consumer_proxy", "penstock", "bench")
+PACKAGES = ("common", "engine", "producer_proxy", "consumer_proxy", "controller", "penstock", "bench")
 
 
 class Function(NamedTuple):

@@ -1,0 +1,62 @@
+"""Reports of brokers to the controllers, at each change and every 100 ms. Design: docs/design/0031-switch-over.md."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from common.cluster.group_record import NO_LOG, Incarnation, LogPoint
+
+
+class FollowerReport(NamedTuple):
+    """One slave, as the master sees it.
+
+    Attributes:
+        gap: bytes of the log that it does not have yet.
+        is_lost: its link is closed or silent, or it makes no progress while something waits for it.
+        has_all: it has all that was written when the master adopted the record that it reports.
+    """
+
+    incarnation: Incarnation
+    gap: int
+    is_lost: bool
+    has_all: bool
+
+
+@dataclass(frozen=True)
+class BrokerReport:
+    """One broker.
+
+    Attributes:
+        version: of the newest record that it has adopted; 0: none.
+        log_id: "" while it has no log.
+        log: how far it reaches; below the first damage.
+        confirmed: as the master. As a slave, what the master told.
+        continues: this incarnation, and the earlier ones of which it still has everything: each ended in order, or the
+            machine went on. A power cut, a failed sync and a truncation leave only the present one.
+        is_settled: as the master, whether all that it had when it adopted the record is synced here. Only then a master
+            without slaves confirms anything.
+        hears_master: as a slave, whether the master of the adopted record is heard.
+        followers: as the master, its slaves by name: all that it waits for, and others that follow.
+    """
+
+    incarnation: Incarnation
+    version: int
+    log_id: str
+    log: LogPoint
+    confirmed: LogPoint = NO_LOG
+    continues: frozenset[Incarnation] = frozenset()
+    is_settled: bool = False
+    hears_master: bool = False
+    followers: Mapping[str, FollowerReport] = field(default_factory=dict)
+
+
+class BrokerView(NamedTuple):
+    """One registered broker of the group, as a controller sees it.
+
+    Attributes:
+        incarnation: of its registration, which ends some time after its process.
+        report: None: the link to it is closed or silent.
+    """
+
+    incarnation: Incarnation
+    report: BrokerReport | None

@@ -1,0 +1,247 @@
+"""The next record of a broker group, from its present one and the brokers' reports. Pure: no clock, store or link.
+
+What makes it safe is in docs/design/0031-switch-over.md: a master waits for all members that its record names, and all
+changes of membership and master compete for the same version of the record.
+"""
+
+from collections.abc import Container, Mapping
+from dataclasses import replace
+from typing import NamedTuple
+
+from common.cluster.group_record import GroupRecord, GroupState
+from common.cluster.reports import BrokerReport, BrokerView, FollowerReport
+
+JOIN_GAP_BYTES = 1 << 20
+"""A slave that is at most so far behind may join: the master then waits for it."""
+JOIN_S_MAX = 0.2
+"""Time in which it has to close the gap. Sends wait meanwhile."""
+
+Brokers = Mapping[str, BrokerView]
+
+
+class Decision(NamedTuple):
+    """
+    Attributes:
+        record: to be written in place of the present one by compare-and-set; None: leave it.
+        sentence: why the group has no master that can acknowledge; "" when it has one, or the record says the reason.
+    """
+
+    record: GroupRecord | None = None
+    sentence: str = ""
+
+
+def decide(
+    version: int, record: GroupRecord | None, brokers: Brokers, *, age_s: float = 0.0, resting: Container[str] = ()
+) -> Decision:
+    """
+    Args:
+        version: of the record in the store.
+        brokers: those that are registered, by name.
+        age_s: time since the controller has seen this version for the first time.
+        resting: slaves that failed to join a short time ago.
+    """
+    if record is None:
+        return _found(brokers)
+    if not _living(record, brokers):
+        return _restarted(record, brokers)
+    master = _report(record, brokers, record.master)
+    if master is None:
+        return _promoted(version, record, brokers)
+    if master.version != version:
+        return Decision()  # it has not adopted the record: what it reports is about an earlier one
+    left = _without_lost(record, brokers, master)
+    if left is None:
+        left = _joined(record, brokers, master, age_s, resting)
+    if left is None and record.before and master.is_settled:
+        left = replace(record, before={}, reason=f"broker {record.master} has synced its log")
+    if left is None and record.log_id != master.log_id:
+        left = replace(record, log_id=master.log_id, reason=f"broker {record.master} has made the log")
+    return Decision() if left is None else Decision(replace(left, floor=max(record.floor, master.confirmed)))
+
+
+def _living(record: GroupRecord, brokers: Brokers) -> list[str]:
+    """In-sync members whose process of the record is still registered."""
+    return [
+        name
+        for name, incarnation in record.in_sync.items()
+        if name in brokers and brokers[name].incarnation == incarnation
+    ]
+
+
+def _report(record: GroupRecord, brokers: Brokers, name: str) -> BrokerReport | None:
+    """The report of an in-sync member; None: it is not reached, or is another process."""
+    view = brokers.get(name)
+    report = None if view is None else view.report
+    return report if report is not None and report.incarnation == record.in_sync[name] else None
+
+
+# -- a master is missing
+
+
+def _found(brokers: Brokers) -> Decision:
+    """The first record of a group: the broker that has a log, else the first by name."""
+    reports = {name: view.report for name, view in sorted(brokers.items()) if view.report is not None}
+    if not reports:
+        return Decision(sentence="no broker of the group is reached")
+    for name, report in reports.items():
+        if report.log.epoch:
+            return Decision(
+                sentence=f"the record of the group is missing, but broker {name} has a log of epoch {report.log.epoch}: "
+                "restore the record, or name the master with `penstock broker switch --force`"
+            )
+    logs = {report.log_id for report in reports.values()} - {""}
+    if len(logs) > 1:
+        return Decision(sentence=f"the brokers have different logs ({', '.join(sorted(logs))}): remove all but one")
+    name = next((name for name, report in reports.items() if report.log_id), next(iter(reports)))
+    found = reports[name]
+    return Decision(
+        GroupRecord(
+            1,
+            GroupState.SINGLE_MASTER,
+            name,
+            {name: found.incarnation},
+            log_id=found.log_id,
+            floor=found.log,
+            reason=f"broker {name} is the first of the group",
+        )
+    )
+
+
+def _restarted(record: GroupRecord, brokers: Brokers) -> Decision:
+    """The master after all in-sync processes have ended: one that has everything that was acknowledged.
+
+    A complete log of the set has it. Else all logs of the set, and of the one before, have to be there: the one that
+    reaches furthest has it, because a lone master has synced its log under its epoch before it confirms anything.
+    """
+    names = {**record.in_sync, **record.before}
+    there: dict[str, BrokerReport] = {}
+    older = []
+    for name in names:
+        view = brokers.get(name)
+        if view is None or view.report is None or view.report.incarnation != view.incarnation:
+            continue
+        if view.report.log_id != record.log_id or (name in record.in_sync and view.report.log < record.floor):
+            older.append(name)
+        else:
+            there[name] = view.report
+    complete = {name: each for name, each in there.items() if record.in_sync.get(name) in each.continues}
+    missing = sorted(names.keys() - there.keys())
+    if not complete and missing:
+        which = f"; the log of {', '.join(sorted(older))} is another or an older copy" if older else ""
+        return Decision(
+            sentence=f"all brokers have stopped, and no log is known to be complete: waiting for {', '.join(missing)}{which}"
+        )
+    name, report = _furthest(complete or there)
+    what = "its log is complete" if complete else "its log reaches furthest of all"
+    return Decision(
+        _with_master(record, name, {name: report.incarnation}, f"all had stopped; broker {name} is master: {what}")
+    )
+
+
+def _with_master(record: GroupRecord, name: str, in_sync: dict[str, int], reason: str) -> GroupRecord:
+    """The record under a new epoch."""
+    before = {**record.before, **{each: number for each, number in record.in_sync.items() if each not in in_sync}}
+    return replace(
+        record, epoch=record.epoch + 1, state=_state_of(in_sync), master=name, in_sync=in_sync, joining={},
+        before={each: number for each, number in before.items() if each not in in_sync}, reason=reason,
+    )  # fmt: skip
+
+
+def _promoted(version: int, record: GroupRecord, brokers: Brokers) -> Decision:
+    """Another master, when a slave that is in sync does not hear the present one either."""
+    reports = {name: _report(record, brokers, name) for name in record.in_sync if name != record.master}
+    reached = {name: report for name, report in reports.items() if report is not None}
+    if not reached:
+        return Decision(sentence=f"broker {record.master} is not reached, and no other has everything")
+    is_other = (
+        brokers[record.master].incarnation != record.in_sync[record.master] if record.master in brokers else False
+    )
+    if not is_other and not any(each.version == version and not each.hears_master for each in reached.values()):
+        return Decision()
+    name, _ = _furthest(reached)
+    in_sync = {each: record.in_sync[each] for each in reached}
+    return Decision(_with_master(record, name, in_sync, f"broker {record.master} is lost: {name} is master"))
+
+
+def _furthest(reports: Mapping[str, BrokerReport]) -> tuple[str, BrokerReport]:
+    return max(sorted(reports.items()), key=lambda each: each[1].log)
+
+
+def _state_of(in_sync: Mapping[str, int]) -> GroupState:
+    return GroupState.SYNC_REPLICATION if len(in_sync) > 1 else GroupState.SINGLE_MASTER
+
+
+# -- slaves come and go
+
+
+def _without_lost(record: GroupRecord, brokers: Brokers, master: BrokerReport) -> GroupRecord | None:
+    """The record without the members that are lost; None: all are there."""
+    awaited = record.awaited
+    lost = sorted(name for name, incarnation in awaited.items() if _is_lost(name, incarnation, brokers, master))
+    if not lost:
+        return None
+    in_sync = {name: each for name, each in record.in_sync.items() if name not in lost}
+    joining = {name: each for name, each in record.joining.items() if name not in lost}
+    reason = f"broker {', '.join(lost)} is lost"
+    if len(record.in_sync) == 1:
+        return replace(record, state=_lone_state(joining), joining=joining, reason=reason)
+    if len(in_sync) == 1:  # the master goes on alone
+        return _with_master(record, record.master, in_sync, f"{reason}: {record.master} is alone")
+    return replace(record, in_sync=in_sync, joining=joining, reason=reason)
+
+
+def _lone_state(joining: Mapping[str, int]) -> GroupState:
+    return GroupState.SEMI_SYNC if joining else GroupState.ASYNC_REPLICATION
+
+
+def _is_lost(name: str, incarnation: int, brokers: Brokers, master: BrokerReport) -> bool:
+    view = brokers.get(name)
+    if view is not None and view.incarnation != incarnation:
+        return True  # it has restarted
+    follower = master.followers.get(name)
+    return follower is not None and (follower.is_lost or follower.incarnation != incarnation)
+
+
+def _joined(
+    record: GroupRecord, brokers: Brokers, master: BrokerReport, age_s: float, resting: Container[str]
+) -> GroupRecord | None:
+    """One step of a slave on its way into the set; None: nothing changes."""
+    for name, incarnation in record.joining.items():
+        follower = master.followers.get(name)
+        if follower is not None and follower.incarnation == incarnation and follower.has_all:
+            in_sync = {**record.in_sync, name: incarnation}
+            joining = {each: number for each, number in record.joining.items() if each != name}
+            return replace(
+                record,
+                state=GroupState.SYNC_REPLICATION,
+                in_sync=in_sync,
+                joining=joining,
+                reason=f"broker {name} has everything",
+            )
+    if record.joining:
+        if age_s <= JOIN_S_MAX:
+            return None
+        state = record.state if len(record.in_sync) > 1 else GroupState.ASYNC_REPLICATION
+        names = ", ".join(sorted(record.joining))
+        return replace(record, state=state, joining={}, reason=f"broker {names} did not close the gap in time")
+    following = {
+        name: follower
+        for name, follower in sorted(master.followers.items())
+        if name not in record.in_sync and _follows(name, follower, brokers)
+    }
+    near = [name for name, each in following.items() if each.gap <= JOIN_GAP_BYTES and name not in resting]
+    if near and record.state is not GroupState.SINGLE_MASTER:
+        state = record.state if len(record.in_sync) > 1 else GroupState.SEMI_SYNC
+        joining = {near[0]: following[near[0]].incarnation}
+        return replace(record, state=state, joining=joining, reason=f"broker {near[0]} is near the end of the log")
+    if following and record.state is GroupState.SINGLE_MASTER:
+        return replace(
+            record, state=GroupState.ASYNC_REPLICATION, reason=f"broker {next(iter(following))} copies the log"
+        )
+    if not following and record.state is GroupState.ASYNC_REPLICATION:
+        return replace(record, state=GroupState.SINGLE_MASTER, reason="no broker copies the log any more")
+    return None
+
+
+def _follows(name: str, follower: FollowerReport, brokers: Brokers) -> bool:
+    return not follower.is_lost and name in brokers and brokers[name].incarnation == follower.incarnation
