@@ -78,6 +78,15 @@ def _probe(folder: str) -> None:
         os.unlink(path)
 
 
+def open_database(rocks: Any, path: str, options: Any, **more: Any) -> Any:
+    """Open the database whose only column family has these options.
+
+    Without the list of column families, rocksdict looks for it in the newest OPTIONS file. That has no checksum, and
+    one flipped bit of it crashes the process or refuses the start.
+    """
+    return rocks.Rdict(path, options, column_families={"default": options}, **more)
+
+
 class RocksStore(Store):
     """RocksDB with small buffers.
 
@@ -111,7 +120,7 @@ class RocksStore(Store):
         self._unflushed: list[tuple[list[tuple[bytes, bytes]], list[bytes]]] = []
         self._failed = False
         with self._errors():
-            self._database: Any = rocksdict.Rdict(path, options)
+            self._database: Any = open_database(rocksdict, path, options)
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
@@ -176,7 +185,7 @@ class RocksStore(Store):
         """Open the database once its last user has gone; try for OPEN_TRIES × OPEN_PAUSE_S."""
         for _ in range(OPEN_TRIES):
             try:
-                return self._rocks.Rdict(self._path, self._options)
+                return open_database(self._rocks, self._path, self._options)
             except Exception as error:
                 last = error
                 time.sleep(OPEN_PAUSE_S)

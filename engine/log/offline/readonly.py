@@ -5,7 +5,7 @@ import os
 from collections.abc import Callable
 
 from engine.env.real import RealEnv, RealFile
-from engine.env.store import RocksStore, check_store
+from engine.env.store import RocksStore, check_store, open_database
 from engine.errors import LockedError
 
 
@@ -42,7 +42,7 @@ class ReadOnlyStore(RocksStore):
         blocks.set_bloom_filter(10, False)  # as in the engine; otherwise filters would be neither read nor verified
         options.set_block_based_table_factory(blocks)
         with self._errors():
-            self._database = rocksdict.Rdict(path, options, access_type=rocksdict.AccessType.read_only())
+            self._database = open_database(rocksdict, path, options, access_type=rocksdict.AccessType.read_only())
 
     def live_tables(self) -> set[str]:
         """Names of the files that are in use; the others wait to be removed."""

@@ -1,6 +1,8 @@
 """The store in RocksDB after an error of the device."""
 
 import resource
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -69,3 +71,17 @@ def test_a_reader_in_another_thread_waits_while_the_store_is_opened_again(store,
         done.set()
         reader.join(10)
     assert set(map(str, found)) == {str((b"1", [(b"old", b"1")]))}
+
+
+@pytest.mark.parametrize(
+    "opened", ["env.store import RocksStore", "log.offline.readonly import ReadOnlyStore as RocksStore"]
+)
+def test_a_flipped_bit_in_the_options_file_neither_crashes_nor_refuses_a_start(store, tmp_path, opened):
+    """In a process of its own: RocksDB crashes when it reads such a file."""
+    store.close()
+    for path in (tmp_path / "state").glob("OPTIONS-*"):
+        path.write_bytes(path.read_bytes().replace(b"BlockBasedTable", b"BlockBaseeTable"))
+    arguments = "sys.argv[1], 1 << 20" if "env" in opened else "sys.argv[1]"
+    program = f"import sys; from engine.{opened}; print(RocksStore({arguments}).get(b'old'))"
+    done = subprocess.run([sys.executable, "-c", program, str(tmp_path / "state")], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "b'1'\n"), done.stderr
