@@ -17,6 +17,30 @@ def rig() -> Rig:
     return Rig()
 
 
+class OneBadSector:
+    """A file of which one address cannot be read."""
+
+    def __init__(self, file, bad):
+        self._file, self._bad = file, bad
+
+    def read_at(self, size, start):
+        if start <= self._bad < start + size:
+            raise OSError(errno.EIO, "Input/output error")
+        return self._file.read_at(size, start)
+
+
+def restart_on_a_bad_sector(rig: Rig, monkeypatch, at: int) -> None:
+    """Restart while the disk cannot read the address `at` of the timers' segment."""
+    load = timer_recovery.load
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            timer_recovery,
+            "load",
+            lambda table, source, file, *rest: load(table, source, OneBadSector(file, at), *rest),
+        )
+        rig.restart()
+
+
 def test_a_disk_without_room_delays_and_loses_nothing(rig):
     rig.add("a", rig.now_ms + 10)
     rig.log.writer.refusal.refuse("full")
@@ -167,14 +191,7 @@ def test_a_segment_that_a_start_could_not_read_stays_for_the_next_start_if_the_d
     ((_, at, *_), *_) = sorted(rig.timers.table.scan(0, 100)[0])
     while rig.log.for_timers.active_base == 0:
         rig.fill()
-    load = timer_recovery.load
-    with monkeypatch.context() as patch:
-        patch.setattr(
-            timer_recovery,
-            "load",
-            lambda table, source, file, *rest: load(table, source, OneBadSector(file, at), *rest),
-        )
-        rig.restart()
+    restart_on_a_bad_sector(rig, monkeypatch, at)
     assert len(rig.timers.table) == 1
     for why in ("cannot be read now", "restart the engine", "cannot be read now"):
         with pytest.raises(OSError, match=why):
@@ -226,30 +243,11 @@ def test_a_damaged_message_is_lost_alone_and_counted(rig):
     assert (rig.fired(), rig.timers.counts.lost, len(rig.timers.table)) == (["a", "c"], 1, 0)
 
 
-class OneBadSector:
-    """A file of which one address cannot be read."""
-
-    def __init__(self, file, bad):
-        self._file, self._bad = file, bad
-
-    def read_at(self, size, start):
-        if start <= self._bad < start + size:
-            raise OSError(errno.EIO, "Input/output error")
-        return self._file.read_at(size, start)
-
-
 def test_a_sector_that_a_start_cannot_read_costs_its_own_messages_and_only_until_it_is_read(rig, monkeypatch, caplog):
     for name in "abc":
         rig.add(name, rig.now_ms + 1000)
     _, at, *_ = sorted(rig.timers.table.scan(0, 100)[0])[1]
-    load = timer_recovery.load
-    with monkeypatch.context() as patch:
-        patch.setattr(
-            timer_recovery,
-            "load",
-            lambda table, source, file, *rest: load(table, source, OneBadSector(file, at), *rest),
-        )
-        rig.restart()
+    restart_on_a_bad_sector(rig, monkeypatch, at)
     assert "cannot be read" in caplog.text
     rig.advance(1000)
     assert rig.fired() == ["a", "c"]
