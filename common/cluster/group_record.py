@@ -24,7 +24,7 @@ class GroupState(Enum):
 
 
 class LogPoint(NamedTuple):
-    """How far a log reaches. The greater of two logs of one history has all of the other.
+    """The end of a log. Of two logs with one history, the one with the greater end has every batch of the other.
 
     Attributes:
         epoch: of the last batch below the position; 0 before the first epoch.
@@ -100,7 +100,7 @@ class GroupRecord:
         return record
 
     def fault(self) -> str | None:
-        """What contradicts itself, as a sentence; None: nothing."""
+        """The first contradiction between two fields, as a sentence; None: there is none."""
         if self.master not in self.in_sync:
             return f"in_sync: the master {self.master!r} is not in it"
         if self.joining.keys() & self.in_sync.keys():

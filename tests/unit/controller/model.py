@@ -82,7 +82,7 @@ def group(names: str, is_in_sync: bool, kills: int, cuts: int, appends: int, rec
 
 
 class Steps:
-    """What may happen next.
+    """The steps that a world allows.
 
     Args:
         must_sync: the master acknowledges only what it has synced, as with durability FSYNC.
