@@ -8,7 +8,8 @@ holds already; every value is absolute, so that does no harm.
 Keys: t ‖ topic name → id, queues, time of creation if known. i ‖ id → queues, stored name. p ‖ progress key → value.
 q ‖ topic id ‖ queue ‖ first offset in a segment → the segment's base, the queue's next offset after it. m ‖ … → state of the log as a
 whole. w ‖ a segment's base ‖ offset of a TIMER_MARK batch → addresses in the segment of timers that have ended; an entry under
-the highest offset: all of them have. Numbers in keys are big-endian, to sort.
+the highest offset: all of them have. u ‖ base of a segment that was read in part → most records in the rest. v ‖ that base ‖ topic id
+‖ queue → the queue has no records in the rest. Numbers in keys are big-endian, to sort.
 """
 
 import struct
@@ -24,6 +25,8 @@ _QUEUE_KEY = struct.Struct(">sIIQ")
 _QUEUE_VALUE = struct.Struct("<QQ")
 _TOPIC_VALUE = struct.Struct("<II")
 _ENDED_KEY = struct.Struct(">sQQ")
+_UNREAD_KEY, _UNREAD_VALUE = struct.Struct(">sQ"), struct.Struct("<Q")
+_WHOLE_KEY = struct.Struct(">sQII")
 _CHECKPOINT = struct.Struct("<I16sQQII")
 
 CHECKPOINT_KEY = b"mcheckpoint"
@@ -90,6 +93,9 @@ class View:
         checkpoint = Checkpoint.parse(store.get(CHECKPOINT_KEY) or b"")
         self.replay_base = checkpoint.segment_base if checkpoint is not None else 0
         """Segment at which replay begins by the durable checkpoint; segments from here on must not be deleted."""
+        self._unread = {
+            _UNREAD_KEY.unpack(key)[1]: _UNREAD_VALUE.unpack(value)[0] for key, value in store.scan(b"u", b"v")
+        }
 
     @property
     def pending_count(self) -> int:
@@ -209,6 +215,39 @@ class View:
         """The queue's next offset after its last sealed segment; 0 when it has none."""
         found = self.span_of(topic_id, queue, 0xFFFFFFFFFFFFFFFF)
         return found[2] if found else 0
+
+    def free_offset(self, topic_id: int, queue: int) -> int:
+        """An offset at or above `stored_end` that no record of the queue can have.
+
+        Records of the queue may lie in bytes that a start could not read, after those that are known.
+        """
+        found = self.span_of(topic_id, queue, 0xFFFFFFFFFFFFFFFF)
+        _, base, end = found or (0, 0, 0)
+        if base == NO_SEGMENT:
+            base = 0
+        for unread, records in self._unread.items():
+            if unread >= base and self.store.get(_WHOLE_KEY.pack(b"v", unread, topic_id, queue)) is None:
+                end += records
+        return end
+
+    def put_unread(self, base: int, records: int) -> None:
+        """Note how many records at most are in bytes of the segment that could not be read. Only in recovery."""
+        self._unread[base] = records
+        self.store.write([(_UNREAD_KEY.pack(b"u", base), _UNREAD_VALUE.pack(records))])
+
+    def put_whole(self, base: int, queues: list[tuple[int, int]]) -> None:
+        """Note queues (topic id, queue) of which no record is in those bytes. Only in recovery."""
+        self.store.write([(_WHOLE_KEY.pack(b"v", base, *queue), b"") for queue in queues])
+
+    def forget_unread(self, bases: Iterable[int]) -> None:
+        """Drop what was noted of these segments: they were read as a whole, or deleted."""
+        for base in [base for base in bases if self._unread.pop(base, 0)]:
+            whole = self.store.scan(_UNREAD_KEY.pack(b"v", base), _UNREAD_KEY.pack(b"v", base + 1))
+            self.store.write([], [_UNREAD_KEY.pack(b"u", base), *(key for key, _ in whole)])
+
+    def unread_segments(self) -> list[int]:
+        """Bases of the segments that `put_unread` named."""
+        return list(self._unread)
 
     def queues_with_segments(self, topic_id: int, queues: int) -> Iterator[int]:
         """Those of the topic's queues that have sealed segments or a counter, the highest first. One seek each."""

@@ -140,12 +140,17 @@ class QueueReader:
         """The same among sealed segments; None when all of their records are older.
 
         Halves the queue's offsets, because segments follow each other in time: one look-up per doubling of their number.
+        The view may know a segment that is not sealed: it is just being sealed, or is active again since a start.
         """
+        unsealed = min((segment.base for segment in tuple(self._segments.sealing)), default=self._segments.active.base)
         low, high = 0, self._view.stored_end(topic_id, queue)
         found: int | None = None
         while low < high:
             middle = (low + high) // 2
             first, base, following = self._view.span_of(topic_id, queue, middle) or (0, -1, 0)
+            if base >= unsealed:
+                high = first
+                continue
             segment = self._segments.sealed.get(base)
             offset = None if segment is None else segment.source().offset_at_time(topic_id, queue, at_ms, NO_LIMIT)
             if offset is None:

@@ -69,8 +69,14 @@ class RecoveryScan:
 
     def topics_lost_max(self, end_bytes: int) -> int:
         """Most topics whose record may be in lost bytes without a header. `end_bytes`: those after the last batch."""
-        bytes_lost = sum(each.bytes_lost for each in self.damage) + end_bytes
-        return min(bytes_lost // TOPIC_BYTES_MIN, TOPICS_LOST_MAX) if self.headers_lost else 0
+        return min(self._bytes_lost(end_bytes) // TOPIC_BYTES_MIN, TOPICS_LOST_MAX)
+
+    def records_unread_max(self, end_bytes: int) -> int:
+        """Most records in bytes without a header that the disk may be able to read again. `end_bytes`: as above."""
+        return self._bytes_lost(end_bytes) // RECORD_BYTES_MIN if self.is_unread else 0
+
+    def _bytes_lost(self, end_bytes: int) -> int:
+        return sum(each.bytes_lost for each in self.damage) + end_bytes if self.headers_lost else 0
 
 
 def scan_segment(

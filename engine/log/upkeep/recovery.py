@@ -32,17 +32,17 @@ from engine.log.segment.index_file import index_in_memory, load_index
 from engine.log.segment.native import BatchReader, IdWindow, SealedIndex, SegmentIndex
 from engine.log.segment.patience import Patience
 from engine.log.segment.recovery_scan import RecoveryScan, is_empty, report, scan_segment
-from engine.log.segment.segment import NO_ROOM, Segment, create_segment, open_segment, read_or_nothing
+from engine.log.segment.segment import Segment, create_segment, open_segment, read_or_nothing
 from engine.log.segment.side_files import INDEX_SUFFIX, SUFFIX, side_files
 from engine.log.types import Topic
+from engine.log.upkeep.ending import cut, leave, take_sealed
 from engine.log.upkeep.expiry import newest_ms
 from engine.log.upkeep.id_restore import restore_window
 from engine.log.upkeep.log_time import believed_at_start
 from engine.log.upkeep.recovered import Recovered
 from engine.log.view import CHECKPOINT_KEY, Checkpoint, View
 from engine.log.write.failed_sync import is_marked, keep_spare, unmark, write_again
-from engine.log.write.sealer import correct_directory, ensure_index, keep_index, write_directory
-from engine.log.write.syncer import sync_or_die
+from engine.log.write.sealer import correct_directory, ensure_index, write_directory
 
 logger = logging.getLogger(__name__)
 OFFSET_MAX = 0xFFFFFFFFFFFFFFFF
@@ -67,6 +67,7 @@ class Recovery:
         self._covered_to = 0  # all timers that fired below have their tombstone
         self._batches: BatchReader
         self._state: Recovered
+        self._tail = RecoveryScan()
 
     def run(self) -> Recovered:
         """Recover, and create the first segment of an empty directory. Blocks. Raises as open_log does."""
@@ -87,8 +88,8 @@ class Recovery:
     def _newest_ms(self, found: Recovered) -> int:
         """Time at which the log's last batch was stored; the active segment's creation when there is none."""
         assert found.active is not None
-        active_ms = max(found.active.header.created_ms, found.active_last.stored_ms)
-        if found.active_last.at or not found.sealed:
+        active_ms = max(found.active.header.created_ms, self._tail.last.stored_ms)
+        if self._tail.last.at or not found.sealed:
             return active_ms
         last = self._open_sealed(found, found.sealed[-1])
         try:
@@ -115,6 +116,7 @@ class Recovery:
             )
         if checkpoint is not None:
             self._take_checkpoint(checkpoint, bases)
+        self._view.forget_unread(set(self._view.unread_segments()).difference(bases))
         empty = self._replay(bases, checkpoint, header)
         if checkpoint is not None:
             self._compare(checkpoint)
@@ -217,7 +219,8 @@ class Recovery:
         for segment in waiting[:-1]:
             self._take_full(segment)
         self._state.active = waiting[-1]
-        self._state.active_last = self._scan(waiting[-1], is_tail=True).last
+        self._tail = self._scan(waiting[-1], is_tail=True)
+        self._state.active_last = self._tail.last
         self._find_fired([base for base in bases if base < waiting[-1].base], checkpoint)
         return empty
 
@@ -252,12 +255,15 @@ class Recovery:
         # Its side files, if any, are from before a crash that took back the first batch of the next segment.
         for path in side_files(active.path):
             self._env.unlink(path)
-        self._cut(active)
+        self._state.is_full = not cut(self._env, active)
         if empty and empty[0].base == active.next_base:
             self._state.next = empty.pop(0)
         for segment in empty:
             segment.close()
             self._env.unlink(segment.path)
+        self._view.forget_unread([active.base])
+        if self._tail.records_unread_max(0):
+            leave(self._env, self._directory, self._view, self._state, self._tail, self._config.segment_bytes)
 
     def _take_full(self, segment: Segment) -> None:
         """Replay a full segment: by its index file when that is sound, else by a scan that writes one."""
@@ -265,16 +271,12 @@ class Recovery:
             segment.sealed = load_index(self._env, segment)
         except CorruptionError as error:
             logger.warning("file=%s: scanned, because %s", segment.path, error)
-            keep_index(self._env, segment, self._scan(segment, is_tail=False))
-            segment.index = None
-            if segment.is_partial:
-                self._state.partial.add(segment.base)
-            correct_directory(self._view, segment)
+            take_sealed(self._env, self._view, self._state, segment, self._scan(segment, is_tail=False))
         else:
             self._apply_control(segment)
             self._spare_ids(segment.sealed)
             write_directory(self._view, segment)
-        self._state.sealed.append(segment.base)
+            self._state.sealed.append(segment.base)
         segment.close()
 
     def _apply_control(self, segment: Segment) -> None:
@@ -331,26 +333,6 @@ class Recovery:
         topic = self._view.topic_by_id(topic_id)
         return self._view.stored_end(topic_id, queue) if topic is not None and queue < topic.queues else None
 
-    def _cut(self, segment: Segment) -> None:
-        """Make everything after the last valid batch zero, durably, before anything is written there.
-
-        Otherwise stale bytes after the end could be read back as batches after the next crash. It can be repeated after
-        a crash at any point.
-        """
-        if segment.file.next_data(segment.end_at) is not None:
-            if _has_bytes(segment):
-                logger.warning("file=%s position=%d: torn tail cut", segment.path, segment.base + segment.end_at)
-            segment.file.truncate(segment.end_at)
-        try:
-            segment.file.allocate(segment.header.size)
-        except OSError as error:
-            if error.errno not in NO_ROOM:
-                self._env.die(f"{segment.path}: the tail cannot be cut: {error}")
-            # Its unused bytes may not be there when they are needed, so the log continues in the next segment.
-            self._state.is_full = True
-            logger.warning("file=%s: no room for the rest of the segment: it gets no more records", segment.path)
-        sync_or_die(self._env, segment.file)
-
     def _apply_batch(self, batch: bytes) -> None:
         kind, offset = batch[10], int.from_bytes(batch[32:40], "little")
         for payload in split_records(batch[BATCH_HEADER_SIZE:]):
@@ -389,11 +371,3 @@ def _raise_ends(index: SegmentIndex | None, batch: bytes) -> None:
         topic_id, queue, next_offset = parse_counter(payload)
         if index.next_offset(topic_id, queue) is not None:
             index.raise_next(topic_id, queue, next_offset)
-
-
-def _has_bytes(segment: Segment) -> bool:
-    """Whether the segment's next bytes are other than zero, or cannot be read."""
-    try:
-        return any(segment.file.read_at(BATCH_HEADER_SIZE, segment.end_at))
-    except OSError:
-        return True

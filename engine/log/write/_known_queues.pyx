@@ -18,7 +18,8 @@ cdef class KnownQueues:
     """Base of the appender, which sets `offsets`, `topics` and `older`.
 
     Attributes:
-        offsets: `load(topic_id, queue)` returns the next offset of a queue that no index in `older` knows.
+        offsets: for a queue that no index in `older` knows, `load(topic_id, queue)` returns the offset after its last
+            record, `load_free` the one that a new record gets.
         topics: `load_queue_count(topic_id)` returns 0 when there is no such topic.
         older: indexes of earlier segments in memory.
     """
@@ -52,11 +53,11 @@ cdef class KnownQueues:
             return self.refuse_unknown(topic_id, error)
 
     cdef int try_counter(self, uint64_t key, uint64_t* next_offset) except -1:
-        """The queue's next offset when the active segment has not seen it yet; returns 0 or a code, as above."""
+        """Offset that a new record gets when the active segment has not seen the queue; returns 0 or a code, as above."""
         if self.known_counter(key, next_offset):
             return 0
         try:
-            next_offset[0] = self.offsets.load(<uint32_t>(key >> 32), <uint32_t>key)
+            next_offset[0] = self.offsets.load_free(<uint32_t>(key >> 32), <uint32_t>key)
         except (OSError, LogError) as error:
             return self.refuse_unknown(<uint32_t>(key >> 32), error)
         return 0
@@ -68,7 +69,7 @@ cdef class KnownQueues:
         return CODE_UNAVAILABLE
 
     def next_offset(self, uint32_t topic_id, uint32_t queue):
-        """Offset of the queue's next record, when the segment being written holds none of it."""
+        """Offset after the queue's last record, when the segment being written holds none of it."""
         cdef uint64_t next_offset = 0
         if self.known_counter(key_of(topic_id, queue), &next_offset):
             return next_offset

@@ -234,7 +234,7 @@ class Appender(KnownQueues):
         topic_id, queue = BATCH_HEADER.unpack_from(batch)[6:8]
         if self.index.next_offset(topic_id, queue) is None:
             try:
-                self.index.claim(topic_id, queue, self.next_offset(topic_id, queue))
+                self.index.claim(topic_id, queue, self.free_offset(topic_id, queue))
             except (OSError, LogError) as error:
                 return self.refuse_unknown(topic_id, error)
         return CODE_OK

@@ -17,6 +17,8 @@ class NextOffsetSource(Protocol):
 
     def load(self, topic_id: int, queue: int) -> int: ...
 
+    def load_free(self, topic_id: int, queue: int) -> int: ...
+
 
 class QueueCountSource(Protocol):
     """Numbers of queues of topics that the appender has not met yet."""
@@ -50,12 +52,18 @@ class KnownQueues:
         return queues
 
     def next_offset(self, topic_id: int, queue: int) -> int:
-        """Offset of the queue's next record, when the segment being written holds none of it."""
-        for index in self.older:
-            found = index.next_offset(topic_id, queue)
-            if found is not None:
-                return found
-        return self._offsets.load(topic_id, queue)
+        """Offset after the queue's last record, when the segment being written holds none of it."""
+        found = self._known_counter(topic_id, queue)
+        return self._offsets.load(topic_id, queue) if found is None else found
+
+    def free_offset(self, topic_id: int, queue: int) -> int:
+        """Offset that a new record gets, when the segment being written holds none of the queue."""
+        found = self._known_counter(topic_id, queue)
+        return self._offsets.load_free(topic_id, queue) if found is None else found
+
+    def _known_counter(self, topic_id: int, queue: int) -> int | None:
+        known = (index.next_offset(topic_id, queue) for index in self.older)
+        return next((found for found in known if found is not None), None)
 
     def refuse_unknown(self, topic_id: int, error: Exception) -> int:
         """Refuse one batch because the view cannot be read. Nothing of it has been staged."""

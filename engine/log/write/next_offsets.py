@@ -23,6 +23,10 @@ class NextOffsets:
         """The queue's next offset as of the sealed segments; for a queue that no index in memory knows."""
         return 0 if topic_id >= self._fresh_from[-1] else self._view.stored_end(topic_id, queue)
 
+    def load_free(self, topic_id: int, queue: int) -> int:
+        """The same for a new record: above the offsets of all records that a start may have been unable to read."""
+        return 0 if topic_id >= self._fresh_from[-1] else self._view.free_offset(topic_id, queue)
+
     def add(self, full: SegmentIndex, next_topic_id: int) -> None:
         """Remember the index of a segment that is full now."""
         self._fresh_from.insert(0, next_topic_id)

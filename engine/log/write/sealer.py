@@ -137,6 +137,7 @@ def correct_directory(view: View, segment: Segment) -> None:
             ],
             [key for each in queues for key in view.keys_within(segment.base, *each)],
         )
+    view.forget_unread([segment.base])
     view.store.flush()
 
 

@@ -272,7 +272,7 @@ def test_a_write_that_a_full_disk_refuses_leaves_no_trace(machine):
 
 
 @pytest.mark.parametrize("error", [OSError(errno.EIO, "a bad block"), StoreDamagedError("state", 0, 0, "a bad block")])
-@pytest.mark.parametrize("unread", ["stored_end", "topic_by_id"])
+@pytest.mark.parametrize("unread", ["free_offset", "topic_by_id"])
 def test_a_queue_that_the_view_cannot_read_refuses_its_batch_alone(form, tmp_path, error, unread):
     from machine import Machine
 

@@ -1,0 +1,96 @@
+"""Ends of segments in recovery: the last one is cut after its last batch, or left for the next one; full ones are sealed."""
+
+import logging
+from dataclasses import replace
+
+from engine.env.base import Env
+from engine.log.format import BATCH_HEADER_SIZE
+from engine.log.segment.last_batch import NO_BATCH
+from engine.log.segment.recovery_scan import RecoveryScan
+from engine.log.segment.segment import NO_ROOM, Segment, create_segment
+from engine.log.upkeep.recovered import Recovered
+from engine.log.view import View
+from engine.log.write.sealer import CHUNK, correct_directory, keep_index
+from engine.log.write.syncer import sync_or_die
+
+logger = logging.getLogger(__name__)
+
+
+def cut(env: Env, segment: Segment) -> bool:
+    """Make everything after the last valid batch zero, durably, before anything is written there.
+
+    Otherwise stale bytes after the end could be read back as batches after the next crash. It can be repeated after
+    a crash at any point. Returns whether there is room for the rest of the segment.
+    """
+    has_room = True
+    if segment.file.next_data(segment.end_at) is not None:
+        if _has_bytes(segment):
+            logger.warning("file=%s position=%d: torn tail cut", segment.path, segment.base + segment.end_at)
+        segment.file.truncate(segment.end_at)
+    try:
+        segment.file.allocate(segment.header.size)
+    except OSError as error:
+        if error.errno not in NO_ROOM:
+            env.die(f"{segment.path}: the tail cannot be cut: {error}")
+        # Its unused bytes may not be there when they are needed, so the log continues in the next segment.
+        has_room = False
+        logger.warning("file=%s: no room for the rest of the segment: it gets no more records", segment.path)
+    sync_or_die(env, segment.file)
+    return has_room
+
+
+def _has_bytes(segment: Segment) -> bool:
+    """Whether the segment's next bytes are other than zero, or cannot be read."""
+    try:
+        return any(segment.file.read_at(BATCH_HEADER_SIZE, segment.end_at))
+    except OSError:
+        return True
+
+
+def take_sealed(env: Env, view: View, state: Recovered, segment: Segment, scan: RecoveryScan) -> None:
+    """Seal a scanned segment that gets no more batches, and tell the view of it. Blocks.
+
+    Where the disk could not read it, batches may lie that a later start can read. Their queues do not continue at
+    those offsets: see View.free_offset.
+    """
+    keep_index(env, segment, scan)
+    segment.index = None
+    if segment.is_partial:
+        state.partial.add(segment.base)
+    correct_directory(view, segment)
+    end_bytes = 0 if segment is state.active else segment.header.size - segment.end_at
+    if records := scan.records_unread_max(end_bytes):
+        _note_unread(view, segment, scan, records)
+    state.sealed.append(segment.base)
+
+
+def _note_unread(view: View, segment: Segment, scan: RecoveryScan, records: int) -> None:
+    """Tell the view how many records may be missing, and which queues of the segment miss none.
+
+    Those are the queues whose last batch in it lies after the bytes that are lost.
+    """
+    view.put_unread(segment.base, records)
+    lost_to = max(each.position + each.bytes_lost for each in scan.damage) - segment.base
+    sealed = segment.sealed
+    assert sealed is not None
+    for start in range(0, sealed.directory_count, CHUNK):
+        queues = [(topic_id, queue) for topic_id, queue, _, _ in sealed.queues(start, CHUNK)]
+        view.put_whole(segment.base, [queue for queue in queues if sealed.entries(*queue)[-1][1] >= lost_to])
+
+
+def leave(env: Env, directory: str, view: View, state: Recovered, scan: RecoveryScan, segment_bytes: int) -> None:
+    """Continue in the next segment, since the active one was read in part: a sealed one can be read again later.
+
+    Raises DiskFullError: there is no room for the next one. The log must not continue without it.
+    """
+    full = state.active
+    assert full is not None
+    created_ms = max(full.header.created_ms, scan.last.stored_ms)
+    header = replace(full.header, base=full.next_base, epoch=state.epoch, size=segment_bytes, created_ms=created_ms)
+    following = state.next or create_segment(env, directory, header)
+    following.open_index()
+    take_sealed(env, view, state, full, scan)
+    full.close()
+    logger.warning("file=%s: the disk cannot read all of it: the log continues in %s", full.path, following.path)
+    state.active, state.next, state.active_last = following, None, NO_BATCH
+    state.active_ids, state.is_full = b"", False
