@@ -214,7 +214,7 @@ class Sender(Client):
                 self._refuse_all(batches, layout.UNAVAILABLE)
                 return self._after_answer(link, durability, batches)
             self.known.learn(wanted, payload)
-            return self._append(link, durability, batches)
+            return self._send(link, durability, batches)  # a topic that grew meanwhile is asked for again
 
         link.ask(layout.TOPIC, encode_topics(wanted), on_topics)
         return None

@@ -6,7 +6,7 @@ from typing import Any
 
 from engine.link import layout
 from tests.sim.scenario import Fault, Part, Scenario
-from tests.sim.themes import THEMES, unreadable_end
+from tests.sim.themes import THEMES, cut_deletions, unreadable_end
 
 ORDERS, ASKS = {"orders": 3}, {"asks": 2}
 FRESH = {"fresh-": 2}
@@ -72,7 +72,9 @@ def draw(seed: int) -> Scenario:
     if not is_long and random.random() <= THEME_SHARE:
         drawn = random.choice(THEMES)(random, drawn)
     # A fixed share of the seeds, so that all others stay as they are.
-    return unreadable_end(random, drawn) if seed % 25 == 3 and not is_long else drawn
+    if seed % 25 == 3 and not is_long:
+        return unreadable_end(random, drawn)
+    return cut_deletions(random, drawn) if seed % 50 == 8 and not is_long else drawn
 
 
 def _count(random: Random, is_long: bool) -> int:

@@ -133,8 +133,23 @@ def unreadable_end(random: Random, scenario: Scenario) -> Scenario:
         Fault("bad_sector", at_ms + 1, 0, {"is_last": True, "size": SMALL_SEGMENT}),
     ]
     return _with(
-        scenario, f"{scenario.theme}, unreadable end".removeprefix("none, "), [], faults, segment_bytes=SMALL_SEGMENT
+        scenario, f"{scenario.theme}, unreadable end".removeprefix(", "), [], faults, segment_bytes=SMALL_SEGMENT
     )
+
+
+def cut_deletions(random: Random, scenario: Scenario) -> Scenario:
+    """Syncs are slow while segments are deleted, and the power is cut before they end; the log is all that is left."""
+    faults: list[Fault] = []
+    for at_ms in range(random.randint(500, 900), scenario.length_ms, random.randint(700, 1_100)):
+        slow_ms = random.randint(100, 400)
+        faults.append(Fault("slow_sync", at_ms - slow_ms, slow_ms + 50, {"ms": 1_000}))
+        faults.append(Fault("state_lost", at_ms, 100, {"how": "power_cut"}))
+    limits = {name: {"retention_ms": 200} for name in RETAINED}
+    parts = [Part("sender", "short-lived", {"topics": ORDERS, "pause_ms": 30, "durability": (layout.MEMORY,)})]
+    return _with(
+        replace(scenario, topics=limits), f"{scenario.theme}, cut deletions".removeprefix(", "), parts, faults,
+        segment_bytes=SMALL_SEGMENT, retention_ms=200, delete_interval_ms=20,
+    )  # fmt: skip
 
 
 def _time(random: Random, scenario: Scenario) -> int:
