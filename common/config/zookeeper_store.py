@@ -13,31 +13,26 @@ every new connection and every RESYNC_S, the index is read again and compared. S
 import functools
 import logging
 import threading
-import time
 from collections.abc import Callable, Sequence
 from typing import Any
 from urllib.parse import quote
 
 from kazoo import exceptions as zk
-from kazoo.client import KazooClient, KazooState
-from kazoo.handlers.threading import SequentialThreadingHandler
-from kazoo.retry import KazooRetry
-from kazoo.security import CREATOR_ALL_ACL
+from kazoo.client import KazooState
 
 from common.clock import SystemClock
 from common.config import buckets as layout
-from common.config.blocking import gevent_patched
 from common.config.bucketed import INDEX_MISSING, BucketedStore, Index, LostRace
-from common.config.errors import StoreDamaged, StoreUnavailable, UncertainWrite
+from common.config.errors import StoreDamaged, StoreUnavailable
 from common.config.identity import StoreIdentity, parse_identity
 from common.config.store import KINDS, Applied, ConfigVersion
+from common.config.zookeeper_connection import ZooKeeperConnection
 from common.config.zookeeper_options import ZooKeeperOptions
 from common.config.zookeeper_reports import ZooKeeperReports
 from common.limited_log import LimitedLog
 
 RESYNC_S = 30.0
 RETRY_S = 0.5
-CUT_OFF = (zk.ConnectionLoss, zk.SessionExpiredError, zk.ConnectionClosedError, zk.OperationTimeoutError)
 RACED = (zk.BadVersionError, zk.NodeExistsError, zk.NoNodeError)
 
 log = logging.getLogger("penstock.config")
@@ -50,10 +45,8 @@ class ZooKeeperStore(BucketedStore):
     def __init__(self, options: ZooKeeperOptions):
         """Connect in the background, without a deadline; calls wait `connect_timeout_s` for the connection."""
         super().__init__()
-        self._options = options
         self._clock = SystemClock()
         self._away_since_ms: int | None = self._clock.now_ms()
-        self._connected = threading.Event()
         self._closed = False
         self._wake = threading.Event()
         self._dirty: set[str] = set()
@@ -66,13 +59,12 @@ class ZooKeeperStore(BucketedStore):
         self._claims: dict[str, int] = {}  # name -> session
         self._report_again = False
         self._follower: threading.Thread | None = None
-        self._client = _client(options)
+        self._connection = ZooKeeperConnection(options, self._state_changed)
+        self._client, self._path = self._connection.client, self._connection.path
+        self._ask, self._ask_all = self._connection.ask, self._connection.ask_all
+        self._ask_quietly = self._connection.ask_quietly
         self._reports = ZooKeeperReports(self._client, self._ask, self._path, self._clock)
-        self._client.add_listener(self._state_changed)
-        self._client.start_async()
-
-    def _path(self, *parts: str) -> str:
-        return "/".join((self._options.chroot, *parts))
+        self._connection.start()
 
     def _read_identity(self) -> StoreIdentity | None:
         path = self._path("cluster")
@@ -140,7 +132,7 @@ class ZooKeeperStore(BucketedStore):
         if any(isinstance(failure, RACED) for failure in failures):
             raise LostRace(kind)
         if failures:
-            raise StoreUnavailable(f"{self._name}: ZooKeeper rejected the change: {failures[0]!r}")
+            raise StoreUnavailable(f"{self._connection.name}: ZooKeeper rejected the change: {failures[0]!r}")
         return 0 if token is None else results[-1].version
 
     def watch(self, callback: Callable[[str], None]) -> None:
@@ -192,7 +184,7 @@ class ZooKeeperStore(BucketedStore):
 
         False without contact: the session may have ended, and another process may hold the name.
         """
-        return self._connected.is_set() and self._claims.get(name) == self._client.client_id[0]
+        return self._connection.is_connected and self._claims.get(name) == self._client.client_id[0]
 
     def release(self, name: str) -> None:
         if self._claims.pop(name, None) == self._client.client_id[0]:
@@ -202,9 +194,7 @@ class ZooKeeperStore(BucketedStore):
     def close(self) -> None:
         self._closed = True
         self._wake.set()
-        self._connected.set()  # wakes callers that wait for a connection, to fail
-        self._client.stop()
-        self._client.close()
+        self._connection.close()
         if self._follower is not None and self._follower is not threading.current_thread():
             self._follower.join()
 
@@ -214,16 +204,16 @@ class ZooKeeperStore(BucketedStore):
         """Called in kazoo's thread, which must not block: it only notes the state and wakes the follower."""
         if state == KazooState.CONNECTED:
             self._away_since_ms = None
-            self._connected.set()
             self._untold.update(KINDS)  # events may have been lost with the connection
             self._dirty.update(KINDS)
             self._report_again = True
             self._wake.set()
         else:
-            self._connected.clear()
             if self._away_since_ms is None and not self._closed:
                 self._away_since_ms = self._clock.now_ms()
-                limited.warning("%s: connection %s, keeping the last known configuration", self._name, state.lower())
+                limited.warning(
+                    "%s: connection %s, keeping the last known configuration", self._connection.name, state.lower()
+                )
 
     def _index_event(self, kind: str, event: Any) -> None:
         self._dirty.add(kind)
@@ -242,7 +232,7 @@ class ZooKeeperStore(BucketedStore):
                 self._dirty.update(KINDS)
             self._wake.clear()
             pause_s = RESYNC_S
-            if self._closed or not self._connected.is_set():
+            if self._closed or not self._connection.is_connected:
                 continue
             try:
                 self._follow_once()
@@ -250,7 +240,7 @@ class ZooKeeperStore(BucketedStore):
                 log.debug("%s", error)
                 pause_s = RETRY_S
             except Exception:
-                limited.exception("%s: following changes failed, trying again", self._name)
+                limited.exception("%s: following changes failed, trying again", self._connection.name)
                 pause_s = RETRY_S
 
     def _follow_once(self) -> None:
@@ -287,69 +277,3 @@ class ZooKeeperStore(BucketedStore):
                 callback(kind)
             except Exception:
                 limited.exception("config kind=%s: a watcher of changes failed", kind)
-
-    # Requests
-
-    @property
-    def _name(self) -> str:
-        return f"zookeeper={self._options.hosts}{self._options.chroot}"
-
-    def _ask(self, send: Callable[[], Any], *, writes: bool = False) -> Any:
-        return self._ask_all([send], writes=writes)[0]
-
-    def _ask_quietly(self, send: Callable[[], Any], *ignored: type[Exception]) -> Any:
-        try:
-            return self._ask(send)
-        except ignored:
-            return None
-
-    def _ask_all(self, sends: Sequence[Callable[[], Any]], *, writes: bool = False) -> list[Any]:
-        """Send requests without waiting in between and return the answers.
-
-        Reads are repeated after a lost connection.
-        """
-        deadline = time.monotonic() + self._options.connect_timeout_s
-        while True:
-            left_s = deadline - time.monotonic()
-            if self._closed:
-                raise StoreUnavailable(f"{self._name}: closed")
-            if not self._connected.wait(max(left_s, 0)):
-                raise StoreUnavailable(f"{self._name}: no connection within {self._options.connect_timeout_s:g} s")
-            try:
-                answers = [send() for send in sends]
-                return [answer.get(timeout=self._options.session_timeout_s) for answer in answers]
-            except (*CUT_OFF, self._client.handler.timeout_exception) as error:
-                if writes:
-                    raise UncertainWrite(
-                        f"{self._name}: connection lost during a write: read before trying again"
-                    ) from error
-                if left_s <= 0:
-                    raise StoreUnavailable(f"{self._name}: no answer: {error!r}") from error
-                self._client.handler.sleep_func(0.05)  # kazoo reports the loss before it changes its state
-            except (zk.NoAuthError, zk.AuthFailedError) as error:
-                raise StoreUnavailable(f"{self._name}: authentication failed, check auth_file: {error!r}") from error
-
-
-def _client(options: ZooKeeperOptions) -> KazooClient:
-    handler: Any = SequentialThreadingHandler()
-    if gevent_patched():
-        from kazoo.handlers.gevent import SequentialGeventHandler  # needs gevent, which the command line does not load
-
-        handler = SequentialGeventHandler()
-    auth = options.auth()
-    if not auth:
-        limited.warning("zookeeper=%s: no auth_file: every client of it can change the configuration", options.hosts)
-    return KazooClient(
-        hosts=options.hosts,
-        timeout=options.session_timeout_s,
-        handler=handler,
-        auth_data=auth,
-        default_acl=CREATOR_ALL_ACL if auth else None,
-        connection_retry=KazooRetry(max_tries=-1, delay=0.05, max_delay=1.0, sleep_func=handler.sleep_func),
-        use_ssl=bool(options.ca_file),
-        ca=options.ca_file or None,
-        certfile=options.cert_file or None,
-        keyfile=options.key_file or None,
-        verify_certs=True,
-        check_hostname=bool(options.ca_file),
-    )

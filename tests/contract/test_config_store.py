@@ -375,7 +375,7 @@ class TestZooKeeperStore(ConfigStoreContract):
         backup = transfer.export(store, SystemClock())
         view = ConfigView(open_another(), tmp_path / "snapshot", process="proxy")
         try:
-            store._client.delete(store._options.chroot, recursive=True)
+            store._client.delete(store._path().rstrip("/"), recursive=True)
             until(lambda: view.damage, "the view to notice")
             assert view.topic("t7").queues == 3 and view.age_s > 0
             admin = Administrator(open_another(), "test")

@@ -1,0 +1,49 @@
+"""Files that are locked while their process runs, and removed by the first reader after it.
+
+The flock makes such a file ephemeral: it ends with its holder in every case, and a reused process id cannot revive it.
+"""
+
+import fcntl
+import os
+from pathlib import Path
+
+
+def hold(path: Path) -> int | None:
+    """Create and lock the file; returns the descriptor that holds it. None: another process holds it, or probes it."""
+    while True:
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(fd)
+            return None
+        if _is_at(path, fd):
+            return fd
+        os.close(fd)  # a reader took it for that of an ended process and removed it: create it again
+
+
+def read_held(path: Path, size: int) -> bytes | None:
+    """Up to `size` bytes of a file that is held; None: it is missing or its holder has ended, so it is removed.
+
+    Empty when its holder has not written it yet.
+    """
+    try:
+        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if _is_at(path, fd):  # else another reader removed it, and the name may belong to a new process
+            path.unlink()
+        return None
+    except BlockingIOError:
+        return os.pread(fd, size, 0)
+    finally:
+        os.close(fd)
+
+
+def _is_at(path: Path, fd: int) -> bool:
+    try:
+        return os.stat(path).st_ino == os.fstat(fd).st_ino
+    except FileNotFoundError:
+        return False
