@@ -23,7 +23,7 @@ from common.config.store import KINDS, Change
 from common.config.view import ConfigView
 from common.config.zookeeper_options import ZooKeeperOptions
 from common.config.zookeeper_store import ZooKeeperStore
-from tests.services.zookeeper import ZooKeeper
+from tests.services.zookeeper import ZooKeeper, expire
 from tests.waiting import until
 
 CHROOTS = itertools.count()
@@ -500,13 +500,3 @@ assert type(store._client.handler).__name__ == "SequentialGeventHandler"
 assert len(turns) > 10
 view.close(); store.close(); writer.close()
 """
-
-
-def expire(client) -> None:
-    """End a client's session behind its back: a second connection takes the session over and closes it."""
-    from kazoo.client import KazooClient
-
-    thief = KazooClient(hosts=",".join(f"{host}:{port}" for host, port in client.hosts), client_id=client.client_id)
-    thief.start()
-    thief.stop()
-    thief.close()

@@ -11,6 +11,8 @@ import time
 from pathlib import Path
 from types import TracebackType
 
+from kazoo.client import KazooClient
+
 from tests.services import require
 
 JARS = ("zookeeper", "zookeeper-jute", "slf4j-api", "slf4j-simple", "netty-all", "commons-cli", "metrics-core")
@@ -90,6 +92,14 @@ class ZooKeeper:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
+
+
+def expire(client: KazooClient) -> None:
+    """End a client's session behind its back: a second connection takes the session over and closes it."""
+    thief = KazooClient(hosts=",".join(f"{host}:{port}" for host, port in client.hosts), client_id=client.client_id)
+    thief.start()
+    thief.stop()
+    thief.close()
 
 
 def _free_port() -> int:

@@ -1,0 +1,361 @@
+"""The contract of every coordination: in memory, on files, in a real ZooKeeper."""
+
+import itertools
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+
+from common.cluster.coordination import Registration, VersionedRecord
+from common.cluster.file_coordination import FileCoordination
+from common.cluster.group_record import GroupRecord, GroupState
+from common.cluster.memory_coordination import MemoryCoordination
+from common.cluster.opening import open_coordination
+from common.config.errors import InvalidEntry, StoreDamaged, StoreUnavailable, VersionConflict
+from tests.services.zookeeper import ZooKeeper, expire
+from tests.waiting import until
+
+RECORD = GroupRecord(1, GroupState.SINGLE_MASTER, "a", {"a": 7}, log_id="1f", reason="the first")
+CHROOTS = itertools.count()
+CHILD = """
+import sys, time
+from common.cluster.coordination import Registration
+from common.cluster.opening import open_coordination
+coordination = open_coordination(sys.argv[1])
+coordination.register("g", "a", Registration(int(sys.argv[2]), "child:1"))
+coordination.stand("child")
+deadline = time.monotonic() + 60
+while time.monotonic() < deadline:
+    if coordination.brokers("g").get("a", (0,))[0] == int(sys.argv[2]) and coordination.is_controller():
+        print("ready", flush=True)
+        break
+    time.sleep(0.01)
+time.sleep(120)
+"""
+
+
+class CoordinationContract:
+    """What each implementation keeps. `open_another` opens the coordination of one more process."""
+
+    def test_there_is_no_record_at_first(self, open_another):
+        coordination = open_another()
+        assert coordination.record("g") is None and coordination.groups() == [] and coordination.brokers("g") == {}
+
+    def test_a_record_comes_back_as_it_was_written_and_its_versions_grow(self, open_another):
+        coordination, other = open_another(), open_another()
+        assert coordination.write("g", RECORD, 0) == 1
+        assert other.record("g") == VersionedRecord(RECORD, 1) and other.groups() == ["g"]
+        later = replace(RECORD, epoch=2, reason="the second")
+        assert other.write("g", later, 1) == 2
+        assert coordination.record("g") == VersionedRecord(later, 2)
+
+    @pytest.mark.parametrize("version", [0, 2, 9])
+    def test_a_write_at_another_version_changes_nothing(self, open_another, version):
+        coordination = open_another()
+        coordination.write("g", RECORD, 0)
+        with pytest.raises(VersionConflict):
+            coordination.write("g", replace(RECORD, epoch=5), version)
+        assert coordination.record("g") == VersionedRecord(RECORD, 1)
+
+    def test_a_write_at_a_version_of_a_record_that_is_missing_is_refused(self, open_another):
+        with pytest.raises(VersionConflict):
+            open_another().write("g", RECORD, 1)
+
+    def test_of_two_writers_at_one_version_one_wins(self, open_another):
+        one, other = open_another(), open_another()
+        one.write("g", RECORD, 0)
+        one.write("g", replace(RECORD, epoch=2), 1)
+        with pytest.raises(VersionConflict):
+            other.write("g", replace(RECORD, epoch=3), 1)
+        assert other.record("g").record.epoch == 2
+
+    def test_groups_do_not_mix_whatever_their_names(self, open_another):
+        coordination = open_another()
+        groups = ("g", "g/2", "g.3", "ä %2F")
+        for number, group in enumerate(groups):
+            coordination.write(group, replace(RECORD, epoch=number + 1), 0)
+            coordination.register(group, "a/b", Registration(number, "here"))
+        for number, group in enumerate(groups):
+            assert coordination.record(group).record.epoch == number + 1
+            until(lambda group=group: coordination.brokers(group), "the registration")
+            assert coordination.brokers(group) == {"a/b": Registration(number, "here")}
+        assert coordination.groups() == sorted(groups)
+
+    def test_a_broker_is_registered_until_it_withdraws(self, open_another):
+        one, other = open_another(), open_another()
+        one.register("g", "a", Registration(1 << 62, "h:1"))
+        until(lambda: other.brokers("g") == {"a": Registration(1 << 62, "h:1")}, "the registration")
+        one.unregister("g", "b")
+        one.unregister("g", "a")
+        until(lambda: other.brokers("g") == {}, "its end")
+
+    def test_a_broker_is_registered_until_its_coordination_is_closed(self, open_another):
+        one, other = open_another(), open_another()
+        one.register("g", "a", Registration(1, "h:1"))
+        until(lambda: other.brokers("g"), "the registration")
+        one.close()
+        until(lambda: other.brokers("g") == {}, "its end")
+
+    def test_a_broker_changes_its_registration(self, open_another):
+        one, other = open_another(), open_another()
+        one.register("g", "a", Registration(1, "h:1"))
+        one.register("g", "a", Registration(1, "a much longer host name:20000"))
+        until(lambda: other.brokers("g") == {"a": Registration(1, "a much longer host name:20000")}, "the change")
+
+    def test_a_name_belongs_to_its_first_process_until_that_ends(self, open_another):
+        one, other = open_another(), open_another()
+        one.register("g", "a", Registration(1, "one:1"))
+        until(lambda: other.brokers("g"), "the first")
+        heard = []
+        other.watch("g", heard.append)
+        other.register("g", "a", Registration(2, "other:1"))
+        until(lambda: heard, "a look of the second")
+        assert other.brokers("g") == {"a": Registration(1, "one:1")}
+        one.close()
+        until(lambda: other.brokers("g") == {"a": Registration(2, "other:1")}, "the second")
+
+    def test_a_watcher_is_called_at_first_and_after_each_change(self, open_another):
+        one, other = open_another(), open_another()
+        seen = []
+        one.watch("g", lambda group: seen.append((group, one.record(group), sorted(one.brokers(group)))))
+        until(lambda: seen == [("g", None, [])], "the first call")
+        other.write("g", RECORD, 0)
+        until(lambda: seen[-1] == ("g", VersionedRecord(RECORD, 1), []), "the record")
+        other.register("g", "a", Registration(1, "h:1"))
+        until(lambda: seen[-1][2] == ["a"], "the broker")
+        other.write("g", replace(RECORD, epoch=2), 1)
+        until(lambda: seen[-1][1].version == 2, "the second record")
+        other.unregister("g", "a")
+        until(lambda: seen[-1][2] == [], "its end")
+
+    def test_a_watcher_is_not_called_for_other_groups(self, open_another):
+        one, other = open_another(), open_another()
+        seen, others = [], []
+        one.watch("g", seen.append)
+        until(lambda: seen == ["g"], "the first call")
+        one.watch("h", others.append)
+        until(lambda: others == ["h"], "the first call for the other group")
+        other.write("h", RECORD, 0)
+        until(lambda: len(others) == 2, "the other group's change")
+        assert seen == ["g"]
+
+    def test_new_groups_are_seen(self, open_another):
+        one, other = open_another(), open_another()
+        seen = []
+        one.watch_groups(lambda: seen.append(one.groups()))
+        until(lambda: seen == [[]], "the first call")
+        other.write("g", RECORD, 0)
+        until(lambda: seen[-1] == ["g"], "the group")
+
+    def test_the_first_candidate_is_elected_and_the_next_after_its_end(self, open_another):
+        one, other, watcher = open_another(), open_another(), open_another()
+        seen = []
+        watcher.watch_groups(lambda: seen.append(watcher.controller()))
+        until(lambda: seen == [None], "the first call")
+        one.stand("one.1")
+        until(one.is_controller, "the first to be elected")
+        other.stand("other/2")
+        until(lambda: seen[-1] == "one.1" and other.controller() == "one.1", "the second to know the first")
+        assert not other.is_controller() and not watcher.is_controller()
+        one.close()
+        until(other.is_controller, "the second to be elected")
+        until(lambda: seen[-1] == "other/2", "the news")
+
+    def test_contact_is_recent(self, open_another):
+        coordination = open_another()
+        coordination.watch("g", lambda group: None)
+        until(lambda: coordination.contact_age_s() < 1.0, "contact")
+
+
+@pytest.fixture
+def opened():
+    """Coordinations to close behind the test, last first."""
+    coordinations: list = []
+    yield coordinations
+    for coordination in reversed(coordinations):
+        coordination.close()
+
+
+class TestMemoryCoordination(CoordinationContract):
+    @pytest.fixture
+    def open_another(self, opened):
+        def open_it():
+            opened.append(opened[0].peer() if opened else MemoryCoordination())
+            return opened[-1]
+
+        return open_it
+
+    def test_an_outage_ends_what_is_known_without_a_request(self, open_another):
+        one, other = open_another(), open_another()
+        one.stand("one")
+        one.register("g", "a", Registration(1, "h:1"))
+        one.set_available(False)
+        assert not one.is_controller() and one.contact_age_s() == float("inf")
+        with pytest.raises(StoreUnavailable):
+            one.record("g")
+        assert other.brokers("g")
+        one.end_session()
+        assert not other.brokers("g") and other.controller() is None
+        one.set_available(True)
+        assert other.brokers("g") and one.is_controller()
+
+
+class RealProcesses:
+    """What needs processes or threads. `url` names one more place."""
+
+    def test_what_a_killed_process_held_is_free(self, url, opened):
+        child = subprocess.Popen([sys.executable, "-c", CHILD, url, "1"], stdout=subprocess.PIPE)
+        try:
+            assert child.stdout.readline() == b"ready\n"
+            opened.append(open_coordination(url))
+            here = opened[-1]
+            here.stand("here")
+            until(lambda: here.controller() == "child", "the child to be seen")
+            assert here.brokers("g") == {"a": Registration(1, "child:1")} and not here.is_controller()
+            child.send_signal(signal.SIGKILL)
+            here.register("g", "a", Registration(2, "here:1"))
+            until(lambda: here.brokers("g") == {"a": Registration(2, "here:1")}, "the name to be free", 20.0)
+            until(here.is_controller, "the election", 20.0)
+        finally:
+            child.kill()
+            child.communicate()
+
+    def test_a_watcher_that_fails_keeps_no_other_from_being_called(self, open_another):
+        one, seen = open_another(), []
+        one.watch("g", lambda group: 1 / 0)
+        one.watch("g", seen.append)
+        one.write("g", RECORD, 0)
+        until(lambda: seen, "the second watcher")
+
+
+class TestFileCoordination(CoordinationContract, RealProcesses):
+    @pytest.fixture
+    def url(self, tmp_path):
+        return f"file://{tmp_path}"
+
+    @pytest.fixture
+    def open_another(self, opened, url):
+        def open_it():
+            opened.append(open_coordination(url))
+            return opened[-1]
+
+        return open_it
+
+    @pytest.mark.parametrize("data", [b"", b"1", b"x\n{}", b"1\n{}", b'1\n{"epoch": 0}', b"\xff"])
+    def test_a_damaged_record_is_named(self, open_another, tmp_path, data):
+        coordination = open_another()
+        coordination.write("g", RECORD, 0)
+        (tmp_path / "replication/groups/g/record").write_bytes(data)
+        with pytest.raises(StoreDamaged, match="groups/g/record: damaged"):
+            coordination.record("g")
+        with pytest.raises(StoreDamaged):
+            coordination.write("g", RECORD, 1)
+
+    def test_a_directory_that_is_gone_is_no_empty_one(self, open_another, tmp_path):
+        coordination, heard = open_another(), []
+        coordination.watch("g", heard.append)
+        until(lambda: heard, "the first call")
+        (tmp_path / "replication").rename(tmp_path / "away")
+        for ask in (coordination.groups, lambda: coordination.record("g"), lambda: coordination.brokers("g")):
+            with pytest.raises(StoreUnavailable):
+                ask()
+        assert coordination.contact_age_s() == float("inf")
+        (tmp_path / "away").rename(tmp_path / "replication")
+        assert coordination.groups() == [] and coordination.contact_age_s() == 0.0
+
+    def test_a_full_disk_refuses_a_write_and_keeps_the_record(self, open_another, monkeypatch):
+        coordination = open_another()
+        coordination.write("g", RECORD, 0)
+
+        def refuse(*arguments: object) -> None:
+            raise OSError(28, "No space left on device")
+
+        monkeypatch.setattr("common.config.files.write_synced", refuse)
+        with pytest.raises(StoreUnavailable, match="disk full"):
+            coordination.write("g", replace(RECORD, epoch=2), 1)
+        assert coordination.record("g") == VersionedRecord(RECORD, 1)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    with ZooKeeper(tmp_path_factory.mktemp("zookeeper")) as running:
+        yield running
+
+
+class TestZooKeeperCoordination(CoordinationContract, RealProcesses):
+    @pytest.fixture
+    def url(self, server):
+        return f"zookeeper://{server.address}/coordination/{next(CHROOTS)}"
+
+    @pytest.fixture
+    def open_another(self, opened, url):
+        def open_it():
+            opened.append(open_coordination(url))
+            return opened[-1]
+
+        return open_it
+
+    def test_a_lost_session_registers_and_stands_again(self, open_another):
+        one, other = open_another(), open_another()
+        one.register("g", "a", Registration(1, "h:1"))
+        one.stand("one")
+        until(one.is_controller, "the election")
+        until(lambda: other.brokers("g"), "the registration")
+        session = one._connection.session
+        expire(one._client)
+        until(lambda: one._connection.session != session and one.is_controller(), "another session", 20.0)
+        until(lambda: other.brokers("g") == {"a": Registration(1, "h:1")}, "the registration again", 20.0)
+
+    def test_while_zookeeper_is_stopped_there_is_no_contact_and_afterwards_everything_is_as_before(
+        self, open_another, server
+    ):
+        one, seen = open_another(), []
+        one.register("g", "a", Registration(1, "h:1"))
+        one.stand("one")
+        one.write("g", RECORD, 0)
+        one.watch("g", lambda group: seen.append(sorted(one.brokers(group))))
+        until(one.is_controller, "the election")
+        until(lambda: seen and seen[-1] == ["a"], "the registration")
+        server.stop()
+        until(lambda: one.contact_age_s() == float("inf"), "the loss of contact")
+        assert not one.is_controller() and one.controller() is None
+        seen.clear()
+        server.start()
+        until(lambda: seen and seen[-1] == ["a"], "the news after the outage", 40.0)
+        until(one.is_controller, "the election after the outage", 20.0)
+        assert one.record("g") == VersionedRecord(RECORD, 1) and one.contact_age_s() < 2.0
+
+    def test_a_place_that_was_taken_twice_counts_as_one(self, open_another):
+        """A request to create a place is repeated when the connection is lost before its answer."""
+        one, other = open_another(), open_another()
+        one.stand("one")
+        until(one.is_controller, "the election")
+        one._client.create(one._path("controllers", f"one.{one._token}."), b"", ephemeral=True, sequence=True)
+        other.stand("other")
+        until(lambda: other.controller() == "one", "the second candidate")
+        until(one.is_controller, "the first to stay elected")
+
+    def test_a_record_that_is_garbage_is_named(self, open_another):
+        coordination = open_another()
+        coordination.write("g", RECORD, 0)
+        coordination._client.set(coordination._path("groups", "g", "record"), b"garbage")
+        with pytest.raises(StoreDamaged, match="groups/g/record: damaged"):
+            coordination.record("g")
+
+
+@pytest.mark.parametrize("url", ["", "file://host/x", "redis://h:1", "zookeeper:///x"])
+def test_a_url_of_no_coordination_is_refused(url):
+    with pytest.raises(InvalidEntry, match="coordination URL"):
+        open_coordination(url)
+
+
+def test_files_are_for_their_user_alone(tmp_path):
+    coordination = FileCoordination(tmp_path / "made")
+    coordination.register("g", "a", Registration(1, "h:1"))
+    coordination.write("g", RECORD, 0)
+    until(lambda: coordination.brokers("g"), "the registration")
+    modes = {path.stat().st_mode & 0o777 for path in (tmp_path / "made").rglob("*")}
+    coordination.close()
+    assert modes == {0o600, 0o700}
