@@ -105,7 +105,7 @@ class Log:
         assert recovered.active is not None
         self.segments = LogSegments(
             recovered.active, recovered.sealed, config.sealed_open_max,
-            SealedOpener(env, directory, batches, view, recovered.partial).open, SideFiles(env),
+            SealedOpener(env, directory, batches, view, recovered.partial, recovered.waited).open, SideFiles(env),
         )  # fmt: skip
         self.writer = LogWriter(
             env, directory, config, view, self.segments, next_topic_id=recovered.next_topic_id,
@@ -129,7 +129,7 @@ class Log:
         self._compose_upkeep(env, directory, config, queues, batches)
         self.for_timers = TimerLog(
             self.writer, queues, self.segments, view, env.now_ms, env.clock.monotonic_ms, config.segment_bytes,
-            recovered.fired, Patience(env, config.start_wait_ms),
+            recovered.fired, Patience(env, config.start_wait_ms), recovered.waited,
         )  # fmt: skip
         self._publish()
 

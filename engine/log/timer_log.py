@@ -23,13 +23,15 @@ class TimerLog:
         batch_bytes_max: a larger batch fits into no segment.
         monotonic_ms: the monotonic clock.
         patience: of the start that reads all pending timers.
+        waited: bases of segments for which the start has waited long enough: what can be read of them is taken.
     """
 
     def __init__(
         self, writer: LogWriter, reader: QueueReader, segments: LogSegments, view: View,
         now_ms: Callable[[], int], monotonic_ms: Callable[[], int], segment_bytes: int,
-        fired: list[tuple[int, int, int]], patience: Patience,
+        fired: list[tuple[int, int, int]], patience: Patience, waited: set[int],
     ) -> None:  # fmt: skip
+        self._waited = waited
         self._appender, self._control, self._refusal = writer.appender, writer.control, writer.refusal
         self._checkpoints, self._reader, self._segments, self._view = writer.checkpoints, reader, segments, view
         self._now_ms, self.monotonic_ms = now_ms, monotonic_ms
@@ -71,12 +73,24 @@ class TimerLog:
         return self._appender.ids.find_id(topic_id, shown_id, self._appender.id_time.now_ms())
 
     def segments(self) -> Iterator[tuple[Segment, list[int]]]:
-        """Segments with pending timers, in order, each with the sorted addresses of its timers that have ended."""
+        """Segments with pending timers, in order, each with the sorted addresses of its timers that have ended.
+
+        For the start: waits while the disk cannot read a segment's index, and then takes what can be read.
+        """
         for base in self._reader.segments_of(CONTROL_TOPIC_ID, KIND_TIMER):
             ended = self._view.ended_timers(base)
-            segment = self._segments.at(base) if ended is not None else None
+            segment = self._opened(base) if ended is not None else None
             if segment is not None and ended is not None:
                 yield segment, ended
+
+    def _opened(self, base: int) -> Segment | None:
+        while base not in self._waited:
+            try:
+                return self._segments.at(base)
+            except OSError:
+                if not self.patience.wait():
+                    self._waited.add(base)
+        return self._segments.at(base)
 
     def mark(self, ended: Mapping[int, list[int]], covered_to: int) -> None:
         """Append that these timers have ended: base of the segment to byte addresses.

@@ -35,8 +35,9 @@ def recover(store: TimerStore, tombstones: Tombstones) -> None:
         file = PatientReads(segment.file, store.log.patience)
         found, total, lost = load(store.table, segment.source(), file, segment.base, store.log.log_id, ended)
         store.totals[segment.base] = total
-        if lost:
+        if lost or segment.is_partial:
             store.damaged.add(segment.base)
+        if lost:
             log.error(
                 "file=%s: delayed messages missing: %d bytes cannot be read or fail verification: the next start reads "
                 "them again",

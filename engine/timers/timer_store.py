@@ -59,6 +59,8 @@ class TimerStore:
         """Whether all pending timers of a segment can be read, also those that the start could not. Blocks to read them."""
         for segment, ended in self.log.segments():
             if segment.base == base:
+                if segment.is_partial:
+                    return False
                 return not load(TimerTable(0), segment.source(), segment.file, base, self.log.log_id, ended)[2]
         return False
 

@@ -5,8 +5,10 @@ against the whole log.
 """
 
 import re
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
+from engine.errors import EngineError
 from engine.link import layout
 from tests.sim.ages import Ages
 from tests.sim.unread import parse_unread
@@ -150,6 +152,7 @@ class History:
         self.unread: set[str] = set()
         self.unread_topics: set[str] = set()
         self.begins: dict[tuple[str, int], int] = {}
+        self._unborn: set[tuple[int, str, int]] = set()
         self.paused: dict[str, int] = {}
         self.shown: dict[int, str] = {}
         self.process = 0
@@ -204,8 +207,8 @@ class History:
         topics = {topic.name for topic in store.topics(limit=100_000)}
         for topic in store.topics(limit=100_000):
             for queue in range(topic.queues):
-                first = store.bounds(topic.id, queue)[0]
-                self.begins[topic.name, queue] = max(first, self.begins.get((topic.name, queue), 0))
+                self._unborn.add((topic.id, topic.name, queue))
+        self._note_begins()
         names = {found[2].decode() for data in lost for found in NAME.finditer(data)}
         self.unread |= names
         names.update(sent.name for sent in self.sent.values() if sent.topic not in topics)
@@ -238,9 +241,24 @@ class History:
         data = bytes(self.engine.env.files[path].seen[at : at + size])
         return {found[2].decode() for found in NAME.finditer(data)}
 
+    def _note_begins(self) -> None:
+        """Note where queues begin of which a start may have been unable to read the first messages.
+
+        One that has no other message begins where its next one is stored, above the offsets of those.
+        """
+        assert self.engine.node is not None
+        for topic_id, name, queue in list(self._unborn):
+            with suppress(EngineError):
+                first, end = self.engine.node.store.bounds(topic_id, queue)
+                self.begins[name, queue] = max(first, self.begins.get((name, queue), 0))
+                if first < end:
+                    self._unborn.discard((topic_id, name, queue))
+
     def before_crash(self) -> None:
         """The process is going to end."""
         store = self.engine.node and self.engine.node.store
+        if store:
+            self._note_begins()
         self._is_growing = bool(store and store.topics_position > store.durable_position)
 
     def _on_crash(self, power_cut: bool) -> None:

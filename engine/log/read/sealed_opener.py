@@ -20,11 +20,14 @@ class SealedOpener:
 
     Args:
         partly: bases of segments of which the view knows only a part, because the start could not read all.
+        waited: bases of segments for which the start has waited that minute.
     """
 
-    def __init__(self, env: Env, directory: str, batches: BatchReader, view: View, partly: set[int]) -> None:
+    def __init__(
+        self, env: Env, directory: str, batches: BatchReader, view: View, partly: set[int], waited: set[int]
+    ) -> None:
         self._env, self._directory, self._batches = env, directory, batches
-        self._view, self._partial = view, partly
+        self._view, self._partial, self._waited = view, partly, waited
         self._unread: dict[int, tuple[int, int]] = {}
         """Base -> since when it cannot be read, and when it is tried again."""
 
@@ -32,14 +35,15 @@ class SealedOpener:
         """Open it. `fallback` replaces a damaged header. Blocks when it has to be scanned. Raises OSError."""
         now_ms = self._env.clock.monotonic_ms()
         since_ms, due_ms = self._unread.get(base, (now_ms, now_ms))
-        if now_ms < due_ms:
+        if now_ms < due_ms and base not in self._waited:
             raise OSError(
                 errno.EIO, "cannot be read, and is tried again soon", f"{self._directory}/{segment_name(base)}"
             )
         segment = open_segment(self._env, self._directory, base, fallback)
         try:
             ensure_index(
-                self._env, self._batches, segment, accept_unread=now_ms - since_ms >= LASTS_MS,
+                self._env, self._batches, segment,
+                accept_unread=base in self._waited or now_ms - since_ms >= LASTS_MS,
                 on_whole=partial(correct_directory, self._view) if base in self._partial else None,
             )  # fmt: skip
         except OSError:

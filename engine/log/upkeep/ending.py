@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from engine.env.base import Env
 from engine.log.format import BATCH_HEADER_SIZE
+from engine.log.segment.index_file import index_in_memory
 from engine.log.segment.last_batch import NO_BATCH
 from engine.log.segment.recovery_scan import RecoveryScan
 from engine.log.segment.segment import NO_ROOM, Segment, create_segment
@@ -57,25 +58,32 @@ def take_sealed(env: Env, view: View, state: Recovered, segment: Segment, scan: 
     segment.index = None
     if segment.is_partial:
         state.partial.add(segment.base)
-    correct_directory(view, segment)
+        state.waited.add(segment.base)
     end_bytes = 0 if segment is state.active else segment.header.size - segment.end_at
-    if records := scan.records_unread_max(end_bytes):
-        _note_unread(view, segment, scan, records)
+    records = scan.records_unread_max(end_bytes)
+    correct_directory(view, segment, records)
+    if records:
+        _note_whole(view, segment, scan)
     state.sealed.append(segment.base)
 
 
-def _note_unread(view: View, segment: Segment, scan: RecoveryScan, records: int) -> None:
-    """Tell the view how many records may be missing, and which queues of the segment miss none.
-
-    Those are the queues whose last batch in it lies after the bytes that are lost.
-    """
-    view.put_unread(segment.base, records)
+def _note_whole(view: View, segment: Segment, scan: RecoveryScan) -> None:
+    """Tell the view which queues of the segment miss no record: their last batch in it lies after the lost bytes."""
     lost_to = max(each.position + each.bytes_lost for each in scan.damage) - segment.base
     sealed = segment.sealed
     assert sealed is not None
     for start in range(0, sealed.directory_count, CHUNK):
         queues = [(topic_id, queue) for topic_id, queue, _, _ in sealed.queues(start, CHUNK)]
         view.put_whole(segment.base, [queue for queue in queues if sealed.entries(*queue)[-1][1] >= lost_to])
+
+
+def take_again(view: View, segment: Segment) -> None:
+    """Correct what the view knows of the active segment if an earlier start, which could read only a part, has left it."""
+    if segment.base in view.unread_segments():
+        assert segment.index is not None
+        segment.sealed = index_in_memory(segment, segment.index)
+        correct_directory(view, segment)
+        segment.sealed = None
 
 
 def leave(env: Env, directory: str, view: View, state: Recovered, scan: RecoveryScan, segment_bytes: int) -> None:

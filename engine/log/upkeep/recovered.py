@@ -34,5 +34,7 @@ class Recovered:
     id_time: IdTime = field(init=False)
     partial: set[int] = field(default_factory=set)
     """Bases of full segments of which the disk could read only a part."""
+    waited: set[int] = field(default_factory=set)
+    """Those of them for which the start has waited as long as it may."""
     time: BelievedTime = field(init=False)
     """The time by which messages grow old."""

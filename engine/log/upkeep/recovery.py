@@ -35,7 +35,7 @@ from engine.log.segment.recovery_scan import RecoveryScan, is_empty, report, sca
 from engine.log.segment.segment import Segment, create_segment, open_segment, read_or_nothing
 from engine.log.segment.side_files import INDEX_SUFFIX, SUFFIX, side_files
 from engine.log.types import Topic
-from engine.log.upkeep.ending import cut, leave, take_sealed
+from engine.log.upkeep.ending import cut, leave, take_again, take_sealed
 from engine.log.upkeep.expiry import newest_ms
 from engine.log.upkeep.id_restore import restore_window
 from engine.log.upkeep.log_time import believed_at_start
@@ -261,8 +261,9 @@ class Recovery:
         for segment in empty:
             segment.close()
             self._env.unlink(segment.path)
-        self._view.forget_unread([active.base])
-        if self._tail.records_unread_max(0):
+        if not self._tail.records_unread_max(0):
+            take_again(self._view, active)
+        else:
             leave(self._env, self._directory, self._view, self._state, self._tail, self._config.segment_bytes)
 
     def _take_full(self, segment: Segment) -> None:

@@ -119,12 +119,18 @@ def write_directory(view: View, segment: Segment) -> None:
         )
 
 
-def correct_directory(view: View, segment: Segment) -> None:
+def correct_directory(view: View, segment: Segment, unread: int = 0) -> None:
     """As write_directory, for a segment of which the store may have been told while only a part of it could be read.
 
     Durable on return: its index file, which is written next, says that the store has it. Costs two look-ups per queue.
     A queue that has begun again at that offset in a later segment stays there.
+
+    Args:
+        unread: most records in the bytes that could not be read now. The store is told of them first: a later start
+            has to know that what it has of the segment may be a part.
     """
+    if unread:
+        view.put_unread(segment.base, unread)
     sealed = segment.sealed
     assert sealed is not None
     for start in range(0, sealed.directory_count, CHUNK):
@@ -137,7 +143,8 @@ def correct_directory(view: View, segment: Segment) -> None:
             ],
             [key for each in queues for key in view.keys_within(segment.base, *each)],
         )
-    view.forget_unread([segment.base])
+    if not unread:
+        view.forget_unread([segment.base])
     view.store.flush()
 
 

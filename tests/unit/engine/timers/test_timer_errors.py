@@ -297,3 +297,35 @@ def test_a_start_waits_for_a_sector_that_the_disk_reads_again_within_a_minute(ri
     assert rig.env.clock_ms - began_ms == 31_000 and not rig.timers.are_missing
     rig.run()
     assert rig.fired() == ["a"]
+
+
+def test_a_segment_that_a_start_has_read_in_part_is_read_again_though_all_timers_that_are_known_have_ended(rig):
+    rig.log.checkpoint()  # so that the topic is known without its record
+    rig.add("hidden", rig.now_ms + DAY_MS)
+    ((_, hidden_at, *_),) = rig.timers.table.scan(0, 100)[0]
+    for _ in range(4):
+        rig.fill()
+    rig.add("known", rig.now_ms + 10_000)
+
+    def refuse(operation: str, path: str, at: int, size: int) -> None:
+        if operation == "read" and path.endswith("/00000000000000000000.seg") and at <= hidden_at < at + size:
+            raise OSError(errno.EIO, "Input/output error", path)
+
+    rig.env.on_call = refuse
+    for _ in range(2):  # the second start finds the segment before its checkpoint
+        rig.restart()
+        assert len(rig.timers.table) == 1 and rig.timers.are_missing
+        rig.log.checkpoint()
+    rig.advance(10_000)
+    assert rig.fired() == ["known"]
+    base = rig.log.for_timers.active_base
+    while rig.log.for_timers.active_base == base:
+        rig.fill()
+    rig.advance(1000)
+    rig.sync()
+    rig.env.on_call = None
+    rig.restart()
+    assert not rig.timers.are_missing
+    rig.advance(DAY_MS)
+    rig.advance(1000)
+    assert sorted(rig.fired()) == ["hidden", "known"]

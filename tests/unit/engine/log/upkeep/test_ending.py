@@ -158,3 +158,33 @@ def test_a_look_up_by_time_finds_messages_before_a_segment_that_was_left_and_is_
     log = machine.kill()
     assert log.segments.active.base == 1 << 16
     assert [log.offset_at_time(1, 0, at_ms) for at_ms in (0, NOW, NOW + 1, NOW + 2001)] == [0, 0, 3, 7]
+
+
+@pytest.mark.parametrize("machine", ["last segment"], indirect=True)
+def test_a_segment_that_was_left_and_is_written_again_keeps_the_ends_of_its_queues(machine):
+    """The start that left it could not read the first batches of queues, so it knew them from a later offset on."""
+    machine.env.bad.clear()
+    machine.open()
+    while machine.log.appender.segment_base == 0:
+        machine.append(1, 1, bytes(4000))
+    bad_at = machine.log.end_position - machine.log.appender.segment_base
+    machine.append(1, 2, b"0")
+    machine.append(1, 1, bytes(8000))
+    machine.append(1, 2, b"1")
+    machine.env.bad["00000000000000065536.seg"] = bad_at + 20
+    assert machine.kill().segments.active.base == 2 << 16
+    machine.env.bad.clear()
+    assert machine.kill().segments.active.base == 1 << 16
+    for number in (b"2", b"3"):
+        machine.append(1, 2, number)
+    while machine.log.appender.segment_base == 1 << 16:
+        machine.append(1, 1, bytes(4000))
+    machine.log.checkpoint()
+    machine.reopen()
+    assert machine.append(1, 2, b"4") == 4
+    assert numbers(machine, 2) == [0, 1, 2, 3, 4]
+
+
+def test_what_can_be_read_is_served_at_once(machine):
+    machine.open()
+    assert machine.bodies(1, 0) == [b"0"]
