@@ -254,6 +254,8 @@ cdef class RecordReader:
         )
         if after is None or after <= first:
             return EMPTY
+        if first == cursor.next_offset:
+            end = min(cursor.end_seen, cursor.first_early())  # none is in flight: one step, however many they are
         stop = min(<int64_t>after, end)
         return self.pass_over(cursor, first, stop)
 

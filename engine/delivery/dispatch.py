@@ -316,6 +316,8 @@ class Dispatcher:
             if after is None or after <= first:
                 return []
             # The messages are lost for every group; a queue that stops here would block the messages after them, too.
+            if first == cursor.next_offset:
+                end = min(cursor.end_seen, cursor.first_early())  # none is in flight: one step, however many they are
             self._pass_over(cursor, first, min(after, end))
             return None
 

@@ -432,6 +432,8 @@ class History:
             if at < offset and self.names.get((topic, queue, at)) not in group.settled:
                 if self.may_be_gone(self.sent[self.names[topic, queue, at]], (topic, queue, at)):
                     continue
+                if (topic, queue, at) in group.passed_over and self.names[topic, queue, at] in self.unread:
+                    continue  # it came back when a later start could read it
                 raise Broken(
                     f"group={group.rules.name}: {sent.name} at {place} before {self.names.get((topic, queue, at))} at {at}"
                 )
@@ -447,6 +449,7 @@ class History:
                     and earlier.name.partition("#")[0] == sent.name.partition("#")[0]
                     and earlier.name not in group.settled
                     and not self.may_be_gone(earlier, (topic, other, at))
+                    and not (earlier.name in self.unread and (topic, other, at) in group.passed_over)
                 ):
                     raise Broken(
                         f"group={group.rules.name}: {sent.name} at {place} before {earlier.name} in queue {other} at {at}"

@@ -41,6 +41,21 @@ def test_a_group_passes_over_what_is_damaged_and_its_line_names_the_group(world,
     assert line.startswith("group=g topic=orders queue=0 offset=0: cannot be read, continuing at offset 2: ")
 
 
+def test_a_group_passes_over_many_damaged_messages_in_one_step(world, monkeypatch, caplog):
+    world.store(world.orders, 100)
+    read = world.log.read
+
+    def damaged(topic_id, queue, offset, *bounds):
+        if offset < 90:
+            raise CorruptionError("a.seg", 100, 48, "it does not verify", 90)
+        return read(topic_id, queue, offset, *bounds)
+
+    monkeypatch.setattr(world.log, "read", damaged)
+    monkeypatch.setattr(LimitedLog, "kinds", {})
+    assert offsets(world.give(most=2)) == [90, 91]
+    assert len(caplog.records) == 1
+
+
 def test_a_pull_gets_a_run_once_and_the_next_pull_the_rest(world):
     world.store(world.orders, 10)
     assert offsets(world.give(most=4)) == [0, 1, 2, 3]
