@@ -119,7 +119,7 @@ class Log:
         )  # fmt: skip
         records = self.writer.progress
         self.retentions = TopicRetentions(view, records, self.writer.catalogue, config.retention_ms, retention_policy)
-        self.log_time = LogTime(records, recovered.time)
+        self.log_time = LogTime(records, recovered.time, env.now_ms, self.writer.appender, recovered.newest_ms)
         self.start_offsets = StartOffsets(queues, view, self.log_time.time, self.retentions, records)
         self.reader = LogReader(queues, self.start_offsets, self.writer.appender, self.cold)
         self._forgetter = TopicForgetter(

@@ -235,6 +235,7 @@ class Timers:
         if self.table.pending_in(base):
             self._firing.lose_all(base)
         self.table.detach(base)
+        self._tombstones.forget(base)
         self._store.totals.pop(base, None)
         self._store.damaged.discard(base)
 

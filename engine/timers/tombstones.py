@@ -53,8 +53,15 @@ class Tombstones:
         return len(self._later)
 
     def holds(self, base: int) -> bool:
-        """Whether queued timers belong to the segment."""
-        return any(address[0] == base for ended in self._later for address in ended.addresses)
+        """Whether queued timers belong to the segment, or copies in it that are not in the table yet."""
+        return any(address[0] == base for ended in self._later for address in ended.addresses) or any(
+            address[0] == base for address in self.copies.values()
+        )
+
+    def forget(self, base: int) -> None:
+        """Forget copies in a segment that is going to be deleted: their timers are still where they were."""
+        for address in [address for address, copy in self.copies.items() if copy[0] == base]:
+            del self.copies[address]
 
     def will_fire(self, start: int | None = None) -> None:
         """Note that due timers are about to be appended, or that recovery has found such from `start` on."""

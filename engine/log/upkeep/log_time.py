@@ -7,15 +7,19 @@ a step that was met while the engine ran, because later records are stamped with
 
 import logging
 import struct
+from collections.abc import Callable
 from contextlib import suppress
+from typing import Protocol
 
 from common.believed_time import DRIFT_MS, BelievedTime
+from common.limited_log import LimitedLog
 from engine.env.native import NodeClock
 from engine.errors import DiskFullError
 from engine.log.view import View
 from engine.log.write.progress import ProgressRecords
 
 logger = logging.getLogger(__name__)
+limited = LimitedLog(logger)
 
 KEY = b"\0clock"
 RESTART_MS = 3_600_000
@@ -49,20 +53,48 @@ def believed_at_start(clock: NodeClock, view: View, newest_ms: int) -> BelievedT
     return time
 
 
+class StoredTimes(Protocol):
+    """The appender.
+
+    Attributes:
+        stored_ms_min: batches are stamped with this time while the clock is behind it.
+    """
+
+    stored_ms_min: int
+
+
 class LogTime:
-    """Keeps the believed time of one log. Call `check()` once per second.
+    """Keeps the believed time of one log, and its batches' times from going back. Call `check()` once per second.
+
+    A message that is stamped with an hour too early would be hidden an hour too early, and those before it, once the
+    clock is right again. A time that was not believed is no bound, so a step back from it counts at once.
+
+    Args:
+        newest_ms: the time that the log's last batch is stamped with.
 
     Attributes:
         time: the believed time.
     """
 
-    def __init__(self, records: ProgressRecords, time: BelievedTime) -> None:
-        self._records, self.time = records, time
+    def __init__(
+        self, records: ProgressRecords, time: BelievedTime, wall_ms: Callable[[], int], appender: StoredTimes,
+        newest_ms: int,
+    ) -> None:  # fmt: skip
+        self._records, self.time, self._wall_ms, self._appender = records, time, wall_ms, appender
         self._kept = next((value for key, value in records.progress(KEY) if key == KEY), b"")
+        appender.stored_ms_min = newest_ms - (_VALUE.unpack(self._kept)[1] if len(self._kept) == _VALUE.size else 0)
 
     def check(self) -> None:
         """Compare the clocks, and keep a step that does not count yet."""
         has_changed = self.time.check()
+        wall_ms, kept_ms = self._wall_ms(), self._appender.stored_ms_min
+        if not self.time.ahead_ms:
+            self._appender.stored_ms_min = max(wall_ms, kept_ms)
+        if kept_ms - wall_ms > DRIFT_MS:
+            limited.warning(
+                "the wall clock is %.0f s behind the newest message: until it gets there, messages are stored under the "
+                "time of that one; `penstock retention accept-clock` ends that", (kept_ms - wall_ms) / 1000,
+            )  # fmt: skip
         is_late = self.time.waited_ms - self._kept_waited_ms() >= SAVE_MS
         if has_changed or is_late or bool(self._kept) != bool(self.time.ahead_ms):
             self._save()
@@ -70,6 +102,7 @@ class LogTime:
     def accept(self) -> None:
         """Let the wall clock count as it is: an operator says that it is right."""
         self.time.accept()
+        self._appender.stored_ms_min = self._wall_ms()
         self._save()
 
     def _save(self) -> None:

@@ -36,5 +36,7 @@ class Recovered:
     """Bases of full segments of which the disk could read only a part."""
     waited: set[int] = field(default_factory=set)
     """Those of them for which the start has waited as long as it may."""
+    newest_ms: int = 0
+    """Time that the last batch is stamped with."""
     time: BelievedTime = field(init=False)
     """The time by which messages grow old."""

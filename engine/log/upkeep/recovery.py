@@ -75,7 +75,8 @@ class Recovery:
         keep_spare(self._env, self._directory)
         found.ids = IdWindow(found.log_id, self._config.id_window_bytes_max)
         clock = self._env.clock
-        found.time = believed_at_start(clock, self._view, self._newest_ms(found))
+        found.newest_ms = self._newest_ms(found)
+        found.time = believed_at_start(clock, self._view, found.newest_ms)
         found.id_time = IdTime(clock.monotonic_ms, found.time.now_ms())
         now_ms = found.id_time.now_ms()
         restore_window(

@@ -43,6 +43,7 @@ cdef class Appender(KnownQueues):
 
     # The rest is private to the appender.
     cdef object roller, file, env
+    cdef public int64_t stored_ms_min        # batches are stamped with this time while the caller's is before it
     cdef readonly object id_time             # by which the window of ids forgets; asked at most once per append
     cdef object monotonic_ms                 # the clock that it follows, and by how much it is ahead of that
     cdef int64_t id_ahead_ms

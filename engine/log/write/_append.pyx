@@ -235,7 +235,7 @@ cdef class Appender(KnownQueues):
         self.client_batches += 0 if trusted else count
         self.id_now_ms = -1
         try:
-            return self.stage_all(batches, size, count, now_ms, results, trusted)
+            return self.stage_all(batches, size, count, max(now_ms, self.stored_ms_min), results, trusted)
         except Exception as error:
             return self.give_up(error)
 

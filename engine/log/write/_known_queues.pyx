@@ -75,6 +75,13 @@ cdef class KnownQueues:
             return next_offset
         return self.offsets.load(topic_id, queue)
 
+    def free_offset(self, uint32_t topic_id, uint32_t queue):
+        """Offset that a new record gets, when the segment being written holds none of the queue."""
+        cdef uint64_t next_offset = 0
+        if self.known_counter(key_of(topic_id, queue), &next_offset):
+            return next_offset
+        return self.offsets.load_free(topic_id, queue)
+
     cdef bint known_counter(self, uint64_t key, uint64_t* next_offset) except -1:
         """Whether an earlier index in memory knows the queue's next offset."""
         cdef SegmentIndex index

@@ -48,6 +48,9 @@ class Appender(KnownQueues):
     Args:
         ids: window of ids that batches with the flag "check ids" are checked against.
         id_time: the time by which the window forgets. Asked at most once per append, and only for such batches.
+
+    Attributes:
+        stored_ms_min: batches are stamped with this time while the caller's is before it.
     """
 
     def __init__(
@@ -65,6 +68,7 @@ class Appender(KnownQueues):
         self._env, self._roller = env, roller
         self.ids, self.id_time = ids, id_time
         self._id_now_ms: int | None = None
+        self.stored_ms_min = 0
         self._seed = value(log_id)
         self.epoch = epoch
         self._staged: list[bytes] = []
@@ -148,6 +152,7 @@ class Appender(KnownQueues):
     def _stage(self, data: bytes, count: int, now_ms: int, trusted: bool) -> bytes:
         results: list[bytes] = []
         self._id_now_ms = None
+        now_ms = max(now_ms, self.stored_ms_min)
         at = 0
         for _ in range(count):
             size = int.from_bytes(data[at + 4 : at + 8], "little") if at + BATCH_HEADER_SIZE <= len(data) else 0

@@ -77,8 +77,8 @@ class LogWriter:
         if (kept if known is None or index.first_offset(topic_id, queue) is None else known) >= next_offset:
             return False
         next_offset = max(next_offset, known or 0)
-        if known is not None:
-            index.raise_next(topic_id, queue, next_offset)
+        free = self.appender.free_offset(topic_id, queue) if known is None else 0
+        index.raise_next(topic_id, queue, max(next_offset, free))
         self._view.put_counter(topic_id, queue, next_offset)
         self.control.append(KIND_COUNTERS, [pack_counter(topic_id, queue, next_offset)])
         return True

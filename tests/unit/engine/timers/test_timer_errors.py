@@ -329,3 +329,48 @@ def test_a_segment_that_a_start_has_read_in_part_is_read_again_though_all_timers
     rig.advance(DAY_MS)
     rig.advance(1000)
     assert sorted(rig.fired()) == ["hidden", "known"]
+
+
+@pytest.fixture
+def copied(rig, monkeypatch):
+    """A timer of segment 0 with a copy that is not synced yet: (rig, steps of the relocation, base of the copy)."""
+    rig.add("kept", rig.now_ms + DAY_MS)
+    while rig.log.for_timers.active_base == 0:
+        rig.fill()
+    synced = []
+    monkeypatch.setattr(rig.timers._store.log, "when_durable", lambda position, callback: synced.append(callback))
+    steps = rig.timers.relocate(0)
+    while not synced:
+        next(steps)
+    copied_to = rig.log.for_timers.active_base
+
+    def rest():
+        for callback in synced:
+            callback()
+        monkeypatch.undo()
+        yield from steps
+
+    return rig, rest(), copied_to
+
+
+def test_timers_of_a_segment_have_not_all_ended_while_copies_in_it_are_synced(copied):
+    rig, steps, copied_to = copied
+    while rig.log.for_timers.active_base == copied_to:
+        rig.fill()
+    for _ in range(100):
+        rig.timers.step()
+    for _ in steps:
+        rig.sync()
+    assert [entry[0] for entry in rig.timers.table.scan(0, 100)[0]] == [copied_to]
+    assert rig.log.for_timers._view.ended_timers(copied_to) == []
+
+
+def test_a_timer_whose_copy_is_deleted_before_it_counts_is_copied_again(copied):
+    rig, steps, copied_to = copied
+    while rig.log.for_timers.active_base == copied_to:
+        rig.fill()
+    rig.timers.forget(copied_to)
+    for _ in steps:
+        rig.sync()
+    ((base, *_),) = rig.timers.table.scan(0, 100)[0]
+    assert base > copied_to

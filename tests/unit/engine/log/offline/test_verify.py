@@ -9,6 +9,7 @@ import pytest
 
 from engine.env.real import RealEnv
 from engine.errors import LockedError
+from engine.log.format import BATCH_HEADER
 from engine.log.offline.directory import NoLogError, find, opened
 from engine.log.segment.native import BatchReader
 from engine.log.segment.segment import open_segment
@@ -66,7 +67,9 @@ def test_an_index_that_was_made_without_the_header_of_its_segment_is_sound(stopp
     segment.is_header_made = True
     ensure_index(RealEnv(), BatchReader(segment.header.log_id), segment)
     segment.close()
-    assert path.exists() and segment.header.created_ms < NOW + 400
+    first = stopped.batches(1)[0]
+    stored_ms = BATCH_HEADER.unpack_from(first.path.read_bytes(), first.at)[11]
+    assert path.exists() and segment.header.created_ms == stored_ms
     assert stopped.verify()[1] == []
 
 
