@@ -41,8 +41,12 @@ class Node:
         self.m = Machine(form, SimulatedEnv(), "/data", retention_ms=HOUR)
         self.use_policy()
         for _ in range(60):
-            self.m.log.append(self.m.batch(1, 0, [bytes(500)]), 1, self.m.env.now_ms())
+            self.store()
         self.end = self.m.log.bounds(1, 0)[1]
+
+    def store(self) -> None:
+        """Append one message at the wall clock's time."""
+        self.m.log.append(self.m.batch(1, 0, [bytes(500)]), 1, self.m.env.now_ms())
 
     def use_policy(self) -> None:
         self.m.log.start_offsets.policy = self.policy
@@ -239,6 +243,42 @@ def test_a_clock_that_steps_back_deletes_nothing_and_goes_on(form):
     assert not node.deleted
     node.run(3)
     assert node.deleted
+
+
+def test_a_clock_that_is_back_for_a_while_hides_no_message_early(form):
+    """Messages of that while seemed an hour too old, and with them all before them."""
+    node = Node(form, first=Retention(age_ms=HOUR // 2), second=Retention())
+    node.run()
+    node.m.env.wall_shift_ms -= HOUR
+    node.store()
+    node.m.env.wall_shift_ms += HOUR
+    assert node.m.log.offset_at_time(1, 0, node.m.env.now_ms() - HOUR // 2) == 0
+
+
+def test_a_step_back_from_a_time_that_was_not_believed_counts_at_once(form):
+    node = Node(form, first=Retention(age_ms=HOUR // 2), second=Retention())
+    node.run()
+    node.m.env.wall_shift_ms += 100 * HOUR
+    node.run()
+    node.store()
+    node.m.env.wall_shift_ms -= 100 * HOUR
+    node.run()
+    node.store()
+    (piece,) = node.m.log.read(1, 0, node.end + 1, 1, 1000)
+    assert piece.stored_at_ms == node.m.env.now_ms()
+
+
+def test_an_operator_accepts_a_clock_that_is_far_behind_the_newest_message(form, caplog):
+    node = Node(form, first=Retention(age_ms=HOUR // 2), second=Retention())
+    node.run()
+    node.m.env.wall_shift_ms -= 100 * HOUR
+    with caplog.at_level(logging.WARNING):
+        node.run()
+    assert "s behind the newest message" in caplog.text
+    node.m.log.retention.accept_clock()
+    node.store()
+    (piece,) = node.m.log.read(1, 0, node.end, 1, 1000)
+    assert piece.stored_at_ms == node.m.env.now_ms()
 
 
 def test_readers_of_many_segments_do_not_close_the_one_that_is_being_relocated(form, monkeypatch):
