@@ -112,5 +112,8 @@ class TimerLog:
         self._view.put_all_ended(base)
 
     def forget(self, base: int) -> None:
-        """Drop the state of a deleted segment."""
-        self._view.forget_timers(base)
+        """Note that nothing of a segment is pending, which is going to be deleted.
+
+        Its marks stay ended until its file is gone: a start may come before.
+        """
+        self._view.put_all_ended(base)

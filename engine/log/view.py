@@ -195,6 +195,15 @@ class View:
             ended.frombytes(value)
         return sorted(ended)
 
+    def segments_with_ended_timers(self) -> list[int]:
+        """Bases of the segments that have marks, of deleted ones too. One seek each."""
+        found: list[int] = []
+        following = 0
+        while entry := next(iter(self.scan(_ENDED_KEY.pack(b"w", following, 0), b"x")), None):
+            found.append(_ENDED_KEY.unpack(entry[0])[1])
+            following = found[-1] + 1
+        return found
+
     def forget_timers(self, base: int) -> None:
         """Drop the segment's marks: it was deleted, or all its timers have ended."""
         for key, _ in list(self.scan(_ENDED_KEY.pack(b"w", base, 0), _ENDED_KEY.pack(b"w", base + 1, 0))):

@@ -11,7 +11,7 @@ from engine.log.segment.read_end import DAMAGED, DONE, HOLE, UNREADABLE
 from engine.log.segment.segment import Segment
 from engine.log.segment.segments import LogSegments
 from engine.log.types import RecordSlice
-from engine.log.view import View
+from engine.log.view import NO_SEGMENT, View
 from engine.log.write.native import Appender
 
 SIZES_MAX = 100_000
@@ -147,7 +147,7 @@ class QueueReader:
         found: int | None = None
         while low < high:
             middle = (low + high) // 2
-            first, base, following = self._view.span_of(topic_id, queue, middle) or (0, -1, 0)
+            first, base, following = self._segment_span(topic_id, queue, middle)
             if base >= unsealed:
                 high = first
                 continue
@@ -158,6 +158,13 @@ class QueueReader:
             else:
                 found, high = offset, first
         return found
+
+    def _segment_span(self, topic_id: int, queue: int, offset: int) -> tuple[int, int, int]:
+        """As View.span_of, passing over counters: a gap may follow one. Without a segment the base is -1."""
+        found = self._view.span_of(topic_id, queue, offset)
+        while found is not None and found[0] and found[1] == NO_SEGMENT:
+            found = self._view.span_of(topic_id, queue, found[0] - 1)
+        return (0, -1, 0) if found is None or found[1] == NO_SEGMENT else found
 
     def offset_within(self, topic_id: int, queue: int, size: int) -> int:
         """Oldest offset such that the queue's batches from it on have at most `size` bytes; the newest batch always

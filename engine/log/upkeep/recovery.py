@@ -118,6 +118,8 @@ class Recovery:
         if checkpoint is not None:
             self._take_checkpoint(checkpoint, bases)
         self._view.forget_unread(set(self._view.unread_segments()).difference(bases))
+        for base in set(self._view.segments_with_ended_timers()).difference(bases):
+            self._view.forget_timers(base)
         empty = self._replay(bases, checkpoint, header)
         if checkpoint is not None:
             self._compare(checkpoint)

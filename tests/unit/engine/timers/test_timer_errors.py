@@ -374,3 +374,26 @@ def test_a_timer_whose_copy_is_deleted_before_it_counts_is_copied_again(copied):
         rig.sync()
     ((base, *_),) = rig.timers.table.scan(0, 100)[0]
     assert base > copied_to
+
+
+def test_timers_of_a_segment_stay_ended_when_the_process_ends_before_its_file_is_removed(rig):
+    rig.add("moved", rig.now_ms + DAY_MS)
+    while rig.log.for_timers.active_base == 0:
+        rig.fill()
+    for _ in rig.timers.relocate(0):
+        rig.sync()
+    rig.timers.forget(0)
+    rig.advance(DAY_MS)
+    rig.sync()
+    rig.advance(1000)
+    rig.log.checkpoint()
+    rig.restart()
+    rig.advance(1000)
+    assert rig.fired() == ["moved"]
+
+
+def test_what_was_noted_of_a_deleted_segment_is_dropped_at_the_next_start(rig):
+    rig.log.for_timers._view.put_all_ended(1 << 40)
+    rig.log.checkpoint()
+    rig.restart()
+    assert rig.log.for_timers._view.segments_with_ended_timers() == []

@@ -188,3 +188,16 @@ def test_a_segment_that_was_left_and_is_written_again_keeps_the_ends_of_its_queu
 def test_what_can_be_read_is_served_at_once(machine):
     machine.open()
     assert machine.bodies(1, 0) == [b"0"]
+
+
+def test_a_look_up_by_time_finds_messages_before_and_after_a_gap(machine):
+    machine.open()
+    ((code, offset),) = machine.log.append(machine.batch(1, 0, [b"3"]), 1, NOW + 1000)
+    assert code == 0 and offset > 100
+    machine.log.raise_end(1, 3, 5)
+    ((code, later),) = machine.log.append(machine.batch(1, 3, [b"5"]), 1, NOW + 1000)
+    while machine.log.appender.index.next_offset(1, 0) is not None:
+        machine.append(1, 1, bytes(4000))
+    machine.log.checkpoint()
+    assert [machine.log.offset_at_time(1, 0, NOW + by) for by in (0, 1, 1000, 1001)] == [0, offset, offset, offset + 1]
+    assert [machine.log.offset_at_time(1, 3, NOW + by) for by in (0, 1000, 1001)] == [later, later, later + 1]
