@@ -90,17 +90,17 @@ class Client:
 
 
 class Topics:
-    """Topic ids as a proxy keeps them: as long as the log is the same, and the engine knows them."""
+    """Topic ids as a proxy keeps them: as long as the log and the epoch are the same, and the engine knows them."""
 
     def __init__(self, history: History) -> None:
         self._history = history
         self._ids: dict[str, int] = {}
-        self._log_id = ""
+        self._history_id = "", ""
 
     def on_ready(self, link: Link) -> None:
         """The link is authenticated."""
-        if link.log_id != self._log_id:
-            self._ids, self._log_id = {}, link.log_id
+        if link.history_id != self._history_id:
+            self._ids, self._history_id = {}, link.history_id
 
     def find(self, name: str) -> int | None:
         """The topic's id, if it is known."""

@@ -115,6 +115,7 @@ class GroupHistory:
         self.rejected: set[str] = set()
         self.delivered: set[str] = set()
         self.resets = 0
+        self.reset_in: int | None = None
         self.passed_over: set[Place] = set()
 
 
@@ -407,7 +408,7 @@ class History:
         return sent
 
     def _check_lease(self, group: GroupHistory, place: Place, sent: Sent, lease: LastLease, sent_ms: int) -> None:
-        if lease.stamp != self.stamp(group):
+        if lease.stamp != self.stamp(group) or group.reset_in == self.process:
             return
         if group.done.get(place) == lease.stamp:
             raise Broken(f"group={group.rules.name}: acknowledged {sent.name} and got it again at {place}")
@@ -489,6 +490,7 @@ class History:
         """An operator begins to reset the group, or has ended it."""
         group = self.groups[group_name]
         group.resets += 1
+        group.reset_in = None if group.reset_in == self.process else self.process
         group.done.clear()
         group.leases.clear()
 

@@ -50,7 +50,7 @@ class Link:
 
     Attributes:
         slow_ms: how long the owner takes to read a frame.
-        log_id: of the engine's log, as HELLO told it.
+        history_id: id of the engine's log and epoch of its topic ids, as HELLO told them.
     """
 
     def __init__(self, engine: "Engine", owner: Owner) -> None:
@@ -58,7 +58,7 @@ class Link:
         self.engine, self.world, self.owner = engine, engine.world, owner
         self.closed = False
         self.slow_ms = 0
-        self.log_id = ""
+        self.history_id = "", ""
         self.open: dict[int, OpenRequest] = {}
         self._random = self.world.random_of(f"link-{owner.name}-{engine.incarnation}-{self.world.now_ms}")
         self._number = 0
@@ -84,7 +84,8 @@ class Link:
         self.world.at(self._there_ms, lambda: self.engine.deliver(self, op, request_id, payload))
 
     def _on_hello(self, code: int, payload: bytes) -> None:
-        self.log_id = json.loads(payload)["log_id"]
+        hello = json.loads(payload)
+        self.history_id = hello["log_id"], hello["epoch"]
         key = ADMIN_SECRET if self.owner.role == ADMIN_ROLE else KEY
         greeting = transcript(self._greeting, payload)
 
