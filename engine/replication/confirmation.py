@@ -1,0 +1,120 @@
+"""Confirmed positions: how far a master may answer and show its log. Design: docs/design/0030-replication.md.
+
+A master waits for every member that the record it has adopted names, however slow, silent or dead the member is: only a
+later record stops that. So what is confirmed is on all members that can be promoted.
+"""
+
+from typing import NamedTuple
+
+from common.cluster.group_record import GroupRecord, Incarnation
+
+
+class StoredEnd(NamedTuple):
+    """What a slave has told last.
+
+    Attributes:
+        end: bytes below are written there.
+        synced: bytes below are on its disk.
+    """
+
+    incarnation: Incarnation
+    end: int
+    synced: int
+
+
+class Confirmed(NamedTuple):
+    """Positions up to which answers of each class, and readers, may go. They never fall under one epoch.
+
+    Attributes:
+        memory: also the limit of all readers.
+        fsync, replicated, replicated_fsync: at most `memory`.
+    """
+
+    memory: int
+    fsync: int
+    replicated: int
+    replicated_fsync: int
+
+
+NOTHING = Confirmed(0, 0, 0, 0)
+
+
+class Confirmation:
+    """The confirmed positions of a master, from its own progress and from what its slaves tell.
+
+    One object serves while the broker's log only grows. One that has been cut needs another.
+
+    Args:
+        name: of this broker.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._end = self._synced = 0
+        self._record: GroupRecord | None = None
+        self._adopted_at = self._settled_at = 0
+        self._stored: dict[str, StoredEnd] = {}
+        self._confirmed = NOTHING
+
+    @property
+    def confirmed(self) -> Confirmed:
+        """The positions now; what they were last while no record names this broker as master."""
+        return self._confirmed
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether all that this broker had when it became master of its epoch is synced."""
+        return self._record is not None and self._synced >= self._settled_at
+
+    def has_all(self, member: str) -> bool:
+        """Whether a member has what was written when the present record was adopted: it may become in sync."""
+        stored = self._stored_of(member)
+        return stored is not None and stored.end >= self._adopted_at
+
+    def adopt(self, record: GroupRecord) -> Confirmed:
+        """Wait for the members of this record from now on. One that names another master stops all confirmation."""
+        if record.master != self._name:
+            self._record = None
+            return self._confirmed
+        if self._record is None or record.epoch != self._record.epoch:
+            self._settled_at = self._end
+        self._record, self._adopted_at = record, self._end
+        return self._advance()
+
+    def written(self, end: int) -> Confirmed:
+        """This broker has written up to `end`."""
+        self._end = max(self._end, end)
+        return self._advance()
+
+    def synced(self, position: int) -> Confirmed:
+        """This broker's disk has what is below the position."""
+        self._synced = max(self._synced, position)
+        return self._advance()
+
+    def stored(self, member: str, told: StoredEnd) -> Confirmed:
+        """A slave has told what it has. A process that has restarted is another member."""
+        self._stored[member] = told
+        return self._advance()
+
+    def _stored_of(self, member: str) -> StoredEnd | None:
+        """What a member of the record has told; None: nothing yet, or it was another process."""
+        stored = self._stored.get(member)
+        if stored is None or self._record is None or stored.incarnation != self._record.awaited.get(member):
+            return None
+        return stored
+
+    def _advance(self) -> Confirmed:
+        record = self._record
+        if record is None:
+            return self._confirmed
+        awaited = [self._stored_of(member) for member in record.awaited]
+        is_lone = len(record.in_sync) == 1
+        if (is_lone and not self.is_settled) or None in awaited:
+            return self._confirmed
+        found = [each for each in awaited if each is not None]
+        end = min((each.end for each in found), default=self._end)
+        memory = min(end, self._end)
+        own = min(memory, self._synced)
+        now = Confirmed(memory, own, own if is_lone else memory, min((own, *(each.synced for each in found))))
+        self._confirmed = Confirmed(*map(max, now, self._confirmed))
+        return self._confirmed
