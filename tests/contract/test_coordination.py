@@ -287,7 +287,7 @@ def server(tmp_path_factory):
 class TestZooKeeperCoordination(CoordinationContract, RealProcesses):
     @pytest.fixture
     def url(self, server):
-        return f"zookeeper://{server.address}/coordination/{next(CHROOTS)}"
+        return f"zookeeper://{server.address}/coordination/{next(CHROOTS)}?session_timeout_s=6"  # a loaded machine may stall
 
     @pytest.fixture
     def open_another(self, opened, url):
