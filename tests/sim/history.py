@@ -135,7 +135,8 @@ class History:
         shown: topic ids that clients know, with the topics' names.
         ages: what retention may have deleted.
         queues: of topics that have grown, their latest number of queues.
-        moves_hold: no power cut came while a growth was not durable. It may keep the topic's record and lose the growth's.
+        moves_hold: the engine has seen each growth by itself, and no power cut came while one was not durable. It may keep
+            the topic's record and lose the growth's.
         may_repeat: a start could not read messages that delayed ones had become, and says that they may come again.
     """
 

@@ -191,6 +191,9 @@ class Injection:
     def _grow(self, fault: Fault) -> None:
         """An operator gives a topic more queues; the clients follow one after the other."""
         topic, queues = fault.options["topic"], fault.options["queues"]
+        found = self.engine.node and self.engine.node.store.topic(topic)
+        if found is None or found.queues < self.history.queues.get(topic, 0):
+            self.history.moves_hold = False  # the engine sees both growths as one
         queues = self.history.queues[topic] = max(queues, self.history.queues.get(topic, 0))
         chance = self.world.random_of(f"growth-{fault.at_ms}")
         for client in self.clients.values():
