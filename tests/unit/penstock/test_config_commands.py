@@ -127,7 +127,8 @@ def test_a_damaged_bucket_and_an_entry_of_a_later_version_are_named(run, filled,
     store.put("topic", "later", {"durability": "of a later version"}, 0)
     store.close()
     (bucket,) = (tmp_path / "config" / "application").glob("0*")
-    bucket.write_bytes(bucket.read_bytes()[:-1] + b"x")
+    data = bucket.read_bytes()
+    bucket.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
     found = json.loads(run("config", "verify", "-o", "json", code=1).stdout)
     assert [each["subject"].split()[0] for each in found] == ["topic", "application"]
     assert "cannot read it" in found[0]["problem"] and "checksum" in found[1]["problem"]
