@@ -36,6 +36,7 @@ class SegmentRoller:
         self._preparer = env.background()
         self.prepared = prepared
         """The next segment, once it is made."""
+        self._is_preparing = False
         self._refused_at = -1.0
         self.fault = ""
         """Why there is no space for a next segment; empty when there is one, or when that is not known."""
@@ -55,8 +56,7 @@ class SegmentRoller:
         self._segments.active = segment
         self._syncer.switch(segment.file, position)
         if self.prepared is None:
-            epoch = appender.epoch
-            self._preparer.submit(lambda: self._prepare(epoch))
+            self._submit(appender.epoch)
 
     def roll(self, appender: Appender) -> bool:
         """Continue in the next segment, which usually is ready. Returns False when the disk has no room for one."""
@@ -94,17 +94,25 @@ class SegmentRoller:
         self.fault = ""
         return made
 
+    def _submit(self, epoch: int) -> None:
+        """Have the next segment made in the background, once: a second one would take the first one's name."""
+        if not self._is_preparing:
+            self._is_preparing = True
+            self._preparer.submit(lambda: self._prepare(epoch))
+
     def _prepare(self, epoch: int) -> None:
         """Create the next segment in the background. Without room for it, the roll tries again."""
         try:
             self.prepared = self._create(epoch)
         except DiskFullError as error:
             limited.warning("%s: the current segment is the last one", error)
+        finally:
+            self._is_preparing = False
 
     def retry(self, epoch: int, free_bytes: int) -> None:
         """Create the next segment in the background if there was no space for it, and there is now."""
         if self.fault and self.prepared is None and free_bytes > self._segment_bytes:
-            self._preparer.submit(lambda: self._prepare(epoch))
+            self._submit(epoch)
 
     def _take_prepared(self, epoch: int) -> Segment | None:
         """The prepared segment; made here, which blocks, when it is not ready. None when there is no room."""
