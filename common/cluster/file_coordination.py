@@ -9,9 +9,7 @@ Files are 0600 and directories 0700. DIR must be on a local file system (flock, 
 """
 
 import errno
-import fcntl
 import os
-import time
 from collections.abc import Hashable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -28,11 +26,11 @@ from common.cluster.coordination import (
 from common.cluster.following import FollowingCoordination
 from common.cluster.group_record import GroupRecord
 from common.config import files
-from common.config.errors import StoreDamaged, StoreUnavailable, VersionConflict
+from common.config.errors import StoreDamaged, StoreUnavailable, UncertainWrite, VersionConflict
+from common.config.file_lock import locked
 from common.config.held_files import hold, read_held
 
 POLL_S = 0.05
-LOCK_DEADLINE_S = 10.0
 REGISTRATION_BYTES_MAX = 4096
 
 
@@ -70,16 +68,25 @@ class FileCoordination(FollowingCoordination):
         return VersionedRecord(parse_record(text, str(path)), int(version))
 
     def write(self, group: str, record: GroupRecord, version: int) -> int:
-        with self._writing():
+        with self._as_unavailable(), locked(self._root / "lock"):
             found = self.record(group)
             known = found.version if found else 0
             if known != version:
                 raise VersionConflict("broker_group", group, version, known)
-            with self._as_unavailable():
-                self._make(group)
-                files.replace(self._group(group) / "record", b"%d\n%s" % (version + 1, encode_record(record)))
+            self._make(group)
+            self._replace(self._group(group) / "record", b"%d\n%s" % (version + 1, encode_record(record)))
         self._wake.set()
         return version + 1
+
+    def _replace(self, path: Path, data: bytes) -> None:
+        try:
+            files.replace(path, data)
+        except OSError as error:
+            if path.exists() and path.read_bytes() == data:  # only the last sync failed
+                raise UncertainWrite(
+                    f"{path}: changed, but not synced: {error.strerror}: read before trying again"
+                ) from error
+            raise
 
     def brokers(self, group: str) -> dict[str, Registration]:
         folder = self._group(group) / "brokers"
@@ -171,7 +178,7 @@ class FileCoordination(FollowingCoordination):
 
     def _take_place(self) -> None:
         """Take the place after all candidates that there are."""
-        with self._writing():
+        with self._as_unavailable(), locked(self._root / "lock"):
             folder = self._root / "controllers"
             last = max((int(name.partition(".")[0]) for name in os.listdir(folder)), default=0)
             name = f"{last + 1:012d}.{quote(self._standing, safe='')}"
@@ -185,26 +192,6 @@ class FileCoordination(FollowingCoordination):
 
     def _look_at_groups(self) -> Hashable:
         return tuple(self.groups()), self.controller()
-
-    @contextmanager
-    def _writing(self) -> Iterator[None]:
-        with self._as_unavailable():
-            fd = os.open(self._root / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            deadline = time.monotonic() + LOCK_DEADLINE_S
-            while True:
-                try:
-                    fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    break
-                except BlockingIOError:
-                    if time.monotonic() > deadline:
-                        raise StoreUnavailable(
-                            f"{self._root}/lock: another process held the lock for {LOCK_DEADLINE_S:.0f} s"
-                        ) from None
-                time.sleep(0.002)
-            yield
-        finally:
-            os.close(fd)
 
     @contextmanager
     def _as_unavailable(self) -> Iterator[None]:

@@ -39,11 +39,11 @@ class FollowingCoordination(Coordination):
 
     @abstractmethod
     def _look(self, group: str) -> Hashable:
-        """What watchers of the group are told changes of. Raises StoreUnavailable, StoreDamaged."""
+        """The state of the group that watchers are told changes of. Raises StoreUnavailable, StoreDamaged."""
 
     @abstractmethod
     def _look_at_groups(self) -> Hashable:
-        """What watchers of all groups are told changes of. Raises StoreUnavailable."""
+        """The groups and the controller, which watchers of all groups are told changes of. Raises StoreUnavailable."""
 
     @property
     @abstractmethod

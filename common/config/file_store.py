@@ -12,12 +12,10 @@ Files are 0600 and directories 0700, because they hold the applications' secrets
 """
 
 import errno
-import fcntl
 import logging
 import os
 import re
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -30,12 +28,12 @@ from common.config import files
 from common.config.blocking import run_blocking
 from common.config.bucketed import INDEX_MISSING, BucketedStore, Index
 from common.config.errors import StoreDamaged, StoreUnavailable
+from common.config.file_lock import locked, try_lock
 from common.config.identity import StoreIdentity, parse_identity
 from common.config.reports import Reports
 from common.config.store import KINDS, Applied, ConfigVersion
 from common.limited_log import LimitedLog
 
-LOCK_DEADLINE_S = 10.0
 POLL_S = 0.2
 FRESH_NS = 2_000_000_000  # a younger file may change again within one tick of the file system's clock
 
@@ -158,22 +156,8 @@ class FileStore(BucketedStore):
 
     @contextmanager
     def _writing(self, kind: str) -> Iterator[None]:
-        fd = self._open_lock()
-        try:
-            deadline = time.monotonic() + LOCK_DEADLINE_S
-            while not _try_lock(fd):
-                if time.monotonic() > deadline:
-                    raise StoreUnavailable(
-                        f"{self._root}/lock: another process held the lock for {LOCK_DEADLINE_S:.0f} s: try again later"
-                    )
-                time.sleep(0.005)  # not a blocking flock, which would block all greenlets of the process
+        with self._as_unavailable(), locked(self._root / "lock"):
             yield
-        finally:
-            os.close(fd)
-
-    def _open_lock(self) -> int:
-        with self._as_unavailable():
-            return os.open(self._root / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
     def watch(self, callback: Callable[[str], None]) -> None:
         self._watchers.append(callback)
@@ -266,7 +250,7 @@ class FileStore(BucketedStore):
         with self._as_unavailable():
             path = self._root / "claims" / quote(name, safe="")
             fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        if not _try_lock(fd):
+        if not try_lock(fd):
             os.close(fd)
             return False
         self._claims[name] = fd
@@ -292,11 +276,3 @@ class FileStore(BucketedStore):
             raise StoreUnavailable(
                 f"configuration at {self._root}: not available: {error.strerror or error}{where}"
             ) from error
-
-
-def _try_lock(fd: int) -> bool:
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True

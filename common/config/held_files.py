@@ -3,18 +3,17 @@
 The flock makes such a file ephemeral: it ends with its holder in every case, and a reused process id cannot revive it.
 """
 
-import fcntl
 import os
 from pathlib import Path
+
+from common.config.file_lock import try_lock
 
 
 def hold(path: Path) -> int | None:
     """Create and lock the file; returns the descriptor that holds it. None: another process holds it, or probes it."""
     while True:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not try_lock(fd):
             os.close(fd)
             return None
         if _is_at(path, fd):
@@ -32,12 +31,11 @@ def read_held(path: Path, size: int) -> bytes | None:
     except FileNotFoundError:
         return None
     try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if not try_lock(fd):
+            return os.pread(fd, size, 0)
         if _is_at(path, fd):  # else another reader removed it, and the name may belong to a new process
             path.unlink()
         return None
-    except BlockingIOError:
-        return os.pread(fd, size, 0)
     finally:
         os.close(fd)
 

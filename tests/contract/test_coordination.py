@@ -13,31 +13,29 @@ from common.cluster.file_coordination import FileCoordination
 from common.cluster.group_record import GroupRecord, GroupState
 from common.cluster.memory_coordination import MemoryCoordination
 from common.cluster.opening import open_coordination
-from common.config.errors import InvalidEntry, StoreDamaged, StoreUnavailable, VersionConflict
+from common.config.errors import InvalidEntry, StoreDamaged, StoreUnavailable, UncertainWrite, VersionConflict
 from tests.services.zookeeper import ZooKeeper, expire
 from tests.waiting import until
 
 RECORD = GroupRecord(1, GroupState.SINGLE_MASTER, "a", {"a": 7}, log_id="1f", reason="the first")
 CHROOTS = itertools.count()
 CHILD = """
-import sys, time
+import sys
 from common.cluster.coordination import Registration
 from common.cluster.opening import open_coordination
+from tests.waiting import until
 coordination = open_coordination(sys.argv[1])
-coordination.register("g", "a", Registration(int(sys.argv[2]), "child:1"))
+mine = Registration(int(sys.argv[2]), "child:1")
+coordination.register("g", "a", mine)
 coordination.stand("child")
-deadline = time.monotonic() + 60
-while time.monotonic() < deadline:
-    if coordination.brokers("g").get("a", (0,))[0] == int(sys.argv[2]) and coordination.is_controller():
-        print("ready", flush=True)
-        break
-    time.sleep(0.01)
-time.sleep(120)
+until(lambda: coordination.brokers("g").get("a") == mine and coordination.is_controller(), "both", 60.0)
+print("ready", flush=True)
+sys.stdin.read()
 """
 
 
 class CoordinationContract:
-    """What each implementation keeps. `open_another` opens the coordination of one more process."""
+    """Promises of each implementation. `open_another` opens the coordination of one more process."""
 
     def test_there_is_no_record_at_first(self, open_another):
         coordination = open_another()
@@ -203,10 +201,18 @@ class TestMemoryCoordination(CoordinationContract):
 
 
 class RealProcesses:
-    """What needs processes or threads. `url` names one more place."""
+    """Promises that only processes or threads show. `url` names a place."""
+
+    @pytest.fixture
+    def open_another(self, opened, url):
+        def open_it():
+            opened.append(open_coordination(url))
+            return opened[-1]
+
+        return open_it
 
     def test_what_a_killed_process_held_is_free(self, url, opened):
-        child = subprocess.Popen([sys.executable, "-c", CHILD, url, "1"], stdout=subprocess.PIPE)
+        child = subprocess.Popen([sys.executable, "-c", CHILD, url, "1"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         try:
             assert child.stdout.readline() == b"ready\n"
             opened.append(open_coordination(url))
@@ -230,18 +236,10 @@ class RealProcesses:
         until(lambda: seen, "the second watcher")
 
 
-class TestFileCoordination(CoordinationContract, RealProcesses):
+class TestFileCoordination(RealProcesses, CoordinationContract):
     @pytest.fixture
     def url(self, tmp_path):
         return f"file://{tmp_path}"
-
-    @pytest.fixture
-    def open_another(self, opened, url):
-        def open_it():
-            opened.append(open_coordination(url))
-            return opened[-1]
-
-        return open_it
 
     @pytest.mark.parametrize("data", [b"", b"1", b"x\n{}", b"1\n{}", b'1\n{"epoch": 0}', b"\xff"])
     def test_a_damaged_record_is_named(self, open_another, tmp_path, data):
@@ -277,6 +275,20 @@ class TestFileCoordination(CoordinationContract, RealProcesses):
             coordination.write("g", replace(RECORD, epoch=2), 1)
         assert coordination.record("g") == VersionedRecord(RECORD, 1)
 
+    def test_a_record_that_was_replaced_but_not_synced_is_uncertain(self, open_another, monkeypatch):
+        coordination = open_another()
+        coordination.write("g", RECORD, 0)
+
+        def refuse(directory: object) -> None:
+            raise OSError(5, "Input/output error")
+
+        later = replace(RECORD, epoch=2)
+        monkeypatch.setattr(coordination, "_make", lambda group: None)
+        monkeypatch.setattr("common.config.files.sync_directory", refuse)
+        with pytest.raises(UncertainWrite, match="not synced"):
+            coordination.write("g", later, 1)
+        assert coordination.record("g") == VersionedRecord(later, 2)
+
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
@@ -284,18 +296,10 @@ def server(tmp_path_factory):
         yield running
 
 
-class TestZooKeeperCoordination(CoordinationContract, RealProcesses):
+class TestZooKeeperCoordination(RealProcesses, CoordinationContract):
     @pytest.fixture
     def url(self, server):
         return f"zookeeper://{server.address}/coordination/{next(CHROOTS)}?session_timeout_s=6"  # a loaded machine may stall
-
-    @pytest.fixture
-    def open_another(self, opened, url):
-        def open_it():
-            opened.append(open_coordination(url))
-            return opened[-1]
-
-        return open_it
 
     def test_a_lost_session_registers_and_stands_again(self, open_another):
         one, other = open_another(), open_another()
