@@ -9,6 +9,7 @@ import threading
 import time
 
 import pytest
+from kazoo.exceptions import NotEmptyError
 
 from common.admin import topics, transfer, upkeep
 from common.admin.administrator import Administrator
@@ -343,6 +344,15 @@ def reports(store) -> dict[str, int]:
         return {}
 
 
+def emptied(store) -> bool:
+    """Delete all nodes of the store; False when a process has made one meanwhile."""
+    try:
+        store._client.delete(store._path().rstrip("/"), recursive=True)
+    except NotEmptyError:
+        return False
+    return True
+
+
 class TestZooKeeperStore(ConfigStoreContract):
     @pytest.fixture
     def open_another(self, opened, server):
@@ -375,7 +385,7 @@ class TestZooKeeperStore(ConfigStoreContract):
         backup = transfer.export(store, SystemClock())
         view = ConfigView(open_another(), tmp_path / "snapshot", process="proxy")
         try:
-            store._client.delete(store._path().rstrip("/"), recursive=True)
+            until(lambda: emptied(store), "the store to be emptied, while its processes report")
             until(lambda: view.damage, "the view to notice")
             assert view.topic("t7").queues == 3 and view.age_s > 0
             admin = Administrator(open_another(), "test")

@@ -70,10 +70,11 @@ class ZooKeeper:
             time.sleep(0.05)
 
     def _serves(self) -> bool:
+        """Whether it serves requests: its port answers `ruok` earlier, and a session that begins then may hang."""
         try:
             with socket.create_connection(("127.0.0.1", self.port), timeout=1) as connection:
-                connection.sendall(b"ruok")
-                return connection.recv(4) == b"imok"
+                connection.sendall(b"srvr")
+                return connection.recv(9) == b"Zookeeper"
         except OSError:
             return False
 
