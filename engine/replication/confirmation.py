@@ -10,7 +10,7 @@ from common.cluster.group_record import GroupRecord, Incarnation
 
 
 class StoredEnd(NamedTuple):
-    """What a slave has told last.
+    """The latest report of a slave.
 
     Attributes:
         end: bytes below are written there.
@@ -97,7 +97,7 @@ class Confirmation:
         return self._advance()
 
     def _stored_of(self, member: str) -> StoredEnd | None:
-        """What a member of the record has told; None: nothing yet, or it was another process."""
+        """The latest report of a member of the record; None: there is none, or it is of another process."""
         stored = self._stored.get(member)
         if stored is None or self._record is None or stored.incarnation != self._record.awaited.get(member):
             return None

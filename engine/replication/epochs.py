@@ -18,7 +18,7 @@ class EpochStart(NamedTuple):
 
 
 BEFORE_EPOCHS = EpochStart(0, 0)
-"""What a lone engine has written before its group had a record. Every log begins with it."""
+"""The part that a lone engine wrote before its group had a record. Every log begins with it."""
 
 
 class EpochOrderError(LogError):
@@ -59,12 +59,8 @@ class EpochHistory:
         while len(self._starts) > 1 and self._starts[-1].start >= end:
             self._starts.pop()
 
-    def epoch_at(self, position: int) -> int:
-        """Epoch of the batch at that position."""
-        return next(each.epoch for each in reversed(self._starts) if each.start <= position)
-
     def end_of(self, number: int, end: int) -> int:
-        """Where the epoch of that number in the list ends in a log that ends at `end`."""
+        """End of the epoch of that number in the list, in a log that ends at `end`."""
         return self._starts[number + 1].start if number + 1 < len(self._starts) else end
 
 

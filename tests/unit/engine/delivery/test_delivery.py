@@ -25,33 +25,35 @@ def world(form):
     return made
 
 
-def test_a_group_passes_over_what_is_damaged_and_its_line_names_the_group(world, monkeypatch, caplog):
+@pytest.fixture
+def damaged(world, monkeypatch):
+    """`damaged(end)`: the messages below `end` of topic orders cannot be read."""
+
+    def damage(end: int) -> None:
+        sound = world.log.read
+
+        def read(topic_id, queue, offset, *bounds):
+            if offset < end:
+                raise CorruptionError("a.seg", 100, 48, "it does not verify", end)
+            return sound(topic_id, queue, offset, *bounds)
+
+        monkeypatch.setattr(world.log, "read", read)
+        monkeypatch.setattr(LimitedLog, "kinds", {})
+
+    return damage
+
+
+def test_a_group_passes_over_what_is_damaged_and_its_line_names_the_group(world, damaged, caplog):
     world.store(world.orders, 4)
-    read = world.log.read
-
-    def damaged(topic_id, queue, offset, *bounds):
-        if offset < 2:
-            raise CorruptionError("a.seg", 100, 48, "it does not verify", 2)
-        return read(topic_id, queue, offset, *bounds)
-
-    monkeypatch.setattr(world.log, "read", damaged)
-    monkeypatch.setattr(LimitedLog, "kinds", {})
+    damaged(2)
     assert offsets(world.give()) == [2, 3]
     (line,) = [record.getMessage() for record in caplog.records]
     assert line.startswith("group=g topic=orders queue=0 offset=0: cannot be read, continuing at offset 2: ")
 
 
-def test_a_group_passes_over_many_damaged_messages_in_one_step(world, monkeypatch, caplog):
+def test_a_group_passes_over_many_damaged_messages_in_one_step(world, damaged, caplog):
     world.store(world.orders, 100)
-    read = world.log.read
-
-    def damaged(topic_id, queue, offset, *bounds):
-        if offset < 90:
-            raise CorruptionError("a.seg", 100, 48, "it does not verify", 90)
-        return read(topic_id, queue, offset, *bounds)
-
-    monkeypatch.setattr(world.log, "read", damaged)
-    monkeypatch.setattr(LimitedLog, "kinds", {})
+    damaged(90)
     assert offsets(world.give(most=2)) == [90, 91]
     assert len(caplog.records) == 1
 

@@ -1,4 +1,4 @@
-"""What a master confirms: nothing that a member it waits for does not have, and nothing twice."""
+"""A master confirms nothing that a member it waits for does not have, and takes nothing back."""
 
 from dataclasses import replace
 

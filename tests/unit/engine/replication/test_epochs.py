@@ -1,4 +1,4 @@
-"""How far two logs are the same: by the newest epoch that both have from the same position on."""
+"""The common position of two logs: by the newest epoch that both have from the same position on."""
 
 from random import Random
 
@@ -47,11 +47,6 @@ def test_a_log_that_is_cut_loses_the_epochs_after_its_end():
     assert epochs.last == EpochStart(1, 100)
     epochs.cut(0)
     assert epochs.last == BEFORE_EPOCHS and epochs.starts == ()
-
-
-def test_each_position_has_its_epoch():
-    epochs = history((1, 100), (2, 400))
-    assert [epochs.epoch_at(position) for position in (0, 99, 100, 399, 400, 900)] == [0, 0, 1, 1, 2, 2]
 
 
 @given(st.integers(0, 1 << 32))
