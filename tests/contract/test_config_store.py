@@ -24,7 +24,7 @@ from common.config.store import KINDS, Change
 from common.config.view import ConfigView
 from common.config.zookeeper_options import ZooKeeperOptions
 from common.config.zookeeper_store import ZooKeeperStore
-from tests.services.zookeeper import ZooKeeper, expire
+from tests.services.zookeeper import RECONNECT_S, ZooKeeper, expire
 from tests.waiting import until
 
 CHROOTS = itertools.count()
@@ -442,9 +442,9 @@ class TestZooKeeperStore(ConfigStoreContract):
             until(lambda: view.age_s > 0, "the view to notice the outage")
             assert view.topic("orders").queues == 1
             server.start()
-            until(lambda: "proxy" in reports(store), "the store to be reached again", 40.0)
+            until(lambda: "proxy" in reports(store), "the store to be reached again", RECONNECT_S)
             store.put("topic", "orders", {"queues": 2}, version)
-            until(lambda: view.topic("orders").queues == 2, "the change that was made before the view was back")
+            until(lambda: view.topic("orders").queues == 2, "the change, which it may have missed", RECONNECT_S)
             until(lambda: reports(store).get("proxy") == view.version, "its report")
             assert view.age_s == 0.0
         finally:

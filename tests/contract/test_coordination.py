@@ -14,7 +14,7 @@ from common.cluster.group_record import GroupRecord, GroupState
 from common.cluster.memory_coordination import MemoryCoordination
 from common.cluster.opening import open_coordination
 from common.config.errors import InvalidEntry, StoreDamaged, StoreUnavailable, UncertainWrite, VersionConflict
-from tests.services.zookeeper import ZooKeeper, expire
+from tests.services.zookeeper import RECONNECT_S, ZooKeeper, expire
 from tests.waiting import until
 
 RECORD = GroupRecord(1, GroupState.SINGLE_MASTER, "a", {"a": 7}, log_id="1f", reason="the first")
@@ -327,8 +327,8 @@ class TestZooKeeperCoordination(RealProcesses, CoordinationContract):
         assert not one.is_controller() and one.controller() is None
         seen.clear()
         server.start()
-        until(lambda: seen and seen[-1] == ["a"], "the news after the outage", 40.0)
-        until(one.is_controller, "the election after the outage", 20.0)
+        until(lambda: seen and seen[-1] == ["a"], "the news after the outage", RECONNECT_S)
+        until(one.is_controller, "the election after the outage", RECONNECT_S)
         assert one.record("g") == VersionedRecord(RECORD, 1) and one.contact_age_s() < 2.0
 
     def test_a_place_that_was_taken_twice_counts_as_one(self, open_another):

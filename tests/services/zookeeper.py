@@ -20,6 +20,7 @@ JAVA_OPTIONS = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dzo
 MAIN_CLASS = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 JAR_FOLDER = Path("/usr/share/java")
 START_DEADLINE_S = 30.0
+RECONNECT_S = 30.0  # a server that starts may never answer a session's request: the client waits its session's time
 CONFIG = """\
 tickTime=500
 initLimit=10
