@@ -68,7 +68,11 @@ class LeaseClock:
         return self.last
 
     def start_above(self, number: int) -> None:
-        """Use only numbers above this one from now on: the log names it as a lease or as a floor."""
+        """Use only numbers above this one from now on: the log names it as a lease or as a floor.
+
+        It is above those in use only when the log misses the state that was stored with it. Leases that this process has
+        made before then count as those of another one.
+        """
         if number > self.last:
             self.first = self.last = number
 
@@ -160,4 +164,5 @@ def _start(stored: bytes, wall_ms: int) -> tuple[int, int]:
     _, is_final, last, time_ms, stored_wall_ms = _STORED.unpack(stored)
     start_ms = time_ms + max(0, wall_ms - stored_wall_ms)
     unstored = 0 if is_final else _UNSTORED_MS << COUNTER_BITS
-    return start_ms, max(last + unstored, start_ms << COUNTER_BITS)
+    named = last | (1 << COUNTER_BITS) - 1  # progress names leases by the millisecond: see `start_above`
+    return start_ms, max(named + unstored, start_ms << COUNTER_BITS)

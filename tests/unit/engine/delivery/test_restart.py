@@ -272,6 +272,16 @@ def test_a_wall_clock_that_steps_while_the_engine_runs_ends_no_lease_and_refuses
     assert world.pull(acks=[before.ack(), after.ack()], most=0)[0] == [OK, OK]
 
 
+def test_a_group_that_is_loaded_after_the_first_lease_of_a_start_makes_no_receipt_stale(world):
+    world.store(world.orders, 2)
+    world.give(group="earlier")
+    stop(world, away_ms=0)
+    (piece,) = world.give(group="first")
+    world.give(group="earlier")
+    world.wall_ms -= 5_400_000
+    assert world.pull(acks=[piece.ack()], most=0, group="first")[0] == [OK]
+
+
 def test_a_wall_clock_that_was_set_back_while_the_engine_was_away_lengthens_a_lease_by_no_more_than_the_absence(world):
     world.store(world.orders, 1)
     world.give(invisible_ms=10_000)
