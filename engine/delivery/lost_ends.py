@@ -21,6 +21,9 @@ class RaisableLog(ProgressLog, TopicLog, Protocol):
     def raise_end(self, topic_id: int, queue: int, next_offset: int) -> bool:
         """Continue the queue at that offset at least; whether its end was below."""
 
+    def put_ends_raised(self) -> None:
+        """Note that no end has to be raised any more. Until this is durable each start has `headers_lost`."""
+
 
 def raise_lost_ends(store: RaisableLog) -> None:
     """Continue each queue above the progress of all groups. Reads all progress, and only after such damage."""
@@ -43,3 +46,4 @@ def raise_lost_ends(store: RaisableLog) -> None:
             "topic=%s queue=%d: its last messages are lost; it continues at offset %d, which a group has reached",
             topic.name, queue, next_offset,
         )  # fmt: skip
+    store.put_ends_raised()

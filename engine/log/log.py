@@ -162,7 +162,7 @@ class Log:
         self.appender = writer.appender
         """Native form: `engine.log.write._append.Appender`, for cimport; the reference has the same methods."""
         self.append = writer.appender.append
-        self.raise_end = writer.raise_end
+        self.raise_end, self.put_ends_raised = writer.raise_end, self._view.put_ends_raised
         self.watch = writer.appender.watch
         self.when_durable = writer.durability.when_durable
         self.growth = TopicGrowth(

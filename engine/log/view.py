@@ -31,6 +31,7 @@ _CHECKPOINT = struct.Struct("<I16sQQII")
 
 CHECKPOINT_KEY = b"mcheckpoint"
 _FIRED_KEY = b"mfired"
+_LOST_KEY = b"mheaders-lost"
 VIEW_VERSION = 1
 NO_SEGMENT = 0xFFFFFFFFFFFFFFFF
 _ALL = 0xFFFFFFFFFFFFFFFF
@@ -217,6 +218,22 @@ class View:
         """The position that `put_fired_from` noted last, as of the checkpoint."""
         value = self.get(_FIRED_KEY)
         return None if value is None else int.from_bytes(value, "little")
+
+    # Batches that are lost with their headers
+
+    def put_headers_lost(self) -> None:
+        """Note, durably, that ends of queues have to be raised. Before an index file hides the damage. Only in recovery."""
+        self.store.write([(_LOST_KEY, b"-")])
+        self.store.flush()
+
+    def put_ends_raised(self) -> None:
+        """Drop that note, in the store once the log that raises the ends is durable."""
+        if self.are_headers_lost():
+            self.put(_LOST_KEY, None)
+
+    def are_headers_lost(self) -> bool:
+        """Whether the note is there."""
+        return self.get(_LOST_KEY) is not None
 
     # Segments of a queue
 

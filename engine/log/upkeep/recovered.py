@@ -27,7 +27,7 @@ class Recovered:
     """(base of its segment, byte address, size) of scanned batches of fired timers that may be in no mark."""
     active_ids: bytes = b""
     headers_lost: bool = False
-    """Whether batches are lost of which no header tells the queue."""
+    """Whether batches are lost of which no header tells the queue, and ends of queues have not been raised since."""
     is_full: bool = False
     """Whether there is no room for the rest of the active segment."""
     ids: IdWindow = field(init=False)

@@ -109,7 +109,7 @@ class Recovery:
         if not bases:
             return self._create(checkpoint)
         header = self._any_header(bases, checkpoint)
-        self._state = Recovered(header.log_id)
+        self._state = Recovered(header.log_id, headers_lost=self._view.are_headers_lost())
         self._batches = BatchReader(header.log_id)
         if checkpoint is not None and checkpoint.log_id != header.log_id:
             raise BehindCheckpointError(
@@ -317,7 +317,8 @@ class Recovery:
         self._state.epoch = max(self._state.epoch, scan.epoch)
         self._state.bytes_scanned += segment.end_at
         self._state.damage += scan.damage
-        if scan.headers_lost:
+        if scan.headers_lost and not self._state.headers_lost:
+            self._view.put_headers_lost()
             self._state.headers_lost = True
         self._state.next_topic_id += scan.topics_lost_max(0 if is_tail else segment.header.size - segment.end_at)
         if self._state.damage:

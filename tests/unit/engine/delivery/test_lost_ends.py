@@ -80,8 +80,30 @@ def test_a_raised_end_holds_after_a_start_that_does_not_meet_the_damage(machine)
     machine.log = None
     machine.damage(f"/data/log/{0:020d}.seg", machine.destroyed_at, machine.destroyed)
     machine.open()
-    assert not machine.log.headers_lost
+    assert not machine.log.damage
     assert machine.append(1, 1, b"new") == 9
+
+
+def test_a_start_that_ends_before_it_has_raised_the_ends_leaves_that_to_the_next_one(machine):
+    """The first start writes the index file of the full segment, which hides the damage."""
+    while len(machine.log.segments.sealed.bases) < 1:
+        machine.append(1, 1, bytes(5000))
+    machine.env.end_process()
+    machine.log = None
+    machine.env.unlink(f"/data/log/{0:020d}.idx")
+    machine.env.stores.clear()
+    machine.open()
+    assert machine.log.headers_lost
+    for _ in range(2):
+        machine.env.end_process()
+        machine.log = None
+        machine.open()
+        assert machine.log.headers_lost
+    raise_lost_ends(machine.log)
+    machine.log.checkpoint()
+    machine.reopen()
+    assert not machine.log.headers_lost
+    assert machine.append(1, 0, b"new") == 5
 
 
 def test_no_other_topic_gets_the_id_of_one_whose_record_is_destroyed(machine):
