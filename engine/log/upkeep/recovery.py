@@ -299,6 +299,8 @@ class Recovery:
                 self._state.damage.append(report(segment, at, size, f"a batch of {REPLAYED[kind]} {why}"))
                 if kind == KIND_TOPIC:
                     self._state.next_topic_id += count  # each of its records may have been the first of an id
+                elif kind == KIND_COUNTERS:
+                    self._note_headers_lost()
                 continue
             self._apply_batch(batch)
 
@@ -317,9 +319,8 @@ class Recovery:
         self._state.epoch = max(self._state.epoch, scan.epoch)
         self._state.bytes_scanned += segment.end_at
         self._state.damage += scan.damage
-        if scan.headers_lost and not self._state.headers_lost:
-            self._view.put_headers_lost()
-            self._state.headers_lost = True
+        if scan.headers_lost:
+            self._note_headers_lost()
         self._state.next_topic_id += scan.topics_lost_max(0 if is_tail else segment.header.size - segment.end_at)
         if self._state.damage:
             assert segment.index is not None
@@ -327,6 +328,11 @@ class Recovery:
         if is_tail:
             self._state.active_ids = scan.ids
         return scan
+
+    def _note_headers_lost(self) -> None:
+        if not self._state.headers_lost:
+            self._view.put_headers_lost()
+            self._state.headers_lost = True
 
     def _spare_ids(self, index: SealedIndex) -> None:
         """Give no topic an id that the segment has batches of: the record of their own topic may be lost."""

@@ -106,6 +106,20 @@ def test_a_start_that_ends_before_it_has_raised_the_ends_leaves_that_to_the_next
     assert machine.append(1, 0, b"new") == 5
 
 
+def test_ends_are_raised_again_when_the_view_and_the_record_of_the_raised_end_are_both_lost(machine):
+    at = machine.log.end_position
+    raise_lost_ends(machine.log)
+    while len(machine.log.segments.sealed.bases) < 1:
+        machine.append(1, 1, bytes(5000))
+    machine.close()
+    machine.env.stores.clear()
+    machine.damage(f"/data/log/{0:020d}.seg", at + 60, b"\xff")
+    machine.open()
+    assert machine.log.headers_lost
+    raise_lost_ends(machine.log)
+    assert machine.append(1, 0, b"new") == 5
+
+
 def test_no_other_topic_gets_the_id_of_one_whose_record_is_destroyed(machine):
     at = machine.log.end_position
     (lost,) = machine.log.create_topics([("lost", 1)])
