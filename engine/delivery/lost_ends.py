@@ -5,6 +5,7 @@ is left then: a new message would get an offset that the group has passed, and t
 """
 
 import logging
+from collections.abc import Iterable
 from typing import Protocol
 
 from engine.delivery import progress
@@ -13,13 +14,27 @@ from engine.log.port import ProgressLog, TopicLog
 log = logging.getLogger(__name__)
 
 
+QueueEnd = tuple[int, int, int]
+"""(topic id, queue, next offset)"""
+
+
 class RaisableLog(ProgressLog, TopicLog, Protocol):
-    """The log, after a start that may have found such damage."""
+    """The log, after a start that may have found such damage.
+
+    Attributes:
+        headers_lost: it has, or an earlier start had and ended before `put_ends_raised`.
+        raised: ends that the start has raised by what it could read of headers, in the view only.
+    """
 
     headers_lost: bool
+    raised: list[QueueEnd]
 
-    def raise_end(self, topic_id: int, queue: int, next_offset: int) -> bool:
-        """Continue the queue at that offset at least; whether its end was below."""
+    def raise_ends(self, ends: Iterable[QueueEnd], in_view: Iterable[QueueEnd]) -> list[QueueEnd]:
+        """Have queues continue at these offsets at least; returns those whose end was below.
+
+        Args:
+            in_view: those that only the view has.
+        """
 
     def put_ends_raised(self) -> None:
         """Note that no end has to be raised any more. Until this is durable each start has `headers_lost`."""
@@ -29,6 +44,17 @@ def raise_lost_ends(store: RaisableLog) -> None:
     """Continue each queue above the progress of all groups. Reads all progress, and only after such damage."""
     if not store.headers_lost:
         return
+    for topic_id, queue, next_offset in store.raise_ends(_reached(store), store.raised):
+        topic = store.topic_by_id(topic_id)
+        log.error(
+            "topic=%s queue=%d: its last messages are lost; it continues at offset %d, which a group has reached",
+            topic.name if topic else topic_id, queue, next_offset,
+        )  # fmt: skip
+    store.put_ends_raised()
+
+
+def _reached(store: RaisableLog) -> list[QueueEnd]:
+    """The highest offsets that groups have reached in queues of existing topics."""
     reached: dict[tuple[int, int], int] = {}
     for raw, value in store.progress():
         place = progress.split_key(raw)
@@ -38,12 +64,9 @@ def raise_lost_ends(store: RaisableLog) -> None:
             continue
         if place:
             reached[place[1:]] = max(reached.get(place[1:], 0), next_offset)
-    for (topic_id, queue), next_offset in reached.items():
-        topic = store.topic_by_id(topic_id)
-        if topic is None or queue >= topic.queues or not store.raise_end(topic_id, queue, next_offset):
-            continue
-        log.error(
-            "topic=%s queue=%d: its last messages are lost; it continues at offset %d, which a group has reached",
-            topic.name, queue, next_offset,
-        )  # fmt: skip
-    store.put_ends_raised()
+    topics = {topic_id: store.topic_by_id(topic_id) for topic_id, _ in reached}
+    return [
+        (topic_id, queue, next_offset)
+        for (topic_id, queue), next_offset in reached.items()
+        if (topic := topics[topic_id]) is not None and queue < topic.queues
+    ]

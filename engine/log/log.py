@@ -99,7 +99,8 @@ class Log:
         self, env: Env, directory: str, config: LogConfig, view: View, recovered: Recovered,
         retention_policy: RetentionPolicy | None, notify: Callable[[], None] | None, unlock: Callable[[], None],
     ) -> None:  # fmt: skip
-        self.log_id, self.damage, self.headers_lost = recovered.log_id, recovered.damage, recovered.headers_lost
+        self.log_id, self.damage = recovered.log_id, recovered.damage
+        self.headers_lost, self.raised = recovered.headers_lost, recovered.raised
         self._view, self._unlock, self._now_ms = view, unlock, env.now_ms
         batches = BatchReader(self.log_id)
         assert recovered.active is not None
@@ -162,7 +163,7 @@ class Log:
         self.appender = writer.appender
         """Native form: `engine.log.write._append.Appender`, for cimport; the reference has the same methods."""
         self.append = writer.appender.append
-        self.raise_end, self.put_ends_raised = writer.raise_end, self._view.put_ends_raised
+        self.raise_ends, self.put_ends_raised = writer.raise_ends, self._view.put_ends_raised
         self.watch = writer.appender.watch
         self.when_durable = writer.durability.when_durable
         self.growth = TopicGrowth(

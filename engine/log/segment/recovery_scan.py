@@ -62,6 +62,10 @@ class RecoveryScan:
     damage: list[SegmentDamage] = field(default_factory=list)
     headers_lost: bool = False
     """Whether batches are lost of which no header tells the queue."""
+    raised: list[tuple[int, int, int]] = field(default_factory=list)
+    """(topic id, queue, next offset) of queues that end after a lost batch and have no other one in the segment."""
+    first_lost: list[tuple[int, int, int]] = field(default_factory=list)
+    """The same, if the topic exists: its record may be in the segment, too. See `raise_first`."""
     is_unread: bool = False
     """Whether the disk could not read a part of it now: an index of this scan may lack batches that are there."""
     ids: bytes = b""
@@ -110,15 +114,16 @@ def scan_segment(
                 head = BATCH_HEADER.unpack_from(scan.room, scan.last_at)
                 found.last = LastBatch(scan.last_at, head[0], head[11])
             elif stretch.kind is StretchKind.BAD:
-                damage, has_header = _take_damaged(segment, index, scan, stretch, end_before)
+                damage, has_header = _take_damaged(found, segment, index, scan, stretch, end_before)
                 found.damage.append(damage)
                 found.headers_lost = found.headers_lost or not has_header
             elif not is_tail:
-                found.damage.append(_take_end(segment, index, scan, stretch, end_before))
+                found.damage.append(_take_end(found, segment, index, scan, stretch, end_before))
                 found.headers_lost = True
     finally:
         scan.close()
     segment.end_at, found.epoch = scan.end_at, scan.epoch
+    found.raised = [each for each in found.raised if index.first_offset(*each[:2]) is None]
     found.ids = b"".join(collected)
     index.checked = len(found.ids) // ID_ENTRY.size
     _take_unread(found, segment, scan, is_tail)
@@ -219,7 +224,12 @@ def _expected(
 
 
 def _raise_end(
-    index: SegmentIndex, scan: WindowScan, at: int, end: int, end_before: Callable[[int, int], int | None]
+    found: RecoveryScan,
+    index: SegmentIndex,
+    scan: WindowScan,
+    at: int,
+    end: int,
+    end_before: Callable[[int, int], int | None],
 ) -> None:
     """Have the queue continue after the lost batch whose header is at `at`, if the header names its place in the queue.
 
@@ -228,11 +238,25 @@ def _raise_end(
     _, size, magic, _, _, _, topic_id, queue, count, _, base_offset, _ = BATCH_HEADER.unpack_from(scan.room, at)
     if magic != BATCH_MAGIC or not BATCH_HEADER_SIZE < size <= end - at:
         return
-    if base_offset == _expected(index, topic_id, queue, end_before):
-        index.raise_next(topic_id, queue, base_offset + min(count, (size - BATCH_HEADER_SIZE) // RECORD_BYTES_MIN))
+    expected = _expected(index, topic_id, queue, end_before)
+    next_offset = base_offset + min(count, (size - BATCH_HEADER_SIZE) // RECORD_BYTES_MIN)
+    if base_offset == expected:
+        index.raise_next(topic_id, queue, next_offset)
+        found.raised.append((topic_id, queue, next_offset))
+    elif expected is None and base_offset == 0:
+        found.first_lost.append((topic_id, queue, next_offset))
+
+
+def raise_first(index: SegmentIndex, found: RecoveryScan, end_before: Callable[[int, int], int | None]) -> None:
+    """Raise the ends of queues whose first batch is lost, of topics that became known by the scan itself."""
+    for topic_id, queue, next_offset in found.first_lost:
+        if _expected(index, topic_id, queue, end_before) == 0:
+            index.raise_next(topic_id, queue, next_offset)
+            found.raised.append((topic_id, queue, next_offset))
 
 
 def _take_end(
+    found: RecoveryScan,
     segment: Segment,
     index: SegmentIndex,
     scan: WindowScan,
@@ -241,7 +265,7 @@ def _take_end(
 ) -> SegmentDamage:
     """Report bad bytes after the last batch of a full segment. The first of them may still be a header."""
     if stretch.end - stretch.at >= BATCH_HEADER_SIZE:
-        _raise_end(index, scan, stretch.at, segment.header.size, end_before)
+        _raise_end(found, index, scan, stretch.at, segment.header.size, end_before)
     why = _unread_in(scan, stretch.at, segment.header.size)
     return report(segment, stretch.at, stretch.end - stretch.at, why + "the end of a full segment does not verify")
 
@@ -257,6 +281,7 @@ def _size(view: mmap, at: int) -> int:
 
 
 def _take_damaged(
+    found: RecoveryScan,
     segment: Segment,
     index: SegmentIndex,
     scan: WindowScan,
@@ -280,5 +305,5 @@ def _take_damaged(
         index.add_entry(topic_id, queue, base_offset, at, size, count, stored_at_ms)
         reason = f"topic={topic_id} queue={queue} offsets={base_offset}..{base_offset + count}"
         return report(segment, at, following - at, why + reason), True
-    _raise_end(index, scan, at, following, end_before)
+    _raise_end(found, index, scan, at, following, end_before)
     return report(segment, at, following - at, why + "the header of the batch does not verify either"), False

@@ -28,6 +28,8 @@ class Recovered:
     active_ids: bytes = b""
     headers_lost: bool = False
     """Whether batches are lost of which no header tells the queue, and ends of queues have not been raised since."""
+    raised: list[tuple[int, int, int]] = field(default_factory=list)
+    """(topic id, queue, next offset) of queues whose last batch is lost, by its header. No record in the log says so."""
     is_full: bool = False
     """Whether there is no room for the rest of the active segment."""
     ids: IdWindow = field(init=False)

@@ -31,7 +31,7 @@ from engine.log.segment.id_time import IdTime
 from engine.log.segment.index_file import index_in_memory, load_index
 from engine.log.segment.native import BatchReader, IdWindow, SealedIndex, SegmentIndex
 from engine.log.segment.patience import Patience
-from engine.log.segment.recovery_scan import RecoveryScan, is_empty, report, scan_segment
+from engine.log.segment.recovery_scan import RecoveryScan, is_empty, raise_first, report, scan_segment
 from engine.log.segment.segment import Segment, create_segment, open_segment, read_or_nothing
 from engine.log.segment.side_files import INDEX_SUFFIX, SUFFIX, side_files
 from engine.log.types import Topic
@@ -319,11 +319,15 @@ class Recovery:
         self._state.epoch = max(self._state.epoch, scan.epoch)
         self._state.bytes_scanned += segment.end_at
         self._state.damage += scan.damage
+        assert segment.index is not None
+        raise_first(segment.index, scan, self._end_before)
+        for raised in scan.raised:
+            self._view.put_counter(*raised)  # the segment's index file does not name the queue
+        self._state.raised += scan.raised
         if scan.headers_lost:
             self._note_headers_lost()
         self._state.next_topic_id += scan.topics_lost_max(0 if is_tail else segment.header.size - segment.end_at)
         if self._state.damage:
-            assert segment.index is not None
             self._spare_ids(index_in_memory(segment, segment.index))
         if is_tail:
             self._state.active_ids = scan.ids

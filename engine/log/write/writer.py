@@ -1,5 +1,7 @@
 """The writer: one appender, with the parts that roll to the next segment, sync, seal and refuse."""
 
+from collections.abc import Iterable
+
 from engine.config import LogConfig
 from engine.env.base import Env, File
 from engine.log.format import KIND_COUNTERS, pack_counter
@@ -19,6 +21,9 @@ from engine.log.write.progress import ProgressRecords
 from engine.log.write.refusal import Refusal
 from engine.log.write.roller import SegmentRoller
 from engine.log.write.syncer import InlineSyncer, ThreadSyncer, sync_or_die
+
+QueueEnd = tuple[int, int, int]
+"""(topic id, queue, next offset)"""
 
 
 class LogWriter:
@@ -68,20 +73,33 @@ class LogWriter:
         self.creator = TopicCreator(self.catalogue, self.control, self.appender, self.checkpoints, config.queues_max)
         self.progress = ProgressRecords(view, self.control, self.checkpoints)
 
-    def raise_end(self, topic_id: int, queue: int, next_offset: int) -> bool:
-        """Continue the queue at that offset at least; whether its end was below. The log and the view keep it."""
+    def raise_ends(self, ends: Iterable[QueueEnd], in_view: Iterable[QueueEnd] = ()) -> list[QueueEnd]:
+        """Have queues continue at these offsets at least, by records in the log.
+
+        All are raised before the first record is appended: it may begin a segment, and what only the index of the full
+        one knows would seem to be known.
+
+        Args:
+            in_view: those that the view has, and no record.
+        Returns: those whose end was below.
+        """
+        raised = [each for each in ends if self._is_above_end(*each)]
+        for topic_id, queue, next_offset in raised:
+            index = self.appender.index
+            known = index.next_offset(topic_id, queue)
+            free = self.appender.free_offset(topic_id, queue) if known is None else 0
+            index.raise_next(topic_id, queue, max(next_offset, free))
+            self._view.put_counter(topic_id, queue, next_offset)
+        self.control.append(KIND_COUNTERS, [pack_counter(*each) for each in [*in_view, *raised]])
+        return raised
+
+    def _is_above_end(self, topic_id: int, queue: int, next_offset: int) -> bool:
         index = self.appender.index
-        kept = self.appender.next_offset(topic_id, queue)
         known = index.next_offset(topic_id, queue)
         # A queue without a batch in the active segment is not in its index file: the view has to know its end.
-        if (kept if known is None or index.first_offset(topic_id, queue) is None else known) >= next_offset:
-            return False
-        next_offset = max(next_offset, known or 0)
-        free = self.appender.free_offset(topic_id, queue) if known is None else 0
-        index.raise_next(topic_id, queue, max(next_offset, free))
-        self._view.put_counter(topic_id, queue, next_offset)
-        self.control.append(KIND_COUNTERS, [pack_counter(topic_id, queue, next_offset)])
-        return True
+        if known is None or index.first_offset(topic_id, queue) is None:
+            known = self.appender.next_offset(topic_id, queue)
+        return next_offset > known
 
     def _unsynced(self) -> list[File]:
         """Files of full segments that no job has synced yet: the sealing thread syncs a segment before it seals it."""

@@ -75,7 +75,7 @@ def test_messages_after_a_raised_end_keep_their_offsets_when_their_segment_is_se
 
 
 def test_a_raised_end_holds_after_a_start_that_does_not_meet_the_damage(machine):
-    machine.log.raise_end(1, 1, 9)
+    machine.log.raise_ends([(1, 1, 9)])
     machine.env.end_process()
     machine.log = None
     machine.damage(f"/data/log/{0:020d}.seg", machine.destroyed_at, machine.destroyed)
@@ -118,6 +118,47 @@ def test_ends_are_raised_again_when_the_view_and_the_record_of_the_raised_end_ar
     assert machine.log.headers_lost
     raise_lost_ends(machine.log)
     assert machine.append(1, 0, b"new") == 5
+
+
+def damaged_body(machine: Machine) -> None:
+    """Append the only batch of a queue, destroy its body, and start again."""
+    at = machine.log.end_position
+    machine.append(1, 2, b"its only message")
+    machine.append(1, 1, b"of another queue")
+    machine.env.end_process()
+    machine.log = None
+    machine.damage(f"/data/log/{0:020d}.seg", at + 48, b"\xff" * 16)
+    machine.open()
+
+
+@pytest.mark.parametrize("is_topic_new", [False, True])
+def test_a_queue_without_groups_continues_after_a_batch_whose_header_is_sound(machine, is_topic_new):
+    if not is_topic_new:
+        machine.log.checkpoint()
+    damaged_body(machine)
+    raise_lost_ends(machine.log)
+    while len(machine.log.segments.sealed.bases) < 1:
+        machine.append(1, 1, bytes(5000))
+    machine.close()
+    machine.env.stores.clear()
+    machine.open()
+    assert machine.append(1, 2, b"new") == 1
+
+
+def test_ends_hold_when_the_record_of_the_first_one_begins_a_segment(machine):
+    done = progress.encode(progress.Progress(0, 1, []))
+    machine.log.put_progress([(progress.key("group", 1, 2), done)])
+    machine.log.checkpoint()
+    damaged_body(machine)
+    room = machine.log.segments.active.next_base - machine.log.end_position
+    machine.append(1, 1, bytes(room - 48 - 5 - 16))
+    machine.kill()
+    raise_lost_ends(machine.log)
+    assert machine.log.segments.sealed.bases, "the record began a segment"
+    while len(machine.log.segments.sealed.bases) < 2:
+        machine.append(1, 1, bytes(5000))
+    machine.reopen()
+    assert [machine.append(1, queue, b"new") for queue in (0, 2)] == [5, 1]
 
 
 def test_no_other_topic_gets_the_id_of_one_whose_record_is_destroyed(machine):

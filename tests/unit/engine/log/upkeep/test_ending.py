@@ -195,7 +195,7 @@ def test_a_look_up_by_time_finds_messages_before_and_after_a_gap(machine):
     machine.open()
     ((code, offset),) = machine.log.append(machine.batch(1, 0, [b"3"]), 1, NOW + 1000)
     assert code == 0 and offset > 100
-    machine.log.raise_end(1, 3, 5)
+    machine.log.raise_ends([(1, 3, 5)])
     ((code, later),) = machine.log.append(machine.batch(1, 3, [b"5"]), 1, NOW + 1000)
     while machine.log.appender.index.next_offset(1, 0) is not None:
         machine.append(1, 1, bytes(4000))
