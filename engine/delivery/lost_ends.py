@@ -1,11 +1,12 @@
-"""Ends of queues after damage that nothing explains: raised, so that no group skips new messages.
+"""Ends of queues that a start finds below the progress of a group: raised, so that no group skips new messages.
 
-A batch with a destroyed header may have been its queue's last one. The progress of a group may lie above the end that
-is left then: a new message would get an offset that the group has passed, and the group would never see it.
+A batch with a destroyed header may have been its queue's last one, and a power cut may keep a record of progress and lose
+messages before it: what was not synced may be missing anywhere, and missing bytes at the end of a full segment look like
+bytes that were never used. A new message would get an offset that the group has passed, and the group would never see it.
 """
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Protocol
 
 from engine.delivery import progress
@@ -29,6 +30,9 @@ class RaisableLog(ProgressLog, TopicLog, Protocol):
     headers_lost: bool
     raised: list[QueueEnd]
 
+    def replayed_progress(self) -> Iterator[tuple[bytes, bytes]]:
+        """As `progress`, of the keys that this start has replayed. The log below older ones was durable before them."""
+
     def raise_ends(self, ends: Iterable[QueueEnd], in_view: Iterable[QueueEnd]) -> list[QueueEnd]:
         """Have queues continue at these offsets at least; returns those whose end was below.
 
@@ -41,9 +45,10 @@ class RaisableLog(ProgressLog, TopicLog, Protocol):
 
 
 def raise_lost_ends(store: RaisableLog) -> None:
-    """Continue each queue above the progress of all groups. Reads all progress, and only after such damage."""
-    if not store.headers_lost:
-        return
+    """Continue each queue above the progress of all groups.
+
+    Reads the progress that the start has replayed, and all progress after damage.
+    """
     for topic_id, queue, next_offset in store.raise_ends(_reached(store), store.raised):
         topic = store.topic_by_id(topic_id)
         log.error(
@@ -56,7 +61,7 @@ def raise_lost_ends(store: RaisableLog) -> None:
 def _reached(store: RaisableLog) -> list[QueueEnd]:
     """The highest offsets that groups have reached in queues of existing topics."""
     reached: dict[tuple[int, int], int] = {}
-    for raw, value in store.progress():
+    for raw, value in store.progress() if store.headers_lost else store.replayed_progress():
         place = progress.split_key(raw)
         try:
             next_offset = progress.decode(value).next_offset if place else 0

@@ -175,6 +175,7 @@ class Log:
         self.topic, self.topic_by_id = writer.catalogue.topic, writer.catalogue.topic_by_id
         self.topics = writer.catalogue.topics
         self.put_progress, self.progress = writer.progress.put_progress, writer.progress.progress
+        self.replayed_progress = writer.progress.replayed_progress
         self.bounds, self.read, self.offset_at_time = reader.bounds, reader.read, reader.offset_at_time
         self.used_queues = reader.used_queues
         self.purge = self.start_offsets.purge

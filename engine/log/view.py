@@ -126,6 +126,13 @@ class View:
         stored = ((key, value) for key, value in self.store.scan(start, end) if key not in changed)
         return merge(stored, sorted((key, value) for key, value in changed.items() if value is not None))
 
+    def unstored(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """Entries with the prefix that no checkpoint includes yet; after a start, those that it has replayed."""
+        changes = self._layers[0].changes
+        for key in self._layers[0].between(prefix, after_prefix(prefix)):
+            if (value := changes[key]) is not None:
+                yield key, value
+
     def freeze(self) -> dict[bytes, bytes | None]:
         """Freeze the changes so far for a checkpoint; later ones go to a new layer. They stay visible until `drop`."""
         frozen = self._layers[0].changes

@@ -28,3 +28,8 @@ class ProgressRecords:
         """All (key, value) whose key has the prefix, in key order."""
         for key, value in self._view.scan(b"p" + prefix, after_prefix(b"p" + prefix)):
             yield key[1:], value
+
+    def replayed_progress(self) -> Iterator[tuple[bytes, bytes]]:
+        """As `progress`, of the keys that no checkpoint includes yet; after a start, those that it has replayed."""
+        for key, value in self._view.unstored(b"p"):
+            yield key[1:], value

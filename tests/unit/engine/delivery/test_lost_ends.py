@@ -161,6 +161,28 @@ def test_ends_hold_when_the_record_of_the_first_one_begins_a_segment(machine):
     assert [machine.append(1, queue, b"new") for queue in (0, 2)] == [5, 1]
 
 
+@pytest.mark.parametrize("form", forms())
+def test_messages_that_a_power_cut_took_from_the_end_of_a_full_segment_leave_their_offsets(form):
+    """Their bytes are zero again, as if they had never been used, and the record of progress after them was kept."""
+    machine = Machine(load(form), SimulatedEnv(), "/data", segment_bytes=1 << 16)
+    machine.append(1, 0, b"0")
+    at = machine.log.end_position
+    machine.append(1, 0, b"1")
+    size = machine.log.end_position - at
+    machine.append(1, 1, bytes(machine.log.segments.active.next_base - machine.log.end_position))
+    assert machine.log.segments.sealed.bases, "the queue's last message is the last one of its segment"
+    machine.log.put_progress([(progress.key("group", 1, 0), progress.encode(progress.Progress(0, 2, [])))])
+    machine.env.end_process()
+    machine.log = None
+    machine.damage(f"/data/log/{0:020d}.seg", at, bytes(size))
+    machine.env.unlink(f"/data/log/{0:020d}.idx")
+    machine.env.stores.clear()
+    machine.open()
+    assert not machine.log.damage
+    raise_lost_ends(machine.log)
+    assert machine.append(1, 0, b"new") == 2
+
+
 def test_no_other_topic_gets_the_id_of_one_whose_record_is_destroyed(machine):
     at = machine.log.end_position
     (lost,) = machine.log.create_topics([("lost", 1)])
