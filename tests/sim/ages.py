@@ -75,12 +75,18 @@ class Ages:
         """The steps ahead that have been waited for may count."""
         self._counted_ms, self._waiting_ms = self._counted_ms + self._waiting_ms, 0
 
-    def end_process(self, power_cut: bool) -> None:
-        """The process has ended. The next one waits for a step ahead only when the log says that there was one."""
+    def end_process(self, power_cut: bool) -> bool:
+        """The process has ended. The next one waits for a step ahead only when the log says that there was one.
+
+        Returns whether it may take a step for time that has passed.
+        """
         self.advance()
         ran_ms = self._engine.world.now_ms - self._stepped_ms
-        if power_cut or ran_ms < KEPT_AFTER_MS or sum(self._engine.env.hits.values()) > self._hits:
-            self._count()
+        if not (power_cut or ran_ms < KEPT_AFTER_MS or sum(self._engine.env.hits.values()) > self._hits):
+            return False
+        is_waiting = self._waiting_ms > 0
+        self._count()
+        return is_waiting
 
     def advance(self) -> None:
         """Look at all horizons; called before each change."""

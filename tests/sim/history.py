@@ -175,7 +175,7 @@ class History:
 
     def _on_stop(self) -> None:
         """Leases that run hold over an orderly stop, and so does what was acknowledged."""
-        self.ages.end_process(power_cut=False)
+        self._end_age(power_cut=False)
         before = {group.rules.name: self.stamp(group) for group in self.groups.values()}
         self.process += 1
         for group in self.groups.values():
@@ -269,7 +269,7 @@ class History:
     def _on_crash(self, power_cut: bool) -> None:
         self.process += 1
         self.moves_hold = self.moves_hold and not (power_cut and self._is_growing)
-        self.ages.end_process(power_cut)
+        self._end_age(power_cut)
         if not power_cut:
             return
         self.power_cuts += 1
@@ -285,6 +285,11 @@ class History:
         for group in self.groups.values():
             group.leases.clear()
             group.done.clear()
+
+    def _end_age(self, power_cut: bool) -> None:
+        if self.ages.end_process(power_cut):
+            for sent in self.sent.values():
+                sent.once = False  # the windows of ids have ended, too
 
     def _unlink(self, sent: Sent, place: Place) -> None:
         offsets = self.by_key.get((place[0], place[1], sent.key))
