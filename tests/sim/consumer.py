@@ -90,7 +90,8 @@ class Consumer(Client):
     def on_sending(self, link: Link, op: int, code: int, payload: bytes) -> None:
         super().on_sending(link, op, code, payload)
         if op == layout.PULL and code == layout.OK:
-            self._sent_ms, self._stamp = self.world.now_ms, self.history.stamp(self.history.groups[self.group])
+            self._sent_ms = self.world.now_ms - self.world.paused_ms  # leases begin when the engine's turn begins
+            self._stamp = self.history.stamp(self.history.groups[self.group])
             _, pieces = decode_answer(payload)
             for piece in pieces:
                 topic = self.hashes.get(int.from_bytes(piece.token[8:16], "little"), "")

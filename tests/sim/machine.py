@@ -92,8 +92,9 @@ class Machine(SimulatedEnv):
 
         A task of a simulated thread takes time by itself.
         """
-        if self._pauses:
-            self.world.now_ms = max(self.world.now_ms, value)
+        if self._pauses and value > self.world.now_ms:
+            self.world.paused_ms += value - self.world.now_ms
+            self.world.now_ms = value
 
     def world_ms(self, monotonic_ms: int) -> int:
         """The world's time of a monotonic time of this machine."""

@@ -28,6 +28,7 @@ class World:
 
     Attributes:
         lines: the trace in words, when it is wanted.
+        paused_ms: time for which an engine's loop has been blocked in the present event.
     """
 
     def __init__(self, seed: int, keep_lines: bool = False) -> None:
@@ -36,6 +37,7 @@ class World:
         self.now_ms = START_MS
         self.engines: dict[str, Engine] = {}
         self.events = 0
+        self.paused_ms = 0
         self.lines: list[str] | None = [] if keep_lines else None
         self._heap: list[tuple[int, int, Callable[[], None]]] = []
         self._added = 0
@@ -67,6 +69,7 @@ class World:
             at_ms, _, call = heappop(self._heap)
             self.now_ms = max(self.now_ms, at_ms)  # a call may have blocked the loop
             self.events += 1
+            self.paused_ms = 0
             call()
         self.now_ms = max(self.now_ms, until_ms)
 
