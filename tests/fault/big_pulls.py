@@ -101,6 +101,7 @@ class BigPulls:
         self._codes: Counter[int] = Counter()
         self._attempts: Counter[int] = Counter()
         self._copies = 0
+        self._again: list[tuple[float, Consumer]] = []
 
     def run(self, deadline_s: float) -> tuple[dict[int, int], dict[int, int], int, int]:
         """(codes, deliveries by attempt, different messages, copies) once all messages were delivered."""
@@ -110,16 +111,25 @@ class BigPulls:
                 self._ask(each)
             until_s = time.monotonic() + deadline_s
             while time.monotonic() < until_s and len(self._seen) < self._messages:
-                for key, _ in waiting.select(1.0):
+                for key, _ in waiting.select(0.05):
                     response = key.data.receive()
                     if response is not None:
                         self._take(key.data, response)
-                        self._ask(key.data)
+                        self._again.append((time.monotonic() + (0.05 if response.code >= 200 else 0), key.data))
+                self._ask_again()
         return dict(self._codes), dict(self._attempts), len(self._seen), self._copies
 
     def close(self) -> None:
         for each in self._consumers:
             each.sock.close()
+
+    def _ask_again(self) -> None:
+        """Ask for those whose pause is over; the others go on reading meanwhile."""
+        now_s = time.monotonic()
+        due = [consumer for at_s, consumer in self._again if at_s <= now_s]
+        self._again = [each for each in self._again if each[0] > now_s]
+        for consumer in due:
+            self._ask(consumer)
 
     def _ask(self, consumer: Consumer) -> None:
         if time.monotonic() - self._credential_s > CREDENTIAL_S:
@@ -138,8 +148,6 @@ class BigPulls:
             self._copies += (each.queue, each.offset) in self._seen
             self._seen.add((each.queue, each.offset))
             consumer.acks.append(Ack(receipt=each.receipt))
-        if response.code >= 200:
-            time.sleep(0.05)
 
 
 class PeakMemory:
