@@ -11,7 +11,7 @@ from common.config.store import KINDS, ConfigStore
 from common.config.view import DEFINITIONS
 
 UNREADABLE_MAX = 20  # shown of one kind
-TRIES = 5  # to read index and buckets of one kind while others write
+TRIES = 5  # readings of one kind that have to find a fault
 
 
 class StoreFault(NamedTuple):
@@ -43,11 +43,19 @@ def verify(store: ConfigStore) -> list[StoreFault]:
 
 
 def _faults_of(store: ConfigStore, kind: str) -> list[StoreFault]:
-    for _ in range(TRIES):
-        index, problem = _index_of(store, kind)
-        payloads = store.found_buckets(kind)
-        if (index, problem) == _index_of(store, kind):
-            break  # no process wrote between the two reads
+    """The faults that each of several readings finds: what only one finds may be a change by another process."""
+    found = _faults_now(store, kind)
+    for _ in range(TRIES - 1):
+        if not found:
+            break
+        again = _faults_now(store, kind)
+        found = [each for each in found if each in again]
+    return found
+
+
+def _faults_now(store: ConfigStore, kind: str) -> list[StoreFault]:
+    index, problem = _index_of(store, kind)
+    payloads = store.found_buckets(kind)
     found = [StoreFault(kind, problem, "makes the index again from the buckets")] if problem else []
     for number in sorted(payloads.keys() | {number for number, revision in enumerate(index) if revision}):
         found += _bucket_faults(kind, number, payloads.get(number, b""), index)

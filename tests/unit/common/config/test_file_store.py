@@ -89,6 +89,21 @@ def test_a_check_of_the_store_finds_nothing_while_others_write(store, tmp_path):
         writer.close()
 
 
+def test_a_bucket_that_is_replaced_while_it_is_read_is_no_fault_however_often(store, monkeypatch):
+    version, found_buckets = store.put("engine", "e", {}, 0), store.found_buckets
+
+    def replaced_meanwhile(kind):
+        nonlocal version
+        found = found_buckets(kind)
+        if kind != "engine":
+            return found
+        version = store.put("engine", "e", {}, version)
+        return {}
+
+    monkeypatch.setattr(store, "found_buckets", replaced_meanwhile)
+    assert upkeep.verify(store) == []
+
+
 def test_what_a_crashed_writer_left_is_swept_by_the_next_one(store, tmp_path):
     version = store.put("topic", "orders", {}, 0)
     number = layout.bucket_of("orders", 256)
