@@ -116,15 +116,26 @@ class FileStore(BucketedStore):
 
     def found_buckets(self, kind: str) -> dict[int, bytes]:
         with self._as_unavailable():
-            revisions: dict[int, int] = {}
+            revisions: dict[int, list[int]] = {}
             for name in filter(BUCKET_FILE.fullmatch, os.listdir(self._root / kind)):
                 number, revision = map(int, name.split("."))
-                revisions[number] = max(revision, revisions.get(number, 0))
-            found = {}
-            for number, revision in revisions.items():
-                with suppress(FileNotFoundError):  # a writer has replaced it
-                    found[number] = (self._root / kind / f"{number:03d}.{revision}").read_bytes()
-            return found
+                revisions.setdefault(number, []).append(revision)
+            found = {number: self._newest_sound(kind, number, each) for number, each in revisions.items()}
+            return {number: payload for number, payload in found.items() if payload is not None}
+
+    def _newest_sound(self, kind: str, number: int, revisions: list[int]) -> bytes | None:
+        """The newest file that is whole: a writer may be at work on a newer one, or have crashed in it.
+
+        Without one, the newest that is there; None: writers have replaced them all.
+        """
+        newest = None
+        for revision in sorted(revisions, reverse=True):
+            with suppress(FileNotFoundError):
+                payload = (self._root / kind / f"{number:03d}.{revision}").read_bytes()
+                newest = payload if newest is None else newest
+                if _is_whole(payload):
+                    return payload
+        return newest
 
     def set_index(self, kind: str, revisions: Sequence[int]) -> None:
         with self._writing(kind), self._as_unavailable():
@@ -276,3 +287,10 @@ class FileStore(BucketedStore):
             raise StoreUnavailable(
                 f"configuration at {self._root}: not available: {error.strerror or error}{where}"
             ) from error
+
+
+def _is_whole(payload: bytes) -> bool:
+    try:
+        return bool(layout.verify(payload, ""))
+    except StoreDamaged:
+        return False

@@ -10,6 +10,7 @@ import threading
 import pytest
 
 from common.admin import upkeep
+from common.admin.administrator import Administrator
 from common.config import buckets as layout
 from common.config import files
 from common.config.errors import StoreDamaged, StoreUnavailable
@@ -102,6 +103,17 @@ def test_a_bucket_that_is_replaced_while_it_is_read_is_no_fault_however_often(st
 
     monkeypatch.setattr(store, "found_buckets", replaced_meanwhile)
     assert upkeep.verify(store) == []
+
+
+@pytest.mark.parametrize("begun", [b"", b"half"])
+def test_a_file_that_a_writer_has_begun_is_no_fault_and_a_repair_does_not_take_it(store, tmp_path, begun):
+    store.put("topic", "orders", {"queues": 2}, 0)
+    number = layout.bucket_of("orders", 256)
+    (tmp_path / f"config/topic/{number:03d}.2").write_bytes(begun)
+    assert upkeep.verify(store) == []
+    (tmp_path / "config/topic/index").write_bytes(b"damaged")
+    upkeep.repair(Administrator(store, "test"))
+    assert store.get("topic", "orders")[0] == {"queues": 2}
 
 
 def test_what_a_crashed_writer_left_is_swept_by_the_next_one(store, tmp_path):
