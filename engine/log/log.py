@@ -32,6 +32,7 @@ from engine.log.upkeep.recovery import Recovery
 from engine.log.upkeep.relocation import Relocator
 from engine.log.upkeep.retention import Retainer
 from engine.log.view import View
+from engine.log.write.apply import LogApply
 from engine.log.write.writer import LogWriter
 
 logger = logging.getLogger(__name__)
@@ -113,6 +114,11 @@ class Log:
             epoch=recovered.epoch, ids=recovered.ids, id_time=recovered.id_time, last=recovered.active_last,
             prepared=recovered.next, is_full=recovered.is_full,
         )  # fmt: skip
+        self.follower = LogApply(
+            env, batches, self.writer.appender, self.segments, self.writer.roller, view, self.writer.catalogue,
+            self.writer.checkpoints,
+        )  # fmt: skip
+        """Takes a master's bytes in place of appends, on a slave."""
         self.cold = ColdReads(env, directory, config, notify)
         queues = QueueReader(
             self.log_id, self.writer.appender, view, self.segments, self.cold,

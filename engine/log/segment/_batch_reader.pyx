@@ -254,9 +254,11 @@ cdef class BatchReader:
             return 0
         return header.size if self.verifies(batch, position) else 0
 
-    def scan(self, SegmentIndex index, buffer, uint64_t at, uint64_t end):
+    def scan(self, SegmentIndex index, buffer, uint64_t at, uint64_t end, uint64_t origin=0):
         """Take all valid batches from byte address `at` on into the index, up to the first invalid one.
 
+        Args:
+            origin: address of the buffer's first byte.
         Returns:
             (address after the last valid batch, [address of each batch that is not MESSAGES], highest epoch, address
             of the last valid batch or 0, its checksum).
@@ -269,16 +271,16 @@ cdef class BatchReader:
         cdef uint64_t last = 0
         cdef uint32_t last_crc = 0
         control = []
-        if end > <uint64_t>view.shape[0]:
-            end = view.shape[0]
-        if end == 0:
+        if end > origin + <uint64_t>view.shape[0]:
+            end = origin + view.shape[0]
+        if view.shape[0] == 0 or at < origin:
             return at, control, 0, 0, 0
         data = &view[0]
         while at < end:
-            size = self.size_at(data + at, end - at, index.base + at)
+            size = self.size_at(data + (at - origin), end - at, index.base + at)
             if size == 0:
                 break
-            header = <BatchHeader*>(data + at)
+            header = <BatchHeader*>(data + (at - origin))
             index.add(index.claim(key_of(header.topic_id, header.queue)), header.base_offset, <uint32_t>at, size, header.count,
                       header.stored_at_ms)
             if header.kind:

@@ -84,16 +84,16 @@ class BatchReader:
         return size if self._verifies(memoryview(buffer)[at : at + size], position) else 0
 
     def scan(
-        self, index: SegmentIndex, buffer: bytes | memoryview | mmap, at: int, end: int
+        self, index: SegmentIndex, buffer: bytes | memoryview | mmap, at: int, end: int, origin: int = 0
     ) -> tuple[int, list[int], int, int, int]:
         """As the native one.
 
         (address after the last valid batch, control addresses, highest epoch, last address, its checksum).
         """
         control, highest, last, last_crc = [], 0, 0, 0
-        while size := self.check(buffer, at, end, index.base + at):
+        while at >= origin and (size := self.check(buffer, at - origin, end - origin, index.base + at)):
             crc, _, _, kind, _, epoch, topic_id, queue, count, _, base_offset, stored_at_ms = BATCH_HEADER.unpack_from(
-                buffer, at
+                buffer, at - origin
             )
             index.add_entry(topic_id, queue, base_offset, at, size, count, stored_at_ms)
             if kind:

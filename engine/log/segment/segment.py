@@ -107,6 +107,16 @@ def create_segment(env: Env, directory: str, header: SegmentHeader) -> Segment:
     return Segment(path, header, file)
 
 
+def replace_header(env: Env, segment: Segment, header: SegmentHeader) -> None:
+    """Give an empty segment another header of the same base and size. Blocks; durable on return."""
+    try:
+        _write_whole(segment.file, header.pack())
+        segment.file.sync()
+    except OSError as error:
+        env.die(f"{segment.path}: its header cannot be written: {error}")
+    segment.header = header
+
+
 def _write_whole(file: File, data: bytes) -> None:
     at = 0
     while at < len(data):

@@ -12,20 +12,12 @@ from engine.config import LogConfig
 from engine.env.base import Env
 from engine.errors import BehindCheckpointError, CorruptionError
 from engine.log.format import (
-    BATCH_HEADER_SIZE,
     CONTROL_TOPIC_ID,
     KIND_COUNTERS,
-    KIND_PROGRESS,
     KIND_TIMER,
-    KIND_TIMER_MARK,
     KIND_TOPIC,
     SEGMENT_HEADER_SIZE,
     SegmentHeader,
-    parse_counter,
-    parse_progress,
-    parse_timer_mark,
-    parse_topic,
-    split_records,
 )
 from engine.log.segment.id_time import IdTime
 from engine.log.segment.index_file import index_in_memory, load_index
@@ -42,13 +34,11 @@ from engine.log.upkeep.log_time import believed_at_start
 from engine.log.upkeep.recovered import Recovered
 from engine.log.view import CHECKPOINT_KEY, Checkpoint, View
 from engine.log.write.failed_sync import is_marked, keep_spare, unmark, write_again
+from engine.log.write.replay import REPLAYED, replay
 from engine.log.write.sealer import correct_directory, ensure_index, write_directory
 
 logger = logging.getLogger(__name__)
 OFFSET_MAX = 0xFFFFFFFFFFFFFFFF
-REPLAYED = {KIND_TOPIC: "topics", KIND_PROGRESS: "progress", KIND_COUNTERS: "counters", KIND_TIMER_MARK: "ended timers"}
-"""Kinds of control batches that a start replays, with the names of their records in log lines."""
-
 COMPLETED_MAX = 8
 """Full segments without an index file that one start scans; others are scanned when they are read."""
 
@@ -302,7 +292,7 @@ class Recovery:
                 elif kind == KIND_COUNTERS:
                     self._note_headers_lost()
                 continue
-            self._apply_batch(batch)
+            self._replay_batch(batch, None)
 
     def _scan(self, segment: Segment, *, is_tail: bool) -> RecoveryScan:
         """Scan it, apply its control batches."""
@@ -314,8 +304,7 @@ class Recovery:
             write_again(self._env, segment)
         self._state.fired += [(segment.base, at, size) for at, size in scan.fired]
         for batch in scan.control:
-            self._apply_batch(batch)
-            _raise_ends(segment.index, batch)
+            self._replay_batch(batch, segment.index)
         self._state.epoch = max(self._state.epoch, scan.epoch)
         self._state.bytes_scanned += segment.end_at
         self._state.damage += scan.damage
@@ -348,23 +337,22 @@ class Recovery:
         topic = self._view.topic_by_id(topic_id)
         return self._view.stored_end(topic_id, queue) if topic is not None and queue < topic.queues else None
 
-    def _apply_batch(self, batch: bytes) -> None:
-        kind, offset = batch[10], int.from_bytes(batch[32:40], "little")
-        for payload in split_records(batch[BATCH_HEADER_SIZE:]):
-            if kind == KIND_TOPIC:
-                topic = Topic.stored(*parse_topic(payload))
-                self._view.put_topic(topic)
-                self._state.next_topic_id = max(self._state.next_topic_id, topic.id + 1)
-            elif kind == KIND_PROGRESS:
-                key, value = parse_progress(payload)
-                self._view.put(b"p" + key, value or None)
-            elif kind == KIND_COUNTERS:
-                self._view.put_counter(*parse_counter(payload))
-            elif kind == KIND_TIMER_MARK:
-                covered_to, base, addresses = parse_timer_mark(payload)
-                self._view.put_ended_timers(base, offset, addresses)
-                self._covered_to = max(self._covered_to, covered_to)
-                self._state.fired = [fired for fired in self._state.fired if fired[0] + fired[1] >= covered_to]
+    def _replay_batch(self, batch: bytes, index: SegmentIndex | None) -> None:
+        """`index`: of the batch's segment, if it is scanned."""
+
+        def take_counter(topic_id: int, queue: int, next_offset: int) -> None:
+            if index is not None and index.next_offset(topic_id, queue) is not None:
+                index.raise_next(topic_id, queue, next_offset)  # the view knows it for all other queues
+
+        replay(batch, self._view, self._take_topic, take_counter, self._take_mark)
+
+    def _take_topic(self, topic: Topic) -> None:
+        self._view.put_topic(topic)
+        self._state.next_topic_id = max(self._state.next_topic_id, topic.id + 1)
+
+    def _take_mark(self, covered_to: int, base: int, addresses: bytes) -> None:
+        self._covered_to = max(self._covered_to, covered_to)
+        self._state.fired = [fired for fired in self._state.fired if fired[0] + fired[1] >= covered_to]
 
     def _compare(self, checkpoint: Checkpoint) -> None:
         active = self._state.active
@@ -376,13 +364,3 @@ class Recovery:
                 "a file was replaced by an older copy, or its end was damaged. Put the newer file back, or remove "
                 "the folder state to accept the loss"
             )
-
-
-def _raise_ends(index: SegmentIndex | None, batch: bytes) -> None:
-    """Have queues of the segment continue where a COUNTERS batch says; the view knows it for all others."""
-    if index is None or batch[10] != KIND_COUNTERS:
-        return
-    for payload in split_records(batch[BATCH_HEADER_SIZE:]):
-        topic_id, queue, next_offset = parse_counter(payload)
-        if index.next_offset(topic_id, queue) is not None:
-            index.raise_next(topic_id, queue, next_offset)

@@ -9,7 +9,7 @@ from engine.env.base import Env
 from engine.errors import DiskFullError
 from engine.log.format import SEGMENT_HEADER_SIZE, SegmentHeader
 from engine.log.segment.last_batch import NO_BATCH, LastBatch
-from engine.log.segment.segment import Segment, create_segment
+from engine.log.segment.segment import Segment, create_segment, replace_header
 from engine.log.segment.segments import LogSegments
 from engine.log.write.checkpoint import CheckpointJobs, TopicIds
 from engine.log.write.native import Appender
@@ -63,6 +63,25 @@ class SegmentRoller:
         following = self._take_prepared(appender.epoch)
         if following is None:
             return False
+        self._continue_in(appender, following)
+        return True
+
+    def roll_to(self, appender: Appender, header: SegmentHeader) -> None:
+        """Continue in the next segment with this header, which is of a master. Blocks. Raises DiskFullError."""
+        self._preparer.drain()
+        following, self.prepared = self.prepared, None
+        if following is not None and following.header.size != header.size:
+            following.close()
+            following = None
+        if following is None:
+            following = create_segment(
+                self._env, self._directory, header
+            )  # takes the name of the one that was prepared
+        else:
+            replace_header(self._env, following, header)
+        self._continue_in(appender, following)
+
+    def _continue_in(self, appender: Appender, following: Segment) -> None:
         full = self._segments.active
         full.end_at = appender.end_position - full.base
         last = LastBatch(appender.last_at, appender.last_crc)
@@ -72,7 +91,6 @@ class SegmentRoller:
         following.open_index(full.index.used)
         self.enter(appender, following, following.base + SEGMENT_HEADER_SIZE, NO_BATCH)
         self._jobs.submit_seal(full, last, self._topics.next_topic_id, appender.epoch)
-        return True
 
     def close(self) -> None:
         """End the thread and close the prepared segment. Blocks for as long as making a segment takes."""

@@ -27,10 +27,7 @@ QueueEnd = tuple[int, int, int]
 
 
 class LogWriter:
-    """Owns the end of the log.
-
-    Replication will drive the same parts: an apply path on a follower appends batches whose offsets and epoch come
-    from the leader, and passes control records to `catalogue.apply` and the view.
+    """Owns the end of the log. On a slave `LogApply` drives its parts.
 
     Args:
         segments: the active one is entered at its end.

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 MODULES = (
     "log", "format", "view", "memory", "segment.index_file", "segment.segment", "segment.recovery_scan", "upkeep.recovery", "write.sealer",
-    "lookup_index.maker", "lookup_index.lookup_file", "lookup_index.partial", "lookup_index.search",
+    "write.apply", "lookup_index.maker", "lookup_index.lookup_file", "lookup_index.partial", "lookup_index.search",
 )  # fmt: skip
 
 

@@ -1,0 +1,134 @@
+"""Bytes of a master's log, applied to this one: the same bytes at the same positions. Design: docs/design/0030-replication.md.
+
+What is derived from them (index, view, window of ids) is made as recovery makes it, by the same functions.
+"""
+
+import errno
+
+from engine.env.base import Env
+from engine.errors import DiskFullError, LogError
+from engine.log.format import ID_ENTRY, SEGMENT_HEADER_SIZE, parse_segment_header
+from engine.log.segment.native import BatchReader, SegmentIndex
+from engine.log.segment.segments import LogSegments
+from engine.log.types import Topic
+from engine.log.view import View
+from engine.log.write.catalogue import TopicCatalogue
+from engine.log.write.checkpoint import Checkpoints
+from engine.log.write.native import Appender
+from engine.log.write.replay import replay
+from engine.log.write.roller import SegmentRoller
+
+
+class ApplyError(LogError):
+    """The bytes do not continue this log. What lies before `position` is applied.
+
+    Attributes:
+        position: the log's end.
+    """
+
+    def __init__(self, position: int, reason: str) -> None:
+        super().__init__(f"position={position}: {reason}")
+        self.position = position
+
+
+class LogApply:
+    """The end of a log that follows another one. Nothing else may append meanwhile."""
+
+    def __init__(
+        self, env: Env, batches: BatchReader, appender: Appender, segments: LogSegments, roller: SegmentRoller, view: View,
+        catalogue: TopicCatalogue, checkpoints: Checkpoints,
+    ) -> None:  # fmt: skip
+        self._env, self._batches, self._appender = env, batches, appender
+        self._segments, self._roller = segments, roller
+        self._view, self._catalogue, self._checkpoints = view, catalogue, checkpoints
+
+    def apply(self, position: int, data: bytes) -> None:
+        """Write whole batches at the log's end. In the page cache on return, and readable.
+
+        Args:
+            data: within one segment.
+        Raises:
+            ApplyError: they are not whole batches of this log for this position; those before the first that is not
+                are applied.
+            DiskFullError: nothing was written.
+        """
+        appender = self._appender
+        if position != appender.end_position:
+            raise ApplyError(appender.end_position, f"bytes for position {position}: only those at the end are taken")
+        at = position - appender.segment_base
+        if at + len(data) > self._segments.active.header.size:
+            raise ApplyError(position, f"{len(data)} bytes reach over the end of the segment")
+        whole = self._batches.scan(SegmentIndex(appender.segment_base, 0), data, at, at + len(data), at)[0] - at
+        if whole:
+            self._take(at, data[:whole])
+        if whole < len(data):
+            raise ApplyError(appender.end_position, f"{len(data) - whole} bytes are no whole batches of this log")
+
+    def begin_segment(self, header: bytes) -> None:
+        """Continue in the next segment, with the master's header. Blocks while the file is made.
+
+        Raises:
+            ApplyError: it is not the header of the next segment of this log.
+            VersionError: it is of a version that this one does not know.
+            DiskFullError: there is no room for it.
+        """
+        end, active = self._appender.end_position, self._segments.active
+        parsed = parse_segment_header(header, self._segments.active.path)
+        if parsed is None:
+            raise ApplyError(end, "the header of the next segment does not verify")
+        if (parsed.log_id, parsed.base) != (active.header.log_id, active.next_base):
+            raise ApplyError(
+                end, f"a header of log {parsed.log_id.hex()} at {parsed.base} does not follow this segment"
+            )
+        if parsed.size <= SEGMENT_HEADER_SIZE:
+            raise ApplyError(end, f"a segment of {parsed.size} bytes has no room for a batch")
+        self._roller.roll_to(self._appender, parsed)
+
+    def _take(self, at: int, data: bytes) -> None:
+        appender, active = self._appender, self._segments.active
+        self._write(at, data)
+        _, control, _, last_at, last_crc = self._batches.scan(appender.index, data, at, at + len(data), at)
+        if entries := appender.ids.collect(data, 0, len(data)):
+            appender.ids.load(entries, appender.id_time.now_ms())
+            appender.index.checked += len(entries) // ID_ENTRY.size
+        end = active.base + at + len(data)
+        appender.set_segment(active.file, appender.index, active.next_base, end, last_at, last_crc)
+        try:
+            for address in control:
+                self._replay(data[address - at :])
+        except (OSError, LogError) as error:  # a checkpoint must not pass over the record: the next start replays it
+            self._env.die(f"position={appender.end_position}: a control record cannot be applied to the view: {error}")
+        self._checkpoints.bound_pending()
+
+    def _replay(self, data: bytes) -> None:
+        """Apply the control batch with which the bytes begin."""
+        size = int.from_bytes(data[4:8], "little")
+        replay(data[:size], self._view, self._take_topic, self._take_counter, _ignore_mark)
+
+    def _take_topic(self, topic: Topic) -> None:
+        self._catalogue.apply(topic)
+        self._appender.set_topic(topic.id, topic.queues)
+
+    def _take_counter(self, topic_id: int, queue: int, next_offset: int) -> None:
+        index = self._appender.index
+        known = index.next_offset(topic_id, queue)
+        if known is None:
+            known = self._appender.next_offset(topic_id, queue)
+        if known < next_offset:
+            index.raise_next(topic_id, queue, next_offset)
+
+    def _write(self, at: int, data: bytes) -> None:
+        """Write all of it, or none and raise DiskFullError. Any other failure ends the process: the end is unknown."""
+        file, start, left = self._segments.active.file, at, memoryview(data)
+        while left.nbytes:
+            try:
+                taken = file.write_at(left, at)
+            except OSError as error:
+                if at == start and error.errno in (errno.ENOSPC, errno.EDQUOT):
+                    raise DiskFullError(f"{file.path}: {error.strerror}") from error
+                self._env.die(f"{file.path}: write at {at} failed: {error}")
+            left, at = left[taken:], at + taken
+
+
+def _ignore_mark(covered_to: int, base: int, addresses: bytes) -> None:
+    """The view has the mark; the table of timers is made when this node becomes master."""

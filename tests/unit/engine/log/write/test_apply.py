@@ -1,0 +1,228 @@
+"""A log that gets another one's bytes is that log: its files, and all that is derived from them."""
+
+from random import Random
+
+import pytest
+from machine import NOW, Machine
+
+from engine.env.real import RealEnv
+from engine.env.simulated import ProcessEnded, SimulatedEnv
+from engine.errors import CorruptionError, DiskFullError
+
+HEADER = 64
+
+
+class Pair:
+    """A master that serves, and a slave with nothing but the header of the master's first segment."""
+
+    def __init__(self, form, master_env, slave_env, master: str = "/master", slave: str = "/slave") -> None:
+        self.form = form
+        self.master = Machine(form, master_env, master)
+        slave_env.make_directory(f"{slave}/log")
+        header = self.master.log.segments.active.header
+        form.segment.create_segment(slave_env, f"{slave}/log", header).close()
+        self.slave = Machine.__new__(Machine)
+        self.slave.form, self.slave.env, self.slave.directory = form, slave_env, slave
+        self.slave.config = self.master.config
+        self.slave.open()
+
+    def close(self) -> None:
+        self.master.close()
+        self.slave.close()
+
+    def next_bytes(self, most: int) -> tuple[int, bytes]:
+        """Position and bytes, in whole batches, of what the slave lacks in its segment; at least one batch."""
+        at = self.slave.log.end_position
+        segment = self.master.log.segments.at(self.slave.log.segments.active.base)
+        end = self.master.log.end_position - segment.base
+        if segment is not self.master.log.segments.active:
+            end = segment.header.size
+        first = at - segment.base
+        size = 0
+        while first + size + 48 <= end:
+            header = segment.file.read_at(8, first + size)
+            batch = (int.from_bytes(header[4:], "little") + 7) & ~7
+            if not batch or (size and size + batch > most):
+                break
+            size += batch
+        return at, segment.file.read_at(size, first) if size else b""
+
+    def follow(self, random: Random) -> None:
+        """Ship all that the master has."""
+        while self.slave.log.end_position != self.master.log.end_position:
+            position, data = self.next_bytes(random.choice((1, 200, 3_000, 100_000)))
+            if data:
+                self.slave.log.follower.apply(position, data)
+                continue
+            following = self.master.log.segments.at(self.slave.log.segments.active.next_base)
+            self.slave.log.follower.begin_segment(following.file.read_at(HEADER, 0))
+
+    def assert_equal(self) -> None:
+        """The files, and what each log answers."""
+        logs = self.master.log, self.slave.log
+        for base in sorted({*logs[0].segments.sealed.bases, logs[0].segments.active.base}):
+            files = [log.segments.at(base).file for log in logs]
+            assert files[0].read_at(files[0].size(), 0) == files[1].read_at(files[1].size(), 0)
+        assert logs[0].topics() == logs[1].topics()
+        assert dict(logs[0].progress()) == dict(logs[1].progress())
+        for topic in logs[0].topics():
+            for queue in range(topic.queues):
+                assert logs[0].bounds(topic.id, queue) == logs[1].bounds(topic.id, queue)
+                assert contents(self.master, topic.id, queue) == contents(self.slave, topic.id, queue)
+
+
+def contents(machine: Machine, topic_id: int, queue: int) -> list[bytes | int]:
+    """The queue's messages, and the offset after each gap."""
+    offset, end = machine.log.bounds(topic_id, queue)
+    found: list[bytes | int] = []
+    while offset < end:
+        try:
+            pieces = machine.log.read(topic_id, queue, offset, 100, 1 << 20)
+        except CorruptionError as gap:
+            assert gap.next_offset is not None
+            found.append(offset := gap.next_offset)
+            continue
+        for piece in pieces:
+            found += machine.form.format.split_records(piece.records)
+            offset = piece.first_offset + piece.count
+    return found
+
+
+def live(machine: Machine, random: Random, steps: int) -> None:
+    """Appends of all kinds, over several segments."""
+    for step in range(steps):
+        kind = random.random()
+        if kind < 0.1:
+            machine.log.create_topics([(f"topic-{random.randrange(6)}", random.randint(1, 6))])
+        elif kind < 0.25:
+            machine.log.put_progress([(b"k%d" % random.randrange(9), random.randbytes(random.randrange(5)))])
+        elif kind < 0.3:
+            machine.log.raise_ends([(1, random.randrange(4), machine.log.bounds(1, 0)[1] + random.randrange(3))])
+        else:
+            topic = random.choice(machine.log.topics())
+            bodies = [b"%d." % step + bytes(random.randrange(300)) for _ in range(random.randint(1, 4))]
+            machine.append(topic.id, random.randrange(topic.queues), *bodies)
+
+
+@pytest.fixture
+def pair(form):
+    made = Pair(form, SimulatedEnv(), SimulatedEnv())
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_slave_has_the_masters_files_topics_progress_and_messages(pair, seed):
+    random = Random(seed)
+    for _ in range(4):
+        live(pair.master, random, 60)
+        pair.follow(random)
+        pair.assert_equal()
+    assert len(pair.master.log.segments.sealed.bases) > 2
+    for restart in (pair.slave.reopen, pair.slave.kill):
+        restart()
+        pair.assert_equal()
+
+
+def test_it_is_so_on_real_files_too(form, tmp_path):
+    pair = Pair(form, RealEnv(), RealEnv(), str(tmp_path / "master"), str(tmp_path / "slave"))
+    random = Random(1)
+    live(pair.master, random, 200)
+    pair.follow(random)
+    pair.assert_equal()
+    pair.slave.reopen()
+    pair.assert_equal()
+    pair.close()
+
+
+def test_a_slave_goes_on_as_the_master_would_have(pair):
+    live(pair.master, Random(3), 100)
+    pair.follow(Random(3))
+    for log in (pair.master.log, pair.slave.log):
+        (topic,) = log.create_topics([("later", 2)])
+        data = pair.master.batch(topic.id, 1, [b"first"]) + pair.master.batch(1, 0, [b"next"])
+        assert [code for code, _ in log.append(data, 2, NOW + 5)] == [0, 0]
+    pair.assert_equal()
+
+
+def test_ids_that_the_master_has_checked_are_repeated_ones_on_the_slave(pair):
+    message = b"\x0b\0\x06\0\0\0\x02id\0"
+    pair.master.log.append(checked(pair, message), 1, NOW)
+    pair.follow(Random(1))
+    ((code, offset),) = pair.slave.log.append(checked(pair, message), 1, NOW)
+    assert (code, offset) == (2, 0)
+
+
+def checked(pair: Pair, message: bytes) -> bytes:
+    """A batch of one message whose id is checked for an hour."""
+    data = bytearray(pair.master.batch(1, 0, [message]))
+    data[11], data[28:32] = 1, (3_600_000).to_bytes(4, "little")
+    return bytes(data)
+
+
+def test_bytes_for_another_place_or_of_another_log_are_refused_and_change_nothing(pair):
+    live(pair.master, Random(5), 5)
+    follower, error = pair.slave.log.follower, pair.form.apply.ApplyError
+    position, data = pair.next_bytes(100_000)
+    other = Pair(pair.form, SimulatedEnv(2), SimulatedEnv(2))
+    live(other.master, Random(5), 5)
+    for at, wrong in ((position + 8, data), (position, other.next_bytes(100_000)[1]), (position, bytes(64))):
+        with pytest.raises(error):
+            follower.apply(at, wrong)
+        assert pair.slave.log.end_position == position and pair.slave.log.topics() == []
+    other.close()
+    with pytest.raises(error, match="over the end"):
+        follower.apply(position, bytes(1 << 20))
+    pair.follow(Random(5))
+    pair.assert_equal()
+
+
+def test_whole_batches_before_damage_are_applied(pair):
+    for number in range(6):
+        pair.master.append(1, 0, b"%d" % number)
+    position, data = pair.next_bytes(100_000)
+    broken = bytearray(data)
+    broken[-10] ^= 1
+    with pytest.raises(pair.form.apply.ApplyError, match="no whole batches") as caught:
+        pair.slave.log.follower.apply(position, bytes(broken))
+    assert caught.value.position == pair.slave.log.end_position > position
+    assert pair.slave.bodies(1, 0) == [b"0", b"1", b"2", b"3", b"4"]
+    pair.follow(Random(1))
+    pair.assert_equal()
+
+
+def test_a_header_that_does_not_follow_is_refused(pair):
+    header = pair.master.log.segments.active.file.read_at(HEADER, 0)
+    for wrong, reason in ((header, "does not follow"), (header[:20] + b"\xff" + header[21:], "does not verify")):
+        with pytest.raises(pair.form.apply.ApplyError, match=reason):
+            pair.slave.log.follower.begin_segment(wrong)
+
+
+def test_a_full_disk_changes_nothing_and_the_same_bytes_are_taken_later(pair, monkeypatch):
+    live(pair.master, Random(7), 5)
+    position, data = pair.next_bytes(100_000)
+    file = pair.slave.log.segments.active.file
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(file, "write_at", full)
+        with pytest.raises(DiskFullError):
+            pair.slave.log.follower.apply(position, data)
+    assert pair.slave.log.end_position == position
+    pair.follow(Random(7))
+    pair.assert_equal()
+
+
+def test_a_process_whose_view_cannot_take_a_control_record_ends_and_the_next_one_has_it(pair, monkeypatch):
+    pair.master.log.create_topics([("later", 2)])
+
+    def refuse(*_):
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(pair.slave.log.writer.catalogue, "apply", refuse)
+    with pytest.raises(ProcessEnded, match="control record"):
+        pair.slave.log.follower.apply(*pair.next_bytes(100_000))
+    pair.slave.kill()
+    pair.assert_equal()
