@@ -11,7 +11,7 @@ from common.config.store import KINDS, ConfigStore
 from common.config.view import DEFINITIONS
 
 UNREADABLE_MAX = 20  # shown of one kind
-TRIES = 5  # readings of one kind that have to find a fault
+READINGS = 5  # of one kind, each of which has to find a fault
 
 
 class StoreFault(NamedTuple):
@@ -45,7 +45,7 @@ def verify(store: ConfigStore) -> list[StoreFault]:
 def _faults_of(store: ConfigStore, kind: str) -> list[StoreFault]:
     """The faults that each of several readings finds: what only one finds may be a change by another process."""
     found = _faults_now(store, kind)
-    for _ in range(TRIES - 1):
+    for _ in range(READINGS - 1):
         if not found:
             break
         again = _faults_now(store, kind)

@@ -11,12 +11,9 @@ from typing import Protocol
 
 from engine.delivery import progress
 from engine.log.port import ProgressLog, TopicLog
+from engine.log.types import QueueEnd
 
 log = logging.getLogger(__name__)
-
-
-QueueEnd = tuple[int, int, int]
-"""(topic id, queue, next offset)"""
 
 
 class RaisableLog(ProgressLog, TopicLog, Protocol):

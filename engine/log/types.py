@@ -42,3 +42,7 @@ class RecordSlice(NamedTuple):
     count: int  # type: ignore[assignment]  # hides tuple.count, which has no use here
     stored_at_ms: int
     records: bytes
+
+
+QueueEnd = tuple[int, int, int]
+"""(topic id, queue, next offset)"""

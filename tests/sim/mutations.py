@@ -94,8 +94,8 @@ _LOG = (
         "        return size\n",
     ),
     Mutant(
-        "recovery drops progress", "engine.log.upkeep.recovery",
-        '                self._view.put(b"p" + key, value or None)', "                pass",
+        "recovery drops progress", "engine.log.write.replay",
+        '            view.put(b"p" + key, value or None)', "            pass",
     ),
     Mutant(
         "a refused write leaves its index entries", "engine.log.write.append",
@@ -191,7 +191,7 @@ _DELIVERY = (
         "        if cursor.next_offset >= cursor.end_seen:\n            pass\n",
     ),
     Mutant(
-        "expired leases wake nobody", "engine.delivery.delivery",
+        "expired leases wake no queue", "engine.delivery.delivery",
         "            self._claim_spent(cursor)\n            self._wake_list.wake(cursor)\n",
         "            self._claim_spent(cursor)\n",
     ),

@@ -25,6 +25,7 @@ from engine.log.segment.last_batch import NO_BATCH, LastBatch
 from engine.log.segment.native import BatchReader, IdWindow, SegmentIndex
 from engine.log.segment.segment import Segment
 from engine.log.segment.window_scan import SECTOR, Stretch, StretchKind, WindowScan
+from engine.log.types import QueueEnd
 
 FIRST_WINDOW_BYTES = 64 << 10
 RECORD_BYTES_MIN = 6
@@ -62,9 +63,9 @@ class RecoveryScan:
     damage: list[SegmentDamage] = field(default_factory=list)
     headers_lost: bool = False
     """Whether batches are lost of which no header tells the queue."""
-    raised: list[tuple[int, int, int]] = field(default_factory=list)
-    """(topic id, queue, next offset) of queues that end after a lost batch and have no other one in the segment."""
-    first_lost: list[tuple[int, int, int]] = field(default_factory=list)
+    raised: list[QueueEnd] = field(default_factory=list)
+    """Ends of queues that have no other batch in the segment than the lost one."""
+    first_lost: list[QueueEnd] = field(default_factory=list)
     """The same, if the topic exists: its record may be in the segment, too. See `raise_first`."""
     is_unread: bool = False
     """Whether the disk could not read a part of it now: an index of this scan may lack batches that are there."""

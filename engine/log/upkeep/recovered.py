@@ -8,6 +8,7 @@ from engine.log.segment.last_batch import NO_BATCH, LastBatch
 from engine.log.segment.native import IdWindow
 from engine.log.segment.recovery_scan import SegmentDamage
 from engine.log.segment.segment import Segment
+from engine.log.types import QueueEnd
 
 
 @dataclass
@@ -28,8 +29,8 @@ class Recovered:
     active_ids: bytes = b""
     headers_lost: bool = False
     """Whether batches are lost of which no header tells the queue, and ends of queues have not been raised since."""
-    raised: list[tuple[int, int, int]] = field(default_factory=list)
-    """(topic id, queue, next offset) of queues whose last batch is lost, by its header. No record in the log says so."""
+    raised: list[QueueEnd] = field(default_factory=list)
+    """Ends of queues after a lost last batch, by its header. No record in the log has them."""
     is_full: bool = False
     """Whether there is no room for the rest of the active segment."""
     ids: IdWindow = field(init=False)

@@ -58,6 +58,7 @@ class LogApply:
         at = position - appender.segment_base
         if at + len(data) > self._segments.active.header.size:
             raise ApplyError(position, f"{len(data)} bytes reach over the end of the segment")
+        # Verified before it is written, and indexed after it: a refused write leaves no entry.
         whole = self._batches.scan(SegmentIndex(appender.segment_base, 0), data, at, at + len(data), at)[0] - at
         if whole:
             self._take(at, data[:whole])

@@ -10,6 +10,7 @@ from engine.log.segment.last_batch import LastBatch
 from engine.log.segment.native import IdWindow
 from engine.log.segment.segment import Segment
 from engine.log.segment.segments import LogSegments
+from engine.log.types import QueueEnd
 from engine.log.view import View
 from engine.log.write.catalogue import TopicCatalogue, TopicCreator
 from engine.log.write.checkpoint import CheckpointJobs, Checkpoints
@@ -21,9 +22,6 @@ from engine.log.write.progress import ProgressRecords
 from engine.log.write.refusal import Refusal
 from engine.log.write.roller import SegmentRoller
 from engine.log.write.syncer import InlineSyncer, ThreadSyncer, sync_or_die
-
-QueueEnd = tuple[int, int, int]
-"""(topic id, queue, next offset)"""
 
 
 class LogWriter:
