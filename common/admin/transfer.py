@@ -132,7 +132,9 @@ def apply(admin: Administrator, given: Export, changes: list[Difference]) -> boo
     """
     store = admin.store
     before, version = store.identity(), store.version()
-    went_back = before is None or any(version.get(kind, 0) < at for kind, at in given["version"].items())
+    went_back = before is None or any(
+        version.get(kind, 0) < at for kind, at in given["version"].items() if kind in FOLLOWED
+    )
     for kind in dict.fromkeys(change.kind for change in changes):
         own = [change for change in changes if change.kind == kind]
         store.put_many(kind, [Change(each.name, each.new, each.version) for each in own])

@@ -38,6 +38,16 @@ class StoreGuard:
         known = self._taken.get(kind)
         return found is not None and found.generation > (0 if known is None else known.generation)
 
+    @property
+    def generation(self) -> int:
+        """The lowest in which some kind was taken."""
+        return min((each.generation if each else 0 for each in self._taken.values()), default=0)
+
+    def outdated(self) -> list[str]:
+        """Kinds that were taken in an earlier generation than the last one."""
+        now = self.identity.generation if self.identity else 0
+        return [kind for kind, each in self._taken.items() if (each.generation if each else 0) < now]
+
     def check_identity(self, found: StoreIdentity | None) -> None:
         """Raises StoreDamaged."""
         known = self.identity

@@ -16,7 +16,7 @@ def hold(path: Path) -> int | None:
         if not try_lock(fd):
             os.close(fd)
             return None
-        if _is_at(path, fd):
+        if is_at(path, fd):
             return fd
         os.close(fd)  # a reader took it for that of an ended process and removed it: create it again
 
@@ -33,14 +33,15 @@ def read_held(path: Path, size: int) -> bytes | None:
     try:
         if not try_lock(fd):
             return os.pread(fd, size, 0)
-        if _is_at(path, fd):  # else another reader removed it, and the name may belong to a new process
+        if is_at(path, fd):  # else another reader removed it, and the name may belong to a new process
             path.unlink()
         return None
     finally:
         os.close(fd)
 
 
-def _is_at(path: Path, fd: int) -> bool:
+def is_at(path: Path, fd: int) -> bool:
+    """Whether the path still names the descriptor's file."""
     try:
         return os.stat(path).st_ino == os.fstat(fd).st_ino
     except FileNotFoundError:

@@ -6,7 +6,7 @@ from pathlib import Path
 from urllib.parse import quote, unquote
 
 from common.clock import Clock
-from common.config.held_files import hold, read_held
+from common.config.held_files import hold, is_at, read_held
 from common.config.store import Applied, ConfigVersion, parse_report
 
 REPORT_BYTES = 512  # padded, so that one write replaces the whole report and a reader never sees a mixture
@@ -20,8 +20,10 @@ class Reports:
 
     def report(self, process: str, version: ConfigVersion) -> None:
         text = json.dumps({"version": version, "at_ms": self._clock.now_ms()}).encode().ljust(REPORT_BYTES)
+        path = self._directory / f"{quote(process, safe='')}.{os.getpid()}"
+        if process in self._held and not is_at(path, self._held[process]):
+            os.close(self._held.pop(process))  # the directory has lost its content
         if process not in self._held:
-            path = self._directory / f"{quote(process, safe='')}.{os.getpid()}"
             while (fd := hold(path)) is None:
                 pass  # only a probing reader can hold it, for microseconds
             self._held[process] = fd
@@ -42,10 +44,12 @@ class Reports:
 
     def _read(self, path: Path) -> Applied | None:
         text = read_held(path, REPORT_BYTES)
-        if not text:
+        if text is None:
             return None
         try:
-            return parse_report(text, int(path.suffix[1:]))
+            pid = int(path.suffix[1:])
+            # A file that is just made tells that there is a process, which has applied nothing that is known.
+            return parse_report(text, pid) if text else Applied({}, pid, self._clock.now_ms())
         except ValueError:
             return None  # not a report of this version
 

@@ -9,7 +9,10 @@ from typing import Any, NamedTuple
 from common.config.identity import StoreIdentity
 
 Value = Mapping[str, Any]
-ConfigVersion = dict[str, int]  # kind -> number that grows with every change of that kind
+ConfigVersion = dict[str, int]  # kind -> number that grows with every change of that kind; and GENERATION
+GENERATION = (
+    "generation"  # in a version: of the store's identity. In a new generation the kinds' numbers may begin again
+)
 
 
 @dataclass(frozen=True)
@@ -150,7 +153,8 @@ class ConfigStore(ABC):
         """Replace the index of a kind whose own is lost, durably: for repairs."""
 
     def version(self, kinds: Sequence[str] = FOLLOWED) -> ConfigVersion:
-        return {kind: sum(self.index(kind)) for kind in kinds}
+        identity = self.identity()
+        return {kind: sum(self.index(kind)) for kind in kinds} | {GENERATION: identity.generation if identity else 0}
 
     @abstractmethod
     def watch(self, callback: Callable[[str], None]) -> None:
@@ -168,7 +172,10 @@ class ConfigStore(ABC):
 
     @abstractmethod
     def report_applied(self, process: str, version: ConfigVersion) -> None:
-        """Report that `process` now uses `version`. The report ends with this store's process."""
+        """Report that `process` now uses `version`, also to a store that has lost its content with all reports.
+
+        The report ends with this store's process.
+        """
 
     @abstractmethod
     def applied(self) -> dict[str, Applied]:

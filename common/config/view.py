@@ -24,7 +24,7 @@ from common.config.guard import StoreGuard
 from common.config.kind_view import KindView
 from common.config.last_known import LastKnown, UnreadableEntry, changes
 from common.config.snapshot import Buckets
-from common.config.store import FOLLOWED, KINDS, ConfigStore, ConfigVersion
+from common.config.store import FOLLOWED, GENERATION, KINDS, ConfigStore, ConfigVersion
 from common.limited_log import LimitedLog
 from common.names import is_name
 from common.quoting import thing
@@ -67,7 +67,7 @@ class ConfigView:
         self._trust: tuple[bool, frozenset[str]] = (True, frozenset())
         self._clock = clock or SystemClock()
         self._callbacks: list[Callable[[], None]] = []
-        self._refreshing = threading.Lock()
+        self._refreshing, self._reporting = threading.Lock(), threading.Lock()
         self._kinds = {
             kind: KindView(Buckets((0,) * KINDS[kind].buckets, (b"",) * KINDS[kind].buckets)) for kind in FOLLOWED
         }
@@ -159,7 +159,8 @@ class ConfigView:
     @property
     def version(self) -> ConfigVersion:
         """The version that this view shows, in the store's numbers."""
-        return {kind: sum(view.buckets.revisions) for kind, view in self._kinds.items()}
+        numbers = {kind: sum(view.buckets.revisions) for kind, view in self._kinds.items()}
+        return numbers | {GENERATION: self._guard.generation}
 
     @property
     def age_s(self) -> float:
@@ -253,6 +254,11 @@ class ConfigView:
     def _changed(self, kind: str) -> None:
         if kind not in self._kinds or self._closed.is_set():
             return
+        self._try(kind)
+        for other in self._guard.outdated():  # an operator has accepted the store as it is: all of it
+            self._try(other)
+
+    def _try(self, kind: str) -> None:
         try:
             self._refresh(kind)
         except (StoreUnavailable, StoreDamaged) as error:
@@ -294,8 +300,8 @@ class ConfigView:
             self._note_success(kind)
         if changed:
             self._announce()
-        if self._process and not self._unsynced and (changed or first):
-            self._store.report_applied(self._process, self.version)
+        if not self._unsynced and (changed or first):
+            self._report()
 
     def _show(self, kind: str, view: KindView) -> None:
         if kind == "family":
@@ -345,9 +351,17 @@ class ConfigView:
             self._check_trust()
             for kind in list(self._unsynced) if self._store.unavailable_since_ms is None else []:
                 self._changed(kind)
+            if self._damage:
+                with suppress(StoreUnavailable):
+                    self._report()  # the store may have lost its reports, too: commands wait for this process
             self._save()
             self._closed.wait(SNAPSHOT_GAP_S)
         self._save()  # what has changed since the last one
+
+    def _report(self) -> None:
+        if self._process:
+            with self._reporting:  # an older version must not come after a newer one
+                self._store.report_applied(self._process, self.version)
 
     def _check_trust(self) -> None:
         """Void what was learnt from the configuration when it has become too old, and when it is new again."""
@@ -372,18 +386,10 @@ class ConfigView:
                 snapshot.mark_current(path)
             return
         self._unsaved = False
-        kinds = {kind: view.buckets for kind, view in self._kinds.items()}
+        kinds, known = {kind: view.buckets for kind, view in self._kinds.items()}, self._last_known
+        state = kinds, self._clock.now_ms(), self._guard.identity, known.values, known.since_ms
         try:
-            run_blocking(
-                lambda: snapshot.save(
-                    path,
-                    kinds,
-                    self._clock.now_ms(),
-                    self._guard.identity,
-                    self._last_known.values,
-                    self._last_known.since_ms,
-                )
-            )
+            run_blocking(lambda: snapshot.save(path, *state))
         except OSError as error:
             self._unsaved = True
             limited.warning("snapshot=%s: cannot be written, will be tried again: %s", path, error)

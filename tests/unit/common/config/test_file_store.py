@@ -166,6 +166,15 @@ def test_a_directory_that_came_back_is_told_to_the_watchers(store, tmp_path):
     until(lambda: "topic" in heard, "the news of the return")
 
 
+def test_a_process_reports_again_in_a_directory_that_has_lost_its_reports(store, tmp_path):
+    store.report_applied("proxy", {"topic": 1})
+    for each in (tmp_path / "config" / "applied").iterdir():
+        each.unlink()
+    assert store.applied() == {}
+    store.report_applied("proxy", {"topic": 2})
+    assert store.applied()["proxy"].version == {"topic": 2}
+
+
 def test_the_report_of_a_killed_process_goes_with_it(store, tmp_path):
     code = (
         "import sys; from common.config.file_store import FileStore; FileStore(sys.argv[1]).report_applied('proxy', {'topic': 1});"

@@ -5,13 +5,16 @@ import os
 import pytest
 from prometheus_client import CollectorRegistry
 
+from common.admin import transfer
+from common.admin.administrator import Administrator
 from common.clock import FakeClock
 from common.config import snapshot
+from common.config.applying import laggards, wait_applied
 from common.config.errors import StoreDamaged, StoreUnavailable
 from common.config.health import ConfigMetrics, config_health
 from common.config.identity import StoreIdentity
 from common.config.memory_store import MemoryConfigStore
-from common.config.store import Change
+from common.config.store import GENERATION, Change
 from common.config.view import ConfigView
 from common.credential import Verifier, mint
 from common.errors import AuthenticationError, CredentialUnchecked
@@ -55,6 +58,23 @@ def test_an_emptied_store_leaves_the_view_and_its_snapshot_as_they_were(store, o
     assert store.applied()["proxy"].version == applied
     view.close()
     assert saved_topics(tmp_path)
+
+
+def test_a_restored_store_is_not_applied_before_the_process_follows_it(store, open_view, tmp_path):
+    for _ in range(3):  # numbers that the restored store does not reach again
+        store.put("application", "shop", {}, store.get("application", "shop").version)
+    open_view(process="proxy").close()
+    saved = transfer.export_snapshot(tmp_path / "snapshot")
+    view = open_view(process="proxy")
+    store.wipe()
+    shared = store._shared
+    shared.applied.clear(), shared.members.clear()  # the reports are lost, too
+    until(lambda: laggards(store, saved["version"] | {GENERATION: 1}), "the process to tell of itself")
+    transfer.apply(Administrator(store, "test"), saved, transfer.differences(store, saved, deletes=False))
+    assert store.version()["application"] < saved["version"]["application"]
+    assert laggards(store, store.version()) == ["proxy"]
+    assert wait_applied(store, store.version(), 10.0) == []
+    assert view.damage is None and view.version == store.version()
 
 
 def test_a_start_on_an_emptied_store_keeps_to_the_snapshot(store, open_view, tmp_path):
