@@ -23,7 +23,6 @@ from engine.env.native import NodeClock
 from engine.errors import EngineError, PartlyWrittenError
 from engine.link import layout
 from engine.link.errors import LinkError
-from engine.link.proof import ADMIN_ROLE
 from engine.log import Log
 from engine.ops.admin import Admin
 from engine.ops.append import Append
@@ -245,8 +244,6 @@ class Node:
             if not state.authenticated:
                 return self._handshake.on_request(peer, op, request_id, payload)
             handler = self._handlers.get(op)
-            if op == layout.ADMIN and state.role != ADMIN_ROLE:
-                raise RequestError(f"ADMIN: a link of role {state.role} cannot administer", layout.FORBIDDEN)
             if handler is None:
                 raise RequestError(f"op {op}: unknown to this engine")
             handler(peer, request_id, payload)

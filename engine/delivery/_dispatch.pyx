@@ -10,6 +10,7 @@ from cpython.bytes cimport PyBytes_AS_STRING
 from cpython.list cimport PyList_GET_SIZE
 
 from engine.delivery._key_order cimport number_of
+from engine.delivery._pull cimport Pull
 from engine.delivery._queue_cursor cimport QueueCursor
 from engine.delivery._record_reader cimport AGAIN, EMPTY, PieceHead, RecordReader
 from engine.delivery._receipt cimport Receipts, TokenBytes
@@ -60,7 +61,7 @@ cdef class Dispatcher(RecordReader):
         self.shared = SharedFilters(settings.shared_filters_min)
         self.too_large = {}
 
-    def fill(self, pull, group, int64_t now_ms):
+    def fill(self, Pull pull not None, group, int64_t now_ms):
         """Fill the pull from its subscription; see the reference."""
         ring = pull.subscription.ring
         if not ring:

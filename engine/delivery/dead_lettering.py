@@ -53,6 +53,9 @@ class DeadLettering:
         wake_list: gets cursors that have room again.
         ownership: the queues that may hold this engine's dead letters.
         requests: told of each dead-lettered record; None: nothing waits for replies.
+
+    Attributes:
+        pending: what is claimed and not moved yet, oldest first.
     """
 
     def __init__(
@@ -68,16 +71,13 @@ class DeadLettering:
         self._store, self._lease_clock, self._ownership = store, lease_clock, ownership
         self._dirty, self._counts, self._wake_list = dirty, counts, wake_list
         self.requests = requests
-        self._queue: deque[PendingDeadLetters] = deque()
+        self.pending: deque[PendingDeadLetters] = deque()
         self._retry_at_ms = 0
-
-    def __len__(self) -> int:
-        return len(self._queue)
 
     def enqueue(self, cursor: QueueCursor, claimed: list[InFlightRange], claim: int, cause: str, reason: str) -> None:
         """Dead-letter the ranges that the lease `claim` has claimed."""
         for each in claimed:
-            self._queue.append(
+            self.pending.append(
                 PendingDeadLetters(
                     cursor, each.first, each.end, claim, each.attempt, each.first_lease, each.lease, cause, reason
                 )
@@ -86,17 +86,17 @@ class DeadLettering:
     def step(self, now_ms: int) -> int | None:
         """Dead-letter some; returns the time of the next call, None when none are left."""
         left = MESSAGES_PER_STEP
-        while self._queue and left > 0 and now_ms >= self._retry_at_ms:
-            pending = self._queue.popleft()
+        while self.pending and left > 0 and now_ms >= self._retry_at_ms:
+            pending = self.pending.popleft()
             done = self._move(pending, left)
             if done is None:
-                self._queue.append(pending)
+                self.pending.append(pending)
                 self._retry_at_ms = now_ms + RETRY_MS
                 break
             if done < pending.end:
-                self._queue.appendleft(pending._replace(first=done))
+                self.pending.appendleft(pending._replace(first=done))
             left -= done - pending.first
-        return max(now_ms, self._retry_at_ms) if self._queue else None
+        return max(now_ms, self._retry_at_ms) if self.pending else None
 
     def _move(self, pending: PendingDeadLetters, messages_max: int) -> int | None:
         """Append dead letters of the first messages; returns the offset after them, None when impossible now."""

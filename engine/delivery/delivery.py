@@ -103,40 +103,36 @@ class Delivery:
         """
         self.counts.pulls += 1
         self._lease_clock.now_ms = now_ms
-        pull = Pull(answer, window)
+        pull: Pull = self._form.Pull(answer, window)
         group = self.group(request.group, request)
+        subscription: Subscription | None = None
         refused: EngineError | None = None
         if group.policy.unread and request.max_messages > 0:
             # Not even its start in a new queue is known.
             refused = GroupUnreadError(group.name, group.policy.unread)
         elif request.topics:
             try:
-                pull.subscription = group.subscription(request)
+                subscription = pull.subscription = group.subscription(request)
             except EngineError as error:
                 refused = error  # a topic that cannot be created does not refuse the acknowledgements
         if request.acks:
             pull.ack_codes = self._acknowledgements.apply(group, request.acks, now_ms)
-            if self._dead_lettering:
+            if self._dead_lettering.pending:
                 self._dead_lettering.step(now_ms)
             self._serve_woken(now_ms)
         if refused is not None and not (request.acks and group.policy.unread):
             raise refused
-        if pull.subscription is None or request.max_messages <= 0:
+        if subscription is None or request.max_messages <= 0:
             return self._answer_empty(pull, group)
         pull.bound(request, self.settings)
         pull.group = group
-        if not pull.subscription.parked and not group.policy.paused:
-            self._fill(pull, now_ms, is_first=not window.waiting)
-        wait_ms = min(request.wait_ms, self.settings.wait_ms_max)
-        if wait_ms <= 0 and not pull.piece_count and self._may_find_more(pull.subscription):
-            # An empty answer means that the queues are empty; a consumer that drains them without waiting would stop.
-            wait_ms = self.settings.fetch_wait_ms
-        if wait_ms <= 0 and pull.is_short:
-            wait_ms = self.settings.room_wait_ms
-        if pull.piece_count or wait_ms <= 0 or self.parked >= self.settings.parked_max:
-            answer(pull)
-        else:
+        if not subscription.parked and not group.policy.paused and pull.allow(not window.waiting):
+            self._dispatcher.fill(pull, group, now_ms)
+        wait_ms = 0 if pull.piece_count else self._wait_ms(pull, request)
+        if wait_ms and self.parked < self.settings.parked_max:
             self._park(pull, now_ms + wait_ms)
+        else:
+            answer(pull)
         return pull
 
     @staticmethod
@@ -172,7 +168,8 @@ class Delivery:
         while window.waiting:
             pull = next(iter(window.waiting))
             if pull.subscription.ring and not pull.group.policy.paused:
-                self._fill(pull, now_ms, is_first=True)
+                if pull.allow(is_first=True):
+                    self._dispatcher.fill(pull, pull.group, now_ms)
                 if pull.is_short:
                     return
             if pull.piece_count:
@@ -276,6 +273,16 @@ class Delivery:
 
     # -- internal
 
+    def _wait_ms(self, pull: Pull, request: PullRequest) -> int:
+        """Time for which a pull without messages waits."""
+        wait_ms = min(request.wait_ms, self.settings.wait_ms_max)
+        if wait_ms <= 0 and self._may_find_more(pull.subscription):
+            # An empty answer means that the queues are empty; a consumer that drains them without waiting would stop.
+            wait_ms = self.settings.fetch_wait_ms
+        if wait_ms <= 0 and pull.is_short:
+            wait_ms = self.settings.room_wait_ms
+        return max(0, wait_ms)
+
     def _answer_empty(self, pull: Pull, group: Group) -> Pull:
         """Answer a pull that wants no messages."""
         pull.answer(pull)
@@ -369,25 +376,14 @@ class Delivery:
             pull = next(iter(subscription.parked))
             if pull.group.policy.paused:
                 return
-            self._fill(pull, now_ms, is_first=not pull.window.waiting)
+            if pull.allow(not pull.window.waiting):
+                self._dispatcher.fill(pull, pull.group, now_ms)
             if pull.piece_count:
                 self._unpark(pull)
                 pull.answer(pull)
             elif pull.is_short:
                 del subscription.parked[pull]
                 pull.window.waiting[pull] = None
-
-    def _fill(self, pull: Pull, now_ms: int, *, is_first: bool) -> None:
-        """Give the pull messages, as far as the window of its link allows; it is_short when that allows not even one.
-
-        Args:
-            is_first: no other pull has waited longer for room in the window.
-        """
-        size, pull.first_bytes_max = pull.window.allowance(is_first=is_first)
-        pull.bytes_left = min(pull.bytes_wanted, size)
-        pull.is_short = size <= 0
-        if size > 0:
-            self._dispatcher.fill(pull, pull.group, now_ms)
 
 
 def receipt_key(store: DeliveryLog, random_bytes: Callable[[int], bytes]) -> bytes:

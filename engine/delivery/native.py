@@ -7,7 +7,17 @@ so that tests run both forms in one process.
 from typing import NamedTuple
 
 from common.twins import use_native
-from engine.delivery import acknowledge, dispatch, in_flight, key_order, queue_cursor, receipt, subscription
+from engine.delivery import (
+    acknowledge,
+    dispatch,
+    in_flight,
+    key_order,
+    pull,
+    queue_cursor,
+    receipt,
+    reply_window,
+    subscription,
+)
 from engine.log.write.native import NATIVE as LOG_IS_NATIVE
 
 
@@ -23,6 +33,8 @@ class DeliveryForm(NamedTuple):
     Subscription: type
     WakeList: type
     Acknowledgements: type
+    Pull: type
+    ReplyWindow: type
 
 
 REFERENCE = DeliveryForm(
@@ -35,6 +47,8 @@ REFERENCE = DeliveryForm(
     subscription.Subscription,
     subscription.WakeList,
     acknowledge.Acknowledgements,
+    pull.Pull,
+    reply_window.ReplyWindow,
 )
 FORM = REFERENCE
 NATIVE = use_native(
@@ -43,8 +57,10 @@ NATIVE = use_native(
     "_dispatch",
     "_in_flight",
     "_key_order",
+    "_pull",
     "_queue_cursor",
     "_receipt",
+    "_reply_window",
     "_subscription",
     requires=LOG_IS_NATIVE,
 )
@@ -53,10 +69,22 @@ if NATIVE:
     from engine.delivery._dispatch import Dispatcher
     from engine.delivery._in_flight import InFlightRanges
     from engine.delivery._key_order import KeyOrder
+    from engine.delivery._pull import Pull
     from engine.delivery._queue_cursor import QueueCursor
     from engine.delivery._receipt import Receipts
+    from engine.delivery._reply_window import ReplyWindow
     from engine.delivery._subscription import Subscription, WakeList
 
     FORM = DeliveryForm(
-        "native", QueueCursor, InFlightRanges, KeyOrder, Dispatcher, Receipts, Subscription, WakeList, Acknowledgements
+        "native",
+        QueueCursor,
+        InFlightRanges,
+        KeyOrder,
+        Dispatcher,
+        Receipts,
+        Subscription,
+        WakeList,
+        Acknowledgements,
+        Pull,
+        ReplyWindow,
     )

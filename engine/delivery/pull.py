@@ -1,3 +1,4 @@
+# cython: annotation_typing=False
 """One pull: its request, and the messages found for it."""
 
 from collections.abc import Callable
@@ -43,3 +44,14 @@ class Pull:
         self.bytes_wanted = min(wanted, settings.pull_bytes_max)
         wanted = request.invisible_ms if request.invisible_ms > 0 else settings.invisible_ms_default
         self.invisible_ms = min(wanted, settings.invisible_ms_max)
+
+    def allow(self, is_first: bool) -> bool:
+        """Bound the answer by what its link takes now; False when that is nothing, so that the pull is_short.
+
+        Args:
+            is_first: no other pull has waited longer for room in the window.
+        """
+        size, self.first_bytes_max = self.window.allowance(is_first)
+        self.bytes_left = min(self.bytes_wanted, size)
+        self.is_short = size <= 0
+        return size > 0

@@ -1,3 +1,4 @@
+# cython: annotation_typing=False
 """Reply window: how many bytes of messages the other end of a link can take.
 
 The other end says up to which position it takes answers with messages, as QUIC's MAX_DATA does. Positions count all
@@ -5,7 +6,7 @@ bytes of such answers on the link, so both ends agree without an answer being na
 """
 
 from collections import OrderedDict
-from typing import Any, NamedTuple
+from typing import Any
 
 NO_LIMIT = 1 << 62
 SMALL_BYTES = 64 << 10
@@ -16,20 +17,6 @@ CONTENDED_BYTES = 1 << 20
 """Maximum of a large answer while other pulls of the link wait for room: answers behind it wait for all of it."""
 SHARE = 8
 """A large answer takes at most this part of the room, so that some is left for the next one, however many there are."""
-
-
-class Allowance(NamedTuple):
-    """
-    Attributes:
-        size: maximum bytes of an answer.
-        first: maximum bytes of its first message, which may be larger than `size`.
-    """
-
-    size: int
-    first: int
-
-
-NOTHING = Allowance(0, 0)
 
 
 class ReplyWindow:
@@ -54,25 +41,26 @@ class ReplyWindow:
         """Take the other end's limit. It never falls: what was allowed once may be on its way."""
         self.limit = limit if self.limit == NO_LIMIT else max(self.limit, limit)
 
-    @property
     def share(self) -> int:
         """Maximum bytes of an answer that does not wait for room: never nothing, so the room may be exceeded a bit."""
         return max(SMALL_BYTES, (self.limit - self.sent) // SHARE)
 
-    def allowance(self, *, is_first: bool) -> Allowance:
-        """What the next answer may take.
+    def allowance(self, is_first: bool) -> tuple[int, int]:
+        """What the next answer may take: (maximum bytes, maximum bytes of its first message, which may be larger).
 
         Args:
             is_first: no other pull has waited longer for room.
         """
         room = self.limit - self.sent
         if room <= 0:
-            return NOTHING
+            return 0, 0
         small = min(SMALL_BYTES, room)
         if self.is_full or not is_first or room <= RESERVE_BYTES + SMALL_BYTES:
-            return Allowance(small, small)
-        size = min(self.share, CONTENDED_BYTES) if len(self.waiting) > 1 else self.share
-        return Allowance(size, room - RESERVE_BYTES)
+            return small, small
+        size = self.share()
+        if len(self.waiting) > 1:
+            size = min(size, CONTENDED_BYTES)
+        return size, room - RESERVE_BYTES
 
 
 UNBOUNDED = ReplyWindow()

@@ -1,5 +1,5 @@
 # cython: language_level=3
-"""The parts of PULL that repeat: topics, which are only measured, acknowledgement ranges, and the leases of an answer.
+"""The bytes of PULL: a request in its parts, whose topics are only measured, and the leases of an answer.
 
 Reference: pull_parts.py.
 """
@@ -13,6 +13,7 @@ from engine.link.constants cimport PIECE_SIZE, TOKEN_SIZE, TOPIC_SIZE_MIN
 
 from engine.link.acknowledgement import AckRange
 from engine.link.errors import PayloadError
+from engine.link.pull_parts import ACKS_END
 
 
 cdef packed struct AckBytes:
@@ -38,41 +39,75 @@ cdef packed struct PieceBytes:
 
 
 cdef object new_tuple = tuple.__new__
+cdef str CUT_OFF = "PULL: the payload is cut off"
 cdef bytes NO_REASON = b""
 cdef bytes NO_TOKEN = bytes(TOKEN_SIZE)
 
 
-def topics_end(bytes payload not None, Py_ssize_t at, Py_ssize_t count):
-    """Position after the `count` topics that begin at `at`; -1 when they run past the end."""
+cdef packed struct LimitBytes:
+    int32_t max_messages
+    int32_t max_bytes
+    int32_t wait_ms
+    int32_t invisible_ms
+    uint8_t start
+    uint8_t zero[3]
+    uint32_t ack_count
+
+
+def split_request(bytes payload not None):
+    """A request in its parts; see the reference.
+
+    Bounds: every field is read after a check that it lies before `size`.
+    """
     cdef const uint8_t* data = <const uint8_t*>PyBytes_AS_STRING(payload)
     cdef Py_ssize_t size = PyBytes_GET_SIZE(payload)
+    cdef Py_ssize_t at, end
+    cdef uint16_t count
+    cdef LimitBytes limits
+    cdef list acks
+    at = 4 + (data[0] + (<Py_ssize_t>data[1] << 8) if size >= 2 else size)
+    if at > size:
+        raise PayloadError(CUT_OFF)
+    memcpy(&count, data + at - 2, sizeof(count))
     for _ in range(count):
-        # `at` may have run past the end by one topic's name; the difference is then negative and nothing is read.
-        if size - at < TOPIC_SIZE_MIN:
-            return -1
+        if size - at < 2:
+            raise PayloadError(CUT_OFF)
         at += data[at] + (<Py_ssize_t>data[at + 1] << 8) + TOPIC_SIZE_MIN
-    return at if at <= size else -1
+    if at > size:
+        raise PayloadError("PULL: topics run past the end")
+    if size - at < <Py_ssize_t>sizeof(limits):
+        raise PayloadError(CUT_OFF)
+    memcpy(&limits, data + at, sizeof(limits))
+    end = at
+    at += sizeof(limits)
+    if <int64_t>limits.ack_count * <int64_t>sizeof(AckBytes) > size - at:
+        raise PayloadError("PULL: more acknowledgements than bytes")
+    acks = read_acks(payload, at, limits.ack_count)
+    return (
+        payload[:end], limits.max_messages, limits.max_bytes, limits.wait_ms, limits.invisible_ms, limits.start, acks
+    )
 
 
-def read_acks(bytes payload not None, Py_ssize_t at, Py_ssize_t count):
-    """The `count` ranges from `at` on; None unless they end where the payload does."""
+cdef list read_acks(bytes payload, Py_ssize_t at, Py_ssize_t count):
     cdef const char* data = PyBytes_AS_STRING(payload)
     cdef Py_ssize_t size = PyBytes_GET_SIZE(payload)
     cdef AckBytes ack
-    acks = []
+    cdef list acks = []
     for _ in range(count):
         # Each range is read after a check that its fixed part, then its reason, lies before `size`.
         if size - at < <Py_ssize_t>sizeof(AckBytes):
-            return None
+            raise PayloadError(ACKS_END)
         memcpy(&ack, data + at, sizeof(AckBytes))
         at += sizeof(AckBytes)
         if size - at < ack.reason_size:
-            return None
+            raise PayloadError(ACKS_END)
         reason = data[at : at + ack.reason_size] if ack.reason_size else NO_REASON
         at += ack.reason_size
         token = PyBytes_FromStringAndSize(<char*>ack.token, TOKEN_SIZE)
         acks.append(new_tuple(AckRange, (token, ack.first, ack.count, ack.verdict, ack.delay_ms, reason)))
-    return acks if at == size else None
+    if at != size:
+        raise PayloadError(ACKS_END)
+    return acks
 
 
 def leases_of(bytes payload not None, Py_ssize_t at, int64_t skip, int verdict):
@@ -116,6 +151,46 @@ def leases_of(bytes payload not None, Py_ssize_t at, int64_t skip, int verdict):
         return (<char*>&found)[:sizeof(found)] + (<char*>ranges)[: found * sizeof(AckBytes)], records
     finally:
         free(ranges)
+
+
+def leases_of_parts(list parts not None, int verdict):
+    """Acknowledgement ranges for the pieces of an answer in parts; see the reference.
+
+    Bounds: a head is read only where a whole one is left of its part. The first pass counts the heads, and `ranges` has
+    room for one range per head.
+    """
+    cdef Py_ssize_t heads = 0
+    cdef uint32_t found = 0
+    cdef AckBytes* ranges
+    walk_heads(parts, NULL, verdict, &heads, &found)
+    ranges = <AckBytes*>malloc(<size_t>(heads + 1) * sizeof(AckBytes))
+    if ranges == NULL:
+        raise MemoryError()
+    try:
+        walk_heads(parts, ranges, verdict, &heads, &found)
+        return (<char*>&found)[:sizeof(found)] + (<char*>ranges)[: found * sizeof(AckBytes)]
+    finally:
+        free(ranges)
+
+
+cdef int walk_heads(list parts, AckBytes* ranges, int verdict, Py_ssize_t* heads, uint32_t* found) except -1:
+    """Count the heads; with `ranges` also add their records."""
+    cdef Py_ssize_t at, size, records_left = 0
+    cdef bytes part
+    cdef PieceBytes piece
+    for part in parts:
+        size = PyBytes_GET_SIZE(part)
+        at = min(records_left, size)
+        records_left -= at
+        while size - at >= PIECE_SIZE:
+            memcpy(&piece, PyBytes_AS_STRING(part) + at, PIECE_SIZE)
+            at += PIECE_SIZE
+            heads[0] += 1
+            if ranges != NULL and piece.count and memcmp(piece.token, <const char*>NO_TOKEN, TOKEN_SIZE) != 0:
+                found[0] += add_range(ranges, found[0], &piece, 0, verdict)
+            records_left = piece.size - min(<Py_ssize_t>piece.size, size - at)
+            at += piece.size - records_left
+    return 0
 
 
 cdef uint32_t add_range(AckBytes* ranges, uint32_t found, const PieceBytes* piece, uint32_t passed, int verdict) noexcept:

@@ -59,7 +59,8 @@ from engine.link.operations import (
     WINDOW,
 )  # fmt: skip
 from engine.link.pieces import PIECE
-from engine.link.pull import AT_TIME, EARLIEST, LATEST, PULL_LIMITS
+from engine.link.pull import AT_TIME, EARLIEST, LATEST
+from engine.link.pull_parts import PULL_LIMITS
 from engine.link.receipt import MAC_SIZE, NO_TOKEN, RECEIPT_SIZE, TOKEN, TOKEN_SIZE, TOKEN_VERSION
 from engine.link.record import HAS_ID, HAS_TRAILER
 from engine.link.reply import FORWARD_HEAD, FORWARDED_BODY, INSTANCE

@@ -1,4 +1,4 @@
-"""Selects the native or the reference form of the parts of PULL that repeat."""
+"""Selects the native or the reference form of the work on bytes of PULL."""
 
 from typing import TYPE_CHECKING
 
@@ -6,8 +6,8 @@ from common.twins import use_native
 
 NATIVE = use_native("engine.link", "_pull_parts")
 if NATIVE and not TYPE_CHECKING:
-    from engine.link._pull_parts import leases_of, read_acks, topics_end
+    from engine.link._pull_parts import leases_of, leases_of_parts, split_request
 else:
-    from engine.link.pull_parts import leases_of, read_acks, topics_end
+    from engine.link.pull_parts import leases_of, leases_of_parts, split_request
 
-__all__ = ["NATIVE", "leases_of", "read_acks", "topics_end"]
+__all__ = ["NATIVE", "leases_of", "leases_of_parts", "split_request"]

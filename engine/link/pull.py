@@ -7,15 +7,16 @@ pulls. Answer: one code per range, then the pieces. `PullQuestion` and `PullAnsw
 
 import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
 from common.names import NAME_RULE, is_name, is_stored_name
-from engine.link.acknowledgement import ACK_SIZE, REJECT, RELEASE, AckRange, AckRanges
+from engine.link.acknowledgement import REJECT, RELEASE, AckRange, AckRanges
 from engine.link.codes import OK
 from engine.link.errors import PayloadError
 from engine.link.integers import U16, U32
-from engine.link.native import leases_of, read_acks, topics_end
+from engine.link.native import leases_of, split_request
 from engine.link.pieces import AnswerPiece, encode_pieces, read_pieces
 from engine.link.receipt import NO_TOKEN
 
@@ -24,8 +25,6 @@ EARLIEST, LATEST, AT_TIME = 0, 1, 2
 _STARTS = {"earliest": EARLIEST, "latest": LATEST, "time": AT_TIME}
 
 _LIMITS = struct.Struct("<iiiiB3x")  # max_messages ‖ max_bytes ‖ wait_ms ‖ invisible_ms ‖ start
-PULL_LIMITS = struct.Struct("<iiiiB3xI")
-"""The same with the count of acknowledgement ranges, which follow."""
 
 MALFORMED = b"the stored bytes are no whole Message"
 """Reason of the dead letters made by `rejections`."""
@@ -155,7 +154,8 @@ NOTHING = PullAnswer(_NO_CODES + _NO_CODES)
 """No codes, no pieces."""
 
 
-class PullRequest(NamedTuple):
+@dataclass(slots=True)
+class PullRequest:
     """A decoded PULL. `topics_key` is the topics as they came, by which their resolved form is remembered."""
 
     group: str
@@ -181,39 +181,39 @@ def encode_answer(codes: Sequence[int], piece_count: int, pieces: Sequence[bytes
     Args:
         pieces: headers and records in turn, as engine.link.pieces lays them out.
     """
-    return [struct.pack(f"<I{len(codes)}HI", len(codes), *codes, piece_count), *pieces]
+    count = len(codes)
+    head = _ANSWER_HEADS[count] if count < len(_ANSWER_HEADS) else _answer_head(count)
+    return [head.pack(count, *codes, piece_count), *pieces]
+
+
+def _answer_head(codes: int) -> struct.Struct:
+    return struct.Struct(f"<I{codes}HI")
+
+
+_ANSWER_HEADS = [_answer_head(codes) for codes in range(32)]  # the usual ones, ready made
 
 
 def decode_request(payload: bytes) -> PullRequest:
     """Decode a request. Raises PayloadError with one sentence."""
+    head, max_messages, max_bytes, wait_ms, invisible_ms, start, acks = split_request(payload)
+    group, application, topics, key = _scope(head)
+    return PullRequest(group, topics, key, max_messages, max_bytes, wait_ms, invisible_ms, start, acks, application)
+
+
+@lru_cache(maxsize=4096)
+def _scope(head: bytes) -> tuple[str, str, tuple[tuple[str, int], ...], bytes]:
+    """(group, application, topics, topics as they came) of a request's beginning."""
+    at = 4 + U16.unpack_from(head)[0]
     try:
-        topics_at = 4 + U16.unpack_from(payload, 0)[0]
-        group, application = _group(payload[2 : topics_at - 2])
-        at = topics_end(payload, topics_at, U16.unpack_from(payload, topics_at - 2)[0])
-        if at < 0:
-            raise PayloadError("PULL: topics run past the end")
-        raw = payload[topics_at:at]
-        max_messages, max_bytes, wait_ms, invisible_ms, start, ack_count = PULL_LIMITS.unpack_from(payload, at)
-        at += PULL_LIMITS.size
-        if ack_count * ACK_SIZE > len(payload) - at:
-            raise PayloadError("PULL: more acknowledgements than bytes")
-        acks = read_acks(payload, at, ack_count)
-        if acks is None:
-            raise PayloadError("PULL: acknowledgements do not end where the payload does")
-        return PullRequest(
-            group, _topics(raw), raw, max_messages, max_bytes, wait_ms, invisible_ms, start, acks, application
-        )
-    except (IndexError, ValueError, struct.error) as error:
-        raise PayloadError(f"PULL: the payload is cut off or damaged: {error}") from error
+        group, separator, application = head[2 : at - 2].decode().partition("@")
+        _check_name(group, "group")
+        if separator:
+            _check_name(application, "application")
+        return group, application, _topics(head[at:]), head[at:]
+    except UnicodeDecodeError as error:
+        raise PayloadError(f"PULL: the payload is damaged: {error}") from error
 
 
-@lru_cache(maxsize=4096)
-def _group(raw: bytes) -> tuple[str, str]:
-    group, separator, application = raw.decode().partition("@")
-    return _checked_name(group, "group"), _checked_name(application, "application") if separator else ""
-
-
-@lru_cache(maxsize=4096)
 def _topics(raw: bytes) -> tuple[tuple[str, int], ...]:
     topics, at = [], 0
     while at < len(raw):
@@ -226,10 +226,9 @@ def _topics(raw: bytes) -> tuple[tuple[str, int], ...]:
     return tuple(topics)
 
 
-def _checked_name(name: str, field: str) -> str:
+def _check_name(name: str, field: str) -> None:
     if not is_name(name):
         raise PayloadError(f"{field}: {NAME_RULE}")
-    return name
 
 
 def encode_pull(

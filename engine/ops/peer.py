@@ -4,9 +4,10 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
+from engine.delivery.native import FORM
 from engine.delivery.reply_window import SMALL_BYTES, ReplyWindow
-from engine.link.acknowledgement import RELEASE, AckRange
-from engine.link.pieces import leases_in
+from engine.link.acknowledgement import RELEASE, AckRanges
+from engine.link.native import leases_of_parts
 
 PendingAnswer = tuple[Callable[[], None], Callable[[], None]]
 """(withdraw, answer): forgets a waiting request; sends its answer with the result so far."""
@@ -34,9 +35,9 @@ class PeerState:
         self.greeting = b""
         self.name = self.role = ""
         self.waiting: dict[int, PendingAnswer] = {}
-        self.unread: deque[tuple[int, str, list[AckRange]]] = deque()
+        self.unread: deque[tuple[int, str, AckRanges]] = deque()
         self.unsynced = 0
-        self.window = ReplyWindow()
+        self.window: ReplyWindow = FORM.ReplyWindow()
 
 
 class Peer(Protocol):
@@ -77,4 +78,4 @@ def note_unread(peer: Peer, group: str, pieces: list[bytes]) -> None:
     unread = peer.peer_state.unread
     while unread and unread[0][0] <= left:
         unread.popleft()
-    unread.append((peer.queued, group, [AckRange(*lease, RELEASE) for lease in leases_in(pieces)]))
+    unread.append((peer.queued, group, AckRanges(leases_of_parts(pieces, RELEASE))))

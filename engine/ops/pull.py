@@ -20,7 +20,7 @@ class PullMessages:
         """Serve the pull, now or when messages arrive or its time is over. Raises PayloadError."""
         request = decode_request(payload)
         if self._waiting.stopping:
-            request = request._replace(max_messages=0)
+            request.max_messages = 0
 
         def answer(pull: Pull) -> None:
             peer.peer_state.waiting.pop(request_id, None)
@@ -42,5 +42,5 @@ class PullMessages:
         unread, left = peer.peer_state.unread, peer.left
         for end, group, ranges in unread:
             if end > left:
-                self._delivery.release(group, ranges, self._clock.monotonic_ms())
+                self._delivery.release(group, list(ranges), self._clock.monotonic_ms())
         unread.clear()

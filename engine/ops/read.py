@@ -123,7 +123,7 @@ class PositionReads:
             peer.send_frame(READ, request_id, OK, read.answer_parts())
 
         read = PositionRead(payload, answer)
-        read.bytes = min(read.bytes, peer.peer_state.window.share)
+        read.bytes = min(read.bytes, peer.peer_state.window.share())
         if self.start(read, self._clock.monotonic_ms(), may_wait=not self._waiting.stopping):
             self._waiting.add(peer, request_id, lambda: self.cancel(read), lambda: answer(read))
             self._waiting.on_wait()

@@ -1,6 +1,7 @@
 """WINDOW: the peer says how many bytes of answers with messages it can take."""
 
 from engine.delivery.delivery import Delivery
+from engine.delivery.reply_window import NO_LIMIT
 from engine.env.native import NodeClock
 from engine.link.integers import U64
 from engine.ops.errors import RequestError
@@ -17,7 +18,7 @@ class ReplyWindows:
         """Raise the peer's limit. There is no answer. Raises RequestError."""
         if len(payload) != U64.size:
             raise RequestError(f"WINDOW: {len(payload)} bytes: send a position of {U64.size} bytes")
-        peer.peer_state.window.raise_to(U64.unpack(payload)[0])
+        peer.peer_state.window.raise_to(min(U64.unpack(payload)[0], NO_LIMIT))
         self.on_room(peer)
 
     def on_room(self, peer: Peer) -> None:

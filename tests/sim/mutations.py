@@ -240,7 +240,7 @@ _DELIVERY = (
     ),
     Mutant(
         "a paused group is served", "engine.delivery.delivery",
-        "        if not pull.subscription.parked and not group.policy.paused:\n", "        if not pull.subscription.parked:\n",
+        "if not subscription.parked and not group.policy.paused and pull", "if not subscription.parked and pull",
     ),
 )  # fmt: skip
 

@@ -40,7 +40,7 @@ def check_durable(engine: "Engine") -> None:
 def is_quiet(engine: "Engine", history: History) -> bool:
     """Whether nothing is left to deliver, as far as can be seen without reading the log."""
     node = engine.node
-    if node is None or len(node.delivery._dead_lettering):
+    if node is None or node.delivery._dead_lettering.pending:
         return False
     wall_ms = history.wall_ms
     next_at = node.timers.table.next_at()
@@ -243,7 +243,7 @@ class Truth:
         open_pulls = sum(request.op == layout.PULL for link in self.engine.links for request in link.open.values())
         left = {
             "pulls that wait for no client": max(0, node.delivery.parked - open_pulls),
-            "dead letters to write": len(node.delivery._dead_lettering),
+            "dead letters to write": len(node.delivery._dead_lettering.pending),
             "replies to confirm": len(node.exchange._open),
             "callbacks of syncs": len(store.writer._syncer._waiting),
             "segments to seal": len(store.segments.sealing),

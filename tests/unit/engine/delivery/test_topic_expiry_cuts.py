@@ -1,6 +1,7 @@
 """A topic is forgotten on a real log and comes back, with a power cut or a kill at every change of a file in between."""
 
 import logging
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -110,7 +111,7 @@ class Engine:
         self.delivery.on_woken(self.log.take_woken(), 0)
         request = PullRequest("g", [("orders", 2)], b"orders", 100, 1 << 20, 0, 10_000, 0, [])
         self.delivery.pull(request, 0, take)
-        self.delivery.pull(request._replace(acks=self.acks, max_messages=0), 0, lambda done: None)
+        self.delivery.pull(replace(request, acks=self.acks, max_messages=0), 0, lambda done: None)
         return bodies
 
 

@@ -1,5 +1,7 @@
 """PULL's bytes: what production sends is what production decodes, and no bytes at all do anything but decode or be refused."""
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,7 +11,7 @@ from engine.link import pull_parts
 from engine.link.acknowledgement import ACK_SIZE, RELEASE, AckRange, AckRanges, group_receipts
 from engine.link.errors import PayloadError
 from engine.link.integers import U32
-from engine.link.pieces import AnswerPiece, JoinedPieces
+from engine.link.pieces import PIECE_SIZE, AnswerPiece, JoinedPieces, encode_pieces
 from engine.link.pull import (
     NOTHING,
     PullAnswer,
@@ -143,16 +145,22 @@ def test_neighbouring_receipts_of_one_lease_become_one_range():
     assert found == [(b"t", 3, 2), (b"o", 3, 1), (b"t", 6, 1)]
 
 
-@given(st.lists(ranges, max_size=4), st.integers(0, 300), st.integers(-1, 2), st.integers(0, 5))
-def test_both_forms_read_the_same_acknowledgements_and_topics(acks, cut, spare, count):
+@given(st.lists(ranges, max_size=4), st.integers(0, 300), st.integers(-1, 2), st.integers(0, 255))
+def test_both_forms_split_a_request_alike_and_refuse_the_same_bytes(acks, cut, spare, altered):
     native = pytest.importorskip("engine.link._pull_parts")
     payload = encode_pull("g", [("orders", 8), ("payments", 4)], acks=acks)
-    at = len(encode_pull("g", [("orders", 8), ("payments", 4)]))
-    for data in (payload, payload[:-cut], payload[:cut]):
-        expected = pull_parts.read_acks(data, at, len(acks) + spare)
-        found = native.read_acks(data, at, len(acks) + spare)
-        assert (found, type(found)) == (expected, type(expected))
-        assert native.topics_end(data, 5, count) == pull_parts.topics_end(data, 5, count)
+    count_at = len(encode_pull("g", [("orders", 8), ("payments", 4)])) - 4
+    lying = payload[:count_at] + U32.pack(max(0, len(acks) + spare)) + payload[count_at + 4 :]
+    at = cut % len(payload)
+    for data in (payload, payload[:-cut], payload[:cut], lying, payload[:at] + bytes([altered]) + payload[at + 1 :]):
+        try:
+            expected = pull_parts.split_request(data)
+        except PayloadError as refusal:
+            with pytest.raises(PayloadError, match=re.escape(str(refusal))):
+                native.split_request(data)
+        else:
+            found = native.split_request(data)
+            assert (found, [type(each) for each in found[-1]]) == (expected, [type(each) for each in expected[-1]])
 
 
 @given(st.lists(pieces, max_size=4), st.booleans(), st.integers(0, 2**33), st.integers(0, 400), st.integers(-1, 9))
@@ -169,3 +177,16 @@ def test_both_forms_find_the_same_leases_in_an_answer(made, is_one_lease, skip, 
                 native.leases_of(data, begin, skip, RELEASE)
         else:
             assert native.leases_of(data, begin, skip, RELEASE) == expected
+
+
+@given(st.lists(pieces, max_size=4), st.lists(st.integers(0, 3), max_size=4), st.booleans())
+def test_both_forms_find_the_leases_of_an_answer_in_parts(made, joined, is_one_lease):
+    if is_one_lease:
+        made = [each._replace(token=b"t" * 48, first_delta=5, count=7) for each in made]
+    parts = [part for each in made for part in (encode_pieces([each])[4:][:PIECE_SIZE], each.records)]
+    for at in joined:
+        parts[at : at + 2] = [b"".join(parts[at : at + 2])]
+    expected, _ = pull_parts.leases_of(PullAnswer.of((), made).payload, 4, 0, RELEASE)
+    assert pull_parts.leases_of_parts(parts, RELEASE) == expected
+    native = pytest.importorskip("engine.link._pull_parts")
+    assert native.leases_of_parts(parts, RELEASE) == expected
