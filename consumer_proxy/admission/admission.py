@@ -1,7 +1,8 @@
 """Permissions of pulls: verdicts are found once and remembered until the configuration changes."""
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 from common import dead_letters
 from common.callers import Origin
@@ -18,6 +19,7 @@ from common.names import stored_name
 from common.principals import Principals
 from consumer_proxy.call import Call
 from consumer_proxy.errors import Refused
+from consumer_proxy.response_fields import lease_time, topic_reports
 from engine.link.pull import PullScope, start_of
 
 CREDENTIAL_BYTES_MAX = 2048
@@ -27,15 +29,18 @@ TOPICS_BYTES_MAX = 64 << 20
 """Maximum size of all verdicts' topics, in the calls' form and in the source's; a full table is emptied."""
 
 
-class AdmittedPull(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class AdmittedPull:
     """A group and topics that a credential may pull.
 
     Attributes:
-        left_out: (topic, code, sentence) of each named topic that is not defined; `scope` has the others.
+        told: field 7 of the response: each named topic that is not defined; `scope` has the others.
+        told_with_lease: the same with field 8, for calls that leave the lease time open.
     """
 
     scope: PullScope
-    left_out: tuple[tuple[str, int, str], ...]
+    told: bytes
+    told_with_lease: bytes
     invisible_ms: int
     start: int
     expires_at_ms: int
@@ -129,9 +134,11 @@ class PullAdmission:
         self.check_group(principal, group)
         definition = self._view.group(group) or GroupDefinition(group)
         topics, left_out = self._topics(principal, call, definition)
+        told = topic_reports(left_out)
         return AdmittedPull(
             PullScope(call.group, topics, principal.app),
-            left_out,
+            told,
+            told + lease_time(definition.invisible_ms),
             definition.invisible_ms,
             start_of(definition.start, definition.start_at_ms),
             principal.expires_at_ms,
@@ -142,14 +149,15 @@ class PullAdmission:
 
     def _topics(
         self, principal: Principal, call: Call, definition: GroupDefinition
-    ) -> tuple[dict[str, int], tuple[tuple[str, int, str], ...]]:
-        """The queues of the call's topics, and the topics that are not defined."""
+    ) -> tuple[dict[str, int], list[tuple[str, int, str]]]:
+        """The queues of the call's topics, and (topic, code, sentence) of each one that is not defined."""
         names = call.topic_names() or list(definition.topics)
         only_acks = call.max_messages <= 0
         if not names and not only_acks:
             sentence = f"group {definition.name} has no topics of its own: name some in the pull"
             raise Refused(Code.UNKNOWN_GROUP, sentence)
-        topics, left_out = {}, []
+        topics: dict[str, int] = {}
+        left_out: list[tuple[str, int, str]] = []
         for name in names:
             try:
                 stored, queues = self.find_topic(principal, name)
@@ -162,7 +170,7 @@ class PullAdmission:
                 left_out.append((name, int(refused.code), refused.sentence))
         if left_out and not topics:
             raise Refused(left_out[0][1], left_out[0][2])
-        return topics, tuple(left_out)
+        return topics, left_out
 
     def _remember(self, key: tuple[bytes, bytes, bytes, bool], admitted: AdmittedPull) -> None:
         size = len(key[2]) + len(admitted.scope.head)

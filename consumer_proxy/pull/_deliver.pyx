@@ -329,22 +329,23 @@ cdef unsigned char* put_results(unsigned char* p, uint32_t code, uint64_t count,
     return p
 
 
-def build_reply(seqid, code, const unsigned char[::1] payload not None, Py_ssize_t pieces_at, Py_ssize_t codes_at,
+def build_reply(seqid, code, bytes payload not None, Py_ssize_t pieces_at, Py_ssize_t codes_at,
                 bytes runs not None, bytes tail not None, uint64_t size_max, bytes reply_key not None=b""):
     """See deliver.build_reply."""
-    cdef const unsigned char* start = &payload[0] if payload.shape[0] else <const unsigned char*> b""
-    cdef const unsigned char* end = start + payload.shape[0]
+    cdef const unsigned char* start = <const unsigned char*> PyBytes_AS_STRING(payload)
+    cdef Py_ssize_t size = len(payload)
+    cdef const unsigned char* end = start + size
     cdef uint64_t used = 0, others
     cdef uint32_t given = 0, held = 0
     cdef Results results = Results()
     cdef list malformed = []
     cdef ReplyKey key
-    if not -1 <= pieces_at <= payload.shape[0] or not 0 <= codes_at <= payload.shape[0]:
+    if not -1 <= pieces_at <= size or not 0 <= codes_at <= size:
         raise PayloadError("a part of the answer starts after its end")
     results.runs = <const unsigned char*> PyBytes_AS_STRING(runs)
     results.run_count = len(runs) // 8
     results.codes = start + codes_at
-    results.codes_room = <uint64_t> (payload.shape[0] - codes_at) // 2
+    results.codes_room = <uint64_t> (size - codes_at) // 2
     results.measure()
     # REPLY header 16, result field 3, code 7, two list headers 8 each, the ends of both structs 2
     others = 16 + 3 + 7 + 8 + 8 + results.size + <uint64_t> len(tail) + 2

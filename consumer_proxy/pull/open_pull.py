@@ -5,7 +5,7 @@ from typing import Any
 from common.limits import Meter
 from consumer_proxy.call import Call
 from consumer_proxy.pull.positions import PositionPull
-from engine.link.acknowledgement import NO_ACKS, AckRanges
+from engine.link.acknowledgement import NO_ACKS
 from engine.link.pull import NOTHING, PullAnswer, PullScope
 
 
@@ -20,7 +20,7 @@ class OpenPull:
         position_read: state of a read by position.
         acked: codes of the acknowledgements that preceded a read.
         meter: meter of the group's rate limit, charged with the deliveries.
-        held: ranges that release what the reply carried, while it may still be unsent.
+        held: encoded ranges that release what the reply carried, while it may still be unsent.
         reply_end: position in the connection's output after which the reply has left.
         earlier: the connection's pull before this one, while its reply may still be unsent.
         reply_key: key of the reply tokens in the deliveries.
@@ -44,17 +44,20 @@ class OpenPull:
         self.position_read: PositionPull | None = None
         self.acked: PullAnswer = NOTHING
         self.meter: Meter | None = None
-        self.held: AckRanges = NO_ACKS
+        self.held = NO_ACKS.encoded
         self.told = self.reply_key = b""
         self.was_held = False
         self.reply_end = 0
         self.earlier: OpenPull | None = None
 
     def follow(self, before: "OpenPull", left: int) -> None:
-        """Come after a pull of the same connection, whose output has left up to `left`: keep what may be unsent."""
-        self.earlier = before if before.reply_end > left else None
-        each = self.earlier
-        while each is not None:
-            if each.earlier is not None and each.earlier.reply_end <= left:
+        """Come after a pull of the same connection, whose output has left up to `left`, below the end of its reply.
+
+        Earlier ones are kept while theirs may be unsent, too.
+        """
+        self.earlier = each = before
+        while each.earlier is not None:
+            if each.earlier.reply_end <= left:
                 each.earlier = None
+                break
             each = each.earlier

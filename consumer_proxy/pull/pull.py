@@ -25,15 +25,16 @@ from consumer_proxy.errors import Refused
 from consumer_proxy.pull.native import build_reply, read_call
 from consumer_proxy.pull.open_pull import OpenPull
 from consumer_proxy.pull.positions import PositionPull
-from consumer_proxy.pull.replies import lease_time, not_a_call, position_reports, refusal, tail, topic_reports
+from consumer_proxy.pull.replies import not_a_call, position_reports, refusal, tail
 from consumer_proxy.pull.reply_format import REPLY_BYTES_MAX
 from consumer_proxy.pull.request_rules import check_request
 from consumer_proxy.settings import Settings
 from consumer_proxy.sources.base import Failure, Source, SourceDown
 from consumer_proxy.stats import Stats
-from engine.link.acknowledgement import NO_ACKS, AckRanges
-from engine.link.codes import AT_BOUND, NO_ROOM
+from engine.link.acknowledgement import NO_ACKS, RELEASE, AckRanges
+from engine.link.codes import AT_BOUND, NO_ROOM, OK
 from engine.link.errors import PayloadError
+from engine.link.native import leases_of
 from engine.link.pull import PullAnswer, PullQuestion, PullScope, acknowledging, rejections
 from engine.link.read import ReadAnswer
 
@@ -138,8 +139,8 @@ class Pulls:
 
     def release(self, pull: OpenPull) -> None:
         """Give back what the pull's reply carried: it was not sent as a whole, so no client has seen it."""
-        held, pull.held = pull.held, NO_ACKS
-        if held is not NO_ACKS and pull.scope is not None:
+        held, pull.held = AckRanges(pull.held), NO_ACKS.encoded
+        if held != NO_ACKS and pull.scope is not None:
             self.stats.given_back += sum(each.count for each in held)
             self._source.acknowledge(pull.scope, held)
 
@@ -156,7 +157,6 @@ class Pulls:
         admitted = self._admission.admit(call, pull.connection)
         pull.connection.trust()
         pull.scope, pull.reply_key = admitted.scope, admitted.reply_key
-        pull.told = topic_reports(admitted.left_out) if admitted.left_out else b""
         max_messages, max_bytes = call.max_messages, call.max_bytes
         if admitted.meter is not None and max_messages:
             budget = PullBudget(max_messages, max_bytes)
@@ -171,10 +171,9 @@ class Pulls:
                 raise Refused(Code.RATE_LIMITED, verdict.sentence, verdict.retry_after_ms)
             pull.meter = admitted.meter
             max_messages, max_bytes = verdict
-        invisible_ms = call.invisible_ms
+        invisible_ms, pull.told = call.invisible_ms, admitted.told
         if invisible_ms < 0:
-            invisible_ms = admitted.invisible_ms
-            pull.told += lease_time(invisible_ms)
+            invisible_ms, pull.told = admitted.invisible_ms, admitted.told_with_lease
         question = PullQuestion(
             admitted.scope, max_messages, max_bytes, call.wait_ms, invisible_ms, admitted.start, acks_of(call)
         )
@@ -232,8 +231,8 @@ class Pulls:
         """Reply with codes and deliveries."""
         call, read = pull.call, pull.position_read
         end = pull.told if read is None else tail(positions=position_reports(read.reports))
-        code = Code.OK
-        if answer.code != Code.OK:
+        code = OK
+        if answer.code != OK:
             code = Code.OVERLOADED
             end = tail(sentence=_EMPTY[answer.code], retry_after_ms=self._settings.retry_after_ms) + end
         reply, given, held, malformed = build_reply(
@@ -262,7 +261,7 @@ class Pulls:
         if pull.meter is not None:
             pull.meter.take(given, len(reply))
         if given and given == held and read is None:
-            pull.held = answer.give_back()[0]
+            pull.held = leases_of(answer.payload, answer.pieces_at, 0, RELEASE)[0]
         self._reply(pull, code, reply)
 
     def _ask(self, pull: OpenPull, ask: Callable[..., Any], question: Any, then: Callable[..., None]) -> None:
@@ -332,8 +331,8 @@ class Pulls:
         """Follow the connection's end. Set once per connection: from the first call on its context is an OpenPull."""
         if connection.context is None:
             connection.on_close = partial(self._closed, connection.on_close)
-        else:
-            pull.follow(connection.context, connection.left)
+        elif connection.context.reply_end > (left := connection.left):
+            pull.follow(connection.context, left)
         connection.context = pull
 
     def _closed(self, before: Callable[[Any], None] | None, connection: Any) -> None:

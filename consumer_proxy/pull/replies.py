@@ -1,8 +1,6 @@
 """Replies that carry no deliveries, and the optional fields of those that do."""
 
 import struct
-from collections.abc import Sequence
-from functools import lru_cache
 
 from common.contract import PROTOCOL_ERROR, UNKNOWN_METHOD, encode_exception
 from common.wire import WireError, walk_header
@@ -10,6 +8,7 @@ from common.wire.faults import WireFault
 from consumer_proxy.pull.native import build_reply
 from consumer_proxy.pull.positions import PositionReport
 from consumer_proxy.pull.reply_format import ACK_SENTENCES, LOCAL, REFUSED, REPLY_BYTES_MAX, RUN
+from consumer_proxy.response_fields import text_field
 
 _INVALID_MESSAGE_TYPE = 2  # TApplicationException's number
 
@@ -29,14 +28,8 @@ def tail(*, positions: bytes = b"", sentence: str = "", retry_after_ms: int | No
     if retry_after_ms is not None:
         parts.append(struct.pack(">BHi", 8, 5, retry_after_ms))
     if sentence:
-        parts.append(_text(6, sentence))
+        parts.append(text_field(6, sentence))
     return b"".join(parts)
-
-
-@lru_cache(maxsize=1024)
-def lease_time(invisible_ms: int) -> bytes:
-    """Field 8 of a PullResponse."""
-    return struct.pack(">BHi", 8, 8, invisible_ms)
 
 
 def position_reports(reports: list[PositionReport]) -> bytes:
@@ -44,25 +37,13 @@ def position_reports(reports: list[PositionReport]) -> bytes:
     parts = [struct.pack(">BHBI", 15, 4, 12, len(reports))]
     for topic, queue, report in reports:
         assert report is not None, "a position without its report"
-        parts.append(struct.pack(">BHi", 8, 1, report.code) + _text(2, topic) + struct.pack(">BHi", 8, 3, queue))
+        parts.append(struct.pack(">BHi", 8, 1, report.code) + text_field(2, topic) + struct.pack(">BHi", 8, 3, queue))
         for field, offset in ((4, report.next_offset), (5, report.min_offset), (6, report.end_offset)):
             if offset is not None:
                 parts.append(struct.pack(">BHq", 10, field, offset))
         if report.error:
-            parts.append(_text(7, report.error))
+            parts.append(text_field(7, report.error))
         parts.append(b"\0")
-    return b"".join(parts)
-
-
-def topic_reports(refused: Sequence[tuple[str, int, str]]) -> bytes:
-    """Field 7 of a PullResponse: (topic, code, sentence) of each topic that is left out; empty without any."""
-    if not refused:
-        return b""
-    parts = [struct.pack(">BHBI", 15, 7, 12, len(refused))]
-    parts += [
-        struct.pack(">BHi", 8, 1, code) + _text(2, topic) + _text(3, sentence) + b"\0"
-        for topic, code, sentence in refused
-    ]
     return b"".join(parts)
 
 
@@ -73,8 +54,3 @@ def not_a_call(frame: bytes, error: WireError) -> bytes:
     if error.rule == WireFault.METHOD:
         name = walk_header(frame)[0]  # stock clients compare the name in the answer with that of their call
     return encode_exception(name, error.seqid, kind, error.sentence)
-
-
-def _text(field: int, text: str) -> bytes:
-    data = text.encode()
-    return struct.pack(">BHI", 11, field, len(data)) + data

@@ -1,7 +1,6 @@
 """The bundled engine as a source: one broker over its link. Questions are encoded here, last."""
 
 import logging
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -34,10 +33,16 @@ class EngineSource(Source):
         return self._rpc.connected
 
     def pull(self, question: PullQuestion, on_pulled: OnPulled) -> Any:
-        return self._send(PULL, question.encode(), partial(pulled, on_pulled))
+        try:
+            return self._rpc.send(PULL, question.encode(), partial(pulled, on_pulled))
+        except LinkDown as error:
+            raise SourceDown(AWAY) from error
 
     def read(self, question: ReadQuestion, on_read: OnRead) -> Any:
-        return self._send(READ, question.encode(), partial(was_read, on_read))
+        try:
+            return self._rpc.send(READ, question.encode(), partial(was_read, on_read))
+        except LinkDown as error:
+            raise SourceDown(AWAY) from error
 
     def cancel(self, handle: Any) -> None:
         self._rpc.cancel(handle)
@@ -56,12 +61,6 @@ class EngineSource(Source):
 
     def close(self) -> None:
         self._rpc.close()
-
-    def _send(self, op: int, request: bytes, callback: Callable[[int, bytes], None]) -> int:
-        try:
-            return self._rpc.send(op, request, callback)
-        except LinkDown as error:
-            raise SourceDown(AWAY) from error
 
 
 def pulled(on_pulled: OnPulled, code: int, payload: bytes) -> None:
