@@ -324,11 +324,8 @@ class SimulatedEnv(Env):
 
     def sync_directory(self, path: str) -> None:
         self.step("sync", path)
-        prefix = path + "/"
-        others = {name: content for name, content in self._durable_names.items() if not name.startswith(prefix)}
-        self._durable_names = others | {
-            name: content for name, content in self.files.items() if name.startswith(prefix)
-        }
+        others = {name: content for name, content in self._durable_names.items() if _parent(name) != path}
+        self._durable_names = others | {name: content for name, content in self.files.items() if _parent(name) == path}
 
     def disk(self, path: str) -> tuple[int, int]:
         self.ask("disk", path)
@@ -375,3 +372,7 @@ class SimulatedEnv(Env):
     def sync_worker(self, on_done: Callable[[], None]) -> SyncWorker:
         assert self.later is not None
         return SimulatedSyncWorker(self.later, on_done)
+
+
+def _parent(path: str) -> str:
+    return path.rpartition("/")[0]

@@ -31,6 +31,7 @@ from engine.log.upkeep.recovered import Recovered
 from engine.log.upkeep.recovery import Recovery
 from engine.log.upkeep.relocation import Relocator
 from engine.log.upkeep.retention import Retainer
+from engine.log.upkeep.truncation import end_truncation, resume_truncation
 from engine.log.view import View
 from engine.log.write.apply import LogApply
 from engine.log.write.writer import LogWriter
@@ -57,7 +58,8 @@ def open_log(
     unlock = env.lock(f"{directory}/lock")
     try:
         started = env.now_ms()
-        start = partial(_recover, env, directory, config, retention_policy, notify, unlock)
+        is_truncated = resume_truncation(env, directory)
+        start = partial(_recover, env, directory, config, retention_policy, notify, unlock, is_truncated)
         try:
             log, recovered = start()
         except StoreDamagedError as error:
@@ -78,12 +80,14 @@ def open_log(
 
 def _recover(
     env: Env, directory: str, config: LogConfig, policy: RetentionPolicy | None,
-    notify: Callable[[], None] | None, unlock: Callable[[], None],
+    notify: Callable[[], None] | None, unlock: Callable[[], None], is_truncated: bool,
 ) -> tuple["Log", Recovered]:  # fmt: skip
     store = env.open_store(f"{directory}/state", config.store_cache_bytes)
     try:
         view = View(store)
         recovered = Recovery(env, f"{directory}/log", config, view).run()
+        if is_truncated:
+            end_truncation(env, directory)
         return Log(env, f"{directory}/log", config, view, recovered, policy, notify, unlock), recovered
     except BaseException:
         store.close()
