@@ -95,7 +95,12 @@ def send(credential: bytes, *messages: bytes, **how) -> bytes:
 
 
 def header_rows(method: bytes, request: Callable[[bytes], bytes]) -> list[Row]:
-    """TH3 and what of TH4, TH5 lies outside the known fields, for either method."""
+    """TH3 and the parts of TH4 and TH5 that lie outside the known fields, for either method."""
+    return message_rows(method, request) + unknown_field_rows(method, request) + credential_rows(method, request)
+
+
+def message_rows(method: bytes, request: Callable[[bytes], bytes]) -> list[Row]:
+    """The method's name, the kind of the message, and its end."""
 
     def good(credential: bytes, **how) -> bytes:
         return call(method, request(credential), **how)
@@ -121,6 +126,16 @@ def header_rows(method: bytes, request: Callable[[bytes], bytes]) -> list[Row]:
         Row("one byte behind the call", lambda c: good(c) + b"\0", EXCEPTION, "after the call's end", buffered=SERVED),
         Row("only a header", lambda c: f.header(method), EXCEPTION, "past the end", buffered=WAITS),
         Row("no request", lambda c: f.header(method) + f.STOP, EXCEPTION, "missing"),
+    ]  # fmt: skip
+
+
+def unknown_field_rows(method: bytes, request: Callable[[bytes], bytes]) -> list[Row]:
+    """Fields that no version knows: types, ids, depths and counts."""
+
+    def good(credential: bytes, **how) -> bytes:
+        return call(method, request(credential), **how)
+
+    return [
         *[
             Row(f"an unknown field of type {kind}", lambda c, k=kind: good(c, more=f.field(k, 9, bytes(12)) + f.STOP),
                 EXCEPTION, "type number", buffered=CLOSED)
@@ -149,6 +164,12 @@ def header_rows(method: bytes, request: Callable[[bytes], bytes]) -> list[Row]:
             buffered=CLOSED),
         Row("an unknown string of size 2^31-1", lambda c: good(c, more=f.field(f.STRING, 9, f.i32(2**31 - 1))), EXCEPTION,
             "past the end", buffered=TOO_LONG),
+    ]  # fmt: skip
+
+
+def credential_rows(method: bytes, request: Callable[[bytes], bytes]) -> list[Row]:
+    """The request's and the credential's own form."""
+    return [
         Row("a request that is a list", lambda c: f.header(method) + f.struct_of(f.field(f.LIST, 1, b"\x0c" + f.i32(0))), EXCEPTION,
             "type"),
         Row("a request without a credential", lambda c: call(method, f.struct_of(f.field(f.STRING, 2, f.text(b"g")))), EXCEPTION, ""),
