@@ -8,10 +8,10 @@ from pathlib import Path
 
 from engine.env.base import Env, File
 from engine.errors import CorruptionError, LogError
-from engine.log.format import SEGMENT_HEADER_SIZE, SegmentHeader, parse_segment_header
+from engine.log.format import SEGMENT_HEADER_SIZE, SegmentHeader, parse_segment_header, segment_name
 from engine.log.offline.readonly import ReadOnlyEnv, ReadOnlyStore
 from engine.log.segment.native import BatchReader
-from engine.log.segment.side_files import SUFFIX
+from engine.log.segment.side_files import SUFFIX, segment_bases
 from engine.log.view import CHECKPOINT_KEY, Checkpoint, View
 
 
@@ -120,10 +120,10 @@ def _checkpoint(view: View | None, fault: str) -> tuple[Checkpoint | None, str]:
 
 
 def _segments(env: Env, directory: str, checkpoint: Checkpoint | None) -> tuple[bytes, list[SegmentFile]]:
-    names = [name for name in env.list(directory) if name.endswith(SUFFIX) and name.removesuffix(SUFFIX).isdigit()]
-    headers = {int(name.removesuffix(SUFFIX)): _header(env, f"{directory}/{name}") for name in names}
+    bases = segment_bases(env.list(directory))
+    headers = {base: _header(env, f"{directory}/{segment_name(base)}") for base in bases}
     known = Counter(header.log_id for header in headers.values() if header is not None)
-    if not known and checkpoint is None and names:
+    if not known and checkpoint is None and bases:
         raise CorruptionError(
             directory,
             min(headers),
@@ -131,7 +131,6 @@ def _segments(env: Env, directory: str, checkpoint: Checkpoint | None) -> tuple[
             "no segment has a sound header, and no checkpoint says which log it is",
         )
     log_id = checkpoint.log_id if checkpoint is not None else known.most_common(1)[0][0] if known else bytes(16)
-    bases = sorted(headers)
     found = []
     for base, above in zip(bases, [*bases[1:], None], strict=True):
         path, header = f"{directory}/{base:020d}{SUFFIX}", headers[base]

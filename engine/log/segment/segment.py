@@ -88,7 +88,7 @@ def create_segment(env: Env, directory: str, header: SegmentHeader) -> Segment:
     try:
         file = env.open(making, create=True)
         file.allocate(header.size)
-        _write_whole(file, header.pack())
+        write_whole(file, header.pack())
         file.sync()
         env.rename(making, path)
         env.sync_directory(directory)
@@ -110,17 +110,18 @@ def create_segment(env: Env, directory: str, header: SegmentHeader) -> Segment:
 def replace_header(env: Env, segment: Segment, header: SegmentHeader) -> None:
     """Give an empty segment another header of the same base and size. Blocks; durable on return."""
     try:
-        _write_whole(segment.file, header.pack())
+        write_whole(segment.file, header.pack())
         segment.file.sync()
     except OSError as error:
         env.die(f"{segment.path}: its header cannot be written: {error}")
     segment.header = header
 
 
-def _write_whole(file: File, data: bytes) -> None:
-    at = 0
-    while at < len(data):
-        at += file.write_at(data[at:], at)
+def write_whole(file: File, data: bytes, at: int = 0) -> None:
+    """Write all of the bytes at the address. Raises OSError; then a part may be written."""
+    done = 0
+    while done < len(data):
+        done += file.write_at(data[done:], at + done)
 
 
 def open_segment(

@@ -10,6 +10,12 @@ SIDE_SUFFIXES = (INDEX_SUFFIX, ".dup", ".mid", ".key")
 """Suffixes of files that are made from a segment, lie beside it, and are deleted with it."""
 
 
+def segment_bases(names: Iterable[str]) -> list[int]:
+    """Bases of the segments among these file names, in order."""
+    found = (name.removesuffix(SUFFIX) for name in names if name.endswith(SUFFIX))
+    return sorted(int(base) for base in found if base.isdigit())
+
+
 def side_files(path: str) -> list[str]:
     """Paths of the files that may lie beside the segment of that path."""
     return [path.removesuffix(SUFFIX) + suffix for suffix in SIDE_SUFFIXES]

@@ -18,15 +18,20 @@ logger = logging.getLogger(__name__)
 
 
 def cut(env: Env, segment: Segment) -> bool:
-    """Make everything after the last valid batch zero, durably, before anything is written there.
+    """Make everything after the last valid batch zero. Returns whether there is room for the rest of the segment."""
+    if segment.file.next_data(segment.end_at) is not None and _has_bytes(segment):
+        logger.warning("file=%s position=%d: torn tail cut", segment.path, segment.base + segment.end_at)
+    return clear_end(env, segment)
+
+
+def clear_end(env: Env, segment: Segment) -> bool:
+    """Make everything from the segment's end on zero, durably, before anything is written there.
 
     Otherwise stale bytes after the end could be read back as batches after the next crash. It can be repeated after
     a crash at any point. Returns whether there is room for the rest of the segment.
     """
     has_room = True
     if segment.file.next_data(segment.end_at) is not None:
-        if _has_bytes(segment):
-            logger.warning("file=%s position=%d: torn tail cut", segment.path, segment.base + segment.end_at)
         segment.file.truncate(segment.end_at)
     try:
         segment.file.allocate(segment.header.size)

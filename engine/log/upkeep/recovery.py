@@ -25,7 +25,7 @@ from engine.log.segment.native import BatchReader, IdWindow, SealedIndex, Segmen
 from engine.log.segment.patience import Patience
 from engine.log.segment.recovery_scan import RecoveryScan, is_empty, raise_first, report, scan_segment
 from engine.log.segment.segment import Segment, create_segment, open_segment, read_or_nothing
-from engine.log.segment.side_files import INDEX_SUFFIX, SUFFIX, side_files
+from engine.log.segment.side_files import INDEX_SUFFIX, segment_bases, side_files
 from engine.log.types import Topic
 from engine.log.upkeep.ending import cut, leave, take_again, take_sealed
 from engine.log.upkeep.expiry import newest_ms
@@ -120,15 +120,13 @@ class Recovery:
         return self._state
 
     def _bases(self) -> list[int]:
-        bases = []
         names = self._env.list(self._directory)
         for name in names:
             if name.endswith(".tmp"):
                 self._env.unlink(f"{self._directory}/{name}")
-            elif name.endswith(SUFFIX) and name.removesuffix(SUFFIX).isdigit():
-                bases.append(int(name.removesuffix(SUFFIX)))
+        bases = segment_bases(names)
         self._without_index = {base for base in bases if f"{base:020d}{INDEX_SUFFIX}" not in names}
-        return sorted(bases)
+        return bases
 
     def _complete(self, bases: list[int]) -> None:
         """Index segments before the checkpoint that have no index file: earlier starts could read them only in part.

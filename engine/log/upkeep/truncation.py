@@ -10,7 +10,6 @@ reads anything else. Each step can be repeated. Design: docs/design/0030-replica
 import logging
 import struct
 from collections.abc import Iterator
-from contextlib import suppress
 from typing import NamedTuple
 
 from google_crc32c import value
@@ -18,8 +17,9 @@ from google_crc32c import value
 from engine.env.base import Env, File
 from engine.errors import CorruptionError, DiskFullError, LogError, StoreDamagedError
 from engine.log.format import SEGMENT_HEADER_SIZE, segment_name
-from engine.log.segment.segment import NO_ROOM, Segment, open_segment
-from engine.log.segment.side_files import INDEX_SUFFIX, SUFFIX, side_files
+from engine.log.segment.segment import NO_ROOM, Segment, open_segment, write_whole
+from engine.log.segment.side_files import INDEX_SUFFIX, segment_bases, side_files
+from engine.log.upkeep.ending import clear_end
 from engine.log.view import CHECKPOINT_KEY, Checkpoint
 
 logger = logging.getLogger(__name__)
@@ -31,7 +31,7 @@ _ORDER = struct.Struct("<8sIIQ16s")
 
 
 class TruncationOrder(NamedTuple):
-    """What to take off.
+    """The order to remove all batches from a position on.
 
     Attributes:
         log_id: of the log that the order is for.
@@ -64,7 +64,7 @@ def order_truncation(env: Env, directory: str, order: TruncationOrder) -> None:
     path = _order_path(directory)
     file = env.open(path + ".tmp", create=True)
     try:
-        _write(file, order.encode(), 0)
+        write_whole(file, order.encode())
         file.sync()
     finally:
         file.close()
@@ -108,7 +108,7 @@ class _Truncation:
 
     def run(self) -> None:
         """All steps, in the order of the design."""
-        bases = self._bases()
+        bases = segment_bases(self._env.list(self._log))
         below = [base for base in bases if base + SEGMENT_HEADER_SIZE <= self._order.position]
         if not below:
             raise LogError(f"{self._log}: an order to truncate at {self._order.position}, below the first segment")
@@ -124,17 +124,14 @@ class _Truncation:
             self._keep_end(segment)
             self._drop_view(segment, later)
             self._take_off(segment, later)
-            self._cut(segment)
+            segment.end_at = self._order.position - segment.base
+            clear_end(self._env, segment)
         finally:
             segment.close()
         logger.warning(
             "log=%s position=%d: truncated: what another master did not have is in %s",
             self._order.log_id.hex(), self._order.position, self._diverged,
         )  # fmt: skip
-
-    def _bases(self) -> list[int]:
-        names = [name.removesuffix(SUFFIX) for name in self._env.list(self._log) if name.endswith(SUFFIX)]
-        return sorted(int(name) for name in names if name.isdigit())
 
     def _keep_end(self, segment: Segment) -> None:
         """Copy the end of the segment that is cut, with its header, to a file of the same name and the same addresses."""
@@ -144,9 +141,9 @@ class _Truncation:
             return
         copy = self._env.open(path + ".tmp", create=True)
         try:
-            _write(copy, segment.header.pack(), 0)
+            write_whole(copy, segment.header.pack())
             for at, data in _data(segment.file, start):
-                _write(copy, data, at)
+                write_whole(copy, data, at)
             copy.sync()
         finally:
             copy.close()
@@ -195,13 +192,6 @@ class _Truncation:
         finally:
             file.close()
 
-    def _cut(self, segment: Segment) -> None:
-        """Make all bytes from the position on zero."""
-        segment.file.truncate(self._order.position - segment.base)
-        with suppress(OSError):  # recovery does without the room
-            segment.file.allocate(segment.header.size)
-        segment.file.sync()
-
 
 def _read_order(env: Env, directory: str) -> TruncationOrder | None:
     path = _order_path(directory)
@@ -231,9 +221,3 @@ def _data(file: File, at: int) -> Iterator[tuple[int, bytes]]:
 
 def _has_data(file: File, at: int) -> bool:
     return next(_data(file, at), None) is not None
-
-
-def _write(file: File, data: bytes, at: int) -> None:
-    done = 0
-    while done < len(data):
-        done += file.write_at(data[done:], at + done)

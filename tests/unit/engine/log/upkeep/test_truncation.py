@@ -71,7 +71,7 @@ class Diverged:
         self.machine.log.follower.begin_segment(header.pack())
 
     def after_restart(self) -> dict:
-        """What a process finds that starts on a copy of the files, which are in the page cache."""
+        """Start another process on a copy of the files, and return what it reads."""
         other, other.log = copy(self.machine), None
         other.env = SimulatedEnv()
         other.env.files = {path: copy(content) for path, content in self.env.files.items()}
