@@ -10,9 +10,8 @@ from common.config.identity import StoreIdentity
 
 Value = Mapping[str, Any]
 ConfigVersion = dict[str, int]  # kind -> number that grows with every change of that kind; and GENERATION
-GENERATION = (
-    "generation"  # in a version: of the store's identity. In a new generation the kinds' numbers may begin again
-)
+GENERATION = "generation"
+"""In a version: that of the store's identity. The numbers of the kinds may begin again in a new one."""
 
 
 @dataclass(frozen=True)

@@ -46,7 +46,7 @@ class ReplyWindow:
         return max(SMALL_BYTES, (self.limit - self.sent) // SHARE)
 
     def allowance(self, is_first: bool) -> tuple[int, int]:
-        """What the next answer may take: (maximum bytes, maximum bytes of its first message, which may be larger).
+        """Return the maximum bytes of the next answer, and those of its first message, which may be more.
 
         Args:
             is_first: no other pull has waited longer for room.
