@@ -220,11 +220,11 @@ cdef class Reactor:
 
         Never raises: all other connections wait for the end of the turn.
         """
-        limited.exception("connection=%s: closed after an internal error", connection.peer)
         try:
             connection.shut("internal error")
         except Exception:
             limited.exception("connection=%s: closing it failed", connection.peer)
+        limited.exception("connection=%s: closed after an internal error", connection.peer)
         return 0
 
     cdef int ensure_turn(self) except -1:

@@ -17,6 +17,8 @@ import sys
 import time
 from collections.abc import Callable
 
+from common.unpatched import original
+
 PLACE_LINES_MAX = 20
 PLACE_INTERVAL_S = 60.0
 PLACES_MAX = 1000
@@ -116,6 +118,11 @@ def setup_logging(process: str, level: str = "INFO", json: bool = False) -> None
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter(process) if as_json else TextFormatter(process))
     handler.addFilter(PlaceLimit())
+    # Threads of the system log beside the loop, so no lock on the way of a line may be one of gevent's: those of logging
+    # are replaced, and the name of the thread, which takes another to find, is not asked for.
+    handler.lock = original("_thread", "RLock")()
+    logging._lock = original("_thread", "RLock")()  # type: ignore[attr-defined]
+    logging.logThreads = False
     root = logging.getLogger()
     root.handlers[:] = [handler]
     wanted = os.environ.get("PENSTOCK_LOG_LEVEL", level).upper()

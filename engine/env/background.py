@@ -11,20 +11,12 @@ from collections import deque
 from collections.abc import Callable, Generator
 
 from common.limited_log import LimitedLog
+from common.unpatched import original
 
 logger = logging.getLogger(__name__)
 limited = LimitedLog(logger)
 LINGER_S = 1.0
 """Idle time after which a worker thread ends. Starting one costs the loop 0.1 ms; an idle log needs none."""
-
-
-def original(module: str, name: str) -> Callable:
-    """The function as it was before gevent patched it; without gevent, the function itself."""
-    try:
-        from gevent.monkey import get_original
-    except ImportError:
-        return getattr(__import__(module), name)
-    return get_original(module, name)
 
 
 class Background(ABC):

@@ -11,7 +11,8 @@ import shutil
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from engine.env.background import Background, ThreadBackground, original
+from common.unpatched import original
+from engine.env.background import Background, ThreadBackground
 from engine.env.base import Env, File, SyncWorker
 from engine.env.native import NodeClock
 from engine.env.store import RocksStore, Store

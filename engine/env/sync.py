@@ -3,7 +3,7 @@
 import os
 from contextlib import suppress
 
-from engine.env.background import original
+from common.unpatched import original
 
 
 class SyncThread:

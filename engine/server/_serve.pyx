@@ -174,12 +174,12 @@ cdef class Turn(TurnEnd):
         """The write was refused, and with it all APPENDs of this turn."""
         cdef Staged each
         sentence = str(error).encode()
-        log.warning("APPEND refused: %s", error)
         staged, self.staged = self.staged, []
         for each in staged:
             if each.durable:
                 each.connection.unsynced -= 1
             each.connection.refuse(OP_APPEND, each.request_id, error.code, sentence)
+        log.warning("APPEND refused: %s", error)
         return 0
 
     cdef int turn_end(self) except -1:

@@ -191,3 +191,37 @@ def test_wait_for_stop_returns_on_the_signal(number):
 def test_logs_are_had_without_gevent():
     code = "import sys, common.ops; common.ops.setup_logging('up'); sys.exit('gevent' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+LOGS_BESIDE_A_THREAD = """
+from gevent import monkey
+monkey.patch_all()
+import logging, sys, gevent
+from common.ops import setup_logging
+from common.unpatched import original
+
+class SlowStream:
+    def write(self, text):
+        sys.__stderr__.write(text)
+        if "thread" in text:
+            writing.release()
+            original("time", "sleep")(0.1)
+    def flush(self):
+        pass
+
+writing = original("_thread", "allocate_lock")()
+writing.acquire()
+sys.stderr = SlowStream()
+setup_logging("engine")
+log = logging.getLogger("penstock")
+original("_thread", "start_new_thread")(log.info, ("by the thread",))
+writing.acquire()
+gevent.get_hub().loop.run_callback(log.info, "by the loop")
+gevent.sleep(0)
+"""
+
+
+def test_a_callback_of_the_loop_can_log_while_a_thread_of_the_system_does():
+    done = subprocess.run([sys.executable, "-c", LOGS_BESIDE_A_THREAD], capture_output=True, text=True, timeout=30)
+    lines = [line.partition(" ")[2] for line in done.stderr.splitlines()]
+    assert lines == ["INFO engine: by the thread", "INFO engine: by the loop"]

@@ -73,6 +73,37 @@ def test_a_reader_in_another_thread_waits_while_the_store_is_opened_again(store,
     assert set(map(str, found)) == {str((b"1", [(b"old", b"1")]))}
 
 
+READ_IN_A_CALLBACK = """
+from gevent import monkey
+monkey.patch_all()
+import sys, gevent
+from common.unpatched import original
+from engine.env.store import RocksStore
+
+def open_again():
+    with store._lock:
+        database, store._database = store._database, None
+        closed.release()
+        original("time", "sleep")(0.1)
+        store._database = database
+
+store = RocksStore(sys.argv[1], 1 << 20)
+store.write([(b"a", b"found")])
+closed = original("_thread", "allocate_lock")()
+closed.acquire()
+original("_thread", "start_new_thread")(open_again, ())
+closed.acquire()
+gevent.get_hub().loop.run_callback(lambda: print(store.get(b"a").decode()))
+gevent.sleep(0)
+"""
+
+
+def test_a_callback_of_the_loop_waits_while_a_thread_opens_the_store_again(tmp_path):
+    child = [sys.executable, "-c", READ_IN_A_CALLBACK, str(tmp_path / "state")]
+    done = subprocess.run(child, capture_output=True, text=True, timeout=30)
+    assert (done.stdout, done.stderr) == ("found\n", "")
+
+
 @pytest.mark.parametrize(
     "opened", ["env.store import RocksStore", "log.offline.readonly import ReadOnlyStore as RocksStore"]
 )
