@@ -72,7 +72,7 @@ class BenchConsumer:
         )  # fmt: skip
         self.node = Node(self.log, NodeConfig(LinkKeys(b"k" * 32)), host, policies=policies)
         self.delivery, self.clock = self.node.delivery, env.clock
-        self.queued = self.left = 0
+        self.queued = self.backlog = 0
         self.peer_state = self.node.on_connected(self)
         self.peer_state.authenticated = True
         self.most, self.answer = most, b""

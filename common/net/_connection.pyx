@@ -133,6 +133,11 @@ cdef class Connection(FrameSocket):
         """Position up to which the output has left, of `queued`."""
         return self.left_at_end if self.is_closed else self.queued - held(&self.out)
 
+    @property
+    def backlog(self):
+        """Bytes of output that have not left."""
+        return self.queued - self.left_at_end if self.is_closed else held(&self.out)
+
     def close(self, str reason=""):
         self.shut(reason)
 

@@ -3,10 +3,14 @@
 cimport cython
 from libc.stdint cimport int64_t
 
+from engine.delivery._reply_window cimport ReplyWindow as Window
+
+cdef int64_t NO_LIMIT
+
 
 cdef class Pull:
     cdef public object answer
-    cdef public object window
+    cdef public Window window
     cdef public list ack_codes
     cdef public list pieces
     cdef public int64_t piece_count

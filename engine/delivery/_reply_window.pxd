@@ -3,6 +3,9 @@
 cimport cython
 from libc.stdint cimport int64_t
 
+# Constants of the reference, as C values.
+cdef int64_t NO_LIMIT, SMALL_BYTES, RESERVE_BYTES, CONTENDED_BYTES, SHARE
+
 
 cdef class ReplyWindow:
     cdef public int64_t limit

@@ -25,7 +25,7 @@ from engine.delivery.pull import AckRange, Pull, PullRequest
 from engine.delivery.queue_cursor import QueueCursor
 from engine.delivery.queue_ownership import QueueOwnership
 from engine.delivery.receipt import KEY_SIZE
-from engine.delivery.reply_window import UNBOUNDED, ReplyWindow
+from engine.delivery.reply_window import ReplyWindow
 from engine.delivery.settings import DeliverySettings
 from engine.delivery.subscription import Subscription
 from engine.delivery.topic_changes import TopicChanges
@@ -88,22 +88,23 @@ class Delivery:
             store, self.settings, self._lease_clock, self._dirty, self.counts, self._wake_list,
             self._dead_lettering, random,
         )  # fmt: skip
-        self._waits = TimerHeap()
+        self._waits, self._no_limit = TimerHeap(), form.ReplyWindow()
         self._by_queue: dict[tuple[int, int], list[QueueCursor]] = {}
         self.topic_changes = TopicChanges(store, self.groups, self._lease_clock, self._wake_list, self._progress.drop)
 
     # -- for consumers
 
     def pull(
-        self, request: PullRequest, now_ms: int, answer: Callable[[Pull], None], window: ReplyWindow = UNBOUNDED
+        self, request: PullRequest, now_ms: int, answer: Callable[[Pull], None], window: ReplyWindow | None = None
     ) -> Pull:
         """Apply the acknowledgements, then find messages or wait for them.
 
         `answer(pull)` is called once, perhaps inside this call. The acknowledgements count even if the answer is lost.
+        `window`: of the link that takes the answer, of this form's class; None: no limit.
         """
         self.counts.pulls += 1
         self._lease_clock.now_ms = now_ms
-        pull: Pull = self._form.Pull(answer, window)
+        pull: Pull = self._form.Pull(answer, window or self._no_limit)
         group = self.group(request.group, request)
         subscription: Subscription | None = None
         refused: EngineError | None = None
@@ -126,10 +127,13 @@ class Delivery:
             return self._answer_empty(pull, group)
         pull.bound(request, self.settings)
         pull.group = group
-        if not subscription.parked and not group.policy.paused and pull.allow(not window.waiting):
+        may_fill = subscription.ring and not subscription.parked and not group.policy.paused
+        if may_fill and pull.allow(not pull.window.waiting):
             self._dispatcher.fill(pull, group, now_ms)
-        wait_ms = 0 if pull.piece_count else self._wait_ms(pull, request)
-        if wait_ms and self.parked < self.settings.parked_max:
+        wait_ms = min(request.wait_ms, self.settings.wait_ms_max)
+        if pull.piece_count or self.parked >= self.settings.parked_max:
+            answer(pull)
+        elif wait_ms > 0 or (wait_ms := self._least_wait_ms(pull)):
             self._park(pull, now_ms + wait_ms)
         else:
             answer(pull)
@@ -273,15 +277,14 @@ class Delivery:
 
     # -- internal
 
-    def _wait_ms(self, pull: Pull, request: PullRequest) -> int:
-        """Time for which a pull without messages waits."""
-        wait_ms = min(request.wait_ms, self.settings.wait_ms_max)
-        if wait_ms <= 0 and self._may_find_more(pull.subscription):
-            # An empty answer means that the queues are empty; a consumer that drains them without waiting would stop.
-            wait_ms = self.settings.fetch_wait_ms
-        if wait_ms <= 0 and pull.is_short:
-            wait_ms = self.settings.room_wait_ms
-        return max(0, wait_ms)
+    def _least_wait_ms(self, pull: Pull) -> int:
+        """Time for which a pull waits that found no messages and asks not to wait.
+
+        An empty answer means that the queues are empty; a consumer that drains them without waiting would stop.
+        """
+        if self._may_find_more(pull.subscription):
+            return self.settings.fetch_wait_ms
+        return self.settings.room_wait_ms if pull.is_short else 0
 
     def _answer_empty(self, pull: Pull, group: Group) -> Pull:
         """Answer a pull that wants no messages."""
@@ -364,7 +367,8 @@ class Delivery:
         self._waits.cancel(pull.tick, pull)
         pull.tick = 0
         pull.subscription.parked.pop(pull, None)
-        pull.window.waiting.pop(pull, None)
+        if pull.window.waiting:
+            pull.window.waiting.pop(pull, None)
         self.parked -= 1
 
     def _serve_woken(self, now_ms: int) -> None:

@@ -4,7 +4,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from engine.delivery.reply_window import NO_LIMIT, UNBOUNDED, ReplyWindow
+from engine.delivery.reply_window import NO_LIMIT, ReplyWindow
 from engine.delivery.settings import DeliverySettings
 from engine.link.acknowledgement import AckRange
 from engine.link.pull import PullRequest
@@ -26,7 +26,7 @@ class Pull:
         "messages_left", "piece_count", "pieces", "subscription", "tick", "window",
     )  # fmt: skip
 
-    def __init__(self, answer: Callable[["Pull"], None], window: ReplyWindow = UNBOUNDED) -> None:
+    def __init__(self, answer: Callable[["Pull"], None], window: ReplyWindow) -> None:
         self.answer, self.window = answer, window
         self.ack_codes: list[int] = []
         self.pieces: list[bytes] = []  # piece headers and records alternating, ready for the link

@@ -61,7 +61,3 @@ class ReplyWindow:
         if len(self.waiting) > 1:
             size = min(size, CONTENDED_BYTES)
         return size, room - RESERVE_BYTES
-
-
-UNBOUNDED = ReplyWindow()
-"""For callers inside the engine, whose answers take no link."""

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from engine.delivery.native import FORM
-from engine.delivery.reply_window import SMALL_BYTES, ReplyWindow
+from engine.delivery.reply_window import ReplyWindow
 from engine.link.acknowledgement import RELEASE, AckRanges
 from engine.link.native import leases_of_parts
 
@@ -50,8 +50,8 @@ class Peer(Protocol):
         """Position after all output so far."""
 
     @property
-    def left(self) -> int:
-        """Position up to which the output has left. What lies above it when the connection ends was never received."""
+    def backlog(self) -> int:
+        """Bytes of output that have not left. When the connection ends, they were never received."""
 
     def send_frame(self, op: int, request_id: int, code: int, parts: list[bytes]) -> None:
         """Queue one frame whose payload is the parts in order. Does nothing once the connection is closed."""
@@ -67,15 +67,12 @@ class Peer(Protocol):
 
 
 def note_unread(peer: Peer, group: str, pieces: list[bytes]) -> None:
-    """Note an answer with messages that was queued just now, if the output is long enough to outlive the turn.
+    """Note an answer with messages that was queued just now, when the output is long enough to outlive the turn.
 
     Args:
         pieces: of the answer, in parts.
     """
-    left = peer.left
-    if peer.queued - left <= SMALL_BYTES:
-        return
-    unread = peer.peer_state.unread
+    unread, left = peer.peer_state.unread, peer.queued - peer.backlog
     while unread and unread[0][0] <= left:
         unread.popleft()
     unread.append((peer.queued, group, AckRanges(leases_of_parts(pieces, RELEASE))))

@@ -2,6 +2,7 @@
 
 from engine.delivery.delivery import Delivery
 from engine.delivery.pull import Pull
+from engine.delivery.reply_window import SMALL_BYTES
 from engine.env.native import NodeClock
 from engine.link import layout
 from engine.link.codes import AT_BOUND, NO_ROOM, OK
@@ -29,7 +30,7 @@ class PullMessages:
             if not pull.piece_count:
                 code = AT_BOUND if self._delivery.is_at_bound(pull) else NO_ROOM if pull.is_short else OK
             peer.send_frame(layout.PULL, request_id, code, parts)
-            if pull.piece_count:
+            if pull.piece_count and peer.backlog > SMALL_BYTES:
                 note_unread(peer, request.group, pull.pieces)
 
         pull = self._delivery.pull(request, self._clock.monotonic_ms(), answer, peer.peer_state.window)
@@ -39,7 +40,7 @@ class PullMessages:
 
     def on_closed(self, peer: Peer) -> None:
         """Give back what the connection's output still held: no client has seen it, so it was no attempt."""
-        unread, left = peer.peer_state.unread, peer.left
+        unread, left = peer.peer_state.unread, peer.queued - peer.backlog
         for end, group, ranges in unread:
             if end > left:
                 self._delivery.release(group, list(ranges), self._clock.monotonic_ms())

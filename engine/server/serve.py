@@ -58,7 +58,7 @@ class LinkConnection:
         self._node, self._limits = node, limits
         self._authenticated, self._closing = False, False
         self._output: list[bytes] = []
-        self._unsent = self.queued = 0
+        self.backlog = self.queued = 0  # bytes of output: that have not left, of all
         self._writer: gevent.Greenlet | None = None
         self._sock = gevent_socket.socket(sock.family, sock.type, fileno=sock.detach())
         self.peer_state = node.on_connected(self)
@@ -73,18 +73,13 @@ class LinkConnection:
         size = layout.HEADER_SIZE - 4 + sum(map(len, parts))
         self._output.append(layout.HEADER.pack(size, op, 0, code, request_id, 0))
         self._output += parts
-        self._unsent += size + 4
+        self.backlog += size + 4
         self.queued += size + 4
         if op in (layout.PULL, layout.READ):
             self.peer_state.window.sent += size + 4
-            self.peer_state.window.is_full = self._unsent > UNSENT_MAX
+            self.peer_state.window.is_full = self.backlog > UNSENT_MAX
         if self._writer is None:
             self._writer = gevent.spawn(self._write)
-
-    @property
-    def left(self) -> int:
-        """Position up to which the output has left."""
-        return self.queued - self._unsent
 
     def close_when_sent(self) -> None:
         self._closing = True
@@ -140,7 +135,7 @@ class LinkConnection:
             while self._output:
                 chunk, self._output = b"".join(self._output), []
                 send_at_rate(self._sock, chunk, self._limits)
-                self._unsent -= len(chunk)
+                self.backlog -= len(chunk)
                 self._on_room()
             self._writer = None
             if self._closing and not self.peer_state.unsynced:
@@ -149,6 +144,6 @@ class LinkConnection:
             self.close(f"cannot write: {error}")
 
     def _on_room(self) -> None:
-        if self.peer_state.window.is_full and self._unsent <= UNSENT_MAX // 2:
+        if self.peer_state.window.is_full and self.backlog <= UNSENT_MAX // 2:
             self.peer_state.window.is_full = False
             self._node.on_room(self)

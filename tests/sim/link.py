@@ -107,7 +107,7 @@ class Link:
 
     # -- the node's side
 
-    queued = left = 0
+    queued = backlog = 0
     """What the node sends leaves at once."""
 
     def send_frame(self, op: int, request_id: int, code: int, parts: list[bytes]) -> None:

@@ -240,7 +240,8 @@ _DELIVERY = (
     ),
     Mutant(
         "a paused group is served", "engine.delivery.delivery",
-        "if not subscription.parked and not group.policy.paused and pull", "if not subscription.parked and pull",
+        "may_fill = subscription.ring and not subscription.parked and not group.policy.paused",
+        "may_fill = subscription.ring and not subscription.parked",
     ),
 )  # fmt: skip
 

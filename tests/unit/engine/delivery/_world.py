@@ -7,7 +7,6 @@ from engine.delivery.delivery import Delivery, receipt_key
 from engine.delivery.native import FORM, REFERENCE, DeliveryForm
 from engine.delivery.policy import DEFAULT, GroupPolicy
 from engine.delivery.pull import AckRange, PullRequest
-from engine.delivery.reply_window import UNBOUNDED
 from engine.delivery.settings import DeliverySettings
 from engine.link.acknowledgement import DONE
 from engine.link.integers import U16, U32
@@ -103,7 +102,7 @@ class World:
         invisible_ms=10_000,
         start=0,
         answers=None,
-        window=UNBOUNDED,
+        window=None,
         application="",
     ):
         """Returns (ack codes, pieces) of an answer that came at once; with `answers` it is appended there when it comes."""

@@ -31,7 +31,7 @@ class Link:
     """A link with a window."""
 
     def __init__(self, world: World, room: int) -> None:
-        self.world, self.window, self.answers = world, ReplyWindow(), []
+        self.world, self.window, self.answers = world, world.form.ReplyWindow(), []
         self.window.raise_to(room)
 
     def pull(self, **options):

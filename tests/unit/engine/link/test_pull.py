@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.delivery.pull import Pull
+from engine.delivery.reply_window import ReplyWindow
 from engine.link import pull_parts
 from engine.link.acknowledgement import ACK_SIZE, RELEASE, AckRange, AckRanges, group_receipts
 from engine.link.errors import PayloadError
@@ -66,7 +67,7 @@ def test_joined_pieces_are_those_of_both_answers(first, second):
 
 
 def test_the_server_answers_with_parts_of_the_same_bytes():
-    pull = Pull(lambda done: None, None)
+    pull = Pull(lambda done: None, ReplyWindow())
     pull.ack_codes = [0, 106]
     assert b"".join(encode_answer(pull.ack_codes, pull.piece_count, pull.pieces)) == PullAnswer.of([0, 106], []).payload
 
