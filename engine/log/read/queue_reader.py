@@ -228,10 +228,11 @@ class QueueReader:
         return self._committed_at() if segment is self._segments.active else NO_LIMIT
 
     def _end(self, topic_id: int, queue: int) -> int:
-        end = self._appender.index.committed_end(topic_id, queue, self._committed_at())
+        index = self._appender.index
+        end = index.committed_end(topic_id, queue, self._committed_at())
         if end is None:
-            end = self._appender.next_offset(topic_id, queue)
-        return end
+            end = index.next_offset(topic_id, queue)  # where it was raised to
+        return self._appender.next_offset(topic_id, queue) if end is None else end
 
     def find(self, topic_id: int, queue: int, offset: int) -> tuple[Segment, SegmentIndex | SealedIndex] | None:
         """The newest segment in which the queue begins at or below `offset`."""

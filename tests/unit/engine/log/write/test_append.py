@@ -374,3 +374,13 @@ def test_a_closed_log_refuses(machine):
     with pytest.raises(ClosedError):
         log.append(machine.batch(1, 0, [b"a"]), 1, NOW)
     log.close()
+
+
+def test_an_end_that_is_raised_is_shown_at_once(machine):
+    machine.append(1, 3, b"m")
+    while machine.log.appender.index.next_offset(1, 3) is not None:
+        machine.append(1, 0, bytes(2000))
+    assert machine.log.bounds(1, 3) == (0, 1)
+    machine.log.raise_ends([(1, 3, 9)])
+    assert machine.log.bounds(1, 3) == (0, 9)
+    assert machine.append(1, 3, b"n") == 9
