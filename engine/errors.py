@@ -16,6 +16,8 @@ EngineError
     ├── UnknownTopicError  no such topic, or the topic has no such queue
     ├── OffsetOutOfRangeError   below the first or above the end offset
     ├── UnreadableError    the disk cannot read it now; the same request may work later
+    ├── NotMasterError     another broker's log is followed
+    ├── EpochOrderError    an epoch does not follow the log's last one
     └── ClosedError        the log is closed
 
 `code` is the contract's code for a request that met the error. A failed fsync is no exception: the process ends (see
@@ -139,6 +141,14 @@ class OffsetOutOfRangeError(LogError):
 
 class UnreadableError(LogError):
     """The disk refuses a read. Nothing is known to be lost; the same request may work later."""
+
+
+class NotMasterError(LogError):
+    """This broker is not the master of its group, so nothing of its own is appended."""
+
+
+class EpochOrderError(LogError):
+    """An epoch does not follow the log's last one."""
 
 
 class ClosedError(LogError):

@@ -7,11 +7,11 @@ that both have epoch e, from the same position on, are equal up to the end of e 
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from engine.errors import LogError
+from engine.errors import EpochOrderError
 
 
 class EpochStart(NamedTuple):
-    """An EPOCH batch: the master's batches from its position `start` on are of that epoch."""
+    """The record of an epoch: batches from the position `start` on are of its master."""
 
     epoch: int
     start: int
@@ -21,15 +21,11 @@ BEFORE_EPOCHS = EpochStart(0, 0)
 """The part that a lone engine wrote before its group had a record. Every log begins with it."""
 
 
-class EpochOrderError(LogError):
-    """An epoch that does not follow the log's last one."""
-
-
 class EpochHistory:
     """The epochs of one log, oldest first.
 
     Args:
-        starts: those of its EPOCH batches.
+        starts: as its records name them.
     """
 
     def __init__(self, starts: Sequence[EpochStart] = ()) -> None:
@@ -48,7 +44,7 @@ class EpochHistory:
         return self._starts[-1]
 
     def begin(self, epoch: int, start: int) -> None:
-        """Note an EPOCH batch. Raises EpochOrderError, and changes nothing then."""
+        """Note the next epoch. Raises EpochOrderError, and changes nothing then."""
         last = self._starts[-1]
         if epoch <= last.epoch or start < last.start:
             raise EpochOrderError(f"epoch {epoch} from {start} on: the log has epoch {last.epoch} from {last.start} on")

@@ -182,6 +182,7 @@ class Log:
         )  # fmt: skip
         self.create_topics, self.forget_topic = self.growth.create_topics, self.growth.forget_topic
         self.end_if_empty = self._forgetter.end_if_empty
+        self.epochs, self.refusal = writer.epochs, writer.refusal
         self.topic, self.topic_by_id = writer.catalogue.topic, writer.catalogue.topic_by_id
         self.topics = writer.catalogue.topics
         self.put_progress, self.progress = writer.progress.put_progress, writer.progress.progress

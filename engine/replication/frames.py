@@ -8,8 +8,8 @@ import struct
 from typing import NamedTuple
 
 from engine.link.errors import PayloadError
+from engine.log.epochs import EpochStart
 from engine.log.format import SEGMENT_HEADER_SIZE
-from engine.replication.epochs import EpochStart
 
 EPOCHS_MAX = 100_000
 """Epochs that a FOLLOW may name: a switch per minute for two months."""
@@ -33,7 +33,7 @@ class Follow(NamedTuple):
         epoch: of the record that it knows.
         incarnation: of its process.
         end: of its log; below the first damage.
-        starts: its EPOCH batches.
+        starts: its epochs, oldest first.
     """
 
     epoch: int

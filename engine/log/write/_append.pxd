@@ -21,7 +21,7 @@ from engine.log.write._watches cimport Watches
 @cython.final
 cdef class Appender(KnownQueues):
     cdef readonly uint64_t end_position      # bytes below it are in the page cache; nothing at or above it can be read
-    cdef readonly uint32_t epoch             # as written into batches
+    cdef public uint32_t epoch               # as written into batches
     cdef readonly SegmentIndex index         # of the segment being written
     cdef readonly IdWindow ids               # that batches with the flag "check ids" are checked against
     cdef readonly uint64_t segment_base
@@ -50,10 +50,11 @@ cdef class Appender(KnownQueues):
     cdef int64_t id_now_ms                   # its time during one append, -1 until a batch with the flag needs it
     cdef uint32_t staged_last_crc
     cdef str refusal
+    cdef object refused_as               # class of the error
     cdef int fd
     cdef uint32_t seed
     cdef uint64_t segment_end, room_end, stage_position, staged_last_at
-    cdef bint part_written, owes, lost, refuses, is_closed
+    cdef bint part_written, owes, lost, refuses, refuses_all
     cdef Watches watches
     cdef uint8_t* staging
     cdef size_t staged

@@ -26,7 +26,7 @@ from engine.log.write._queue_counts cimport known_queues
 from engine.log.write._undo cimport with_room
 from engine.log.write._watches cimport arm, disarm, free_watches, init_watches, take_ready, wake
 
-from engine.errors import ClosedError, DiskFullError, NotStoredError, PartlyWrittenError
+from engine.errors import DiskFullError, NotStoredError, PartlyWrittenError
 
 cdef extern from "sys/uio.h" nogil:
     ssize_t pwritev(int fd, const iovec* parts, int count, long offset)
@@ -415,17 +415,14 @@ cdef class Appender(KnownQueues):
             self.flush()
         return results
 
-    def set_refusal(self, str sentence not None, bint is_closed):
-        """Answer untrusted appends with DiskFullError and the sentence, if there is one; all with ClosedError if
-        closed."""
-        self.refusal, self.is_closed = sentence, is_closed
-        self.refuses = is_closed or len(sentence) > 0
+    def set_refusal(self, str sentence not None, kind, bint refuses_all):
+        """Raise an error of that kind in every append that is not trusted, or in all; an empty sentence ends it."""
+        self.refusal, self.refused_as, self.refuses_all = sentence, kind, refuses_all
+        self.refuses = len(sentence) > 0
 
     cdef int check_refusal(self, bint trusted) except -1:
-        if self.is_closed:
-            raise ClosedError("the log is closed")
-        if not trusted:
-            raise DiskFullError(self.refusal)
+        if self.refuses_all or not trusted:
+            raise self.refused_as(self.refusal)
         return 0
 
     def commit_staged(self):

@@ -7,7 +7,7 @@ from typing import Protocol
 from google_crc32c import extend, value
 
 from engine.env.base import Env, File
-from engine.errors import ClosedError, DiskFullError, LogError, NotStoredError, PartlyWrittenError
+from engine.errors import DiskFullError, LogError, NotStoredError, PartlyWrittenError
 from engine.link.claim import CLAIM_QUEUE
 from engine.log.format import (
     APPENDED,
@@ -78,7 +78,7 @@ class Appender(KnownQueues):
         self._woken: list[tuple[int, int]] = []
         self._woken_ready = 0
         self._part_written = self._owes = self._lost = False
-        self._refusal, self._is_closed = "", False
+        self.set_refusal("", LogError, False)
         self.client_batches = 0
         """Client batches appended so far (control batches excluded)."""
 
@@ -121,10 +121,8 @@ class Appender(KnownQueues):
         staged: bool = False,
     ) -> bytes:
         """As `append`, with the results in the link's encoding: one `format.APPENDED` per batch."""
-        if self._is_closed:
-            raise ClosedError("the log is closed")
-        if self._refusal and not trusted:
-            raise DiskFullError(self._refusal)
+        if self._refusal and (self._refuses_all or not trusted):
+            raise self._refused_as(self._refusal)
         if not trusted:
             self.client_batches += count
         if not self._owes:
@@ -173,10 +171,9 @@ class Appender(KnownQueues):
             self._lost = False
             raise PartlyWrittenError(f"{self._file.path}: an earlier write of this turn was refused")
 
-    def set_refusal(self, sentence: str, is_closed: bool) -> None:
-        """Answer untrusted appends with DiskFullError and the sentence, if there is one; all with ClosedError if
-        closed."""
-        self._refusal, self._is_closed = sentence, is_closed
+    def set_refusal(self, sentence: str, kind: type[LogError], refuses_all: bool) -> None:
+        """Raise an error of that kind in every append that is not trusted, or in all; an empty sentence ends it."""
+        self._refusal, self._refused_as, self._refuses_all = sentence, kind, refuses_all
 
     def watch(self, topic_id: int, queue: int) -> None:
         """Arm the queue."""

@@ -88,7 +88,8 @@ class LogApply:
     def _take(self, at: int, data: bytes) -> None:
         appender, active = self._appender, self._segments.active
         self._write(at, data)
-        _, control, _, last_at, last_crc = self._batches.scan(appender.index, data, at, at + len(data), at)
+        _, control, epoch, last_at, last_crc = self._batches.scan(appender.index, data, at, at + len(data), at)
+        appender.epoch = max(appender.epoch, epoch)
         if entries := appender.ids.collect(data, 0, len(data)):
             appender.ids.load(entries, appender.id_time.now_ms())
             appender.index.checked += len(entries) // ID_ENTRY.size

@@ -1,24 +1,60 @@
-"""Refusal of appends: while the disk has no room, and after the log was closed."""
+"""Refusal of appends: without room on the disk, while another broker's log is followed, and after the log was closed."""
 
+from engine.errors import ClosedError, DiskFullError, NotMasterError
 from engine.log.write.native import Appender
+
+CLOSED = "the log is closed"
 
 
 class Refusal:
-    """Whether messages may be appended. Control records may be appended until the log is closed."""
+    """Whether this broker may append.
+
+    While the disk has no room, control records may be appended. While another broker's log is followed, and after
+    close(), nothing may: everything that a broker appends on its own account passes here.
+    """
 
     def __init__(self, appender: Appender) -> None:
         self._appender = appender
         self._is_closed = False
+        self._following = ""
         self.sentence = ""
-        """Reason with which appends of messages are refused at present; empty when they are accepted."""
+        """Reason with which appends of messages are refused for want of room; empty when they are accepted."""
 
     def refuse(self, sentence: str) -> None:
         """Answer appends of messages with DiskFullError and this sentence from now on; accept them when it is empty."""
         self.sentence = sentence
-        self._appender.set_refusal(sentence, self._is_closed)
+        self._apply()
+
+    def follow(self, sentence: str) -> None:
+        """Answer every append with NotMasterError and this sentence from now on; empty: this broker leads.
+
+        What is staged has to be written before.
+        """
+        self._following = sentence
+        self._apply()
+
+    @property
+    def following(self) -> str:
+        """The sentence of follow(); empty when this broker leads."""
+        return self._following
+
+    def check(self) -> None:
+        """Raise what an append of a control record would: before a change in memory that one belongs to."""
+        if self._is_closed:
+            raise ClosedError(CLOSED)
+        if self._following:
+            raise NotMasterError(self._following)
 
     def close(self) -> bool:
         """Answer every append with ClosedError from now on. Returns False when that was so already."""
         was_open, self._is_closed = not self._is_closed, True
-        self._appender.set_refusal(self.sentence, True)
+        self._apply()
         return was_open
+
+    def _apply(self) -> None:
+        if self._is_closed:
+            self._appender.set_refusal(CLOSED, ClosedError, True)
+        elif self._following:
+            self._appender.set_refusal(self._following, NotMasterError, True)
+        else:
+            self._appender.set_refusal(self.sentence, DiskFullError, False)

@@ -16,6 +16,7 @@ from engine.log.write.catalogue import TopicCatalogue, TopicCreator
 from engine.log.write.checkpoint import CheckpointJobs, Checkpoints
 from engine.log.write.control import ControlWriter
 from engine.log.write.durability import Durability
+from engine.log.write.epoch_records import EpochRecords
 from engine.log.write.native import Appender
 from engine.log.write.next_offsets import NextOffsets
 from engine.log.write.progress import ProgressRecords
@@ -67,6 +68,7 @@ class LogWriter:
         self.control = ControlWriter(self.appender, env.now_ms, config.segment_bytes // 4)
         self.creator = TopicCreator(self.catalogue, self.control, self.appender, self.checkpoints, config.queues_max)
         self.progress = ProgressRecords(view, self.control, self.checkpoints)
+        self.epochs = EpochRecords(self.appender, self.progress, self.refusal)
 
     def raise_ends(self, ends: Iterable[QueueEnd], in_view: Iterable[QueueEnd] = ()) -> list[QueueEnd]:
         """Have queues continue at these offsets at least, by records in the log.
@@ -78,6 +80,7 @@ class LogWriter:
             in_view: those that the view has, and no record.
         Returns: those whose end was below.
         """
+        self.refusal.check()
         raised = [each for each in ends if self._is_above_end(*each)]
         for topic_id, queue, next_offset in raised:
             index = self.appender.index

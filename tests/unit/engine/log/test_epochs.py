@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.replication.epochs import BEFORE_EPOCHS, EpochHistory, EpochOrderError, EpochStart, common_position
+from engine.errors import EpochOrderError
+from engine.log.epochs import BEFORE_EPOCHS, EpochHistory, EpochStart, common_position
 
 
 def history(*starts: tuple[int, int]) -> EpochHistory:

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.link.errors import PayloadError
-from engine.replication.epochs import EpochStart
+from engine.log.epochs import EpochStart
 from engine.replication.frames import (
     EPOCHS_MAX,
     PROVEN_BYTES,

@@ -276,6 +276,21 @@ def test_counters_topics_and_progress_outlive_all_their_segments(form, loss):
     assert m.bodies(2, 0, 3) == [b"next"]
 
 
+def test_the_log_knows_its_epochs_after_their_segments_are_gone(form):
+    m = clocked(form)
+    for epoch in (2, 5):
+        m.log.epochs.begin(epoch, 1, "a")
+        fill(m)
+    known = m.log.epochs.history().starts
+    m.env.clock_ms += 80 * HOUR
+    run(m)
+    assert m.log.retention.deleted_segments == 6
+    m.close()
+    m.env.stores.clear()
+    m.open()
+    assert m.log.epochs.history().starts == known
+
+
 def test_the_view_forgets_the_segments_of_busy_queues(form):
     m = clocked(form)
     fill(m, segments=20)
