@@ -16,6 +16,7 @@ from engine.log.lookup_index.look_up import LookUp
 from engine.log.read.cold import ColdReads
 from engine.log.read.log_reader import LogReader
 from engine.log.read.queue_reader import QueueReader
+from engine.log.read.raw_batches import RawBatches
 from engine.log.read.retentions import RetentionPolicy, TopicRetentions
 from engine.log.read.sealed_opener import SealedOpener
 from engine.log.read.start_offsets import StartOffsets
@@ -120,9 +121,11 @@ class Log:
         )  # fmt: skip
         self.follower = LogApply(
             env, batches, self.writer.appender, self.segments, self.writer.roller, view, self.writer.catalogue,
-            self.writer.checkpoints,
+            self.writer.checkpoints, self.writer.durability,
         )  # fmt: skip
         """Takes a master's bytes in place of appends, on a slave."""
+        self.raw = RawBatches(self.segments, self.writer.appender)
+        """Reads the bytes that slaves take."""
         self.cold = ColdReads(env, directory, config, notify)
         queues = QueueReader(
             self.log_id, self.writer.appender, view, self.segments, self.cold,

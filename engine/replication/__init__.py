@@ -1,4 +1,4 @@
-"""Replication of the log to slaves: positions, epochs and windows. Pure: no socket, file or clock. Not used yet.
+"""Replication of the log to slaves: positions, windows and frames. Pure: no socket, file or clock. No process uses it yet.
 
 Design: docs/design/0030-replication.md.
 """

@@ -14,6 +14,7 @@ from engine.log.types import Topic
 from engine.log.view import View
 from engine.log.write.catalogue import TopicCatalogue
 from engine.log.write.checkpoint import Checkpoints
+from engine.log.write.durability import Durability
 from engine.log.write.native import Appender
 from engine.log.write.replay import replay
 from engine.log.write.roller import SegmentRoller
@@ -36,11 +37,22 @@ class LogApply:
 
     def __init__(
         self, env: Env, batches: BatchReader, appender: Appender, segments: LogSegments, roller: SegmentRoller, view: View,
-        catalogue: TopicCatalogue, checkpoints: Checkpoints,
+        catalogue: TopicCatalogue, checkpoints: Checkpoints, durability: Durability,
     ) -> None:  # fmt: skip
         self._env, self._batches, self._appender = env, batches, appender
         self._segments, self._roller = segments, roller
         self._view, self._catalogue, self._checkpoints = view, catalogue, checkpoints
+        self._durability = durability
+
+    @property
+    def end_position(self) -> int:
+        """End of the log."""
+        return self._appender.end_position
+
+    @property
+    def durable_position(self) -> int:
+        """Bytes below are synced."""
+        return self._durability.durable_position
 
     def apply(self, position: int, data: bytes) -> None:
         """Write whole batches at the log's end. In the page cache on return, and readable.

@@ -27,21 +27,9 @@ class Pair:
         self.slave.close()
 
     def next_bytes(self, most: int) -> tuple[int, bytes]:
-        """Position and bytes, in whole batches, of what the slave lacks in its segment; at least one batch."""
+        """Position and bytes of what the slave lacks in its segment."""
         at = self.slave.log.end_position
-        segment = self.master.log.segments.at(self.slave.log.segments.active.base)
-        end = self.master.log.end_position - segment.base
-        if segment is not self.master.log.segments.active:
-            end = segment.header.size
-        first = at - segment.base
-        size = 0
-        while first + size + 48 <= end:
-            header = segment.file.read_at(8, first + size)
-            batch = (int.from_bytes(header[4:], "little") + 7) & ~7
-            if not batch or (size and size + batch > most):
-                break
-            size += batch
-        return at, segment.file.read_at(size, first) if size else b""
+        return at, self.master.log.raw.read(at, most)
 
     def follow(self, random: Random) -> None:
         """Ship all that the master has."""
@@ -49,9 +37,8 @@ class Pair:
             position, data = self.next_bytes(random.choice((1, 200, 3_000, 100_000)))
             if data:
                 self.slave.log.follower.apply(position, data)
-                continue
-            following = self.master.log.segments.at(self.slave.log.segments.active.next_base)
-            self.slave.log.follower.begin_segment(following.file.read_at(HEADER, 0))
+            else:
+                self.slave.log.follower.begin_segment(self.master.log.raw.next_segment(position)[1])
 
     def assert_equal(self) -> None:
         """The files, and what each log answers."""

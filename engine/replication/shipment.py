@@ -1,0 +1,109 @@
+"""Shipment: what a master has sent to one slave, and what the slave has told. Design: docs/design/0030-replication.md.
+
+A slave answers at the end of each turn in which it took bytes, so silence and lack of progress are told apart: one that
+is silent may be cut off, one that makes no progress has a slow or full disk.
+"""
+
+from typing import Protocol
+
+from engine.link.errors import PayloadError
+from engine.log.format import SEGMENT_HEADER_SIZE
+from engine.replication.confirmation import StoredEnd
+from engine.replication.frames import BytesFrame, SegmentFrame, StoredFrame
+
+WINDOW_BYTES = 8 << 20
+"""Maximum bytes on their way to one slave."""
+FRAME_BYTES = 256 << 10
+HEARTBEAT_MS = 100
+SILENT_MS = 900
+STALLED_MS = 500
+
+
+class ShippedLog(Protocol):
+    """The log of a master."""
+
+    @property
+    def end_position(self) -> int: ...
+
+    def read(self, position: int, bytes_max: int) -> bytes:
+        """See `engine.log.read.raw_batches`."""
+
+    def next_segment(self, position: int) -> tuple[int, bytes]:
+        """See `engine.log.read.raw_batches`."""
+
+
+class Shipment:
+    """One slave that follows.
+
+    Args:
+        incarnation: of its process.
+        epoch: of the record under which it follows.
+        position: the common position: its log ends there.
+
+    Attributes:
+        sent: position up to which bytes were sent.
+        stored: what the slave has told.
+    """
+
+    def __init__(self, log: ShippedLog, incarnation: int, epoch: int, position: int, now_ms: int) -> None:
+        self._log, self.epoch, self.sent = log, epoch, position
+        self.stored = StoredEnd(incarnation, position, 0)
+        self._sent_ms = self._told_ms = self._moved_ms = now_ms
+
+    @property
+    def room(self) -> int:
+        """Bytes that may be sent now."""
+        return max(0, WINDOW_BYTES - (self.sent - self.stored.end))
+
+    def next_frame(self, confirmed: int, now_ms: int) -> SegmentFrame | BytesFrame | None:
+        """The next frame to send, which counts as sent then; None: nothing is to be sent now.
+
+        Raises:
+            PositionGoneError, CorruptionError, OSError: the log cannot give the bytes; the slave has to get them otherwise.
+        """
+        position, room = self.sent, self.room
+        if position == self._log.end_position or not room:
+            if now_ms < self.heartbeat_at_ms:
+                return None
+            self._sent_ms = now_ms
+            return BytesFrame(self.epoch, position, confirmed)
+        data = self._log.read(position, min(room, FRAME_BYTES))
+        if data:
+            self._take(position + len(data), now_ms)
+            return BytesFrame(self.epoch, position, confirmed, data)
+        base, header = self._log.next_segment(position)
+        self._take(base + SEGMENT_HEADER_SIZE, now_ms)
+        return SegmentFrame(self.epoch, header)
+
+    def _take(self, position: int, now_ms: int) -> None:
+        if self.sent == self.stored.end:
+            self._moved_ms = now_ms  # nothing waited before
+        self.sent, self._sent_ms = position, now_ms
+
+    def told(self, frame: StoredFrame, now_ms: int) -> StoredEnd:
+        """Note a STORED. Raises PayloadError: it is of another epoch, falls, or is above what was sent."""
+        if frame.epoch != self.epoch:
+            raise PayloadError(f"STORED: of epoch {frame.epoch}, and the slave follows in epoch {self.epoch}")
+        if frame.end > self.sent:
+            raise PayloadError(f"STORED: up to {frame.end}, and {self.sent} was sent")
+        before = self.stored
+        if frame.end < before.end or frame.synced < before.synced:
+            raise PayloadError(f"STORED: {frame.end} and {frame.synced} synced, after {before.end} and {before.synced}")
+        if frame.end > before.end:
+            self._moved_ms = now_ms
+        self._told_ms = now_ms
+        self.stored = StoredEnd(before.incarnation, frame.end, frame.synced)
+        return self.stored
+
+    @property
+    def heartbeat_at_ms(self) -> int:
+        """Time of the next heartbeat, unless something is sent before."""
+        return self._sent_ms + HEARTBEAT_MS
+
+    def is_silent(self, now_ms: int) -> bool:
+        """Whether nothing has come from the slave for too long."""
+        return now_ms - self._told_ms >= SILENT_MS
+
+    def is_stalled(self, now_ms: int) -> bool:
+        """Whether sent bytes wait for the slave, and it has taken none for too long."""
+        return self.stored.end < self.sent and now_ms - self._moved_ms >= STALLED_MS

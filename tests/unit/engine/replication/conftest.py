@@ -1,0 +1,6 @@
+"""Logs under test, as those of tests/unit/engine/log."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "log"))
