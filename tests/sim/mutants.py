@@ -24,7 +24,7 @@ from tests.sim.kinds import kind_of
 from tests.sim.mutations import MUTANTS, Mutant
 
 ROOT = Path(__file__).parents[2]
-SECONDS_MAX = 120
+SECONDS_MAX = 300
 
 
 class MutantLoader(importlib.machinery.SourceFileLoader):
