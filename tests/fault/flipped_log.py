@@ -158,10 +158,15 @@ def named_message(number: int) -> bytes:
 
 def look_up(log: Log, family: str, name: bytes) -> set[tuple[int, int, int]]:
     """Where the messages with the name are, as a look-up says."""
-    search = log.look_up.search(LookupQuery(FAMILIES[family], 2, name, 0, 1 << 62, 1000, 1 << 20), LookupCursor(0, 0))
-    search.run()
-    assert search.error == "" and search.cursor is None
-    return {(2, found.queue, found.offset) for found in search.found}
+    found: set[tuple[int, int, int]] = set()
+    cursor: LookupCursor | None = LookupCursor(0, 0)
+    while cursor is not None:  # a slice of a search ends by time, too
+        search = log.look_up.search(LookupQuery(FAMILIES[family], 2, name, 0, 1 << 62, 1000, 1 << 20), cursor)
+        search.run()
+        assert search.error == ""
+        found.update((2, each.queue, each.offset) for each in search.found)
+        cursor = search.cursor
+    return found
 
 
 def make_names(log: Log) -> None:
