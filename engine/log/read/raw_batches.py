@@ -1,5 +1,7 @@
 """The log's bytes as they are in its files, for a slave: whole batches, and the headers of segments."""
 
+from google_crc32c import value
+
 from engine.errors import CorruptionError, LogError
 from engine.log.format import BATCH_HEADER_SIZE, BATCH_MAGIC, SEGMENT_HEADER_SIZE, padded
 from engine.log.segment.segment import Segment
@@ -39,6 +41,21 @@ class RawBatches:
         data = segment.file.read_at(max(BATCH_HEADER_SIZE, min(bytes_max, end - at)), at) if at < end else b""
         size, first = self._whole(segment, at, data)
         return data[:size] if size or not first else segment.file.read_at(first, at)
+
+    @property
+    def first_position(self) -> int:
+        """Position of the first batch that is still in the log."""
+        return self._segments.oldest_base + SEGMENT_HEADER_SIZE
+
+    def checksum(self, end: int, bytes_max: int) -> tuple[int, int]:
+        """(number, CRC-32C) of the bytes below a position, at most so many, and of its segment only.
+
+        Raises PositionGoneError.
+        """
+        segment = self._segment_of(end)
+        at = max(SEGMENT_HEADER_SIZE, end - segment.base - bytes_max)
+        data = segment.file.read_at(end - segment.base - at, at)
+        return len(data), value(data)
 
     def next_segment(self, position: int) -> tuple[int, bytes]:
         """(base, header as it is in the file) of the segment after the one with the position, which is full.

@@ -1,0 +1,58 @@
+"""FOLLOW: from where on a slave may follow its master. Design: docs/design/0030-replication.md."""
+
+from enum import Enum
+from typing import Protocol
+
+from engine.errors import LogError
+from engine.log.epochs import EpochHistory, common_position
+from engine.replication.frames import PROVEN_BYTES, Follow, Followed
+
+
+class FollowStep(Enum):
+    """What a slave does with the answer to its FOLLOW."""
+
+    FOLLOW = "take the bytes from its end on"
+    TRUNCATE = "cut its log to the common position, and ask again"
+    FETCH = "get sealed segments first: the master has deleted what it lacks"
+
+
+class ForeignLogError(LogError):
+    """Two logs of one id have other bytes at the same positions, and no epoch tells why: copies that both went on."""
+
+
+class ComparedLog(Protocol):
+    """The part of `engine.log.read.raw_batches` that is used here."""
+
+    @property
+    def first_position(self) -> int: ...
+
+    @property
+    def end_position(self) -> int: ...
+
+    def checksum(self, end: int, bytes_max: int) -> tuple[int, int]: ...
+
+
+def answer_follow(log: ComparedLog, history: EpochHistory, epoch: int, asked: Follow) -> Followed:
+    """The master's answer. `epoch`: of its record. Raises OSError: the disk cannot read now."""
+    common = common_position(history, log.end_position, EpochHistory(asked.starts), asked.end)
+    first = log.first_position
+    proven, checksum = log.checksum(common, PROVEN_BYTES) if common >= first else (0, 0)
+    return Followed(epoch, common, first, proven, checksum)
+
+
+def next_step(log: ComparedLog, answer: Followed) -> FollowStep:
+    """What the slave does now.
+
+    Raises:
+        ForeignLogError: it must not follow.
+        PositionGoneError: it has deleted the common position itself: it needs an empty directory.
+        OSError: the disk cannot read now.
+    """
+    if answer.common < answer.first:
+        return FollowStep.FETCH
+    if log.checksum(answer.common, answer.proven) != (answer.proven, answer.checksum):
+        raise ForeignLogError(
+            f"{answer.proven} bytes below position {answer.common} are not the master's: "
+            "give this broker an empty directory"
+        )
+    return FollowStep.FOLLOW if log.end_position == answer.common else FollowStep.TRUNCATE
