@@ -13,7 +13,7 @@ from common.cluster.reports import BrokerReport, BrokerView, FollowerReport
 
 JOIN_GAP_BYTES = 1 << 20
 """A slave that is at most so far behind may join: the master then waits for it."""
-JOIN_S_MAX = 0.2
+JOIN_S_MAX = 0.5
 """Time in which it has to close the gap. Sends wait meanwhile."""
 
 Brokers = Mapping[str, BrokerView]
@@ -56,7 +56,7 @@ def decide(
         left = replace(record, before={}, reason=f"broker {record.master} has synced its log")
     if left is None and record.log_id != master.log_id:
         left = replace(record, log_id=master.log_id, reason=f"broker {record.master} has made the log")
-    return Decision() if left is None else Decision(replace(left, floor=max(record.floor, master.confirmed)))
+    return Decision() if left is None else Decision(replace(left, floor=max(record.floor, master.synced)))
 
 
 def _living(record: GroupRecord, brokers: Brokers) -> list[str]:

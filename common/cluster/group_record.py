@@ -47,7 +47,7 @@ class GroupRecord:
         before: members of the set before this one that it has lost, until the master has synced what that set confirmed: one
             of them may be the only one that has it after a power cut.
         log_id: of the group's log; "" until its first master has made one.
-        floor: confirmed position when this was written: a log that does not reach it is an older copy.
+        floor: what all members had synced when this was written: a log that does not reach it is an older copy.
         reason: why the group was moved here, one sentence.
         at_ms: Unix time, for people only.
     """

@@ -13,7 +13,7 @@ class FollowerReport(NamedTuple):
     Attributes:
         gap: bytes of the log that it does not have yet.
         is_lost: its link is closed or silent, or it makes no progress while something waits for it.
-        has_all: it has all that was written when the master adopted the record that it reports.
+        has_all: it has, on its disk, all that was written when the master adopted the record that it reports.
     """
 
     incarnation: Incarnation
@@ -30,7 +30,7 @@ class BrokerReport:
         version: of the newest record that it has adopted; 0: none.
         log_id: "" while it has no log.
         log: how far it reaches; below the first damage.
-        confirmed: as the master. As a slave, what the master told.
+        synced: as the master, what all members of the adopted record have on their disks. A power cut takes no more.
         continues: this incarnation, and the earlier ones of which it still has everything: each ended in order, or the
             machine went on. A power cut, a failed sync and a truncation leave only the present one.
         is_settled: as the master, whether all that it had when it adopted the record is synced here. Only then a master
@@ -43,7 +43,7 @@ class BrokerReport:
     version: int
     log_id: str
     log: LogPoint
-    confirmed: LogPoint = NO_LOG
+    synced: LogPoint = NO_LOG
     continues: frozenset[Incarnation] = frozenset()
     is_settled: bool = False
     hears_master: bool = False

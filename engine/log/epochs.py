@@ -7,6 +7,7 @@ that both have epoch e, from the same position on, are equal up to the end of e 
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from common.cluster.group_record import LogPoint
 from engine.errors import EpochOrderError
 
 
@@ -49,6 +50,10 @@ class EpochHistory:
         if epoch <= last.epoch or start < last.start:
             raise EpochOrderError(f"epoch {epoch} from {start} on: the log has epoch {last.epoch} from {last.start} on")
         self._starts.append(EpochStart(epoch, start))
+
+    def point(self, position: int) -> LogPoint:
+        """The position with the epoch of what lies below it."""
+        return LogPoint(next((each.epoch for each in reversed(self._starts) if each.start < position), 0), position)
 
     def cut(self, end: int) -> None:
         """The log ends at `end` from now on."""

@@ -67,9 +67,12 @@ class Confirmation:
         return self._record is not None and self._synced >= self._settled_at
 
     def has_all(self, member: str) -> bool:
-        """Whether a member has what was written when the present record was adopted: it may become in sync."""
+        """Whether a member has, on its disk, what was written when the present record was adopted: it may become in sync.
+
+        On its disk, because the record's floor is what all members have synced.
+        """
         stored = self._stored_of(member)
-        return stored is not None and stored.end >= self._adopted_at
+        return stored is not None and stored.synced >= self._adopted_at
 
     def adopt(self, record: GroupRecord) -> Confirmed:
         """Wait for the members of this record from now on. One that names another master stops all confirmation."""

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from itertools import product
 from typing import NamedTuple
 
-from common.cluster.group_record import GroupRecord, GroupState, LogPoint
+from common.cluster.group_record import NO_LOG, GroupRecord, GroupState, LogPoint
 from common.cluster.reports import BrokerReport, BrokerView, FollowerReport
 from controller.decision import decide
 
@@ -260,7 +260,7 @@ class Steps:
             incarnation,
             BrokerReport(
                 broker.incarnation, broker.version, LOG, _point(broker.log, len(broker.log)),
-                _point(broker.log, broker.confirmed), broker.continues,
+                NO_LOG, broker.continues,  # the floor is against older copies of a log, which are not modelled
                 record is not None and broker.synced >= broker.mark, record is None and not flags[0], followers,
             ),
         )  # fmt: skip

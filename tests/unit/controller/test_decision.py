@@ -17,7 +17,7 @@ SEMI = replace(SINGLE, state=GroupState.SEMI_SYNC, joining={"b": 1})
 
 
 def report(incarnation: int = 1, **fields) -> BrokerReport:
-    told = {"version": VERSION, "log_id": LOG, "log": LogPoint(3, 200), "confirmed": LogPoint(3, 150), **fields}
+    told = {"version": VERSION, "log_id": LOG, "log": LogPoint(3, 200), "synced": LogPoint(3, 150), **fields}
     return BrokerReport(incarnation, **{"continues": frozenset((incarnation,)), **told})
 
 
@@ -55,9 +55,9 @@ def test_a_slave_comes_into_the_set_step_by_step():
     assert (semi.state, semi.joining, semi.in_sync, semi.epoch) == (GroupState.SEMI_SYNC, {"b": 1}, {"a": 1}, 3)
     assert decide(VERSION, ASYNC, brokers, resting={"b"}).record is None
     assert decide(VERSION, SEMI, brokers, age_s=0.1).record is None
-    assert decide(VERSION, SEMI, brokers, age_s=0.3).record.state is GroupState.ASYNC_REPLICATION
+    assert decide(VERSION, SEMI, brokers, age_s=0.6).record.state is GroupState.ASYNC_REPLICATION
     brokers["a"] = view(followers=following())
-    sync = decide(VERSION, SEMI, brokers, age_s=0.3).record
+    sync = decide(VERSION, SEMI, brokers, age_s=0.6).record
     assert (sync.state, sync.in_sync, sync.joining, sync.epoch) == (SYNC.state, SYNC.in_sync, {}, 3)
     assert sync.floor == LogPoint(3, 150)
 

@@ -1,0 +1,222 @@
+"""One broker of a group under the record that it has adopted: as the master, or as a slave of it.
+
+Pure but for the log: the process passes records, frames and the time, and sends what this returns. One object serves
+one start of a process; a truncation needs another start. Design: docs/design/0030-replication.md and
+docs/design/0031-switch-over.md.
+"""
+
+from collections.abc import Iterator
+
+from common.cluster.group_record import GroupRecord, Incarnation
+from common.cluster.reports import BrokerReport, FollowerReport
+from engine.errors import LogError, NotMasterError
+from engine.log.epochs import EpochHistory
+from engine.log.log import Log
+from engine.replication.confirmation import Confirmation, Confirmed
+from engine.replication.follow import FollowStep, answer_follow, next_step
+from engine.replication.following import Following, StaleEpochError
+from engine.replication.frames import BytesFrame, Follow, Followed, SegmentFrame, StoredFrame
+from engine.replication.shipment import SILENT_MS, Shipment
+
+NO_RECORD = "this broker has not adopted a record of its group yet"
+
+
+class UnsoundLogError(LogError):
+    """The log has damage, and whole batches above it, so no slave could have the same log.
+
+    Attributes:
+        position: of the damage. Cut there, the log can lead.
+    """
+
+    def __init__(self, position: int) -> None:
+        super().__init__(f"position={position}: the log is damaged there: it has to be cut before this broker leads")
+        self.position = position
+
+
+class GroupBroker:
+    """A broker that is in the group, or wants to be.
+
+    Args:
+        incarnation: of this process.
+        continues: earlier incarnations of which the log still has everything; see `BrokerReport`.
+    """
+
+    def __init__(
+        self, name: str, incarnation: Incarnation, log: Log, continues: frozenset[Incarnation] = frozenset()
+    ) -> None:
+        self._name, self._incarnation, self._log = name, incarnation, log
+        self._continues = continues | {incarnation}
+        self.version = 0
+        self._record: GroupRecord | None = None
+        self._confirmation = Confirmation(name)
+        self._shipments: dict[str, Shipment] = {}
+        self._absent_ms: dict[str, int] = {}  # awaited members that do not follow -> since when
+        self._following: Following | None = None
+        self._damaged_at = min((each.position for each in log.damage), default=None)
+        log.refusal.follow(NO_RECORD)
+
+    def adopt(self, version: int, record: GroupRecord, now_ms: int) -> bool:
+        """Adopt a newer record of the group; an older one changes nothing. Returns whether all links have to end.
+
+        They do with a new epoch. Its master begins it in the log; in the page cache on return.
+
+        Raises:
+            DiskFullError: this broker cannot be master now.
+            UnsoundLogError: nor can it before its log is cut.
+        """
+        if version <= self.version:
+            return False
+        before = self._record.epoch if self._record is not None else 0
+        leads = record.master == self._name and record.in_sync[self._name] == self._incarnation
+        if leads and self._damaged_at is not None:
+            raise UnsoundLogError(self._damaged_at)
+        if record.epoch != before:
+            self._shipments.clear()
+            self._following = None
+            if leads:
+                self._log.epochs.begin(record.epoch, self._incarnation, self._name)
+            else:
+                self._log.refusal.follow(f'broker "{record.master}" is the master of the group')
+        self.version, self._record = version, record
+        if leads:
+            self.written()
+            self.synced()
+        if leads or record.master != self._name:  # else it names an earlier process of this broker
+            self._confirmation.adopt(record)
+        self._absent_ms = {
+            name: self._absent_ms.get(name, now_ms) for name in record.awaited if name not in self._shipments
+        }
+        return record.epoch != before
+
+    @property
+    def is_master(self) -> bool:
+        """Whether the adopted record names this process as master."""
+        return self._record is not None and not self._log.refusal.following
+
+    @property
+    def confirmed(self) -> Confirmed:
+        """How far this broker may answer, as the master."""
+        return self._confirmation.confirmed
+
+    # -- as the master
+
+    def written(self) -> Confirmed:
+        """The log has grown."""
+        return self._confirmation.written(self._log.end_position)
+
+    def synced(self) -> Confirmed:
+        """The log was synced."""
+        return self._confirmation.synced(self._log.durable_position)
+
+    def follow(self, slave: str, asked: Follow, now_ms: int) -> Followed:
+        """Answer a FOLLOW; the slave gets frames from now on when it has nothing to cut or to fetch.
+
+        Raises:
+            NotMasterError: this broker is no master.
+            StaleEpochError: one of the two does not know the newest record.
+            OSError: the disk cannot read now.
+        """
+        record = self._led()
+        if asked.epoch != record.epoch:
+            raise StaleEpochError(f"FOLLOW of epoch {asked.epoch}: this broker is master of epoch {record.epoch}")
+        answer = answer_follow(self._log.raw, self._log.epochs.history(), record.epoch, asked)
+        self.left(slave, now_ms)
+        if answer.first <= answer.common == asked.end:
+            shipment = Shipment(self._log.raw, asked.incarnation, record.epoch, answer.common, now_ms)
+            self._shipments[slave] = shipment
+            self._absent_ms.pop(slave, None)
+            self._confirmation.stored(slave, shipment.stored)
+        return answer
+
+    def left(self, slave: str, now_ms: int) -> None:
+        """The slave's link is closed: it is lost at once. One that has not come yet is lost after SILENT_MS."""
+        known = self._shipments.pop(slave, None)
+        if known is not None and self._record is not None and slave in self._record.awaited:
+            self._absent_ms[slave] = now_ms - SILENT_MS
+
+    def frames(self, slave: str, now_ms: int) -> Iterator[SegmentFrame | BytesFrame]:
+        """What to send to the slave now; nothing when it does not follow. Raises as `Shipment.next_frame`."""
+        while (shipment := self._shipments.get(slave)) is not None:
+            frame = shipment.next_frame(self.confirmed.memory, now_ms)
+            if frame is None:
+                return
+            yield frame
+
+    def stored(self, slave: str, frame: StoredFrame, now_ms: int) -> Confirmed:
+        """A slave has told what it has. Raises PayloadError: its link has to end."""
+        shipment = self._shipments.get(slave)
+        if shipment is None:
+            return self.confirmed
+        return self._confirmation.stored(slave, shipment.told(frame, now_ms))
+
+    def _led(self) -> GroupRecord:
+        if self._record is None or not self.is_master:
+            raise NotMasterError(self._log.refusal.following)
+        return self._record
+
+    # -- as a slave
+
+    def ask(self) -> Follow:
+        """The FOLLOW for the master of the adopted record."""
+        epoch = 0 if self._record is None else self._record.epoch
+        history, end = self._sound()
+        return Follow(epoch, self._incarnation, end, history.starts)
+
+    def _sound(self) -> tuple[EpochHistory, int]:
+        """The epochs of the log and its end, below the first damage that its start has found.
+
+        A power cut may take bytes below others that it leaves.
+        """
+        history, end = self._log.epochs.history(), self._log.end_position
+        if self._damaged_at is not None:
+            history.cut(self._damaged_at)
+            end = self._damaged_at
+        return history, end
+
+    def answered(self, answer: Followed, now_ms: int) -> FollowStep | None:
+        """The master's answer; None: it is of another epoch than the adopted record. Raises as `next_step`."""
+        if self._record is None or answer.epoch != self._record.epoch or self.is_master:
+            return None
+        step = next_step(self._log.raw, answer)
+        if step is FollowStep.FOLLOW:
+            self._following = Following(self._log.follower, answer.epoch, now_ms)
+        return step
+
+    def take(self, frame: SegmentFrame | BytesFrame, now_ms: int) -> None:
+        """A frame of the master. Raises as `Following`, and StaleEpochError when this broker does not follow."""
+        if self._following is None:
+            raise StaleEpochError(f"a frame of epoch {frame.epoch}: this broker does not follow")
+        if isinstance(frame, SegmentFrame):
+            self._following.take_segment(frame, now_ms)
+        else:
+            self._following.take_bytes(frame, now_ms)
+
+    def tell(self, now_ms: int) -> StoredFrame | None:
+        """The STORED to send at the end of a turn."""
+        return None if self._following is None else self._following.report(now_ms)
+
+    # -- for the controllers
+
+    def report(self, now_ms: int) -> BrokerReport:
+        """As this broker is now."""
+        log, following = self._log, self._following
+        history, end = self._sound()
+        synced = self.confirmed.replicated_fsync if self.is_master else 0
+        return BrokerReport(
+            self._incarnation, self.version, log.log_id.hex(), history.point(end), history.point(synced),
+            self._continues, self._confirmation.is_settled,
+            following is not None and following.silent_ms(now_ms) < SILENT_MS, self._followers(now_ms),
+        )  # fmt: skip
+
+    def _followers(self, now_ms: int) -> dict[str, FollowerReport]:
+        if self._record is None or not self.is_master:
+            return {}
+        end, found = self._log.end_position, {}
+        for name, since_ms in self._absent_ms.items():
+            is_lost = now_ms - since_ms >= SILENT_MS
+            found[name] = FollowerReport(self._record.awaited[name], end, is_lost, False)
+        for name, each in self._shipments.items():
+            is_lost = each.is_silent(now_ms) or each.is_stalled(now_ms)
+            has_all = self._confirmation.has_all(name)
+            found[name] = FollowerReport(each.stored.incarnation, end - each.stored.end, is_lost, has_all)
+        return found
