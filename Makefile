@@ -53,7 +53,7 @@ fuzz: $(VENV)/.installed-dev
 simulate: $(VENV)/.installed-dev
 	$(BIN)/python -m tests.sim --seeds $(or $(SEEDS),0:2000) $(ARGS)
 
-## make mutants           put seeded bugs into the references, one at a time; the simulator has to notice each within two minutes (ARGS="'timers fire early'")
+## make mutants           put seeded bugs into the references, one at a time; the simulator has to notice each within five minutes (ARGS="'timers fire early'")
 mutants: $(VENV)/.installed-dev
 	$(BIN)/python -m tests.sim.mutants $(ARGS)
 
