@@ -39,11 +39,6 @@ class EpochHistory:
         """As FOLLOW carries them: without the part before the first epoch."""
         return tuple(self._starts[1:])
 
-    @property
-    def last(self) -> EpochStart:
-        """The epoch of the log's end."""
-        return self._starts[-1]
-
     def begin(self, epoch: int, start: int) -> None:
         """Note the next epoch. Raises EpochOrderError, and changes nothing then."""
         last = self._starts[-1]

@@ -95,7 +95,7 @@ class GroupBroker:
 
     @property
     def confirmed(self) -> Confirmed:
-        """How far this broker may answer, as the master."""
+        """Positions up to which this broker answers while it is the master."""
         return self._confirmation.confirmed
 
     # -- as the master
@@ -135,7 +135,7 @@ class GroupBroker:
             self._absent_ms[slave] = now_ms - SILENT_MS
 
     def frames(self, slave: str, now_ms: int) -> Iterator[SegmentFrame | BytesFrame]:
-        """What to send to the slave now; nothing when it does not follow. Raises as `Shipment.next_frame`."""
+        """Yield the frames to send to the slave now; none when it does not follow. Raises as `Shipment.next_frame`."""
         while (shipment := self._shipments.get(slave)) is not None:
             frame = shipment.next_frame(self.confirmed.memory, now_ms)
             if frame is None:

@@ -9,7 +9,7 @@ from engine.replication.frames import PROVEN_BYTES, Follow, Followed
 
 
 class FollowStep(Enum):
-    """What a slave does with the answer to its FOLLOW."""
+    """Next step of a slave after the answer to its FOLLOW."""
 
     FOLLOW = "take the bytes from its end on"
     TRUNCATE = "cut its log to the common position, and ask again"
@@ -41,7 +41,7 @@ def answer_follow(log: ComparedLog, history: EpochHistory, epoch: int, asked: Fo
 
 
 def next_step(log: ComparedLog, answer: Followed) -> FollowStep:
-    """What the slave does now.
+    """Return the next step of the slave.
 
     Raises:
         ForeignLogError: it must not follow.

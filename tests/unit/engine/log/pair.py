@@ -2,8 +2,10 @@
 
 from random import Random
 
-from lives import contents
+from lives import contents, live
 from machine import Machine
+
+from engine.log.upkeep.truncation import TruncationOrder, order_truncation
 
 HEADER = 64
 
@@ -40,6 +42,17 @@ class Pair:
             else:
                 self.slave.log.follower.begin_segment(self.master.log.raw.next_segment(position)[1])
 
+    def part(self, random: Random) -> int:
+        """Both have epoch 2; then each goes on alone, the slave in epoch 3. Returns the common position."""
+        self.master.log.epochs.begin(2, 1, "a")
+        live(self.master, random, 30)
+        self.follow(random)
+        common = self.slave.log.end_position
+        live(self.master, random, random.randrange(1, 80))
+        self.slave.log.epochs.begin(3, 2, "b")
+        live(self.slave, random, random.randrange(80))
+        return common
+
     def assert_equal(self) -> None:
         """The files, and what each log answers."""
         logs = self.master.log, self.slave.log
@@ -52,3 +65,11 @@ class Pair:
             for queue in range(topic.queues):
                 assert logs[0].bounds(topic.id, queue) == logs[1].bounds(topic.id, queue)
                 assert contents(self.master, topic.id, queue) == contents(self.slave, topic.id, queue)
+
+
+def cut(machine: Machine, position: int) -> None:
+    """Truncate the log, and start again."""
+    order = TruncationOrder(machine.log.log_id, machine.log.epoch, position)
+    machine.close()
+    order_truncation(machine.env, machine.directory, order)
+    machine.open()

@@ -9,12 +9,12 @@ from random import Random
 import pytest
 from forms import forms, load
 from machine import Machine
+from pair import cut
 
 from common.cluster.reports import BrokerView
 from controller.decision import decide
 from engine.env.simulated import SimulatedEnv
 from engine.errors import LogError
-from engine.log.upkeep.truncation import TruncationOrder, order_truncation
 from engine.replication.broker import GroupBroker, UnsoundLogError
 from engine.replication.follow import FollowStep
 from engine.replication.following import StaleEpochError
@@ -113,10 +113,7 @@ class Group:
             self.cut_link(slave)
 
     def cut_log(self, node: Node, position: int) -> None:
-        order = TruncationOrder(node.machine.log.log_id, self.record.epoch, position)
-        node.machine.close()
-        order_truncation(node.machine.env, "/data", order)
-        node.machine.open()
+        cut(node.machine, position)
         self.truncations += 1
         self.restarted(node, frozenset())
 

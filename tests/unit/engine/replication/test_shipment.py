@@ -1,4 +1,4 @@
-"""What a master sends to one slave, and what it concludes from the answers and from their absence."""
+"""The frames that a master sends to one slave, and its conclusions from answers and from silence."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What a slave gets of the log's bytes: whole batches, segment by segment."""
+"""The bytes of the log that a slave gets: whole batches, segment by segment."""
 
 from random import Random
 

@@ -5,12 +5,11 @@ from random import Random
 
 import pytest
 from lives import live
-from pair import Pair
+from pair import Pair, cut
 
 from engine.env.simulated import SimulatedEnv
 from engine.errors import DiskFullError, EpochOrderError, NotMasterError
 from engine.log.epochs import EpochStart, common_position
-from engine.log.upkeep.truncation import TruncationOrder, order_truncation
 
 FOLLOWS = 'this broker follows "b"'
 
@@ -137,14 +136,7 @@ def test_a_slave_has_the_epochs_of_its_master_and_begins_the_next_one(pair):
 
 @pytest.mark.parametrize("seed", range(6))
 def test_the_common_position_of_two_logs_is_where_their_bytes_part(pair, seed):
-    random = Random(seed)
-    pair.master.log.epochs.begin(2, 1, "a")
-    live(pair.master, random, 30)
-    pair.follow(random)
-    common = pair.slave.log.end_position
-    live(pair.master, random, random.randrange(60))
-    pair.slave.log.epochs.begin(3, 2, "b")
-    live(pair.slave, random, random.randrange(60))
+    common = pair.part(Random(seed))
     logs = pair.master, pair.slave
     ends = [(each.log.epochs.history(), each.log.end_position) for each in logs]
     assert common_position(*ends[0], *ends[1]) == common_position(*ends[1], *ends[0]) == common
@@ -152,21 +144,10 @@ def test_the_common_position_of_two_logs_is_where_their_bytes_part(pair, seed):
 
 @pytest.mark.parametrize("seed", range(6))
 def test_an_old_master_that_is_cut_to_the_common_position_follows_the_new_one(pair, seed):
-    random = Random(seed)
-    pair.master.log.epochs.begin(2, 1, "a")
-    live(pair.master, random, 30)
-    pair.follow(random)
-    common = pair.slave.log.end_position
-    live(pair.master, random, random.randrange(80))
-    pair.slave.log.epochs.begin(3, 2, "b")
-    live(pair.slave, random, random.randrange(80))
-    old = pair.master
-    order = TruncationOrder(old.log.log_id, 2, common)
-    old.close()
-    order_truncation(old.env, old.directory, order)
-    old.open()
+    common, old = pair.part(Random(seed)), pair.master
+    cut(old, common)
     assert (old.log.end_position, [each.epoch for each in starts(old)]) == (common, [2])
     pair.master, pair.slave = pair.slave, old
-    pair.follow(random)
+    pair.follow(Random(seed))
     pair.assert_equal()
     assert starts(pair.slave) == starts(pair.master)
