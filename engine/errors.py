@@ -146,6 +146,8 @@ class UnreadableError(LogError):
 class NotMasterError(LogError):
     """This broker is not the master of its group, so nothing of its own is appended."""
 
+    code = 211
+
 
 class EpochOrderError(LogError):
     """An epoch does not follow the log's last one."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from common.cluster.group_record import NO_LOG, Incarnation, LogPoint
 
@@ -48,6 +48,33 @@ class BrokerReport:
     is_settled: bool = False
     hears_master: bool = False
     followers: Mapping[str, FollowerReport] = field(default_factory=dict)
+
+    def to_value(self) -> dict[str, Any]:
+        """As JSON is made of it."""
+        return {
+            "incarnation": self.incarnation, "version": self.version, "log_id": self.log_id, "log": list(self.log),
+            "synced": list(self.synced), "continues": sorted(self.continues), "is_settled": self.is_settled,
+            "hears_master": self.hears_master,
+            "followers": {name: each._asdict() for name, each in self.followers.items()},
+        }  # fmt: skip
+
+    @classmethod
+    def from_value(cls, value: Any) -> "BrokerReport":
+        """Raises ValueError. Unknown fields are ignored: they are a later version's."""
+        try:
+            followers = {
+                str(name): FollowerReport(
+                    int(each["incarnation"]), int(each["gap"]), bool(each["is_lost"]), bool(each["has_all"])
+                )
+                for name, each in value["followers"].items()
+            }
+            return cls(
+                int(value["incarnation"]), int(value["version"]), str(value["log_id"]),
+                LogPoint(*map(int, value["log"])), LogPoint(*map(int, value["synced"])),
+                frozenset(map(int, value["continues"])), bool(value["is_settled"]), bool(value["hears_master"]), followers,
+            )  # fmt: skip
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"not the report of a broker: {error!r}") from None
 
 
 class BrokerView(NamedTuple):

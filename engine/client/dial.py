@@ -29,6 +29,9 @@ class Hello:
             another pair all cached ids are void. Empty: an engine of an earlier version.
         end_position, durable_position: of its log at the greeting. A log that ends below a durable position that was
             seen before is an older copy. 0: an engine of an earlier version.
+        leads: whether it is the master of its group. An engine without replicas always is.
+        broker, master: its own name in the group, and the master's as far as it knows; empty without replicas.
+        term: epoch of the group's record that it has adopted; 0 without replicas.
     """
 
     log_id: str
@@ -36,6 +39,10 @@ class Hello:
     epoch: str = ""
     end_position: int = 0
     durable_position: int = 0
+    leads: bool = True
+    broker: str = ""
+    master: str = ""
+    term: int = 0
 
 
 Admits = Callable[[Hello], str | None]
@@ -87,6 +94,10 @@ def _parsed(answer: dict[str, Any]) -> Hello:
         str(answer.get("epoch", "")),
         int(answer.get("end_position", 0)),
         int(answer.get("durable_position", 0)),
+        bool(answer.get("leads", True)),
+        str(answer.get("broker", "")),
+        str(answer.get("master", "")),
+        int(answer.get("term", 0)),
     )
 
 

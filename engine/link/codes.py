@@ -18,6 +18,8 @@ QUOTA_EXCEEDED = 109
 OVERLOADED = 201
 CLAIMED = 210
 """Of an APPEND, TIMER_ADD or CLAIM, on the link only: not stored, because the id belongs to another queue, which is given."""
+NOT_MASTER, STALE_EPOCH = 211, 212
+"""On the link only: this broker is not the master of its group; the sender's epoch is over."""
 UNAVAILABLE = 203
 DISK_FULL = 205
 TIMEOUT = 300

@@ -17,6 +17,7 @@ cdef enum:
     OP_APPEND = 10
     OP_TOPIC = 11
     OP_CLAIM = 12
+    OP_RESEND = 13
     OP_PULL = 20
     OP_READ = 21
     OP_CANCEL = 22
@@ -34,6 +35,13 @@ cdef enum:
     OP_LOOK_UP_KEY = 51
     OP_LEASE = 60
     OP_DEPTH = 61
+    OP_FOLLOW = 70
+    OP_SEGMENT = 71
+    OP_BYTES = 72
+    OP_STORED = 73
+    OP_FETCH = 74
+    OP_RECORD = 80
+    OP_REPORT = 81
     # codes
     CODE_OK = 0
     CODE_DUPLICATE = 2
@@ -43,6 +51,8 @@ cdef enum:
     CODE_STALE_RECEIPT = 106
     CODE_OVERLOADED = 201
     CODE_CLAIMED = 210
+    CODE_NOT_MASTER = 211
+    CODE_STALE_EPOCH = 212
     CODE_UNAVAILABLE = 203
     CODE_DISK_FULL = 205
     CODE_TIMEOUT = 300

@@ -1,6 +1,9 @@
 """Numbers of the link's operations (docs/design/0001-seams.md section 5)."""
 
 HELLO, AUTH, APPEND, TOPIC, PULL, READ, ADMIN = 1, 2, 10, 11, 20, 21, 30
+RESEND = 13
+"""An APPEND whose answer was lost: docs/design/0031-switch-over.md."""
+
 CLAIM = 12
 """The queue of an id: docs/design/0028-ids-over-broker-groups.md."""
 
@@ -17,3 +20,9 @@ REPLY, FORWARD, LISTEN, FORWARDED, OUTCOME = 45, 46, 47, 48, 49
 LOOK_UP_ID, LOOK_UP_KEY = 50, 51
 LEASE, DEPTH = 60, 61
 """Quota slices of cluster-wide limits, and queues at their depth limit: docs/design/0014-limits.md."""
+
+FOLLOW, SEGMENT, BYTES, STORED, FETCH = 70, 71, 72, 73, 74
+"""Replication of the log, with the role `replica`: docs/design/0030-replication.md."""
+
+RECORD, REPORT = 80, 81
+"""A group's record to its brokers, and their reports, with the role `controller`: docs/design/0031-switch-over.md."""
