@@ -57,6 +57,17 @@ class Coordination(ABC):
         """
 
     @abstractmethod
+    def history(self, group: str) -> list[VersionedRecord]:
+        """The latest changes of the record that were remembered, oldest first, as `history.py` bounds them."""
+
+    @abstractmethod
+    def remember(self, group: str, change: VersionedRecord) -> None:
+        """Add a change that was written to `history`. Nothing depends on it; one that fails is missing there.
+
+        A version that is known is replaced. Of two processes that add one at the same time neither is lost.
+        """
+
+    @abstractmethod
     def brokers(self, group: str) -> dict[str, Registration]:
         """The registered brokers by name. A process stays registered for some time after its end or its loss of contact."""
 

@@ -3,6 +3,7 @@
     DIR/lock                      writers of records hold its flock
     DIR/controllers/000…012.name  held by a candidate; the lowest number is elected
     DIR/groups/<group>/record     the version, a line feed, the record
+    DIR/groups/<group>/history    its latest changes
     DIR/groups/<group>/brokers/<name>   held by the broker's process
 
 Files are 0600 and directories 0700. DIR must be on a local file system (flock, atomic rename).
@@ -25,6 +26,7 @@ from common.cluster.coordination import (
 )
 from common.cluster.following import FollowingCoordination
 from common.cluster.group_record import GroupRecord
+from common.cluster.history import parse_changes, with_change
 from common.config import files
 from common.config.errors import StoreDamaged, StoreUnavailable, UncertainWrite, VersionConflict
 from common.config.file_lock import locked
@@ -87,6 +89,22 @@ class FileCoordination(FollowingCoordination):
                     f"{path}: changed, but not synced: {error.strerror}: read before trying again"
                 ) from error
             raise
+
+    def history(self, group: str) -> list[VersionedRecord]:
+        return parse_changes(self._history(group))
+
+    def remember(self, group: str, change: VersionedRecord) -> None:
+        with self._as_unavailable(), locked(self._root / "lock"):
+            self._make(group)
+            files.replace(self._group(group) / "history", with_change(self._history(group), change))
+
+    def _history(self, group: str) -> bytes:
+        with self._as_unavailable():
+            try:
+                return (self._group(group) / "history").read_bytes()
+            except FileNotFoundError:
+                (self._root / "groups").stat()
+                return b""
 
     def brokers(self, group: str) -> dict[str, Registration]:
         folder = self._group(group) / "brokers"

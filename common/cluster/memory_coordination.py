@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from common.cluster.coordination import Coordination, Registration, VersionedRecord, Watcher
 from common.cluster.group_record import GroupRecord
+from common.cluster.history import parse_changes, with_change
 from common.config.errors import StoreUnavailable, VersionConflict
 
 
@@ -13,6 +14,7 @@ class SharedCoordination:
     """The content of a server; MemoryCoordinations that share one are like several processes."""
 
     records: dict[str, VersionedRecord] = field(default_factory=dict)
+    histories: dict[str, bytes] = field(default_factory=dict)
     brokers: dict[str, dict[str, tuple[Registration, "MemoryCoordination"]]] = field(default_factory=dict)
     candidates: list[tuple[str, "MemoryCoordination"]] = field(default_factory=list)
     clients: list["MemoryCoordination"] = field(default_factory=list)
@@ -66,6 +68,14 @@ class MemoryCoordination(Coordination):
         self._shared.records[group] = VersionedRecord(record, version + 1)
         self._tell({group})
         return version + 1
+
+    def history(self, group: str) -> list[VersionedRecord]:
+        self._check()
+        return parse_changes(self._shared.histories.get(group, b""))
+
+    def remember(self, group: str, change: VersionedRecord) -> None:
+        self._check()
+        self._shared.histories[group] = with_change(self._shared.histories.get(group, b""), change)
 
     def brokers(self, group: str) -> dict[str, Registration]:
         self._check()

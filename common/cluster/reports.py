@@ -63,18 +63,37 @@ class BrokerReport:
         """Raises ValueError. Unknown fields are ignored: they are a later version's."""
         try:
             followers = {
-                str(name): FollowerReport(
-                    int(each["incarnation"]), int(each["gap"]), bool(each["is_lost"]), bool(each["has_all"])
+                name: FollowerReport(
+                    _number(each["incarnation"]), _number(each["gap"]), _flag(each["is_lost"]), _flag(each["has_all"])
                 )
                 for name, each in value["followers"].items()
             }
             return cls(
-                int(value["incarnation"]), int(value["version"]), str(value["log_id"]),
-                LogPoint(*map(int, value["log"])), LogPoint(*map(int, value["synced"])),
-                frozenset(map(int, value["continues"])), bool(value["is_settled"]), bool(value["hears_master"]), followers,
+                _number(value["incarnation"]), _number(value["version"]), _text(value["log_id"]),
+                LogPoint(*map(_number, value["log"])), LogPoint(*map(_number, value["synced"])),
+                frozenset(map(_number, value["continues"])), _flag(value["is_settled"]), _flag(value["hears_master"]),
+                followers,
             )  # fmt: skip
-        except (KeyError, TypeError, AttributeError) as error:
+        except (KeyError, TypeError, AttributeError, ValueError) as error:
             raise ValueError(f"not the report of a broker: {error!r}") from None
+
+
+def _number(value: Any) -> int:
+    if type(value) is not int or value < 0:
+        raise ValueError(f"{value!r} is no whole number from 0 on")
+    return value
+
+
+def _flag(value: Any) -> bool:
+    if type(value) is not bool:  # anything else would count as one of the two, and may move a master
+        raise ValueError(f"{value!r} is not true or false")
+    return value
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"{value!r} is no text")
+    return value
 
 
 class BrokerView(NamedTuple):

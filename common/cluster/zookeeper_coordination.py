@@ -1,6 +1,7 @@
 """Coordination in ZooKeeper, below one chroot.
 
     CHROOT/groups/<group>/record           its version guards every change
+    CHROOT/groups/<group>/history          its latest changes
     CHROOT/groups/<group>/brokers/<name>   ephemeral: the broker's process
     CHROOT/controllers/<name>.<random>.0000000012   ephemeral: a candidate; the lowest number is elected
 
@@ -11,6 +12,7 @@ import functools
 import secrets
 import time
 from collections.abc import Callable, Hashable
+from contextlib import suppress
 from typing import Any
 from urllib.parse import quote, unquote
 
@@ -27,12 +29,14 @@ from common.cluster.coordination import (
 )
 from common.cluster.following import FollowingCoordination
 from common.cluster.group_record import GroupRecord
+from common.cluster.history import parse_changes, with_change
 from common.config.errors import VersionConflict
 from common.config.zookeeper_connection import ZooKeeperConnection
 from common.config.zookeeper_options import ZooKeeperOptions
 
 LOOK_S = 0.5
 """Without an event, the content is read again so often: an event may be lost, and each answer proves the contact."""
+REMEMBER_ATTEMPTS = 5
 
 
 class ZooKeeperCoordination(FollowingCoordination):
@@ -69,6 +73,30 @@ class ZooKeeperCoordination(FollowingCoordination):
         except (zk.BadVersionError, zk.NodeExistsError, zk.NoNodeError):
             found = self.record(group)
             raise VersionConflict("broker_group", group, version, found.version if found else 0) from None
+
+    def history(self, group: str) -> list[VersionedRecord]:
+        found = self._history(self._history_path(group))
+        return parse_changes(found[0] if found else b"")
+
+    def remember(self, group: str, change: VersionedRecord) -> None:
+        path = self._history_path(group)
+        for _ in range(REMEMBER_ATTEMPTS):  # another process may add one at the same time
+            found = self._history(path)
+            data = with_change(found[0] if found else b"", change)
+            with suppress(zk.BadVersionError, zk.NodeExistsError, zk.NoNodeError):
+                self._keep_history(path, data, found[1].version if found else None)
+                return
+
+    def _keep_history(self, path: str, data: bytes, version: int | None) -> None:
+        if version is None:
+            self._ask(lambda: self._client.create_async(path, data, makepath=True), writes=True)
+        else:
+            self._ask(lambda: self._client.set_async(path, data, version=version), writes=True)
+
+    def _history(self, path: str) -> Any:
+        with suppress(zk.NoNodeError):
+            return self._ask(lambda: self._client.get_async(path))
+        return None
 
     def brokers(self, group: str) -> dict[str, Registration]:
         return self._read_brokers(group, None)
@@ -186,6 +214,9 @@ class ZooKeeperCoordination(FollowingCoordination):
 
     def _record_path(self, group: str) -> str:
         return self._path("groups", quote(group, safe=""), "record")
+
+    def _history_path(self, group: str) -> str:
+        return self._path("groups", quote(group, safe=""), "history")
 
     def _broker_path(self, group: str, broker: str) -> str:
         return self._path("groups", quote(group, safe=""), "brokers", quote(broker, safe=""))

@@ -11,6 +11,7 @@ import pytest
 from common.cluster.coordination import Registration, VersionedRecord
 from common.cluster.file_coordination import FileCoordination
 from common.cluster.group_record import GroupRecord, GroupState
+from common.cluster.history import CHANGES_MAX
 from common.cluster.memory_coordination import MemoryCoordination
 from common.cluster.opening import open_coordination
 from common.config.errors import InvalidEntry, StoreDamaged, StoreUnavailable, UncertainWrite, VersionConflict
@@ -68,6 +69,20 @@ class CoordinationContract:
         with pytest.raises(VersionConflict):
             other.write("g", replace(RECORD, epoch=3), 1)
         assert other.record("g").record.epoch == 2
+
+    def test_the_latest_changes_of_a_group_are_remembered(self, open_another):
+        one, other = open_another(), open_another()
+        assert one.history("g") == []
+        changes = [VersionedRecord(replace(RECORD, epoch=number), number) for number in range(1, CHANGES_MAX + 3)]
+        for number, change in enumerate(changes[:4]):
+            (one, other)[number % 2].remember("g", change)
+        assert one.history("g") == other.history("g") == changes[:4]
+        one.remember("g", changes[2])
+        other.remember("h", changes[5])
+        assert one.history("g") == changes[:4] and one.record("g") is None
+        for change in changes:
+            one.remember("g", change)
+        assert other.history("g") == changes[-CHANGES_MAX:], "in order, and no more"
 
     def test_groups_do_not_mix_whatever_their_names(self, open_another):
         coordination = open_another()
