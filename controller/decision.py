@@ -83,6 +83,8 @@ def _found(brokers: Brokers) -> Decision:
     reports = {name: view.report for name, view in sorted(brokers.items()) if view.report is not None}
     if not reports:
         return Decision(sentence="no broker of the group is reached")
+    if away := sorted(brokers.keys() - reports.keys()):  # it may be the one that has the log
+        return Decision(sentence=f"the group begins when all its registered brokers are reached: not {', '.join(away)}")
     for name, report in reports.items():
         if report.log.epoch:
             return Decision(
@@ -131,7 +133,7 @@ def _restarted(record: GroupRecord, brokers: Brokers) -> Decision:
         return Decision(
             sentence=f"all brokers have stopped, and no log is known to be complete: waiting for {', '.join(missing)}{which}"
         )
-    name, report = _furthest(complete or there)
+    name, report = furthest(complete or there)
     what = "its log is complete" if complete else "its log reaches furthest of all"
     return Decision(
         _with_master(record, name, {name: report.incarnation}, f"all had stopped; broker {name} is master: {what}")
@@ -142,7 +144,7 @@ def _with_master(record: GroupRecord, name: str, in_sync: dict[str, int], reason
     """The record under a new epoch."""
     before = {**record.before, **{each: number for each, number in record.in_sync.items() if each not in in_sync}}
     return replace(
-        record, epoch=record.epoch + 1, state=_state_of(in_sync), master=name, in_sync=in_sync, joining={},
+        record, epoch=record.epoch + 1, state=state_of(in_sync), master=name, in_sync=in_sync, joining={},
         before={each: number for each, number in before.items() if each not in in_sync}, reason=reason,
     )  # fmt: skip
 
@@ -158,16 +160,16 @@ def _promoted(version: int, record: GroupRecord, brokers: Brokers) -> Decision:
     )
     if not is_other and not any(each.version == version and not each.hears_master for each in reached.values()):
         return Decision()
-    name, _ = _furthest(reached)
+    name, _ = furthest(reached)
     in_sync = {each: record.in_sync[each] for each in reached}
     return Decision(_with_master(record, name, in_sync, f"broker {record.master} is lost: {name} is master"))
 
 
-def _furthest(reports: Mapping[str, BrokerReport]) -> tuple[str, BrokerReport]:
+def furthest(reports: Mapping[str, BrokerReport]) -> tuple[str, BrokerReport]:
     return max(sorted(reports.items()), key=lambda each: each[1].log)
 
 
-def _state_of(in_sync: Mapping[str, int]) -> GroupState:
+def state_of(in_sync: Mapping[str, int]) -> GroupState:
     return GroupState.SYNC_REPLICATION if len(in_sync) > 1 else GroupState.SINGLE_MASTER
 
 

@@ -6,12 +6,14 @@ acknowledgement may be on its way for ever.
 """
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from itertools import product
 from typing import NamedTuple
 
 from common.cluster.group_record import NO_LOG, GroupRecord, GroupState, LogPoint
 from common.cluster.reports import BrokerReport, BrokerView, FollowerReport
 from controller.decision import decide
+from controller.planned_switch import switched
 
 LOG = "log"
 
@@ -87,10 +89,11 @@ class Steps:
     Args:
         must_sync: the master acknowledges only what it has synced, as with durability FSYNC.
         mutant: a rule that is left out.
+        switches: whether an operator asks for other masters.
     """
 
-    def __init__(self, must_sync: bool = False, mutant: str = "") -> None:
-        self._must_sync, self._mutant = must_sync, mutant
+    def __init__(self, must_sync: bool = False, mutant: str = "", switches: bool = False) -> None:
+        self._must_sync, self._mutant, self._switches = must_sync, mutant, switches
         self._decided: dict = {}
 
     def following(self, world: World) -> Iterator[tuple[str, World]]:
@@ -232,6 +235,25 @@ class Steps:
                 yield (
                     f"the controller writes {written.reason!r}",
                     _spent(world._replace(records=(*world.records, packed(written))), RECORDS),
+                )
+
+        if self._switches:
+            yield from self._switched(world)
+
+    def _switched(self, world: World) -> Iterator[tuple[str, World]]:
+        """An operator makes another member master, by what the controller knows."""
+        brokers = {name: self._view(world, name, view) for name, view in world.views if view is not None}
+        record = unpacked(world.records[-1])
+        if self._mutant == "a switch to any broker":
+            members = {name: each.incarnation for name, each in brokers.items()}
+            record = replace(record, state=GroupState.SYNC_REPLICATION, in_sync={**members, **record.in_sync})
+        for name in brokers:
+            found = switched(len(world.records), record, brokers, name)
+            if isinstance(found, GroupRecord):
+                assert found.fault() is None, found.fault()
+                yield (
+                    f"an operator switches to {name}",
+                    _spent(world._replace(records=(*world.records, packed(found))), RECORDS),
                 )
 
     def _decide(self, world: World, age_s: float) -> GroupRecord | None:

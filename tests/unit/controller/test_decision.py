@@ -46,6 +46,13 @@ def test_no_group_begins_with_a_log_of_an_earlier_group_or_with_two_logs():
     assert decide(0, None, {"a": AWAY}).record is None
 
 
+def test_a_group_does_not_begin_while_a_registered_broker_is_not_reached_that_may_have_the_log():
+    empty = view(log_id="", log=LogPoint(0, 0))
+    found = decide(0, None, {"a": AWAY, "b": empty})
+    assert found.record is None and found.sentence.endswith("are reached: not a")
+    assert decide(0, None, {"a": view(log=LogPoint(0, 5)), "b": empty}).record.master == "a"
+
+
 def test_a_slave_comes_into_the_set_step_by_step():
     brokers = {"a": view(followers=following(gap=2 * JOIN_GAP_BYTES, has_all=False)), "b": view()}
     assert decide(VERSION, SINGLE, brokers).record.state is GroupState.ASYNC_REPLICATION

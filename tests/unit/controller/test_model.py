@@ -50,14 +50,16 @@ def weight(step: str) -> float:
     """Faults are rare, or nothing ever comes into the set."""
     if any(fault in step for fault in ("silent", "suspects", "killed", "loses", "registration")):
         return 0.08
+    if "operator" in step:
+        return 0.2
     return 0.7 if "controller" in step else 2.0 if "adopts" in step or "appends" in step else 1.0
 
 
 def live(
-    seed: int, names: str, must_sync: bool, left: tuple[int, int, int, int], mutant: str = ""
+    seed: int, names: str, must_sync: bool, left: tuple[int, int, int, int], mutant: str = "", switches: bool = False
 ) -> tuple[World, list[str]]:
     """A life up to its first loss; with the steps that led there."""
-    random, steps, taken = Random(seed), Steps(must_sync, mutant), []
+    random, steps, taken = Random(seed), Steps(must_sync, mutant, switches), []
     world = group(names, seed % 2 == 0, *left)
     for _ in range(STEPS):
         following = list(steps.following(world))
@@ -79,6 +81,23 @@ def test_nothing_that_was_acknowledged_is_lost(kind):
         assert not lost(world), (seed, taken)
         confirmed, records = confirmed + len(world.confirmed), records + len(world.records)
     assert confirmed > 300 * 4 and records > 300 * 4, "the lives are too quiet to show anything"
+
+
+@pytest.mark.parametrize("kind", GROUPS)
+def test_nor_when_an_operator_switches_at_any_time(kind):
+    names, must_sync, left = GROUPS[kind]
+    switched = confirmed = 0
+    for seed in range(150):
+        world, taken = live(seed, names, must_sync, left, switches=True)
+        assert not lost(world), (seed, taken)
+        switched += sum("operator" in step for step in taken)
+        confirmed += len(world.confirmed)
+    assert switched > 20 and confirmed > 150 * 3, "the lives are too quiet to show anything"
+
+
+def test_a_switch_to_a_broker_that_is_not_in_sync_would_lose_something():
+    names, must_sync, left = GROUPS["three brokers, one power cut"]
+    assert any(lost(live(seed, names, must_sync, left, "a switch to any broker", True)[0]) for seed in range(200))
 
 
 @pytest.mark.parametrize("mutant", MUTANTS)

@@ -1,0 +1,84 @@
+"""Switches by operators: what is allowed, what is refused, and what force loses."""
+
+from dataclasses import replace
+
+import pytest
+
+from common.cluster.group_record import GroupState, LogPoint
+from common.cluster.reports import BrokerView
+from controller.planned_switch import forced, left_out, switched
+from tests.unit.controller.test_decision import ASYNC, AWAY, LOG, SEMI, SINGLE, SYNC, VERSION, view
+
+THREE = replace(SYNC, in_sync={"a": 1, "b": 1, "c": 1}, joining={"d": 1}, before={"e": 9})
+
+
+def test_an_in_sync_member_becomes_master_and_the_set_stays():
+    found = switched(VERSION, THREE, {"a": view(), "b": view(), "c": view()}, "c")
+    assert (found.epoch, found.master, found.state) == (4, "c", GroupState.SYNC_REPLICATION)
+    assert (found.in_sync, found.joining, found.before) == (THREE.in_sync, {}, THREE.before)
+    assert found.floor == THREE.floor and found.fault() is None and "by an operator" in found.reason
+
+
+def test_without_a_name_the_member_whose_log_reaches_furthest_is_taken():
+    brokers = {"a": view(log=LogPoint(3, 900)), "b": view(log=LogPoint(3, 180)), "c": view(log=LogPoint(3, 190))}
+    assert switched(VERSION, THREE, brokers).master == "c"
+    assert switched(VERSION, THREE, {**brokers, "c": AWAY}).master == "b"
+
+
+@pytest.mark.parametrize("record", [SINGLE, ASYNC, SEMI])
+def test_without_an_in_sync_slave_nothing_is_switched(record):
+    sentence = switched(VERSION, record, {"a": view(), "b": view()}, "b")
+    assert record.state.value in sentence and "--force" in sentence
+
+
+@pytest.mark.parametrize(
+    ("to", "brokers", "said"),
+    [
+        ("a", {"a": view(), "b": view()}, "is the master already"),
+        ("x", {"a": view(), "b": view(), "x": view()}, "is not in sync (in sync: a, b)"),
+        ("b", {"a": view(), "b": AWAY}, "is not reached"),
+        ("b", {"a": view()}, "is not reached"),
+        ("b", {"a": view(), "b": view(2)}, "is not reached"),
+        ("b", {"a": view(), "b": view(version=VERSION - 1)}, "has not adopted the newest record"),
+        ("", {"a": view(), "b": AWAY}, "no other member"),
+        ("", {"a": view(), "b": view(version=VERSION - 1)}, "no other member"),
+    ],
+)
+def test_what_is_refused_is_said(to, brokers, said):
+    assert said in switched(VERSION, SYNC, brokers, to)
+
+
+def test_force_makes_any_reached_broker_master_alone():
+    record = replace(SYNC, before={"c": 4}, floor=LogPoint(3, 150))
+    found = forced(record, {"b": view(7, log=LogPoint(2, 120))}, "b")
+    assert (found.epoch, found.master, found.state, found.in_sync) == (4, "b", GroupState.SINGLE_MASTER, {"b": 7})
+    assert (found.before, found.joining, found.log_id) == ({}, {}, LOG), "no later decision waits for the others"
+    assert found.floor == LogPoint(2, 120), "its own log must not count as an older copy"
+    assert found.fault() is None
+
+
+def test_force_takes_an_epoch_above_that_of_every_log():
+    brokers = {"a": view(log=LogPoint(9, 10)), "b": view(log=LogPoint(6, 500))}
+    assert forced(SYNC, brokers, "b").epoch == 10
+    assert forced(None, brokers, "b").epoch == 10, "the record is missing"
+    assert forced(replace(SYNC, epoch=20), brokers, "b").epoch == 21
+
+
+def test_force_needs_a_broker_that_is_reached():
+    assert forced(SYNC, {"a": view()}, "b") == "broker b is not registered: start it"
+    assert forced(SYNC, {"b": AWAY}, "b") == "broker b is registered and not reached"
+
+
+def test_force_says_whose_messages_are_lost():
+    brokers = {"a": view(log=LogPoint(3, 1250)), "b": view(), "c": view(log=LogPoint(2, 150)), "d": AWAY}
+    assert left_out(THREE, brokers, "b") == [
+        "broker a is left out: 1,050 bytes of its log that only it has are lost",
+        "broker c is left out; its log does not reach further",
+        "broker d is left out and not reached: what only it has is lost",
+        "broker e is left out and not reached: what only it has is lost",
+    ]
+    later = {"a": view(log=LogPoint(4, 10)), "b": view()}
+    assert "of a later epoch" in left_out(SYNC, later, "b")[0]
+    foreign = BrokerView(1, replace(view().report, log_id="f" * 16))
+    assert "all messages of the group are lost" in left_out(SYNC, {"a": view(), "b": foreign}, "b")[0]
+    assert left_out(None, {"b": view()}, "b") == []
