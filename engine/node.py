@@ -36,6 +36,7 @@ from engine.ops.pull import PullMessages
 from engine.ops.quota import QuotaLending
 from engine.ops.read import PositionReads
 from engine.ops.reply import ReplyOps
+from engine.ops.resend import Resend
 from engine.ops.timer import TimerOps
 from engine.ops.topic import CreateTopics
 from engine.ops.waiting import WaitingRequests
@@ -180,6 +181,7 @@ class Node:
         replies = ReplyOps(self.exchange, clock, self._watch_deadlines)
         return {
             layout.APPEND: self.append.handle,
+            layout.RESEND: Resend(store, self.append).handle,
             layout.TOPIC: CreateTopics(store, self.delivery.creations).handle,
             layout.CLAIM: Claims(store, self.timers, self.delivery.creations.topic_uses).handle,
             layout.PULL: self.pulls.handle,

@@ -21,6 +21,7 @@ cdef enum:
     CELLS_KEPT = 1 << 16              # 1 MiB: an append in hundreds of thousands of queues is rare
     ARENA_KEPT = 4 << 20
     PADDING_MAX = 8                   # after a batch
+    APPEND_END_SIZE = 8               # the log's end, after the results of an answer
 
 
 cdef class Waiter:
@@ -198,7 +199,7 @@ cdef class AppendRequest:
         return self.finish()
 
     cdef int answer(self, const unsigned char* results, Py_ssize_t size, object on_unknown_id) except -1:
-        """Spread the broker's results, one per batch, over the messages.
+        """Spread the broker's results, one per batch, over the messages; the log's end follows them.
 
         The size is checked first: the loop reads no byte beyond it. Args: on_unknown_id: see the reference.
         """
@@ -208,7 +209,7 @@ cdef class AppendRequest:
         cdef int64_t offset
         cdef Waiter waiter
         cdef AppendRun* run
-        if size != <Py_ssize_t>self.run_count * APPEND_RESULT_SIZE:
+        if size != <Py_ssize_t>self.run_count * APPEND_RESULT_SIZE + APPEND_END_SIZE:
             return self.answer_all(CODE_TIMEOUT)
         for r in range(self.run_count):
             run = &self.runs[r]

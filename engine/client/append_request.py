@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from engine.client.destination import Destination
 from engine.link import layout
+from engine.link.append import read_results
 from engine.link.batch import BATCH_HEADER, BATCH_MAGIC
 
 PADDING_MAX = 8  # after a batch
@@ -92,15 +93,15 @@ class AppendRequest:
         return layout.frame(layout.APPEND, request_id, bytes(out))
 
     def answer(self, payload: bytes, on_unknown_id: Callable[[int], object]) -> None:
-        """Report the broker's results, one per batch.
+        """Report the broker's results, one per batch; the log's end follows them.
 
         Args:
             on_unknown_id: called with each topic id that the broker does not know. The configuration has the topic, so
                 its messages are UNAVAILABLE, not UNKNOWN_TOPIC: a retry finds the id that was looked up again.
         """
-        if len(payload) != len(self.runs) * layout.APPEND_RESULT.size:
+        if len(payload) != len(self.runs) * layout.APPEND_RESULT.size + layout.APPEND_END.size:
             return self.answer_all(layout.TIMEOUT)
-        for run, (code, first_queue, offset) in zip(self.runs, layout.APPEND_RESULT.iter_unpack(payload), strict=True):
+        for run, (code, first_queue, offset) in zip(self.runs, read_results(payload), strict=True):
             queue = first_queue if code in (layout.DUPLICATE, layout.CLAIMED) else run.queue
             if code == layout.UNKNOWN_TOPIC:
                 on_unknown_id(run.topic_id)

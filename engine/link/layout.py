@@ -1,7 +1,7 @@
 """Operations, codes and structs of the link in one namespace, for modules that use many of them: `layout.NAME`."""
 
 from engine.link.acknowledgement import ACK, DONE, EXTEND, REJECT, RELEASE, RETRY
-from engine.link.append import APPEND_HEAD, APPEND_RESULT, FSYNC, MEMORY
+from engine.link.append import APPEND_END, APPEND_HEAD, APPEND_RESULT, FSYNC, MEMORY
 from engine.link.batch import BATCH_HEADER_SIZE, CHECK_IDS
 from engine.link.codes import (
     CLAIMED,
@@ -74,7 +74,7 @@ from engine.link.record import HAS_ID, HAS_TRAILER
 from engine.link.reply import FORWARD_HEAD, FORWARDED_BODY, INSTANCE
 
 __all__ = [
-    "ACK", "ADMIN", "APPEND", "APPEND_HEAD", "APPEND_RESULT", "AT_TIME", "AUTH", "BATCH_HEADER_SIZE", "BYTES",
+    "ACK", "ADMIN", "APPEND", "APPEND_END", "APPEND_HEAD", "APPEND_RESULT", "AT_TIME", "AUTH", "BATCH_HEADER_SIZE", "BYTES",
     "CANCEL", "CHECK_IDS", "CLAIM", "CLAIMED", "CONSUMER_FAILED", "DEPTH",
     "DONE", "DUPLICATE", "EARLIEST", "EXTEND", "FOLLOW", "FORBIDDEN", "FORWARD",
     "FORWARDED", "FORWARDED_BODY", "FORWARD_HEAD", "FRAME_BYTES_MAX", "FSYNC", "HAS_ID", "HAS_TRAILER", "HEADER",

@@ -13,6 +13,7 @@ from engine.errors import StoreDamagedError
 from engine.log.disk import DiskWatch
 from engine.log.growth import TopicGrowth
 from engine.log.lookup_index.look_up import LookUp
+from engine.log.read.batch_search import BatchSearch
 from engine.log.read.cold import ColdReads
 from engine.log.read.log_reader import LogReader
 from engine.log.read.queue_reader import QueueReader
@@ -176,6 +177,7 @@ class Log:
         self.appender = writer.appender
         """Native form: `engine.log.write._append.Appender`, for cimport; the reference has the same methods."""
         self.append = writer.appender.append
+        self.batch_search = BatchSearch(self.log_id, self.appender, self.segments)
         self.raise_ends, self.put_ends_raised = writer.raise_ends, self._view.put_ends_raised
         self.watch = writer.appender.watch
         self.when_durable = writer.durability.when_durable

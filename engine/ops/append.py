@@ -33,19 +33,23 @@ class Append:
 
     def handle(self, peer: Peer, request_id: int, payload: bytes) -> None:
         """Append one frame's batches; answer at once or after the sync."""
-        if len(payload) < layout.APPEND_HEAD.size or not 1 <= payload[0] <= 4:
-            raise RequestError(HEAD_RULE)
-        durability, count = layout.APPEND_HEAD.unpack_from(payload)
-        batches = memoryview(payload)[layout.APPEND_HEAD.size :]
-        if count == 0 or count * layout.BATCH_HEADER_SIZE > len(batches):
-            raise RequestError(COUNT_RULE)
+        durability, count, batches = read_append(payload)
         try:
-            results = self._store.appender.append_results(batches, count, self._clock.wall_ms())
+            results = self.store(batches, count)
         except EngineError as error:
             log.warning("APPEND refused: %s", error)
             raise
+        self.answer(peer, layout.APPEND, request_id, durability, results)
+
+    def store(self, batches: bytes | memoryview, count: int) -> bytes:
+        """Append the batches; returns one result per batch. Raises EngineError."""
+        results = self._store.appender.append_results(batches, count, self._clock.wall_ms())
         self._count(batches, results)
-        answer = partial(peer.send_frame, layout.APPEND, request_id, layout.OK, [results])
+        return results
+
+    def answer(self, peer: Peer, op: int, request_id: int, durability: int, results: bytes) -> None:
+        """Answer with the results and the log's end, at once or after the sync; serve what waits for the records."""
+        answer = partial(self._send, peer, op, request_id, results)
         # Answers to the APPENDs of one connection keep their order, so an answer also waits for the sync of an earlier
         # one.
         if durability == layout.MEMORY and not peer.peer_state.unsynced:
@@ -55,7 +59,10 @@ class Append:
             self._store.when_durable(self._store.end_position, partial(_synced, peer, answer))
         self._on_appended()
 
-    def _count(self, batches: memoryview, results: bytes) -> None:
+    def _send(self, peer: Peer, op: int, request_id: int, results: bytes) -> None:
+        peer.send_frame(op, request_id, layout.OK, [results, layout.APPEND_END.pack(self._store.end_position)])
+
+    def _count(self, batches: bytes | memoryview, results: bytes) -> None:
         self.appends += 1
         at = 0
         for code, _, _ in layout.APPEND_RESULT.iter_unpack(results):
@@ -70,3 +77,14 @@ class Append:
 def _synced(peer: Peer, answer: Callable[[], None]) -> None:
     peer.peer_state.unsynced -= 1
     answer()
+
+
+def read_append(payload: bytes) -> tuple[int, int, memoryview]:
+    """(durability, number of batches, batches) of an APPEND's payload. Raises RequestError."""
+    if len(payload) < layout.APPEND_HEAD.size or not 1 <= payload[0] <= 4:
+        raise RequestError(HEAD_RULE)
+    durability, count = layout.APPEND_HEAD.unpack_from(payload)
+    batches = memoryview(payload)[layout.APPEND_HEAD.size :]
+    if count == 0 or count * layout.BATCH_HEADER_SIZE > len(batches):
+        raise RequestError(COUNT_RULE)
+    return durability, count, batches

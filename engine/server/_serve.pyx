@@ -41,6 +41,7 @@ from engine.link import layout
 from engine.ops.append import COUNT_RULE, HEAD_RULE
 
 cdef enum:
+    APPEND_END_SIZE = 8           # the log's end, after the results of an answer
     REQUESTS_NS = 100_000         # time limit for requests per turn
     UNSENT_MAX = 1 << 20          # output of a link above which only small answers are added: the next one waits for all of it
 
@@ -69,13 +70,17 @@ cdef class Staged:
         free(self.results)
 
     cdef int answer(self) except -1:
-        cdef Py_ssize_t size = FRAME_HEADER_SIZE + APPEND_RESULT_SIZE * <Py_ssize_t>self.count
+        """Queue the results and the log's end."""
+        cdef size_t results = APPEND_RESULT_SIZE * <size_t>self.count
+        cdef Py_ssize_t size = FRAME_HEADER_SIZE + results + APPEND_END_SIZE
+        cdef uint64_t end_position = self.connection.turn.appender.end_position
         cdef unsigned char* out
         if self.connection.is_closed:
             return 0
         out = self.connection.out_reserve(size)
         put_header(out, size, OP_APPEND, CODE_OK, self.request_id)
-        memcpy(out + FRAME_HEADER_SIZE, self.results, APPEND_RESULT_SIZE * <size_t>self.count)
+        memcpy(out + FRAME_HEADER_SIZE, self.results, results)
+        memcpy(out + FRAME_HEADER_SIZE + results, &end_position, APPEND_END_SIZE)
         return self.connection.out_commit(size)
 
 

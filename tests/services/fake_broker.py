@@ -182,7 +182,7 @@ class FakeBroker:
                 run += found
             at += size + -size % 8
         assert at == len(payload)
-        return 0, answer
+        return 0, answer + layout.APPEND_END.pack(self.end_position)
 
 
 def _messages(payload: bytes, count: int) -> int:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from common.reply_token import TOKEN_SIZE, ReplyToken, ReplyTokens
 from engine.link import layout
 from engine.link.acknowledgement import AckRange
+from engine.link.append import read_results
 from engine.link.pieces import AnswerPiece
 from engine.link.proof import ADMIN_ROLE
 from engine.link.pull import decode_answer, encode_pull
@@ -134,7 +135,7 @@ class Producer(Actor):
 
         def on_answer(code: int, answer: bytes) -> None:
             if code == layout.OK:
-                for (queue, bodies), result in zip(batches, layout.APPEND_RESULT.iter_unpack(answer), strict=True):
+                for (queue, bodies), result in zip(batches, read_results(answer), strict=True):
                     assert result[0] == layout.OK
                     for offset, body in enumerate(bodies, result[2]):
                         self.ledger.appended[self.topic, queue, offset] = message(body)

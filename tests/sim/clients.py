@@ -9,6 +9,7 @@ import json
 from common.keyhash import queue_of
 from common.reply_token import TOKEN_SIZE, ReplyToken, ReplyTokens
 from engine.link import layout
+from engine.link.append import read_results
 from engine.link.batch import encode_batch
 from engine.link.proof import ADMIN_ROLE
 from engine.log.format import pack_record
@@ -262,7 +263,7 @@ class Sender(Client):
             self._unanswered.clear()
             refused = batches
             if code == layout.OK:
-                results = list(layout.APPEND_RESULT.iter_unpack(answer))
+                results = list(read_results(answer))
                 for each, result in zip(batches, results, strict=True):
                     self._on_result(each, result, durability == layout.FSYNC)
                 refused = [each for each, result in zip(batches, results, strict=True) if result[0] not in STORED]
@@ -316,7 +317,7 @@ class Asker(Sender):
 
         def on_answer(code: int, answer: bytes) -> None:
             if code == layout.OK:
-                (result,) = layout.APPEND_RESULT.iter_unpack(answer)
+                (result,) = read_results(answer)
                 self._on_result((topic, queue, [sent]), result, True)
             else:
                 self.history.refused(sent, code)

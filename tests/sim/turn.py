@@ -2,6 +2,7 @@
 
 import logging
 from collections import deque
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from engine.errors import EngineError
@@ -19,13 +20,14 @@ log = logging.getLogger("penstock.sim")
 class StagedAppend:
     """One APPEND between its arrival and its answer."""
 
-    def __init__(self, link: "Link", request_id: int, durable: bool) -> None:
-        self.link, self.request_id, self.durable = link, request_id, durable
+    def __init__(self, link: "Link", request_id: int, durable: bool, end_position: Callable[[], int]) -> None:
+        self.link, self.request_id, self.durable, self._end_position = link, request_id, durable, end_position
         self.results = b""
 
     def answer(self) -> None:
-        """Send the results."""
-        self.link.send_frame(layout.APPEND, self.request_id, layout.OK, [self.results])
+        """Send the results and the log's end."""
+        end = layout.APPEND_END.pack(self._end_position())
+        self.link.send_frame(layout.APPEND, self.request_id, layout.OK, [self.results, end])
 
 
 class Turn:
@@ -55,7 +57,8 @@ class Turn:
         batches = payload[layout.APPEND_HEAD.size :]
         if count == 0 or count * layout.BATCH_HEADER_SIZE > len(batches):
             return link.send_frame(layout.APPEND, request_id, layout.INVALID, [COUNT_RULE.encode()])
-        staged = StagedAppend(link, request_id, durability != layout.MEMORY or self._unsynced.get(link, 0) > 0)
+        is_durable = durability != layout.MEMORY or self._unsynced.get(link, 0) > 0
+        staged = StagedAppend(link, request_id, is_durable, lambda: node.store.end_position)
         if staged.durable:
             self._unsynced[link] = self._unsynced.get(link, 0) + 1
         self._staged.append(staged)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.link.append import FSYNC, encode_append, read_results
+from engine.link.append import FSYNC, encode_append, encode_resend, read_end, read_results
 from engine.link.batch import BATCH_HEADER, encode_batch
 from engine.link.errors import PayloadError
 from engine.link.integers import U32
@@ -96,7 +96,9 @@ def test_batches_are_those_of_the_log():
     checked = BATCH_HEADER.unpack_from(encode_batch(7, 3, records[:1], 600_000))
     assert (checked[4], checked[9]) == (1, 600_000)
     assert encode_append(FSYNC, batch, batch)[:8] == b"\2\0\0\0\2\0\0\0"
-    assert list(read_results(b"\2\0\0\0\5\0\0\0\1\0\0\0\0\0\0\0")) == [(2, 5, 1)]
+    answer = b"\2\0\0\0\5\0\0\0\1\0\0\0\0\0\0\0" + b"\7" + bytes(7)
+    assert (list(read_results(answer)), read_end(answer)) == ([(2, 5, 1)], 7)
+    assert encode_resend(9, b"append") == b"\x09" + bytes(7) + b"append"
 
 
 def test_topics_are_decoded_as_the_engine_answers():
