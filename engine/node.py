@@ -8,6 +8,7 @@ node, and calls `tick()` at the times that the node asks for.
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 from common.believed_time import BelievedTime
 from common.limited_log import LimitedLog
@@ -31,6 +32,7 @@ from engine.ops.errors import RequestError
 from engine.ops.handshake import Handshake, LinkKeys
 from engine.ops.lag import LagBreakers
 from engine.ops.lookup import LookUps
+from engine.ops.output_hold import OutputHold
 from engine.ops.peer import Peer, PeerState
 from engine.ops.pull import PullMessages
 from engine.ops.quota import QuotaLending
@@ -49,6 +51,19 @@ log = logging.getLogger("penstock.engine")
 limited = LimitedLog(log)
 Handler = Callable[[Peer, int, bytes], None]
 EPOCH_BYTES = 8
+
+
+class ReplicaOps(Protocol):
+    """What the node of a master does for slaves and controllers; see `engine.broker.group_ops`."""
+
+    def handlers(self) -> dict[int, Handler]:
+        """By operation."""
+
+    def identity(self) -> dict[str, object]:
+        """Further fields of HELLO's answer."""
+
+    def on_closed(self, peer: Peer) -> None:
+        """A link is closed."""
 
 
 @dataclass(frozen=True)
@@ -114,6 +129,8 @@ class Node:
         settings: limits of delivery.
         limits: how many groups and topics each application may create.
         families: which topics families define; None: no topic is forgotten.
+        replicas: the operations of slaves and controllers, in a group with replicas.
+        output_hold: keeps the output of clients' links until what it shows is confirmed.
 
     Attributes:
         peers: open connections.
@@ -124,8 +141,10 @@ class Node:
         self, store: Log, config: NodeConfig, host: NodeHost, *, policies: Policies = DEFAULTS,
         ownership: QueueOwnership | None = None, settings: DeliverySettings | None = None,
         limits: CreationLimits = NO_LIMITS, families: FamilyTopics | None = None,
+        replicas: ReplicaOps | None = None, output_hold: OutputHold | None = None,
     ) -> None:  # fmt: skip
         self.store, self.clock, self._config, self._die = store, host.clock, config, host.die
+        self._replicas, self.output_hold = replicas, output_hold
         self.exchange = Exchange(BelievedTime(host.clock.wall_ms, host.clock.monotonic_ms, name="requests").checked_ms)
         raise_lost_ends(store)
         self.delivery = Delivery(
@@ -202,17 +221,21 @@ class Node:
             layout.LOOK_UP_KEY: self.look_ups.by_key,
             layout.LEASE: QuotaLending(clock).handle,
             layout.DEPTH: self.lag_breakers.handle,
+            **(self._replicas.handlers() if self._replicas is not None else {}),
         }
 
     # -- peers and requests
 
     def _identity(self) -> dict[str, object]:
+        store, hold = self.store, self.output_hold
+        shown = store.end_position if hold is None else min(store.end_position, hold.confirmed)
         return {
-            "log_id": self.store.log_id.hex(),
+            "log_id": store.log_id.hex(),
             "broker_group": self._config.broker_group,
             "epoch": self._epoch,
-            "end_position": self.store.end_position,
-            "durable_position": self.store.durable_position,
+            "end_position": shown,
+            "durable_position": min(shown, store.durable_position),
+            **(self._replicas.identity() if self._replicas is not None else {}),
         }
 
     def on_connected(self, peer: Peer) -> PeerState:
@@ -234,6 +257,8 @@ class Node:
         self.waiting.drop(peer)
         self.pulls.on_closed(peer)
         self.exchange.on_closed(peer)
+        if self._replicas is not None:
+            self._replicas.on_closed(peer)
 
     def on_room(self, peer: Peer) -> None:
         """The peer's connection has sent most of its output: go on with what waited for that."""

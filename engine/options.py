@@ -4,6 +4,7 @@ import argparse
 from pathlib import Path
 
 from common.address import host_and_port
+from common.names import NAME_RULE, is_name
 from common.secret_file import secret_fault
 from engine.config import LogConfig
 
@@ -18,6 +19,8 @@ HELP = {
     "admin-key": "File with the secret of operators. Without it no link may administer this engine.",
     "config": "Configuration store to follow. The engine starts and serves while the store is unreachable.",
     "broker-group": "Name of this engine's broker group in the configuration (default main).",
+    "broker": "Name of this engine among the replicas of its broker group, which --config coordinates. Without it the group "
+    "has this engine only.",
     "segment-mib": "Size of a log file; recovery scans one (default 256).",
     "retention-hours": "Retention of topics that define none; 0 keeps messages for ever (default 72).",
     "log-gib-max": "Delete the oldest segments when the log is larger, whatever their age; 0 sets no limit (default 0).",
@@ -77,6 +80,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     add("admin-key", "FILE")
     add("config", "URL")
     add("broker-group", "NAME", default="main")
+    add("broker", "NAME")
     add("segment-mib", "N", type=int, default=256)
     add("retention-hours", "N", type=float, default=72)
     add("log-gib-max", "N", type=float, default=0)
@@ -107,6 +111,10 @@ def faults(options: argparse.Namespace) -> list[str]:
         value = getattr(options, name.replace("-", "_"))
         if not minimum <= value <= maximum:
             found.append(f"--{name} {value}: use {minimum}..{maximum}")
+    if options.broker is not None and not is_name(options.broker):
+        found.append(f"--broker {options.broker}: {NAME_RULE}")
+    if options.broker is not None and not options.config:
+        found.append("--broker: needs --config URL, which coordinates the replicas")
     return found + key_faults(options.cluster_key, options.admin_key)
 
 

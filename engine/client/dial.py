@@ -55,12 +55,14 @@ def admit_all(hello: Hello) -> str | None:
 
 
 def dial(
-    address: tuple[str, int], key: bytes, *, role: str, timeout_s: float = 3.0, sockets: ModuleType = socket
-) -> tuple[socket.socket, Hello]:
+    address: tuple[str, int], key: bytes, *, role: str, name: str = "", timeout_s: float = 3.0,
+    sockets: ModuleType = socket,
+) -> tuple[socket.socket, Hello]:  # fmt: skip
     """Open an authenticated link; returns its socket and the broker's Hello.
 
     Args:
         key: the administrator's for ADMIN_ROLE, the cluster key for every other role.
+        name: of this end, where the other has to tell several of one role apart.
         sockets: the module `socket`, or gevent's where the process is not patched.
     Raises:
         OSError: not reachable, or closed during the greeting.
@@ -69,7 +71,8 @@ def dial(
     address = Address(*address)
     sock = connect(address, timeout_s, sockets)
     try:
-        question = json.dumps({"version": VERSION, "role": role, "nonce": os.urandom(NONCE_SIZE).hex()}).encode()
+        asked = {"version": VERSION, "role": role, "nonce": os.urandom(NONCE_SIZE).hex()}
+        question = json.dumps({**asked, "name": name} if name else asked).encode()
         answer = _ask(sock, HELLO, question)
         hello = json.loads(answer)
         if hello.get("version") != VERSION:

@@ -13,6 +13,9 @@ from engine.link.integers import U32
 ADMIN_ROLE = "admin"
 """The role of operators' links. It needs the administrator's key; every other role needs the cluster key."""
 
+REPLICA_ROLE, CONTROLLER_ROLE = "replica", "controller"
+"""Roles of slaves and of controllers: docs/design/0031-switch-over.md."""
+
 NONCE_SIZE = 16
 PROOF_SIZE = 32
 _CLIENT, _ENGINE = b"penstock-link/2 client\n", b"penstock-link/2 engine\n"

@@ -122,7 +122,7 @@ class Log:
         )  # fmt: skip
         self.follower = LogApply(
             env, batches, self.writer.appender, self.segments, self.writer.roller, view, self.writer.catalogue,
-            self.writer.checkpoints, self.writer.durability,
+            self.writer.checkpoints, self.writer.durability, recovered.fired,
         )  # fmt: skip
         """Takes a master's bytes in place of appends, on a slave."""
         self.raw = RawBatches(self.segments, self.writer.appender)
@@ -217,6 +217,12 @@ class Log:
     def durable_position(self) -> int:
         """Bytes below are synced."""
         return self.writer.durability.durable_position
+
+    def lead(self) -> None:
+        """Prepare to append after a master's log was followed: read again what was read at the start."""
+        self.start_offsets.load()
+        self.retentions.load()
+        self.log_time.follow(self.follower.newest_ms)
 
     def close(self) -> None:
         """Write staged batches, sync, release the lock. Blocks. A second call does nothing."""

@@ -80,7 +80,10 @@ class Handshake:
             raise RequestError(f"HELLO: role {shown(role)}: use a text of 1 to {NAME_CHARS_MAX} characters")
         if not isinstance(nonce, str) or len(nonce) != 2 * NONCE_SIZE:
             raise RequestError(f"HELLO: nonce {shown(nonce)}: use {NONCE_SIZE} bytes in hexadecimal")
-        state.name = state.role = role
+        name = asked.get("name", role)
+        if not isinstance(name, str) or not 1 <= len(name) <= NAME_CHARS_MAX:
+            raise RequestError(f"HELLO: name {shown(name)}: use a text of 1 to {NAME_CHARS_MAX} characters")
+        state.name, state.role = name, role
         answer = {"version": layout.VERSION, "nonce": self._random_bytes(NONCE_SIZE).hex(), **self._identity()}
         encoded = json.dumps(answer).encode()
         state.greeting = transcript(payload, encoded)

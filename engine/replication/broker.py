@@ -12,6 +12,7 @@ from common.cluster.reports import BrokerReport, FollowerReport
 from engine.errors import LogError, NotMasterError
 from engine.log.epochs import EpochHistory
 from engine.log.log import Log
+from engine.log.read.raw_batches import RawBatches
 from engine.replication.confirmation import Confirmation, Confirmed
 from engine.replication.follow import FollowStep, answer_follow, next_step
 from engine.replication.following import Following, StaleEpochError
@@ -94,6 +95,26 @@ class GroupBroker:
         return self._record is not None and not self._log.refusal.following
 
     @property
+    def raw(self) -> RawBatches:
+        """The bytes of the log, for slaves."""
+        return self._log.raw
+
+    @property
+    def epoch(self) -> int:
+        """Epoch of the adopted record; 0: none."""
+        return 0 if self._record is None else self._record.epoch
+
+    @property
+    def master(self) -> str:
+        """Name of the master, as the adopted record says; empty: there is no record."""
+        return "" if self._record is None else self._record.master
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether this broker is a master that waits for no other member."""
+        return self._record is not None and self.is_master and not self._record.awaited
+
+    @property
     def confirmed(self) -> Confirmed:
         """Positions up to which this broker answers while it is the master."""
         return self._confirmation.confirmed
@@ -133,6 +154,11 @@ class GroupBroker:
         known = self._shipments.pop(slave, None)
         if known is not None and self._record is not None and slave in self._record.awaited:
             self._absent_ms[slave] = now_ms - SILENT_MS
+
+    @property
+    def slaves(self) -> list[str]:
+        """Those that follow."""
+        return list(self._shipments)
 
     def frames(self, slave: str, now_ms: int) -> Iterator[SegmentFrame | BytesFrame]:
         """Yield the frames to send to the slave now; none when it does not follow. Raises as `Shipment.next_frame`."""
@@ -194,6 +220,19 @@ class GroupBroker:
     def tell(self, now_ms: int) -> StoredFrame | None:
         """The STORED to send at the end of a turn."""
         return None if self._following is None else self._following.report(now_ms)
+
+    def unfollow(self) -> None:
+        """The link to the master is closed: it is not heard any more."""
+        self._following = None
+
+    def is_sync_due(self, now_ms: int) -> bool:
+        """Whether this slave has left bytes unsynced for long enough."""
+        return self._following is not None and self._following.is_sync_due(now_ms)
+
+    @property
+    def follows(self) -> bool:
+        """Whether this slave takes frames of the master."""
+        return self._following is not None
 
     # -- for the controllers
 

@@ -1,4 +1,4 @@
-"""The listening link server of one node: sockets only."""
+"""The listening link server of one node at a time: sockets only."""
 
 from typing import Any
 
@@ -7,7 +7,6 @@ import gevent
 from common.net.limits import Limits
 from common.net.server import Server, listen, listen_file
 from engine.link.frame import FRAME_BYTES_MAX
-from engine.node import Node
 from engine.server import native
 
 LIMITS = Limits(frame_bytes_max=FRAME_BYTES_MAX, connections_max=10_000, output_bytes_max=1 << 40)
@@ -15,20 +14,28 @@ DRAIN_PAUSE_S = 0.002
 
 
 class LinkServer:
-    """Serves one node's link on one address until `close()`.
+    """Serves a node's link on one address until `close()`.
 
     Args:
+        node: a `Node`, or a `Standby`, which only the reference form can serve.
         socket_file: path of a Unix socket for processes of this machine, cheaper than TCP.
         form: the module with Turn and LinkConnection; tests pass both.
     """
 
     def __init__(
-        self, node: Node, host: str, port: int, *, socket_file: str | None = None, form: Any = native.form
+        self, node: Any, host: str, port: int, *, socket_file: str | None = None, form: Any = native.form
     ) -> None:
         self._node, self._form = node, form
         self.turn = form.Turn(node)
         listeners = [listen(host, port), *([listen_file(socket_file)] if socket_file else [])]
         self._server = Server([(sock, None) for sock in listeners], LIMITS, self._connect)
+
+    def use(self, node: Any, form: Any = native.form) -> None:
+        """Serve another node from now on. The connections of the one before are closed."""
+        self._node, self._form = node, form
+        self.turn = form.Turn(node)
+        for connection in list(self._server.connections):
+            connection.close("another node serves from now on")
 
     @property
     def port(self) -> int:

@@ -82,6 +82,8 @@ MAY_USE_GEVENT = (
     "common.ops.stop",
     "common.config.blocking",
     "engine.__main__",
+    "engine.broker",
+    "engine.composition",
     "engine.env.background",
     "engine.env.sync_worker",
     "engine.server",

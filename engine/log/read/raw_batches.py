@@ -67,6 +67,13 @@ class RawBatches:
             raise PositionGoneError(f"position {position}: no segment follows")
         return following.base, following.file.read_at(SEGMENT_HEADER_SIZE, 0)
 
+    def piece(self, base: int, address: int, size: int) -> bytes:
+        """Bytes of the segment at `base` as they are in its file; fewer at its end. Raises PositionGoneError."""
+        segment = self._segments.at(base)
+        if segment is None:
+            raise PositionGoneError(f"position {base}: its segment is deleted")
+        return segment.file.read_at(size, address)
+
     def _segment_of(self, position: int) -> Segment:
         for segment in (self._segments.active, *reversed(self._segments.sealing)):
             if segment.base < position:

@@ -95,8 +95,13 @@ class TopicRetentions:
         self.policy: RetentionPolicy = policy or NoRetentionPolicy()
         self._generation = self._round_generation = -1
         self._found: OrderedDict[int, Retention | None] = OrderedDict()
-        self._families = {key[len(KEY) + 1 :].decode(): value for key, value in records.progress(KEY + b"f")}
         self._next_id = 1
+        self.load()
+
+    def load(self) -> None:
+        """Read the records of families."""
+        self._families = {key[len(KEY) + 1 :].decode(): value for key, value in self._records.progress(KEY + b"f")}
+        self._found.clear()
 
     def of(self, topic_id: int) -> Retention | None:
         """The topic's own retention; None: it is unknown, so nothing of the topic may be deleted."""

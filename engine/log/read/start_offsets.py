@@ -30,12 +30,18 @@ class StartOffsets:
         records: ProgressRecords,
     ) -> None:  # fmt: skip
         self._records = records
-        self._purged = {
-            _QUEUE.unpack(key[len(_PURGED) :]): int.from_bytes(value, "big") for key, value in records.progress(_PURGED)
-        }
         self._reader, self._view, self._time, self._retentions = reader, view, time, retentions
         self._generation = -1
         self._found: OrderedDict[tuple[int, int], tuple[int, int]] = OrderedDict()
+        self.load()
+
+    def load(self) -> None:
+        """Read the records of purges."""
+        self._purged = {
+            _QUEUE.unpack(key[len(_PURGED) :]): int.from_bytes(value, "big")
+            for key, value in self._records.progress(_PURGED)
+        }
+        self._found.clear()
 
     @property
     def policy(self) -> RetentionPolicy:

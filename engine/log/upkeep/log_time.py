@@ -84,6 +84,10 @@ class LogTime:
         self._kept = next((value for key, value in records.progress(KEY) if key == KEY), b"")
         appender.stored_ms_min = newest_ms - (_VALUE.unpack(self._kept)[1] if len(self._kept) == _VALUE.size else 0)
 
+    def follow(self, newest_ms: int) -> None:
+        """Stamp no batch with a time below that of the last one, which another node has stamped."""
+        self._appender.stored_ms_min = max(self._appender.stored_ms_min, newest_ms)
+
     def check(self) -> None:
         """Compare the clocks, and keep a step that does not count yet."""
         has_changed = self.time.check()

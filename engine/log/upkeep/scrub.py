@@ -48,15 +48,17 @@ class Scrub:
     Args:
         bytes_per_s: pace. More finds damage earlier, less leaves more of the disk to the log.
         others: checks further files beside each segment.
+        counts: to go on counting in.
     """
 
     def __init__(
-        self, env: Env, directory: str, log_id: bytes, bytes_per_s: int, others: SideFileCheck | None = None
-    ) -> None:
+        self, env: Env, directory: str, log_id: bytes, bytes_per_s: int, others: SideFileCheck | None = None,
+        counts: ScrubCounts | None = None,
+    ) -> None:  # fmt: skip
         self._env, self._directory, self._others = env, directory, others
         self._batches = BatchReader(log_id)
         self.bytes_per_s = bytes_per_s
-        self.counts = ScrubCounts()
+        self.counts = counts or ScrubCounts()
         self._known: set[tuple[str, int]] = set()
         """SegmentDamage that was logged and counted already."""
 

@@ -7,7 +7,7 @@ import errno
 
 from engine.env.base import Env
 from engine.errors import DiskFullError, LogError
-from engine.log.format import ID_ENTRY, SEGMENT_HEADER_SIZE, parse_segment_header
+from engine.log.format import BATCH_HEADER, ID_ENTRY, KIND_FIRED, SEGMENT_HEADER_SIZE, parse_segment_header
 from engine.log.segment.native import BatchReader, SegmentIndex
 from engine.log.segment.segments import LogSegments
 from engine.log.types import Topic
@@ -33,12 +33,21 @@ class ApplyError(LogError):
 
 
 class LogApply:
-    """The end of a log that follows another one. Nothing else may append meanwhile."""
+    """The end of a log that follows another one. Nothing else may append meanwhile.
+
+    Args:
+        fired: as recovery found: (base of the segment, byte address, size) of batches of fired timers that may be in no
+            mark. What is applied is added.
+
+    Attributes:
+        newest_ms: the time that the last applied batch is stamped with.
+    """
 
     def __init__(
         self, env: Env, batches: BatchReader, appender: Appender, segments: LogSegments, roller: SegmentRoller, view: View,
-        catalogue: TopicCatalogue, checkpoints: Checkpoints, durability: Durability,
+        catalogue: TopicCatalogue, checkpoints: Checkpoints, durability: Durability, fired: list[tuple[int, int, int]],
     ) -> None:  # fmt: skip
+        self.fired, self.newest_ms = fired, 0
         self._env, self._batches, self._appender = env, batches, appender
         self._segments, self._roller = segments, roller
         self._view, self._catalogue, self._checkpoints = view, catalogue, checkpoints
@@ -105,19 +114,26 @@ class LogApply:
         if entries := appender.ids.collect(data, 0, len(data)):
             appender.ids.load(entries, appender.id_time.now_ms())
             appender.index.checked += len(entries) // ID_ENTRY.size
+        self.newest_ms = BATCH_HEADER.unpack_from(data, last_at - at)[11]
         end = active.base + at + len(data)
         appender.set_segment(active.file, appender.index, active.next_base, end, last_at, last_crc)
         try:
             for address in control:
-                self._replay(data[address - at :])
+                start = address - at
+                self._replay(address, data[start : start + int.from_bytes(data[start + 4 : start + 8], "little")])
         except (OSError, LogError) as error:  # a checkpoint must not pass over the record: the next start replays it
             self._env.die(f"position={appender.end_position}: a control record cannot be applied to the view: {error}")
         self._checkpoints.bound_pending()
 
-    def _replay(self, data: bytes) -> None:
-        """Apply the control batch with which the bytes begin."""
-        size = int.from_bytes(data[4:8], "little")
-        replay(data[:size], self._view, self._take_topic, self._take_counter, _ignore_mark)
+    def _replay(self, at: int, batch: bytes) -> None:
+        """Apply a control batch, or note one of fired timers."""
+        if batch[10] == KIND_FIRED:
+            self.fired.append((self._segments.active.base, at, len(batch)))
+        replay(batch, self._view, self._take_topic, self._take_counter, self._take_mark)
+
+    def _take_mark(self, covered_to: int, base: int, addresses: bytes) -> None:
+        """The view has the mark; the table of timers is made when this node becomes master."""
+        self.fired[:] = [fired for fired in self.fired if fired[0] + fired[1] >= covered_to]
 
     def _take_topic(self, topic: Topic) -> None:
         self._catalogue.apply(topic)
@@ -142,7 +158,3 @@ class LogApply:
                     raise DiskFullError(f"{file.path}: {error.strerror}") from error
                 self._env.die(f"{file.path}: write at {at} failed: {error}")
             left, at = left[taken:], at + taken
-
-
-def _ignore_mark(covered_to: int, base: int, addresses: bytes) -> None:
-    """The view has the mark; the table of timers is made when this node becomes master."""

@@ -1,0 +1,204 @@
+"""Operations of slaves and controllers: FOLLOW, STORED, FETCH, RECORD and REPORT.
+
+Served whether this broker is the master or not. Design: docs/design/0030-replication.md, docs/design/0031-switch-over.md.
+"""
+
+import json
+import logging
+from collections.abc import Callable
+from typing import Protocol
+
+from common.cluster.coordination import parse_record
+from common.cluster.group_record import GroupRecord
+from common.cluster.reports import BrokerReport
+from common.config.errors import StoreDamaged
+from common.limited_log import LimitedLog
+from engine.errors import CorruptionError, LogError
+from engine.link import layout
+from engine.link.errors import PayloadError
+from engine.link.integers import U64
+from engine.link.proof import CONTROLLER_ROLE, REPLICA_ROLE
+from engine.log.read.raw_batches import PositionGoneError
+from engine.ops.errors import RequestError
+from engine.ops.peer import Peer
+from engine.replication.broker import GroupBroker
+from engine.replication.frames import Fetch, Follow, SegmentFrame, StoredFrame
+
+limited = LimitedLog(logging.getLogger("penstock.engine"))
+
+FETCH_BYTES_MAX = 256 << 10
+REPORT_MS = 100
+"""Longest time between two reports to a controller."""
+
+Handler = Callable[[Peer, int, bytes], None]
+
+
+class ReportedBroker(Protocol):
+    """The broker that these operations are asked of."""
+
+    @property
+    def group(self) -> GroupBroker | None:
+        """None: it has no log yet."""
+
+    def report(self) -> BrokerReport:
+        """As it is now."""
+
+    def learn(self, version: int, record: GroupRecord) -> None:
+        """Adopt the record soon if it is newer."""
+
+    def replica_identity(self, *, leads: bool = True) -> dict[str, object]:
+        """What HELLO says about the group."""
+
+    def confirm(self) -> None:
+        """Slaves have told more: let out what is confirmed."""
+
+
+class GroupOps:
+    """The operations, and the links that slaves and controllers have open.
+
+    Args:
+        now_ms: the monotonic clock.
+    """
+
+    def __init__(self, broker: ReportedBroker, now_ms: Callable[[], int]) -> None:
+        self._broker, self._now_ms = broker, now_ms
+        self._slaves: dict[str, Peer] = {}
+        self._controllers: dict[Peer, None] = {}
+        self._reported_ms = 0
+        self._told: object = None
+
+    def handlers(self) -> dict[int, Handler]:
+        """By operation."""
+        return {
+            layout.FOLLOW: self._of_slaves(self._follow),
+            layout.STORED: self._of_slaves(self._stored),
+            layout.FETCH: self._of_slaves(self._fetch),
+            layout.RECORD: self._of_controllers(self._record),
+            layout.REPORT: self._of_controllers(self._report),
+        }
+
+    def identity(self) -> dict[str, object]:
+        """Further fields of a master's answer to HELLO."""
+        return self._broker.replica_identity()
+
+    def end_links(self) -> None:
+        """Close the links of slaves: the epoch has ended in which they follow."""
+        for peer in list(self._slaves.values()):
+            peer.close("the epoch has ended")
+
+    def on_closed(self, peer: Peer) -> None:
+        """The link is closed: a slave that followed is lost."""
+        self._controllers.pop(peer, None)
+        name = peer.peer_state.name
+        if self._slaves.get(name) is peer:
+            del self._slaves[name]
+            if self._broker.group is not None:
+                self._broker.group.left(name, self._now_ms())
+            self.report_changes()
+
+    # -- slaves
+
+    def send_frames(self) -> None:
+        """Send what slaves lack, as far as their windows let it, or heartbeats. Reads the log."""
+        group, now_ms = self._broker.group, self._now_ms()
+        for name in [] if group is None else group.slaves:
+            peer = self._slaves[name]
+            assert group is not None
+            try:
+                for frame in group.frames(name, now_ms):
+                    op = layout.SEGMENT if isinstance(frame, SegmentFrame) else layout.BYTES
+                    peer.send_frame(op, layout.UNASKED, layout.OK, [frame.encode()])
+            except (PositionGoneError, CorruptionError, OSError) as error:
+                limited.error("broker=%s: cannot be sent the log: %s", name, error, about=name)
+                peer.close(f"the log cannot be read: {error}")
+
+    def _follow(self, peer: Peer, request_id: int, payload: bytes) -> None:
+        group, name = self._led(), peer.peer_state.name
+        asked = Follow.decode(payload)
+        before = self._slaves.pop(name, None)
+        if before is not None and before is not peer:
+            before.close("another link of this broker follows")
+        try:
+            answer = group.follow(name, asked, self._now_ms())
+        except OSError as error:
+            raise RequestError(f"FOLLOW: the disk cannot read now: {error}", layout.UNAVAILABLE) from error
+        self._slaves[name] = peer
+        peer.send_frame(layout.FOLLOW, request_id, layout.OK, [answer.encode()])
+        self._broker.confirm()
+        self.send_frames()
+        self.report_changes()
+
+    def _stored(self, peer: Peer, request_id: int, payload: bytes) -> None:
+        group = self._broker.group
+        if group is None or self._slaves.get(peer.peer_state.name) is not peer:
+            return
+        try:
+            group.stored(peer.peer_state.name, StoredFrame.decode(payload), self._now_ms())
+        except PayloadError as error:
+            peer.close(str(error))
+            return
+        self._broker.confirm()
+        self.send_frames()
+
+    def _fetch(self, peer: Peer, request_id: int, payload: bytes) -> None:
+        group, asked = self._led(), Fetch.decode(payload)
+        try:
+            data = group.raw.piece(asked.base, asked.address, min(asked.size, FETCH_BYTES_MAX))
+        except (LogError, OSError) as error:
+            raise RequestError(f"FETCH: {error}", layout.UNAVAILABLE) from error
+        peer.send_frame(layout.FETCH, request_id, layout.OK, [data])
+
+    def _led(self) -> GroupBroker:
+        group = self._broker.group
+        if group is None:
+            raise RequestError("this broker has no log yet", layout.NOT_MASTER)
+        return group
+
+    # -- controllers
+
+    def report_changes(self) -> None:
+        """Report to the controllers if something has changed that they decide by, or REPORT_MS have passed."""
+        if not self._controllers:
+            return
+        report, now_ms = self._broker.report(), self._now_ms()
+        followers = tuple((name, each._replace(gap=0)) for name, each in sorted(report.followers.items()))
+        state = report.incarnation, report.version, report.log_id, report.is_settled, report.hears_master, followers
+        if state == self._told and now_ms < self._reported_ms + REPORT_MS:
+            return
+        self._told, self._reported_ms = state, now_ms
+        payload = json.dumps(report.to_value()).encode()
+        for peer in list(self._controllers):
+            peer.send_frame(layout.REPORT, layout.UNASKED, layout.OK, [payload])
+
+    def _report(self, peer: Peer, request_id: int, payload: bytes) -> None:
+        self._controllers[peer] = None
+        peer.send_frame(layout.REPORT, request_id, layout.OK, [json.dumps(self._broker.report().to_value()).encode()])
+
+    def _record(self, peer: Peer, request_id: int, payload: bytes) -> None:
+        if len(payload) < U64.size:
+            raise RequestError("RECORD: a version of 8 bytes, then the record")
+        try:
+            record = parse_record(payload[U64.size :], "RECORD")
+        except StoreDamaged as error:
+            raise RequestError(str(error)) from error
+        self._broker.learn(U64.unpack_from(payload)[0], record)
+        peer.send_frame(layout.RECORD, request_id, layout.OK, [])
+
+    # -- roles
+
+    @staticmethod
+    def _of_slaves(handler: Handler) -> Handler:
+        return _only(REPLICA_ROLE, handler)
+
+    @staticmethod
+    def _of_controllers(handler: Handler) -> Handler:
+        return _only(CONTROLLER_ROLE, handler)
+
+
+def _only(role: str, handler: Handler) -> Handler:
+    def checked(peer: Peer, request_id: int, payload: bytes) -> None:
+        if peer.peer_state.role != role:
+            raise RequestError(f"this operation needs a link with the role {role}", layout.FORBIDDEN)
+        handler(peer, request_id, payload)
+
+    return checked

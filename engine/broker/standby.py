@@ -1,0 +1,79 @@
+"""Serving while a broker does not lead: greetings, slaves and controllers; clients are sent to the master."""
+
+import logging
+from collections.abc import Callable, Mapping
+
+from common.limited_log import LimitedLog
+from engine.env.native import NodeClock
+from engine.errors import EngineError
+from engine.link import layout
+from engine.link.errors import LinkError
+from engine.ops.errors import RequestError
+from engine.ops.handshake import Handshake, LinkKeys
+from engine.ops.peer import Peer, PeerState
+
+limited = LimitedLog(logging.getLogger("penstock.engine"))
+AUTHENTICATE_MS = 10_000
+
+
+class Standby:
+    """In the place of a `Node`, for the reference form of links: there is nothing here that has to be quick.
+
+    Args:
+        identity: fields of HELLO's answer.
+        handlers: of slaves' and controllers' operations.
+        refusal: returns the sentence for clients.
+        on_closed: called with each link that is closed.
+    """
+
+    def __init__(
+        self, keys: LinkKeys, clock: NodeClock, random_bytes: Callable[[int], bytes],
+        identity: Callable[[], Mapping[str, object]], handlers: Mapping[int, Callable[[Peer, int, bytes], None]],
+        refusal: Callable[[], str], on_closed: Callable[[Peer], None],
+    ) -> None:  # fmt: skip
+        self._clock, self._handlers, self._refusal, self._told_closed = clock, handlers, refusal, on_closed
+        self._strangers: dict[Peer, None] = {}
+        self._handshake = Handshake(keys, identity, random_bytes, lambda peer: self._strangers.pop(peer, None))
+        self.output_hold = self.append = None
+
+    def on_connected(self, peer: Peer) -> PeerState:
+        """See `Node.on_connected`."""
+        self._strangers[peer] = None
+        return PeerState(self._clock.monotonic_ms() + AUTHENTICATE_MS)
+
+    def on_closed(self, peer: Peer) -> None:
+        """See `Node.on_closed`."""
+        self._strangers.pop(peer, None)
+        self._told_closed(peer)
+
+    def on_room(self, peer: Peer) -> None:
+        """Nothing waits for room here."""
+
+    def on_request(self, peer: Peer, op: int, request_id: int, payload: bytes) -> None:
+        """Serve one request. A peer that is not authenticated may only do that."""
+        try:
+            if not peer.peer_state.authenticated:
+                self._handshake.on_request(peer, op, request_id, payload)
+                return
+            handler = self._handlers.get(op)
+            if handler is None and request_id == layout.UNASKED:
+                return
+            if handler is None:
+                raise RequestError(self._refusal(), layout.NOT_MASTER)
+            handler(peer, request_id, payload)
+        except (RequestError, EngineError) as error:
+            peer.send_frame(op, request_id, error.code, [str(error).encode()])
+        except LinkError as error:
+            peer.send_frame(op, request_id, layout.INVALID, [str(error).encode()])
+        except Exception:
+            limited.exception("link=%s op=%d: request failed", peer.peer_state.name, op)
+            peer.send_frame(op, request_id, layout.UNAVAILABLE, [b"internal error: the engine's log has the details"])
+
+    def release_waiting(self) -> None:
+        """Nothing waits here."""
+
+    def check_deadlines(self) -> None:
+        """Close the links that have not authenticated in time."""
+        now_ms = self._clock.monotonic_ms()
+        for peer in [each for each in self._strangers if each.peer_state.deadline_ms <= now_ms]:
+            peer.close("did not authenticate in time")
