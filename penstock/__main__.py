@@ -33,6 +33,7 @@ COMMANDS = {
     "engine": ("engine", "command", "Run one engine process."),
     "producer-proxy": ("producer_proxy", "command", "Run one producer proxy process."),
     "consumer-proxy": ("consumer_proxy", "command", "Run one consumer proxy process."),
+    "controller": ("controller", "command", "Run one controller process of broker groups with replicas."),
     "completion": ("completion", "command", "Print the completion script for bash, zsh or fish."),
 }
 

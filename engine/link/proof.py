@@ -12,7 +12,6 @@ from engine.link.integers import U32
 
 ADMIN_ROLE = "admin"
 """The role of operators' links. It needs the administrator's key; every other role needs the cluster key."""
-
 REPLICA_ROLE, CONTROLLER_ROLE = "replica", "controller"
 """Roles of slaves and of controllers: docs/design/0031-switch-over.md."""
 

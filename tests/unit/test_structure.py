@@ -37,9 +37,10 @@ MAY_IMPORT = {
     "engine": ("common",),
     "producer_proxy": ("common", "engine.client", "engine.link"),
     "consumer_proxy": ("common", "engine.client", "engine.link"),
-    "controller": ("common",),
+    "controller": ("common", "engine.client", "engine.link"),
     # `engine.log.offline` is the other door: for tools, on a directory whose engine is stopped.
     # So is `producer_proxy.buffer`: on the buffer of a proxy that is stopped, or to read one that runs.
+    # `controller.planned_switch` holds the rules of a switch that an operator asks for.
     "penstock": (
         "common",
         "engine.client",
@@ -47,6 +48,7 @@ MAY_IMPORT = {
         "engine.log.offline",
         "engine.errors",
         "producer_proxy.buffer",
+        "controller.planned_switch",
         "bench",
     ),
     "bench": ("common", "engine", "producer_proxy", "consumer_proxy"),  # it measures their parts one by one

@@ -1,0 +1,97 @@
+"""The link to one registered broker, in a thread of its own: dialled again and again until it is closed."""
+
+import logging
+import threading
+import time
+from argparse import ArgumentTypeError
+from collections.abc import Callable
+
+from common.address import host_and_port
+from common.cluster.coordination import VersionedRecord
+from common.limited_log import LimitedLog
+from controller.group_controller import Heard
+from engine.client.controller_link import ControllerLink, RefusedRecord
+from engine.link.errors import LinkError
+
+limited = LimitedLog(logging.getLogger("penstock.controller"))
+PAUSE_S_MIN, PAUSE_S_MAX = 0.01, 0.2
+DIAL_S = 1.0
+SILENT_S = 2.0
+"""A link without a report for so long is closed and dialled again: the machine at its end may be gone."""
+
+
+class BrokerLink:
+    """
+    Args:
+        address: HOST:PORT of the registration.
+        on_change: called in the link's thread after each report, and when the link is lost.
+    Attributes:
+        address: as given.
+        heard: the last report over the present connection; None: there is none.
+    """
+
+    def __init__(
+        self, group: str, broker: str, address: str, cluster_key: bytes, on_change: Callable[[], None]
+    ) -> None:
+        self.address = address
+        self.heard: Heard | None = None
+        self._group, self._broker, self._key, self._on_change = group, broker, cluster_key, on_change
+        self._link: ControllerLink | None = None
+        self._closed = threading.Event()
+        threading.Thread(target=self._run, name=f"broker {broker}", daemon=True).start()
+
+    def push(self, record: VersionedRecord) -> None:
+        """Send a record, unless the broker has it already. Without a connection it is not sent: see `heard`."""
+        link, heard = self._link, self.heard
+        if link is not None and heard is not None and heard.report.version < record.version:
+            link.push(record)
+
+    def close(self) -> None:
+        """End the link, without waiting for its thread."""
+        self._closed.set()
+        if (link := self._link) is not None:
+            link.end()
+
+    def _run(self) -> None:
+        pause_s = PAUSE_S_MIN
+        while not self._closed.is_set():
+            was_heard = False
+            try:
+                self._serve()
+            except (OSError, LinkError, ValueError) as error:
+                was_heard = self.heard is not None
+                if not self._closed.is_set():
+                    limited.warning(
+                        "group=%s broker=%s: no link to %s: %s", self._group, self._broker, self.address, error,
+                        about=f"{self._group} {self._broker}",
+                    )  # fmt: skip
+            self._link, self.heard = None, None
+            self._on_change()
+            pause_s = PAUSE_S_MIN if was_heard else min(PAUSE_S_MAX, pause_s * 2)
+            self._closed.wait(pause_s)
+
+    def _serve(self) -> None:
+        """One connection, until it ends. Raises OSError, LinkError; ValueError: the address is none."""
+        with ControllerLink(_parsed(self.address), self._key, timeout_s=DIAL_S) as link:
+            hello = link.hello
+            if (hello.broker_group, hello.broker or self._broker) != (self._group, self._broker):
+                raise LinkError(f"there answers broker {hello.broker or '?'} of group {hello.broker_group}")
+            self._link = link
+            while not self._closed.is_set():
+                found = link.receive(SILENT_S)
+                if isinstance(found, RefusedRecord):
+                    limited.warning(
+                        "group=%s broker=%s: it refuses a record: %s", self._group, self._broker, found.sentence,
+                        about=f"{self._group} {self._broker}",
+                    )  # fmt: skip
+                    continue
+                self.heard = Heard(found, time.monotonic())
+                self._on_change()
+
+
+def _parsed(address: str) -> tuple[str, int]:
+    """Raises ValueError."""
+    try:
+        return host_and_port(address)
+    except ArgumentTypeError as error:
+        raise ValueError(str(error)) from None
