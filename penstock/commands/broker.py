@@ -1,0 +1,207 @@
+"""`penstock broker`: the replicas of broker groups, and switches from one master to another."""
+
+import threading
+import time
+from contextlib import suppress
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import click
+
+from common.cluster.coordination import Coordination, VersionedRecord
+from common.cluster.group_record import GroupRecord
+from common.config.errors import ConfigError, VersionConflict
+from common.secret_file import secret_fault
+from controller.planned_switch import forced, left_out, switched
+from engine.link.errors import LinkError
+from penstock.commands import replicas
+from penstock.commands.exits import CONFLICT, USAGE, CommandError, CommandGroup
+from penstock.commands.instance import Instance, instance_options, note
+from penstock.commands.output import output_option, show_one, show_rows
+from penstock.commands.replicas import ReplicaGroup
+
+LIST_COLUMNS = ("broker_group", "broker", "role", "state", "epoch", "address")
+BROKER_COLUMNS = ("broker", "role", "address", "log_epoch", "log_end", "gap_bytes", "answer")
+HISTORY_COLUMNS = ("at", "version", "epoch", "state", "master", "in_sync", "reason")
+CONTROLLER_S_MAX = 1.0
+ATTEMPTS = 3
+ADOPTED_S_MAX = 3.0
+
+key_option = click.option(
+    "--cluster-key",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Use this cluster key (default: that of DIR).",
+)
+
+
+@click.group("broker", cls=CommandGroup)
+def command() -> None:
+    """Show the replicas of broker groups, and change their masters.
+
+    \b
+    penstock broker list
+    penstock broker show main
+    penstock broker history main
+    penstock broker switch main --to b
+    """
+
+
+@command.command("list")
+@output_option
+@instance_options()
+def list_command(instance: Instance, output: str) -> None:
+    """List the brokers of all groups with replicas: role, and state and epoch of the group. Asks no broker."""
+    with replicas.coordination_of(instance) as coordination:
+        rows = [row for name in coordination.groups() for row in _rows(coordination, name)]
+    show_rows(rows, LIST_COLUMNS, output)
+
+
+def _rows(coordination: Coordination, name: str) -> list[dict[str, Any]]:
+    try:
+        group = replicas.look_at(coordination, name)
+    except CommandError:
+        return []  # its brokers have gone before it had a record
+    record = group.record
+    shared = {"state": record.state.value if record else None, "epoch": record.epoch if record else None}
+    return [
+        {
+            "broker_group": name, "broker": broker, "role": group.role(broker), **shared,
+            "address": group.brokers[broker].address if broker in group.brokers else None,
+        }
+        for broker in group.names
+    ]  # fmt: skip
+
+
+@command.command()
+@click.argument("group")
+@key_option
+@output_option
+@instance_options()
+def show(instance: Instance, group: str, cluster_key: Path | None, output: str) -> None:
+    """Show the record of GROUP, the reason of its state, and what each broker reports: end of its log, gap in bytes."""
+    with (
+        replicas.coordination_of(instance) as coordination,
+        replicas.reached(coordination, group, _key(instance, cluster_key)) as found,
+    ):
+        shown = replicas.facts(found)
+        if found.record is not None:
+            shown["at"] = _utc(found.record.at_ms)
+        shown["controller"] = _controller(coordination)
+        rows = replicas.broker_rows(found)
+    if output == "json":
+        show_one({**shown, "brokers": rows}, output)
+        return
+    show_one(shown, output)
+    click.echo()
+    show_rows(rows, BROKER_COLUMNS, output)
+
+
+@command.command()
+@click.argument("group")
+@click.option("--limit", type=click.IntRange(1, 100), default=20, metavar="N", help="Show the newest N (default 20).")
+@output_option
+@instance_options()
+def history(instance: Instance, group: str, limit: int, output: str) -> None:
+    """Show the latest changes of GROUP, oldest first: time, epoch, state, master, reason. The newest 100 are kept."""
+    with replicas.coordination_of(instance) as coordination:
+        replicas.look_at(coordination, group)
+        changes = coordination.history(group)[-limit:]
+    rows = [{"at": _utc(each.record.at_ms), **replicas.change_of(each)} for each in changes]
+    show_rows(rows, HISTORY_COLUMNS, output)
+
+
+@command.command()
+@click.argument("group")
+@click.option("--to", default="", metavar="BROKER", help="Make BROKER master (default: the in-sync slave with most).")
+@click.option("--force", is_flag=True, help="Make --to BROKER master even if messages are lost by it.")
+@key_option
+@output_option
+@instance_options()
+def switch(instance: Instance, group: str, to: str, force: bool, cluster_key: Path | None, output: str) -> None:
+    """Make another in-sync broker master of GROUP. Nothing is lost; sends wait for it and are sent again.
+
+    Exit code 4 when no other broker is known to have everything. With --force the named broker becomes master alone, and
+    warnings say whose messages are lost; nothing is asked.
+    """
+    if force and not to:
+        raise click.UsageError("--force needs --to BROKER: nothing says which log is to be kept")
+    key = _key(instance, cluster_key)
+    with replicas.coordination_of(instance) as coordination:
+        for attempt in range(ATTEMPTS):
+            with replicas.reached(coordination, group, key) as found:
+                record = _next_record(found, to, force)
+                losses = left_out(found.record, found.views, to) if force else []
+                try:
+                    written = VersionedRecord(record, coordination.write(group, record, found.version))
+                except VersionConflict:
+                    if attempt == ATTEMPTS - 1:
+                        raise
+                    continue  # a controller was faster
+                _finish(instance, coordination, found, written, losses, output)
+                return
+
+
+def _next_record(group: ReplicaGroup, to: str, force: bool) -> GroupRecord:
+    if force:
+        found = forced(group.record, group.views, to)
+    elif group.record is None:
+        found = "it has no record yet: a controller makes the first one"
+    else:
+        found = switched(group.version, group.record, group.views, to)
+    if isinstance(found, str):
+        raise CommandError(f"broker group {group.name}: {found}", CONFLICT)
+    return replace(found, at_ms=time.time_ns() // 1_000_000)
+
+
+def _finish(
+    instance: Instance, coordination: Coordination, group: ReplicaGroup, written: VersionedRecord, losses: list[str],
+    output: str,
+) -> None:  # fmt: skip
+    """Push the record that was written, tell of it, and wait until its master has adopted it."""
+    for link in group.links.values():
+        link.push(written)
+    for sentence in losses:
+        click.echo(f"warning: {sentence}", err=True)
+    try:
+        coordination.remember(group.name, written)
+    except ConfigError as error:
+        click.echo(f"warning: done, but missing in the history: {error}", err=True)
+    record = written.record
+    if not _adopts(group, written):
+        click.echo(f"warning: written, but broker {record.master} has not adopted it yet", err=True)
+    old = {"master": group.record.master, "epoch": group.record.epoch} if group.record is not None else None
+    note(instance, "switch", "broker", group.name, old, {"master": record.master, "epoch": record.epoch})
+    shown = {"broker_group": group.name, "master": record.master, "epoch": record.epoch, "state": record.state.value}
+    show_one({**shown, "in_sync": replicas.members(record.in_sync)}, output)
+
+
+def _adopts(group: ReplicaGroup, written: VersionedRecord) -> bool:
+    link, deadline = group.links.get(written.record.master), time.monotonic() + ADOPTED_S_MAX
+    with suppress(OSError, LinkError):
+        while link is not None and time.monotonic() < deadline:
+            if replicas.next_report(link).version >= written.version:
+                return True
+    return False
+
+
+def _key(instance: Instance, path: Path | None) -> bytes:
+    if path is None:
+        return instance.cluster_key()
+    if fault := secret_fault(path, 1, "--cluster-key"):
+        raise CommandError(fault, USAGE)
+    return path.read_bytes()
+
+
+def _controller(coordination: Coordination) -> str | None:
+    """The elected controller; only a coordination that is followed knows it."""
+    seen = threading.Event()
+    coordination.watch_groups(seen.set)
+    seen.wait(CONTROLLER_S_MAX)
+    return coordination.controller()
+
+
+def _utc(at_ms: int) -> str:
+    return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + "Z"
