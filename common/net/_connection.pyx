@@ -319,16 +319,19 @@ cdef class Connection(FrameSocket):
 
     # -- output
 
+    cdef int stop_writing(self) except -1:
+        self.writing = False
+        self.reactor.writers -= 1
+        self.reading = self.reading or not self.busy
+        self.reactor.interest(self, EPOLLIN if self.reading else 0)
+        if not self.busy and held(&self.inp):
+            self.frame_since = self.reactor.now
+            self.drain_buffered()
+        return 0
+
     cdef int written(self) except -1:
-        """All output has left: handle the input that waited for it."""
         if self.writing:
-            self.writing = False
-            self.reactor.writers -= 1
-            self.reading = self.reading or not self.busy
-            self.reactor.interest(self, EPOLLIN if self.reading else 0)
-            if not self.busy and held(&self.inp):
-                self.frame_since = self.reactor.now
-                self.drain_buffered()
+            self.stop_writing()
         if self.is_refusing:
             shutdown(self.fd, SHUT_WR)
         elif self.closing and not self.owes():

@@ -1,9 +1,14 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""Output of a connection: a buffer that is written once per turn, and later as the socket takes more."""
+"""Output of a connection: a buffer that is written once per turn, and later as the socket takes more.
+
+Output may be held: what lies above the position `sendable` stays in the buffer until release() raises it. Meanwhile the
+reader is not slow, the connection stays open, and held bytes count as not sent.
+"""
 
 import ssl
 
 from libc.errno cimport EAGAIN, EINTR, errno
+from libc.stdint cimport UINT64_MAX, uint64_t
 
 from common.net._buffer cimport grow, held, move_to_front, release
 from common.net._reactor cimport EPOLLIN, EPOLLOUT, PolledSocket
@@ -24,7 +29,13 @@ cdef inline size_t counted(size_t cap) noexcept nogil:
 
 
 cdef class OutputSocket(PolledSocket):
-    """A socket with output. Subclasses override written() and on_room()."""
+    """A socket with output. Subclasses override stop_writing(), written() and on_room().
+
+    Invariant: `sendable` is not below the position up to which the output has left.
+    """
+
+    def __cinit__(self):
+        self.sendable = UINT64_MAX
 
     def __dealloc__(self):
         release(&self.out)
@@ -56,6 +67,20 @@ cdef class OutputSocket(PolledSocket):
         self.queued += size
         return self.reactor.mark_dirty(self)
 
+    def hold_output(self):
+        """From here on, new output leaves only after release() of its position. May be called once."""
+        self.sendable = self.queued
+
+    def release(self, uint64_t position):
+        """Let output leave up to this position of `queued`, at the end of the turn. The limit never falls."""
+        if position > self.sendable:
+            self.sendable = min(position, self.queued)
+            self.reactor.mark_dirty(self)
+
+    cdef size_t sendable_end(self) noexcept:
+        """Return the end of the bytes in `out` that may leave. Between `out.start` and `out.end`, by the invariant."""
+        return self.out.end if self.queued <= self.sendable else self.out.end - <size_t>(self.queued - self.sendable)
+
     cdef int flush(self) except -1:
         cdef size_t budget
         if self.is_closed:
@@ -72,10 +97,11 @@ cdef class OutputSocket(PolledSocket):
 
     cdef int flush_plain(self, size_t budget) except -1:
         cdef ssize_t sent
-        while self.out.start < self.out.end:
+        cdef size_t end = self.sendable_end()
+        while self.out.start < end:
             if budget == 0:
                 return self.write_later()
-            sent = self.send_some(self.out.data + self.out.start, min(held(&self.out), budget))
+            sent = self.send_some(self.out.data + self.out.start, min(end - self.out.start, budget))
             if sent == 0:
                 return 0
             self.out.start += sent
@@ -85,14 +111,14 @@ cdef class OutputSocket(PolledSocket):
     cdef int flush_tls(self, size_t budget) except -1:
         """Encrypt and send in pieces, so that no more than one piece is copied before the socket has taken it."""
         cdef ssize_t sent
-        cdef size_t size
+        cdef size_t size, end = self.sendable_end()
         cdef const unsigned char* rest
         while True:
             size = self.session.unsent()
             if size == 0:
-                if self.out.start == self.out.end:
+                if self.out.start == end:
                     return self.all_left()
-                size = min(held(&self.out), <size_t>TLS_WRITE_BYTES)
+                size = min(end - self.out.start, <size_t>TLS_WRITE_BYTES)
                 try:
                     self.session.write(self.out.data + self.out.start, size)
                 except ssl.SSLError as error:
@@ -126,11 +152,20 @@ cdef class OutputSocket(PolledSocket):
         return 0
 
     cdef int all_left(self) except -1:
+        """The socket has taken all that may leave."""
+        if self.out.start < self.out.end:
+            if self.writing:          # the rest is held: epoll would report room for it in each turn
+                self.stop_writing()
+            return 0
         self.out.start = self.out.end = 0
         if self.out.cap > KEPT_BYTES:
             self.reactor.out_bytes -= self.out.cap
             release(&self.out)
         return self.written()
+
+    cdef int stop_writing(self) except -1:
+        """Called when a socket that was slow has taken all that may leave: go on with the input that waited for it."""
+        return 0
 
     cdef int written(self) except -1:
         """Called when all output has left."""
