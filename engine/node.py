@@ -130,9 +130,10 @@ class Node:
         limits: how many groups and topics each application may create.
         families: which topics families define; None: no topic is forgotten.
         replicas: the operations of slaves and controllers, in a group with replicas.
-        output_hold: keeps the output of clients' links until what it shows is confirmed.
+        output_hold: holds the output of clients' links until what it shows is confirmed; None: nothing is held.
 
     Attributes:
+        output_hold: as given; a process may set it until it accepts connections.
         peers: open connections.
         append: totals of APPEND, when frames come through `on_request()`.
     """
@@ -254,6 +255,8 @@ class Node:
         """The connection is closed: withdraw its waiting requests, so that nothing is leased to it."""
         self.peers.pop(peer, None)
         self._strangers.pop(peer, None)
+        if self.output_hold is not None:
+            self.output_hold.drop(peer)
         self.waiting.drop(peer)
         self.pulls.on_closed(peer)
         self.exchange.on_closed(peer)

@@ -61,10 +61,10 @@ class Handshake:
             peer.send_frame(op, request_id, error.code, [str(error).encode()])
             peer.close_when_sent()
             return
+        peer.send_frame(op, request_id, layout.OK, [answer])
         if op == layout.AUTH:
             self._on_authenticated(peer)
             peer.trust()
-        peer.send_frame(op, request_id, layout.OK, [answer])
 
     def _greet(self, state: PeerState, payload: bytes) -> bytes:
         """HELLO's answer with a fresh nonce. Raises RequestError."""

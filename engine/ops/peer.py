@@ -25,9 +25,13 @@ class PeerState:
         unread: answers with messages that may still be in the connection's output, oldest first: position of their
             end, group, ranges that give the messages back.
         unsynced: APPENDs whose answers wait for a sync; only `engine.ops.append` counts them here.
+        is_held: output waits in the connection until what it shows of the log is confirmed.
     """
 
-    __slots__ = ("authenticated", "deadline_ms", "greeting", "name", "role", "unread", "unsynced", "waiting", "window")
+    __slots__ = (
+        "authenticated", "deadline_ms", "greeting", "is_held", "name", "role", "unread", "unsynced", "waiting",
+        "window",
+    )  # fmt: skip
 
     def __init__(self, deadline_ms: int) -> None:
         self.deadline_ms = deadline_ms
@@ -37,6 +41,7 @@ class PeerState:
         self.waiting: dict[int, PendingAnswer] = {}
         self.unread: deque[tuple[int, str, AckRanges]] = deque()
         self.unsynced = 0
+        self.is_held = False
         self.window: ReplyWindow = FORM.ReplyWindow()
 
 
@@ -57,7 +62,10 @@ class Peer(Protocol):
         """Queue one frame whose payload is the parts in order. Does nothing once the connection is closed."""
 
     def trust(self) -> None:
-        """The peer has proved that it knows the cluster key: accept all operations, and frames of full size."""
+        """The peer has proved that it knows its role's key: accept all operations, and frames of full size.
+
+        From here on, its output is held where the node has an OutputHold for its role. AUTH's answer is queued before.
+        """
 
     def close(self, reason: str) -> None:
         """Close at once."""
@@ -67,7 +75,7 @@ class Peer(Protocol):
 
 
 def note_unread(peer: Peer, group: str, pieces: list[bytes]) -> None:
-    """Note an answer with messages that was queued just now, when the output is long enough to outlive the turn.
+    """Note an answer with messages that was queued just now, when it may stay in the output after the turn.
 
     Args:
         pieces: of the answer, in parts.

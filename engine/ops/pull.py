@@ -30,7 +30,7 @@ class PullMessages:
             if not pull.piece_count:
                 code = AT_BOUND if self._delivery.is_at_bound(pull) else NO_ROOM if pull.is_short else OK
             peer.send_frame(layout.PULL, request_id, code, parts)
-            if pull.piece_count and peer.backlog > SMALL_BYTES:
+            if pull.piece_count and (peer.peer_state.is_held or peer.backlog > SMALL_BYTES):
                 note_unread(peer, request.group, pull.pieces)
 
         pull = self._delivery.pull(request, self._clock.monotonic_ms(), answer, peer.peer_state.window)

@@ -39,6 +39,7 @@ from engine.log.write._append cimport Appender
 from engine.errors import EngineError
 from engine.link import layout
 from engine.ops.append import COUNT_RULE, HEAD_RULE
+from engine.ops.output_hold import hold_of
 
 cdef enum:
     APPEND_END_SIZE = 8           # the log's end, after the results of an answer
@@ -247,6 +248,8 @@ cdef class LinkConnection(Connection):
     cdef uint32_t unsynced
     cdef public object peer_state
     cdef object window             # of the peer_state
+    cdef object output_hold        # an OutputHold; None: output leaves at once
+    cdef uint64_t noted            # position up to which `output_hold` knows the output
 
     def __init__(self, int fd, limits, str peer, Turn turn, node):
         self.turn, self.node = turn, node
@@ -267,6 +270,14 @@ cdef class LinkConnection(Connection):
             return self.turn.stage(self, request_id, frame + FRAME_REST_SIZE, size - FRAME_REST_SIZE)
         self.turn.requests.append((self, frame[0], request_id, frame[FRAME_REST_SIZE:size]))
         return reactor_of().at_turn_end(self.turn)
+
+    cdef int flush(self) except -1:
+        # Only new output is noted: otherwise a slow reader of a long output would make an entry per turn.
+        if self.output_hold is not None and self.noted < self.queued and not self.is_closed:
+            self.noted = self.queued
+            if self.output_hold.note(self, self.queued):
+                self.sendable = self.queued
+        return Connection.flush(self)
 
     cdef bint owes(self) noexcept:
         return self.unsynced > 0
@@ -294,9 +305,13 @@ cdef class LinkConnection(Connection):
         return 0
 
     def trust(self):
-        """The peer has proved that it knows the cluster key: accept all operations, and frames of full size."""
+        """Accept all operations, and frames of full size. The output so far is not held: it shows nothing of the log."""
         self.authenticated = True
         self.frame_max = FRAME_BYTES_MAX
+        self.output_hold = hold_of(self.node.output_hold, self.peer_state)
+        if self.output_hold is not None:
+            self.noted = self.queued
+            self.hold_output()
 
     def send_frame(self, int op, uint32_t request_id, int code, list parts):
         """Queue one frame whose payload is the parts in order; it leaves at the end of the loop turn."""

@@ -15,10 +15,12 @@ from common.net.limits import Limits
 from common.net.writer import send_at_rate
 from engine.link import layout
 from engine.node import Node
+from engine.ops.output_hold import OutputHold, hold_of
 
 log = logging.getLogger("penstock.engine")
 limited = LimitedLog(log)
 READ_BYTES = 262_144
+NO_LIMIT = (1 << 64) - 1
 UNSENT_MAX = 1 << 20
 """Output of a link above which only small answers are added: the next one waits for all of it."""
 
@@ -57,8 +59,11 @@ class LinkConnection:
         self.peer, self.closed, self.on_close = peer, False, None
         self._node, self._limits = node, limits
         self._authenticated, self._closing = False, False
-        self._output: list[bytes] = []
+        self._output = bytearray()
         self.backlog = self.queued = 0  # bytes of output: that have not left, of all
+        self._output_hold: OutputHold | None = None
+        self._sendable = NO_LIMIT  # position up to which output may leave
+        self._noted = 0  # position up to which the hold knows the output
         self._writer: gevent.Greenlet | None = None
         self._sock = gevent_socket.socket(sock.family, sock.type, fileno=sock.detach())
         self.peer_state = node.on_connected(self)
@@ -66,25 +71,32 @@ class LinkConnection:
 
     def trust(self) -> None:
         self._authenticated = True
+        self._output_hold = hold_of(self._node.output_hold, self.peer_state)
+        if self._output_hold is not None:
+            self._noted = self._sendable = self.queued
 
     def send_frame(self, op: int, request_id: int, code: int, parts: list[bytes]) -> None:
         if self.closed:
             return
         size = layout.HEADER_SIZE - 4 + sum(map(len, parts))
-        self._output.append(layout.HEADER.pack(size, op, 0, code, request_id, 0))
-        self._output += parts
+        self._output += layout.HEADER.pack(size, op, 0, code, request_id, 0)
+        self._output += b"".join(parts)
         self.backlog += size + 4
         self.queued += size + 4
         if op in (layout.PULL, layout.READ):
             self.peer_state.window.sent += size + 4
             self.peer_state.window.is_full = self.backlog > UNSENT_MAX
-        if self._writer is None:
-            self._writer = gevent.spawn(self._write)
+        self._start_writer()
+
+    def release(self, position: int) -> None:
+        """Let output leave up to this position of `queued`. The limit never falls."""
+        if position > self._sendable and not self.closed:
+            self._sendable = min(position, self.queued)
+            self._start_writer()
 
     def close_when_sent(self) -> None:
         self._closing = True
-        if self._writer is None and not self.peer_state.unsynced:
-            self.close("done")
+        self._close_if_done()
 
     def close(self, reason: str = "") -> None:
         if self.closed:
@@ -130,18 +142,34 @@ class LinkConnection:
             self._node.on_request(self, op, request_id, payload)
         return True
 
+    def _start_writer(self) -> None:
+        if self._writer is None:
+            self._writer = gevent.spawn(self._write)
+
     def _write(self) -> None:
         try:
-            while self._output:
-                chunk, self._output = b"".join(self._output), []
+            while size := self._sendable_bytes():
+                chunk = bytes(self._output[:size])
+                del self._output[:size]
                 send_at_rate(self._sock, chunk, self._limits)
-                self.backlog -= len(chunk)
+                self.backlog -= size
                 self._on_room()
             self._writer = None
-            if self._closing and not self.peer_state.unsynced:
-                self.close("done")
+            self._close_if_done()
         except OSError as error:
             self.close(f"cannot write: {error}")
+
+    def _sendable_bytes(self) -> int:
+        """Number of bytes of the output that may leave now, once new output is noted."""
+        if self._output_hold is not None and self._noted < self.queued:
+            self._noted = self.queued
+            if self._output_hold.note(self, self.queued):
+                self._sendable = self.queued
+        return min(self.queued, self._sendable) - (self.queued - self.backlog)
+
+    def _close_if_done(self) -> None:
+        if self._closing and self._writer is None and not self.backlog and not self.peer_state.unsynced:
+            self.close("done")
 
     def _on_room(self) -> None:
         if self.peer_state.window.is_full and self.backlog <= UNSENT_MAX // 2:
