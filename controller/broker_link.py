@@ -27,7 +27,8 @@ class BrokerLink:
         on_change: called in the link's thread after each report, and when the link is lost.
     Attributes:
         address: as given.
-        heard: the last report over the present connection; None: there is none.
+        heard: the last report; None: there is none, or the link was lost and could not be opened again at once. A broker
+            ends its links when its role changes; the port of one that has ended refuses within a round trip.
     """
 
     def __init__(
@@ -55,20 +56,24 @@ class BrokerLink:
     def _run(self) -> None:
         pause_s = PAUSE_S_MIN
         while not self._closed.is_set():
-            was_heard = False
+            began_s = time.monotonic()
             try:
                 self._serve()
             except (OSError, LinkError, ValueError) as error:
-                was_heard = self.heard is not None
                 if not self._closed.is_set():
                     limited.warning(
                         "group=%s broker=%s: no link to %s: %s", self._group, self._broker, self.address, error,
                         about=f"{self._group} {self._broker}",
                     )  # fmt: skip
-            self._link, self.heard = None, None
+            has_reported, self._link = self._link is not None, None
+            if has_reported:  # it does not count as lost before the next attempt has failed, too
+                pause_s = PAUSE_S_MIN
+                self._closed.wait(began_s + PAUSE_S_MIN - time.monotonic())
+                continue
+            self.heard = None
             self._on_change()
-            pause_s = PAUSE_S_MIN if was_heard else min(PAUSE_S_MAX, pause_s * 2)
             self._closed.wait(pause_s)
+            pause_s = min(PAUSE_S_MAX, pause_s * 2)
 
     def _serve(self) -> None:
         """One connection, until it ends. Raises OSError, LinkError; ValueError: the address is none."""
@@ -76,7 +81,6 @@ class BrokerLink:
             hello = link.hello
             if (hello.broker_group, hello.broker or self._broker) != (self._group, self._broker):
                 raise LinkError(f"there answers broker {hello.broker or '?'} of group {hello.broker_group}")
-            self._link = link
             while not self._closed.is_set():
                 found = link.receive(SILENT_S)
                 if isinstance(found, RefusedRecord):
@@ -85,7 +89,7 @@ class BrokerLink:
                         about=f"{self._group} {self._broker}",
                     )  # fmt: skip
                     continue
-                self.heard = Heard(found, time.monotonic())
+                self.heard, self._link = Heard(found, time.monotonic()), link
                 self._on_change()
 
 

@@ -18,7 +18,7 @@ REPORT_S_MAX = 0.9
 
 
 class Heard(NamedTuple):
-    """The last report over a link that is open. `at_s`: when it came, monotonic."""
+    """The last report over a link that counts as open. `at_s`: when it came, monotonic."""
 
     report: BrokerReport
     at_s: float

@@ -38,6 +38,7 @@ class GroupWorker:
         self._wake = threading.Event()
         self._stopped = threading.Event()
         self._is_stale = True
+        self._remembered = 0
         self._retry_s = RETRY_S_MIN
         self._thread = threading.Thread(target=self._run, name=f"group {group}", daemon=True)
 
@@ -98,6 +99,7 @@ class GroupWorker:
         if step.record is not None:
             self._write(step)
         self._push()
+        self._remember()
 
     def _read(self) -> None:
         found = self._coordination.record(self.group)
@@ -122,8 +124,15 @@ class GroupWorker:
             "group=%s epoch=%d version=%d state=%s master=%s in_sync=%s: %s", self.group, record.epoch, written.version,
             record.state.value, record.master, ",".join(sorted(record.in_sync)), record.reason,
         )  # fmt: skip
+
+    def _remember(self) -> None:
+        """Add the record to the group's history, whoever wrote it: that process may have ended before it could."""
+        record, version = self.controller.record, self.controller.version
+        if record is None or version == self._remembered:
+            return
+        self._remembered = version
         try:
-            self._coordination.remember(self.group, written)
+            self._coordination.remember(self.group, VersionedRecord(record, version))
         except ConfigError as error:
             limited.warning("group=%s: the change is missing in its history: %s", self.group, error, about=self.group)
 

@@ -16,7 +16,7 @@ import pytest
 from common.cluster.group_record import GroupState
 from common.cluster.opening import open_coordination
 from controller.group_controller import REPORT_S_MAX
-from tests.services.fake_replica import KEY, REPORT_S, FakeReplica
+from tests.services.fake_replica import KEY, LOG, REPORT_S, FakeReplica
 from tests.services.zookeeper import RECONNECT_S, ZooKeeper
 from tests.waiting import until
 
@@ -85,7 +85,7 @@ class Setting:
     def in_sync(self) -> tuple[FakeReplica, FakeReplica]:
         """Brokers a and b in SYNC_REPLICATION, a is master."""
         a = self.broker("a")
-        until(lambda: a.record, "the first record", ELECTION_S)
+        until(lambda: a.record and a.record.log_id == LOG, "the first records", ELECTION_S)
         b = self.broker("b")
         b.tell(hears_master=True)
         a.follow(b)
@@ -156,6 +156,21 @@ def test_a_master_that_both_witnesses_have_lost_is_replaced(setting):
     assert (b.record.epoch, b.record.in_sync, b.record.before) == (2, {"b": 1}, {"a": 1})
 
 
+def test_a_master_that_ends_its_links_and_takes_new_ones_is_not_lost(files):
+    controller = files.controller("c1")
+    a, b = files.in_sync()
+    version = a.adopted[-1][0]
+    b.tell(hears_master=False)
+    for _ in range(10):
+        linked = a.linked
+        a.break_links()
+        until(lambda linked=linked: a.linked > linked, "another link")
+    controller.page("metrics")
+    assert files.coordination.record("g").version == version and controller.process.poll() is None
+    a.stop()
+    until(lambda: b.record.master == "b", "the slave to be master")
+
+
 def test_a_master_that_hangs_is_lost_when_its_reports_are_too_old(files):
     files.controller("c1")
     a, b = files.in_sync()
@@ -175,6 +190,8 @@ def test_when_the_elected_controller_is_killed_another_one_decides(setting):
     until(lambda: second.metric('group_linked{group="g"}') == 2, "the second one's own links")
     assert second.metric("elected") == 0 and second.metric('changes_total{group="g"}') == 0
     assert second.ready()["ready"] and "c1" in second.ready()["notes"]["election"]
+    newest = setting.coordination.record("g").version
+    until(lambda: setting.coordination.history("g")[-1].version == newest, "the history so far")
     first.end(signal.SIGKILL)
     a.follow(b, is_lost=True)
     until(lambda: a.record.state is GroupState.SINGLE_MASTER, "the second to decide", ELECTION_S)

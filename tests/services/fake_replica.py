@@ -23,6 +23,7 @@ class FakeReplica:
     """
     Attributes:
         adopted: (version, record) in the order of adoption; pushed ones only.
+        linked: links that have asked for reports.
         is_silent: set: it sends nothing, as a process that hangs.
         refusal: what it answers to records; "": it adopts them.
 
@@ -35,6 +36,7 @@ class FakeReplica:
     ) -> None:
         self.name, self.incarnation, self._greeting = name, incarnation, greeting or name
         self.adopted: list[tuple[int, GroupRecord]] = []
+        self.linked = 0
         self.is_silent = threading.Event()
         self.refusal = ""
         self._report = BrokerReport(
@@ -115,6 +117,7 @@ class FakeReplica:
                 elif op == layout.REPORT:
                     self._send(sock, op, request_id, json.dumps(self._report.to_value()).encode())
                     self._links.add(sock)
+                    self.linked += 1
                 else:
                     assert op == layout.RECORD, op
                     self._send(sock, op, request_id, self.refusal.encode(), layout.UNAVAILABLE if self.refusal else 0)
