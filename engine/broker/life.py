@@ -1,8 +1,12 @@
 """One opening of a broker's log: as a slave, and as the master from a promotion on. A cut needs another opening."""
 
 import logging
+from bisect import insort
+from collections import deque
+from collections.abc import Callable
 
 from common.cluster.group_record import Incarnation
+from common.limited_log import LimitedLog
 from engine.broker.group_ops import GroupOps
 from engine.composition import Composition
 from engine.log import Log
@@ -11,7 +15,7 @@ from engine.ops.output_hold import OutputHold
 from engine.replication.broker import GroupBroker
 from engine.server.server import LinkServer
 
-log = logging.getLogger("penstock.engine")
+limited = LimitedLog(logging.getLogger("penstock.engine"))
 
 
 class BrokerLife:
@@ -32,6 +36,8 @@ class BrokerLife:
         self.hold = OutputHold(lambda: self.store.end_position)
         self.node: Node | None = None
         self.lead_at: int | None = None
+        self._unconfirmed: deque[tuple[int, Callable[[], None]]] = deque()
+        self._deleted = (0, 0)  # position below which the master has deleted segments, end of the log then
         self._threads = parts.start_threads(self.store)
         self._is_syncing = False
 
@@ -42,7 +48,7 @@ class BrokerLife:
 
     def begin_to_lead(self) -> None:
         """The epoch has begun: serve clients once all up to here is confirmed."""
-        self.store.lead()
+        self.store.lead(self._when_confirmed)
         self.lead_at = self.store.end_position
         self.sync()
 
@@ -57,7 +63,31 @@ class BrokerLife:
         """Have the log synced soon."""
         if not self._is_syncing:
             self._is_syncing = True
-            self.store.when_durable(self.store.end_position, self._synced)
+            self.store.when_synced(self.store.end_position, self._synced)
+
+    def confirm(self) -> None:
+        """Let out what the group has confirmed."""
+        self.hold.confirm(self.group.confirmed.memory)
+        while self._unconfirmed and self._unconfirmed[0][0] <= self.hold.confirmed:
+            callback = self._unconfirmed.popleft()[1]
+            try:
+                callback()
+            except Exception:
+                limited.exception("position=%d: a callback after the confirmation failed", self.hold.confirmed)
+
+    def follow_deletions(self) -> None:
+        """As a slave, remove the segments that the master has removed, once their record is confirmed and synced."""
+        deleted_to = self.store.retention.deleted_to()
+        if deleted_to > self._deleted[0]:
+            self._deleted = deleted_to, self.store.end_position
+        if min(self.group.followed, self.store.durable_position) >= self._deleted[1]:
+            self.store.retention.follow(self._deleted[0])
+
+    def _when_confirmed(self, position: int, callback: Callable[[], None]) -> None:
+        if position <= self.hold.confirmed:
+            callback()
+        else:
+            insort(self._unconfirmed, (position, callback), key=lambda waiting: waiting[0])
 
     def _synced(self) -> None:
         self._is_syncing = False

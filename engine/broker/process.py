@@ -43,6 +43,8 @@ limited = LimitedLog(log)
 TICK_S = 0.02
 SYNC_MS = 200
 """Longest time for which a master leaves bytes unsynced: the record's floor, and slaves that join, wait for it."""
+DELETIONS_MS = 1000
+"""Time between two looks of a slave for segments that its master has deleted."""
 CONTACT_S_MAX = 1.5
 """A master without slaves confirms nothing when its last contact with the coordination is older."""
 
@@ -67,7 +69,7 @@ class BrokerProcess:
         self._newest: tuple[int, GroupRecord] | None = None
         self._adopted = 0
         self._addresses: dict[str, str] = {}
-        self._end = self._durable = self._synced_ms = 0
+        self._end = self._durable = self._synced_ms = self._deletions_ms = 0
         self._has_contact = False
         self._changed = Event()
         self.ops = GroupOps(self, self._clock.monotonic_ms)
@@ -117,7 +119,7 @@ class BrokerProcess:
         life = self._life
         if life is None or not life.group.is_master or (life.group.is_alone and not self._has_contact):
             return
-        life.hold.confirm(life.group.confirmed.memory)
+        life.confirm()
         if life.node is None and life.can_serve:
             self._changed.set()
 
@@ -271,8 +273,12 @@ class BrokerProcess:
                 life.sync()
             self.confirm()
             self.ops.send_frames()
-        elif life is not None and life.group.is_sync_due(now_ms):
-            life.sync()
+        elif life is not None:
+            if life.group.is_sync_due(now_ms):
+                life.sync()
+            if now_ms >= self._deletions_ms + DELETIONS_MS:
+                self._deletions_ms = now_ms
+                life.follow_deletions()
         self.ops.report_changes()
 
     # -- the coordination

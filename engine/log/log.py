@@ -180,7 +180,7 @@ class Log:
         self.batch_search = BatchSearch(self.log_id, self.appender, self.segments)
         self.raise_ends, self.put_ends_raised = writer.raise_ends, self._view.put_ends_raised
         self.watch = writer.appender.watch
-        self.when_durable = writer.durability.when_durable
+        self.when_durable, self.when_synced = writer.durability.when_durable, writer.durability.when_synced
         self.growth = TopicGrowth(
             writer.creator.create_topics, writer.catalogue.topic, reader.bounds, writer.progress.put_progress,
             writer.progress.progress, self._now_ms, lambda: writer.catalogue.next_topic_id, self._forgetter.forget,
@@ -218,8 +218,13 @@ class Log:
         """Bytes below are synced."""
         return self.writer.durability.durable_position
 
-    def lead(self) -> None:
-        """Prepare to append after a master's log was followed: read again what was read at the start."""
+    def lead(self, when_confirmed: Callable[[int, Callable[[], None]], None]) -> None:
+        """Prepare to append as the master of a group: read again what was read at the start, and wait for the others.
+
+        Args:
+            when_confirmed: calls back once bytes below a position are confirmed.
+        """
+        self.writer.durability.when_confirmed = when_confirmed
         self.start_offsets.load()
         self.retentions.load()
         self.log_time.follow(self.follower.newest_ms)

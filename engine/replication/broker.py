@@ -225,6 +225,11 @@ class GroupBroker:
         """The link to the master is closed: it is not heard any more."""
         self._following = None
 
+    @property
+    def followed(self) -> int:
+        """As a slave, the position up to which the master has confirmed what this log has."""
+        return 0 if self._following is None else self._following.confirmed
+
     def is_sync_due(self, now_ms: int) -> bool:
         """Whether this slave has left bytes unsynced for long enough."""
         return self._following is not None and self._following.is_sync_due(now_ms)

@@ -4,8 +4,8 @@ import functools
 import getpass
 import os
 import socket
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,8 @@ from common.config import open_store
 from common.config.applying import wait_applied
 from common.config.errors import ConfigError, InvalidDefinition
 from common.config.store import ConfigStore
+from engine.client.admin import AdminClient
+from engine.link.errors import LinkError
 from penstock.commands.exits import UNAVAILABLE, USAGE, CommandError
 from penstock.up.directory import ADMIN_KEY, CLUSTER_KEY
 from penstock.up.files import read_running
@@ -65,15 +67,28 @@ class Instance:
 
     def engines(self) -> dict[str, Address]:
         """The engine of every broker group, by the group's name."""
-        if "engine" not in self.addresses and (running := read_running(self.data)) and "broker_groups" in running:
-            places = {name: running[process] for name, process in running["broker_groups"].items()}
-            return {name: (place["host"], place["port"]) for name, place in places.items()}
+        running = None if "engine" in self.addresses else read_running(self.data)
+        if running and "replicas" in running:
+            return {name: self._leading(running, names) for name, names in running["replicas"].items()}
+        if running and "broker_groups" in running:
+            return {name: _place(running, process) for name, process in running["broker_groups"].items()}
         if "engine" not in self.addresses and self.config_url:
             with open_config(self) as store:
                 found = {group.name: group.host_and_port for group in broker_groups.list_groups(store)}
             if found:
                 return found
         return {"main": self.address("engine")}
+
+    def _leading(self, running: dict[str, Any], names: Sequence[str]) -> Address:
+        """The broker of a group that leads; the first one when none says so."""
+        for name in names:
+            with (
+                suppress(OSError, LinkError),
+                AdminClient(_place(running, name), self.admin_key(), timeout_s=1) as link,
+            ):
+                if link.hello.leads:
+                    return _place(running, name)
+        return _place(running, names[0])
 
     def cluster_key(self) -> bytes:
         """The key of links that send and pull. Raises CommandError."""
@@ -90,6 +105,10 @@ class Instance:
         except OSError as error:
             reason = f"{path}: the {name.replace('_', ' ')} cannot be read: {error.strerror}"
             raise CommandError(reason, UNAVAILABLE) from error
+
+
+def _place(running: dict[str, Any], process: str) -> Address:
+    return running[process]["host"], running[process]["port"]
 
 
 @contextmanager

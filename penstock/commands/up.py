@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from common.placement import GROUPS_MAX
+from penstock.up.broker_groups import REPLICAS_MAX
 from penstock.up.errors import UpError
 from penstock.up.run import UpOptions, run_up
 
@@ -31,6 +32,12 @@ AUTO_FILE = ""
     type=click.IntRange(1, GROUPS_MAX),
     metavar="N",
     help="Run N broker groups with one engine each (default: as many as DIR has; 1 for a new DIR).",
+)
+@click.option(
+    "--replicas",
+    type=click.IntRange(1, REPLICAS_MAX),
+    metavar="N",
+    help="Run N engines per broker group, one master and its slaves (default: as many as DIR has; 1 for a new DIR).",
 )
 @click.option(
     "--look-up",
@@ -77,6 +84,7 @@ def command(
     data: Path,
     ports: str | None,
     groups: int | None,
+    replicas: int | None,
     look_up: str,
     listen_host: str,
     config: str | None,
@@ -89,6 +97,8 @@ def command(
 ) -> None:
     """Start one engine, one producer proxy and one consumer proxy, and keep them running.
 
+    With --replicas each engine has slaves, of which one takes over when it dies.
+
     With --groups several engines share the topics' queues. Their number is fixed when the data directory is created.
 
     A process that ends is restarted on the same port. Ctrl-C stops all of them, the proxies first. A second `up` on the
@@ -97,7 +107,7 @@ def command(
     wanted = None if demo is None else demo_arguments(demo, demo_producer, demo_consumer, demo_lines)
     ready = ready_file.absolute() if ready_file else None
     options = UpOptions(
-        data, listen_host, ports, config, ready, groups, look_up, wanted, demo_exit and wanted is not None
+        data, listen_host, ports, config, ready, groups, replicas, look_up, wanted, demo_exit and wanted is not None
     )
     try:
         code = run_up(options)

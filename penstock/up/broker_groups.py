@@ -7,7 +7,9 @@ from common.config import open_store
 from common.placement import GROUPS_MAX
 from penstock.up.errors import UpError
 from penstock.up.plan import UpPlan, group_name
-from penstock.up.ports import engine_name
+from penstock.up.ports import broker_name, engine_name
+
+REPLICAS_MAX = 5
 
 
 def settle(data: Path, asked: int | None) -> int:
@@ -31,6 +33,25 @@ def settle(data: Path, asked: int | None) -> int:
     return groups
 
 
+def settle_replicas(data: Path, groups: int, asked: int | None) -> int:
+    """Return the number of brokers per group, and create their directories. It may grow from one start to the next.
+
+    Raises:
+        UpError: the directory has more: those that are left out may have messages that the others lack.
+    """
+    present = max([each for each in range(1, REPLICAS_MAX + 1) if (data / broker_name(1, each)).is_dir()], default=1)
+    if asked is not None and asked < present:
+        raise UpError(
+            f"--replicas {asked}: {data} has {present} replicas per group: use --replicas {present}, or remove the directories "
+            "of brokers that are not the master while all are in sync"
+        )
+    replicas = asked or present
+    for number in range(1, groups + 1):
+        for each in range(1, replicas + 1):
+            (data / broker_name(number, each)).mkdir(exist_ok=True)
+    return replicas
+
+
 def is_used(data: Path, number: int) -> bool:
     """Whether the group's directory is in use. The first one exists before the number is decided, so its log counts."""
     directory = data / engine_name(number)
@@ -47,7 +68,11 @@ def publish(plan: UpPlan) -> None:
         return
     host = f"[{plan.host}]" if ":" in plan.host else plan.host
     numbers = range(1, plan.groups + 1)
-    wanted = {group_name(number): f"{host}:{plan.ports[engine_name(number)]}" for number in numbers}
+    copies = range(1, plan.replicas + 1)
+    wanted = {
+        group_name(number): ",".join(f"{host}:{plan.ports[broker_name(number, each)]}" for each in copies)
+        for number in numbers
+    }
     store = open_store(plan.config)
     try:
         others = [group.name for group in broker_groups.list_groups(store) if group.name not in wanted]

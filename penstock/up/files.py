@@ -10,7 +10,7 @@ from penstock.up.child import Child
 from penstock.up.directory import ADMIN_KEY
 from penstock.up.lock import is_held
 from penstock.up.plan import UpPlan, group_name
-from penstock.up.ports import engine_name
+from penstock.up.ports import broker_name, engine_name
 
 
 def describe(plan: UpPlan, children: Iterable[Child]) -> dict[str, Any]:
@@ -25,6 +25,11 @@ def describe(plan: UpPlan, children: Iterable[Child]) -> dict[str, Any]:
     if plan.groups > 1:
         names = [engine_name(number) for number in range(1, plan.groups + 1)]
         facts["broker_groups"] = {group_name(number): name for number, name in enumerate(names, 1)}
+    if plan.replicas > 1:
+        groups = {group_name(number) if plan.groups > 1 else "main": number for number in range(1, plan.groups + 1)}
+        facts["replicas"] = {
+            name: [broker_name(number, each) for each in range(1, plan.replicas + 1)] for name, number in groups.items()
+        }
     places = {
         "config": plan.config, "cluster_key": str(plan.cluster_key), "admin_key": str(plan.data / ADMIN_KEY),
         "data": str(plan.data),

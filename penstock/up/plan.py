@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from common.address import PATH_BYTES_MAX, UNIX
-from penstock.up.ports import Ports, engine_name
+from penstock.up.ports import CONTROLLER, Ports, broker_name
 
 
 @dataclass(frozen=True)
@@ -32,6 +32,7 @@ class UpPlan:
     children: list[ChildPlan] = field(default_factory=list)
     ready_file: Path | None = None
     groups: int = 1  # broker groups; with one, the proxies get its engine's address and nothing is placed
+    replicas: int = 1  # brokers per group
 
 
 def module_command(module: str) -> list[str]:
@@ -49,11 +50,11 @@ def group_name(number: int) -> str:
 
 def make_plan(
     data: Path, host: str, config: str | None, key: Path, ports: Ports, ready_file: Path | None, groups: int = 1,
-    engine_options: Sequence[str] = (),
+    engine_options: Sequence[str] = (), replicas: int = 1,
 ) -> UpPlan:  # fmt: skip
-    """The processes of one machine: one engine per broker group, and two proxies.
+    """The processes of one machine: the engines of each broker group, two proxies, and a controller of replicas.
 
-    The proxies stop first and answer their calls.
+    The proxies stop first and answer their calls; the controller stops last.
     """
     url = config or (data / "config").as_uri()
 
@@ -63,26 +64,35 @@ def make_plan(
     def common(name: str) -> list[str]:
         return ["--listen", address(name), "--ops", address(f"{name}_ops"), "--config", url, "--cluster-key", str(key)]
 
+    numbers, copies = range(1, groups + 1), range(1, replicas + 1)
     # A single engine is reached by a socket file, which costs less; several by their addresses in the configuration.
     socket_file = str((data / "engine.sock").absolute())
-    has_socket_file = groups == 1 and len(socket_file.encode()) <= PATH_BYTES_MAX
+    has_socket_file = groups == replicas == 1 and len(socket_file.encode()) <= PATH_BYTES_MAX
 
     def proxy(name: str, *more: str) -> ChildPlan:
-        only = ["--engine", UNIX + socket_file if has_socket_file else address("engine")] if groups == 1 else []
+        brokers = ",".join(address(broker_name(1, each)) for each in copies)
+        only = ["--engine", UNIX + socket_file if has_socket_file else brokers] if groups == 1 else []
         snapshot = [*only, "--snapshot", str(data / f"{name}.snapshot")]
         return ChildPlan(name, [*module_command(name), *common(name), *snapshot, *more], data / "logs" / f"{name}.log")
 
-    def engine(number: int) -> ChildPlan:
-        name = engine_name(number)
+    def engine(number: int, replica: int) -> ChildPlan:
+        name = broker_name(number, replica)
         more = ["--broker-group", group_name(number)] if groups > 1 else []
+        more += ["--broker", name] if replicas > 1 else []
         if has_socket_file:
             more = ["--socket-file", socket_file]
         command = [*module_command("engine"), "--data", str(data / name), *common(name), *engine_options, *more]
         return ChildPlan(name, command, data / "logs" / f"{name}.log", stop_rank=1)
 
+    def controller() -> ChildPlan:
+        command = [*module_command(CONTROLLER), "--name", CONTROLLER, "--ops", address(f"{CONTROLLER}_ops")]
+        more = ["--config", url, "--cluster-key", str(key)]
+        return ChildPlan(CONTROLLER, [*command, *more], data / "logs" / f"{CONTROLLER}.log", stop_rank=2)
+
     children = [
-        *[engine(number) for number in range(1, groups + 1)],
+        *[engine(number, replica) for replica in copies for number in numbers],
+        *([controller()] if replicas > 1 else []),
         proxy("producer_proxy", "--buffer", str(data / "buffer" / "producer_proxy")),
         proxy("consumer_proxy"),
     ]
-    return UpPlan(data, host, url, key, ports, children, ready_file, groups)
+    return UpPlan(data, host, url, key, ports, children, ready_file, groups, replicas)

@@ -10,6 +10,7 @@ PROCESSES = ("producer_proxy", "consumer_proxy", "engine")
 NAMES = PROCESSES + tuple(
     f"{name}_ops" for name in PROCESSES
 )  # with one broker group; the ports of further groups follow
+CONTROLLER = "controller"
 DEFAULT_BASE = 9700
 # Below the range from which the kernel takes the local ports of outgoing connections: one of those could take a port
 # between this check and the child's bind.
@@ -24,10 +25,17 @@ def engine_name(number: int) -> str:
     return "engine" if number == 1 else f"engine-{number}"
 
 
-def names_of(groups: int) -> tuple[str, ...]:
+def broker_name(number: int, replica: int) -> str:
+    """The name of a broker of group `number`, from 1 on; `replica` from 1 on: as the engine of a group without others."""
+    return engine_name(number) if replica == 1 else f"{engine_name(number)}-r{replica}"
+
+
+def names_of(groups: int, replicas: int = 1) -> tuple[str, ...]:
     """Names of all ports, in the order in which they follow a base."""
     more = [engine_name(number) for number in range(2, groups + 1)]
-    return (*NAMES, *(name for engine in more for name in (engine, f"{engine}_ops")))
+    more += [broker_name(number, each) for each in range(2, replicas + 1) for number in range(1, groups + 1)]
+    more += [CONTROLLER] if replicas > 1 else []
+    return (*NAMES, *(name for process in more for name in (process, f"{process}_ops")))
 
 
 def is_free(host: str, port: int) -> bool:

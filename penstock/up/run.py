@@ -28,6 +28,7 @@ class UpOptions:
     config: str | None = None
     ready_file: Path | None = None
     groups: int | None = None  # None: as many as the directory has, one where it is new
+    replicas: int | None = None  # brokers per group; None: as many as the directory has, one where it is new
     look_up: str = "id,key"  # as engines take it
     demo: tuple[str, ...] | None = None  # arguments of `python -m penstock.demo`; None: no demo
     demo_exit: bool = False
@@ -45,11 +46,13 @@ def run_up(options: UpOptions) -> int:
     with DirectoryLock(data) as lock:
         files.remove_stale(data, options.ready_file)
         groups = broker_groups.settle(data, options.groups)
-        chosen = ports.choose(options.ports, options.host, lock.noted().get("ports", {}), ports.names_of(groups))
+        replicas = broker_groups.settle_replicas(data, groups, options.replicas)
+        names = ports.names_of(groups, replicas)
+        chosen = ports.choose(options.ports, options.host, lock.noted().get("ports", {}), names)
         key, admin_key = ensure_key(data / CLUSTER_KEY), ensure_key(data / ADMIN_KEY)
         plan = make_plan(
             data, options.host, options.config, key, chosen, options.ready_file, groups,
-            ["--look-up", options.look_up, "--admin-key", str(admin_key)],
+            ["--look-up", options.look_up, "--admin-key", str(admin_key)], replicas,
         )  # fmt: skip
         broker_groups.publish(plan)
         lock.note({"pid": os.getpid(), "ports": chosen})

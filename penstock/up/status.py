@@ -4,6 +4,7 @@ import http.client
 import json
 import os
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,10 @@ TOPICS_MAX = 10_000
 def gather(facts: dict[str, Any]) -> dict[str, Any]:
     """The whole state as JSON values. A part that does not answer is reported so; the others are shown."""
     engines = list(facts.get("broker_groups", {"main": "engine"}).values())
-    processes = [process(name, facts) for name in ("up", *PROXIES, *engines)]
+    replicas = facts.get("replicas", {})
+    more = [name for names in replicas.values() for name in names if name not in engines]
+    more += ["controller"] if replicas else []
+    processes = [process(name, facts) for name in ("up", *PROXIES, *engines, *more)]
     state: dict[str, Any] = {"data": facts["data"], "config": facts["config"], "processes": processes}
     state["rss_mib"] = round(sum(each["rss_mib"] for each in processes), 1)
     try:
@@ -34,20 +38,25 @@ def gather(facts: dict[str, Any]) -> dict[str, Any]:
             store.close()
     except Exception as fault:  # any store may fail in its own way
         state["config_error"] = str(fault)
-    state["engine"] = engine_or_error(facts, "engine")
+    state["engine"] = engine_or_error(facts, replicas.get("main", ["engine"]))
     if "broker_groups" in facts:
         state["broker_groups"] = {
-            name: engine_or_error(facts, process) for name, process in facts["broker_groups"].items()
+            name: engine_or_error(facts, replicas.get(name, [process]))
+            for name, process in facts["broker_groups"].items()
         }
     state["breakers"] = {name: breakers(facts, name) for name in PROXIES}
     return state
 
 
-def engine_or_error(facts: dict[str, Any], name: str) -> dict[str, Any]:
-    try:
-        return engine(facts, name)
-    except (OSError, LinkError, AdminError) as fault:
-        return {"error": f"{type(fault).__name__}: {fault}"}
+def engine_or_error(facts: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    """The state of the one of these brokers that leads."""
+    faults = []
+    for name in names:
+        try:
+            return engine(facts, name)
+        except (OSError, LinkError, AdminError) as fault:
+            faults.append(f"{type(fault).__name__}: {fault}")
+    return {"error": "; ".join(faults)}
 
 
 def breakers(facts: dict[str, Any], name: str) -> dict[str, str]:

@@ -36,6 +36,9 @@ BUSY_MS = 5
 
 CHECK_MS = 1000
 
+DELETED = b"\0deleted"
+"""Key of progress, in a log with replicas: the position below which segments are gone, u64 little-endian."""
+
 KEEP_MS = 50
 """Pause between two steps that keep the retentions of topics: a few percent of the loop's time."""
 
@@ -51,7 +54,7 @@ class Retainer:
         self._retentions, self._log_time, self._relocator, self.disk = retentions, log_time, relocator, disk
         self._clock = env.clock
         self._refusal, self._durability, self._checkpoints = writer.refusal, writer.durability, writer.checkpoints
-        self._roller, self._appender = writer.roller, writer.appender
+        self._roller, self._appender, self._progress = writer.roller, writer.appender, writer.progress
         self._timers: PendingTimers | None = None
         self.deleted_segments = self.deleted_bytes = self.early_segments = 0
         self._expiry = Expiry(env, segments, retentions, config.retention_ms)
@@ -181,6 +184,19 @@ class Retainer:
             return min(self._config.delete_interval_ms, CHECK_MS)
         return BUSY_MS
 
+    def deleted_to(self) -> int:
+        """Position below which the log says that its segments are gone."""
+        return next((int.from_bytes(value, "little") for _, value in self._progress.progress(DELETED)), 0)
+
+    def follow(self, deleted_to: int) -> None:
+        """Remove the segments below a position, as the master of this log has done; some of them later."""
+        for base in sorted(self._segments.sealed.bases):
+            segment = self._segments.sealed.get(base) if base < self._view.replay_base else None
+            if segment is None or segment.next_base > deleted_to:
+                return
+            self._view.put_all_ended(base)
+            self._remove(segment, "")
+
     def close(self) -> None:
         """Finish the removal that has begun. Blocks."""
         self._round = None
@@ -226,6 +242,8 @@ class Retainer:
         if self._timers is not None:
             yield from self._timers.relocate(segment.base)
         yield from self._relocator.relocate(segment)
+        if self._durability.when_confirmed is not None:
+            self._progress.put_progress([(DELETED, segment.next_base.to_bytes(8, "little"))])
         self._waits = True
         self._durability.when_durable(self._durability.end_position, self._synced)
         while self._waits:
