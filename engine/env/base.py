@@ -60,6 +60,10 @@ class File(ABC):
     def next_data(self, at: int) -> int | None:
         """The first offset from `at` on that may hold other bytes than zero; None: there is none up to the end."""
 
+    def data_end(self) -> int:
+        """An offset from which on all bytes are zero, at best the first one; found without reading them."""
+        return self.size()
+
     @abstractmethod
     def view(self) -> "mmap.mmap | bytes":
         """All bytes as a read-only buffer, mapped when the file has any.

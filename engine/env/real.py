@@ -92,6 +92,17 @@ class RealFile(File):
                 return at
             raise
 
+    def data_end(self) -> int:
+        at = end = 0
+        while (data := self.next_data(at)) is not None:
+            try:
+                at = end = os.lseek(self._fd, data, os.SEEK_HOLE)
+            except OSError as error:
+                if error.errno != errno.EINVAL:
+                    raise
+                return self.size()
+        return end
+
     def view(self) -> mmap.mmap | bytes:
         if self.size() == 0:
             return b""

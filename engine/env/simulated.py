@@ -153,6 +153,9 @@ class SimulatedFile(File):
         stripped = rest.lstrip(b"\0")
         return at + len(rest) - len(stripped) if stripped else None
 
+    def data_end(self) -> int:
+        return -(-len(self.content.seen.rstrip(b"\0")) // 4096) * 4096  # as file systems tell it
+
     def view(self) -> bytes:
         self._env.ask("view", self.path, 0, len(self.content.seen))
         return bytes(self.content.seen)

@@ -84,15 +84,15 @@ def make_plan(
         command = [*module_command("engine"), "--data", str(data / name), *common(name), *engine_options, *more]
         return ChildPlan(name, command, data / "logs" / f"{name}.log", stop_rank=1)
 
-    def controller() -> ChildPlan:
-        command = [*module_command(CONTROLLER), "--name", CONTROLLER, "--ops", address(f"{CONTROLLER}_ops")]
-        more = ["--config", url, "--cluster-key", str(key)]
-        return ChildPlan(CONTROLLER, [*command, *more], data / "logs" / f"{CONTROLLER}.log", stop_rank=2)
-
     children = [
         *[engine(number, replica) for replica in copies for number in numbers],
-        *([controller()] if replicas > 1 else []),
+        *([_controller(data, url, key, address(f"{CONTROLLER}_ops"))] if replicas > 1 else []),
         proxy("producer_proxy", "--buffer", str(data / "buffer" / "producer_proxy")),
         proxy("consumer_proxy"),
     ]
     return UpPlan(data, host, url, key, ports, children, ready_file, groups, replicas)
+
+
+def _controller(data: Path, url: str, key: Path, ops: str) -> ChildPlan:
+    command = [*module_command(CONTROLLER), "--name", CONTROLLER, "--ops", ops, "--config", url]
+    return ChildPlan(CONTROLLER, [*command, "--cluster-key", str(key)], data / "logs" / f"{CONTROLLER}.log", stop_rank=2)

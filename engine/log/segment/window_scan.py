@@ -54,6 +54,7 @@ class WindowScan:
         self._batches, self._file, self._index, self._base = batches, file, index, base
         self._window, self._again = window_bytes, again
         self.limit = file.size()
+        self._zero_from = file.data_end()
         self.room = mmap.mmap(-1, max(self.limit, 1))
         with suppress(OSError):
             self.room.madvise(mmap.MADV_HUGEPAGE)  # a fault for each 4 KiB would cost more than the checksums
@@ -114,7 +115,7 @@ class WindowScan:
         Without one, `_used_to` is after the last byte that is not 0.
         """
         low = self._used_to = at
-        while (data := self._file.next_data(low)) is not None and data < self.limit:
+        while (data := self._file.next_data(low)) is not None and data < min(self.limit, self._zero_from):
             low = max(low, data & ~7)
             self._load(low, low + self._window)
             if used := self._last_used(low, self._to):
@@ -166,6 +167,10 @@ class WindowScan:
     def _read(self, at: int, end: int) -> int:
         """Read into the room. A sector that cannot be read stays zero there and is noted."""
         end = min(end, at + self._window)
+        if at >= self._zero_from:
+            # Allocated room that was never written: reading it would take long, and make it look written.
+            return end - at
+        end = min(end, self._zero_from)
         try:
             taken = self._fill(at, end)
         except OSError:
