@@ -94,7 +94,12 @@ def _found(brokers: Brokers) -> Decision:
     logs = {report.log_id for report in reports.values()} - {""}
     if len(logs) > 1:
         return Decision(sentence=f"the brokers have different logs ({', '.join(sorted(logs))}): remove all but one")
-    name = next((name for name, report in reports.items() if report.log_id), next(iter(reports)))
+    begins = [name for name, report in reports.items() if report.log_id] or [
+        name for name, report in reports.items() if report.can_begin
+    ]
+    if not begins:
+        return Decision(sentence="no broker has a log, and none was started with --first")
+    name = begins[0]
     found = reports[name]
     return Decision(
         GroupRecord(
@@ -122,7 +127,8 @@ def _restarted(record: GroupRecord, brokers: Brokers) -> Decision:
         view = brokers.get(name)
         if view is None or view.report is None or view.report.incarnation != view.incarnation:
             continue
-        if view.report.log_id != record.log_id or (name in record.in_sync and view.report.log < record.floor):
+        is_other = bool(record.log_id) and view.report.log_id != record.log_id
+        if is_other or (name in record.in_sync and view.report.log < record.floor):
             older.append(name)
         else:
             there[name] = view.report

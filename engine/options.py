@@ -21,6 +21,7 @@ HELP = {
     "broker-group": "Name of this engine's broker group in the configuration (default main).",
     "broker": "Name of this engine among the replicas of its broker group, which --config coordinates. Without it the group "
     "has this engine only.",
+    "first": "Begin the log of the group if it has no master yet and DIR no log. Without it a broker waits for a master.",
     "segment-mib": "Size of a log file; recovery scans one (default 256).",
     "retention-hours": "Retention of topics that define none; 0 keeps messages for ever (default 72).",
     "log-gib-max": "Delete the oldest segments when the log is larger, whatever their age; 0 sets no limit (default 0).",
@@ -81,6 +82,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     add("config", "URL")
     add("broker-group", "NAME", default="main")
     add("broker", "NAME")
+    parser.add_argument("--first", action="store_true", help=HELP["first"])
     add("segment-mib", "N", type=int, default=256)
     add("retention-hours", "N", type=float, default=72)
     add("log-gib-max", "N", type=float, default=0)

@@ -37,6 +37,7 @@ class BrokerReport:
             without slaves confirms anything.
         hears_master: as a slave, whether the master of the adopted record is heard.
         followers: as the master, its slaves by name: all that it waits for, and others that follow.
+        can_begin: whether it may become the first master of its group: it has a log, or was told to make one.
     """
 
     incarnation: Incarnation
@@ -48,13 +49,14 @@ class BrokerReport:
     is_settled: bool = False
     hears_master: bool = False
     followers: Mapping[str, FollowerReport] = field(default_factory=dict)
+    can_begin: bool = True
 
     def to_value(self) -> dict[str, Any]:
         """As JSON is made of it."""
         return {
             "incarnation": self.incarnation, "version": self.version, "log_id": self.log_id, "log": list(self.log),
             "synced": list(self.synced), "continues": sorted(self.continues), "is_settled": self.is_settled,
-            "hears_master": self.hears_master,
+            "hears_master": self.hears_master, "can_begin": self.can_begin,
             "followers": {name: each._asdict() for name, each in self.followers.items()},
         }  # fmt: skip
 
@@ -72,7 +74,7 @@ class BrokerReport:
                 _number(value["incarnation"]), _number(value["version"]), _text(value["log_id"]),
                 LogPoint(*map(_number, value["log"])), LogPoint(*map(_number, value["synced"])),
                 frozenset(map(_number, value["continues"])), _flag(value["is_settled"]), _flag(value["hears_master"]),
-                followers,
+                followers, _flag(value["can_begin"]),
             )  # fmt: skip
         except (KeyError, TypeError, AttributeError, ValueError) as error:
             raise ValueError(f"not the report of a broker: {error!r}") from None

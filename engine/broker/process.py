@@ -90,7 +90,8 @@ class BrokerProcess:
         if self._life is not None:
             return self._life.group.report(self._clock.monotonic_ms())
         numbers = self._incarnations
-        return BrokerReport(numbers.present, 0, "", NO_LOG, continues=numbers.continues | {numbers.present})
+        continues = numbers.continues | {numbers.present}
+        return BrokerReport(numbers.present, 0, "", NO_LOG, continues=continues, can_begin=self._options.first)
 
     def learn(self, version: int, record: GroupRecord) -> None:
         """Adopt the record soon if it is newer than all that are known."""
@@ -166,11 +167,14 @@ class BrokerProcess:
         self._life = BrokerLife(self._parts, self.name, numbers.present, numbers.continues)
         self._adopted = 0
         self._end = self._durable = 0
+        self._standby.store = self._life.store
+        self._server.use(self._standby)
 
     def _close_life(self) -> None:
         """Close the log, and all links to clients and slaves."""
         life, self._life = self._life, None
         self._unfollow()
+        self.ops.end_links()
         self._server.use(self._standby, reference)
         if life is not None:
             life.close()
@@ -306,9 +310,9 @@ class BrokerProcess:
     def run(self) -> None:
         """Serve until the process has to end, then finish the accepted work."""
         parts, options = self._parts, self._options
+        self._server = LinkServer(self._standby, *options.listen, socket_file=options.socket_file, form=reference)
         if Path(options.data, "log").is_dir() and any(Path(options.data, "log").glob("*.seg")):
             self._open()
-        self._server = LinkServer(self._standby, *options.listen, socket_file=options.socket_file, form=reference)
         loop = gevent.get_hub().loop
         turns, ticks = loop.prepare(), loop.timer(TICK_S, TICK_S)
         turns.start(self._turn)

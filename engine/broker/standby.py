@@ -1,4 +1,7 @@
-"""Serving while a broker does not lead: greetings, slaves and controllers; clients are sent to the master."""
+"""Serving while a broker does not lead: greetings, slaves and controllers; clients are sent to the master.
+
+The links of slaves and controllers stay here when the broker begins to lead.
+"""
 
 import logging
 from collections.abc import Callable, Mapping
@@ -8,6 +11,7 @@ from engine.env.native import NodeClock
 from engine.errors import EngineError
 from engine.link import layout
 from engine.link.errors import LinkError
+from engine.log import Log
 from engine.ops.errors import RequestError
 from engine.ops.handshake import Handshake, LinkKeys
 from engine.ops.peer import Peer, PeerState
@@ -17,21 +21,26 @@ AUTHENTICATE_MS = 10_000
 
 
 class Standby:
-    """In the place of a `Node`, for the reference form of links: there is nothing here that has to be quick.
+    """In the place of a `Node`; without a log, for the reference form of links only.
 
     Args:
         identity: fields of HELLO's answer.
         handlers: of slaves' and controllers' operations.
         refusal: returns the sentence for clients.
         on_closed: called with each link that is closed.
+
+    Attributes:
+        store: the open log, which refuses appends.
     """
+
+    store: Log
 
     def __init__(
         self, keys: LinkKeys, clock: NodeClock, random_bytes: Callable[[int], bytes],
         identity: Callable[[], Mapping[str, object]], handlers: Mapping[int, Callable[[Peer, int, bytes], None]],
         refusal: Callable[[], str], on_closed: Callable[[Peer], None],
     ) -> None:  # fmt: skip
-        self._clock, self._handlers, self._refusal, self._told_closed = clock, handlers, refusal, on_closed
+        self.clock, self._handlers, self._refusal, self._told_closed = clock, handlers, refusal, on_closed
         self._strangers: dict[Peer, None] = {}
         self._handshake = Handshake(keys, identity, random_bytes, lambda peer: self._strangers.pop(peer, None))
         self.output_hold = self.append = None
@@ -39,7 +48,7 @@ class Standby:
     def on_connected(self, peer: Peer) -> PeerState:
         """See `Node.on_connected`."""
         self._strangers[peer] = None
-        return PeerState(self._clock.monotonic_ms() + AUTHENTICATE_MS)
+        return PeerState(self.clock.monotonic_ms() + AUTHENTICATE_MS)
 
     def on_closed(self, peer: Peer) -> None:
         """See `Node.on_closed`."""
@@ -69,11 +78,14 @@ class Standby:
             limited.exception("link=%s op=%d: request failed", peer.peer_state.name, op)
             peer.send_frame(op, request_id, layout.UNAVAILABLE, [b"internal error: the engine's log has the details"])
 
+    def on_appended(self, woken: list[tuple[int, int]]) -> None:
+        """Nothing waits here."""
+
     def release_waiting(self) -> None:
         """Nothing waits here."""
 
     def check_deadlines(self) -> None:
         """Close the links that have not authenticated in time."""
-        now_ms = self._clock.monotonic_ms()
+        now_ms = self.clock.monotonic_ms()
         for peer in [each for each in self._strangers if each.peer_state.deadline_ms <= now_ms]:
             peer.close("did not authenticate in time")

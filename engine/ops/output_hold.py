@@ -7,7 +7,7 @@ from typing import Protocol
 from engine.link.proof import CONTROLLER_ROLE, REPLICA_ROLE
 from engine.ops.peer import PeerState
 
-_UNHELD_ROLES = frozenset({REPLICA_ROLE, CONTROLLER_ROLE})
+UNHELD_ROLES = frozenset({REPLICA_ROLE, CONTROLLER_ROLE})
 """Roles of links on which confirmation depends: their output would wait for itself."""
 _DROPPED_MIN = 64
 """Entries of closed connections that are kept at least: fewer are not worth a search for them."""
@@ -116,6 +116,6 @@ def hold_of(hold: OutputHold | None, state: PeerState) -> OutputHold | None:
     Args:
         hold: of the peer's node.
     """
-    found = None if state.role in _UNHELD_ROLES else hold
+    found = None if state.role in UNHELD_ROLES else hold
     state.is_held = found is not None
     return found

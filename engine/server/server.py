@@ -7,6 +7,7 @@ import gevent
 from common.net.limits import Limits
 from common.net.server import Server, listen, listen_file
 from engine.link.frame import FRAME_BYTES_MAX
+from engine.ops.output_hold import UNHELD_ROLES
 from engine.server import native
 
 LIMITS = Limits(frame_bytes_max=FRAME_BYTES_MAX, connections_max=10_000, output_bytes_max=1 << 40)
@@ -31,11 +32,12 @@ class LinkServer:
         self._server = Server([(sock, None) for sock in listeners], LIMITS, self._connect)
 
     def use(self, node: Any, form: Any = native.form) -> None:
-        """Serve another node from now on. The connections of the one before are closed."""
+        """Serve another node from now on. Clients' connections are closed: they look for the master again."""
         self._node, self._form = node, form
         self.turn = form.Turn(node)
         for connection in list(self._server.connections):
-            connection.close("another node serves from now on")
+            if connection.peer_state.role not in UNHELD_ROLES:
+                connection.close("another node serves from now on")
 
     @property
     def port(self) -> int:

@@ -79,6 +79,7 @@ def make_plan(
         name = broker_name(number, replica)
         more = ["--broker-group", group_name(number)] if groups > 1 else []
         more += ["--broker", name] if replicas > 1 else []
+        more += ["--first"] if replicas > 1 and replica == 1 else []
         if has_socket_file:
             more = ["--socket-file", socket_file]
         command = [*module_command("engine"), "--data", str(data / name), *common(name), *engine_options, *more]
@@ -95,4 +96,6 @@ def make_plan(
 
 def _controller(data: Path, url: str, key: Path, ops: str) -> ChildPlan:
     command = [*module_command(CONTROLLER), "--name", CONTROLLER, "--ops", ops, "--config", url]
-    return ChildPlan(CONTROLLER, [*command, "--cluster-key", str(key)], data / "logs" / f"{CONTROLLER}.log", stop_rank=2)
+    return ChildPlan(
+        CONTROLLER, [*command, "--cluster-key", str(key)], data / "logs" / f"{CONTROLLER}.log", stop_rank=2
+    )

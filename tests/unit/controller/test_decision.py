@@ -137,6 +137,21 @@ def test_an_empty_foreign_or_older_log_counts_for_nothing(changes):
     assert found.record is None and "the log of a is another or an older copy" in found.sentence
 
 
+def test_a_first_master_that_restarts_before_its_log_was_recorded_goes_on():
+    begun = replace(SINGLE, log_id="")
+    found = decide(VERSION, begun, {"a": view(2, continues=frozenset((1, 2)))}).record
+    assert (found.master, found.in_sync) == ("a", {"a": 2})
+
+
+def test_without_a_log_only_a_broker_that_was_told_to_begins_one():
+    empty = {"log_id": "", "log": LogPoint(0, 0)}
+    waits = decide(0, None, {"a": view(can_begin=False, **empty)})
+    assert waits.record is None and "--first" in waits.sentence
+    brokers = {"a": view(can_begin=False, **empty), "b": view(**empty)}
+    assert decide(0, None, brokers).record.master == "b"
+    assert decide(0, None, {**brokers, "c": view(can_begin=False, log=LogPoint(0, 90))}).record.master == "c"
+
+
 def test_a_member_of_the_set_before_may_have_what_a_master_lost_that_had_not_synced_it():
     alone = replace(SINGLE, epoch=4, before={"b": 1})
     assert "waiting for b" in decide(VERSION, alone, {"a": view(2)}).sentence
