@@ -12,6 +12,7 @@ from engine.log import open_log
 from engine.log.segment.recovery_scan import SegmentDamage
 from engine.node import Node, NodeConfig, NodeHost
 from engine.ops.handshake import LinkKeys
+from engine.ops.output_hold import OutputHold
 from tests.sim.history import Broken
 from tests.sim.link import ADMIN_SECRET, KEY, Link, Owner
 from tests.sim.machine import EndAt, Machine
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("penstock.sim")
 DIRECTORY = "/engine"
 UNREAD = "cannot be read"
+CONFIRM_MS_MAX = 50
 RESTART_MS = 500
 """Pause of the supervisor before it starts an ended process again."""
 
@@ -37,6 +39,7 @@ class Engine:
         threads: whether syncs and background tasks take time; else they run in the caller.
         staged: whether APPEND frames of one turn are written together, as the native server does.
         restarts: whether a supervisor starts an ended process again.
+        holds: whether links wait until what they show is on the disk, as those of a master wait for its slaves.
 
     Attributes:
         node: None while the engine is down.
@@ -52,6 +55,7 @@ class Engine:
     def __init__(
         self, world: "World", name: str, log: LogConfig, *, node: dict[str, int] | None = None,
         config: "SimulatedConfig | None" = None, threads: bool = False, staged: bool = False, restarts: bool = False,
+        holds: bool = False,
     ) -> None:  # fmt: skip
         self.world, self.name = world, name
         self.env = Machine(world, name, self.guarded, threads)
@@ -67,12 +71,13 @@ class Engine:
         self.before_crash: Callable[[], None] = lambda: None
         self.turn: Turn | None = None
         self.links: list[Link] = []
-        self._staged, self._restarts = staged, restarts
+        self._staged, self._restarts, self._holds = staged, restarts, holds
         self._log = log
         self._settings = NodeConfig(
             LinkKeys(KEY, ADMIN_SECRET), **{"tick_ms": 1000, "progress_ms": 5000, **(node or {})}
         )
         self._woken_ms = -1
+        self._random = world.random_of(f"engine-{name}")
 
     # -- the process
 
@@ -92,7 +97,10 @@ class Engine:
             in_loop=lambda call: self._soon(lambda node: call()), wake_at=self._wake_at, die=env.die,
             stop=lambda: self.world.after(0, self.stop), facts=dict,
         )  # fmt: skip
-        self.node = Node(store, self._settings, host, policies=self.config.policies if self.config else DEFAULTS)
+        self.node = Node(
+            store, self._settings, host, policies=self.config.policies if self.config else DEFAULTS,
+            output_hold=OutputHold(lambda: store.end_position) if self._holds else None,
+        )  # fmt: skip
         self.turn = Turn(self.node) if self._staged else None
         self.failed_start = ""
         self.world.note(self.name, "start", store.end_position)
@@ -209,6 +217,21 @@ class Engine:
             self.links.remove(link)
             if self.node is not None:
                 self.guarded(lambda: self.node.on_closed(link))  # type: ignore[union-attr]
+
+    def confirm_later(self) -> None:
+        """Confirm, after a while, what the log has now, once it is on the disk."""
+        assert self.node is not None
+        store, end, incarnation = self.node.store, self.node.store.end_position, self.incarnation
+
+        def confirm() -> None:
+            if self.node is not None and self.node.output_hold is not None and self.incarnation == incarnation:
+                self.node.output_hold.confirm(end)
+
+        def wait() -> None:
+            if self.node is not None and self.incarnation == incarnation:
+                self.guarded(lambda: store.when_durable(end, confirm))
+
+        self.world.after(self._random.randint(0, CONFIRM_MS_MAX), wait)
 
     def _cut_links(self) -> None:
         for link in list(self.links):

@@ -1,11 +1,13 @@
 """Links in memory: the node's `Peer` on one side, the owner's requests on the other."""
 
 import json
+from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from engine.link import layout
 from engine.link.proof import ADMIN_ROLE, NONCE_SIZE, client_proof, engine_proof, transcript
+from engine.ops.output_hold import OutputHold, hold_of
 
 if TYPE_CHECKING:
     from tests.sim.engine import Engine
@@ -63,6 +65,9 @@ class Link:
         self._random = self.world.random_of(f"link-{owner.name}-{engine.incarnation}-{self.world.now_ms}")
         self._number = 0
         self._there_ms = self._back_ms = 0
+        self._hold: OutputHold | None = None
+        self._held: deque[tuple[int, int, int, bytes]] = deque()
+        self.queued = 0
         self.peer_state = engine.node.on_connected(self)
         nonce = self._random.randbytes(NONCE_SIZE).hex()
         self._greeting = json.dumps({"version": layout.VERSION, "role": owner.role, "nonce": nonce}).encode()
@@ -107,19 +112,34 @@ class Link:
 
     # -- the node's side
 
-    queued = backlog = 0
-    """What the node sends leaves at once."""
+    @property
+    def backlog(self) -> int:
+        """Frames that are held; `queued` counts frames, too. All others leave at once."""
+        return len(self._held)
 
     def send_frame(self, op: int, request_id: int, code: int, parts: list[bytes]) -> None:
-        if not self.closed:
-            payload = b"".join(parts)
-            self.owner.on_sending(self, op, code, payload)
-            delay_ms = self._random.randint(0, LATENCY_MS_MAX) + self.slow_ms
-            self._back_ms = max(self._back_ms, self.world.now_ms + delay_ms)
-            self.world.at(self._back_ms, lambda: self._arrive(op, request_id, code, payload))
+        if self.closed:
+            return
+        self.queued += 1
+        self._held.append((op, request_id, code, b"".join(parts)))
+        if self._hold is None or self._hold.note(self, self.queued):
+            self.release(self.queued)
+        else:
+            self.engine.confirm_later()
+
+    def release(self, position: int) -> None:
+        while self._held and self.queued - len(self._held) < position and not self.closed:
+            self._leave(*self._held.popleft())
+
+    def _leave(self, op: int, request_id: int, code: int, payload: bytes) -> None:
+        self.owner.on_sending(self, op, code, payload)
+        delay_ms = self._random.randint(0, LATENCY_MS_MAX) + self.slow_ms
+        self._back_ms = max(self._back_ms, self.world.now_ms + delay_ms)
+        self.world.at(self._back_ms, lambda: self._arrive(op, request_id, code, payload))
 
     def trust(self) -> None:
-        pass
+        assert self.engine.node is not None
+        self._hold = hold_of(self.engine.node.output_hold, self.peer_state)
 
     def close(self, reason: str) -> None:
         if not self.closed:
