@@ -18,7 +18,6 @@ cdef class OutputSocket(PolledSocket):
     cdef size_t room_below             # call on_room() once less output than this is left; 0: nobody waits for it
     cdef unsigned char* out_reserve(self, Py_ssize_t size) except NULL
     cdef int out_commit(self, Py_ssize_t size) except -1
-    cdef size_t sendable_end(self) noexcept
     cdef int flush_plain(self, size_t budget) except -1
     cdef int flush_tls(self, size_t budget) except -1
     cdef ssize_t send_some(self, const unsigned char* data, size_t size) except -1

@@ -28,6 +28,11 @@ cdef inline size_t counted(size_t cap) noexcept nogil:
     return cap if cap > KEPT_BYTES else 0
 
 
+cdef inline size_t sendable_end(OutputSocket each) noexcept:
+    """Return the end of the bytes in `out` that may leave: between `start` and `end`, by the class's invariant."""
+    return each.out.end if each.queued <= each.sendable else each.out.end - <size_t>(each.queued - each.sendable)
+
+
 cdef class OutputSocket(PolledSocket):
     """A socket with output. Subclasses override stop_writing(), written() and on_room().
 
@@ -77,10 +82,6 @@ cdef class OutputSocket(PolledSocket):
             self.sendable = min(position, self.queued)
             self.reactor.mark_dirty(self)
 
-    cdef size_t sendable_end(self) noexcept:
-        """Return the end of the bytes in `out` that may leave. Between `out.start` and `out.end`, by the invariant."""
-        return self.out.end if self.queued <= self.sendable else self.out.end - <size_t>(self.queued - self.sendable)
-
     cdef int flush(self) except -1:
         cdef size_t budget
         if self.is_closed:
@@ -97,7 +98,7 @@ cdef class OutputSocket(PolledSocket):
 
     cdef int flush_plain(self, size_t budget) except -1:
         cdef ssize_t sent
-        cdef size_t end = self.sendable_end()
+        cdef size_t end = sendable_end(self)
         while self.out.start < end:
             if budget == 0:
                 return self.write_later()
@@ -111,7 +112,7 @@ cdef class OutputSocket(PolledSocket):
     cdef int flush_tls(self, size_t budget) except -1:
         """Encrypt and send in pieces, so that no more than one piece is copied before the socket has taken it."""
         cdef ssize_t sent
-        cdef size_t size, end = self.sendable_end()
+        cdef size_t size, end = sendable_end(self)
         cdef const unsigned char* rest
         while True:
             size = self.session.unsent()

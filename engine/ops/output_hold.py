@@ -64,6 +64,11 @@ class OutputHold:
         """Number of entries, those of closed connections included."""
         return len(self._entries)
 
+    @property
+    def links(self) -> int:
+        """Number of open connections whose output is held."""
+        return len(self._holders)
+
     def note(self, peer: HeldOutput, queued: int) -> bool:
         """Note output that leaves this turn, up to the position `queued`.
 

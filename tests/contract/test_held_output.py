@@ -102,6 +102,15 @@ def test_answers_leave_in_order_and_only_those_that_are_confirmed(engine):
     assert engine.peer_of(link).backlog == 0
 
 
+def test_a_release_of_more_than_there_is_frees_nothing_that_comes_later(engine):
+    link = engine.raw()
+    engine.send_append(link, 1)
+    engine.peer_of(link).release(1 << 40)
+    assert next_id(link) == 1
+    engine.send_append(link, 2)
+    assert engine.is_silent(link)
+
+
 def test_nothing_waits_while_all_is_confirmed(engine):
     engine.confirm()
     link = engine.raw()
@@ -276,6 +285,7 @@ def test_two_hundred_links_are_held_and_released_together(engine):
     for link in links[:50]:
         link.close()
     turn_until(lambda: len(engine.node.peers) == 151)
+    assert engine.hold.links == 150, "closed links are forgotten"
     assert all(engine.is_silent(link) for link in links[50:53])
     engine.confirm()
     assert [next_id(link) for link in links[50:]] == [3] * 150
