@@ -44,6 +44,12 @@ def engine_address(text: str) -> Address:
     return Address(path)
 
 
+def engine_addresses(text: str) -> Address | tuple[Address, ...]:
+    """Parse one engine's address, or those of the brokers of a group, separated by commas. Raises ArgumentTypeError."""
+    found = tuple(engine_address(each) for each in text.split(","))
+    return found[0] if len(found) == 1 else found
+
+
 def connect(address: Address, timeout_s: float, sockets: ModuleType = socket) -> socket.socket:
     """Return a connected socket with this time-out. Raises OSError.
 

@@ -31,8 +31,7 @@ from consumer_proxy.sources.base import Source
 from consumer_proxy.sources.engine import EngineSource
 from consumer_proxy.sources.group_link import GroupLink, OnLinkChange
 from consumer_proxy.sources.groups import GroupsSource
-from engine.client.router import Address
-from engine.client.rpc import RpcClient
+from engine.client.router import Place, link_to
 
 
 def listeners(options: argparse.Namespace, watch: CertificateWatch) -> list[tuple[Any, Any]]:
@@ -47,17 +46,17 @@ def make_source(options: argparse.Namespace, key: bytes, view: ConfigView, recor
     """The engine of --engine, or the broker groups of the configuration, now and after each change."""
     window = limits(options).output_bytes_max
     if options.engine:
-        rpc = RpcClient(options.engine, key, role="consumer_proxy", admits=partial(records.admits, None))
+        rpc = link_to(options.engine, key, role="consumer_proxy", admits=partial(records.admits, None))
         rpc.share_window(window, 1)
         return EngineSource(rpc)
 
-    def connect(name: str, number: int, address: Address, key: bytes, on_change: OnLinkChange) -> GroupLink:
+    def connect(name: str, number: int, address: Place, key: bytes, on_change: OnLinkChange) -> GroupLink:
         return GroupLink(name, number, address, key, on_change, partial(records.admits, name))
 
     source = GroupsSource(key, connect, window)
 
     def follow() -> None:
-        source.follow([(group.name, group.host_and_port) for group in view.broker_groups()])
+        source.follow([(group.name, group.place) for group in view.broker_groups()])
 
     follow()
     view.on_change(follow)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from common.address import engine_address, host_and_port
+from common.address import engine_addresses, host_and_port
 from common.net import Limits
 from common.secret_file import secret_faults
 
@@ -37,8 +37,8 @@ def _add_listeners(add: Callable[..., Any]) -> None:
 
 
 def _add_stores(add: Callable[..., Any]) -> None:
-    engine = "The only broker (default: the broker groups of the configuration)."
-    add("--engine", type=engine_address, metavar="HOST:PORT|unix:PATH", help=engine)
+    engine = "The only broker group, by the addresses of its brokers (default: those of the configuration)."
+    add("--engine", type=engine_addresses, metavar="HOST:PORT|unix:PATH[,…]", help=engine)
     add("--cluster-key", required=True, metavar="FILE", help="Secret shared with the engines.")
     store = "Configuration store: file:///dir or zookeeper://host,host/chroot."
     add("--config", required=True, metavar="URL", help=store)

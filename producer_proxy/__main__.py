@@ -12,7 +12,7 @@ from pathlib import Path
 
 from prometheus_client import CollectorRegistry
 
-from common.address import engine_address, host_and_port
+from common.address import engine_addresses, host_and_port
 from common.breaker_metrics import BreakerMetrics
 from common.clock import SystemClock
 from common.config import ConfigView, open_store
@@ -54,8 +54,8 @@ def _add_addresses(parser: argparse.ArgumentParser) -> None:
     add("--tls-client-ca", metavar="FILE", help="PEM authority of client certificates; unset: none are asked for.")
     add("--ops", type=host_and_port, default=("127.0.0.1", 0), metavar="HOST:PORT",
         help="Address for /metrics, /healthz and /readyz (default: a free port on 127.0.0.1).")  # fmt: skip
-    add("--engine", type=engine_address, metavar="HOST:PORT|unix:PATH",
-        help="The only broker; unset: the broker groups of the configuration.")  # fmt: skip
+    add("--engine", type=engine_addresses, metavar="HOST:PORT|unix:PATH[,…]",
+        help="The only broker group, by the addresses of its brokers; unset: those of the configuration.")  # fmt: skip
 
 
 def _add_settings(parser: argparse.ArgumentParser) -> None:

@@ -112,7 +112,7 @@ class ProducerProxy:
 
     def _follow_groups(self) -> None:
         if self.brokers.only is None:
-            self.brokers.follow([(group.name, group.host_and_port) for group in self._view.broker_groups()])
+            self.brokers.follow([(group.name, group.place) for group in self._view.broker_groups()])
 
     def _on_change(self) -> None:
         self._follow_groups()

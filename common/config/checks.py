@@ -114,15 +114,19 @@ class Checks:
             return ""
         return value
 
-    def address(self, field: str) -> str:
-        """An address as HOST:PORT, with an IPv6 address in brackets."""
+    def addresses(self, field: str, count_max: int) -> str:
+        """One or more addresses as HOST:PORT, with an IPv6 address in brackets, separated by commas."""
         value = self._value.pop(field, None)
-        if not isinstance(value, str) or not (
-            ADDRESS.fullmatch(value) and 1 <= int(value.rpartition(":")[2]) <= 65_535
-        ):
+        parts = value.split(",") if isinstance(value, str) else [""]
+        if not all(ADDRESS.fullmatch(each) and 1 <= int(each.rpartition(":")[2]) <= 65_535 for each in parts):
             self.wrong(field, value, "is not an address", "use HOST:PORT, with an IPv6 address in brackets")
             return ""
-        return value
+        if len(set(parts)) < len(parts) or len(parts) > count_max:
+            self.wrong(
+                field, value, "lists its brokers wrong", f"use each broker once, and at most {count_max} brokers"
+            )
+            return ""
+        return str(value)
 
     def list_of(self, field: str, item_type: type, count_max: int) -> list[Any]:
         value = self._value.pop(field, [])

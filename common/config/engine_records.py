@@ -31,6 +31,8 @@ class Greeting(Protocol):
     def end_position(self) -> int: ...
     @property
     def durable_position(self) -> int: ...
+    @property
+    def term(self) -> int: ...
 
 
 class EngineRecord(NamedTuple):
@@ -139,7 +141,8 @@ def _refusal(group: str, record: EngineRecord, found: Greeting) -> str | None:
             f"broker group {group}: the engine has log {found.log_id}, but the messages are in log {record.log_id}, "
             f"{record.position:,} bytes: it is another engine or has an empty directory: {accept}"
         )
-    if found.epoch and found.end_position < record.position:
+    # Of a group with replicas, the controller's record says which logs are old copies.
+    if found.epoch and not found.term and found.end_position < record.position:
         return (
             f"broker group {group}: the engine's log ends at {found.end_position:,}, but {record.position:,} bytes of it "
             f"were durable: it is an older copy: {accept}"

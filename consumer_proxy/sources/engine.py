@@ -6,7 +6,7 @@ from typing import Any
 
 from common.limited_log import LimitedLog
 from consumer_proxy.sources.base import Failure, OnLent, OnPulled, OnRead, Source, SourceDown
-from engine.client.rpc import LinkDown, RpcClient
+from engine.client.rpc import LinkDown, RpcLink
 from engine.link.acknowledgement import AckRanges
 from engine.link.codes import AT_BOUND, NO_ROOM, OK, UNAVAILABLE
 from engine.link.errors import PayloadError
@@ -19,13 +19,13 @@ AWAY = "the engine cannot be reached at the moment"
 
 
 class EngineSource(Source):
-    """One broker.
+    """One broker group.
 
     Args:
         rpc: its link, which reconnects automatically; closed with this source.
     """
 
-    def __init__(self, rpc: RpcClient) -> None:
+    def __init__(self, rpc: RpcLink) -> None:
         self._rpc = rpc
 
     @property

@@ -6,8 +6,8 @@ from typing import Any
 
 from common.breaker import Breaker, State
 from engine.client.dial import Admits, admit_all
-from engine.client.router import DROP_S, Address, BrokerGroup, limited
-from engine.client.rpc import LinkDown, RpcClient
+from engine.client.router import DROP_S, BrokerGroup, Place, limited, link_to
+from engine.client.rpc import LinkDown
 
 
 class GroupLink(BrokerGroup):
@@ -22,13 +22,13 @@ class GroupLink(BrokerGroup):
     """
 
     def __init__(
-        self, name: str, number: int, address: Address, cluster_key: bytes,
+        self, name: str, number: int, address: Place, cluster_key: bytes,
         on_change: "OnLinkChange", admits: Admits = admit_all,
     ) -> None:  # fmt: skip
         self._on_change = on_change
         self.due: dict[Any, float] = {}  # time since the answer is due, oldest first
         self._slowest_s: float | None = None
-        rpc = RpcClient(
+        rpc = link_to(
             address, cluster_key, role="consumer_proxy", on_hello=lambda hello: self.link_up(),
             on_down=lambda: self.link_down("the connection broke"), admits=admits,
         )  # fmt: skip
@@ -74,6 +74,8 @@ class GroupLink(BrokerGroup):
     def look(self, now_s: float) -> None:
         """Report the latency of answers to the breaker; called every few milliseconds."""
         slowest_s, self._slowest_s = self._slowest_s, None
+        if self.rpc.seeks_master:
+            self.due = dict.fromkeys(self.due, now_s)  # what waits for the next master is not late
         owed_s = now_s - next(iter(self.due.values())) if self.due else None
         self.observe(now_s, slowest_s, owed_s)
         if owed_s is not None and owed_s > DROP_S:

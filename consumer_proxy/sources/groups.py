@@ -14,7 +14,7 @@ from consumer_proxy.sources.base import OnLent, OnPulled, OnRead, Source, Source
 from consumer_proxy.sources.engine import AWAY
 from consumer_proxy.sources.group_link import GroupLink
 from consumer_proxy.sources.joined import Joined, JoinedPull, JoinedRead
-from engine.client.router import LOOK_S, Address, Router
+from engine.client.router import LOOK_S, Place, Router
 from engine.link.acknowledgement import NO_ACKS, AckRanges, queue_of_range
 from engine.link.operations import LEASE, PULL
 from engine.link.pull import PullQuestion, PullScope, acknowledging
@@ -23,7 +23,7 @@ from engine.link.read import ReadQuestion
 SCOPES_MAX = 10_000
 """Maximum remembered lists of topics with their groups."""
 
-Connect = Callable[[str, int, Address, bytes, Callable[[GroupLink, bool], None]], GroupLink]
+Connect = Callable[[str, int, Place, bytes, Callable[[GroupLink, bool], None]], GroupLink]
 
 
 class GroupsSource(Source):
@@ -54,7 +54,7 @@ class GroupsSource(Source):
     def up(self) -> bool:
         return any(not link.refusing for link in self.links)
 
-    def follow(self, groups: Sequence[tuple[str, Address]]) -> None:
+    def follow(self, groups: Sequence[tuple[str, Place]]) -> None:
         """Use these groups from now on. Waiting questions are answered with their messages: clients ask again."""
         changed = self._router.follow(groups)
         if changed is None:

@@ -60,6 +60,7 @@ cdef class AppendRequest:
     cdef uint32_t item_count, item_cap, run_count, run_cap
     cdef size_t arena_used, arena_cap, frame_bytes
     cdef uint32_t request_id
+    cdef uint64_t position            # of the log: nothing of this append can be stored below it
     cdef Cell* cells                  # open addressing; their number is a power of two, at least twice that of runs
     cdef uint32_t cell_count, stamp
     cdef Cell* cell(self, uint32_t topic_id, uint32_t queue) noexcept
@@ -68,6 +69,8 @@ cdef class AppendRequest:
     cdef AppendItem* place(self, uint32_t topic_id, Destination destination, uint32_t queue, uint32_t size, uint32_t id_window_ms,
                            bint alone) except NULL
     cdef unsigned char* encode(self, unsigned char* start, uint32_t request_id, int durability) noexcept
+    cdef unsigned char* encode_again(self, unsigned char* start, uint32_t request_id, int durability) noexcept
+    cdef bint is_awaited(self)
     cdef int clear(self) except -1
     cdef int forget_moved(self) except -1
     cdef int answer_all(self, int code) except -1

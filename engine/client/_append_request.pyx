@@ -13,7 +13,7 @@ from engine.client._destination cimport Destination
 from engine.client._little cimport get32, put32
 from engine.link.constants cimport (
     APPEND_HEAD_SIZE, APPEND_RESULT_SIZE, BATCH_CHECK_IDS, BATCH_HEADER_SIZE, BATCH_MAGIC, CODE_CLAIMED, CODE_DUPLICATE, CODE_TIMEOUT,
-    CODE_UNAVAILABLE, CODE_UNKNOWN_TOPIC, FRAME_HEADER_SIZE, OP_APPEND,
+    CODE_UNAVAILABLE, CODE_UNKNOWN_TOPIC, FRAME_HEADER_SIZE, OP_APPEND, OP_RESEND,
 )
 
 cdef enum:
@@ -22,6 +22,7 @@ cdef enum:
     ARENA_KEPT = 4 << 20
     PADDING_MAX = 8                   # after a batch
     APPEND_END_SIZE = 8               # the log's end, after the results of an answer
+    RESEND_HEAD_SIZE = 8              # the position, before the payload of an APPEND
 
 
 cdef class Waiter:
@@ -183,6 +184,28 @@ cdef class AppendRequest:
         put32(start + FRAME_HEADER_SIZE + 4, self.run_count)
         self.request_id = request_id
         return out
+
+    cdef unsigned char* encode_again(self, unsigned char* start, uint32_t request_id, int durability) noexcept:
+        """Write the same append as a RESEND to `start`, where `frame_bytes` and RESEND_HEAD_SIZE are free.
+
+        Returns its end.
+        """
+        # The header is moved to the front; the position takes the place between it and the APPEND's payload.
+        cdef unsigned char* end = self.encode(start + RESEND_HEAD_SIZE, request_id, durability)
+        memset(start, 0, FRAME_HEADER_SIZE)
+        put32(start, <uint32_t>(end - start - 4))
+        start[4] = OP_RESEND
+        put32(start + 8, request_id)
+        memcpy(start + FRAME_HEADER_SIZE, &self.position, RESEND_HEAD_SIZE)
+        return end
+
+    cdef bint is_awaited(self):
+        """Whether any call still waits for it."""
+        cdef Waiter waiter
+        for waiter in self.waiters:
+            if waiter is not None and not waiter.expired:
+                return True
+        return False
 
     cdef int answer_all(self, int code) except -1:
         """Report one code for every message."""

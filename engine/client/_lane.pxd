@@ -23,6 +23,12 @@ cdef class Lane(TurnEnd):
     cdef uint64_t append_number
     cdef uint32_t request_id
     cdef readonly object link
+    cdef public bint keeps            # keeps its messages when the link is lost, for the next master
+    cdef readonly bint waits          # takes messages without a link: the next master is sought
+    cdef bint is_due_again            # what flies has to be sent again
+    cdef uint32_t resending           # appends in flight that were sent again
+    cdef uint64_t end_position        # of the log, as last told
+    cdef double linked_at             # monotonic seconds
     cdef public object on_down
     cdef public object rescue         # called as (append, group) to move messages before the rest is refused; or None
     cdef public object on_unknown_id  # called with each topic id that the broker does not know
@@ -37,10 +43,12 @@ cdef class Lane(TurnEnd):
     cdef bint lets_in(self, uint64_t asked, int grade) noexcept
     cdef int add(self, Destination destination, uint32_t queue, const unsigned char* id16, const unsigned char* message,
                  uint32_t size, const unsigned char* token, bint bound, uint32_t index) except -1
-    cdef int move(self, AppendRequest source, const AppendItem* item, Destination destination, uint32_t queue, Waiter waiter) except -1
+    cdef int move(self, AppendRequest source, const AppendItem* item, Destination destination, uint32_t topic_id, uint32_t queue,
+                  Waiter waiter) except -1
     cdef int join(self, Waiter waiter) except -1
     cdef int enter(self, Waiter waiter) except -1
     cdef int send(self) except -1
+    cdef int send_again(self) except -1
     cdef int answered(self, uint32_t request_id, int code, const unsigned char* payload, Py_ssize_t size) except -1
     cdef int lost(self) except -1
     cdef int give_up(self, AppendRequest append, int code) except -1

@@ -18,13 +18,15 @@ from engine.client._append_request cimport MOVED, AppendItem, AppendRequest, App
 from engine.client._destination cimport Destination, topic_id_at
 from engine.client._little cimport get32, put32
 from engine.link.constants cimport (
-    ASSIGNED_ID_SIZE, CODE_OK, CODE_TIMEOUT, CODE_UNAVAILABLE, FRAME_REST_SIZE, RECORD_HAS_ID, RECORD_HAS_TRAILER, RECORD_HEAD_SIZE,
-    REPLY_TOKEN_SIZE,
+    ASSIGNED_ID_SIZE, CODE_NOT_MASTER, CODE_OK, CODE_TIMEOUT, CODE_UNAVAILABLE, FRAME_REST_SIZE, RECORD_HAS_ID,
+    RECORD_HAS_TRAILER, RECORD_HEAD_SIZE, REPLY_TOKEN_SIZE,
 )
 
 from common.net.limits import Limits
 
 cdef enum:
+    APPEND_END_SIZE = 8               # the log's end, after the results of an answer
+    RESEND_HEAD_SIZE = 8              # the position, before the payload of an APPEND
     FRAME_BYTES_MAX = 24 << 20        # below the link's 32 MiB; what does not fit is refused as OVERLOADED
     SHARE_ALL = 16
 
@@ -49,10 +51,26 @@ cdef class Lane(TurnEnd):
         self.on_down = self.rescue = None
         self.on_unknown_id = ignore_id
 
-    def use(self, int fd, str peer):
-        """Send over this connected, authenticated socket from now on; owns it."""
+    def use(self, int fd, str peer, uint64_t end_position=0):
+        """Send over this connected, authenticated socket from now on; owns it.
+
+        What was sent over the link before and has no answer is sent again, before anything else.
+
+        Args:
+            end_position: of the log, as the broker's HELLO tells it; 0: not known.
+        """
+        cdef AppendRequest append
         self.link = AppendLink(fd, LINK_LIMITS, peer, PROTOCOL_LINK)
         (<AppendLink>self.link).lane = self
+        self.waits = False
+        self.linked_at = reactor_of().now
+        if end_position:
+            self.end_position = end_position
+            for append in self.flying:
+                append.position = min(append.position, end_position)
+        self.is_due_again = len(self.flying) > 0
+        if self.is_due_again or self.filling.item_count:
+            reactor_of().at_turn_end(self)
 
     def drop(self, str reason):
         """Close the connection, as when it broke."""
@@ -67,7 +85,7 @@ cdef class Lane(TurnEnd):
     @property
     def oldest_sent_at(self):
         """When the append that has waited longest for its answer was sent, in monotonic seconds; None: none waits."""
-        return (<AppendRequest>self.flying[0]).sent_at if self.flying else None
+        return (<AppendRequest>self.flying[0]).sent_at if self.flying and self.link is not None else None
 
     @property
     def oldest_taken_at(self):
@@ -100,7 +118,10 @@ cdef class Lane(TurnEnd):
                 if old.items[i - 1].waiter != MOVED:
                     waiter = <Waiter>old.waiters[old.items[i - 1].waiter]
                     self.enter(waiter)
-                    self.move(old, &old.items[i - 1], <Destination>old.destinations[run.destination - 1], run.queue, waiter)
+                    # The destination may know the broker by a number that is void: see Brokers._greeted.
+                    self.move(
+                        old, &old.items[i - 1], <Destination>old.destinations[run.destination - 1], run.topic_id, run.queue, waiter
+                    )
                     fresh.items[fresh.item_count - 1].bound = old.items[i - 1].bound
                     old.items[i - 1].waiter = MOVED
                 i = old.items[i - 1].next
@@ -124,7 +145,8 @@ cdef class Lane(TurnEnd):
         """
         cdef Waiter waiter
         cdef AppendRequest append
-        self.limit.look((<AppendRequest>self.flying[0]).started_at if self.flying else now, now)
+        if not self.waits:
+            self.limit.look(max((<AppendRequest>self.flying[0]).started_at, self.linked_at) if self.flying else now, now)
         for append in self.flying + [self.filling]:
             for waiter in append.waiters:
                 if waiter is not None and now > waiter.deadline and not waiter.expired:
@@ -132,7 +154,7 @@ cdef class Lane(TurnEnd):
                     waiter.expire()
 
     cdef bint is_up(self):
-        return self.link is not None and not self.refusing
+        return (self.link is not None or self.waits) and not self.refusing
 
     cdef bint admits(self):
         """Whether this lane takes the next run of messages that could go elsewhere."""
@@ -204,7 +226,8 @@ cdef class Lane(TurnEnd):
             memcpy(record + head + size, token, REPLY_TOKEN_SIZE)
         return 0
 
-    cdef int move(self, AppendRequest source, const AppendItem* item, Destination destination, uint32_t queue, Waiter waiter) except -1:
+    cdef int move(self, AppendRequest source, const AppendItem* item, Destination destination, uint32_t topic_id, uint32_t queue,
+                  Waiter waiter) except -1:
         """Take a message over from another append, under the same id.
 
         The waiter has entered. Both arenas hold item.size bytes of it.
@@ -213,7 +236,7 @@ cdef class Lane(TurnEnd):
         cdef uint32_t window_ms = 0 if flags & RECORD_HAS_ID else destination.id_window_ms
         cdef AppendRequest append = self.filling
         cdef AppendItem* taken = append.place(
-            topic_id_at(destination, self.group), destination, queue, item.size, window_ms, window_ms != 0 or flags & RECORD_HAS_TRAILER
+            topic_id, destination, queue, item.size, window_ms, window_ms != 0 or flags & RECORD_HAS_TRAILER
         )
         self.waiting += 1
         taken.index, taken.bound = item.index, item.bound
@@ -221,7 +244,12 @@ cdef class Lane(TurnEnd):
         return 0
 
     cdef int turn_end(self) except -1:
-        if self.filling.item_count and self.link is not None and len(self.flying) < self.in_flight_max:
+        if self.link is None:
+            return 0
+        if self.is_due_again:
+            self.send_again()
+        # An APPEND overtakes a RESEND at the broker, so it waits for its answer.
+        if self.filling.item_count and len(self.flying) < self.in_flight_max and self.resending == 0:
             self.send()
         return 0
 
@@ -233,6 +261,7 @@ cdef class Lane(TurnEnd):
         self.request_id += 1
         link.out_commit(append.encode(start, self.request_id, self.durability) - start)
         append.sent_at = monotonic_s()
+        append.position = self.end_position
         self.appends += 1
         self.messages += append.item_count
         self.flying.append(append)
@@ -240,16 +269,46 @@ cdef class Lane(TurnEnd):
         self.append_number += 1
         return 0
 
+    cdef int send_again(self) except -1:
+        """Send the appends whose answers were lost, in their order, with the positions that they had at first.
+
+        One that no call waits for any more is left out.
+        """
+        cdef AppendRequest append
+        cdef AppendLink link = self.link
+        cdef unsigned char* start
+        self.is_due_again = False
+        flying, self.flying = self.flying, []
+        for append in flying:
+            if not append.is_awaited():
+                self.waiting -= append.item_count
+                append.answer_all(CODE_TIMEOUT)
+                continue
+            start = link.out_reserve(append.frame_bytes + RESEND_HEAD_SIZE)
+            self.request_id += 1
+            link.out_commit(append.encode_again(start, self.request_id, self.durability) - start)
+            append.sent_at = monotonic_s()
+            self.flying.append(append)
+        self.resending = <uint32_t>len(self.flying)
+        return 0
+
     cdef int answered(self, uint32_t request_id, int code, const unsigned char* payload, Py_ssize_t size) except -1:
         cdef AppendRequest append
         if not self.flying or (<AppendRequest>self.flying[0]).request_id != request_id:
             self.drop("answers out of order")
             return 0
+        if code == CODE_NOT_MASTER and self.keeps:
+            self.drop("the broker does not lead")
+            return 0
         append = self.flying.pop(0)
+        self.resending -= 1 if self.resending else 0
         self.slowest_s = max(self.slowest_s, monotonic_s() - append.sent_at)
-        self.limit.sample(append.started_at, reactor_of().now, self.waiting)
+        if append.started_at >= self.linked_at:    # else the time of the switch would count as the broker's
+            self.limit.sample(append.started_at, reactor_of().now, self.waiting)
         self.waiting -= append.item_count
         if code == CODE_OK:
+            if size >= APPEND_END_SIZE:
+                memcpy(&self.end_position, payload + size - APPEND_END_SIZE, APPEND_END_SIZE)
             append.answer(payload, size, self.on_unknown_id)
         else:
             append.answer_all(code)
@@ -259,18 +318,32 @@ cdef class Lane(TurnEnd):
 
     cdef int lost(self) except -1:
         """Handle a broken connection: sent messages may be stored, unsent ones are not."""
-        cdef AppendRequest append
         self.link = None
-        flying, self.flying = self.flying, []
-        for append in flying:
-            self.give_up(append, CODE_TIMEOUT)
-        append, self.filling = self.filling, AppendRequest()
-        self.waiting, self.limit.is_stalled = 0, False
-        self.append_number += 1
-        self.give_up(append, CODE_UNAVAILABLE)
+        self.resending, self.is_due_again = 0, False
+        self.waits = self.keeps
+        if not self.keeps:
+            self.end_sent()
+            self.refuse_unsent()
         if self.on_down is not None:
             self.on_down(self)
         return 0
+
+    def end_sent(self):
+        """Answer TIMEOUT for what was sent, or move it."""
+        cdef AppendRequest append
+        flying, self.flying = self.flying, []
+        for append in flying:
+            self.waiting -= append.item_count
+            self.give_up(append, CODE_TIMEOUT)
+
+    def refuse_unsent(self):
+        """Answer UNAVAILABLE for what was not sent, or move it, and take nothing without a link."""
+        cdef AppendRequest append
+        append, self.filling = self.filling, AppendRequest()
+        self.waits, self.limit.is_stalled = False, False
+        self.append_number += 1
+        self.waiting -= append.item_count
+        self.give_up(append, CODE_UNAVAILABLE)
 
     cdef int give_up(self, AppendRequest append, int code) except -1:
         """Move the messages that may go elsewhere; answer the rest with this code."""

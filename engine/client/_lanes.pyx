@@ -188,7 +188,7 @@ cdef class Lanes:
                 if lane is None or lane.group == group or not lane.has_room(item.size + RECORD_MORE):
                     continue
                 lane.enter(waiter)
-                lane.move(append, item, destination, queue, waiter)
+                lane.move(append, item, destination, topic_id_at(destination, lane.group), queue, waiter)
                 item.waiter = MOVED
         append.forget_moved()
 

@@ -122,6 +122,9 @@ class AppendClient:
         self.hello = hello
         self.on_hello(hello)
         sock.setblocking(False)
-        lane.use(os.dup(sock.fileno()), f"engine {self._address}")
+        self._use(lane, os.dup(sock.fileno()), hello)
         sock.close()
         self.on_up()
+
+    def _use(self, lane: Lane, fd: int, hello: Hello) -> None:
+        lane.use(fd, f"engine {self._address}")

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from engine.client.destination import Destination
 from engine.link import layout
-from engine.link.append import read_results
+from engine.link.append import encode_resend, read_results
 from engine.link.batch import BATCH_HEADER, BATCH_MAGIC
 
 PADDING_MAX = 8  # after a batch
@@ -68,6 +68,8 @@ class AppendRequest:
         self._open: dict[tuple[int, int], AppendRun] = {}
         self.size = layout.HEADER_SIZE + layout.APPEND_HEAD.size
         self.sent_at = 0.0
+        self.position = 0
+        """Of the log: nothing of this append can be stored below it."""
 
     def add(self, topic_id: int, queue: int, item: AppendItem) -> None:
         """Add to the queue's last run.
@@ -83,6 +85,13 @@ class AppendRequest:
         self.size += len(item.record) + layout.BATCH_HEADER_SIZE + PADDING_MAX
 
     def encode(self, request_id: int, durability: int) -> bytes:
+        return layout.frame(layout.APPEND, request_id, self._payload(durability))
+
+    def encode_again(self, request_id: int, durability: int) -> bytes:
+        """The same append as a RESEND."""
+        return layout.frame(layout.RESEND, request_id, encode_resend(self.position, self._payload(durability)))
+
+    def _payload(self, durability: int) -> bytes:
         out = bytearray(layout.APPEND_HEAD.pack(durability, len(self.runs)))
         for topic_id, queue, window_ms, _, items in self.runs:
             records = b"".join(item.record for item in items)
@@ -90,7 +99,7 @@ class AppendRequest:
             flags = layout.CHECK_IDS if window_ms else 0
             out += BATCH_HEADER.pack(0, size, BATCH_MAGIC, 0, flags, 0, topic_id, queue, len(items), window_ms, 0, 0)
             out += records + bytes(-size % 8)
-        return layout.frame(layout.APPEND, request_id, bytes(out))
+        return bytes(out)
 
     def answer(self, payload: bytes, on_unknown_id: Callable[[int], object]) -> None:
         """Report the broker's results, one per batch; the log's end follows them.

@@ -16,8 +16,10 @@ from common.readiness import Note
 from engine.client.append import AppendClient, Destination, Lane, Lanes
 from engine.client.dial import Hello, admit_all
 from engine.client.durability import LANES
-from engine.client.router import DROP_S, LOOK_S, Address, BrokerGroup, Router, limited
-from engine.client.rpc import RpcClient
+from engine.client.master_append import MasterAppendClient
+from engine.client.master_client import MasterClient
+from engine.client.router import DROP_S, LOOK_S, BrokerGroup, Place, Router, limited, link_to
+from engine.client.rpc import RpcLink
 from engine.link.codes import TIMEOUT
 from engine.link.integers import U32
 from engine.link.operations import TOPIC
@@ -45,7 +47,7 @@ class Broker(BrokerGroup):
             does not learn of a broker that hangs while nothing is sent to it.
     """
 
-    def __init__(self, name: str, number: int, address: Address, append: AppendClient, rpc: RpcClient, now_s: float):
+    def __init__(self, name: str, number: int, address: Place, append: AppendClient, rpc: RpcLink, now_s: float):
         super().__init__(name, number, address, rpc, Breaker(now_s, ALONE if name == ONLY else BreakerConfig()))
         self.append, self.is_silent = append, False
         self._moved_sent = False
@@ -130,7 +132,7 @@ class Brokers:
         self._id_listeners: list[Callable[[int, int], int]] = []
         self.generation = 0
         self.router: Router[Broker] = Router(self._make)
-        self._starts: dict[str, tuple[str, str]] = {}  # (log id, epoch) by group
+        self._starts: dict[str, tuple[str, str, int]] = {}  # (log id, epoch, term) by group
         self._made_s = time.monotonic()
         self.only: Broker | None = None
         self.id_homes = bytes(ID_SLOTS)
@@ -157,13 +159,13 @@ class Brokers:
                 about=broker.name,
             )  # fmt: skip
 
-    def use_one(self, address: Address, rpc: RpcClient | None = None) -> None:
-        """Use one broker permanently: nothing is placed, and a message costs no look-up of its group."""
+    def use_one(self, address: Place, rpc: RpcLink | None = None) -> None:
+        """Use one broker group permanently: nothing is placed, and a message costs no look-up of its group."""
         self.only = self._make(ONLY, 0, address, rpc)
         self.router.use_one(self.only)
         self.lanes = tuple(Lanes(lane.number, lane) for lane in self.only.append.lanes)
 
-    def follow(self, groups: Sequence[tuple[str, Address]]) -> None:
+    def follow(self, groups: Sequence[tuple[str, Place]]) -> None:
         """Use these groups from now on. Messages on their way to a removed one are answered as when its link breaks."""
         changed = self.router.follow(groups)
         if changed is None:
@@ -275,7 +277,7 @@ class Brokers:
 
         It may serve another log then, or an older copy of its own.
         """
-        start = hello.log_id, hello.epoch
+        start = hello.log_id, hello.epoch, hello.term
         before, self._starts[broker.name] = self._starts.get(broker.name), start
         if before in (None, start):
             return
@@ -284,7 +286,9 @@ class Brokers:
                 "broker_group=%s: another log (%s) than before", broker.name, hello.log_id, about=broker.name
             )
         limited.info(
-            "broker_group=%s: the engine has started again; topics are looked up again", broker.name, about=broker.name
+            "broker_group=%s: the engine has started again, or another one leads; topics are looked up again",
+            broker.name,
+            about=broker.name,
         )
         if broker is not self.only:
             self._put_lanes(broker.number, None)
@@ -294,10 +298,14 @@ class Brokers:
             self._place_ids()
         self._tell_changed()
 
-    def _make(self, name: str, number: int, address: Address, rpc: RpcClient | None = None) -> Broker:
+    def _make(self, name: str, number: int, address: Place, rpc: RpcLink | None = None) -> Broker:
         admits = admit_all if self._records is None else partial(self._records.admits, None if name == ONLY else name)
-        append = AppendClient(address, self.cluster_key, role=self._role, group=number, admits=admits)
-        rpc = rpc or RpcClient(address, self.cluster_key, role=self._role, admits=admits)
+        rpc = rpc or link_to(address, self.cluster_key, role=self._role, admits=admits)
+        if isinstance(rpc, MasterClient):
+            append: AppendClient = MasterAppendClient(rpc, self.cluster_key, self._role, number, admits)
+        else:
+            host, port = address
+            append = AppendClient((host, port), self.cluster_key, role=self._role, group=number, admits=admits)  # type: ignore[arg-type]
         broker = Broker(name, number, address, append, rpc, time.monotonic())
         append.on_hello = lambda hello: self._greeted(broker, hello)
         append.on_up = lambda: self._link_up(broker)

@@ -15,6 +15,7 @@ from engine.client.append_request import AppendItem, AppendRequest, Waiter
 from engine.client.destination import Destination
 from engine.client.durability import LaneRow
 from engine.link import layout
+from engine.link.append import read_end
 
 FRAME_BYTES_MAX = 24 << 20
 SHARE_ALL = 16
@@ -47,15 +48,25 @@ class Lane:
         self._flying: list[tuple[int, AppendRequest]] = []
         self.append_number, self._request_id = 1, 0
         self._asked = False
+        self.keeps = self.waits = self._is_due_again = False
+        self._resending = self._end_position = 0
+        self._linked_at = 0.0
 
     @property
     def idle(self) -> bool:
         return not self._flying and not self.filling.runs
 
-    def use(self, fd: int, peer: str) -> None:
-        """Send over this connected, authenticated socket from now on; owns it."""
+    def use(self, fd: int, peer: str, end_position: int = 0) -> None:
+        """See `_lane.Lane.use`."""
         self.link = gevent_socket.socket(fileno=fd)
+        self.waits, self._linked_at = False, time.monotonic()
+        if end_position:
+            self._end_position = end_position
+            for _, append in self._flying:
+                append.position = min(append.position, end_position)
+        self._is_due_again = bool(self._flying)
         gevent.spawn(self._read, self.link)
+        self._ask()
 
     def drop(self, reason: str) -> None:
         if self.link is not None:
@@ -63,12 +74,12 @@ class Lane:
 
     @property
     def up(self) -> bool:
-        return self.link is not None and not self.refusing
+        return (self.link is not None or self.waits) and not self.refusing
 
     @property
     def oldest_sent_at(self) -> float | None:
         """When the append that has waited longest for its answer was sent, in monotonic seconds; None: none waits."""
-        return self._flying[0][1].sent_at if self._flying else None
+        return self._flying[0][1].sent_at if self._flying and self.link is not None else None
 
     @property
     def oldest_taken_at(self) -> float | None:
@@ -97,13 +108,16 @@ class Lane:
 
     def add(self, destination: Destination, queue: int, record: bytes, waiter: Waiter, index: int, bound: bool) -> None:
         """Take one message, already in the form of a record."""
+        self._take(destination.id_at(self.group), AppendItem(destination, record, waiter, index, bound), queue, waiter)
+
+    def _take(self, topic_id: int, item: AppendItem, queue: int, waiter: Waiter) -> None:
         append = self.filling
         if not append.waiters:
             append.started_at = time.monotonic()
         if not append.waiters or append.waiters[-1] is not waiter:
             append.waiters.append(waiter)
             waiter.waiting += 1
-        append.add(destination.id_at(self.group), queue, AppendItem(destination, record, waiter, index, bound))
+        append.add(topic_id, queue, item)
         self.waiting += 1
         self._ask()
 
@@ -118,7 +132,9 @@ class Lane:
         for run in old.runs:
             for item in run.items:
                 if item.waiter is not None:
-                    self.add(item.destination, run.queue, item.record, item.waiter, item.index, item.bound)
+                    again = AppendItem(item.destination, item.record, item.waiter, item.index, item.bound)
+                    # The destination may know the broker by a number that is void: see Brokers._greeted.
+                    self._take(run.topic_id, again, run.queue, item.waiter)
                     item.waiter = None
         self.filling.started_at = old.started_at
         self.waiting -= old.count
@@ -135,7 +151,8 @@ class Lane:
 
     def expire(self, now: float) -> None:
         """Update the limit; deadlines are left to the lane by the hot path only."""
-        self.limit.look(self._flying[0][1].started_at if self._flying else now, now)
+        if not self.waits:
+            self.limit.look(max(self._flying[0][1].started_at, self._linked_at) if self._flying else now, now)
 
     def _ask(self) -> None:
         if not self._asked:
@@ -144,16 +161,37 @@ class Lane:
 
     def _send(self) -> None:
         self._asked = False
-        if not self.filling.runs or self.link is None or len(self._flying) >= self.in_flight_max:
+        if self.link is None:
+            return
+        if self._is_due_again:
+            self._send_again()
+        # An APPEND overtakes a RESEND at the broker, so it waits for its answer.
+        if not self.filling.runs or len(self._flying) >= self.in_flight_max or self._resending:
             return
         append, self.filling = self.filling, AppendRequest()
-        append.sent_at = time.monotonic()
+        append.sent_at, append.position = time.monotonic(), self._end_position
         self.append_number += 1
         self._request_id += 1
         self._flying.append((self._request_id, append))
         self.appends += 1
         self.messages += append.count
         gevent.spawn(self._write, self.link, append.encode(self._request_id, self.durability))
+
+    def _send_again(self) -> None:
+        """See `_lane.Lane.send_again`; the calls of the reference have no deadlines here."""
+        self._is_due_again = False
+        flying, self._flying = self._flying, []
+        frames = []
+        for _, append in flying:
+            if not append.waiters:
+                self.waiting -= append.count
+                continue
+            append.sent_at = time.monotonic()
+            self._request_id += 1
+            self._flying.append((self._request_id, append))
+            frames.append(append.encode_again(self._request_id, self.durability))
+        self._resending = len(self._flying)
+        gevent.spawn(self._write, self.link, b"".join(frames))
 
     def _write(self, link: gevent_socket.socket, frame: bytes) -> None:
         try:
@@ -177,11 +215,17 @@ class Lane:
         _, _, _, code, request_id, _ = layout.HEADER.unpack_from(frame)
         if not self._flying or self._flying[0][0] != request_id:
             return self.drop("answers out of order")
+        if code == layout.NOT_MASTER and self.keeps:
+            return self.drop("the broker does not lead")
         _, append = self._flying.pop(0)
-        self.limit.answered(append.started_at, time.monotonic(), self.waiting)
+        self._resending = max(0, self._resending - 1)
+        if append.started_at >= self._linked_at:  # else the time of the switch would count as the broker's
+            self.limit.answered(append.started_at, time.monotonic(), self.waiting)
         self.waiting -= append.count
         self._slowest_s = max(self._slowest_s, time.monotonic() - append.sent_at)
         if code == layout.OK:
+            if len(frame) >= layout.HEADER_SIZE + layout.APPEND_END.size:
+                self._end_position = read_end(frame)
             append.answer(frame[layout.HEADER_SIZE :], self.on_unknown_id)
         else:
             append.answer_all(code)
@@ -192,15 +236,27 @@ class Lane:
             return
         self.link = None
         link.close()
-        flying, self._flying = self._flying, []
-        for _, append in flying:
-            self._give_up(append, layout.TIMEOUT)
-        append, self.filling = self.filling, AppendRequest()
-        self.waiting, self.limit.is_stalled = 0, False
-        self.append_number += 1
-        self._give_up(append, layout.UNAVAILABLE)
+        self._resending, self._is_due_again, self.waits = 0, False, self.keeps
+        if not self.keeps:
+            self.end_sent()
+            self.refuse_unsent()
         if self.on_down is not None:
             self.on_down(self)
+
+    def end_sent(self) -> None:
+        """Answer TIMEOUT for what was sent, or move it."""
+        flying, self._flying = self._flying, []
+        for _, append in flying:
+            self.waiting -= append.count
+            self._give_up(append, layout.TIMEOUT)
+
+    def refuse_unsent(self) -> None:
+        """Answer UNAVAILABLE for what was not sent, or move it, and take nothing without a link."""
+        append, self.filling = self.filling, AppendRequest()
+        self.waits = self.limit.is_stalled = False
+        self.append_number += 1
+        self.waiting -= append.count
+        self._give_up(append, layout.UNAVAILABLE)
 
     def _give_up(self, append: AppendRequest, code: int) -> None:
         if self.rescue is not None:

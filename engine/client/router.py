@@ -1,7 +1,6 @@
 """Routes requests to the broker groups of a cluster: membership, the group of each queue, answers of several groups.
 
-Both proxies route through here. A group has one address. Several addresses with a leader hint and an epoch belong into
-`BrokerGroup`: callers know groups by name and number only, and an answer's epoch is in its frame.
+Both proxies route through here. A group has one address, or one per broker: MasterClient knows which of them leads.
 """
 
 import logging
@@ -14,8 +13,9 @@ import gevent
 from common.breaker import Breaker, State
 from common.limited_log import LimitedLog
 from common.placement import GROUPS_MAX, Placement
-from engine.client.dial import Hello
-from engine.client.rpc import RpcClient
+from engine.client.dial import Admits, Hello, admit_all
+from engine.client.master_client import MasterClient
+from engine.client.rpc import RpcClient, RpcLink
 from engine.link.codes import TIMEOUT, UNAVAILABLE
 from engine.link.errors import LinkDown
 
@@ -30,18 +30,37 @@ NUMBERS = 256
 """Numbers of groups: the home of a queue is kept in one byte."""
 
 Address = tuple[str, int]
+Place = Address | tuple[Address, ...]
+"""Where a group is: the address of its only broker, or those of several, of which one leads."""
+
 Answer = tuple[int, bytes]
 """(code, payload); with a code other than OK the payload is a sentence."""
 
 
+def link_to(
+    place: Place, cluster_key: bytes, *, role: str, on_hello: Callable[[Hello], None] = lambda hello: None,
+    on_down: Callable[[], None] = lambda: None, admits: Admits = admit_all,
+) -> RpcClient | MasterClient:  # fmt: skip
+    """The link for requests to a group."""
+    if addresses := brokers_at(place):
+        return MasterClient(addresses, cluster_key, role=role, on_hello=on_hello, on_down=on_down, admits=admits)
+    host, port = place
+    return RpcClient((str(host), int(port)), cluster_key, role=role, on_hello=on_hello, on_down=on_down, admits=admits)  # type: ignore[arg-type]
+
+
+def brokers_at(place: Place) -> list[Address]:
+    """The addresses of a group with several brokers; empty when there is only one."""
+    return [each for each in place if isinstance(each, tuple)]
+
+
 class BrokerGroup:
-    """One broker group: its address, the link for requests, and the breaker that says whether to use it.
+    """One broker group: where it is, the link for requests, and the breaker that says whether to use it.
 
     Attributes:
         number: stands for the group in the homes of queues; see Router.
     """
 
-    def __init__(self, name: str, number: int, address: Address, rpc: RpcClient, breaker: Breaker) -> None:
+    def __init__(self, name: str, number: int, address: Place, rpc: RpcLink, breaker: Breaker) -> None:
         self.name, self.number, self.address, self.rpc, self.breaker = name, number, address, rpc, breaker
 
     @property
@@ -111,7 +130,7 @@ class Router(Generic[Group]):
         placement: over the names of `groups`; None while no group is known.
     """
 
-    def __init__(self, connect: Callable[[str, int, Address], Group]) -> None:
+    def __init__(self, connect: Callable[[str, int, Place], Group]) -> None:
         self._connect = connect
         self._by_number: dict[int, Group] = {}
         self._last_number = -1
@@ -122,7 +141,7 @@ class Router(Generic[Group]):
         """All groups, in the order of the placement's names."""
         return list(self._by_number.values())
 
-    def follow(self, wanted: Sequence[tuple[str, Address]]) -> tuple[list[Group], list[Group]] | None:
+    def follow(self, wanted: Sequence[tuple[str, Place]]) -> tuple[list[Group], list[Group]] | None:
         """Use these groups from now on.
 
         Returns: (groups that were removed, groups that were added); None when nothing changed. The caller closes the

@@ -3,8 +3,8 @@
 import json
 import logging
 import socket
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, MutableMapping
+from typing import TYPE_CHECKING, Any, Protocol
 
 import gevent
 from gevent import socket as gevent_socket
@@ -29,12 +29,36 @@ limited = LimitedLog(logging.getLogger("penstock.engine.client"))
 BACKOFF_S_MIN, BACKOFF_S_MAX = 0.01, 1.0
 
 Callback = Callable[[int, bytes], None]
+LOST = b"the link to the engine broke; the request may have been executed"
+"""The sentence of a request whose link broke. By this very object it is told from an engine's answer."""
+
+
+class RpcLink(Protocol):
+    """Requests to one broker group: an RpcClient to its only broker, or a MasterClient to the master of several."""
+
+    hello: Hello | None
+
+    @property
+    def connected(self) -> bool: ...
+    @property
+    def seeks_master(self) -> bool:
+        """Whether requests wait here until a master is found."""
+
+    def send(self, op: int, payload: bytes, callback: Callback) -> int: ...
+    def tell(self, op: int, payload: bytes) -> None: ...
+    def share_window(self, window: int, links: int) -> None: ...
+    def attend(self, on_up: Callable[[], None], on_unasked: Callable[[bytes], None]) -> None: ...
+    def cancel(self, request_id: int) -> None: ...
+    def call(self, op: int, payload: bytes, timeout_s: float) -> tuple[int, bytes]: ...
+    def reconnect(self, reason: str) -> None: ...
+    def close(self) -> None: ...
 
 
 class RpcClient:
     """A link that reconnects, with back-off, until `close()`.
 
     Args:
+        pause_s_max: longest pause between two tries to connect.
         on_hello: called with the Hello of each new connection, before it is used.
         admits: asked about the engine of each new connection; may block. One that is refused counts as away.
         on_down: called when the connection has closed, before the callbacks of open requests.
@@ -45,9 +69,10 @@ class RpcClient:
     def __init__(
         self, address: tuple[str, int], cluster_key: bytes, *, role: str,
         on_hello: Callable[[Hello], None] = lambda hello: None, on_down: Callable[[], None] = lambda: None,
-        admits: Admits = admit_all,
+        admits: Admits = admit_all, pause_s_max: float = BACKOFF_S_MAX,
     ) -> None:  # fmt: skip
         self._address, self._cluster_key, self._role, self._admits = Address(*address), cluster_key, role, admits
+        self._pause_s_max, self._hurried = pause_s_max, Event()
         self._on_hello, self._told_down = on_hello, on_down
         self.hello: Hello | None = None
         self._on_up: Callable[[], None] = lambda: None
@@ -64,6 +89,15 @@ class RpcClient:
     def connected(self) -> bool:
         """Whether the link is up, so that `send` would send."""
         return self._transport is not None
+
+    @property
+    def seeks_master(self) -> bool:
+        """Never: there is one broker."""
+        return False
+
+    def hurry(self) -> None:
+        """Try to connect at once, and often again, if the link is down."""
+        self._hurried.set()
 
     def wait_connected(self, timeout_s: float | None = None) -> bool:
         """Block this greenlet until the link is up; False after `timeout_s`."""
@@ -110,31 +144,8 @@ class RpcClient:
             self._transport.post(CANCEL, request_id, b"")
 
     def call(self, op: int, payload: bytes, timeout_s: float) -> tuple[int, bytes]:
-        """Send and block this greenlet for (code, payload); with an error code the payload is a sentence.
-
-        Waits for the link to come up within the same time. UNAVAILABLE when it stays down, TIMEOUT when no answer
-        arrives.
-        """
-        timer = gevent.Timeout(timeout_s)
-        timer.start()
-        sent = False
-        try:
-            self._up.wait()
-            result: AsyncResult = AsyncResult()
-            request_id = self.send(op, payload, lambda code, answer: result.set((code, answer)))
-            sent = True
-            return result.get()
-        except LinkDown as down:
-            return UNAVAILABLE, str(down).encode()
-        except gevent.Timeout as over:
-            if over is not timer:
-                raise
-            if not sent:
-                return UNAVAILABLE, b"the engine cannot be reached"
-            self._waiting.pop(request_id, None)
-            return TIMEOUT, b"the engine did not answer in time"
-        finally:
-            timer.close()
+        """See call_over()."""
+        return call_over(self, self._up, self._waiting, op, payload, timeout_s)
 
     def reconnect(self, reason: str) -> None:
         """Close the connection and open another one; open requests get UNAVAILABLE."""
@@ -160,8 +171,8 @@ class RpcClient:
                 if not is_logged:
                     limited.warning("engine=%s: not connected: %s", self._address, error, about=f"{self._address}")
                     is_logged = True
-                gevent.sleep(pause_s)
-                pause_s = min(BACKOFF_S_MAX, pause_s * 2)
+                pause_s = BACKOFF_S_MIN if self._hurried.wait(pause_s) else min(self._pause_s_max, pause_s * 2)
+                self._hurried.clear()
                 continue
             self._use(sock, hello)
             break
@@ -200,9 +211,42 @@ class RpcClient:
         self._told_down()
 
 
+def call_over(
+    link: RpcLink, up: Event, waiting: MutableMapping[int, Any], op: int, payload: bytes, timeout_s: float
+) -> tuple[int, bytes]:
+    """Send and block this greenlet for (code, payload); with an error code the payload is a sentence.
+
+    Waits for the link to come up within the same time. UNAVAILABLE when it stays down, TIMEOUT when no answer arrives.
+
+    Args:
+        up: set while the link is up.
+        waiting: the link's open requests; one that timed out is forgotten.
+    """
+    timer = gevent.Timeout(timeout_s)
+    timer.start()
+    sent = False
+    try:
+        up.wait()
+        result: AsyncResult = AsyncResult()
+        request_id = link.send(op, payload, lambda code, answer: result.set((code, answer)))
+        sent = True
+        return result.get()
+    except LinkDown as down:
+        return UNAVAILABLE, str(down).encode()
+    except gevent.Timeout as over:
+        if over is not timer:
+            raise
+        if not sent:
+            return UNAVAILABLE, b"the engine cannot be reached"
+        waiting.pop(request_id, None)
+        return TIMEOUT, b"the engine did not answer in time"
+    finally:
+        timer.close()
+
+
 def _tell_lost(waiting: dict[int, Callback]) -> None:
     for callback in waiting.values():
         try:
-            callback(UNAVAILABLE, b"the link to the engine broke; the request may have been executed")
+            callback(UNAVAILABLE, LOST)
         except Exception:
             limited.exception("a callback failed when the link broke")

@@ -65,12 +65,15 @@ def row(instance: Instance, admin: Administrator, name: str, address: tuple[str,
 
 @command.command()
 @click.argument("name")
-@click.argument("address", metavar="HOST:PORT")
+@click.argument("address", metavar="HOST:PORT[,…]")
 @force_option
 @output_option
 @instance_options()
 def add(instance: Instance, name: str, address: str, force: bool, output: str) -> None:
-    """Add group NAME with its engine at HOST:PORT. Exit code 4 when other groups have messages or do not answer."""
+    """Add group NAME with its engine, or its brokers, at HOST:PORT.
+
+    Exit code 4 when other groups have messages or do not answer.
+    """
     with administration(instance, changes=True) as admin:
         for other in broker_groups.list_groups(admin.store):
             _check_empty(instance, other, f"broker group {name}: cannot be added: queues would move to it", force)
@@ -80,7 +83,7 @@ def add(instance: Instance, name: str, address: str, force: bool, output: str) -
 
 @command.command("set")
 @click.argument("name")
-@click.argument("address", metavar="HOST:PORT")
+@click.argument("address", metavar="HOST:PORT[,…]")
 @output_option
 @instance_options()
 def set_command(instance: Instance, name: str, address: str, output: str) -> None:

@@ -12,7 +12,8 @@ import gevent
 from common.clock import SystemClock
 from common.config import ConfigView, open_store
 from engine.client.append import Destinations
-from engine.client.brokers import Address, Brokers
+from engine.client.brokers import Brokers
+from engine.client.router import Place
 from producer_proxy.buffer.disk.store import DiskStore
 from producer_proxy.buffer.drain import Drainer
 from producer_proxy.buffer.errors import BufferUnavailable
@@ -26,7 +27,7 @@ POLL_S = 0.05
 
 
 def empty(
-    directory: Path, engine: Address | None, cluster_key: bytes, config_url: str, per_s: int, timeout_s: float,
+    directory: Path, engine: Place | None, cluster_key: bytes, config_url: str, per_s: int, timeout_s: float,
     tell: Callable[[int], None],
 ) -> tuple[int, int]:  # fmt: skip
     """Drain all entries to the engine; return (drained entries, new dead-letter entries). Blocks.
@@ -44,7 +45,7 @@ def empty(
 
 
 def drain_all(
-    store: BufferStore, engine: Address | None, cluster_key: bytes, config_url: str, per_s: int, timeout_s: float,
+    store: BufferStore, engine: Place | None, cluster_key: bytes, config_url: str, per_s: int, timeout_s: float,
     tell: Callable[[int], None],
 ) -> int:  # fmt: skip
     """Drain a store and close it; return the number of entries that the engine took. Arguments and errors of `empty`."""
@@ -60,7 +61,7 @@ def drain_all(
 
 @contextmanager
 def _draining(
-    store: BufferStore, engine: Address | None, cluster_key: bytes, config_url: str, per_s: int
+    store: BufferStore, engine: Place | None, cluster_key: bytes, config_url: str, per_s: int
 ) -> Iterator[Drainer]:
     config = open_store(config_url)
     view = ConfigView(config)
@@ -69,7 +70,7 @@ def _draining(
     brokers.on_change(known.clear)
     target = EngineTarget(brokers, EngineTopics(view, brokers, known))
     if engine is None:
-        brokers.follow([(group.name, group.host_and_port) for group in view.broker_groups()])
+        brokers.follow([(group.name, group.place) for group in view.broker_groups()])
     else:
         brokers.use_one(engine)
     drainer = Drainer(store, Topics(view, Targets(target)), per_s)

@@ -82,22 +82,19 @@ class FakeBroker:
     def _greet(self, op: int, payload: bytes, nonce: bytes, greeting: bytearray) -> tuple[int, bytes]:
         """Serve HELLO or AUTH. `greeting`: of this connection, kept from one to the other."""
         if op == layout.HELLO:
-            said = {
-                "version": layout.VERSION,
-                "log_id": self.log_id,
-                "epoch": self.epoch,
-                "broker_group": self.broker_group,
-                "nonce": nonce.hex(),
-                "end_position": self.end_position,
-                "durable_position": self.end_position,
-            }
-            answer = json.dumps(said).encode()
+            answer = json.dumps({"version": layout.VERSION, "nonce": nonce.hex(), **self._identity()}).encode()
             greeting[:] = transcript(payload, answer)
             return 0, answer
         self.greeted[self.log_id] += 1
         self.greeted[self.epoch] += 1
         assert payload == client_proof(KEY, bytes(greeting))
         return 0, engine_proof(KEY, bytes(greeting))
+
+    def _identity(self) -> dict[str, object]:
+        return {
+            "log_id": self.log_id, "epoch": self.epoch, "broker_group": self.broker_group,
+            "end_position": self.end_position, "durable_position": self.end_position,
+        }  # fmt: skip
 
     def _answer(self, op: int, payload: bytes) -> tuple[int, bytes]:
         if op == layout.TOPIC and any(topic["name"] in self.refused for topic in json.loads(payload)["topics"]):

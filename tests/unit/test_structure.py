@@ -91,6 +91,8 @@ MAY_USE_GEVENT = (
     "engine.server",
     "engine.client.append",
     "engine.client.lane",
+    "engine.client.master_append",
+    "engine.client.master_client",
     "engine.client.brokers",
     "engine.client.router",
     "engine.client.rpc",

@@ -5,7 +5,7 @@ from argparse import ArgumentTypeError
 import gevent
 import pytest
 
-from common.address import PATH_BYTES_MAX, Address, connect, engine_address, host_and_port
+from common.address import PATH_BYTES_MAX, Address, connect, engine_address, engine_addresses, host_and_port
 from common.net.server import listen_file
 
 
@@ -53,3 +53,10 @@ def test_a_path_that_names_anything_but_a_socket_is_left_alone(tmp_path):
 def test_a_socket_file_that_is_not_there_is_an_os_error(tmp_path):
     with pytest.raises(OSError):
         connect(Address(str(tmp_path / "none")), 1.0)
+
+
+def test_engines_are_one_address_or_those_of_the_brokers_of_a_group():
+    assert engine_addresses("10.0.0.1:9702") == Address("10.0.0.1", 9702)
+    assert engine_addresses("10.0.0.1:9702,unix:/run/b") == (Address("10.0.0.1", 9702), Address("/run/b"))
+    with pytest.raises(ArgumentTypeError):
+        engine_addresses("10.0.0.1:9702,")

@@ -15,6 +15,7 @@ class Greeting(NamedTuple):
     epoch: str = "e1"
     end_position: int = 1000
     durable_position: int = 900
+    term: int = 0
 
 
 @pytest.fixture
@@ -80,3 +81,10 @@ def test_a_record_that_cannot_be_read_refuses_no_engine_and_is_logged(store, rec
     store.put(KIND, "g1", {"log_id": "aa"}, 0)
     assert records.admits("g1", Greeting(log_id="bb")) is None
     assert "cannot be read" in caplog.text
+
+
+def test_a_broker_with_replicas_may_have_less_than_another_one_had_as_the_controller_decides_about_it(records):
+    records.admits("g1", Greeting())
+    assert "older copy" in records.admits("g1", Greeting(end_position=899, durable_position=880))
+    assert records.admits("g1", Greeting(end_position=899, durable_position=880, term=2)) is None
+    assert "another engine" in records.admits("g1", Greeting(log_id="bb", term=2))

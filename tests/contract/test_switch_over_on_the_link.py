@@ -1,0 +1,75 @@
+"""A switch between two real engines: what the first one stored and did not answer is found by the second one."""
+
+import shutil
+import socket
+
+import gevent
+import pytest
+
+import tests.contract.test_link_server as link_tests
+from engine.client.append import Destination
+from engine.client.brokers import Brokers
+from engine.link.record import split_records
+from tests.contract.test_link_server import FORMS, KEY, NATIVE, Engine, turn_until
+
+FSYNC_LANE = 1
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+@pytest.fixture(params=FORMS)
+def kind(request):
+    if request.param == "native" and not NATIVE:
+        pytest.skip("the native form is not built")
+    return request.param
+
+
+def bodies(engine: Engine, topic_id: int) -> list[bytes]:
+    return [
+        message
+        for piece in engine.log.read(topic_id, 0, 0, 100, 1 << 20)
+        for _, message in split_records(piece.records)
+    ]
+
+
+def test_the_second_engine_answers_what_the_first_one_stored_and_stores_the_rest_in_order(kind, tmp_path, monkeypatch):
+    first = Engine(tmp_path / "a", kind)
+    topic_id = first.topic(queues=1)
+    port = free_port()
+    brokers = Brokers(KEY, role="producer_proxy")
+    brokers.use_one((("127.0.0.1", first.server.port), ("127.0.0.1", port)))
+    turn_until(lambda: brokers.connected)
+    destination = Destination(b"orders", topic_id, 1, 2, 1000)
+    results: list = []
+
+    def send(number: int) -> None:
+        encoded = b"%d\0" % number
+        lanes = brokers.lanes[FSYNC_LANE]
+        assert lanes.submit([(destination, b"k", bytes(15) + bytes([number]), encoded)], results.extend)
+        gevent.sleep(0.02)
+
+    send(0)
+    turn_until(lambda: len(results) == 1)
+    monkeypatch.setattr(first.log, "when_durable", lambda position, callback: None)
+    send(1)
+    end = first.log.end_position
+    shutil.copytree(tmp_path / "a" / "log", tmp_path / "b" / "log")
+    for number in (2, 3, 4):  # one more flies, and the rest waits
+        send(number)
+    assert first.log.end_position > end and bodies(first, topic_id) == [b"0\0", b"1\0", b"2\0"]
+    first.close()
+    monkeypatch.setattr(link_tests, "LinkServer", lambda node, host, _, form: link_server(node, host, port, form=form))
+    second = Engine(tmp_path / "b", kind)
+    turn_until(lambda: len(results) == 5)
+    assert results == [(0, 0, number) for number in range(5)]
+    assert bodies(second, topic_id) == [b"%d\0" % number for number in range(5)]
+    assert brokers.listed[0].breaker.opened == 0
+    brokers.close()
+    second.close()
+
+
+link_server = link_tests.LinkServer
