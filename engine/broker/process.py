@@ -216,6 +216,7 @@ class BrokerProcess:
                 return  # its master gives this broker the log first
             self._open()
         elif not leads and life.lead_at is not None:
+            life.store.refusal.follow(self._refusal())  # what is not confirmed would only have to be cut off
             self._close_life()
             self._open()
         life = self._life
