@@ -46,6 +46,11 @@ class BrokerLife:
         """Whether all that the log had when this broker became master is confirmed."""
         return self.lead_at is not None and self.hold.confirmed >= self.lead_at
 
+    @property
+    def unconfirmed_bytes(self) -> int:
+        """Of a master's log."""
+        return self.store.end_position - self.hold.confirmed if self.lead_at is not None else 0
+
     def begin_to_lead(self) -> None:
         """The epoch has begun: serve clients once all up to here is confirmed."""
         self.store.lead(self._when_confirmed)

@@ -25,6 +25,7 @@ from engine.broker.group_ops import GroupOps
 from engine.broker.incarnations import Incarnations, boot_id
 from engine.broker.life import BrokerLife
 from engine.broker.master_link import MasterLink
+from engine.broker.metrics import BrokerMetrics
 from engine.broker.standby import Standby
 from engine.composition import Composition, finish, settle_process
 from engine.errors import DiskFullError
@@ -355,6 +356,7 @@ class BrokerProcess:
     def _start_ops(self) -> OpsServer:
         registry = CollectorRegistry()
         registry.register(ConfigMetrics(lambda: self._parts.follower.view))
+        registry.register(BrokerMetrics(lambda: self._life, self._server, self._parts.scrub, self._clock.monotonic_ms))
         return start_ops(self._options.ops[0], self._options.ops[1], registry, self._health)
 
     def _health(self) -> dict[str, bool | str]:
