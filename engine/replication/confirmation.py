@@ -52,6 +52,8 @@ class Confirmation:
         self._name = name
         self._end = self._synced = 0
         self._record: GroupRecord | None = None
+        self._awaited: dict[str, Incarnation] = {}  # members of the record that this broker waits for
+        self._is_lone = False
         self._adopted_at = self._settled_at = 0
         self._stored: dict[str, StoredEnd] = {}
         self._confirmed = NOTHING
@@ -79,6 +81,7 @@ class Confirmation:
         if record.master != self._name:
             self._record = None
             return self._confirmed
+        self._awaited, self._is_lone = record.awaited, len(record.in_sync) == 1
         if self._record is None or record.epoch != self._record.epoch:
             self._settled_at = self._end
         self._record, self._adopted_at = record, self._end
@@ -87,7 +90,7 @@ class Confirmation:
     def written(self, end: int) -> Confirmed:
         """This broker has written up to `end`."""
         self._end = max(self._end, end)
-        return self._advance()
+        return self._confirmed if self._awaited else self._advance()  # what members lack stays unconfirmed
 
     def synced(self, position: int) -> Confirmed:
         """This broker's disk has what is below the position."""
@@ -102,22 +105,21 @@ class Confirmation:
     def _stored_of(self, member: str) -> StoredEnd | None:
         """The latest report of a member of the record; None: there is none, or it is of another process."""
         stored = self._stored.get(member)
-        if stored is None or self._record is None or stored.incarnation != self._record.awaited.get(member):
+        if stored is None or self._record is None or stored.incarnation != self._awaited.get(member):
             return None
         return stored
 
     def _advance(self) -> Confirmed:
-        record = self._record
-        if record is None:
+        if self._record is None or (self._is_lone and not self.is_settled):
             return self._confirmed
-        awaited = [self._stored_of(member) for member in record.awaited]
-        is_lone = len(record.in_sync) == 1
-        if (is_lone and not self.is_settled) or None in awaited:
-            return self._confirmed
-        found = [each for each in awaited if each is not None]
-        end = min((each.end for each in found), default=self._end)
-        memory = min(end, self._end)
-        own = min(memory, self._synced)
-        now = Confirmed(memory, own, own if is_lone else memory, min((own, *(each.synced for each in found))))
-        self._confirmed = Confirmed(*map(max, now, self._confirmed))
+        end, synced = self._end, self._synced
+        for member in self._awaited:
+            stored = self._stored_of(member)
+            if stored is None:
+                return self._confirmed
+            end, synced = min(end, stored.end), min(synced, stored.synced)
+        own, before = min(end, self._synced), self._confirmed
+        now = end, own, own if self._is_lone else end, min(own, synced)
+        if now != before:
+            self._confirmed = Confirmed(*map(max, now, before))
         return self._confirmed

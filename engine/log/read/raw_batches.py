@@ -8,6 +8,8 @@ from engine.log.segment.segment import Segment
 from engine.log.segment.segments import LogSegments
 from engine.log.write.native import Appender
 
+_MAGIC = BATCH_MAGIC.to_bytes(2, "little")
+
 
 class PositionGoneError(LogError):
     """The position is in a segment that was deleted."""
@@ -38,7 +40,10 @@ class RawBatches:
         if segment is not self._segments.active:
             end = segment.header.size
         at = position - segment.base
+        is_rest = 0 < end - at <= bytes_max and segment is self._segments.active
         data = segment.file.read_at(max(BATCH_HEADER_SIZE, min(bytes_max, end - at)), at) if at < end else b""
+        if is_rest and data[8:10] == _MAGIC:
+            return data  # up to the log's end: whole batches
         size, first = self._whole(segment, at, data)
         return data[:size] if size or not first else segment.file.read_at(first, at)
 
