@@ -2,6 +2,7 @@
 
 import itertools
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -15,14 +16,21 @@ JOIN_S_MAX = 25.0
 
 
 class Producers:
-    """Threads that send with FSYNC, a key each, every message under an id that is used once; what is refused is not
-    sent again.
+    """Threads that send with a key each, every message under an id that is used once; what is refused is not sent again.
 
+    Args:
+        durability: of all messages.
     Attributes:
+        acknowledged_at: monotonic seconds of each acknowledged one, in no order.
         sent: every attempt of all of them. An attempt that is not answered yet is not in it.
     """
 
-    def __init__(self, address: Callable[[], tuple[str, int]], who: Application, topic: str, count: int = 4):
+    def __init__(
+        self, address: Callable[[], tuple[str, int]], who: Application, topic: str, count: int = 4,
+        durability: int = Durability.FSYNC,
+    ):  # fmt: skip
+        self._durability = durability
+        self.acknowledged_at: list[float] = []
         self._address, self._who, self._topic = address, who, topic
         self._stop = threading.Event()
         self._numbers = itertools.count()
@@ -74,13 +82,15 @@ class Producers:
                 self._stop.wait(0.01)
                 continue
             try:
-                (result,) = client.send(message, durability=Durability.FSYNC)
+                (result,) = client.send(message, durability=self._durability)
             except LOST:
                 client.close()
                 client = None
                 self.sent.append(Sent(message.id, key, number, digest(body), UNKNOWN))
                 continue
             self.sent.append(_record(message, number, result))
+            if result.code == 0:
+                self.acknowledged_at.append(time.monotonic())
             if result.code:
                 self._stop.wait(0.01)
         if client is not None:

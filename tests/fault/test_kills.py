@@ -13,10 +13,11 @@ import pytest
 
 from common.contract import Ack, Code, Durability, Message
 from tests.e2e.running import RunningPenstock, is_alive
-from tests.fault.history import UNKNOWN, check
-from tests.fault.load import Producers, delivered
+from tests.fault.history import UNKNOWN
+from tests.fault.load import Producers
 from tests.fault.log_tail import DAMAGES, damage_tail
 from tests.fault.stock_clients import Puller, Sender, knows, retry_until_served
+from tests.fault.verdict import assert_nothing_lost_or_invented, pull_all
 from tests.waiting import until
 
 KILLS = int(os.environ.get("PENSTOCK_KILLS", "5"))
@@ -58,40 +59,6 @@ def start(producers):
     """Load, beginning with the first message that the proxy takes: a topic is known a moment after it was made."""
     producers.start().wait_more(1)
     return producers
-
-
-def pull_all(penstock, shop, topic, group, wanted):
-    """Pull and acknowledge until every id of `wanted` came; returns all deliveries in order."""
-    found, acks, missing = [], [], set(wanted)
-    with Puller(penstock.consumer, shop) as puller:
-
-        def step():
-            nonlocal acks
-            response = puller.pull(group, topic, max_messages=1000, acks=acks, wait_ms=100)
-            if response.code == Code.UNAVAILABLE:
-                return False
-            assert response.code == Code.OK, response.error
-            assert {result.code for result in response.ack_results} <= {Code.OK}
-            acks = [Ack(delivery.receipt) for delivery in response.deliveries]
-            found.extend(map(delivered, response.deliveries))
-            missing.difference_update(delivery.id for delivery in response.deliveries)
-            return not missing and not acks
-
-        until(step, f"all {len(wanted)} acknowledged messages are pulled", 30)
-    return found
-
-
-def assert_nothing_lost_or_invented(penstock, shop, topic, sent):
-    """By the group's deliveries and by the log's own order; the two must also be of one mind."""
-    acknowledged = [each.id for each in sent if each.outcome == "ok"]
-    group = check(sent, pull_all(penstock, shop, topic, "everything", acknowledged), dense=False)
-    assert group.broken() == {}, penstock.logs()
-    with Puller(penstock.consumer, shop) as puller:
-        log = check(sent, map(delivered, puller.read_all("everything", topic, QUEUES)))
-    assert log.broken() == {}, penstock.logs()
-    assert log.copies == 0
-    print(f"{log.acknowledged} acknowledged, {log.unknown} unknown, {group.duplicates} delivered again")
-    return log
 
 
 def test_a_killed_engine_keeps_every_acknowledged_message_and_invents_none(penstock, shop, topic, producers):
