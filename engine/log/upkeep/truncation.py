@@ -211,9 +211,10 @@ def _order_path(directory: str) -> str:
 
 def _data(file: File, at: int) -> Iterator[tuple[int, bytes]]:
     """The file's bytes from the address on, in steps; those that are only zeros are left out."""
+    end = file.data_end()  # before any read, which would make unwritten room look written
     found = file.next_data(at)
-    while found is not None:
-        data = file.read_at(STEP_BYTES, found)
+    while found is not None and found < end:
+        data = file.read_at(min(STEP_BYTES, end - found), found)
         if any(data):
             yield found, data
         found = file.next_data(found + len(data)) if data else None
