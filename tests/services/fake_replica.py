@@ -86,6 +86,7 @@ class FakeReplica:
         with suppress(OSError):
             while not self._stopped.is_set():
                 sock, _ = self._listener.accept()
+                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 threading.Thread(target=self._serve, args=(sock,), daemon=True).start()
 
     def _repeat(self) -> None:
