@@ -74,6 +74,7 @@ class BrokerLink:
             self._on_change()
             self._closed.wait(pause_s)
             pause_s = min(PAUSE_S_MAX, pause_s * 2)
+        self.heard = None
 
     def _serve(self) -> None:
         """One connection, until it ends. Raises OSError, LinkError; ValueError: the address is none."""

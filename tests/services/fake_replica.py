@@ -23,6 +23,7 @@ class FakeReplica:
     """
     Attributes:
         adopted: (version, record) in the order of adoption; pushed ones only.
+        offered: versions of the records that were pushed.
         linked: links that have asked for reports.
         is_silent: set: it sends nothing, as a process that hangs.
         refusal: what it answers to records; "": it adopts them.
@@ -37,6 +38,7 @@ class FakeReplica:
         self.name, self.incarnation, self._greeting = name, incarnation, greeting or name
         self.adopted: list[tuple[int, GroupRecord]] = []
         self.linked = 0
+        self.offered: list[int] = []
         self.is_silent = threading.Event()
         self.refusal = ""
         self._report = BrokerReport(
@@ -77,6 +79,10 @@ class FakeReplica:
         self.break_links()
         self._coordination.unregister(self._group, self.name)
 
+    @property
+    def has_links(self) -> bool:
+        return bool(self._links)
+
     def break_links(self) -> None:
         for sock in list(self._links):
             with suppress(OSError):
@@ -113,7 +119,8 @@ class FakeReplica:
                     assert json.loads(asked)["role"] == "controller"
                     self._send(sock, op, request_id, greeted)
                 elif op == layout.AUTH:
-                    assert payload == client_proof(KEY, transcript(asked, greeted))
+                    if payload != client_proof(KEY, transcript(asked, greeted)):
+                        break
                     self._send(sock, op, request_id, engine_proof(KEY, transcript(asked, greeted)))
                 elif op == layout.REPORT:
                     self._send(sock, op, request_id, json.dumps(self._report.to_value()).encode())
@@ -131,6 +138,7 @@ class FakeReplica:
 
     def _adopt(self, payload: bytes) -> None:
         (version,) = U64.unpack_from(payload)
+        self.offered.append(version)
         if version > self._report.version and not self.refusal:
             record = parse_record(payload[U64.size :], "a pushed record")
             self.adopted.append((version, record))
