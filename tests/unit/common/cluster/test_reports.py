@@ -14,7 +14,7 @@ POINTS = st.builds(LogPoint, NUMBERS, NUMBERS)
 FOLLOWERS = st.builds(FollowerReport, NUMBERS, NUMBERS, st.booleans(), st.booleans())
 REPORTS = st.builds(
     BrokerReport, NUMBERS, NUMBERS, st.text(max_size=8), POINTS, POINTS, st.frozensets(NUMBERS, max_size=3),
-    st.booleans(), st.booleans(), st.dictionaries(st.text(max_size=5), FOLLOWERS, max_size=3),
+    st.booleans(), st.booleans(), st.dictionaries(st.text(max_size=5), FOLLOWERS, max_size=3), st.booleans(),
 )  # fmt: skip
 REPORT = BrokerReport(7, 3, "1f", LogPoint(2, 100), followers={"b": FollowerReport(8, 5, False, True)})
 VALUES = st.recursive(
