@@ -30,6 +30,7 @@ cdef enum:
     FRAME_BYTES_MAX = 24 << 20        # below the link's 32 MiB; what does not fit is refused as OVERLOADED
     SHARE_ALL = 16
 
+cdef double SWITCH_S = 1.0            # as in lane.py
 LINK_LIMITS = Limits(output_bytes_max=1 << 40)
 
 
@@ -64,6 +65,7 @@ cdef class Lane(TurnEnd):
         (<AppendLink>self.link).lane = self
         self.waits = False
         self.linked_at = reactor_of().now
+        self.limit.is_stalled = False  # the one that stalled is gone
         if end_position:
             self.end_position = end_position
             for append in self.flying:
@@ -145,8 +147,11 @@ cdef class Lane(TurnEnd):
         """
         cdef Waiter waiter
         cdef AppendRequest append
+        cdef double oldest = now
         if not self.waits:
-            self.limit.look(max((<AppendRequest>self.flying[0]).started_at, self.linked_at) if self.flying else now, now)
+            if self.flying:
+                oldest = max((<AppendRequest>self.flying[0]).started_at, self.linked_at)
+            self.limit.look(oldest + SWITCH_S if self.keeps else oldest, now)
         for append in self.flying + [self.filling]:
             for waiter in append.waiters:
                 if waiter is not None and now > waiter.deadline and not waiter.expired:

@@ -20,6 +20,9 @@ from engine.link.append import read_end
 FRAME_BYTES_MAX = 24 << 20
 SHARE_ALL = 16
 
+SWITCH_S = 1.0
+"""Time in which a master that hangs is replaced: with other brokers in the group, a stall begins to count after it."""
+
 
 class Lane:
     """One connection to one broker, for the durability classes that it serves.
@@ -60,6 +63,7 @@ class Lane:
         """See `_lane.Lane.use`."""
         self.link = gevent_socket.socket(fileno=fd)
         self.waits, self._linked_at = False, time.monotonic()
+        self.limit.is_stalled = False  # the one that stalled is gone
         if end_position:
             self._end_position = end_position
             for _, append in self._flying:
@@ -152,7 +156,8 @@ class Lane:
     def expire(self, now: float) -> None:
         """Update the limit; deadlines are left to the lane by the hot path only."""
         if not self.waits:
-            self.limit.look(max(self._flying[0][1].started_at, self._linked_at) if self._flying else now, now)
+            oldest = max(self._flying[0][1].started_at, self._linked_at) if self._flying else now
+            self.limit.look(oldest + SWITCH_S if self.keeps else oldest, now)
 
     def _ask(self) -> None:
         if not self._asked:
