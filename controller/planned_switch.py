@@ -10,6 +10,8 @@ from common.cluster.group_record import GroupRecord, GroupState, LogPoint
 from common.cluster.reports import BrokerReport
 from controller.decision import Brokers, furthest, state_of
 
+UNKNOWN_EPOCHS = 1000
+"""Epochs that are left out when the record is missing: a broker that is not reached may have had one of them."""
 FORCE = "add --force to promote it nevertheless"
 
 
@@ -67,9 +69,10 @@ def forced(record: GroupRecord | None, brokers: Brokers, to: str) -> GroupRecord
     if report is None:
         return f"broker {to} is registered and not reached"
     in_sync = {to: report.incarnation}
-    epochs = [each.report.log.epoch for each in brokers.values() if each.report is not None]
+    last = max(each.report.log.epoch for each in brokers.values() if each.report is not None)
+    epoch = last + UNKNOWN_EPOCHS if record is None else max(last, record.epoch) + 1
     return GroupRecord(
-        max(*epochs, record.epoch if record is not None else 0) + 1, state_of(in_sync), to, in_sync, log_id=report.log_id,
+        epoch, state_of(in_sync), to, in_sync, log_id=report.log_id,
         # Else its log would count as an older copy after a restart.
         floor=LogPoint(0, 0) if record is None else min(record.floor, report.log),
         reason=f"broker {to} was made master by an operator, by force",
