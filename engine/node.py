@@ -39,6 +39,7 @@ from engine.ops.quota import QuotaLending
 from engine.ops.read import PositionReads
 from engine.ops.reply import ReplyOps
 from engine.ops.resend import Resend
+from engine.ops.stored import StoredWaits
 from engine.ops.timer import TimerOps
 from engine.ops.topic import CreateTopics
 from engine.ops.waiting import WaitingRequests
@@ -135,6 +136,7 @@ class Node:
     Attributes:
         output_hold: as given; a process may set it until it accepts connections.
         peers: open connections.
+        stored: what answers to appends wait for.
         append: totals of APPEND, when frames come through `on_request()`.
     """
 
@@ -170,17 +172,22 @@ class Node:
         self.waiting = WaitingRequests(self._watch_deadlines)
         self._epoch = host.random_bytes(EPOCH_BYTES).hex()
         self._handshake = Handshake(config.keys, self._identity, host.random_bytes, self._on_authenticated)
-        self.append = Append(store, host.clock, self.turn_end)
+        self.stored = StoredWaits(store)
+        self.append = Append(store, host.clock, self.turn_end, self.stored)
         self.pulls = PullMessages(self.delivery, host.clock, self.waiting)
         self.windows = ReplyWindows(self.delivery, host.clock)
         self.reads = PositionReads(store, host.clock, self.waiting, self.delivery.creations.topic_uses)
         self.lag_breakers = LagBreakers(store, self.delivery, host.clock)
         self.look_ups = LookUps(store, self.waiting, host.in_loop)
         self._handlers = self._all_handlers(host)
-        self.schedule.at(self._progress, now_ms + config.progress_ms)
+        self._begin(now_ms)
+
+    def _begin(self, now_ms: int) -> None:
+        """Plan the work that comes without a request."""
+        self.schedule.at(self._progress, now_ms + self._config.progress_ms)
         self.schedule.at(self._retention, now_ms)
         self.schedule.at(self._groups, now_ms)
-        if config.expire_hours:
+        if self._config.expire_hours:
             self.schedule.at(self._topics, now_ms)
         self._watch_timers()
 

@@ -22,7 +22,7 @@ from engine.log.read.raw_batches import PositionGoneError
 from engine.ops.errors import RequestError
 from engine.ops.peer import Peer
 from engine.replication.broker import GroupBroker
-from engine.replication.frames import Fetch, Follow, SegmentFrame, StoredFrame
+from engine.replication.frames import Fetch, Follow, SegmentFrame, StoredFrame, SyncFrame
 
 limited = LimitedLog(logging.getLogger("penstock.engine"))
 
@@ -39,6 +39,10 @@ class ReportedBroker(Protocol):
     @property
     def group(self) -> GroupBroker | None:
         """None: it has no log yet."""
+
+    @property
+    def waits_everywhere(self) -> bool:
+        """Whether an answer waits for the disks of all members."""
 
     def report(self) -> BrokerReport:
         """As it is now."""
@@ -63,6 +67,7 @@ class GroupOps:
     def __init__(self, broker: ReportedBroker, now_ms: Callable[[], int]) -> None:
         self._broker, self._now_ms = broker, now_ms
         self._slaves: dict[str, Peer] = {}
+        self._asked: dict[str, SyncFrame] = {}  # the last SYNC of each slave
         self._controllers: dict[Peer, None] = {}
         self._reported_ms = 0
         self._told: object = None
@@ -108,6 +113,9 @@ class GroupOps:
                 for frame in group.frames(name, now_ms):
                     op = layout.SEGMENT if isinstance(frame, SegmentFrame) else layout.BYTES
                     peer.send_frame(op, layout.UNASKED, layout.OK, [frame.encode()])
+                if self._broker.waits_everywhere and (asked := group.sync_frame()) != self._asked.get(name):
+                    self._asked[name] = asked
+                    peer.send_frame(layout.SYNC, layout.UNASKED, layout.OK, [asked.encode()])
             except (PositionGoneError, CorruptionError, OSError) as error:
                 limited.error("broker=%s: cannot be sent the log: %s", name, error, about=name)
                 peer.close(f"the log cannot be read: {error}")
@@ -123,6 +131,7 @@ class GroupOps:
         except OSError as error:
             raise RequestError(f"FOLLOW: the disk cannot read now: {error}", layout.UNAVAILABLE) from error
         self._slaves[name] = peer
+        self._asked.pop(name, None)
         peer.send_frame(layout.FOLLOW, request_id, layout.OK, [answer.encode()])
         self._broker.confirm()
         self.send_frames()

@@ -36,6 +36,7 @@ class BrokerLife:
         self.hold = OutputHold(lambda: self.store.end_position)
         self.node: Node | None = None
         self.lead_at: int | None = None
+        self._not_everywhere: deque[tuple[int, Callable[[], None]]] = deque()
         self._unconfirmed: deque[tuple[int, Callable[[], None]]] = deque()
         self._deleted = (0, 0)  # position below which the master has deleted segments, end of the log then
         self._threads = parts.start_threads(self.store)
@@ -60,6 +61,8 @@ class BrokerLife:
     def serve(self, server: LinkServer, ops: GroupOps) -> Node:
         """Make the node, and pass connections to it from now on."""
         self.node = self._parts.make_node(self.store, server.facts, replicas=ops, output_hold=self.hold)
+        self.node.stored.when_everywhere = self._when_everywhere
+        self.adopted()
         server.use(self.node)
         self._parts.loop.start(self.node)
         return self.node
@@ -73,12 +76,8 @@ class BrokerLife:
     def confirm(self) -> None:
         """Let out what the group has confirmed."""
         self.hold.confirm(self.group.confirmed.memory)
-        while self._unconfirmed and self._unconfirmed[0][0] <= self.hold.confirmed:
-            callback = self._unconfirmed.popleft()[1]
-            try:
-                callback()
-            except Exception:
-                limited.exception("position=%d: a callback after the confirmation failed", self.hold.confirmed)
+        _call(self._unconfirmed, self.hold.confirmed)
+        _call(self._not_everywhere, self.group.confirmed.replicated_fsync)
 
     def follow_deletions(self) -> None:
         """As a slave, remove the segments that the master has removed, once their record is confirmed and synced."""
@@ -87,6 +86,20 @@ class BrokerLife:
             self._deleted = deleted_to, self.store.end_position
         if min(self.group.followed, self.store.durable_position) >= self._deleted[1]:
             self.store.retention.follow(self._deleted[0])
+
+    def adopted(self) -> None:
+        """The group has another record."""
+        if self.node is not None:
+            self.node.stored.is_replicated = self.group.is_replicated
+
+    @property
+    def waits_everywhere(self) -> bool:
+        """Whether an answer waits for the disks of all members."""
+        return bool(self._not_everywhere)
+
+    def _when_everywhere(self, position: int, callback: Callable[[], None]) -> None:
+        insort(self._not_everywhere, (position, callback), key=lambda waiting: waiting[0])
+        self.store.when_synced(self.store.end_position, lambda: None)
 
     def _when_confirmed(self, position: int, callback: Callable[[], None]) -> None:
         if position <= self.hold.confirmed:
@@ -105,3 +118,13 @@ class BrokerLife:
             self._parts.loop.stop()
             self.node.close()
         self.store.close()
+
+
+def _call(waiting: deque[tuple[int, Callable[[], None]]], position: int) -> None:
+    """Call what waits for a position up to this one."""
+    while waiting and waiting[0][0] <= position:
+        callback = waiting.popleft()[1]
+        try:
+            callback()
+        except Exception:
+            limited.exception("position=%d: a callback after the confirmation failed", position)

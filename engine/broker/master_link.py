@@ -3,10 +3,12 @@
 import logging
 import socket
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Protocol
 
 import gevent
 from gevent import socket as gevent_socket
+from gevent.lock import BoundedSemaphore
 
 from common.limited_log import LimitedLog
 from engine.client.dial import dial
@@ -18,7 +20,7 @@ from engine.link.proof import REPLICA_ROLE
 from engine.log.format import SEGMENT_HEADER_SIZE
 from engine.replication.broker import GroupBroker
 from engine.replication.follow import FollowStep
-from engine.replication.frames import BytesFrame, Fetch, Follow, Followed, SegmentFrame
+from engine.replication.frames import BytesFrame, Fetch, Follow, Followed, SegmentFrame, SyncFrame
 
 limited = LimitedLog(logging.getLogger("penstock.engine"))
 
@@ -47,6 +49,9 @@ class FollowingBroker(Protocol):
     def cut_log(self, position: int) -> None:
         """Have the log cut at a position, and opened again. Ends this link."""
 
+    def sync_soon(self, on_synced: Callable[[], None]) -> None:
+        """Sync the log; `on_synced()` is called from the loop."""
+
     def told(self) -> None:
         """What the controllers decide by may have changed."""
 
@@ -65,6 +70,7 @@ class MasterLink:
         self._broker, self._name, self.address, self._key, self._now_ms = broker, name, address, key, now_ms
         self._sock: socket.socket | None = None
         self._is_closed = False
+        self._sending = BoundedSemaphore()
         self._rest = bytearray()
         self._greenlet = gevent.spawn(self._run)
 
@@ -80,9 +86,10 @@ class MasterLink:
     def tell(self) -> None:
         """Send what this slave has, if there is news."""
         group = self._broker.group
-        stored = None if group is None else group.tell(self._now_ms())
-        if stored is not None and self._sock is not None:
-            self._sock.sendall(layout.frame(layout.STORED, layout.UNASKED, stored.encode()))
+        with self._sending:
+            stored = None if group is None else group.tell(self._now_ms())
+            if stored is not None and self._sock is not None:
+                self._sock.sendall(layout.frame(layout.STORED, layout.UNASKED, stored.encode()))
 
     def _run(self) -> None:
         pause_s = PAUSE_S
@@ -170,8 +177,19 @@ class MasterLink:
             group.take(BytesFrame.decode(payload), self._now_ms())
         elif op == layout.SEGMENT:
             group.take(SegmentFrame.decode(payload), self._now_ms())
+        elif op == layout.SYNC:
+            SyncFrame.decode(payload)
+            self._broker.sync_soon(self._tell_soon)
         else:
             raise LinkError(f"a frame of operation {op}: a master sends none")
+
+    def _tell_soon(self) -> None:
+        """In the loop, which must not wait for the socket."""
+        gevent.spawn(self._tell_safely)
+
+    def _tell_safely(self) -> None:
+        with suppress(OSError):  # the greenlet that reads meets it, too
+            self.tell()
 
     @staticmethod
     def _receive(sock: socket.socket, data: bytearray) -> None:

@@ -5,6 +5,7 @@ its log again, as at a start: another master's log goes on where its own may hav
 """
 
 import logging
+from collections.abc import Callable
 from pathlib import Path
 
 import gevent
@@ -33,6 +34,7 @@ from engine.log.format import parse_segment_header
 from engine.log.segment.segment import create_segment
 from engine.log.upkeep.truncation import TruncationOrder, order_truncation
 from engine.log.write.failed_sync import is_marked
+from engine.ops.stored import StoredWaits
 from engine.replication.broker import GroupBroker, UnsoundLogError
 from engine.replication.frames import Follow
 from engine.server.native import reference
@@ -85,6 +87,16 @@ class BrokerProcess:
     def group(self) -> GroupBroker | None:
         """This broker under its record; None: it has no log yet."""
         return None if self._life is None else self._life.group
+
+    @property
+    def waits_everywhere(self) -> bool:
+        """Whether an answer waits for the disks of all members."""
+        return self._life is not None and self._life.waits_everywhere
+
+    def sync_soon(self, on_synced: Callable[[], None]) -> None:
+        """As a slave, sync the log."""
+        if self._life is not None:
+            self._life.store.when_synced(self._life.store.end_position, on_synced)
 
     def report(self) -> BrokerReport:
         """For the controllers."""
@@ -168,7 +180,7 @@ class BrokerProcess:
         self._life = BrokerLife(self._parts, self.name, numbers.present, numbers.continues)
         self._adopted = 0
         self._end = self._durable = 0
-        self._standby.store = self._life.store
+        self._standby.store, self._standby.stored = self._life.store, StoredWaits(self._life.store)
         self._server.use(self._standby)
 
     def _close_life(self) -> None:
@@ -229,6 +241,7 @@ class BrokerProcess:
             self.cut_log(error.position)
             return
         self._adopted = version
+        life.adopted()
         if is_new:
             log.info("broker=%s version=%d epoch=%d: %s", self.name, version, record.epoch, record.reason)
             self._unfollow()

@@ -15,6 +15,7 @@ from engine.log import Log
 from engine.ops.errors import RequestError
 from engine.ops.handshake import Handshake, LinkKeys
 from engine.ops.peer import Peer, PeerState
+from engine.ops.stored import StoredWaits
 
 limited = LimitedLog(logging.getLogger("penstock.engine"))
 AUTHENTICATE_MS = 10_000
@@ -34,6 +35,7 @@ class Standby:
     """
 
     store: Log
+    stored: StoredWaits
 
     def __init__(
         self, keys: LinkKeys, clock: NodeClock, random_bytes: Callable[[int], bytes],

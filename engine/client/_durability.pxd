@@ -5,4 +5,4 @@ tests/unit/engine/client/test_durability.py compares it with durability.py.
 """
 
 cdef enum:
-    LANE_COUNT = 2
+    LANE_COUNT = 4

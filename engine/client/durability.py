@@ -44,13 +44,15 @@ LANES = (
     # Two syncs overlap: while one is on the disk, the next append is already at the broker, so the disk never waits for
     # the network.
     LaneRow(1, "fsync", layout.FSYNC, 2),
+    # A broker without replicas serves these from its disk.
+    LaneRow(2, "replicated", layout.REPLICATED, 2),
+    LaneRow(3, "replicated_fsync", layout.REPLICATED_FSYNC, 2),
 )
-# A broker without replicas serves the replicated classes from its disk.
 CLASSES = (
     DurabilityClass("memory", 1, 0),
     DurabilityClass("fsync", 2, 1),
-    DurabilityClass("replicated", 3, 1),
-    DurabilityClass("replicated_fsync", 4, 1),
+    DurabilityClass("replicated", 3, 2),
+    DurabilityClass("replicated_fsync", 4, 3),
 )
 FSYNC = 2
 """Number of the class of fallback-buffer entries, which must be on the disk regardless of their topic's class."""

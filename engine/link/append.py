@@ -20,7 +20,7 @@ APPEND_END = struct.Struct("<Q")
 RESEND_HEAD = struct.Struct("<Q")
 """Position of the log, below which none of the batches can be stored."""
 
-MEMORY, FSYNC = 1, 2
+MEMORY, FSYNC, REPLICATED, REPLICATED_FSYNC = 1, 2, 3, 4
 DURABILITY_MEMORY, DURABILITY_FSYNC, DURABILITY_REPLICATED, DURABILITY_REPLICATED_FSYNC = 1, 2, 3, 4
 DURABILITY_MAX = 4
 

@@ -40,6 +40,7 @@ cdef enum:
     OP_BYTES = 72
     OP_STORED = 73
     OP_FETCH = 74
+    OP_SYNC = 75
     OP_RECORD = 80
     OP_REPORT = 81
     # codes

@@ -21,7 +21,7 @@ LOOK_UP_ID, LOOK_UP_KEY = 50, 51
 LEASE, DEPTH = 60, 61
 """Quota slices of cluster-wide limits, and queues at their depth limit: docs/design/0014-limits.md."""
 
-FOLLOW, SEGMENT, BYTES, STORED, FETCH = 70, 71, 72, 73, 74
+FOLLOW, SEGMENT, BYTES, STORED, FETCH, SYNC = 70, 71, 72, 73, 74, 75
 """Replication of the log, with the role `replica`: docs/design/0030-replication.md."""
 
 RECORD, REPORT = 80, 81

@@ -14,6 +14,7 @@ from engine.link import layout
 from engine.log import Log
 from engine.ops.errors import RequestError
 from engine.ops.peer import Peer
+from engine.ops.stored import StoredWaits
 
 log = LimitedLog(logging.getLogger("penstock.engine"))
 HEAD_RULE = "APPEND: durability 1..4, then the batches"
@@ -27,8 +28,8 @@ class Append:
         on_appended: called after records were appended, so that waiting pulls get them.
     """
 
-    def __init__(self, store: Log, clock: NodeClock, on_appended: Callable[[], None]) -> None:
-        self._store, self._clock, self._on_appended = store, clock, on_appended
+    def __init__(self, store: Log, clock: NodeClock, on_appended: Callable[[], None], stored: StoredWaits) -> None:
+        self._store, self._clock, self._on_appended, self._stored = store, clock, on_appended, stored
         self.appends = self.batches = self.messages = self.bytes = 0
 
     def handle(self, peer: Peer, request_id: int, payload: bytes) -> None:
@@ -52,11 +53,12 @@ class Append:
         answer = partial(self._send, peer, op, request_id, results)
         # Answers to the APPENDs of one connection keep their order, so an answer also waits for the sync of an earlier
         # one.
-        if durability == layout.MEMORY and not peer.peer_state.unsynced:
+        if not self._stored.waits(durability) and not peer.peer_state.unsynced:
             answer()
         else:
             peer.peer_state.unsynced += 1
-            self._store.when_durable(self._store.end_position, partial(_synced, peer, answer))
+            everywhere = durability == layout.REPLICATED_FSYNC
+            self._stored.when(self._store.end_position, partial(_synced, peer, answer), everywhere)
         self._on_appended()
 
     def _send(self, peer: Peer, op: int, request_id: int, results: bytes) -> None:

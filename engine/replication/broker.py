@@ -16,7 +16,7 @@ from engine.log.read.raw_batches import RawBatches
 from engine.replication.confirmation import Confirmation, Confirmed
 from engine.replication.follow import FollowStep, answer_follow, next_step
 from engine.replication.following import Following, StaleEpochError
-from engine.replication.frames import BytesFrame, Follow, Followed, SegmentFrame, StoredFrame
+from engine.replication.frames import BytesFrame, Follow, Followed, SegmentFrame, StoredFrame, SyncFrame
 from engine.replication.shipment import SILENT_MS, Shipment
 
 NO_RECORD = "this broker has not adopted a record of its group yet"
@@ -108,6 +108,11 @@ class GroupBroker:
     def master(self) -> str:
         """Name of the master, as the adopted record says; empty: there is no record."""
         return "" if self._record is None else self._record.master
+
+    @property
+    def is_replicated(self) -> bool:
+        """Whether this broker is a master with other members in sync."""
+        return self._record is not None and self.is_master and len(self._record.in_sync) > 1
 
     @property
     def is_alone(self) -> bool:
@@ -220,6 +225,10 @@ class GroupBroker:
     def tell(self, now_ms: int) -> StoredFrame | None:
         """The STORED to send at the end of a turn."""
         return None if self._following is None else self._following.report(now_ms)
+
+    def sync_frame(self) -> SyncFrame:
+        """As the master, for slaves: tell once the log is synced up to here."""
+        return SyncFrame(self.epoch, self._log.end_position)
 
     def unfollow(self) -> None:
         """The link to the master is closed: it is not heard any more."""

@@ -152,6 +152,21 @@ class StoredFrame(NamedTuple):
         return told
 
 
+class SyncFrame(NamedTuple):
+    """SYNC: an answer waits for this slave's disk up to a position. It follows the bytes."""
+
+    epoch: int
+    position: int
+
+    def encode(self) -> bytes:
+        return _EPOCH.pack(*self)
+
+    @classmethod
+    def decode(cls, payload: bytes) -> "SyncFrame":
+        """Raises PayloadError."""
+        return cls(*_unpack(_EPOCH, payload, "SYNC"))
+
+
 class Fetch(NamedTuple):
     """FETCH: a piece of a sealed segment. The answer is its bytes."""
 

@@ -28,6 +28,8 @@ from engine.link.constants cimport (
     CODE_OK,
     DURABILITY_MAX,
     DURABILITY_MEMORY,
+    DURABILITY_REPLICATED,
+    DURABILITY_REPLICATED_FSYNC,
     FRAME_HEADER_SIZE,
     FRAME_REST_SIZE,
     OP_APPEND,
@@ -65,6 +67,7 @@ cdef class Staged:
     cdef uint32_t request_id
     cdef uint32_t count
     cdef bint durable
+    cdef bint everywhere          # waits for the disks of all members
     cdef unsigned char* results
 
     def __dealloc__(self):
@@ -110,7 +113,7 @@ cdef class SyncedAnswers:
 cdef class Turn(TurnEnd):
     """The APPENDs and requests of one loop turn, of all connections of one server."""
 
-    cdef object store, node
+    cdef object node, stored
     cdef Appender appender
     cdef NodeClock clock
     cdef list staged
@@ -119,7 +122,7 @@ cdef class Turn(TurnEnd):
     cdef readonly uint64_t appends, batches, messages, bytes
 
     def __init__(self, node):
-        self.node, self.store, self.appender, self.clock = node, node.store, node.store.appender, node.clock
+        self.node, self.stored, self.appender, self.clock = node, node.stored, node.store.appender, node.clock
         self.staged, self.requests, self.roomy = [], deque(), []
 
     cdef int stage(self, LinkConnection connection, uint32_t request_id, const unsigned char* payload, Py_ssize_t size) except -1:
@@ -137,7 +140,10 @@ cdef class Turn(TurnEnd):
         staged.connection, staged.request_id, staged.count = connection, request_id, count
         # Answers to the APPENDs of one connection keep their order, so an answer also waits for the sync of an earlier
         # one.
-        staged.durable = payload[0] != DURABILITY_MEMORY or connection.unsynced > 0
+        staged.durable = connection.unsynced > 0 or not (
+            payload[0] == DURABILITY_MEMORY or (payload[0] == DURABILITY_REPLICATED and self.stored.is_replicated)
+        )
+        staged.everywhere = payload[0] == DURABILITY_REPLICATED_FSYNC
         staged.results = <unsigned char*>malloc(APPEND_RESULT_SIZE * <size_t>count)
         if staged.results == NULL:
             raise MemoryError()
@@ -191,6 +197,7 @@ cdef class Turn(TurnEnd):
     cdef int turn_end(self) except -1:
         cdef Staged each
         cdef SyncedAnswers durable = None
+        cdef bint everywhere = False
         try:
             self.appender.commit()
         except EngineError as error:
@@ -202,8 +209,9 @@ cdef class Turn(TurnEnd):
                     durable = SyncedAnswers.__new__(SyncedAnswers)
                     durable.staged = []
                 durable.staged.append(each)
+                everywhere = everywhere or each.everywhere
         if durable is not None:
-            self.store.when_durable(self.appender.end_position, durable)
+            self.stored.when(self.appender.end_position, durable, everywhere)
         if staged:
             # Outputs are written in this order: a message that a pull waits for leaves before the answer to its
             # producer.

@@ -17,6 +17,7 @@ from common.keyhash import queue_of
 from common.net import listen
 from common.placement import ID_SLOTS, IDS_HASH, Placement, queue_of_id, topic_hash
 from engine.client.brokers import RESEND_S, Brokers
+from engine.client.durability import LANES
 from producer_proxy.proxy import ProducerProxy
 from tests.services.fake_broker import KEY, FakeBroker, wait_until
 from tests.unit.producer_proxy.send.test_send import SECRET, Client, codes, credential, request
@@ -213,7 +214,7 @@ def test_a_broker_that_comes_back_is_let_in_again_and_holds_its_queues(cluster):
     client = cluster.client()
     assert codes(cluster.send(client, message(0))) == [Code.OK]
     cluster.brokers["north"].break_links()
-    wait_until(lambda: cluster.brokers["north"].greeted["n" * 32] == 6)  # three links, twice
+    wait_until(lambda: cluster.brokers["north"].greeted["n" * 32] == 2 * (len(LANES) + 1))  # its links, twice
     wait_until(cluster.all_closed)
     seen = {cluster.send(client, message(number))[0].queue for number in range(1, 60)}
     assert seen == set(range(QUEUES))

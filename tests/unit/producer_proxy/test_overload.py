@@ -10,6 +10,7 @@ import pytest
 
 from common.breaker import State
 from common.contract import Code, Message
+from engine.client.durability import LANES
 from producer_proxy.targets import engine_topics
 from tests.services.fake_broker import wait_until
 from tests.unit.producer_proxy.admission.test_rate_limits import change
@@ -227,7 +228,7 @@ def test_a_feature_is_switched_off_by_hand(desk):
 
 def test_a_shorter_queue_is_a_setting(desk):
     change(desk, "setting", "gate", queue_ms=20)
-    assert [limit.bound_s for limit in desk.proxy.brokers.queue_limits] == [0.02, 0.02]
+    assert [limit.bound_s for limit in desk.proxy.brokers.queue_limits] == [0.02] * len(LANES)
 
 
 def test_a_broker_that_refuses_one_topic_is_not_overloaded_and_takes_all_others(desk):

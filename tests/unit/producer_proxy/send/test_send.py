@@ -18,6 +18,7 @@ from common.credential import mint
 from common.keyhash import queue_of
 from common.net import listen
 from engine.client.brokers import Brokers
+from engine.client.durability import LANES
 from engine.link import layout
 from engine.link.errors import LinkDown
 from producer_proxy.proxy import ProducerProxy
@@ -219,11 +220,11 @@ def test_durability_is_the_topics_unless_the_call_asks_for_another(desk):
     client = desk.client()
     fixed = credential()
     for topic, asked, lane in (
-        ("orders", None, 2),
+        ("orders", None, 3),
         ("orders.fast", None, 1),
         ("orders", 1, 1),
         ("orders.fast", 2, 2),
-        ("orders.fast", 4, 2),
+        ("orders.fast", 4, 4),
     ):
         for _ in range(2):
             assert codes(client.call(request(Message(topic=topic), durability=asked, credential=fixed))) == [Code.OK]
@@ -413,7 +414,7 @@ def test_another_log_behind_the_link_makes_every_topic_id_be_asked_for_anew(desk
     assert codes(client.call(request(Message(topic="orders"), credential=fixed))) == [Code.OK]
     desk.broker.log_id, desk.broker.topics = "b" * 32, {"something": {"id": 1, "queues": 1}}
     desk.broker.break_links()
-    wait_until(lambda: desk.broker.greeted["b" * 32] == 2 and desk.proxy.brokers.connected)
+    wait_until(lambda: desk.broker.greeted["b" * 32] == len(LANES) and desk.proxy.brokers.connected)
     asked = desk.rpc.asked
     assert codes(client.call(request(Message(topic="orders"), credential=fixed))) == [Code.OK]
     assert desk.rpc.asked == asked + 1
@@ -426,7 +427,7 @@ def test_another_start_of_the_engine_makes_every_topic_id_be_asked_for_anew(desk
     before = desk.broker.topics["orders"]["id"]
     desk.broker.epoch, desk.broker.topics = "2", {"chat": {"id": before, "queues": 1}}
     desk.broker.break_links()
-    wait_until(lambda: desk.broker.greeted["2"] == 2 and desk.proxy.brokers.connected)
+    wait_until(lambda: desk.broker.greeted["2"] == len(LANES) and desk.proxy.brokers.connected)
     assert codes(client.call(request(Message(topic="orders"), credential=fixed))) == [Code.OK]
     after = desk.broker.topics["orders"]["id"]
     assert after != before and any(topic_id == after for topic_id, _ in desk.broker.stored)
@@ -456,7 +457,7 @@ def test_an_id_that_was_answered_before_the_engine_started_again_is_not_used(des
         monkeypatch.setattr(desk.rpc, "call", answer)
         desk.broker.epoch, desk.broker.topics = "2", {"chat": {"id": 1, "queues": 4}}
         desk.broker.break_links()
-        wait_until(lambda: desk.broker.greeted["2"] == 2 and desk.proxy.brokers.connected)
+        wait_until(lambda: desk.broker.greeted["2"] == len(LANES) and desk.proxy.brokers.connected)
         return given
 
     monkeypatch.setattr(desk.rpc, "call", restart)
