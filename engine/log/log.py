@@ -106,7 +106,7 @@ class Log:
         self, env: Env, directory: str, config: LogConfig, view: View, recovered: Recovered,
         retention_policy: RetentionPolicy | None, notify: Callable[[], None] | None, unlock: Callable[[], None],
     ) -> None:  # fmt: skip
-        self.log_id, self.damage = recovered.log_id, recovered.damage
+        self.log_id, self.damage, self.synced_before = recovered.log_id, recovered.damage, recovered.synced
         self.headers_lost, self.raised = recovered.headers_lost, recovered.raised
         self._view, self._unlock, self._now_ms = view, unlock, env.now_ms
         batches = BatchReader(self.log_id)

@@ -23,7 +23,7 @@ NO_RECORD = "this broker has not adopted a record of its group yet"
 
 
 class UnsoundLogError(LogError):
-    """The log has damage, and whole batches above it, so no slave could have the same log.
+    """A power cut has left damage in the log, and whole batches above it: no other broker can have the same log.
 
     Attributes:
         position: of the damage. Cut there, the log can lead.
@@ -54,6 +54,9 @@ class GroupBroker:
         self._absent_ms: dict[str, int] = {}  # awaited members that do not follow -> since when
         self._following: Following | None = None
         self._damaged_at = min((each.position for each in log.damage), default=None)
+        # What was synced, or written before a process that the log continues, no power cut takes: a bad sector did it.
+        is_torn = self._damaged_at is not None and not continues and self._damaged_at >= log.synced_before
+        self._torn_at = self._damaged_at if is_torn else None
         log.refusal.follow(NO_RECORD)
 
     def adopt(self, version: int, record: GroupRecord, now_ms: int) -> bool:
@@ -69,8 +72,8 @@ class GroupBroker:
             return False
         before = self._record.epoch if self._record is not None else 0
         leads = record.master == self._name and record.in_sync[self._name] == self._incarnation
-        if leads and self._damaged_at is not None:
-            raise UnsoundLogError(self._damaged_at)
+        if leads and self._torn_at is not None:
+            raise UnsoundLogError(self._torn_at)
         if record.epoch != before:
             self._shipments.clear()
             self._following = None
@@ -190,18 +193,19 @@ class GroupBroker:
     def ask(self) -> Follow:
         """The FOLLOW for the master of the adopted record."""
         epoch = 0 if self._record is None else self._record.epoch
-        history, end = self._sound()
+        history, end = self._sound(self._damaged_at)
         return Follow(epoch, self._incarnation, end, history.starts)
 
-    def _sound(self) -> tuple[EpochHistory, int]:
-        """The epochs of the log and its end, below the first damage that its start has found.
+    def _sound(self, damaged_at: int | None) -> tuple[EpochHistory, int]:
+        """The epochs of the log and its end, below the damage.
 
-        A power cut may take bytes below others that it leaves.
+        A power cut may take bytes below others that it leaves. A slave counts any damage, and gets what lies above it
+        again. A master keeps what lies above a bad sector.
         """
         history, end = self._log.epochs.history(), self._log.end_position
-        if self._damaged_at is not None:
-            history.cut(self._damaged_at)
-            end = self._damaged_at
+        if damaged_at is not None:
+            history.cut(damaged_at)
+            end = damaged_at
         return history, end
 
     def answered(self, answer: Followed, now_ms: int) -> FollowStep | None:
@@ -253,7 +257,7 @@ class GroupBroker:
     def report(self, now_ms: int) -> BrokerReport:
         """As this broker is now."""
         log, following = self._log, self._following
-        history, end = self._sound()
+        history, end = self._sound(self._torn_at)
         synced = self.confirmed.replicated_fsync if self.is_master else 0
         return BrokerReport(
             self._incarnation, self.version, log.log_id.hex(), history.point(end), history.point(synced),

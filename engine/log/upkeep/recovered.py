@@ -39,6 +39,8 @@ class Recovered:
     """Bases of full segments of which the disk could read only a part."""
     waited: set[int] = field(default_factory=set)
     """Those of them for which the start has waited as long as it may."""
+    synced: int = 0
+    """Position below which everything was on the disk at the last checkpoint: no power cut takes that."""
     newest_ms: int = 0
     """Time that the last batch is stamped with."""
     time: BelievedTime = field(init=False)

@@ -106,6 +106,7 @@ class Recovery:
                 f"{self._directory}: the folder state belongs to another log; remove it, and the next start rebuilds it"
             )
         if checkpoint is not None:
+            self._state.synced = checkpoint.durable_position
             self._take_checkpoint(checkpoint, bases)
         self._view.forget_unread(set(self._view.unread_segments()).difference(bases))
         for base in set(self._view.segments_with_ended_timers()).difference(bases):
