@@ -70,7 +70,7 @@ _LOG = (
     ),
     Mutant(
         "no sync for durable appends", "engine.ops.append",
-        "if durability == layout.MEMORY and not peer.peer_state.unsynced:", "if durability >= layout.MEMORY:",
+        "if not self._stored.waits(durability) and not peer.peer_state.unsynced:", "if durability >= layout.MEMORY:",
     ),
     Mutant(
         "a checkpoint without a sync", "engine.log.write.checkpoint",

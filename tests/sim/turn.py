@@ -57,7 +57,7 @@ class Turn:
         batches = payload[layout.APPEND_HEAD.size :]
         if count == 0 or count * layout.BATCH_HEADER_SIZE > len(batches):
             return link.send_frame(layout.APPEND, request_id, layout.INVALID, [COUNT_RULE.encode()])
-        is_durable = durability != layout.MEMORY or self._unsynced.get(link, 0) > 0
+        is_durable = node.stored.waits(durability) or self._unsynced.get(link, 0) > 0
         staged = StagedAppend(link, request_id, is_durable, lambda: node.store.end_position)
         if staged.durable:
             self._unsynced[link] = self._unsynced.get(link, 0) + 1
@@ -88,7 +88,7 @@ class Turn:
         staged, self._staged = self._staged, []
         durable = [each for each in staged if each.durable]
         if durable:
-            node.store.when_durable(node.store.end_position, lambda: self._answer_synced(durable))
+            node.stored.when(node.store.end_position, lambda: self._answer_synced(durable), False)
         if staged:
             try:
                 node.turn_end()
