@@ -68,6 +68,8 @@ class FakeBroker:
             while head := file.read(layout.HEADER_SIZE):
                 size, op, _, _, request, _ = layout.HEADER.unpack(head)
                 payload = file.read(size + 4 - layout.HEADER_SIZE)
+                if op == layout.WINDOW:
+                    continue
                 if op in (layout.HELLO, layout.AUTH):
                     code, answer = self._greet(op, payload, nonce, greeting)
                 else:
