@@ -53,7 +53,7 @@ def row(instance: Instance, admin: Administrator, name: str, address: tuple[str,
         with AdminClient(address, instance.admin_key(), timeout_s=TIMEOUT_S) as engine:
             if record is not None and engine.hello.log_id != record.log_id:
                 shown["engine"] = f"foreign: log {engine.hello.log_id}"
-            elif record is not None and engine.hello.end_position < record.position:
+            elif record is not None and not engine.hello.term and engine.hello.end_position < record.position:
                 shown["engine"] = f"older: its log ends at {engine.hello.end_position:,}"
     except (LinkError, OSError) as error:
         shown["engine"] = f"no answer ({error})"
@@ -138,7 +138,7 @@ def accept(instance: Instance, name: str, output: str) -> None:
 def _check_empty(instance: Instance, group: BrokerGroupDefinition, problem: str, force: bool) -> None:
     """Check that the group's engine has no topics, so no messages. Raises CommandError; only warns with `force`."""
     try:
-        with AdminClient(group.host_and_port, instance.admin_key(), timeout_s=TIMEOUT_S) as engine:
+        with AdminClient(instance.leading(group.addresses), instance.admin_key(), timeout_s=TIMEOUT_S) as engine:
             found = engine.ask("topics", limit=1)["topics"]
         fault = f"broker group {group.name} has messages, of topic {found[0]['name']} for example" if found else ""
     except (AdminError, LinkError, OSError) as error:

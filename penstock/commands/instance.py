@@ -69,26 +69,26 @@ class Instance:
         """The engine of every broker group, by the group's name."""
         running = None if "engine" in self.addresses else read_running(self.data)
         if running and "replicas" in running:
-            return {name: self._leading(running, names) for name, names in running["replicas"].items()}
+            return {
+                name: self.leading([_place(running, broker) for broker in brokers])
+                for name, brokers in running["replicas"].items()
+            }
         if running and "broker_groups" in running:
             return {name: _place(running, process) for name, process in running["broker_groups"].items()}
         if "engine" not in self.addresses and self.config_url:
             with open_config(self) as store:
-                found = {group.name: group.host_and_port for group in broker_groups.list_groups(store)}
+                found = {group.name: group.addresses for group in broker_groups.list_groups(store)}
             if found:
-                return found
+                return {name: self.leading(addresses) for name, addresses in found.items()}
         return {"main": self.address("engine")}
 
-    def _leading(self, running: dict[str, Any], names: Sequence[str]) -> Address:
+    def leading(self, brokers: Sequence[Address]) -> Address:
         """The broker of a group that leads; the first one when none says so."""
-        for name in names:
-            with (
-                suppress(OSError, LinkError),
-                AdminClient(_place(running, name), self.admin_key(), timeout_s=1) as link,
-            ):
+        for address in brokers if len(brokers) > 1 else ():
+            with suppress(OSError, LinkError), AdminClient(address, self.admin_key(), timeout_s=1) as link:
                 if link.hello.leads:
-                    return _place(running, name)
-        return _place(running, names[0])
+                    return address
+        return brokers[0]
 
     def cluster_key(self) -> bytes:
         """The key of links that send and pull. Raises CommandError."""

@@ -43,6 +43,7 @@ def engines(monkeypatch):
             return {"topics": [{"name": name} for name in found.topics.get(self.address, [])]}
 
     monkeypatch.setattr("penstock.commands.broker_group.AdminClient", FakeAdminClient)
+    monkeypatch.setattr("penstock.commands.instance.AdminClient", FakeAdminClient)
     return found
 
 
@@ -114,3 +115,13 @@ def test_the_engine_of_another_group_cannot_be_accepted(run, engines):
 @pytest.mark.parametrize("address", ["nowhere", "host:x", ":1"])
 def test_an_address_that_is_none_is_refused(run, address):
     run("broker-group", "set", "g1", address, code=2)
+
+
+def test_of_several_brokers_the_one_that_leads_is_asked(run, engines):
+    engines.hellos["10.0.0.3:9702"] = Hello("c" * 32, "g3", "e1", 10, 10, leads=False, broker="a", term=2)
+    engines.hellos["10.0.0.4:9702"] = Hello("c" * 32, "g3", "e2", 10, 10, broker="b", term=2)
+    run("broker-group", "add", "g3", "10.0.0.9:9702,10.0.0.3:9702,10.0.0.4:9702")
+    engines.topics["10.0.0.4:9702"] = ["orders"]
+    shown = {row["name"]: row for row in json.loads(run("broker-group", "list", "--output", "json").output)}
+    assert (shown["g3"]["address"], shown["g3"]["engine"]) == ("10.0.0.4:9702", "answers")
+    assert "broker group g3 has messages" in run("broker-group", "remove", "g3", code=4).output

@@ -106,4 +106,3 @@ def test_a_master_that_hangs_is_left_when_another_one_leads(desk):
     wait_until(lambda: waits_at(desk.first))
     desk.second.lead(2)
     assert isinstance(answer.get(timeout=3), PullAnswer)
-
