@@ -13,6 +13,8 @@ from tests.fault.stock_clients import LOST, Sender
 from tests.waiting import until
 
 JOIN_S_MAX = 25.0
+CREDENTIAL_S = 200.0
+"""Time for which a client's credential is used: it is valid for 300 s."""
 
 
 class Producers:
@@ -72,12 +74,17 @@ class Producers:
 
     def _run(self, key: str) -> None:
         client: Sender | None = None
+        renew_s = 0.0
         while not self._stop.is_set():
             number = next(self._numbers)
             body = f"{key}:{number}:".encode() + bytes(range(256)) * (number % 5)
             message = Message(topic=self._topic, body=body, key=key, id=f"{key}.{number}")
+            if client is not None and time.monotonic() > renew_s:
+                client.close()
+                client = None
             try:
-                client = client or Sender(self._address(), self._who)
+                if client is None:
+                    client, renew_s = Sender(self._address(), self._who), time.monotonic() + CREDENTIAL_S
             except LOST:  # nothing was sent: no attempt
                 self._stop.wait(0.01)
                 continue
