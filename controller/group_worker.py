@@ -126,7 +126,7 @@ class GroupWorker:
         )  # fmt: skip
 
     def _remember(self) -> None:
-        """Add the record to the group's history, whoever wrote it: that process may have ended before it could."""
+        """Add the record to the group's history. Its writer may have ended before it could."""
         record, version = self.controller.record, self.controller.version
         if record is None or version == self._remembered:
             return

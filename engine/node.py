@@ -55,7 +55,7 @@ EPOCH_BYTES = 8
 
 
 class ReplicaOps(Protocol):
-    """What the node of a master does for slaves and controllers; see `engine.broker.group_ops`."""
+    """Work of a master's node for slaves and controllers; see `engine.broker.group_ops`."""
 
     def handlers(self) -> dict[int, Handler]:
         """By operation."""

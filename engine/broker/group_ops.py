@@ -51,7 +51,7 @@ class ReportedBroker(Protocol):
         """Adopt the record soon if it is newer."""
 
     def replica_identity(self, *, leads: bool = True) -> dict[str, object]:
-        """What HELLO says about the group."""
+        """Fields of HELLO about the group."""
 
     def confirm(self) -> None:
         """Slaves have told more: let out what is confirmed."""

@@ -53,7 +53,7 @@ class FollowingBroker(Protocol):
         """Sync the log; `on_synced()` is called from the loop."""
 
     def told(self) -> None:
-        """What the controllers decide by may have changed."""
+        """Report to the controllers if something has changed that they decide by."""
 
 
 class MasterLink:

@@ -119,7 +119,7 @@ class BrokerProcess:
         return {"log_id": log_id, "broker_group": self._group_name, **self.replica_identity(leads=False)}
 
     def replica_identity(self, *, leads: bool = True) -> dict[str, object]:
-        """What HELLO says about the group."""
+        """Fields of HELLO about the group."""
         group = self.group
         master, term = ("", 0) if group is None else (group.master, group.epoch)
         return {"leads": leads, "broker": self.name, "master": master, "term": term}

@@ -31,7 +31,7 @@ NUMBERS = 256
 
 Address = tuple[str, int]
 Place = Address | tuple[Address, ...]
-"""Where a group is: the address of its only broker, or those of several, of which one leads."""
+"""Addresses of a group: that of its only broker, or those of several, of which one leads."""
 
 Answer = tuple[int, bytes]
 """(code, payload); with a code other than OK the payload is a sentence."""

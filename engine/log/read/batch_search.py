@@ -84,7 +84,7 @@ class BatchSearch:
 
 
 class _QueueSearch:
-    """What is wanted of one queue, and what was found."""
+    """Batches that are wanted of one queue, and those that were found."""
 
     def __init__(self, wanted: set[bytes], bytes_left: int) -> None:
         self._wanted, self.bytes_left = wanted, bytes_left

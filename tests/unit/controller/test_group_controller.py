@@ -1,4 +1,4 @@
-"""What a controller remembers of a group: ages of reports and versions, slaves that rest, the last sentence."""
+"""A controller's memory of a group: ages of reports and versions, slaves that rest, the last sentence."""
 
 from dataclasses import replace
 
