@@ -83,19 +83,31 @@ class Content:
         return next((at for at in range(min(len(seen), len(durable))) if seen[at] != durable[at]), len(durable))
 
     def crash(self, random: Random | None) -> None:
-        """Go back to the durable bytes, or to these and any part of the changes since, torn at sectors."""
+        """Go back to the durable bytes, or to these and any part of the changes since, torn at sectors.
+
+        A sector that reaches the disk has all that was written to it before.
+        """
+        cached = bytearray(self.durable)
         for kind, at, data in self.changes if random else []:
             assert random is not None
+            self.apply(cached, kind, at, data)
             chance = random.random()
-            if kind == "size" or chance < 0.4:
+            if kind == "size":
                 if chance < 0.7:
                     self.apply(self.durable, kind, at, data)
+            elif chance < 0.4:
+                self._write_back(cached, at, at + len(data))
             elif chance < 0.8:
-                for start in range(0, len(data), SECTOR):
+                for start in range(at, at + len(data), SECTOR):
                     if random.random() < 0.5:
-                        self.apply(self.durable, kind, at + start, data[start : start + SECTOR])
+                        self._write_back(cached, start, min(start + SECTOR, at + len(data)))
         self.seen = bytearray(self.durable)
         self.changes.clear()
+
+    def _write_back(self, cached: bytearray, at: int, end: int) -> None:
+        """Write the sectors with these bytes to the disk, as the page cache has them."""
+        at -= at % SECTOR
+        self.apply(self.durable, "write", at, bytes(cached[at : end + -end % SECTOR]))
 
 
 class SimulatedFile(File):
@@ -304,7 +316,7 @@ class SimulatedEnv(Env):
         return SimulatedFile(self, path, self.files[path])
 
     def exists(self, path: str) -> bool:
-        return path in self.files
+        return path in self.files or path in self.stores
 
     def size(self, path: str) -> int:
         return len(self.files[path].seen) if path in self.files else 0

@@ -123,13 +123,17 @@ class RocksStore(Store):
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
-        """Translates exceptions. rocksdict raises plain Exceptions, which only their text tells apart."""
+        """Translates exceptions. rocksdict raises plain Exceptions, which only their text tells apart.
+
+        A missing file is damage, too: one that a flipped bit in CURRENT names, or a deleted one.
+        """
         try:
             yield
         except OSError:
             raise
         except Exception as error:
-            if "orruption" in str(error):
+            is_lost = "No such file" in str(error) and os.path.exists(f"{self._path}/CURRENT")
+            if is_lost or "orruption" in str(error):
                 raise StoreDamagedError(self._path, 0, 0, str(error)) from error
             raise OSError(errno.EIO, f"RocksDB: {error}", self._path) from error
 

@@ -10,8 +10,10 @@ from engine.errors import VersionError
 from engine.link.batch import BATCH_HEADER, BATCH_HEADER_SIZE, BATCH_MAGIC
 
 SEGMENT_MAGIC = b"PNSTLOG1"
-SEGMENT_HEADER = struct.Struct("<8s16sQIIq12sI")
+SEGMENT_HEADER = struct.Struct("<8s16sQIIqI8sI")
 SEGMENT_HEADER_SIZE = 64
+END_UNKNOWN, NOT_BEGUN = 0, 0xFFFFFFFF
+"""Of the end of the segment before: not known; nothing was appended here when the header was written."""
 
 KIND_MESSAGES, KIND_TOPIC, KIND_PROGRESS = range(3)
 KIND_COUNTERS = 4
@@ -55,18 +57,32 @@ def padded(size: int) -> int:
 
 @dataclass(frozen=True)
 class SegmentHeader:
-    """The first 64 bytes of a segment file. `epoch` is the writer's at the time the file was made."""
+    """The first 64 bytes of a segment file.
+
+    Attributes:
+        epoch: the writer's at the time the file was made.
+        previous_end: byte address after the last batch of the segment before; END_UNKNOWN or NOT_BEGUN.
+    """
 
     log_id: bytes
     base: int
     epoch: int
     size: int
     created_ms: int
+    previous_end: int = END_UNKNOWN
 
     def pack(self) -> bytes:
         """The bytes, checksum included."""
         head = SEGMENT_HEADER.pack(
-            SEGMENT_MAGIC, self.log_id, self.base, self.epoch, self.size, self.created_ms, bytes(12), 0
+            SEGMENT_MAGIC,
+            self.log_id,
+            self.base,
+            self.epoch,
+            self.size,
+            self.created_ms,
+            self.previous_end,
+            bytes(8),
+            0,
         )[:60]
         return head + value(head).to_bytes(4, "little")
 
@@ -78,10 +94,10 @@ def parse_segment_header(data: bytes, path: str) -> SegmentHeader | None:
     """
     if len(data) < SEGMENT_HEADER_SIZE or value(data[:60]) != int.from_bytes(data[60:64], "little"):
         return None
-    magic, log_id, base, epoch, size, created_ms, _, _ = SEGMENT_HEADER.unpack(data[:SEGMENT_HEADER_SIZE])
+    magic, log_id, base, epoch, size, created_ms, previous_end, _, _ = SEGMENT_HEADER.unpack(data[:SEGMENT_HEADER_SIZE])
     if magic != SEGMENT_MAGIC:
         raise VersionError(f"{path} has format {magic!r}, this version reads {SEGMENT_MAGIC!r}; use a newer Penstock")
-    return SegmentHeader(log_id, base, epoch, size, created_ms)
+    return SegmentHeader(log_id, base, epoch, size, created_ms, previous_end)
 
 
 def segment_name(base: int) -> str:

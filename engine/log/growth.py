@@ -74,6 +74,11 @@ class TopicGrowth:
         """Have `callback(topic)` called after a topic was forgotten: its name and its id are unknown."""
         self._forgotten.append(callback)
 
+    def forget_listeners(self) -> None:
+        """Call none of them any more: their node has ended."""
+        for each in (self._listeners, self._replacing, self._replaced, self._forgotten):
+            each.clear()
+
     def of(self, topic_id: int) -> list[QueueGrowth]:
         """The topic's growths, oldest first."""
         return [_decode(value) for _, value in self._progress(_prefix(topic_id))]

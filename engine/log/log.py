@@ -32,7 +32,9 @@ from engine.log.upkeep.log_time import LogTime
 from engine.log.upkeep.recovered import Recovered
 from engine.log.upkeep.recovery import Recovery
 from engine.log.upkeep.relocation import Relocator
+from engine.log.upkeep.repairs import LogRepairs
 from engine.log.upkeep.retention import Retainer
+from engine.log.upkeep.stale_view import drop_stale_view
 from engine.log.upkeep.truncation import end_truncation, resume_truncation
 from engine.log.view import View
 from engine.log.write.apply import LogApply
@@ -43,7 +45,7 @@ logger = logging.getLogger(__name__)
 
 def open_log(
     env: Env, directory: str, config: LogConfig, *,
-    retention_policy: RetentionPolicy | None = None, notify: Callable[[], None] | None = None,
+    retention_policy: RetentionPolicy | None = None, notify: Callable[[], None] | None = None, scans_all: bool = False,
 ) -> "Log":  # fmt: skip
     """Take the directory's lock, recover its log (creating one when it is missing) and return it, ready to serve.
 
@@ -52,6 +54,7 @@ def open_log(
     Args:
         retention_policy: topics' own retentions; without it the log's retention counts for all.
         notify: called in a thread when records that were fetched for a reader have arrived; has to be safe there.
+        scans_all: see Recovery.
     Raises:
         LockedError, VersionError, BehindCheckpointError, CorruptionError: the directory cannot be used as it is.
     """
@@ -61,7 +64,8 @@ def open_log(
     try:
         started = env.now_ms()
         is_truncated = resume_truncation(env, directory)
-        start = partial(_recover, env, directory, config, retention_policy, notify, unlock, is_truncated)
+        drop_stale_view(env, directory)
+        start = partial(_recover, env, directory, config, retention_policy, notify, unlock, is_truncated, scans_all)
         try:
             log, recovered = start()
         except StoreDamagedError as error:
@@ -82,12 +86,12 @@ def open_log(
 
 def _recover(
     env: Env, directory: str, config: LogConfig, policy: RetentionPolicy | None,
-    notify: Callable[[], None] | None, unlock: Callable[[], None], is_truncated: bool,
+    notify: Callable[[], None] | None, unlock: Callable[[], None], is_truncated: bool, scans_all: bool,
 ) -> tuple["Log", Recovered]:  # fmt: skip
     store = env.open_store(f"{directory}/state", config.store_cache_bytes)
     try:
         view = View(store)
-        recovered = Recovery(env, f"{directory}/log", config, view).run()
+        recovered = Recovery(env, f"{directory}/log", config, view, scans_all=scans_all).run()
         if is_truncated:
             end_truncation(env, directory)
         return Log(env, f"{directory}/log", config, view, recovered, policy, notify, unlock), recovered
@@ -122,10 +126,10 @@ class Log:
         )  # fmt: skip
         self.follower = LogApply(
             env, batches, self.writer.appender, self.segments, self.writer.roller, view, self.writer.catalogue,
-            self.writer.checkpoints, self.writer.durability, recovered.fired,
+            self.writer.checkpoints, self.writer.durability, self.writer.epochs, recovered.fired,
         )  # fmt: skip
         """Takes a master's bytes in place of appends, on a slave."""
-        self.raw = RawBatches(self.segments, self.writer.appender)
+        self.raw = RawBatches(self.segments, self.writer.appender, batches)
         """Reads the bytes that slaves take."""
         self.cold = ColdReads(env, directory, config, notify)
         queues = QueueReader(
@@ -170,6 +174,8 @@ class Log:
         """Deletes segments and watches the disk, as long as the node calls its `step()`."""
         self.look_up = LookUp(env, directory, config, self.log_id, self.segments, self.writer.appender, disk)
         """Finds messages by id and by key."""
+        self.repairs = LogRepairs(env, directory, batches, self.segments, self._view, self.damage)
+        """Repairs damaged segments from another broker's log, as long as a thread calls its `steps()`."""
 
     def _publish(self) -> None:
         """The parts' methods under the names that the port gives them."""
@@ -193,7 +199,7 @@ class Log:
         self.put_progress, self.progress = writer.progress.put_progress, writer.progress.progress
         self.replayed_progress = writer.progress.replayed_progress
         self.bounds, self.read, self.offset_at_time = reader.bounds, reader.read, reader.offset_at_time
-        self.used_queues = reader.used_queues
+        self.used_queues, self.distance = reader.used_queues, reader.distance
         self.purge = self.start_offsets.purge
         self.take_woken, self.is_fetching = reader.take_woken, reader.is_fetching
         self.checkpoint = writer.checkpoints.checkpoint
@@ -228,6 +234,17 @@ class Log:
         self.start_offsets.load()
         self.retentions.load()
         self.log_time.follow(self.follower.newest_ms)
+
+    def cease(self) -> None:
+        """Take a master's bytes from now on, until the next `lead()`. Everything that this log had appended is synced.
+
+        The node over this log has ended; all its fired timers are marked.
+        """
+        self.writer.durability.when_confirmed = None
+        self.retention.cease()
+        self.growth.forget_listeners()
+        self.take_woken()
+        self.follower.go_on(self._now_ms())
 
     def close(self) -> None:
         """Write staged batches, sync, release the lock. Blocks. A second call does nothing."""

@@ -49,8 +49,9 @@ def recover(store: TimerStore, tombstones: Tombstones) -> None:
     fired_from = min((base + at for base, at, _ in store.log.fired), default=store.log.end_position)
     if fired:
         tombstones.will_fire(fired_from)
-    doubtful = {hashed for hashed in following if len(store.table.find(hashed)) > 1}
-    doubtful.update(hash_id(*name) for name in fired)
+    # In the order of the log: a simulation has to repeat itself.
+    doubtful = dict.fromkeys(hashed for hashed in following if len(store.table.find(hashed)) > 1)
+    doubtful.update(dict.fromkeys(hash_id(*name) for name in fired))
     ended_now: list[TimerAddress] = []
     for hashed in doubtful:
         for name, records in _named(store, hashed).items():

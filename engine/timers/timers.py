@@ -220,6 +220,11 @@ class Timers:
         while not self._firing.owes and self._tombstones.write(self._now_ms()):
             pass
 
+    @property
+    def are_marked(self) -> bool:
+        """Whether no timer that has fired lacks its mark, so that the table can be made again from the log alone."""
+        return not self._firing.owes and not self._tombstones and not self.are_missing
+
     # -- segments
 
     def relocate(self, base: int) -> Iterator[None]:

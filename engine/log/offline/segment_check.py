@@ -40,6 +40,8 @@ class Lost:
             named = [f"topic={t} queue={q} offsets={first}..{first + count}" for t, q, first, _, count in self.batches]
             more = f" and {len(named) - 3} more batches" if len(named) > 3 else ""
             return ", ".join(named[:3]) + more
+        if self.kind is StretchKind.MISSING:
+            return "the end of the segment is missing, by the header of the next one"
         return "the header of the batch does not verify either" if self.records is None else "does not verify"
 
 

@@ -2,9 +2,9 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import pairwise, zip_longest
 
-from engine.log.format import SEGMENT_HEADER_SIZE
+from engine.log.format import NOT_BEGUN, SEGMENT_HEADER_SIZE
 from engine.log.offline.directory import Directory, SegmentFile
 from engine.log.offline.finding import DAMAGE, INDEX, LEFTOVER, NOTE, TAIL, TORN_TAIL, VIEW, Finding
 from engine.log.offline.lookup_check import lookup_faults
@@ -44,10 +44,13 @@ class Verification:
         directory = self._directory
         view = ViewCheck(directory, self._report)
         current = open_segment_of(directory)
-        for segment in directory.segments:
+        following: SegmentFile | None
+        for segment, following in zip_longest(directory.segments, directory.segments[1:]):
             self._header(segment)
             if segment.base <= current:
                 checked = check_segment(directory, segment, sealed=segment.base < current)
+                if segment.base < current:
+                    _add_missing_end(checked, segment, following)
                 self._segment(segment, checked, is_open=segment.base == current)
                 for at, batch in checked.control:
                     view.control(segment.base + at, batch)
@@ -164,6 +167,19 @@ class Verification:
                 self._report(Finding(NOTE, path, 0, 0, 0, "incomplete; the next start removes it", LEFTOVER))
             elif name.endswith(SIDE_SUFFIXES) and path not in known:
                 self._report(Finding(NOTE, path, 0, 0, 0, "its segment is missing", LEFTOVER))
+
+
+def _add_missing_end(checked: Checked, segment: SegmentFile, following: SegmentFile | None) -> None:
+    """Note batches that are missing at the end of a full segment, which ends with zeros then: see `missing_end`."""
+    if following is None or not following.sound or following.base != segment.base + segment.header.size:
+        return
+    if any(lost.end > checked.end_at for lost in checked.lost):
+        return
+    end_at, known_end = following.header.previous_end, checked.end_at
+    if end_at == NOT_BEGUN and checked.index_fault:
+        checked.lost.append(Lost(StretchKind.MISSING, known_end, known_end))
+    elif known_end < end_at != NOT_BEGUN:
+        checked.lost.append(Lost(StretchKind.MISSING, known_end, end_at))
 
 
 def open_segment_of(directory: Directory) -> int:

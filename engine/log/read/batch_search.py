@@ -1,6 +1,6 @@
 """Search for batches by their records, from a position of the log on: whether an append whose answer was lost is stored."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from engine.errors import CorruptionError
 from engine.log.read.queue_reader import NO_LIMIT
@@ -45,6 +45,19 @@ class BatchSearch:
             is_complete = position >= self._segments.oldest_base and self._search(search, queue, position)
             found[queue], left = (search.found, is_complete), search.bytes_left
         return found
+
+    def find_parts(
+        self, queue: QueueName, wanted: Iterable[bytes], parts: Callable[[bytes], Iterable[bytes]], position: int
+    ) -> tuple[set[bytes], bool]:
+        """Search one queue, from the position to the log's end, for batches that have these parts.
+
+        Args:
+            parts: of a batch's records.
+        Returns: those that were found, and whether the others are known not to be stored, as in `find`.
+        """
+        search = _PartSearch(set(wanted), SEARCH_BYTES_MAX, parts)
+        is_complete = position >= self._segments.oldest_base and self._search(search, queue, position)
+        return set(search.found), is_complete
 
     def _search(self, search: "_QueueSearch", queue: QueueName, position: int) -> bool:
         """Whether the search saw all that the queue has from the position on, or all that was wanted."""
@@ -101,3 +114,18 @@ class _QueueSearch:
             self.bytes_left -= len(batch.records)
             if batch.records in self._wanted:
                 self.found.setdefault(batch.records, batch.first_offset)
+
+
+class _PartSearch(_QueueSearch):
+    """Parts of batches that are wanted, and those that were found."""
+
+    def __init__(self, wanted: set[bytes], bytes_left: int, parts: Callable[[bytes], Iterable[bytes]]) -> None:
+        super().__init__(wanted, bytes_left)
+        self._parts = parts
+
+    def take(self, batches: list[RecordSlice]) -> None:
+        for batch in batches:
+            self.bytes_left -= len(batch.records)
+            for part in self._parts(batch.records):
+                if part in self._wanted:
+                    self.found.setdefault(part, batch.first_offset)

@@ -73,6 +73,17 @@ class LogReader:
             raise OffsetOutOfRangeError(offset, *self.bounds(topic_id, queue))
         return self._queues.read(topic_id, queue, offset, max_records, max_bytes, whole=whole)
 
+    def distance(self, topic_id: int, queue: int, offset: int) -> int:
+        """Bytes from the segment that has the record to the end of the log, with this segment; 0: it is not sealed.
+
+        Costs look-ups in memory. Raises UnknownTopicError.
+        """
+        self._check(topic_id, queue)
+        try:
+            return self._queues.distance(topic_id, queue, offset)
+        except (OSError, StoreDamagedError):
+            return 0  # the read tells
+
     def offset_at_time(self, topic_id: int, queue: int, at_ms: int) -> int:
         """Offset of the first record stored at or after `at_ms`, else the end offset.
 

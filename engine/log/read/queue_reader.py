@@ -72,7 +72,8 @@ class QueueReader:
             self.unreadable.healed((topic_id, queue), offset)
         if pieces or max_records <= 0 or how == WAITS:
             return pieces
-        if how == UNREADABLE:
+        if how == UNREADABLE or (how == DAMAGED and self._segments.suspects.can_be_repaired):
+            self._segments.suspects.add(segment.base)
             self.unreadable.failed((topic_id, queue), offset, at, segment.path)
             self._refuse(topic_id, queue, offset, at, segment)
         return self._explain(topic_id, queue, offset, how, at, (segment, bad_at, bad_bytes))
@@ -203,6 +204,7 @@ class QueueReader:
         if not first <= offset < end:
             raise OffsetOutOfRangeError(offset, first, end)
         if how == DAMAGED:
+            self._segments.suspects.add(segment.base)
             raise CorruptionError(
                 segment.path,
                 segment.base + bad_at,
@@ -236,11 +238,32 @@ class QueueReader:
 
     def find(self, topic_id: int, queue: int, offset: int) -> tuple[Segment, SegmentIndex | SealedIndex] | None:
         """The newest segment in which the queue begins at or below `offset`."""
+        found = self._newest(topic_id, queue, offset)
+        base = self._sealed_base(topic_id, queue, offset) if found is None else None
+        sealed = None if base is None else self._segments.sealed.get(base)
+        return found if sealed is None else (sealed, sealed.source())
+
+    def distance(self, topic_id: int, queue: int, offset: int) -> int:
+        """Bytes from the begin of the record's segment to the end of the log; 0: it is in none, or not in a sealed one.
+
+        Opens no segment. Raises OSError, StoreDamagedError.
+        """
+        if self._newest(topic_id, queue, offset) is not None:
+            return 0
+        base = self._sealed_base(topic_id, queue, offset)
+        return 0 if base is None else self._appender.end_position - base
+
+    def _newest(self, topic_id: int, queue: int, offset: int) -> tuple[Segment, SegmentIndex | SealedIndex] | None:
+        """As find(), of the segments that are not sealed yet."""
         for segment in (self._segments.active, *reversed(self._segments.sealing)):
             source = segment.source()
             first = source.first_offset(topic_id, queue)
             if first is not None and first <= offset:
                 return segment, source
+        return None
+
+    def _sealed_base(self, topic_id: int, queue: int, offset: int) -> int | None:
+        """The base of the sealed segment in which the queue begins at or below `offset`."""
         first, base, end = self._spans.get((topic_id, queue), (0, 0, 0))
         if not first <= offset < end:
             found = self._view.span_of(topic_id, queue, offset)
@@ -249,8 +272,7 @@ class QueueReader:
             if len(self._spans) == SPANS_MAX:
                 self._spans.clear()
             _, base, _ = self._spans[topic_id, queue] = found
-        sealed = self._segments.sealed.get(base)
-        return (sealed, sealed.source()) if sealed is not None else None
+        return base
 
     def _runs(self, topic_id: int, queue: int, offset: int) -> Iterator[tuple[int, int]]:
         """(first offset of the queue in it, base) of the segments whose first offset is not below `offset`, in

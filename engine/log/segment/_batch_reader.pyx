@@ -254,7 +254,7 @@ cdef class BatchReader:
             return 0
         return header.size if self.verifies(batch, position) else 0
 
-    def scan(self, SegmentIndex index, buffer, uint64_t at, uint64_t end, uint64_t origin=0):
+    def scan(self, SegmentIndex index not None, buffer, uint64_t at, uint64_t end, uint64_t origin=0):
         """Take all valid batches from byte address `at` on into the index, up to the first invalid one.
 
         Args:
@@ -263,6 +263,19 @@ cdef class BatchReader:
             (address after the last valid batch, [address of each batch that is not MESSAGES], highest epoch, address
             of the last valid batch or 0, its checksum).
         """
+        return self.walk(index, index.base, buffer, at, end, origin, False)
+
+    def verify(self, uint64_t base, buffer, uint64_t at, uint64_t end, uint64_t origin=0):
+        """As scan() of the segment at `base`, without an index."""
+        return self.walk(None, base, buffer, at, end, origin, False)
+
+    def enter(self, SegmentIndex index not None, buffer, uint64_t at, uint64_t end, uint64_t origin=0):
+        """Take the batches from `at` to `end` into the index. The caller has verified them."""
+        self.walk(index, index.base, buffer, at, end, origin, True)
+
+    cdef object walk(
+        self, SegmentIndex index, uint64_t base, buffer, uint64_t at, uint64_t end, uint64_t origin, bint verified
+    ):
         cdef const uint8_t[::1] view = buffer
         cdef const uint8_t* data
         cdef BatchHeader* header
@@ -277,12 +290,13 @@ cdef class BatchReader:
             return at, control, 0, 0, 0
         data = &view[0]
         while at < end:
-            size = self.size_at(data + (at - origin), end - at, index.base + at)
+            header = <BatchHeader*>(data + (at - origin))
+            size = header.size if verified else self.size_at(data + (at - origin), end - at, base + at)
             if size == 0:
                 break
-            header = <BatchHeader*>(data + (at - origin))
-            index.add(index.claim(key_of(header.topic_id, header.queue)), header.base_offset, <uint32_t>at, size, header.count,
-                      header.stored_at_ms)
+            if index is not None:
+                index.add(index.claim(key_of(header.topic_id, header.queue)), header.base_offset, <uint32_t>at, size,
+                          header.count, header.stored_at_ms)
             if header.kind:
                 control.append(at)
             if header.epoch > epoch:

@@ -90,18 +90,32 @@ class BatchReader:
 
         (address after the last valid batch, control addresses, highest epoch, last address, its checksum).
         """
+        found = self.verify(index.base, buffer, at, end, origin)
+        self.enter(index, buffer, at, found[0], origin)
+        return found
+
+    def verify(
+        self, base: int, buffer: bytes | memoryview | mmap, at: int, end: int, origin: int = 0
+    ) -> tuple[int, list[int], int, int, int]:
+        """As scan() of the segment at `base`, without an index."""
         control, highest, last, last_crc = [], 0, 0, 0
-        while at >= origin and (size := self.check(buffer, at - origin, end - origin, index.base + at)):
-            crc, _, _, kind, _, epoch, topic_id, queue, count, _, base_offset, stored_at_ms = BATCH_HEADER.unpack_from(
-                buffer, at - origin
-            )
-            index.add_entry(topic_id, queue, base_offset, at, size, count, stored_at_ms)
+        while at >= origin and (size := self.check(buffer, at - origin, end - origin, base + at)):
+            crc, _, _, kind, _, epoch = BATCH_HEADER.unpack_from(buffer, at - origin)[:6]
             if kind:
                 control.append(at)
             highest = max(highest, epoch)
             last, last_crc = at, crc
             at += padded(size)
         return at, control, highest, last, last_crc
+
+    def enter(self, index: SegmentIndex, buffer: bytes | memoryview | mmap, at: int, end: int, origin: int = 0) -> None:
+        """Take the batches from `at` to `end` into the index. The caller has verified them."""
+        while at < end:
+            _, size, _, _, _, _, topic_id, queue, count, _, base_offset, stored_at_ms = BATCH_HEADER.unpack_from(
+                buffer, at - origin
+            )
+            index.add_entry(topic_id, queue, base_offset, at, size, count, stored_at_ms)
+            at += padded(size)
 
     def find_next(self, buffer: bytes | memoryview | mmap, base: int, at: int, end: int) -> int | None:
         """Byte address of the first valid batch at or after `at` (a multiple of 8), or None."""

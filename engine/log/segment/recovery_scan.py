@@ -14,10 +14,12 @@ from engine.log.format import (
     BATCH_HEADER,
     BATCH_HEADER_SIZE,
     BATCH_MAGIC,
+    END_UNKNOWN,
     ID_ENTRY,
     KIND_FIRED,
     KIND_MAX,
     KIND_TIMER,
+    NOT_BEGUN,
     count_records,
     padded,
 )
@@ -89,6 +91,7 @@ def scan_segment(
     segment: Segment,
     *,
     is_tail: bool,
+    ends_at: int = END_UNKNOWN,
     end_before: Callable[[int, int], int | None] = lambda *_: None,
     again: Callable[[], bool] = lambda: False,
 ) -> RecoveryScan:
@@ -96,14 +99,12 @@ def scan_segment(
 
     Args:
         is_tail: it is the active segment, so bad bytes after the last valid batch are a torn tail and not damage.
+        ends_at: address of its end, as the header of the next segment has it.
         end_before: returns the next offset of (topic id, queue) as of the segments before this one, None when unknown.
         again: see WindowScan.
     """
-    if segment.is_header_made and (created_ms := first_stored_ms(batches, segment)) is not None:
-        segment.set_created(created_ms)
-    index = segment.open_index()
-    found = RecoveryScan()
-    ids = IdWindow(segment.header.log_id, 0)
+    _complete_header(batches, segment)
+    index, found, ids = segment.open_index(), RecoveryScan(), IdWindow(segment.header.log_id, 0)
     scan = WindowScan(batches, segment.file, segment.base, index, again=again)
     scan.limit = min(scan.limit, segment.header.size)
     collected = []
@@ -128,7 +129,38 @@ def scan_segment(
     found.ids = b"".join(collected)
     index.checked = len(found.ids) // ID_ENTRY.size
     _take_unread(found, segment, scan, is_tail)
+    _take_missing(found, segment, END_UNKNOWN if is_tail else ends_at)
     return found
+
+
+def _complete_header(batches: BatchReader, segment: Segment) -> None:
+    if segment.is_header_made and (created_ms := first_stored_ms(batches, segment)) is not None:
+        segment.set_created(created_ms)
+
+
+def _take_missing(found: RecoveryScan, segment: Segment, ends_at: int) -> None:
+    """Report a missing end, unless bad bytes or unread sectors there are reported already."""
+    if any(each.position >= segment.base + segment.end_at for each in found.damage):
+        return
+    lost = missing_end(segment, ends_at)
+    found.damage += lost
+    found.headers_lost = found.headers_lost or bool(lost)
+
+
+def missing_end(segment: Segment, ends_at: int) -> list[SegmentDamage]:
+    """Report batches that are missing at the end of a full segment: nothing but zeros follow its last whole batch.
+
+    A power cut may take them and leave the next segment's bytes, as the segment is synced after the roll. If it took the
+    beginning of the next segment, too, nothing tells the end.
+
+    Args:
+        ends_at: see `scan_segment`.
+    """
+    if ends_at == NOT_BEGUN:
+        return [report(segment, segment.end_at, 0, "its end may be lost: so is the beginning of the next segment")]
+    if ends_at <= segment.end_at:
+        return []
+    return [report(segment, segment.end_at, ends_at - segment.end_at, "the end of a full segment is missing")]
 
 
 def _take_unread(found: RecoveryScan, segment: Segment, scan: WindowScan, is_tail: bool) -> None:

@@ -117,6 +117,23 @@ def replace_header(env: Env, segment: Segment, header: SegmentHeader) -> None:
     segment.header = header
 
 
+def note_previous_end(env: Env, segment: Segment, end_at: int) -> None:
+    """Note in an empty segment's header where the segment before ends. In the page cache on return.
+
+    It needs no sync: the first batch lies in the same sector, so no disk has the batch without it.
+
+    Raises DiskFullError: some file systems need room for what is written again.
+    """
+    header = replace(segment.header, previous_end=end_at)
+    try:
+        write_whole(segment.file, header.pack())
+    except OSError as error:
+        if error.errno in NO_ROOM:
+            raise DiskFullError(f"{segment.path}: no room for its header: {os.strerror(error.errno)}") from error
+        env.die(f"{segment.path}: its header cannot be written: {error}")
+    segment.header = header
+
+
 def write_whole(file: File, data: bytes, at: int = 0) -> None:
     """Write all of the bytes at the address. Raises OSError; then a part may be written."""
     done = 0
@@ -244,6 +261,9 @@ class SealedSegments:
         self._pinned.discard(base)
 
     def _keep(self, segment: Segment) -> None:
+        before = self._opened.get(segment.base)
+        if before is not None:
+            before.close()  # it was repaired, with another index
         self._opened[segment.base] = segment
         size = sum(map(_index_bytes, self._opened.values()))
         for base in [base for base in self._opened if base not in self._pinned and base != segment.base]:

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from engine.log.format import SegmentHeader
 from engine.log.segment.segment import SealedSegments, Segment
 from engine.log.segment.side_files import SideFiles
+from engine.log.segment.suspects import SuspectSegments
 
 
 class LogSegments:
@@ -26,6 +27,8 @@ class LogSegments:
         self.sealing: list[Segment] = []
         """Full segments whose index is still in memory, oldest first."""
         self.sealed = SealedSegments(bases, open_max, self._open, side)
+        self.suspects = SuspectSegments()
+        """Those in which damage was met."""
         self._open_sealed = open_sealed
 
     @property

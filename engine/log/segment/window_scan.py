@@ -28,6 +28,8 @@ class StretchKind(Enum):
     GOOD = "whole batches"
     BAD = "bytes that do not verify, before a whole batch"
     TAIL = "bytes other than zero after the last whole batch"
+    MISSING = "zeros where batches were"
+    """Not yielded by a scan: only the next segment's header tells it."""
 
 
 class Stretch(NamedTuple):

@@ -1,20 +1,23 @@
 """Ends of segments in recovery: the last one is cut after its last batch, or left for the next one; full ones are sealed."""
 
 import logging
+from collections.abc import Iterator
 from dataclasses import replace
 
-from engine.env.base import Env
-from engine.log.format import BATCH_HEADER_SIZE
+from engine.env.base import Env, File
+from engine.log.format import BATCH_HEADER_SIZE, END_UNKNOWN, NOT_BEGUN, SEGMENT_HEADER_SIZE
 from engine.log.segment.index_file import index_in_memory
 from engine.log.segment.last_batch import NO_BATCH
 from engine.log.segment.recovery_scan import RecoveryScan
-from engine.log.segment.segment import NO_ROOM, Segment, create_segment
+from engine.log.segment.segment import NO_ROOM, Segment, create_segment, replace_header
 from engine.log.upkeep.recovered import Recovered
 from engine.log.view import View
 from engine.log.write.sealer import CHUNK, correct_directory, keep_index
 from engine.log.write.syncer import sync_or_die
 
 logger = logging.getLogger(__name__)
+
+STEP_BYTES = 1 << 20
 
 
 def cut(env: Env, segment: Segment) -> bool:
@@ -51,6 +54,35 @@ def _has_bytes(segment: Segment) -> bool:
         return any(segment.file.read_at(BATCH_HEADER_SIZE, segment.end_at))
     except OSError:
         return True
+
+
+def is_fresh(segment: Segment) -> bool:
+    """Whether nothing was ever appended to an empty segment, so that the log may go on in it.
+
+    What a power cut has left of a roll would be damage once the segment is full.
+    """
+    if segment.header.previous_end not in (END_UNKNOWN, NOT_BEGUN):
+        return False
+    try:
+        return not has_data(segment.file, SEGMENT_HEADER_SIZE)
+    except OSError:
+        return False
+
+
+def data_of(file: File, at: int) -> Iterator[tuple[int, bytes]]:
+    """The file's bytes from the address on, in steps; those that are only zeros are left out."""
+    end = file.data_end()  # before any read, which would make unwritten room look written
+    found = file.next_data(at)
+    while found is not None and found < end:
+        data = file.read_at(min(STEP_BYTES, end - found), found)
+        if any(data):
+            yield found, data
+        found = file.next_data(found + len(data)) if data else None
+
+
+def has_data(file: File, at: int) -> bool:
+    """Whether the file has other bytes than zeros from the address on."""
+    return next(data_of(file, at), None) is not None
 
 
 def take_sealed(env: Env, view: View, state: Recovered, segment: Segment, scan: RecoveryScan) -> None:
@@ -99,8 +131,15 @@ def leave(env: Env, directory: str, view: View, state: Recovered, scan: Recovery
     full = state.active
     assert full is not None
     created_ms = max(full.header.created_ms, scan.last.stored_ms)
-    header = replace(full.header, base=full.next_base, epoch=state.epoch, size=segment_bytes, created_ms=created_ms)
-    following = state.next or create_segment(env, directory, header)
+    header = replace(
+        full.header, base=full.next_base, epoch=state.epoch, size=segment_bytes, created_ms=created_ms,
+        previous_end=full.end_at,
+    )  # fmt: skip
+    following = state.next
+    if following is None:
+        following = create_segment(env, directory, header)
+    else:
+        replace_header(env, following, replace(following.header, previous_end=full.end_at))
     following.open_index()
     take_sealed(env, view, state, full, scan)
     full.close()

@@ -6,16 +6,20 @@ scanned.
 """
 
 import logging
+from dataclasses import replace
 from functools import partial
+from itertools import pairwise
 
 from engine.config import LogConfig
 from engine.env.base import Env
 from engine.errors import BehindCheckpointError, CorruptionError
 from engine.log.format import (
     CONTROL_TOPIC_ID,
+    END_UNKNOWN,
     KIND_COUNTERS,
     KIND_TIMER,
     KIND_TOPIC,
+    NOT_BEGUN,
     SEGMENT_HEADER_SIZE,
     SegmentHeader,
 )
@@ -23,11 +27,11 @@ from engine.log.segment.id_time import IdTime
 from engine.log.segment.index_file import index_in_memory, load_index
 from engine.log.segment.native import BatchReader, IdWindow, SealedIndex, SegmentIndex
 from engine.log.segment.patience import Patience
-from engine.log.segment.recovery_scan import RecoveryScan, is_empty, raise_first, report, scan_segment
-from engine.log.segment.segment import Segment, create_segment, open_segment, read_or_nothing
+from engine.log.segment.recovery_scan import RecoveryScan, is_empty, missing_end, raise_first, report, scan_segment
+from engine.log.segment.segment import Segment, create_segment, open_segment, read_or_nothing, replace_header
 from engine.log.segment.side_files import INDEX_SUFFIX, segment_bases, side_files
 from engine.log.types import Topic
-from engine.log.upkeep.ending import cut, leave, take_again, take_sealed
+from engine.log.upkeep.ending import cut, is_fresh, leave, take_again, take_sealed
 from engine.log.upkeep.expiry import newest_ms
 from engine.log.upkeep.id_restore import restore_window
 from engine.log.upkeep.log_time import believed_at_start
@@ -39,20 +43,27 @@ from engine.log.write.sealer import correct_directory, ensure_index, write_direc
 
 logger = logging.getLogger(__name__)
 OFFSET_MAX = 0xFFFFFFFFFFFFFFFF
+UNSEALED_MAX = 32
+"""Newest segments that may not have been synced when there is no checkpoint: reading the whole log would take too long."""
 COMPLETED_MAX = 8
 """Full segments without an index file that one start scans; others are scanned when they are read."""
 
 
 class Recovery:
-    """One recovery of one directory."""
+    """One recovery of one directory.
 
-    def __init__(self, env: Env, directory: str, config: LogConfig, view: View) -> None:
+    Args:
+        scans_all: scan full segments from the checkpoint on in any case: an index that a start has made hides damage.
+    """
+
+    def __init__(self, env: Env, directory: str, config: LogConfig, view: View, *, scans_all: bool = False) -> None:
         self._env = env
         self._directory = directory
         self._config = config
         self._view = view
         self._patience = Patience(env, config.start_wait_ms)
         self._scanned: set[int] = set()
+        self._scans_all = scans_all
         self._is_unsynced = is_marked(env, directory)
         self._covered_to = 0  # all timers that fired below have their tombstone
         self._batches: BatchReader
@@ -208,13 +219,20 @@ class Recovery:
         empty: list[Segment] = []
         while len(waiting) > 1 and is_empty(self._batches, waiting[-1], self._patience.wait):
             empty.insert(0, waiting.pop())
-        for segment in waiting[:-1]:
-            self._take_full(segment)
+        distrusted = self._distrusted(waiting, checkpoint)
+        for segment, following in pairwise(waiting):
+            ends_at = following.header.previous_end if following.base == segment.next_base else END_UNKNOWN
+            self._take_full(segment, ends_at, has_index=segment.base not in distrusted)
         self._state.active = waiting[-1]
         self._tail = self._scan(waiting[-1], is_tail=True)
         self._state.active_last = self._tail.last
         self._find_fired([base for base in bases if base < waiting[-1].base], checkpoint)
         return empty
+
+    def _distrusted(self, waiting: list[Segment], checkpoint: Checkpoint | None) -> set[int]:
+        """Bases of the segments that are scanned though they may have an index file."""
+        newest = waiting if checkpoint is not None else waiting[-UNSEALED_MAX:]
+        return {segment.base for segment in newest} if self._scans_all else set()
 
     def _find_fired(self, bases: list[int], checkpoint: Checkpoint | None) -> None:
         """Find batches of fired timers without tombstone in full segments, after all tombstones were replayed.
@@ -248,7 +266,8 @@ class Recovery:
         for path in side_files(active.path):
             self._env.unlink(path)
         self._state.is_full = not cut(self._env, active)
-        if empty and empty[0].base == active.next_base:
+        self._note_previous_end(active)
+        if empty and empty[0].base == active.next_base and is_fresh(empty[0]):
             self._state.next = empty.pop(0)
         for segment in empty:
             segment.close()
@@ -258,14 +277,29 @@ class Recovery:
         else:
             leave(self._env, self._directory, self._view, self._state, self._tail, self._config.segment_bytes)
 
-    def _take_full(self, segment: Segment) -> None:
+    def _note_previous_end(self, active: Segment) -> None:
+        """Complete the header of an empty active segment, whose bytes a power cut has taken: the log goes on in it.
+
+        The segment before is on the disk: the checkpoint was written at its end, and nothing before it is replayed.
+        """
+        if active.header.previous_end == NOT_BEGUN and active.end_at == SEGMENT_HEADER_SIZE:
+            before = max((base for base in self._state.sealed if base < self._state.synced), default=active.base)
+            end_at = self._state.synced - before if self._state.synced <= active.base else END_UNKNOWN
+            replace_header(self._env, active, replace(active.header, previous_end=max(end_at, END_UNKNOWN)))
+
+    def _take_full(self, segment: Segment, ends_at: int, *, has_index: bool) -> None:
         """Replay a full segment: by its index file when that is sound, else by a scan that writes one."""
         try:
+            if not has_index:
+                raise CorruptionError(segment.path, 0, 0, "no start has looked yet for what a power cut has torn")
             segment.sealed = load_index(self._env, segment)
         except CorruptionError as error:
             logger.warning("file=%s: scanned, because %s", segment.path, error)
-            take_sealed(self._env, self._view, self._state, segment, self._scan(segment, is_tail=False))
+            take_sealed(
+                self._env, self._view, self._state, segment, self._scan(segment, is_tail=False, ends_at=ends_at)
+            )
         else:
+            self._state.damage += missing_end(segment, ends_at)  # the index is of a start that has seen it
             self._apply_control(segment)
             self._spare_ids(segment.sealed)
             write_directory(self._view, segment)
@@ -293,11 +327,12 @@ class Recovery:
                 continue
             self._replay_batch(batch, None)
 
-    def _scan(self, segment: Segment, *, is_tail: bool) -> RecoveryScan:
+    def _scan(self, segment: Segment, *, is_tail: bool, ends_at: int = END_UNKNOWN) -> RecoveryScan:
         """Scan it, apply its control batches."""
         scan = scan_segment(
-            self._batches, segment, is_tail=is_tail, end_before=self._end_before, again=self._patience.wait
-        )
+            self._batches, segment, is_tail=is_tail, ends_at=ends_at, end_before=self._end_before,
+            again=self._patience.wait,
+        )  # fmt: skip
         self._scanned.add(segment.base)
         if self._is_unsynced:
             write_again(self._env, segment)

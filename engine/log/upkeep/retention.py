@@ -10,7 +10,7 @@ deletes nothing. A topic whose retention is unknown keeps its segments (`engine.
 """
 
 import logging
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
 
 from common.limited_log import LimitedLog
 from engine.config import LogConfig
@@ -29,6 +29,9 @@ from engine.log.view import View
 from engine.log.write.writer import LogWriter
 
 logger = logging.getLogger(__name__)
+NO_DIGITS = str.maketrans("", "", "0123456789,")
+"""A sentence that counts down is one kind of line."""
+
 limited = LimitedLog(logger)
 
 BUSY_MS = 5
@@ -60,7 +63,7 @@ class Retainer:
         self._expiry = Expiry(env, segments, retentions, config.retention_ms)
         self._side = segments.sealed.side
         self._removal = SegmentRemoval(env, directory, view, self._side, sorted(segments.sealed.bases))
-        self._round: Iterator[None] | None = None
+        self._round: Generator[None, None, None] | None = None
         self._waits = False
         self._stuck = ""
         self._next_ms = self._keep_ms = 0
@@ -157,7 +160,7 @@ class Retainer:
         self._checkpoints.retry()
         self._log_time.check()
         if held := self.held:
-            limited.warning("retention: %s", held, about=held)
+            limited.warning("retention: %s", held, about=held.translate(NO_DIGITS))
 
     def _keep_some(self, now_ms: int) -> bool:
         """Keep the retentions of some topics. Returns whether more are to be kept soon."""
@@ -196,6 +199,13 @@ class Retainer:
                 return
             self._view.put_all_ended(base)
             self._remove(segment, "")
+
+    def cease(self) -> None:
+        """Give up a deletion that has not removed anything yet: another broker is master, and decides."""
+        if self._round is not None:
+            self._round.close()
+        self._round = self._timers = None
+        self._waits, self._stuck = False, ""
 
     def close(self) -> None:
         """Finish the removal that has begun. Blocks."""

@@ -17,6 +17,7 @@ from engine.log.format import SEGMENT_HEADER_SIZE
 from engine.log.segment.index_file import load_index
 from engine.log.segment.native import BatchReader, SegmentIndex
 from engine.log.segment.segment import Segment, open_segment
+from engine.log.segment.suspects import SuspectSegments
 from engine.log.segment.window_scan import Stretch, StretchKind, WindowScan
 
 limited = LimitedLog(logging.getLogger(__name__))
@@ -49,16 +50,18 @@ class Scrub:
         bytes_per_s: pace. More finds damage earlier, less leaves more of the disk to the log.
         others: checks further files beside each segment.
         counts: to go on counting in.
+        suspects: gets the segments that are damaged, or whose index file is.
     """
 
     def __init__(
         self, env: Env, directory: str, log_id: bytes, bytes_per_s: int, others: SideFileCheck | None = None,
-        counts: ScrubCounts | None = None,
+        counts: ScrubCounts | None = None, suspects: SuspectSegments | None = None,
     ) -> None:  # fmt: skip
         self._env, self._directory, self._others = env, directory, others
         self._batches = BatchReader(log_id)
         self.bytes_per_s = bytes_per_s
         self.counts = counts or ScrubCounts()
+        self._suspects = SuspectSegments() if suspects is None else suspects
         self._known: set[tuple[str, int]] = set()
         """SegmentDamage that was logged and counted already."""
 
@@ -137,6 +140,7 @@ class Scrub:
         if (path, position) in self._known:
             return
         self._known.add((path, position))
+        self._suspects.add(int(path.rpartition("/")[2].partition(".")[0]))
         self.counts.damage += 1
         limited.error("file=%s position=%d: scrub found %d bytes damaged: %s", path, position, size, reason, about=path)
 

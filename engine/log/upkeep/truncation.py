@@ -9,24 +9,22 @@ reads anything else. Each step can be repeated. Design: docs/design/0030-replica
 
 import logging
 import struct
-from collections.abc import Iterator
 from typing import NamedTuple
 
 from google_crc32c import value
 
-from engine.env.base import Env, File
+from engine.env.base import Env
 from engine.errors import CorruptionError, DiskFullError, LogError, StoreDamagedError
 from engine.log.format import SEGMENT_HEADER_SIZE, segment_name
 from engine.log.segment.segment import NO_ROOM, Segment, open_segment, write_whole
 from engine.log.segment.side_files import INDEX_SUFFIX, segment_bases, side_files
-from engine.log.upkeep.ending import clear_end
+from engine.log.upkeep.ending import clear_end, data_of, has_data
 from engine.log.view import CHECKPOINT_KEY, Checkpoint
 
 logger = logging.getLogger(__name__)
 
 MAGIC = b"PNSTCUT1"
 VERSION = 1
-STEP_BYTES = 1 << 20
 _ORDER = struct.Struct("<8sIIQ16s")
 
 
@@ -137,12 +135,12 @@ class _Truncation:
         """Copy the end of the segment that is cut, with its header, to a file of the same name and the same addresses."""
         path = f"{self._diverged}/{segment_name(segment.base)}"
         start = self._order.position - segment.base
-        if self._env.exists(path) or not _has_data(segment.file, start):
+        if self._env.exists(path) or not has_data(segment.file, start):
             return
         copy = self._env.open(path + ".tmp", create=True)
         try:
             write_whole(copy, segment.header.pack())
-            for at, data in _data(segment.file, start):
+            for at, data in data_of(segment.file, start):
                 write_whole(copy, data, at)
             copy.sync()
         finally:
@@ -188,7 +186,7 @@ class _Truncation:
     def _has_batches(self, path: str) -> bool:
         file = self._env.open(path)
         try:
-            return _has_data(file, SEGMENT_HEADER_SIZE)
+            return has_data(file, SEGMENT_HEADER_SIZE)
         finally:
             file.close()
 
@@ -207,18 +205,3 @@ def _read_order(env: Env, directory: str) -> TruncationOrder | None:
 
 def _order_path(directory: str) -> str:
     return f"{directory}/truncate"
-
-
-def _data(file: File, at: int) -> Iterator[tuple[int, bytes]]:
-    """The file's bytes from the address on, in steps; those that are only zeros are left out."""
-    end = file.data_end()  # before any read, which would make unwritten room look written
-    found = file.next_data(at)
-    while found is not None and found < end:
-        data = file.read_at(min(STEP_BYTES, end - found), found)
-        if any(data):
-            yield found, data
-        found = file.next_data(found + len(data)) if data else None
-
-
-def _has_data(file: File, at: int) -> bool:
-    return next(_data(file, at), None) is not None

@@ -7,17 +7,28 @@ import errno
 
 from engine.env.base import Env
 from engine.errors import DiskFullError, LogError
-from engine.log.format import BATCH_HEADER, ID_ENTRY, KIND_FIRED, SEGMENT_HEADER_SIZE, parse_segment_header
-from engine.log.segment.native import BatchReader, SegmentIndex
+from engine.log.format import (
+    BATCH_HEADER,
+    ID_ENTRY,
+    KIND_FIRED,
+    KIND_PROGRESS,
+    SEGMENT_HEADER_SIZE,
+    parse_segment_header,
+)
+from engine.log.segment.native import BatchReader
 from engine.log.segment.segments import LogSegments
 from engine.log.types import Topic
 from engine.log.view import View
 from engine.log.write.catalogue import TopicCatalogue
 from engine.log.write.checkpoint import Checkpoints
 from engine.log.write.durability import Durability
-from engine.log.write.native import Appender
+from engine.log.write.epoch_records import EpochRecords
+from engine.log.write.native import Appender, LogTail
 from engine.log.write.replay import replay
 from engine.log.write.roller import SegmentRoller
+
+NOT_NOTED = -1
+"""The view's record of fired timers is not read yet."""
 
 
 class ApplyError(LogError):
@@ -40,18 +51,26 @@ class LogApply:
             mark. What is applied is added.
 
     Attributes:
-        newest_ms: the time that the last applied batch is stamped with.
+        tail: takes most bytes, without an object per batch.
     """
 
     def __init__(
         self, env: Env, batches: BatchReader, appender: Appender, segments: LogSegments, roller: SegmentRoller, view: View,
-        catalogue: TopicCatalogue, checkpoints: Checkpoints, durability: Durability, fired: list[tuple[int, int, int]],
+        catalogue: TopicCatalogue, checkpoints: Checkpoints, durability: Durability, epochs: EpochRecords,
+        fired: list[tuple[int, int, int]],
     ) -> None:  # fmt: skip
-        self.fired, self.newest_ms = fired, 0
+        self.fired = fired
+        self.tail = LogTail(segments.active.header.log_id, appender)
+        self._fired_from: int | None = NOT_NOTED
         self._env, self._batches, self._appender = env, batches, appender
         self._segments, self._roller = segments, roller
         self._view, self._catalogue, self._checkpoints = view, catalogue, checkpoints
-        self._durability = durability
+        self._durability, self._epochs = durability, epochs
+
+    @property
+    def newest_ms(self) -> int:
+        """The time that the last applied batch is stamped with; 0: there is none."""
+        return self.tail.newest_ms
 
     @property
     def end_position(self) -> int:
@@ -63,6 +82,13 @@ class LogApply:
         """Bytes below are synced."""
         return self._durability.durable_position
 
+    def go_on(self, now_ms: int) -> None:
+        """Continue after this log itself has appended, no batch with a later time than this; all that fired is marked."""
+        self.fired.clear()
+        self._fired_from = NOT_NOTED
+        self.tail.newest_ms = max(self.tail.newest_ms, now_ms)
+        self.tail.is_ready = False
+
     def apply(self, position: int, data: bytes) -> None:
         """Write whole batches at the log's end. In the page cache on return, and readable.
 
@@ -73,6 +99,8 @@ class LogApply:
                 are applied.
             DiskFullError: nothing was written.
         """
+        if self.tail.take(position, data):
+            return
         appender = self._appender
         if position != appender.end_position:
             raise ApplyError(appender.end_position, f"bytes for position {position}: only those at the end are taken")
@@ -80,9 +108,12 @@ class LogApply:
         if at + len(data) > self._segments.active.header.size:
             raise ApplyError(position, f"{len(data)} bytes reach over the end of the segment")
         # Verified before it is written, and indexed after it: a refused write leaves no entry.
-        whole = self._batches.scan(SegmentIndex(appender.segment_base, 0), data, at, at + len(data), at)[0] - at
+        end, control, epoch, last_at, last_crc = self._batches.verify(
+            appender.segment_base, data, at, at + len(data), at
+        )
+        whole = end - at
         if whole:
-            self._take(at, data[:whole])
+            self._take(at, data[:whole], control, epoch, last_at, last_crc)
         if whole < len(data):
             raise ApplyError(appender.end_position, f"{len(data) - whole} bytes are no whole batches of this log")
 
@@ -104,17 +135,18 @@ class LogApply:
             )
         if parsed.size <= SEGMENT_HEADER_SIZE:
             raise ApplyError(end, f"a segment of {parsed.size} bytes has no room for a batch")
+        self._note_fired()
         self._roller.roll_to(self._appender, parsed)
 
-    def _take(self, at: int, data: bytes) -> None:
+    def _take(self, at: int, data: bytes, control: list[int], epoch: int, last_at: int, last_crc: int) -> None:
         appender, active = self._appender, self._segments.active
         self._write(at, data)
-        _, control, epoch, last_at, last_crc = self._batches.scan(appender.index, data, at, at + len(data), at)
+        self._batches.enter(appender.index, data, at, at + len(data), at)
         appender.epoch = max(appender.epoch, epoch)
         if entries := appender.ids.collect(data, 0, len(data)):
             appender.ids.load(entries, appender.id_time.now_ms())
             appender.index.checked += len(entries) // ID_ENTRY.size
-        self.newest_ms = BATCH_HEADER.unpack_from(data, last_at - at)[11]
+        self.tail.newest_ms = BATCH_HEADER.unpack_from(data, last_at - at)[11]
         end = active.base + at + len(data)
         appender.set_segment(active.file, appender.index, active.next_base, end, last_at, last_crc)
         try:
@@ -123,13 +155,27 @@ class LogApply:
                 self._replay(address, data[start : start + int.from_bytes(data[start + 4 : start + 8], "little")])
         except (OSError, LogError) as error:  # a checkpoint must not pass over the record: the next start replays it
             self._env.die(f"position={appender.end_position}: a control record cannot be applied to the view: {error}")
+        self._note_fired()
         self._checkpoints.bound_pending()
+        self.tail.is_ready = True  # what later batches of messages change is in the tail's hands
+
+    def _note_fired(self) -> None:
+        """Have the next checkpoint say from where on fired timers may lack a mark: a start scans no segment below it.
+
+        A master notes the same when it fires.
+        """
+        lowest = min((base + at for base, at, _ in self.fired), default=None)
+        if lowest != self._fired_from:
+            self._fired_from = lowest
+            self._view.put_fired_from(lowest)
 
     def _replay(self, at: int, batch: bytes) -> None:
         """Apply a control batch, or note one of fired timers."""
         if batch[10] == KIND_FIRED:
             self.fired.append((self._segments.active.base, at, len(batch)))
         replay(batch, self._view, self._take_topic, self._take_counter, self._take_mark)
+        if batch[10] == KIND_PROGRESS:
+            self._epochs.changed()
 
     def _take_mark(self, covered_to: int, base: int, addresses: bytes) -> None:
         """The view has the mark; the table of timers is made when this node becomes master."""

@@ -21,13 +21,20 @@ class EpochRecords:
 
     def __init__(self, appender: Appender, progress: ProgressRecords, refusal: Refusal) -> None:
         self._appender, self._progress, self._refusal = appender, progress, refusal
+        self._starts: tuple[EpochStart, ...] | None = None  # as the view has them; None: not read yet
 
     def history(self) -> EpochHistory:
-        """The epochs that the log's records name. Reads the view."""
-        found = self._progress.progress(KEY)
-        return EpochHistory(
-            [EpochStart(int.from_bytes(key[len(KEY) :], "big"), _MASTER.unpack_from(value)[0]) for key, value in found]
-        )
+        """The epochs that the log's records name; the caller's own copy. Reads the view if they may have changed."""
+        if self._starts is None:
+            self._starts = tuple(
+                EpochStart(int.from_bytes(key[len(KEY) :], "big"), _MASTER.unpack_from(value)[0])
+                for key, value in self._progress.progress(KEY)
+            )
+        return EpochHistory(self._starts)
+
+    def changed(self) -> None:
+        """Read the view again at the next use: it may have another record of an epoch."""
+        self._starts = None
 
     def begin(self, epoch: int, incarnation: int, name: str) -> None:
         """Begin an epoch as its master: append its record, and accept appends. In the page cache on return.
@@ -55,3 +62,5 @@ class EpochRecords:
             appender.epoch = before
             refusal.follow(following)
             raise
+        finally:
+            self.changed()

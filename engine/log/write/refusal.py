@@ -16,7 +16,7 @@ class Refusal:
     def __init__(self, appender: Appender) -> None:
         self._appender = appender
         self._is_closed = False
-        self._following = ""
+        self._following = self._handing_over = ""
         self.sentence = ""
         """Reason with which appends of messages are refused for want of room; empty when they are accepted."""
 
@@ -33,6 +33,11 @@ class Refusal:
         self._following = sentence
         self._apply()
 
+    def hand_over(self, sentence: str) -> None:
+        """Answer every append with NotMasterError and this sentence while this broker still leads; empty: go on."""
+        self._handing_over = sentence
+        self._apply()
+
     @property
     def following(self) -> str:
         """The sentence of follow(); empty when this broker leads."""
@@ -42,8 +47,8 @@ class Refusal:
         """Raise what an append of a control record would: before a change in memory that one belongs to."""
         if self._is_closed:
             raise ClosedError(CLOSED)
-        if self._following:
-            raise NotMasterError(self._following)
+        if sentence := self._following or self._handing_over:
+            raise NotMasterError(sentence)
 
     def close(self) -> bool:
         """Answer every append with ClosedError from now on. Returns False when that was so already."""
@@ -54,7 +59,7 @@ class Refusal:
     def _apply(self) -> None:
         if self._is_closed:
             self._appender.set_refusal(CLOSED, ClosedError, True)
-        elif self._following:
-            self._appender.set_refusal(self._following, NotMasterError, True)
+        elif sentence := self._following or self._handing_over:
+            self._appender.set_refusal(sentence, NotMasterError, True)
         else:
             self._appender.set_refusal(self.sentence, DiskFullError, False)

@@ -7,9 +7,9 @@ from common.limited_log import LimitedLog
 from engine.config import LogConfig
 from engine.env.base import Env
 from engine.errors import DiskFullError
-from engine.log.format import SEGMENT_HEADER_SIZE, SegmentHeader
+from engine.log.format import NOT_BEGUN, SEGMENT_HEADER_SIZE, SegmentHeader
 from engine.log.segment.last_batch import NO_BATCH, LastBatch
-from engine.log.segment.segment import Segment, create_segment, replace_header
+from engine.log.segment.segment import Segment, create_segment, note_previous_end, replace_header
 from engine.log.segment.segments import LogSegments
 from engine.log.write.checkpoint import CheckpointJobs, TopicIds
 from engine.log.write.native import Appender
@@ -63,6 +63,12 @@ class SegmentRoller:
         following = self._take_prepared(appender.epoch)
         if following is None:
             return False
+        try:
+            note_previous_end(self._env, following, appender.end_position - self._segments.active.base)
+        except DiskFullError as error:
+            limited.warning("%s: appends are refused", error)
+            self.prepared = following
+            return False
         self._continue_in(appender, following)
         return True
 
@@ -101,7 +107,7 @@ class SegmentRoller:
     def _create(self, epoch: int) -> Segment:
         active = self._segments.active.header
         header = SegmentHeader(
-            active.log_id, self._segments.active.next_base, epoch, self._segment_bytes, self._env.now_ms()
+            active.log_id, self._segments.active.next_base, epoch, self._segment_bytes, self._env.now_ms(), NOT_BEGUN
         )
         try:
             made = create_segment(self._env, self._directory, header)

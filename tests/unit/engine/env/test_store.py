@@ -8,6 +8,8 @@ import threading
 import pytest
 
 from engine.env.store import RocksStore
+from engine.errors import StoreDamagedError
+from engine.log.offline.readonly import ReadOnlyStore
 
 
 @pytest.fixture
@@ -79,6 +81,8 @@ monkey.patch_all()
 import sys, gevent
 from common.unpatched import original
 from engine.env.store import RocksStore
+from engine.errors import StoreDamagedError
+from engine.log.offline.readonly import ReadOnlyStore
 
 def open_again():
     with store._lock:
@@ -116,3 +120,30 @@ def test_a_flipped_bit_in_the_options_file_neither_crashes_nor_refuses_a_start(s
     program = f"import sys; from engine.{opened}; print(RocksStore({arguments}).get(b'old'))"
     done = subprocess.run([sys.executable, "-c", program, str(tmp_path / "state")], capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (0, "b'1'\n"), done.stderr
+
+
+def test_a_flipped_bit_in_current_is_damage_of_the_store_and_no_error_of_the_device(store, tmp_path):
+    """Some of these bits name a MANIFEST that does not exist."""
+    store.close()
+    current = tmp_path / "state" / "CURRENT"
+    good = current.read_bytes()
+    for bit in range(len(good) * 8):
+        bad = bytearray(good)
+        bad[bit // 8] ^= 1 << bit % 8
+        current.write_bytes(bad)
+        with pytest.raises(StoreDamagedError):
+            RocksStore(str(tmp_path / "state"), 1 << 20)
+
+
+@pytest.mark.parametrize("kind", ["MANIFEST-*", "*.sst"])
+def test_a_lost_file_of_the_store_is_damage_and_no_error_of_the_device(store, tmp_path, kind):
+    store.close()
+    for path in (tmp_path / "state").glob(kind):
+        path.unlink()
+    with pytest.raises(StoreDamagedError):
+        RocksStore(str(tmp_path / "state"), 1 << 20).get(b"old")
+
+
+def test_a_folder_that_is_missing_is_no_damage_to_a_tool_that_only_reads(tmp_path):
+    with pytest.raises(OSError):
+        ReadOnlyStore(str(tmp_path / "state"))

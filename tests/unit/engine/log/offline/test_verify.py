@@ -95,6 +95,17 @@ def test_the_zeroed_end_of_a_sealed_segment_is_damage_by_its_index(stopped):
     assert (last.path.name, last.position, last.count) in [(name, at, count) for name, at, _, count in tell(found)]
 
 
+def test_the_missing_end_of_a_full_segment_is_damage_by_the_header_of_the_next_one(stopped):
+    """A power cut has taken it, and no start has made an index yet."""
+    *_, last = stopped.batches(1)
+    end = last.at + last.size + 7 & ~7
+    stopped.write(last.path, last.at, bytes(end - last.at))
+    last.path.with_suffix(".idx").unlink()
+    _, found = stopped.verify()
+    assert (last.path.name, last.position, end - last.at, None) in tell(found)
+    assert any("by the header of the next one" in each.reason for each in found)
+
+
 def test_a_torn_tail_of_the_open_segment_is_told_apart_from_damage(stopped):
     open_segment = next(number for number in range(9) if len(stopped.batches(number + 1)) == 0)
     last = stopped.batches(open_segment)[-1]

@@ -58,3 +58,15 @@ def test_a_position_whose_segment_is_gone_is_refused(machine):
     machine.log.segments.sealed.bases.discard(0)
     with pytest.raises(LogError, match="position 100: its segment is deleted"):
         machine.log.raw.read(100, 1000)
+
+
+def test_the_time_of_the_first_batch_from_a_position_on_is_told_also_across_segments(machine):
+    """At a batch, at the end of a full segment, and at the log's end."""
+    position = machine.log.end_position
+    machine.append(1, 0, bytes(100))
+    assert machine.log.raw.stored_at_ms(position) == machine.env.now_ms() > 0
+    while machine.log.segments.active.base == 0:
+        machine.append(1, 0, bytes(700))
+    end_of_full = machine.log.segments.active.header.previous_end
+    assert machine.log.raw.stored_at_ms(end_of_full) == machine.env.now_ms()
+    assert machine.log.raw.stored_at_ms(machine.log.end_position) == 0

@@ -456,3 +456,13 @@ def test_a_group_skips_forward_over_what_is_gone(form):
     first = m.log.bounds(1, 0)[0]
     assert pull(10_000) == end - first
     assert delivery.groups["group"].topics[1][0].contiguous >= first
+
+
+def test_a_clock_that_is_ahead_is_told_once_and_not_each_second(form, caplog):
+    caplog.set_level(logging.WARNING)
+    m = clocked(form)
+    append(m, 1, 0, b"a")
+    m.env.wall_shift_ms += HOUR
+    run(m, seconds=30)
+    told = [each.getMessage() for each in caplog.records if "3,600 s ahead" in each.getMessage()]
+    assert 1 <= len(told) <= 2, told  # when it is noticed, and once per minute

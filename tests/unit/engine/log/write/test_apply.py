@@ -10,6 +10,8 @@ from pair import HEADER, Pair
 from engine.env.real import RealEnv
 from engine.env.simulated import ProcessEnded, SimulatedEnv
 from engine.errors import DiskFullError
+from engine.link.timer import Timer
+from engine.log.format import CONTROL_TOPIC_ID, KIND_FIRED, KIND_TIMER, pack_batch
 
 
 @pytest.fixture
@@ -43,6 +45,22 @@ def test_it_is_so_on_real_files_too(form, tmp_path):
     pair.close()
 
 
+def test_a_slave_that_was_killed_knows_fired_timers_of_full_segments_that_no_mark_covers(pair):
+    master = pair.master
+    timer = Timer(NOW, 1, 0, 0, 0, 0, 0, 1, 1, 16, 0, b"\1" + bytes(16) + b"due").pack()
+    batches = [pack_batch(KIND_TIMER, CONTROL_TOPIC_ID, KIND_TIMER, [timer]), master.batch(1, 0, [b"due"], KIND_FIRED)]
+    for batch in batches:
+        master.log.for_timers.append(batch, 1)
+    fired_at = master.log.end_position - len(batches[1])
+    live(master, Random(5), 150)
+    pair.follow(Random(5))
+    assert pair.slave.log.segments.active.base > fired_at
+    pair.slave.log.checkpoint()
+    pair.slave.kill()
+    assert [base + at for base, at, _ in pair.slave.log.for_timers.fired] == [fired_at]
+    pair.follow(Random(5))
+
+
 def test_a_slave_goes_on_as_the_master_would_have(pair):
     live(pair.master, Random(3), 100)
     pair.follow(Random(3))
@@ -51,6 +69,36 @@ def test_a_slave_goes_on_as_the_master_would_have(pair):
         data = pair.master.batch(topic.id, 1, [b"first"]) + pair.master.batch(1, 0, [b"next"])
         assert [code for code, _ in log.append(data, 2, NOW + 5)] == [0, 0]
     pair.assert_equal()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_two_logs_that_lead_in_turn_without_being_opened_again_stay_equal(pair, seed):
+    random = Random(seed)
+    for epoch in range(1, 8):
+        pair.master.log.refusal.follow("")
+        pair.master.log.lead(lambda position, callback: callback())
+        pair.master.log.epochs.begin(epoch, 1, "a")
+        live(pair.master, random, random.choice((3, 60)))
+        pair.master.log.purge(1, {0: random.randrange(3)})
+        pair.follow(random)
+        pair.slave.log.lead(lambda position, callback: callback())  # reads what was purged
+        pair.assert_equal()
+        pair.master.log.refusal.follow("the other one leads")
+        pair.master.log.cease()
+        pair.master, pair.slave = pair.slave, pair.master
+    assert len(pair.master.log.segments.sealed.bases) > 2
+    for each in (pair.master, pair.slave):
+        each.reopen()
+        pair.assert_equal()
+
+
+def test_a_log_that_has_ceased_to_lead_calls_no_listener_of_its_node_and_stamps_no_earlier_time(pair):
+    log, called = pair.master.log, []
+    log.growth.on_growth(lambda *growth: called.append(growth))
+    log.cease()
+    pair.master.log.create_topics([("grown", 1)])
+    pair.master.log.create_topics([("grown", 2)])
+    assert called == [] and log.follower.newest_ms >= NOW
 
 
 def test_ids_that_the_master_has_checked_are_repeated_ones_on_the_slave(pair):
