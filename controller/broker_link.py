@@ -10,11 +10,11 @@ from common.address import host_and_port
 from common.cluster.coordination import VersionedRecord
 from common.limited_log import LimitedLog
 from controller.group_controller import Heard
+from controller.hearing import Hearing
 from engine.client.controller_link import ControllerLink, RefusedRecord
 from engine.link.errors import LinkError
 
 limited = LimitedLog(logging.getLogger("penstock.controller"))
-PAUSE_S_MIN, PAUSE_S_MAX = 0.01, 0.2
 DIAL_S = 1.0
 SILENT_S = 2.0
 """A link without a report for so long is closed and dialled again: the machine at its end may be gone."""
@@ -27,24 +27,27 @@ class BrokerLink:
         on_change: called in the link's thread after each report, and when the link is lost.
     Attributes:
         address: as given.
-        heard: the last report; None: there is none, or the link was lost and could not be opened again at once. A broker
-            ends its links when its role changes; the port of one that has ended refuses within a round trip.
+        heard: the last report; see `Hearing`.
     """
 
     def __init__(
         self, group: str, broker: str, address: str, cluster_key: bytes, on_change: Callable[[], None]
     ) -> None:
         self.address = address
-        self.heard: Heard | None = None
+        self._hearing = Hearing()
         self._group, self._broker, self._key, self._on_change = group, broker, cluster_key, on_change
         self._link: ControllerLink | None = None
         self._closed = threading.Event()
         threading.Thread(target=self._run, name=f"broker {broker}", daemon=True).start()
 
+    @property
+    def heard(self) -> Heard | None:
+        return self._hearing.heard
+
     def push(self, record: VersionedRecord) -> None:
         """Send a record, unless the broker has it already. Without a connection it is not sent: see `heard`."""
-        link, heard = self._link, self.heard
-        if link is not None and heard is not None and heard.report.version < record.version:
+        link = self._link
+        if link is not None and self._hearing.lacks(record.version):
             link.push(record)
 
     def close(self) -> None:
@@ -54,9 +57,8 @@ class BrokerLink:
             link.end()
 
     def _run(self) -> None:
-        pause_s = PAUSE_S_MIN
         while not self._closed.is_set():
-            began_s = time.monotonic()
+            self._hearing.begins(time.monotonic())
             try:
                 self._serve()
             except (OSError, LinkError, ValueError) as error:
@@ -65,16 +67,12 @@ class BrokerLink:
                         "group=%s broker=%s: no link to %s: %s", self._group, self._broker, self.address, error,
                         about=f"{self._group} {self._broker}",
                     )  # fmt: skip
-            has_reported, self._link = self._link is not None, None
-            if has_reported:  # it does not count as lost before the next attempt has failed, too
-                pause_s = PAUSE_S_MIN
-                self._closed.wait(began_s + PAUSE_S_MIN - time.monotonic())
-                continue
-            self.heard = None
-            self._on_change()
+            self._link = None
+            pause_s = self._hearing.ended(time.monotonic())
+            if self.heard is None:
+                self._on_change()
             self._closed.wait(pause_s)
-            pause_s = min(PAUSE_S_MAX, pause_s * 2)
-        self.heard = None
+        self._hearing = Hearing()
 
     def _serve(self) -> None:
         """One connection, until it ends. Raises OSError, LinkError; ValueError: the address is none."""
@@ -90,7 +88,8 @@ class BrokerLink:
                         about=f"{self._group} {self._broker}",
                     )  # fmt: skip
                     continue
-                self.heard, self._link = Heard(found, time.monotonic()), link
+                self._hearing.reported(found, time.monotonic())
+                self._link = link
                 self._on_change()
 
 

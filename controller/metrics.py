@@ -43,7 +43,7 @@ class ControllerMetrics:
         changes = CounterMetricFamily(_PREFIX + "changes", "records written", labels=["group"])
         gauges = {name: GaugeMetricFamily(_PREFIX + name, name.replace("_", " "), labels=["group"]) for name in _GAUGES}
         for group, worker in workers.items():
-            changes.add_metric([group], worker.changes)
+            changes.add_metric([group], worker.turns.changes)
             for name, value in _gauges(worker, is_elected).items():
                 gauges[name].add_metric([group], value)
         yield changes
@@ -59,7 +59,7 @@ def _gauges(worker: GroupWorker, is_elected: bool) -> dict[str, float]:
         "group_state": STATES[record.state] if record is not None else 0,
         "group_epoch": record.epoch if record is not None else 0,
         "group_in_sync": len(record.in_sync) if record is not None else 0,
-        "group_registered": worker.registered,
-        "group_linked": worker.linked,
+        "group_registered": worker.turns.registered,
+        "group_linked": worker.turns.linked,
         "group_stuck": bool(worker.controller.sentence) and is_elected,
     }

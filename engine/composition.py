@@ -54,12 +54,12 @@ class Composition:
         self.scrub = ScrubCounts()
         self._retention = ConfiguredRetention(self.follower, is_configured=bool(options.config))
 
-    def open_log(self) -> Log:
+    def open_log(self, *, scans_all: bool = False) -> Log:
         """Open the log of the data directory. Blocks, raises as `engine.log.open_log`."""
         options = self.options
         return open_log(
             self.env, options.data, log_config(options), notify=self.loop.on_fetched,
-            retention_policy=self._retention if options.config else None,
+            retention_policy=self._retention if options.config else None, scans_all=scans_all,
         )  # fmt: skip
 
     def make_node(self, store: Log, facts: Callable[[], dict[str, Any]], **replicated: Any) -> Node:
@@ -71,7 +71,10 @@ class Composition:
         """
         options, follower = self.options, self.follower
         is_configured = bool(options.config)
-        config = NodeConfig(self.keys, options.broker_group, 24 * options.expire_days, options.progress_ms)
+        config = NodeConfig(
+            self.keys, options.broker_group, 24 * options.expire_days, options.progress_ms,
+            far_bytes=options.slave_read_mib * MIB,
+        )  # fmt: skip
         return Node(
             store, config, self._host(facts),
             policies=ConfiguredPolicies(follower, is_configured=is_configured),
@@ -82,7 +85,10 @@ class Composition:
     def start_threads(self, store: Log) -> list[PacedThread]:
         """Begin to make look-up files and to scrub. They have to stop before the log is closed."""
         pace = self.options.scrub_mib_s * MIB
-        scrub = Scrub(self.env, f"{self.options.data}/log", store.log_id, pace, store.look_up.maker, self.scrub)
+        scrub = Scrub(
+            self.env, f"{self.options.data}/log", store.log_id, pace, store.look_up.maker, self.scrub,
+            store.segments.suspects,
+        )  # fmt: skip
         threads = [PacedThread("making look-up files", store.look_up.maker.steps())]
         return [*threads, PacedThread("scrub", scrub.steps())] if pace else threads
 

@@ -31,6 +31,7 @@ from engine.ops.claims import Claims
 from engine.ops.errors import RequestError
 from engine.ops.handshake import Handshake, LinkKeys
 from engine.ops.lag import LagBreakers
+from engine.ops.lane_links import LaneLinks
 from engine.ops.lookup import LookUps
 from engine.ops.output_hold import OutputHold
 from engine.ops.peer import Peer, PeerState
@@ -42,6 +43,7 @@ from engine.ops.resend import Resend
 from engine.ops.stored import StoredWaits
 from engine.ops.timer import TimerOps
 from engine.ops.topic import CreateTopics
+from engine.ops.turned_away import turned_away
 from engine.ops.waiting import WaitingRequests
 from engine.ops.window import ReplyWindows
 from engine.replies.exchange import Exchange
@@ -83,6 +85,7 @@ class NodeConfig:
         authenticate_ms: time in which a new peer has to authenticate.
         progress_cursors: cursors whose progress is written at once: about a millisecond. More would delay requests.
         progress_pause_ms: pause between two such writes.
+        far_bytes: distance from the end of the log from which on slaves serve reads by position; 0: they serve none.
     """
 
     keys: LinkKeys
@@ -93,6 +96,7 @@ class NodeConfig:
     authenticate_ms: int = 10_000
     progress_cursors: int = 256
     progress_pause_ms: int = 2
+    far_bytes: int = 0
 
 
 @dataclass(frozen=True)
@@ -161,6 +165,7 @@ class Node:
         # Dicts keep the order of arrival, which sets of objects do not: a simulation has to repeat itself.
         self.peers: dict[Peer, None] = {}
         self._strangers: dict[Peer, None] = {}
+        self._lanes = LaneLinks()
         self.schedule = Schedule(host.wake_at)
         self._make_upkeep(policies, families or NoFamilyTopics())
         self._deadlines = self.schedule.add("deadlines", self._check_deadlines)
@@ -176,10 +181,11 @@ class Node:
         self.append = Append(store, host.clock, self.turn_end, self.stored)
         self.pulls = PullMessages(self.delivery, host.clock, self.waiting)
         self.windows = ReplyWindows(self.delivery, host.clock)
-        self.reads = PositionReads(store, host.clock, self.waiting, self.delivery.creations.topic_uses)
+        uses = self.delivery.creations.topic_uses
+        self.reads = PositionReads(store, host.clock, self.waiting, uses, config.far_bytes)
         self.lag_breakers = LagBreakers(store, self.delivery, host.clock)
         self.look_ups = LookUps(store, self.waiting, host.in_loop)
-        self._handlers = self._all_handlers(host)
+        self._handlers = self._all = self._all_handlers(host)
         self._begin(now_ms)
 
     def _begin(self, now_ms: int) -> None:
@@ -219,6 +225,7 @@ class Node:
                 store, self.delivery, clock, host.facts, host.stop, self.turn_end, self.groups, self.topics
             ).handle,
             layout.TIMER_ADD: timer_ops.add,
+            layout.TIMER_ADD_AGAIN: timer_ops.add_again,
             layout.TIMER_CANCEL: timer_ops.cancel,
             layout.TIMER_LIST: timer_ops.list,
             layout.LISTEN: replies.listen,
@@ -257,11 +264,13 @@ class Node:
 
     def _on_authenticated(self, peer: Peer) -> None:
         self._strangers.pop(peer, None)
+        self._lanes.opened(peer)
 
     def on_closed(self, peer: Peer) -> None:
         """The connection is closed: withdraw its waiting requests, so that nothing is leased to it."""
         self.peers.pop(peer, None)
         self._strangers.pop(peer, None)
+        self._lanes.closed(peer)
         if self.output_hold is not None:
             self.output_hold.drop(peer)
         self.waiting.drop(peer)
@@ -362,6 +371,11 @@ class Node:
         return now_ms + self.store.retention.step(self.timers)
 
     # -- the end
+
+    def turn_away(self, sentence: str) -> None:
+        """Refuse clients' requests with NOT_MASTER from now on; empty: serve them again."""
+        kept = {} if self._replicas is None else self._replicas.handlers()
+        self._handlers = turned_away(self._all, sentence, kept) if sentence else self._all
 
     def release_waiting(self) -> None:
         """Answer all waiting requests with their results so far. From now on no request waits."""

@@ -1,6 +1,7 @@
 """Command line of the engine."""
 
 import argparse
+import os
 from pathlib import Path
 
 from common.address import host_and_port
@@ -30,6 +31,8 @@ HELP = {
     "id-window-mib": "Memory for the ids that sends are checked against (default 256).",
     "look-up": "Look-up files to build: id, key, both with a comma, or none (default id,key).",
     "cold-mib-s": "Disk bandwidth for readers far behind the end (default 100).",
+    "slave-read-mib": "Distance from the end of the log from which on slaves serve reads by position; 0 leaves all to the "
+    "master (default: 40 percent of this machine's memory).",
     "scrub-mib-s": "Pace at which old data is read again and verified; 0 turns it off (default 8).",
     "expire-days": "Forget a group without a definition, and an empty topic of a family, after N days of running without "
     "a use; 0: never (default 30).",
@@ -49,6 +52,11 @@ def percents(text: str) -> tuple[int, ...]:
 def look_up(text: str) -> tuple[str, ...]:
     """Names separated by commas; `none` is empty."""
     return () if text == "none" else tuple(text.split(","))
+
+
+def memory_mib() -> int:
+    """Memory of this machine."""
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // MIB
 
 
 def log_config(options: argparse.Namespace) -> LogConfig:
@@ -91,6 +99,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     add("id-window-mib", "N", type=int, default=256)
     add("look-up", "id,key|none", type=look_up, default=LogConfig.look_up)
     add("cold-mib-s", "N", type=int, default=100)
+    add("slave-read-mib", "N", type=int, default=memory_mib() * 2 // 5)
     add("scrub-mib-s", "N", type=int, default=8)
     add("expire-days", "N", type=int, default=30)
     add("progress-ms", "N", type=int, default=200)
@@ -106,6 +115,7 @@ def faults(options: argparse.Namespace) -> list[str]:
     found = []
     for name, minimum, maximum in (
         ("segment-mib", 1, 2048),
+        ("slave-read-mib", 0, 1 << 24),
         ("scrub-mib-s", 0, 4096),
         ("progress-ms", 10, 60_000),
         ("expire-days", 0, 3_660),

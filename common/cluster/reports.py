@@ -14,12 +14,14 @@ class FollowerReport(NamedTuple):
         gap: bytes of the log that it does not have yet.
         is_lost: its link is closed or silent, or it makes no progress while something waits for it.
         has_all: it has, on its disk, all that was written when the master adopted the record that it reports.
+        lacks_since_ms: Unix time at which the first message that it lacks was stored; 0: it lacks none, or is away.
     """
 
     incarnation: Incarnation
     gap: int
     is_lost: bool
     has_all: bool
+    lacks_since_ms: int = 0
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,8 @@ class BrokerReport:
         hears_master: as a slave, whether the master of the adopted record is heard.
         followers: as the master, its slaves by name: all that it waits for, and others that follow.
         can_begin: whether it may become the first master of its group: it has a log, or was told to make one.
+        damaged: segments of its log with damage that is not repaired.
+        repaired_bytes: of its log, from another broker since the process started.
     """
 
     incarnation: Incarnation
@@ -50,6 +54,8 @@ class BrokerReport:
     hears_master: bool = False
     followers: Mapping[str, FollowerReport] = field(default_factory=dict)
     can_begin: bool = True
+    damaged: int = 0
+    repaired_bytes: int = 0
 
     def to_value(self) -> dict[str, Any]:
         """As JSON is made of it."""
@@ -58,6 +64,7 @@ class BrokerReport:
             "synced": list(self.synced), "continues": sorted(self.continues), "is_settled": self.is_settled,
             "hears_master": self.hears_master, "can_begin": self.can_begin,
             "followers": {name: each._asdict() for name, each in self.followers.items()},
+            "damaged": self.damaged, "repaired_bytes": self.repaired_bytes,
         }  # fmt: skip
 
     @classmethod
@@ -66,7 +73,11 @@ class BrokerReport:
         try:
             followers = {
                 name: FollowerReport(
-                    _number(each["incarnation"]), _number(each["gap"]), _flag(each["is_lost"]), _flag(each["has_all"])
+                    _number(each["incarnation"]),
+                    _number(each["gap"]),
+                    _flag(each["is_lost"]),
+                    _flag(each["has_all"]),
+                    _number(each.get("lacks_since_ms", 0)),
                 )
                 for name, each in value["followers"].items()
             }
@@ -74,7 +85,8 @@ class BrokerReport:
                 _number(value["incarnation"]), _number(value["version"]), _text(value["log_id"]),
                 LogPoint(*map(_number, value["log"])), LogPoint(*map(_number, value["synced"])),
                 frozenset(map(_number, value["continues"])), _flag(value["is_settled"]), _flag(value["hears_master"]),
-                followers, _flag(value["can_begin"]),
+                followers, _flag(value["can_begin"]), _number(value.get("damaged", 0)),
+                _number(value.get("repaired_bytes", 0)),
             )  # fmt: skip
         except (KeyError, TypeError, AttributeError, ValueError) as error:
             raise ValueError(f"not the report of a broker: {error!r}") from None

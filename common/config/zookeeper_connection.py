@@ -100,8 +100,8 @@ class ZooKeeperConnection:
                 raise StoreUnavailable(f"{self.name}: no connection within {self._options.connect_timeout_s:g} s")
             try:
                 answers = [send() for send in sends]
-                return [answer.get(timeout=self._options.session_timeout_s) for answer in answers]
-            except (*CUT_OFF, self.client.handler.timeout_exception) as error:
+                return [self._answer(pending) for pending in answers]
+            except CUT_OFF as error:
                 if writes:
                     raise UncertainWrite(
                         f"{self.name}: connection lost during a write: read before trying again"
@@ -111,6 +111,15 @@ class ZooKeeperConnection:
                 self.client.handler.sleep_func(0.05)  # kazoo reports the loss before it changes its state
             except (zk.NoAuthError, zk.AuthFailedError) as error:
                 raise StoreUnavailable(f"{self.name}: authentication failed, check auth_file: {error!r}") from error
+
+    def _answer(self, pending: Any) -> Any:
+        """Wait for a request's answer. Raises OperationTimeoutError."""
+        # Not `get(timeout)`: in a gevent process it raises gevent's Timeout, which is no Exception, and not the class that
+        # kazoo's handler names. It would end the thread that asks.
+        pending.wait(self._options.session_timeout_s)
+        if not pending.ready():
+            raise zk.OperationTimeoutError(f"no answer within {self._options.session_timeout_s:g} s")
+        return pending.get()
 
 
 def _client(options: ZooKeeperOptions) -> KazooClient:

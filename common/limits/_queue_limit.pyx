@@ -9,7 +9,7 @@ from common.limits.queue_limit import LIMIT_MAX as MAX_PURE, LIMIT_MIN as MIN_PU
 from common.limits.queue_limit import LOOK_S as LOOK_PURE, SHARES as SHARES_PURE, STALL as STALL_PURE, STANDSTILL_S as STANDSTILL_PURE
 from common.limits.queue_limit import TOLERANCE as TOLERANCE_PURE, USED as USED_PURE
 
-cdef double TOLERANCE = TOLERANCE_PURE, QUEUE_S_MAX = QUEUE_MAX_PURE, LIMIT_MIN = MIN_PURE, LIMIT_MAX = MAX_PURE
+cdef double TOLERANCE = TOLERANCE_PURE, QUEUE_S_MAX = QUEUE_MAX_PURE, LIMIT_MIN = MIN_PURE, LIMIT_MAX = MAX_PURE, LIMIT_FIRST = FIRST_PURE
 cdef double LATE_S = LOOK_PURE + STANDSTILL_PURE
 cdef double USED = USED_PURE, STALL = STALL_PURE, CUT = CUT_PURE, EASY = EASY_PURE, DRIFT = DRIFT_PURE
 cdef double[3] SHARES = SHARES_PURE
@@ -70,4 +70,6 @@ cdef class QueueLimit:
                 self.cut_at = now
         elif <double>waiting >= USED * self.limit:
             self.limit = min(LIMIT_MAX, self.limit + (0.25 * self.limit if took < EASY * bound else sqrt(self.limit)))
+        elif <double>waiting <= LIMIT_MIN and took < EASY * bound and self.limit < LIMIT_FIRST:
+            self.limit = min(LIMIT_FIRST, self.limit + sqrt(self.limit))
         return 0

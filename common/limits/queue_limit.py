@@ -2,8 +2,8 @@
 
 It works like the gradient limiters of Netflix' concurrency-limits. The time of an append, from its first message to its
 answer, is checked against a bound derived from appends with a short queue. Above the bound, fewer messages may wait, in
-proportion. Below it, and with the limit in use, more may wait. Samples taken with a short queue tell a broker that is
-slow for every append from one that has a queue.
+proportion. Below it, and with the limit in use, more may wait. While the queue is short the limit returns to its first
+value. Samples taken with a short queue tell a broker that is slow for every append from one that has a queue.
 
 While this process itself stalls (garbage collection, no processor) the broker's answer may lie unread, so such time is
 not counted. Time is passed in, in seconds of a clock that never steps back.
@@ -87,6 +87,9 @@ class QueueLimit:
         elif waiting >= USED * self.limit:
             step = 0.25 * self.limit if took_s < EASY * bound_s else math.sqrt(self.limit)
             self.limit = min(LIMIT_MAX, self.limit + step)
+        elif waiting <= LIMIT_MIN and took_s < EASY * bound_s and self.limit < LIMIT_FIRST:
+            # What stalls have cut is never used by small traffic, and would refuse it at the next stall.
+            self.limit = min(LIMIT_FIRST, self.limit + math.sqrt(self.limit))
 
     def look(self, oldest: float, now: float) -> None:
         """Called every LOOK_S with the start of the oldest append without an answer, or `now` if there is none.

@@ -60,6 +60,19 @@ cdef class TurnEnd:
         raise NotImplementedError
 
 
+cdef class TurnCall(TurnEnd):
+    """A Python function that is called at the end of each turn. An exception of it is logged."""
+
+    cdef object call
+
+    cdef int turn_end(self) except -1:
+        try:
+            self.call()
+        except Exception:
+            limited.exception("a call at the end of a loop turn failed")
+        return 0
+
+
 cdef class PolledSocket:
     """A socket in the reactor's epoll set. Subclasses override the methods.
 
@@ -214,6 +227,12 @@ cdef class Reactor:
     cdef int unwatch_turns(self, TurnEnd watcher) except -1:
         self.turn_watchers = [each for each in self.turn_watchers if each is not watcher]
         return 0
+
+    def call_each_turn(self, call):
+        """Have a function called at the end of each turn with events, when all output was written once; for ever."""
+        cdef TurnCall watcher = TurnCall.__new__(TurnCall)
+        watcher.call = call
+        self.watch_turns(watcher)
 
     cdef int drop(self, PolledSocket connection) except -1:
         """Close a connection after an exception in its handling.

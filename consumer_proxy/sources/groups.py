@@ -70,7 +70,8 @@ class GroupsSource(Source):
         joined = JoinedPull(question, on_pulled, self._gives_up, self._waiting.discard)
         ranges = question.acks.split() if question.acks != NO_ACKS else []
         own = self._by_group([queue_of_range(each) for each in ranges])
-        holders = self._holders(question.scope) if question.max_messages > 0 else []
+        asks = question.max_messages > 0 or not ranges  # one for nothing still learns whether the engine answers
+        holders = self._holders(question.scope) if asks else []
         self._turn += 1
         links = {link.number: link for link in self.links}
         usable = [number for number in holders if not self._gives_up(links[number])]
@@ -80,7 +81,7 @@ class GroupsSource(Source):
         max_bytes = max(1, question.max_bytes // max(1, len(usable)))
         for number in sorted(quotas.keys() | own.keys()):
             if not self._gives_up(links[number]):
-                wanted = max(1, quotas[number]) if number in quotas else 0
+                wanted = max(1, quotas[number]) if number in quotas and question.max_messages > 0 else 0
                 items = own.get(number, [])
                 acks = AckRanges.joined([ranges[item] for item in items]) if items else NO_ACKS
                 part = question._replace(max_messages=wanted, max_bytes=max_bytes, acks=acks)

@@ -13,6 +13,7 @@ from common.cluster.group_record import GroupRecord
 from common.cluster.reports import BrokerReport
 from common.config.errors import StoreDamaged
 from common.limited_log import LimitedLog
+from engine.broker.native import send_tail
 from engine.errors import CorruptionError, LogError
 from engine.link import layout
 from engine.link.errors import PayloadError
@@ -23,6 +24,7 @@ from engine.ops.errors import RequestError
 from engine.ops.peer import Peer
 from engine.replication.broker import GroupBroker
 from engine.replication.frames import Fetch, Follow, SegmentFrame, StoredFrame, SyncFrame
+from engine.replication.shipment import FRAME_BYTES, Shipment
 
 limited = LimitedLog(logging.getLogger("penstock.engine"))
 
@@ -56,6 +58,12 @@ class ReportedBroker(Protocol):
     def confirm(self) -> None:
         """Slaves have told more: let out what is confirmed."""
 
+    def hand_over(self, version: int, answer: Callable[[str], None]) -> None:
+        """As the master, prepare for the record that follows this version; answers "", or why not."""
+
+    def end(self, reason: str) -> None:
+        """End the process: its disk fails, and another broker can lead."""
+
 
 class GroupOps:
     """The operations, and the links that slaves and controllers have open.
@@ -80,6 +88,7 @@ class GroupOps:
             layout.FETCH: self._of_slaves(self._fetch),
             layout.RECORD: self._of_controllers(self._record),
             layout.REPORT: self._of_controllers(self._report),
+            layout.HAND_OVER: self._of_controllers(self._hand_over),
         }
 
     def identity(self) -> dict[str, object]:
@@ -106,19 +115,44 @@ class GroupOps:
     def send_frames(self) -> None:
         """Send what slaves lack, as far as their windows let it, or heartbeats. Reads the log."""
         group, now_ms = self._broker.group, self._now_ms()
-        for name in [] if group is None else group.slaves:
+        if group is None:
+            return
+        asks = self._broker.waits_everywhere
+        for name, shipment in group.shipments:
             peer = self._slaves[name]
-            assert group is not None
             try:
-                for frame in group.frames(name, now_ms):
-                    op = layout.SEGMENT if isinstance(frame, SegmentFrame) else layout.BYTES
-                    peer.send_frame(op, layout.UNASKED, layout.OK, [frame.encode()])
-                if self._broker.waits_everywhere and (asked := group.sync_frame()) != self._asked.get(name):
-                    self._asked[name] = asked
-                    peer.send_frame(layout.SYNC, layout.UNASKED, layout.OK, [asked.encode()])
+                if asks or not self._sent_tail(group, shipment, peer, now_ms):
+                    self._send_frames(group, name, peer, now_ms)
             except (PositionGoneError, CorruptionError, OSError) as error:
+                if group.is_in_sync(name) and not isinstance(error, PositionGoneError):
+                    # The disk of this broker is at fault: to close the link would remove the slave, which has everything.
+                    self._broker.end(f"the log cannot be read for broker {name}, which is in sync: {error}")
+                    return
                 limited.error("broker=%s: cannot be sent the log: %s", name, error, about=name)
-                peer.close(f"the log cannot be read: {error}")
+                sentence = f"the master cannot read its log: {error}"
+                peer.send_frame(layout.BYTES, layout.UNASKED, layout.UNAVAILABLE, [sentence.encode()])
+                peer.close(sentence)
+
+    def _send_frames(self, group: GroupBroker, name: str, peer: Peer, now_ms: int) -> None:
+        """Send all that is due to one slave; with a SYNC, if an answer waits for the disks of all members."""
+        for frame in group.frames(name, now_ms):
+            op = layout.SEGMENT if isinstance(frame, SegmentFrame) else layout.BYTES
+            peer.send_frame(op, layout.UNASKED, layout.OK, [frame.encode()])
+        if self._broker.waits_everywhere and (asked := group.sync_frame()) != self._asked.get(name):
+            self._asked[name] = asked
+            peer.send_frame(layout.SYNC, layout.UNASKED, layout.OK, [asked.encode()])
+
+    @staticmethod
+    def _sent_tail(group: GroupBroker, shipment: Shipment, peer: Peer, now_ms: int) -> bool:
+        """Send the log's end at once, if that is all that the slave lacks. Returns whether nothing is left to do."""
+        appender = group.raw.appender
+        if shipment.is_idle(appender.end_position, now_ms):
+            return True
+        room = min(shipment.room, FRAME_BYTES)
+        end = send_tail(peer, appender, shipment.epoch, shipment.sent, group.confirmed.memory, room)
+        if end:
+            shipment.took(end, now_ms)
+        return bool(end)
 
     def _follow(self, peer: Peer, request_id: int, payload: bytes) -> None:
         group, name = self._led(), peer.peer_state.name
@@ -138,19 +172,25 @@ class GroupOps:
         self.report_changes()
 
     def _stored(self, peer: Peer, request_id: int, payload: bytes) -> None:
-        group = self._broker.group
-        if group is None or self._slaves.get(peer.peer_state.name) is not peer:
+        group, name = self._broker.group, peer.peer_state.name
+        if group is None or self._slaves.get(name) is not peer:
             return
+        before = group.confirmed
         try:
-            group.stored(peer.peer_state.name, StoredFrame.decode(payload), self._now_ms())
+            confirmed = group.stored(name, StoredFrame.decode(payload), self._now_ms())
         except PayloadError as error:
             peer.close(str(error))
             return
-        self._broker.confirm()
+        if confirmed is not before:
+            self._broker.confirm()
         self.send_frames()
 
     def _fetch(self, peer: Peer, request_id: int, payload: bytes) -> None:
         group, asked = self._led(), Fetch.decode(payload)
+        if asked.epoch not in (0, group.epoch):
+            raise RequestError(
+                f"FETCH of epoch {asked.epoch}: this broker is in epoch {group.epoch}", layout.STALE_EPOCH
+            )
         try:
             data = group.raw.piece(asked.base, asked.address, min(asked.size, FETCH_BYTES_MAX))
         except (LogError, OSError) as error:
@@ -170,7 +210,9 @@ class GroupOps:
         if not self._controllers:
             return
         report, now_ms = self._broker.report(), self._now_ms()
-        followers = tuple((name, each._replace(gap=0)) for name, each in sorted(report.followers.items()))
+        followers = tuple(
+            (name, each._replace(gap=0, lacks_since_ms=0)) for name, each in sorted(report.followers.items())
+        )
         state = report.incarnation, report.version, report.log_id, report.is_settled, report.hears_master, followers
         if state == self._told and now_ms < self._reported_ms + REPORT_MS:
             return
@@ -192,6 +234,16 @@ class GroupOps:
             raise RequestError(str(error)) from error
         self._broker.learn(U64.unpack_from(payload)[0], record)
         peer.send_frame(layout.RECORD, request_id, layout.OK, [])
+
+    def _hand_over(self, peer: Peer, request_id: int, payload: bytes) -> None:
+        if len(payload) != U64.size:
+            raise RequestError("HAND_OVER: a version of 8 bytes")
+
+        def answer(reason: str) -> None:
+            code = layout.UNAVAILABLE if reason else layout.OK
+            peer.send_frame(layout.HAND_OVER, request_id, code, [reason.encode()])
+
+        self._broker.hand_over(U64.unpack(payload)[0], answer)
 
     # -- roles
 

@@ -3,17 +3,16 @@
 import logging
 from bisect import insort
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-from common.cluster.group_record import Incarnation
 from common.limited_log import LimitedLog
 from engine.broker.group_ops import GroupOps
-from engine.composition import Composition
+from engine.broker.host import BrokerHost, StoppableWork
+from engine.broker.incarnations import Incarnations
 from engine.log import Log
 from engine.node import Node
 from engine.ops.output_hold import OutputHold
 from engine.replication.broker import GroupBroker
-from engine.server.server import LinkServer
 
 limited = LimitedLog(logging.getLogger("penstock.engine"))
 
@@ -21,26 +20,45 @@ limited = LimitedLog(logging.getLogger("penstock.engine"))
 class BrokerLife:
     """An open log with what serves it.
 
+    Args:
+        before: has led, and handed over to the next master: its log stays open, and this life has it from now on.
     Attributes:
+        appender, durability: of the log, for what is asked in every turn.
         hold: keeps what clients must not see before it is confirmed.
         node: serves clients; None until this broker leads.
         lead_at: position that has to be confirmed before clients are served; None: this broker does not lead.
     """
 
     def __init__(
-        self, parts: Composition, name: str, incarnation: Incarnation, continues: frozenset[Incarnation]
-    ) -> None:
-        self._parts = parts
-        self.store: Log = parts.open_log()
-        self.group = GroupBroker(name, incarnation, self.store, continues)
-        self.hold = OutputHold(lambda: self.store.end_position)
+        self, host: BrokerHost, name: str, numbers: Incarnations, before: "BrokerLife | None" = None
+    ) -> None:  # fmt: skip
+        self._host = host
+        if before is not None:
+            before.store.cease()
+        self.store: Log = before.store if before is not None else host.open_log(scans_all=numbers.may_be_torn)
+        self.group = GroupBroker(
+            name, numbers.present, self.store, numbers.continues, torn_at=numbers.torn_at, is_checked=numbers.is_checked
+        )
+        if not numbers.is_checked:
+            self._check(numbers)
+        appender = self.appender = self.store.appender
+        self.durability = self.store.writer.durability
+        self.hold = OutputHold(lambda: appender.end_position)
         self.node: Node | None = None
         self.lead_at: int | None = None
         self._not_everywhere: deque[tuple[int, Callable[[], None]]] = deque()
         self._unconfirmed: deque[tuple[int, Callable[[], None]]] = deque()
         self._deleted = (0, 0)  # position below which the master has deleted segments, end of the log then
-        self._threads = parts.start_threads(self.store)
+        self._threads: Sequence[StoppableWork] = host.start_threads(self.store) if before is None else before._threads
         self._is_syncing = False
+
+    def _check(self, numbers: Incarnations) -> None:
+        """Note what a power cut has torn; the log does not stay open when that cannot be noted."""
+        try:
+            numbers.check(self.group.torn_at)
+        except BaseException:
+            self.store.close()
+            raise
 
     @property
     def can_serve(self) -> bool:
@@ -58,14 +76,13 @@ class BrokerLife:
         self.lead_at = self.store.end_position
         self.sync()
 
-    def serve(self, server: LinkServer, ops: GroupOps) -> Node:
+    def serve(self, ops: GroupOps) -> None:
         """Make the node, and pass connections to it from now on."""
-        self.node = self._parts.make_node(self.store, server.facts, replicas=ops, output_hold=self.hold)
+        self.node = self._host.make_node(self.store, replicas=ops, output_hold=self.hold)
         self.node.stored.when_everywhere = self._when_everywhere
+        self.node.reads.has_slave = self._has_slave
         self.adopted()
-        server.use(self.node)
-        self._parts.loop.start(self.node)
-        return self.node
+        self._host.serve(self.node)
 
     def sync(self) -> None:
         """Have the log synced soon."""
@@ -97,6 +114,13 @@ class BrokerLife:
         """Whether an answer waits for the disks of all members."""
         return bool(self._not_everywhere)
 
+    def when_everywhere(self, callback: Callable[[], None]) -> None:
+        """Call back, at a confirmation, once all members have on their disks what this master has now."""
+        self._when_everywhere(self.store.end_position, callback)
+
+    def _has_slave(self) -> bool:
+        return any(map(self.group.is_in_sync, self.group.slaves))
+
     def _when_everywhere(self, position: int, callback: Callable[[], None]) -> None:
         insort(self._not_everywhere, (position, callback), key=lambda waiting: waiting[0])
         self.store.when_synced(self.store.end_position, lambda: None)
@@ -115,7 +139,7 @@ class BrokerLife:
         for each in self._threads:
             each.stop()
         if self.node is not None:
-            self._parts.loop.stop()
+            self._host.stop_node()
             self.node.close()
         self.store.close()
 

@@ -6,14 +6,22 @@ penstock_broker_epoch | epoch of the adopted record | rises often: brokers or th
 penstock_broker_follows | 0 or 1, of a slave | 0 for long: it cannot follow; its log says why
 penstock_broker_unconfirmed_bytes | bytes, of a master | stays high: a slave is slow, or a lone master lost its coordination
 penstock_broker_follower_gap_bytes{broker} | bytes, of a master's slaves | grows: the slave or its disk is too slow
+penstock_broker_follower_lacks_since_seconds{broker} | Unix time of the first message that a slave lacks, 0: none | long ago: as above
+penstock_broker_repaired_ranges_total, _repaired_bytes_total | fetched from another broker | rises: the disk fails
+penstock_broker_repairs_failed_total | tries | rises: the log says what no other broker has, or why none is reached
+penstock_broker_slave_reads_total | reads and look-ups that this broker has served as a slave | –
+penstock_broker_redirected_reads_total | reads, of a master's clients, that were left to slaves | –
+penstock_broker_damaged_segments | segments with damage that is not repaired | above 0 for long: as above
 penstock_broker_log_end_position, _log_durable_position | bytes | far apart for long: the disk is slow
 """
 
 from collections.abc import Callable, Iterator
 
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
+from engine.broker.host import RepairCounts
 from engine.broker.life import BrokerLife
+from engine.broker.standby import Standby
 from engine.log.upkeep.scrub import ScrubCounts
 from engine.server.metrics import EngineMetrics
 from engine.server.server import LinkServer
@@ -26,15 +34,26 @@ class BrokerMetrics:
 
     Args:
         life: returns the open log; None: there is none.
+        standby: serves while this broker does not lead.
         now_ms: the monotonic clock.
     """
 
     def __init__(
-        self, life: Callable[[], BrokerLife | None], server: LinkServer, scrub: ScrubCounts, now_ms: Callable[[], int]
-    ) -> None:
-        self._life, self._server, self._scrub, self._now_ms = life, server, scrub, now_ms
+        self, life: Callable[[], BrokerLife | None], server: LinkServer, scrub: ScrubCounts,
+        repairs: RepairCounts, standby: Standby, now_ms: Callable[[], int],
+    ) -> None:  # fmt: skip
+        self._life, self._server, self._scrub, self._repairs, self._now_ms = life, server, scrub, repairs, now_ms
+        self._standby = standby
 
     def collect(self) -> Iterator[Metric]:
+        for name, count, text in (
+            ("repaired_ranges", self._repairs.ranges, "Ranges of the log that were fetched from another broker."),
+            ("repaired_bytes", self._repairs.bytes, "Bytes of them."),
+            ("repairs_failed", self._repairs.failed, "Tries to repair a segment that left damage."),
+            ("slave_reads", self._standby.reads_served, "Reads and look-ups that this broker has served as a slave."),
+        ):
+            yield CounterMetricFamily(_PREFIX + name, text, value=count)
+        yield GaugeMetricFamily(_PREFIX + "damaged_segments", "Segments with damage.", value=self._repairs.damaged)
         life = self._life()
         if life is None:
             return
@@ -51,8 +70,16 @@ class BrokerMetrics:
         gaps = GaugeMetricFamily(
             _PREFIX + "follower_gap_bytes", "Log bytes that a slave does not have yet.", labels=["broker"]
         )
+        since = GaugeMetricFamily(
+            _PREFIX + "follower_lacks_since_seconds", "Time of the first message that a slave lacks.", labels=["broker"]
+        )
         for name, each in sorted(group.report(self._now_ms()).followers.items()):
             gaps.add_metric([name], each.gap)
+            since.add_metric([name], each.lacks_since_ms / 1000)
         yield gaps
+        yield since
         if life.node is not None:
+            yield CounterMetricFamily(
+                _PREFIX + "redirected_reads", "Reads that were left to slaves.", value=life.node.reads.redirected
+            )
             yield from EngineMetrics(life.node, self._server, self._scrub).collect()

@@ -1,4 +1,6 @@
-"""Serving while a broker does not lead: greetings, slaves and controllers; clients are sent to the master.
+"""Serving while a broker does not lead: greetings, slaves and controllers, and reads of clients.
+
+Clients' other requests are sent to the master.
 
 The links of slaves and controllers stay here when the broker begins to lead.
 """
@@ -7,6 +9,7 @@ import logging
 from collections.abc import Callable, Mapping
 
 from common.limited_log import LimitedLog
+from engine.broker.slave_reads import SlaveReads
 from engine.env.native import NodeClock
 from engine.errors import EngineError
 from engine.link import layout
@@ -29,9 +32,11 @@ class Standby:
         handlers: of slaves' and controllers' operations.
         refusal: returns the sentence for clients.
         on_closed: called with each link that is closed.
+        readable_to: returns the position up to which clients may read the log; 0: they may not read it now.
 
     Attributes:
         store: the open log, which refuses appends.
+        reads_served: requests so far, over all openings of the log.
     """
 
     store: Log
@@ -40,12 +45,28 @@ class Standby:
     def __init__(
         self, keys: LinkKeys, clock: NodeClock, random_bytes: Callable[[int], bytes],
         identity: Callable[[], Mapping[str, object]], handlers: Mapping[int, Callable[[Peer, int, bytes], None]],
-        refusal: Callable[[], str], on_closed: Callable[[Peer], None],
+        refusal: Callable[[], str], on_closed: Callable[[Peer], None], readable_to: Callable[[], int],
     ) -> None:  # fmt: skip
+        self._readable_to = readable_to
+        self._reads: SlaveReads | None = None
         self.clock, self._handlers, self._refusal, self._told_closed = clock, handlers, refusal, on_closed
         self._strangers: dict[Peer, None] = {}
         self._handshake = Handshake(keys, identity, random_bytes, lambda peer: self._strangers.pop(peer, None))
         self.output_hold = self.append = None
+        self.reads_served = 0
+
+    def attach(self, store: Log, reads: SlaveReads) -> None:
+        """Read from this log from now on. Clients' links of an earlier one have to be closed."""
+        self.store, self.stored, self._reads = store, StoredWaits(store), reads
+
+    def detach(self) -> None:
+        """The log is about to be closed."""
+        self._reads = None
+
+    def confirm(self) -> None:
+        """Let out the answers that show only what is confirmed by now."""
+        if self._reads is not None and self._reads.held:
+            self._reads.confirm(self._readable_to())
 
     def on_connected(self, peer: Peer) -> PeerState:
         """See `Node.on_connected`."""
@@ -55,6 +76,8 @@ class Standby:
     def on_closed(self, peer: Peer) -> None:
         """See `Node.on_closed`."""
         self._strangers.pop(peer, None)
+        if self._reads is not None:
+            self._reads.on_closed(peer)
         self._told_closed(peer)
 
     def on_room(self, peer: Peer) -> None:
@@ -67,6 +90,8 @@ class Standby:
                 self._handshake.on_request(peer, op, request_id, payload)
                 return
             handler = self._handlers.get(op)
+            if handler is None and self._serves_read(peer, op, request_id, payload):
+                return
             if handler is None and request_id == layout.UNASKED:
                 return
             if handler is None:
@@ -80,14 +105,32 @@ class Standby:
             limited.exception("link=%s op=%d: request failed", peer.peer_state.name, op)
             peer.send_frame(op, request_id, layout.UNAVAILABLE, [b"internal error: the engine's log has the details"])
 
+    def _serves_read(self, peer: Peer, op: int, request_id: int, payload: bytes) -> bool:
+        """Serve a read of a client; False: it is none, or this log may not be read now. Raises as `on_request`."""
+        if self._reads is None or not self._reads.serve(peer, op, request_id, payload, self._readable_to()):
+            return False
+        self.reads_served += 1
+        return True
+
     def on_appended(self, woken: list[tuple[int, int]]) -> None:
-        """Nothing waits here."""
+        """Nothing is appended here."""
 
     def release_waiting(self) -> None:
-        """Nothing waits here."""
+        """Nothing that waits has to be answered."""
+
+    def turn_end(self) -> None:
+        """Records were fetched from the disk: serve the reads that wait for them."""
+        if self._reads is not None:
+            self._reads.turn_end()
+
+    def tick(self, now_ms: int) -> None:
+        """Do nothing: check_deadlines() is called often."""
 
     def check_deadlines(self) -> None:
-        """Close the links that have not authenticated in time."""
+        """Close the links that have not authenticated in time, and answer the reads whose time is over."""
         now_ms = self.clock.monotonic_ms()
+        self.confirm()
+        if self._reads is not None:
+            self._reads.on_time(now_ms)
         for peer in [each for each in self._strangers if each.peer_state.deadline_ms <= now_ms]:
             peer.close("did not authenticate in time")

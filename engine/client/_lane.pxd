@@ -27,7 +27,7 @@ cdef class Lane(TurnEnd):
     cdef readonly bint waits          # takes messages without a link: the next master is sought
     cdef bint is_due_again            # what flies has to be sent again
     cdef uint32_t resending           # appends in flight that were sent again
-    cdef uint64_t end_position        # of the log, as last told
+    cdef readonly uint64_t end_position  # of the log, as last told
     cdef double linked_at             # monotonic seconds
     cdef public object on_down
     cdef public object rescue         # called as (append, group) to move messages before the rest is refused; or None

@@ -13,7 +13,7 @@ from engine.link.codes import OK
 from engine.link.errors import LinkError
 from engine.link.frame import FRAME_REST_SIZE, HEADER, HEADER_SIZE, frame
 from engine.link.integers import U64
-from engine.link.operations import RECORD, REPORT
+from engine.link.operations import HAND_OVER, RECORD, REPORT
 from engine.link.proof import CONTROLLER_ROLE
 
 READ_BYTES = 65_536
@@ -67,6 +67,21 @@ class ControllerLink:
             self.pushed = record.version
             self._request_id += 1
             self._send(frame(RECORD, self._request_id, U64.pack(record.version) + encode_record(record.record)))
+
+    def hand_over(self, version: int, timeout_s: float) -> str:
+        """Ask the master to prepare for the record that follows this version. Instead of `receive`, in its thread.
+
+        Returns "" when that record can be written now, else the reason why the master leads on.
+
+        Raises: OSError, LinkError.
+        """
+        deadline = time.monotonic() + timeout_s
+        self._request_id += 1
+        self._send(frame(HAND_OVER, self._request_id, U64.pack(version)))
+        while True:
+            op, code, payload = self._frame(deadline)
+            if op == HAND_OVER:
+                return "" if code == OK else payload.decode("utf-8", "replace") or f"refused with code {code}"
 
     def _send(self, data: bytes) -> None:
         try:

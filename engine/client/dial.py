@@ -55,7 +55,7 @@ def admit_all(hello: Hello) -> str | None:
 
 
 def dial(
-    address: tuple[str, int], key: bytes, *, role: str, name: str = "", timeout_s: float = 3.0,
+    address: tuple[str, int], key: bytes, *, role: str, name: str = "", lane: str = "", timeout_s: float = 3.0,
     sockets: ModuleType = socket,
 ) -> tuple[socket.socket, Hello]:  # fmt: skip
     """Open an authenticated link; returns its socket and the broker's Hello.
@@ -63,6 +63,7 @@ def dial(
     Args:
         key: the administrator's for ADMIN_ROLE, the cluster key for every other role.
         name: of this end, where the other has to tell several of one role apart.
+        lane: the same for all links of one lane, and for no other: the engine closes the earlier one.
         sockets: the module `socket`, or gevent's where the process is not patched.
     Raises:
         OSError: not reachable, or closed during the greeting.
@@ -71,8 +72,7 @@ def dial(
     address = Address(*address)
     sock = connect(address, timeout_s, sockets)
     try:
-        asked = {"version": VERSION, "role": role, "nonce": os.urandom(NONCE_SIZE).hex()}
-        question = json.dumps({**asked, "name": name} if name else asked).encode()
+        question = greeting_of(role, os.urandom(NONCE_SIZE), name=name, lane=lane)
         answer = _ask(sock, HELLO, question)
         hello = json.loads(answer)
         if hello.get("version") != VERSION:
@@ -81,7 +81,7 @@ def dial(
         if not is_proof(engine_proof(key, greeting), _ask(sock, AUTH, client_proof(key, greeting))):
             raise LinkError(f"engine={address}: it does not prove that it knows the key: check who listens there")
         sock.settimeout(None)
-        return sock, _parsed(hello)
+        return sock, parse_hello(hello)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         sock.close()
         raise LinkError(f"engine={address}: malformed greeting: {error}") from error
@@ -90,7 +90,14 @@ def dial(
         raise
 
 
-def _parsed(answer: dict[str, Any]) -> Hello:
+def greeting_of(role: str, nonce: bytes, *, name: str = "", lane: str = "") -> bytes:
+    """HELLO's payload; see `dial`."""
+    asked = {"version": VERSION, "role": role, "nonce": nonce.hex(), "name": name, "lane": lane}
+    return json.dumps({field: value for field, value in asked.items() if value}).encode()
+
+
+def parse_hello(answer: dict[str, Any]) -> Hello:
+    """The fields of HELLO's answer. Raises ValueError, KeyError, TypeError."""
     return Hello(
         str(answer["log_id"]),
         str(answer["broker_group"]),

@@ -1,5 +1,6 @@
 """The append side of a broker group with several brokers: lanes to its master, which outlive a switch to another one."""
 
+import secrets
 import socket
 import time
 
@@ -9,11 +10,9 @@ from gevent import socket as gevent_socket
 from common.address import Address
 from engine.client.append import AppendClient, Lane, limited
 from engine.client.dial import Admits, Hello, admit_all, dial
-from engine.client.master_client import PAUSE_S_MAX, SEEK_S, MasterClient
+from engine.client.master_choice import KEEP_S, PAUSE_S_MAX, SEEK_S, leads_still
+from engine.client.master_client import MasterClient
 from engine.link.errors import LinkError
-
-KEEP_S = 10.0
-"""Time without a master after which messages that were sent are given up. Their calls end before, by their deadlines."""
 
 
 class MasterAppendClient(AppendClient):
@@ -35,11 +34,13 @@ class MasterAppendClient(AppendClient):
         self._linked: dict[int, tuple[Address, int]] = {}  # by the lane's number: its broker, and the term
         self._diallers: dict[int, gevent.Greenlet] = {}
         self._away_s: float | None = None  # since when a lane that was connected is not
+        self._token = secrets.token_hex(8)
         self._log_id, self._is_told, self._pause_s, self._linked_s = "", False, 0.0, 0.0
         super().__init__(masters.addresses[0], cluster_key, role, group, admits)
         for lane in self.lanes:
             lane.keeps = True
         masters.on_master(self._follow)
+        masters.known_end = self._known_end
 
     @property
     def connected(self) -> bool:
@@ -103,7 +104,13 @@ class MasterAppendClient(AppendClient):
         while not self._closed and lane.link is None and (master := self._masters.master) is not None:
             gevent.sleep(self._pause_s)
             try:
-                sock, hello = dial(master, self._cluster_key, role=self._role, sockets=gevent_socket)
+                sock, hello = dial(
+                    master,
+                    self._cluster_key,
+                    role=self._role,
+                    lane=f"{self._token}.{lane.number}",
+                    sockets=gevent_socket,
+                )
                 if not self._is_right(sock, master, hello):
                     raise LinkError("it does not lead")
             except (OSError, LinkError) as error:
@@ -119,14 +126,21 @@ class MasterAppendClient(AppendClient):
 
     def _is_right(self, sock: socket.socket, master: Address, hello: Hello) -> bool:
         """Whether the broker leads, and is still the one to use; else its socket is closed."""
-        present = self._masters.hello
-        is_right = hello.leads and master == self._masters.master and present is not None and hello.term >= present.term
+        is_right = master == self._masters.master and leads_still(hello, self._masters.hello)
         refusal = self._admits(hello) if is_right else None
         if not is_right or refusal is not None:
             sock.close()
         if refusal is not None:
             raise LinkError(refusal)
         return is_right
+
+    def _known_end(self) -> int:
+        """The end of the present master's log, as answers to its lanes have told; 0: no lane is connected to it."""
+        hello, master = self._masters.hello, self._masters.master
+        if hello is None or master is None:
+            return 0
+        present = [lane for lane in self.lanes if self._linked.get(lane.number) == (master, hello.term)]
+        return max((lane.end_position for lane in present), default=0)
 
     def _use(self, lane: Lane, fd: int, hello: Hello) -> None:
         if self._log_id not in ("", hello.log_id):

@@ -2,15 +2,33 @@
 
 from engine.client.dial import Hello
 
+SEEK_S = 1.5
+"""Time after the loss of a master in which requests wait for the next one. Longer delays the fallback."""
+KEEP_S = 10.0
+"""Time without a master after which messages that were sent are given up. Their calls end before, by their deadlines."""
+PAUSE_S_MAX = 0.2
+"""Longest pause between two tries to connect to one broker."""
+
+
+def leads_still(hello: Hello, present: Hello | None) -> bool:
+    """Whether a broker that was dialled because it was the master may be given messages.
+
+    Args:
+        hello: its greeting on the new link.
+        present: greeting of the present master; None: none is known.
+    """
+    return hello.leads and present is not None and hello.term >= present.term
+
 
 class MasterChoice:
     """Brokers are numbers.
 
-    A broker's link ends when it adopts a record with another epoch, so a greeting holds while its link is open.
+    A broker ends its clients' links when it begins or ceases to lead, so whether it leads holds while its link is open.
+    A master that stays under a new epoch keeps them: a greeting may tell an earlier term.
 
     Attributes:
         master: the broker to use; None: none is known.
-        term: greatest term that any broker has told. A broker that says it leads with a smaller one was replaced.
+        term: greatest term that any broker has told.
     """
 
     def __init__(self) -> None:
@@ -32,6 +50,14 @@ class MasterChoice:
             return False
         self.master = broker
         return True
+
+    def is_old(self, hello: Hello) -> bool:
+        """Whether a broker says that it leads with a smaller term than has been told: it has to be greeted again.
+
+        It was replaced, or it is the master of the newest record and had not adopted that record yet. Only in the first
+        case does it end the link by itself.
+        """
+        return hello.leads and hello.term < self.term
 
     def ended(self, broker: int) -> bool:
         """A broker's link has ended, or it has said that it does not lead. Returns whether it was the master.

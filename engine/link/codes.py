@@ -20,6 +20,8 @@ CLAIMED = 210
 """Of an APPEND, TIMER_ADD or CLAIM, on the link only: not stored, because the id belongs to another queue, which is given."""
 NOT_MASTER, STALE_EPOCH = 211, 212
 """On the link only: this broker is not the master of its group; the sender's epoch is over."""
+AT_SLAVE = 213
+"""Of a READ, on the link only: nothing is read, because the sender can have it from a slave."""
 UNAVAILABLE = 203
 DISK_FULL = 205
 TIMEOUT = 300

@@ -4,6 +4,7 @@ from engine.link.acknowledgement import ACK, DONE, EXTEND, REJECT, RELEASE, RETR
 from engine.link.append import APPEND_END, APPEND_HEAD, APPEND_RESULT, FSYNC, MEMORY, REPLICATED, REPLICATED_FSYNC
 from engine.link.batch import BATCH_HEADER_SIZE, CHECK_IDS
 from engine.link.codes import (
+    AT_SLAVE,
     CLAIMED,
     CONSUMER_FAILED,
     DUPLICATE,
@@ -48,6 +49,7 @@ from engine.link.operations import (
     FOLLOW,
     FORWARD,
     FORWARDED,
+    HAND_OVER,
     HELLO,
     LEASE,
     LISTEN,
@@ -64,6 +66,7 @@ from engine.link.operations import (
     STORED,
     SYNC,
     TIMER_ADD,
+    TIMER_ADD_AGAIN,
     TIMER_CANCEL,
     TIMER_LIST,
     TOPIC,
@@ -82,6 +85,7 @@ __all__ = [
     "APPEND_END",
     "APPEND_HEAD",
     "APPEND_RESULT",
+    "AT_SLAVE",
     "AT_TIME",
     "AUTH",
     "BATCH_HEADER_SIZE",
@@ -105,6 +109,7 @@ __all__ = [
     "FORWARD_HEAD",
     "FRAME_BYTES_MAX",
     "FSYNC",
+    "HAND_OVER",
     "HAS_ID",
     "HAS_TRAILER",
     "HEADER",
@@ -151,6 +156,7 @@ __all__ = [
     "SYNC",
     "TIMEOUT",
     "TIMER_ADD",
+    "TIMER_ADD_AGAIN",
     "TIMER_CANCEL",
     "TIMER_LIST",
     "TOKEN",

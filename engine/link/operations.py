@@ -14,6 +14,9 @@ WINDOW = 23
 """Up to which position the sender takes answers of PULL and READ; it has no answer: docs/design/0023-flow-control.md."""
 
 TIMER_ADD, TIMER_CANCEL, TIMER_LIST = 40, 41, 42
+TIMER_ADD_AGAIN = 43
+"""A TIMER_ADD whose answer was lost: docs/design/0031-switch-over.md."""
+
 REPLY, FORWARD, LISTEN, FORWARDED, OUTCOME = 45, 46, 47, 48, 49
 """Request-reply: docs/design/0013-request-reply.md."""
 
@@ -24,5 +27,6 @@ LEASE, DEPTH = 60, 61
 FOLLOW, SEGMENT, BYTES, STORED, FETCH, SYNC = 70, 71, 72, 73, 74, 75
 """Replication of the log, with the role `replica`: docs/design/0030-replication.md."""
 
-RECORD, REPORT = 80, 81
-"""A group's record to its brokers, and their reports, with the role `controller`: docs/design/0031-switch-over.md."""
+RECORD, REPORT, HAND_OVER = 80, 81, 82
+"""A group's record to its brokers, their reports, and what an operator asks a master before a planned switch, with the
+role `controller`: docs/design/0031-switch-over.md."""

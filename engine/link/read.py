@@ -45,6 +45,11 @@ class ReadQuestion(NamedTuple):
         return json.dumps({**self._asdict(), "positions": positions}).encode()
 
 
+def offered_to_slaves(payload: bytes) -> bytes:
+    """The encoded READ, which the master may leave to a slave then."""
+    return payload[:-1] + b', "slaves": true}'  # an object in JSON ends so
+
+
 class ReadReport(NamedTuple):
     """Result for one position. Offsets are None where the engine does not know them."""
 

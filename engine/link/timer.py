@@ -1,15 +1,16 @@
-"""TIMER_ADD, TIMER_CANCEL, TIMER_LIST, and the record of a delayed message.
+"""TIMER_ADD, TIMER_ADD_AGAIN, TIMER_CANCEL, TIMER_LIST, and the record of a delayed message.
 
 A proxy packs the record and the engine stores it as it is (docs/format/log.md).
 """
 
 import json
 import struct
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from google_crc32c import extend, value
 
-from engine.link.append import APPEND_HEAD, APPEND_RESULT
+from engine.link.append import APPEND_HEAD, APPEND_RESULT, RESEND_HEAD
 from engine.link.codes import DUPLICATE
 
 HEAD = struct.Struct("<IqIIQqQIIIB3xI")
@@ -62,6 +63,11 @@ class Timer(NamedTuple):
     record: bytes
 
     @property
+    def identity(self) -> bytes:
+        """Equal for all records of one delayed message: moved ones, later rounds, one whose delay became a moment."""
+        return self.topic_id.to_bytes(4, "little") + self.record
+
+    @property
     def shown_id(self) -> bytes:
         """The id in the form that clients see and send."""
         if self.record[0] & ASSIGNED:
@@ -93,9 +99,23 @@ def parse(data: bytes, at: int = 0) -> Timer | None:
     return timer
 
 
+def parse_all(data: bytes, count: int) -> Iterator[tuple[bytes, Timer | None]]:
+    """Yield each of `count` records as it is, and decoded; None and a shorter one follow the first that is cut off."""
+    at = 0
+    for _ in range(count):
+        end = at + 4 + int.from_bytes(data[at : at + 4], "little")
+        yield data[at:end], parse(data, at)
+        at = end
+
+
 def encode_add(durability: int, timers: list[Timer]) -> bytes:
     """Encode a TIMER_ADD request."""
     return APPEND_HEAD.pack(durability, len(timers)) + b"".join(timer.pack() for timer in timers)
+
+
+def encode_add_again(position: int, add: bytes) -> bytes:
+    """Encode a TIMER_ADD_AGAIN of a TIMER_ADD's payload. Nothing of it is stored below the position."""
+    return RESEND_HEAD.pack(position) + add
 
 
 def decode_added(payload: bytes) -> list[tuple[int, int | None, int | None]]:

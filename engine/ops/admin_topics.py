@@ -7,6 +7,7 @@ from engine.delivery.delivery import Delivery
 from engine.delivery.topic_expiry import TopicExpiry
 from engine.link.codes import UNKNOWN_TOPIC
 from engine.log import Log
+from engine.log.port import TopicLog
 from engine.log.types import Topic
 from engine.ops.checks import checked_name, is_whole, shown
 from engine.ops.errors import RequestError
@@ -28,8 +29,7 @@ class TopicVerbs:
         return {"topics": self._topics, "purge_topic": self._purge, "unused_topics": self._unused}
 
     def _topics(self, request: dict, now_ms: int) -> dict:
-        found = self._store.topics(text_of(request, "prefix"), text_of(request, "after"), limit_of(request))
-        return {"topics": [{"id": topic.id, "name": topic.name, "queues": topic.queues} for topic in found]}
+        return list_topics(self._store, request)
 
     def _purge(self, request: dict, now_ms: int) -> dict:
         """Delete the messages below `ends`, an offset per queue by its number as text; without it, list what there is."""
@@ -65,6 +65,12 @@ class TopicVerbs:
             for cursor in group.topics.get(topic.id, ()):
                 cursor.see(*self._store.bounds(topic.id, cursor.queue))
                 self._delivery.on_moved(cursor)
+
+
+def list_topics(store: TopicLog, request: dict) -> dict:
+    """The answer to `topics`. Raises RequestError."""
+    found = store.topics(text_of(request, "prefix"), text_of(request, "after"), limit_of(request))
+    return {"topics": [{"id": topic.id, "name": topic.name, "queues": topic.queues} for topic in found]}
 
 
 def text_of(request: dict, name: str) -> str:

@@ -83,7 +83,10 @@ class Handshake:
         name = asked.get("name", role)
         if not isinstance(name, str) or not 1 <= len(name) <= NAME_CHARS_MAX:
             raise RequestError(f"HELLO: name {shown(name)}: use a text of 1 to {NAME_CHARS_MAX} characters")
-        state.name, state.role = name, role
+        lane = asked.get("lane", "")
+        if not isinstance(lane, str) or len(lane) > NAME_CHARS_MAX:
+            raise RequestError(f"HELLO: lane {shown(lane)}: use a text of at most {NAME_CHARS_MAX} characters")
+        state.name, state.role, state.lane = name, role, lane
         answer = {"version": layout.VERSION, "nonce": self._random_bytes(NONCE_SIZE).hex(), **self._identity()}
         encoded = json.dumps(answer).encode()
         state.greeting = transcript(payload, encoded)

@@ -18,6 +18,7 @@ class PeerState:
 
     Attributes:
         role: the peer's, as its HELLO said; it holds once the peer has authenticated.
+        lane: names the lane of a proxy whose link this is, over all its links; empty: it is none.
         greeting: digest of HELLO's question and answer while AUTH is awaited; empty: none is.
         deadline_ms: the peer has to be authenticated by then (monotonic clock).
         waiting: request id -> functions that withdraw and answer the waiting request.
@@ -29,7 +30,7 @@ class PeerState:
     """
 
     __slots__ = (
-        "authenticated", "deadline_ms", "greeting", "is_held", "name", "role", "unread", "unsynced", "waiting",
+        "authenticated", "deadline_ms", "greeting", "is_held", "lane", "name", "role", "unread", "unsynced", "waiting",
         "window",
     )  # fmt: skip
 
@@ -37,7 +38,7 @@ class PeerState:
         self.deadline_ms = deadline_ms
         self.authenticated = False
         self.greeting = b""
-        self.name = self.role = ""
+        self.name = self.role = self.lane = ""
         self.waiting: dict[int, PendingAnswer] = {}
         self.unread: deque[tuple[int, str, AckRanges]] = deque()
         self.unsynced = 0

@@ -12,7 +12,7 @@ from common.timer_heap import TimerHeap
 from engine.delivery.topic_uses import TopicUses
 from engine.env.native import NodeClock
 from engine.errors import CorruptionError, OffsetOutOfRangeError, UnreadableError
-from engine.link.codes import INVALID, OFFSET_OUT_OF_RANGE, OK, UNAVAILABLE, UNKNOWN_TOPIC
+from engine.link.codes import AT_SLAVE, INVALID, OFFSET_OUT_OF_RANGE, OK, UNAVAILABLE, UNKNOWN_TOPIC
 from engine.link.integers import U32
 from engine.link.operations import READ
 from engine.link.pieces import PIECE
@@ -65,6 +65,7 @@ class PositionRead:
             self.messages = _number(request, "max_messages", 32)
             self.bytes = _number(request, "max_bytes", BYTES_DEFAULT)
             self.wait_ms = _number(request, "wait_ms", 0)
+            self.slaves = request.get("slaves") is True
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             raise RequestError("READ: send positions with topic and queue, and whole numbers for all limits") from None
         if len(self.asked) > POSITIONS_MAX:
@@ -103,9 +104,23 @@ def _number(request: dict, name: str, default: int) -> int:
 
 
 class PositionReads:
-    """Serves READ from the log and keeps the reads that wait. `uses` notes that the topics are in use."""
+    """Serves READ from the log and keeps the reads that wait.
 
-    def __init__(self, store: Log, clock: NodeClock, waiting: WaitingRequests, uses: TopicUses) -> None:
+    Args:
+        uses: notes that the topics are in use.
+        far_bytes: distance from the end of the log from which on slaves serve reads; 0: they serve none.
+
+    Attributes:
+        has_slave: whether a slave has all that can be read here; None: there are no slaves.
+        redirected: reads that were left to slaves.
+    """
+
+    has_slave: Callable[[], bool] | None = None
+
+    def __init__(
+        self, store: Log, clock: NodeClock, waiting: WaitingRequests, uses: TopicUses, far_bytes: int = 0
+    ) -> None:
+        self._far_bytes, self.redirected = far_bytes, 0
         self._store, self._clock, self._waiting, self._uses = store, clock, waiting, uses
         self._waits = TimerHeap()
         self._by_queue: dict[tuple[int, int], OrderedDict[PositionRead, None]] = {}
@@ -123,6 +138,9 @@ class PositionReads:
             peer.send_frame(READ, request_id, OK, read.answer_parts())
 
         read = PositionRead(payload, answer)
+        if read.slaves and self._far_bytes and self.has_slave is not None and self.has_slave() and self._is_far(read):
+            self.redirected += 1
+            raise RequestError("far behind the end of the log: read it from a slave", AT_SLAVE)
         read.bytes = min(read.bytes, peer.peer_state.window.share())
         if self.start(read, self._clock.monotonic_ms(), may_wait=not self._waiting.stopping):
             self._waiting.add(peer, request_id, lambda: self.cancel(read), lambda: answer(read))
@@ -191,6 +209,17 @@ class PositionReads:
         if position.offset is not None and not first <= position.offset <= end:
             position.fail(OFFSET_OUT_OF_RANGE, f"offset {position.offset} is outside {first}..{end}")
         return position
+
+    def _is_far(self, read: PositionRead) -> bool:
+        """Whether some position is an offset in a segment that is far behind the end."""
+        for asked in read.asked:
+            offset, topic = asked.get("offset"), self._store.topic(asked["topic"])
+            if offset is None or offset < 0 or topic is None or not 0 <= asked["queue"] < topic.queues:
+                continue
+            if self._store.distance(topic.id, asked["queue"], offset) >= self._far_bytes:
+                self._uses.note((topic.id,))
+                return True
+        return False
 
     def _at_time(self, topic_id: int, queue: int, at_ms: int, first: int, end: int) -> int:
         if at_ms == EARLIEST:

@@ -1,14 +1,17 @@
-"""TIMER_ADD, TIMER_CANCEL and TIMER_LIST: delayed messages on the link."""
+"""TIMER_ADD, TIMER_ADD_AGAIN, TIMER_CANCEL and TIMER_LIST: delayed messages on the link."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
+from engine.errors import DiskFullError
 from engine.link import layout
-from engine.link.timer import ANY_QUEUE, HEAD, Timer
+from engine.link.append import RESEND_HEAD
+from engine.link.timer import ANY_QUEUE, HEAD, Timer, parse_all
 from engine.log import Log
+from engine.log.format import CONTROL_TOPIC_ID, KIND_TIMER
 from engine.ops.checks import is_whole, json_answer, json_object, shown
 from engine.ops.errors import RequestError
 from engine.ops.peer import Peer
-from engine.timers.timers import Timers
+from engine.timers.timers import Added, Timers
 
 LIST_MAX = 1000
 START_MAX = (1 << 63) - 1
@@ -17,7 +20,7 @@ CELLS_PER_REQUEST = 2000
 
 
 class TimerOps:
-    """Serves the three operations.
+    """Serves the four operations.
 
     Args:
         on_changed: called when the next due time may have changed.
@@ -28,15 +31,47 @@ class TimerOps:
 
     def add(self, peer: Peer, request_id: int, payload: bytes) -> None:
         """TIMER_ADD: store delayed messages; answered with one result per message."""
-        if len(payload) < layout.APPEND_HEAD.size or not 1 <= payload[0] <= 4:
-            raise RequestError("TIMER_ADD: durability 1..4, then the messages")
-        durability, count = layout.APPEND_HEAD.unpack_from(payload)
-        if not 0 < count * HEAD.size <= len(payload):
-            raise RequestError("TIMER_ADD: message count 0 or larger than the payload allows")
-        added = self._timers.add(payload[layout.APPEND_HEAD.size :], count)
-        answer = b"".join(layout.APPEND_RESULT.pack(*each) for each in added)
+        durability, count, records = _read_add(payload)
+        added = self._timers.add(records, count)
+        self._answer_added(peer, layout.TIMER_ADD, request_id, durability, added)
+
+    def add_again(self, peer: Peer, request_id: int, payload: bytes) -> None:
+        """TIMER_ADD_AGAIN: answer messages that the log has from a position on, and store the others.
+
+        Equal messages with one id count as one. A message of which the log cannot say whether it is stored gets TIMEOUT.
+        """
+        if len(payload) < RESEND_HEAD.size:
+            raise RequestError("TIMER_ADD_AGAIN: a position of 8 bytes, then a TIMER_ADD")
+        (position,) = RESEND_HEAD.unpack_from(payload)
+        durability, count, records = _read_add(payload[RESEND_HEAD.size :])
+        sent = list(parse_all(records, count))
+        found, is_complete = self._store.batch_search.find_parts(
+            (CONTROL_TOPIC_ID, KIND_TIMER),
+            (timer.identity for _, timer in sent if timer is not None),
+            _identities,
+            position,
+        )
+        missing = [at for at, (_, timer) in enumerate(sent) if timer is None or timer.identity not in found]
+        added = [Added(layout.OK)] * count
+        answers = [Added(layout.TIMEOUT)] * len(missing)
+        if is_complete and missing:
+            answers = self._add_missing([sent[at][0] for at in missing], len(missing) == count)
+        for at, answer in zip(missing, answers, strict=True):
+            added[at] = answer
+        self._answer_added(peer, layout.TIMER_ADD_AGAIN, request_id, durability, added)
+
+    def _add_missing(self, records: list[bytes], is_all: bool) -> list[Added]:
+        """Raises DiskFullError when nothing else was asked: the other messages are stored, and have to be answered so."""
+        try:
+            return self._timers.add(b"".join(records), len(records))
+        except DiskFullError as error:
+            if is_all:
+                raise
+            return [Added(error.code)] * len(records)
+
+    def _answer_added(self, peer: Peer, op: int, request_id: int, durability: int, added: list[Added]) -> None:
         self._on_changed()
-        self._answer(peer, layout.TIMER_ADD, request_id, durability, answer)
+        self._answer(peer, op, request_id, durability, b"".join(layout.APPEND_RESULT.pack(*each) for each in added))
 
     def cancel(self, peer: Peer, request_id: int, payload: bytes) -> None:
         """TIMER_CANCEL: withdraw a pending message."""
@@ -92,3 +127,21 @@ class TimerOps:
             "gap_ms": timer.gap_ms,
             "rounds": timer.times + 1,
         }
+
+
+def _read_add(payload: bytes) -> tuple[int, int, bytes]:
+    """(durability, count, records) of a TIMER_ADD. Raises RequestError."""
+    if len(payload) < layout.APPEND_HEAD.size or not 1 <= payload[0] <= 4:
+        raise RequestError("TIMER_ADD: durability 1..4, then the messages")
+    durability, count = layout.APPEND_HEAD.unpack_from(payload)
+    if not 0 < count * HEAD.size <= len(payload):
+        raise RequestError("TIMER_ADD: message count 0 or larger than the payload allows")
+    return durability, count, payload[layout.APPEND_HEAD.size :]
+
+
+def _identities(records: bytes) -> Iterator[bytes]:
+    """Identities of the timers of a stored batch."""
+    for _, timer in parse_all(records, len(records) // HEAD.size):
+        if timer is None:
+            return
+        yield timer.identity

@@ -16,12 +16,17 @@ class ReplyWindows:
 
     def handle(self, peer: Peer, request_id: int, payload: bytes) -> None:
         """Raise the peer's limit. There is no answer. Raises RequestError."""
-        if len(payload) != U64.size:
-            raise RequestError(f"WINDOW: {len(payload)} bytes: send a position of {U64.size} bytes")
-        peer.peer_state.window.raise_to(min(U64.unpack(payload)[0], NO_LIMIT))
+        peer.peer_state.window.raise_to(window_of(payload))
         self.on_room(peer)
 
     def on_room(self, peer: Peer) -> None:
         """The peer's connection or its window has room: serve the pulls that wait for it."""
         if peer.peer_state.window.waiting:
             self._delivery.on_room(peer.peer_state.window, self._clock.monotonic_ms())
+
+
+def window_of(payload: bytes) -> int:
+    """The position in a WINDOW, up to which its sender takes answers. Raises RequestError."""
+    if len(payload) != U64.size:
+        raise RequestError(f"WINDOW: {len(payload)} bytes: send a position of {U64.size} bytes")
+    return min(U64.unpack(payload)[0], NO_LIMIT)

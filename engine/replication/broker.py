@@ -14,9 +14,10 @@ from engine.log.epochs import EpochHistory
 from engine.log.log import Log
 from engine.log.read.raw_batches import RawBatches
 from engine.replication.confirmation import Confirmation, Confirmed
-from engine.replication.follow import FollowStep, answer_follow, next_step
-from engine.replication.following import Following, StaleEpochError
+from engine.replication.follow import FollowStep, ForeignLogError, answer_follow, next_step
+from engine.replication.following import StaleEpochError
 from engine.replication.frames import BytesFrame, Follow, Followed, SegmentFrame, StoredFrame, SyncFrame
+from engine.replication.native import Following
 from engine.replication.shipment import SILENT_MS, Shipment
 
 NO_RECORD = "this broker has not adopted a record of its group yet"
@@ -40,23 +41,36 @@ class GroupBroker:
     Args:
         incarnation: of this process.
         continues: earlier incarnations of which the log still has everything; see `BrokerReport`.
+        torn_at: what an earlier start has found torn by the last power cut; see `Incarnations`.
+        is_checked: whether one has looked; None: if the log continues one.
+    Attributes:
+        torn_at: where a power cut has left damage in the log; None: nowhere.
     """
 
     def __init__(
-        self, name: str, incarnation: Incarnation, log: Log, continues: frozenset[Incarnation] = frozenset()
-    ) -> None:
+        self, name: str, incarnation: Incarnation, log: Log, continues: frozenset[Incarnation] = frozenset(), *,
+        torn_at: int | None = None, is_checked: bool | None = None,
+    ) -> None:  # fmt: skip
         self._name, self._incarnation, self._log = name, incarnation, log
         self._continues = continues | {incarnation}
         self.version = 0
         self._record: GroupRecord | None = None
+        self._is_alone = False
         self._confirmation = Confirmation(name)
         self._shipments: dict[str, Shipment] = {}
         self._absent_ms: dict[str, int] = {}  # awaited members that do not follow -> since when
         self._following: Following | None = None
-        self._damaged_at = min((each.position for each in log.damage), default=None)
+        # Damage below is repaired in place; from there on a slave gets all again.
+        kept = min(log.synced_before or log.segments.active.base, log.segments.active.base)
+        self._damaged_at = min((each.position for each in log.damage if each.position >= kept), default=None)
         # What was synced, or written before a process that the log continues, no power cut takes: a bad sector did it.
-        is_torn = self._damaged_at is not None and not continues and self._damaged_at >= log.synced_before
-        self._torn_at = self._damaged_at if is_torn else None
+        is_checked = bool(continues) if is_checked is None else is_checked
+        torn = [each.position for each in log.damage if not is_checked and each.position >= log.synced_before]
+        # An index hides damage from a start. What is noted counts until it was cut off, or repaired from another broker.
+        torn += [torn_at] if torn_at is not None and (log.damage or log.raw.is_damaged(torn_at)) else []
+        self.torn_at = min(torn, default=None)
+        if self.torn_at is not None:
+            self._damaged_at = min(self.torn_at, self.torn_at if self._damaged_at is None else self._damaged_at)
         log.refusal.follow(NO_RECORD)
 
     def adopt(self, version: int, record: GroupRecord, now_ms: int) -> bool:
@@ -72,19 +86,19 @@ class GroupBroker:
             return False
         before = self._record.epoch if self._record is not None else 0
         leads = record.master == self._name and record.in_sync[self._name] == self._incarnation
-        if leads and self._torn_at is not None:
-            raise UnsoundLogError(self._torn_at)
+        if leads and self.torn_at is not None:
+            raise UnsoundLogError(self.torn_at)
         if record.epoch != before:
             self._shipments.clear()
-            self._following = None
+            self.unfollow()
             if leads:
                 self._log.epochs.begin(record.epoch, self._incarnation, self._name)
             else:
                 self._log.refusal.follow(f'broker "{record.master}" is the master of the group')
         self.version, self._record = version, record
+        self._is_alone = leads and not record.awaited
         if leads:
-            self.written()
-            self.synced()
+            self.advance(self._log.end_position, self._log.durable_position)
         if leads or record.master != self._name:  # else it names an earlier process of this broker
             self._confirmation.adopt(record)
         self._absent_ms = {
@@ -120,7 +134,7 @@ class GroupBroker:
     @property
     def is_alone(self) -> bool:
         """Whether this broker is a master that waits for no other member."""
-        return self._record is not None and self.is_master and not self._record.awaited
+        return self._is_alone and self.is_master
 
     @property
     def confirmed(self) -> Confirmed:
@@ -129,13 +143,12 @@ class GroupBroker:
 
     # -- as the master
 
-    def written(self) -> Confirmed:
-        """The log has grown."""
-        return self._confirmation.written(self._log.end_position)
-
-    def synced(self) -> Confirmed:
-        """The log was synced."""
-        return self._confirmation.synced(self._log.durable_position)
+    def advance(self, end: int, synced: int) -> bool:
+        """The log has grown up to `end`, or was synced. Returns whether more is confirmed now."""
+        confirmation = self._confirmation
+        before = confirmation.confirmed
+        confirmation.written(end)
+        return confirmation.synced(synced) is not before
 
     def follow(self, slave: str, asked: Follow, now_ms: int) -> Followed:
         """Answer a FOLLOW; the slave gets frames from now on when it has nothing to cut or to fetch.
@@ -163,10 +176,19 @@ class GroupBroker:
         if known is not None and self._record is not None and slave in self._record.awaited:
             self._absent_ms[slave] = now_ms - SILENT_MS
 
+    def is_in_sync(self, slave: str) -> bool:
+        """Whether the slave can go on as the master."""
+        return self._record is not None and self.is_replicated and slave in self._record.in_sync
+
     @property
     def slaves(self) -> list[str]:
         """Those that follow."""
         return list(self._shipments)
+
+    @property
+    def shipments(self) -> list[tuple[str, Shipment]]:
+        """Those that follow, with what each was sent and has told."""
+        return list(self._shipments.items())
 
     def frames(self, slave: str, now_ms: int) -> Iterator[SegmentFrame | BytesFrame]:
         """Yield the frames to send to the slave now; none when it does not follow. Raises as `Shipment.next_frame`."""
@@ -209,10 +231,16 @@ class GroupBroker:
         return history, end
 
     def answered(self, answer: Followed, now_ms: int) -> FollowStep | None:
-        """The master's answer; None: it is of another epoch than the adopted record. Raises as `next_step`."""
+        """The master's answer; None: ask again. It is of another epoch, or damage was met. Raises as `next_step`."""
         if self._record is None or answer.epoch != self._record.epoch or self.is_master:
             return None
-        step = next_step(self._log.raw, answer)
+        try:
+            step = next_step(self._log.raw, answer)
+        except ForeignLogError:
+            self._damaged_at = self._log.raw.damaged_below(answer.common, answer.proven)
+            if self._damaged_at is None:
+                raise
+            return None
         if step is FollowStep.FOLLOW:
             self._following = Following(self._log.follower, answer.epoch, now_ms)
         return step
@@ -230,22 +258,47 @@ class GroupBroker:
         """The STORED to send at the end of a turn."""
         return None if self._following is None else self._following.report(now_ms)
 
+    def shared_with(self, other: str) -> int:
+        """Position below which this log and that of another broker are known to have the same bytes; 0: unknown.
+
+        Only confirmed bytes count: a member that came to have others there would have lost what was acknowledged.
+        """
+        if self.is_master:
+            shipment = self._shipments.get(other)
+            return 0 if shipment is None else min(shipment.stored.end, self.confirmed.memory)
+        return self.followed if other == self.master else 0
+
     def sync_frame(self) -> SyncFrame:
         """As the master, for slaves: tell once the log is synced up to here."""
         return SyncFrame(self.epoch, self._log.end_position)
 
     def unfollow(self) -> None:
-        """The link to the master is closed: it is not heard any more."""
+        """The link to the master is closed, or the epoch is over: the master is not heard any more."""
+        if self._following is not None:
+            self._following.is_over = True
         self._following = None
+
+    @property
+    def following(self) -> Following | None:
+        """The state that takes the master's frames; None: this broker does not follow."""
+        return self._following
 
     @property
     def followed(self) -> int:
         """As a slave, the position up to which the master has confirmed what this log has."""
         return 0 if self._following is None else self._following.confirmed
 
-    def is_sync_due(self, now_ms: int) -> bool:
-        """Whether this slave has left bytes unsynced for long enough."""
-        return self._following is not None and self._following.is_sync_due(now_ms)
+    def begins_sync(self, now_ms: int) -> bool:
+        """Whether this slave has left bytes unsynced for long enough; the caller begins a sync then."""
+        return self._following is not None and self._following.begins_sync(now_ms)
+
+    @property
+    def readable_to(self) -> int:
+        """As a slave in the set, the position up to which clients may read here; 0: they may not read here now."""
+        record = self._record
+        if self._following is None or record is None or record.in_sync.get(self._name) != self._incarnation:
+            return 0
+        return self._following.confirmed
 
     @property
     def follows(self) -> bool:
@@ -257,7 +310,7 @@ class GroupBroker:
     def report(self, now_ms: int) -> BrokerReport:
         """As this broker is now."""
         log, following = self._log, self._following
-        history, end = self._sound(self._torn_at)
+        history, end = self._sound(self.torn_at)
         synced = self.confirmed.replicated_fsync if self.is_master else 0
         return BrokerReport(
             self._incarnation, self.version, log.log_id.hex(), history.point(end), history.point(synced),
@@ -275,5 +328,7 @@ class GroupBroker:
         for name, each in self._shipments.items():
             is_lost = each.is_silent(now_ms) or each.is_stalled(now_ms)
             has_all = self._confirmation.has_all(name)
-            found[name] = FollowerReport(each.stored.incarnation, end - each.stored.end, is_lost, has_all)
+            gap = end - each.stored.end
+            since_ms = self._log.raw.stored_at_ms(each.stored.end) if gap else 0
+            found[name] = FollowerReport(each.stored.incarnation, gap, is_lost, has_all, since_ms)
         return found

@@ -46,6 +46,8 @@ class Confirmation:
 
     Args:
         name: of this broker.
+    Attributes:
+        confirmed: the positions now; what they were last while no record names this broker as master.
     """
 
     def __init__(self, name: str) -> None:
@@ -56,12 +58,7 @@ class Confirmation:
         self._is_lone = False
         self._adopted_at = self._settled_at = 0
         self._stored: dict[str, StoredEnd] = {}
-        self._confirmed = NOTHING
-
-    @property
-    def confirmed(self) -> Confirmed:
-        """The positions now; what they were last while no record names this broker as master."""
-        return self._confirmed
+        self.confirmed = NOTHING
 
     @property
     def is_settled(self) -> bool:
@@ -80,7 +77,7 @@ class Confirmation:
         """Wait for the members of this record from now on. One that names another master stops all confirmation."""
         if record.master != self._name:
             self._record = None
-            return self._confirmed
+            return self.confirmed
         self._awaited, self._is_lone = record.awaited, len(record.in_sync) == 1
         if self._record is None or record.epoch != self._record.epoch:
             self._settled_at = self._end
@@ -90,11 +87,13 @@ class Confirmation:
     def written(self, end: int) -> Confirmed:
         """This broker has written up to `end`."""
         self._end = max(self._end, end)
-        return self._confirmed if self._awaited else self._advance()  # what members lack stays unconfirmed
+        return self.confirmed if self._awaited else self._advance()  # what members lack stays unconfirmed
 
     def synced(self, position: int) -> Confirmed:
         """This broker's disk has what is below the position."""
-        self._synced = max(self._synced, position)
+        if position <= self._synced:
+            return self.confirmed
+        self._synced = position
         return self._advance()
 
     def stored(self, member: str, told: StoredEnd) -> Confirmed:
@@ -111,15 +110,15 @@ class Confirmation:
 
     def _advance(self) -> Confirmed:
         if self._record is None or (self._is_lone and not self.is_settled):
-            return self._confirmed
+            return self.confirmed
         end, synced = self._end, self._synced
         for member in self._awaited:
             stored = self._stored_of(member)
             if stored is None:
-                return self._confirmed
+                return self.confirmed
             end, synced = min(end, stored.end), min(synced, stored.synced)
-        own, before = min(end, self._synced), self._confirmed
+        own, before = min(end, self._synced), self.confirmed
         now = end, own, own if self._is_lone else end, min(own, synced)
         if now != before:
-            self._confirmed = Confirmed(*map(max, now, before))
-        return self._confirmed
+            self.confirmed = Confirmed._make(map(max, now, before))
+        return self.confirmed

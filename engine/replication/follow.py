@@ -31,12 +31,16 @@ class ComparedLog(Protocol):
 
     def checksum(self, end: int, bytes_max: int) -> tuple[int, int]: ...
 
+    def proof(self, end: int, bytes_max: int) -> tuple[int, int]: ...
+
 
 def answer_follow(log: ComparedLog, history: EpochHistory, epoch: int, asked: Follow) -> Followed:
     """The master's answer. `epoch`: of its record. Raises OSError: the disk cannot read now."""
     common = common_position(history, log.end_position, EpochHistory(asked.starts), asked.end)
     first = log.first_position
-    proven, checksum = log.checksum(common, PROVEN_BYTES) if common >= first else (0, 0)
+    if asked.end == first and not asked.starts:
+        common = first  # a new copy without a batch: the epochs may have begun in segments that are deleted
+    proven, checksum = log.proof(common, PROVEN_BYTES) if common >= first else (0, 0)
     return Followed(epoch, common, first, proven, checksum)
 
 
@@ -45,7 +49,7 @@ def next_step(log: ComparedLog, answer: Followed) -> FollowStep:
 
     Raises:
         ForeignLogError: it must not follow.
-        PositionGoneError: it has deleted the common position itself: it needs an empty directory.
+        PositionGoneError: it has deleted the common position itself.
         OSError: the disk cannot read now.
     """
     if answer.common < answer.first:

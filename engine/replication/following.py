@@ -37,11 +37,13 @@ class Following:
 
     Attributes:
         confirmed: bytes below are confirmed by the master, and in this log. Readers and the view's store go so far.
+        is_over: set once this broker follows no more; frames are refused then.
     """
 
     def __init__(self, log: FollowingLog, epoch: int, now_ms: int) -> None:
         self._log, self._epoch = log, epoch
         self.confirmed = 0
+        self.is_over = False
         self._heard_ms = self._reported_ms = now_ms
         self._unsynced_ms: int | None = None
         self._reported: StoredFrame | None = None
@@ -77,15 +79,23 @@ class Following:
         self._reported, self._reported_ms = stored, now_ms
         return stored
 
-    def is_sync_due(self, now_ms: int) -> bool:
-        """Whether bytes have been unsynced for long enough."""
-        return self._unsynced_ms is not None and now_ms - self._unsynced_ms >= SYNC_MS
+    def begins_sync(self, now_ms: int) -> bool:
+        """Whether bytes have been unsynced for long enough; the caller begins a sync then.
+
+        Bytes that come later wait for the next one: under load some are always unsynced.
+        """
+        if self._unsynced_ms is None or now_ms - self._unsynced_ms < SYNC_MS:
+            return False
+        self._unsynced_ms = now_ms
+        return True
 
     def silent_ms(self, now_ms: int) -> int:
         """Time since the last frame of the master."""
         return now_ms - self._heard_ms
 
     def _check(self, epoch: int) -> None:
+        if self.is_over:
+            raise StaleEpochError(f"a frame of epoch {epoch}: this broker does not follow any more")
         if epoch < self._epoch:
             raise StaleEpochError(f"a frame of epoch {epoch}: this broker follows in epoch {self._epoch}")
         if epoch > self._epoch:

@@ -168,18 +168,28 @@ class SyncFrame(NamedTuple):
 
 
 class Fetch(NamedTuple):
-    """FETCH: a piece of a sealed segment. The answer is its bytes."""
+    """FETCH: a piece of a segment. The answer is its bytes.
+
+    Attributes:
+        epoch: of the record that the asking broker has adopted; the other one answers in the same epoch only. 0: any.
+    """
 
     base: int
     address: int
     size: int
+    epoch: int = 0
 
     def encode(self) -> bytes:
-        return _FETCH.pack(*self)
+        return _FETCH.pack(*self[:3]) + (_EPOCH_ONLY.pack(self.epoch) if self.epoch else b"")
 
     @classmethod
     def decode(cls, payload: bytes) -> "Fetch":
         """Raises PayloadError."""
+        if len(payload) == _FETCH.size + _EPOCH_ONLY.size:
+            asked = cls(*_FETCH.unpack_from(payload), *_EPOCH_ONLY.unpack_from(payload, _FETCH.size))
+            if not asked.epoch:
+                raise PayloadError("FETCH: of epoch 0: an asking broker without an epoch leaves it out")
+            return asked
         return cls(*_unpack(_FETCH, payload, "FETCH"))
 
 

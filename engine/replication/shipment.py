@@ -75,6 +75,14 @@ class Shipment:
         self._take(base + SEGMENT_HEADER_SIZE, now_ms)
         return SegmentFrame(self.epoch, header)
 
+    def is_idle(self, end: int, now_ms: int) -> bool:
+        """Whether nothing is to be sent now to the slave of a log that ends here."""
+        return self.sent == end and now_ms < self._sent_ms + HEARTBEAT_MS
+
+    def took(self, position: int, now_ms: int) -> None:
+        """Note that the bytes up to the position were sent: within `room`, and by others than `next_frame`."""
+        self._take(position, now_ms)
+
     def _take(self, position: int, now_ms: int) -> None:
         if self.sent == self.stored.end:
             self._moved_ms = now_ms  # nothing waited before

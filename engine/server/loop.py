@@ -3,14 +3,24 @@
 import logging
 from collections import deque
 from collections.abc import Callable
+from typing import Protocol
 
 import gevent
 
 from common.limited_log import LimitedLog
 from engine.env.native import NodeClock
-from engine.node import Node
 
 limited = LimitedLog(logging.getLogger("penstock.engine"))
+
+
+class LoopedNode(Protocol):
+    """A `Node`, or what stands for it while a broker does not lead."""
+
+    def tick(self, now_ms: int) -> int | None:
+        """Do the due work; returns the time of the next call."""
+
+    def turn_end(self) -> None:
+        """Serve the requests that wait for records."""
 
 
 class NodeLoop:
@@ -28,13 +38,13 @@ class NodeLoop:
         loop = gevent.get_hub().loop
         self._new_timer = loop.timer
         self._timer = loop.timer(0)
-        self._node: Node | None = None
+        self._node: LoopedNode | None = None
         self._calls: deque[Callable[[], None]] = deque()
         self._has_fetched = False
         self._posted = loop.async_()
         self._posted.start(self._on_posted)
 
-    def start(self, node: Node) -> None:
+    def start(self, node: LoopedNode) -> None:
         """Begin to call the node."""
         self._node = node
         self._on_timer()

@@ -33,11 +33,22 @@ class LinkServer:
 
     def use(self, node: Any, form: Any = native.form) -> None:
         """Serve another node from now on. Clients' connections are closed: they look for the master again."""
+        self.greet_with(node, form)
+        for connection in self._clients():
+            connection.close("another node serves from now on")
+
+    def greet_with(self, node: Any, form: Any = native.form) -> None:
+        """Pass new connections to another node. Those that are open stay with theirs."""
         self._node, self._form = node, form
         self.turn = form.Turn(node)
-        for connection in list(self._server.connections):
-            if connection.peer_state.role not in UNHELD_ROLES:
-                connection.close("another node serves from now on")
+
+    def end_clients(self) -> None:
+        """Close clients' connections, each once its output has left."""
+        for connection in self._clients():
+            connection.close_when_sent()
+
+    def _clients(self) -> list[Any]:
+        return [each for each in self._server.connections if each.peer_state.role not in UNHELD_ROLES]
 
     @property
     def port(self) -> int:

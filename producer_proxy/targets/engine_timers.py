@@ -13,6 +13,7 @@ from common.contract import Code
 from common.keyhash import queue_of
 from engine.client.append import Destination
 from engine.client.brokers import Broker, Brokers
+from engine.client.rpc import LOST
 from engine.client.timers import ANY_QUEUE, Timer, decode_added, encode_add, encode_cancel
 from engine.link import layout
 from producer_proxy.targets.base import DelayedMessage, DelayedOutcome
@@ -66,6 +67,8 @@ class EngineTimers:
     ) -> None:
         payload = encode_add(durability, [timer for _, timer, _ in placed])
         code, answer = broker.rpc.call(layout.TIMER_ADD, payload, max(0.0, deadline_s - time.monotonic()))
+        if answer is LOST:
+            code = int(Code.TIMEOUT)
         answers = decode_added(answer) if code == Code.OK else [(code, None, None)] * len(placed)
         for (index, timer, chosen), (each, queue, offset) in zip(placed, answers, strict=True):
             if each == Code.UNKNOWN_TOPIC:  # of an id, as in AppendRequest.answer

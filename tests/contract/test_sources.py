@@ -193,6 +193,12 @@ def test_what_is_acknowledged_does_not_come_back_and_the_rest_does_when_its_leas
     assert (messages(again), {each.attempt for each in again}) == ([b"a\0", b"c\0"], {2})
 
 
+def test_a_pull_for_no_message_is_answered(site):
+    site.store.append("orders", 0, b"a\0")
+    assert site.pull(max_messages=0) == site.pull(max_messages=0, wait_ms=5000) == ([], [])
+    assert messages(site.pull()[1]) == [b"a\0"]
+
+
 def test_a_waiting_pull_is_answered_when_something_is_stored(site):
     answer, _ = site.ask(wait_ms=10_000)
     gevent.sleep(0.02)

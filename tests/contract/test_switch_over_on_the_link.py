@@ -2,14 +2,22 @@
 
 import shutil
 import socket
+from contextlib import suppress
 
 import gevent
 import pytest
+from gevent import socket as gevent_socket
 
 import tests.contract.test_link_server as link_tests
 from engine.client.append import Destination
 from engine.client.brokers import Brokers
+from engine.client.dial import dial
+from engine.link.append import MEMORY, encode_append
+from engine.link.batch import encode_batch
+from engine.link.frame import frame
+from engine.link.operations import APPEND
 from engine.link.record import split_records
+from engine.log.format import pack_record
 from tests.contract.test_link_server import FORMS, KEY, NATIVE, Engine, turn_until
 
 FSYNC_LANE = 1
@@ -70,6 +78,28 @@ def test_the_second_engine_answers_what_the_first_one_stored_and_stores_the_rest
     assert brokers.listed[0].breaker.opened == 0
     brokers.close()
     second.close()
+
+
+def test_a_link_of_a_lane_ends_the_earlier_one_and_nothing_of_that_is_stored(kind, tmp_path):
+    engine = Engine(tmp_path / "a", kind)
+    topic_id = engine.topic(queues=1)
+    address = "127.0.0.1", engine.server.port
+    links = [
+        dial(address, KEY, role="producer_proxy", lane=lane, sockets=gevent_socket)[0]
+        for lane in ("one", "two", "one", "")
+    ]
+    links[0].settimeout(5)
+    assert links[0].recv(1) == b""  # closed
+    batch = encode_batch(topic_id, 0, [pack_record(b"late")])
+    with suppress(OSError):
+        links[0].sendall(frame(APPEND, 1, encode_append(MEMORY, batch)))
+    for link in links[1:]:
+        link.sendall(frame(APPEND, 1, encode_append(MEMORY, batch)))
+        assert link.recv(4)
+    assert bodies(engine, topic_id) == [b"late"] * 3
+    for link in links:
+        link.close()
+    engine.close()
 
 
 link_server = link_tests.LinkServer

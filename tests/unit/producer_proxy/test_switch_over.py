@@ -298,3 +298,21 @@ def test_messages_are_given_up_when_the_proxy_stops_without_a_master(desk):
     desk.group.append.close()
     assert codes(call.get(timeout=1)) == [Code.TIMEOUT]
     assert codes(waits.get(timeout=1)) == [Code.UNAVAILABLE]
+
+
+@pytest.mark.parametrize("has_all", [True, False], ids=["stored", "missing"])
+def test_a_delayed_message_on_its_way_is_stored_once_by_the_next_master(desk, has_all):
+    for number in range(3):
+        assert codes(desk.send(message(number))) == [Code.OK]
+    delayed = Message(topic="orders", body=b"000009", delay_ms=60_000)
+    desk.first.answers.clear()
+    call = desk.sent(delayed)
+    wait_until(lambda: desk.first.timers)
+    desk.second.copy(desk.first)
+    if not has_all:
+        desk.second.timers.clear()
+        del desk.second.log[3:]
+    desk.switch(has_all=False)
+    assert codes(call.get(timeout=3)) == [Code.OK]
+    assert len(desk.second.timers) == 1
+    assert desk.second.timers_again == [3], "from the end that the last append has told"

@@ -93,6 +93,16 @@ def test_a_broker_that_recovers_is_used_again_within_seconds(limit):
     assert broker.refused == before
 
 
+def test_stalls_far_apart_do_not_add_up_to_a_limit_that_refuses_the_next_burst(limit):
+    broker = Broker(limit, 0.001, 0.00001)
+    for _ in range(8):
+        broker.run(1000, 3)
+        broker.fixed_s = 0.45  # a stall of one append
+        broker.run(1000, 0.02)
+        broker.fixed_s = 0.001
+    assert broker.refused == 0
+
+
 def look_until(limit, oldest, start, end):
     """As the lane does, every 20 ms."""
     for step in range(round((end - start) / 0.02) + 1):

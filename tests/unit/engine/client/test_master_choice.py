@@ -33,6 +33,13 @@ def test_a_broker_that_leads_with_a_smaller_term_than_was_told_before_is_not_use
     assert choice.greeted(1, hello(True, 4)) and choice.master == 1
 
 
+def test_a_broker_that_leads_with_a_smaller_term_than_was_told_has_to_be_greeted_again():
+    choice = MasterChoice()
+    choice.greeted(1, hello(False, 4))
+    assert choice.is_old(hello(True, 3))
+    assert not choice.is_old(hello(True, 4)) and not choice.is_old(hello(False, 3))
+
+
 def test_the_present_master_stays_until_its_link_ends():
     choice = MasterChoice()
     choice.greeted(0, hello(True, 3))

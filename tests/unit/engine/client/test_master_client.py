@@ -7,6 +7,7 @@ import pytest
 
 from engine.client import master_client
 from engine.client.master_client import MasterClient
+from engine.client.timers import ANY_QUEUE, Timer, encode_add
 from engine.link import layout
 from engine.link.errors import LinkDown
 from engine.link.pull import decode_request, encode_pull
@@ -68,12 +69,11 @@ def test_requests_go_to_the_broker_that_leads(desk):
 def test_what_may_be_repeated_is_asked_again_and_the_rest_is_refused(desk):
     desk.first.answers.clear()
     topic, claim = desk.ask(layout.TOPIC, TOPIC), desk.ask(layout.CLAIM, b'{"ids": []}')
-    timers = desk.ask(layout.TIMER_ADD, layout.APPEND_HEAD.pack(1, 0))
     wait_until(lambda: len(desk.first.asked) > 0)
     desk.first.stop()
     wait_until(lambda: desk.client.master is None)
-    wait_until(lambda: claim and timers)
-    assert {code for code, _ in claim + timers} == {layout.UNAVAILABLE} and topic == []
+    wait_until(lambda: claim)
+    assert claim[0][0] == layout.UNAVAILABLE and topic == []
     assert desk.client.connected and desk.client.seeks_master
     new = desk.ask(layout.TOPIC, TOPIC)
     desk.second.lead(2)
@@ -81,6 +81,57 @@ def test_what_may_be_repeated_is_asked_again_and_the_rest_is_refused(desk):
     assert (topic[0][0], new[0][0]) == (0, 0)
     assert (desk.downs, desk.ups, ops(desk.second)) == (0, 2, [layout.TOPIC] * 2)
     assert not desk.client.seeks_master
+
+
+def timer(number: int) -> bytes:
+    """A TIMER_ADD of one message."""
+    return encode_add(layout.FSYNC, [Timer(-5000, 1, ANY_QUEUE, 0, 0, 0, 0, 1, 1, 16, 0, b"\1" + bytes([number] * 16))])
+
+
+@pytest.mark.parametrize("is_stored", [True, False])
+def test_a_delayed_message_whose_answer_was_lost_is_stored_once(desk, is_stored):
+    desk.client.call(layout.TIMER_ADD, timer(1), 3)
+    desk.client.known_end = lambda: 1
+    desk.first.answers.clear()
+    answers = desk.ask(layout.TIMER_ADD, timer(2))
+    wait_until(lambda: len(desk.first.timers) == 2)
+    desk.second.copy(desk.first)
+    if not is_stored:
+        del desk.second.timers[1], desk.second.log[1]
+    desk.first.stop()
+    desk.second.lead(2)
+    wait_until(lambda: answers)
+    assert answers[0][0] == 0
+    assert (desk.second.timers_again, len(desk.second.timers)) == ([1], 2)
+
+
+def test_a_delayed_message_that_a_broker_refused_because_it_does_not_lead_was_not_stored_there(desk):
+    desk.first.refuses = True
+    answers = desk.ask(layout.TIMER_ADD, timer(1))
+    wait_until(lambda: desk.first.asked)
+    desk.first.leads = False
+    desk.second.lead(2)
+    wait_until(lambda: answers)
+    assert (answers[0][0], desk.second.timers_again, len(desk.second.timers)) == (0, [], 1)
+
+
+def test_a_delayed_message_whose_answer_was_lost_may_be_stored_where_no_master_comes_or_one_with_another_log(
+    desk, monkeypatch
+):
+    desk.first.answers.clear()
+    answers = desk.ask(layout.TIMER_ADD, timer(1))
+    wait_until(lambda: desk.first.timers)
+    desk.second.log_id = "b" * 32
+    desk.first.stop()
+    desk.second.lead(2)
+    wait_until(lambda: answers)
+    monkeypatch.setattr(master_client, "SEEK_S", 0.1)
+    desk.second.answers.clear()
+    later = desk.ask(layout.TIMER_ADD, timer(2))
+    wait_until(lambda: desk.second.timers)
+    desk.second.stop()
+    wait_until(lambda: later)
+    assert [answers[0][0], later[0][0]] == [layout.TIMEOUT, layout.TIMEOUT]
 
 
 def test_a_pull_is_asked_again_for_the_rest_of_its_time(desk):
@@ -157,6 +208,17 @@ def test_an_old_master_that_comes_back_is_not_used(desk):
     gevent.sleep(0.1)
     assert desk.client.master is None, "it leads with a term that is over"
     desk.first.lead(3)
+    wait_until(lambda: desk.client.master == desk.first.address)
+
+
+def test_a_master_that_was_greeted_before_it_adopted_the_newest_record_is_greeted_again(desk):
+    """Its slave has adopted the record first. The master stays, and does not end the link by itself."""
+    desk.second.term, desk.second.epoch = 2, "adopted"
+    desk.second.break_links()
+    wait_until(lambda: desk.second.greeted["adopted"])
+    desk.first.break_links()
+    wait_until(lambda: desk.client.master is None)
+    desk.first.term = 2
     wait_until(lambda: desk.client.master == desk.first.address)
 
 

@@ -47,6 +47,20 @@ def test_after_a_power_cut_it_is_cut_before_it_leads(machine):
         broker.adopt(1, ALONE, 0)
 
 
+def test_damage_that_an_index_hides_counts_as_torn_until_it_is_repaired(machine):
+    """An earlier start has noted it, and sealed the segment since; a later one does not scan it."""
+    position = flip(machine, is_synced=False)
+    while not machine.log.segments.sealed.bases:
+        machine.append(1, 0, bytes(600))
+    machine.reopen()
+    assert not machine.log.damage
+    with pytest.raises(UnsoundLogError, match=f"position={position}"):
+        GroupBroker("a", 7, machine.log, frozenset({6}), torn_at=position, is_checked=True).adopt(1, ALONE, 0)
+    content = machine.env.files[machine.log.segments.at(0).path]
+    content.seen[position + 50] ^= 1  # the byte that was flipped
+    assert GroupBroker("a", 7, machine.log, frozenset({6}), torn_at=position, is_checked=True).torn_at is None
+
+
 @pytest.mark.parametrize("continues, is_synced", [(frozenset({6}), False), (frozenset(), True)])
 def test_a_bad_sector_below_what_no_power_cut_takes_costs_the_master_one_batch_only(machine, continues, is_synced):
     flip(machine, is_synced=is_synced)
@@ -59,3 +73,46 @@ def test_a_bad_sector_below_what_no_power_cut_takes_costs_the_master_one_batch_o
 def test_a_slave_follows_from_below_the_damage_and_gets_the_rest_again(machine):
     position = flip(machine, is_synced=True)
     assert GroupBroker("a", 7, machine.log, frozenset({6})).ask().end == position
+
+
+def tear(machine, lose):
+    """A full segment that has lost unsynced bytes in a power cut, and a next one that has not."""
+    machine.log.writer._jobs._sealer.submit = lambda job: None
+    machine.append(1, 0, b"kept")
+    assert machine.durable()
+    position = machine.log.end_position
+    full = machine.log.segments.active
+    while machine.log.segments.active is full:
+        machine.append(1, 0, b"x" * 700)
+    lose(machine.env.files[full.path], position)
+    machine.env.files[machine.log.segments.active.path].sync()
+    machine.crash()
+    return position
+
+
+def lose_end(content, position):
+    """Nothing of it is synced."""
+
+
+def lose_a_sector(content, position):
+    content.sync()
+    content.durable[position : position + 300] = bytes(300)
+
+
+@pytest.mark.parametrize("lose", [lose_end, lose_a_sector])
+def test_a_full_segment_that_a_power_cut_has_torn_is_cut_before_the_log_leads(machine, lose):
+    position = tear(machine, lose)
+    broker = GroupBroker("a", 7, machine.log)
+    assert broker.report(0).log.position == broker.ask().end == position
+    with pytest.raises(UnsoundLogError, match=f"position={position}"):
+        broker.adopt(1, ALONE, 0)
+
+
+@pytest.mark.parametrize("lose", [lose_end, lose_a_sector])
+def test_a_first_start_that_was_killed_hides_nothing_from_the_next_one(machine, lose):
+    """It has written the segment's index, and not yet what is torn."""
+    position = tear(machine, lose)
+    machine.log = None
+    machine.env.end_process()
+    machine.log = machine.form.log.open_log(machine.env, machine.directory, machine.config, scans_all=True)
+    assert GroupBroker("a", 7, machine.log).torn_at == position

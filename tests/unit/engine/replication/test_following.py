@@ -3,6 +3,7 @@
 import pytest
 
 from engine.link.errors import PayloadError
+from engine.replication import native
 from engine.replication.following import REPORT_MS, SYNC_MS, Following, StaleEpochError
 from engine.replication.frames import BytesFrame, SegmentFrame, StoredFrame
 
@@ -29,9 +30,9 @@ def log() -> CountingLog:
     return CountingLog()
 
 
-@pytest.fixture
-def slave(log) -> Following:
-    return Following(log, EPOCH, 1000)
+@pytest.fixture(params=[pytest.param(Following, id="reference"), pytest.param(native.Following, id="selected")])
+def slave(request, log) -> Following:
+    return request.param(log, EPOCH, 1000)
 
 
 def test_a_frame_of_an_epoch_that_is_over_is_refused_and_nothing_is_written(slave, log):
@@ -46,6 +47,13 @@ def test_a_frame_of_an_epoch_that_this_broker_has_not_adopted_is_refused(slave, 
     with pytest.raises(PayloadError, match="has not adopted it"):
         slave.take_bytes(BytesFrame(EPOCH + 1, 64, 1000, bytes(8)), 1001)
     assert log.end_position == 64
+
+
+def test_a_broker_that_does_not_follow_any_more_takes_nothing(slave, log):
+    slave.is_over = True
+    with pytest.raises(StaleEpochError, match="does not follow any more"):
+        slave.take_bytes(BytesFrame(EPOCH, 64, 1000, bytes(8)), 1001)
+    assert (log.end_position, slave.confirmed) == (64, 0)
 
 
 def test_what_is_confirmed_is_in_this_log_and_never_falls(slave):
@@ -69,13 +77,25 @@ def test_a_report_goes_when_something_has_changed_and_every_100_ms(slave, log):
 
 
 def test_a_sync_is_due_200_ms_after_the_first_unsynced_bytes(slave, log):
-    assert not slave.is_sync_due(9000)
+    assert not slave.begins_sync(9000)
     slave.take_bytes(BytesFrame(EPOCH, 64, 0, bytes(8)), 9000)
     slave.take_bytes(BytesFrame(EPOCH, 72, 0, bytes(8)), 9150)
-    assert not slave.is_sync_due(9000 + SYNC_MS - 1) and slave.is_sync_due(9000 + SYNC_MS)
+    assert not slave.begins_sync(9000 + SYNC_MS - 1) and slave.begins_sync(9000 + SYNC_MS)
     log.durable_position = 80
     slave.report(9201)
-    assert not slave.is_sync_due(99_000)
+    assert not slave.begins_sync(99_000)
+
+
+def test_a_slave_that_always_has_unsynced_bytes_syncs_every_200_ms(slave, log):
+    begun = []
+    for now_ms in range(9000, 11_000, 20):
+        slave.take_bytes(BytesFrame(EPOCH, log.end_position, 0, bytes(8)), now_ms)
+        if slave.begins_sync(now_ms):
+            begun.append(now_ms)
+            log.durable_position = log.end_position
+        slave.take_bytes(BytesFrame(EPOCH, log.end_position, 0, bytes(8)), now_ms)
+        slave.report(now_ms)
+    assert begun == list(range(9000 + SYNC_MS, 11_000, SYNC_MS))
 
 
 def test_silence_counts_from_the_last_frame_of_any_kind(slave):

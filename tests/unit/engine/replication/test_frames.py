@@ -35,7 +35,7 @@ FRAMES = st.one_of(
     st.builds(SegmentFrame, U32, st.binary(min_size=64, max_size=64)),
     st.builds(lambda *of: BytesFrame(*of[:3], of[3] * 8), U32, U64, U64, st.binary(max_size=9)),
     st.builds(lambda epoch, end, synced: StoredFrame(epoch, max(end, synced), min(end, synced)), U32, U64, U64),
-    st.builds(Fetch, U64, U32, U32),
+    st.builds(Fetch, U64, U32, U32, U32),
 )  # fmt: skip
 
 

@@ -153,7 +153,7 @@ class Group:
         if not node.machine.log.topics():
             node.machine.log.create_topics([("first", 4)])
         node.machine.append(1, 0, body)
-        node.broker.written()
+        node.broker.advance(node.machine.log.end_position, node.machine.log.durable_position)
         self.waiting.append((node.name, node.incarnation, node.machine.log.end_position, body))
 
     def answer(self) -> None:
@@ -174,7 +174,7 @@ class Group:
     def sync(self, node: Node) -> None:
         assert node.machine.durable()
         if node.broker.is_master:
-            node.broker.synced()
+            node.broker.advance(node.machine.log.end_position, node.machine.log.durable_position)
 
     def step(self, has_faults: bool) -> None:
         random, node = self.random, self.nodes[self.random.choice(NAMES)]

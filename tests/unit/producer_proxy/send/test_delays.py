@@ -10,6 +10,7 @@ from common.contract import Code, Message, Operation, SendResult
 from common.ids import IdSource
 from common.keyhash import queue_of
 from common.wire import walk_send
+from engine.client.rpc import LOST
 from engine.link import layout
 from engine.link.pieces import AnswerPiece, encode_pieces
 from engine.link.receipt import NO_TOKEN
@@ -170,6 +171,7 @@ def test_a_key_chooses_the_queue_and_an_own_id_is_found_in_the_bytes():
     [
         (Rpc(each=Code.DUPLICATE), Code.DUPLICATE),
         (Rpc(code=Code.UNAVAILABLE), Code.UNAVAILABLE),
+        (Rpc(code=Code.UNAVAILABLE, sentence=LOST), Code.TIMEOUT),
         (Rpc(code=Code.TIMEOUT), Code.TIMEOUT),
     ],
 )
