@@ -23,11 +23,23 @@ from penstock.commands.output import output_option, show_one, show_rows
 from penstock.commands.replicas import ReplicaGroup
 
 LIST_COLUMNS = ("broker_group", "broker", "role", "state", "epoch", "address")
-BROKER_COLUMNS = ("broker", "role", "address", "log_epoch", "log_end", "gap_bytes", "answer")
+BROKER_COLUMNS = (
+    "broker",
+    "role",
+    "address",
+    "log_epoch",
+    "log_end",
+    "gap_bytes",
+    "lag_ms",
+    "damaged",
+    "repaired_bytes",
+    "answer",
+)
 HISTORY_COLUMNS = ("at", "version", "epoch", "state", "master", "in_sync", "reason")
 CONTROLLER_S_MAX = 1.0
 ATTEMPTS = 3
 ADOPTED_S_MAX = 3.0
+HAND_OVER_S_MAX = 2.0
 
 key_option = click.option(
     "--cluster-key",
@@ -81,7 +93,7 @@ def _rows(coordination: Coordination, name: str) -> list[dict[str, Any]]:
 @output_option
 @instance_options()
 def show(instance: Instance, group: str, cluster_key: Path | None, output: str) -> None:
-    """Show the record of GROUP, the reason of its state, and what each broker reports: end of its log, gap in bytes."""
+    """Show the record of GROUP, the reason of its state, and what each broker reports: end of its log, gap in bytes, lag."""
     with (
         replicas.coordination_of(instance) as coordination,
         replicas.reached(coordination, group, _key(instance, cluster_key)) as found,
@@ -134,6 +146,8 @@ def switch(instance: Instance, group: str, to: str, force: bool, cluster_key: Pa
             with replicas.reached(coordination, group, key) as found:
                 record = _next_record(found, to, force)
                 losses = left_out(found.record, found.views, to) if force else []
+                if not force:
+                    _hand_over(found)
                 try:
                     written = VersionedRecord(record, coordination.write(group, record, found.version))
                 except VersionConflict:
@@ -154,6 +168,20 @@ def _next_record(group: ReplicaGroup, to: str, force: bool) -> GroupRecord:
     if isinstance(found, str):
         raise CommandError(f"broker group {group.name}: {found}", CONFLICT)
     return replace(found, at_ms=time.time_ns() // 1_000_000)
+
+
+def _hand_over(group: ReplicaGroup) -> None:
+    """Have the present master finish its work. One that is not reached can only be replaced as it is: nothing is lost."""
+    link = group.links.get(group.record.master) if group.record is not None else None
+    if group.record is None or link is None:
+        return
+    try:
+        reason = link.hand_over(group.version, HAND_OVER_S_MAX)
+    except (OSError, LinkError) as error:
+        click.echo(f"warning: broker {group.record.master} does not answer: {error}", err=True)
+        return
+    if reason:
+        raise CommandError(f"broker group {group.name}: broker {group.record.master} leads on: {reason}", CONFLICT)
 
 
 def _finish(

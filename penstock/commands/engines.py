@@ -20,11 +20,17 @@ NOT_HERE = (
 
 
 @contextmanager
-def connected(instance: Instance, timeout_s: float = 5.0) -> Iterator[dict[str, AdminClient]]:
-    """Links to all engines, by the broker group's name. An unreachable engine raises a CommandError that names it."""
+def connected(
+    instance: Instance, timeout_s: float = 5.0, *, for_reads: bool = False
+) -> Iterator[dict[str, AdminClient]]:
+    """Links to all engines, by the broker group's name. An unreachable engine raises a CommandError that names it.
+
+    Args:
+        for_reads: take slaves that serve reads, where there are any.
+    """
     with ExitStack() as links:
         found = {}
-        for name, address in instance.engines().items():
+        for name, address in instance.engines(for_reads=for_reads).items():
             with named(name):
                 found[name] = links.enter_context(AdminClient(address, instance.admin_key(), timeout_s=timeout_s))
         yield found
@@ -45,7 +51,7 @@ def named(name: str) -> Iterator[None]:
 @contextmanager
 def joined(instance: Instance, timeout_s: float = 5.0) -> Iterator["AdminClient | JoinedLink"]:
     """All engines as one, for queries of stored messages. Their errors become the command's."""
-    with connected(instance, timeout_s) as engines, named("main"):
+    with connected(instance, timeout_s, for_reads=True) as engines, named("main"):
         yield JoinedLink(engines) if len(engines) > 1 else next(iter(engines.values()))
 
 

@@ -18,7 +18,7 @@ from common.config import open_store
 from common.config.applying import wait_applied
 from common.config.errors import ConfigError, InvalidDefinition
 from common.config.store import ConfigStore
-from engine.client.admin import AdminClient
+from engine.client.admin import AdminClient, AdminError
 from engine.link.errors import LinkError
 from penstock.commands.exits import UNAVAILABLE, USAGE, CommandError
 from penstock.up.directory import ADMIN_KEY, CLUSTER_KEY
@@ -65,12 +65,17 @@ class Instance:
             )
         return found["host"], found["port"]
 
-    def engines(self) -> dict[str, Address]:
-        """The engine of every broker group, by the group's name."""
+    def engines(self, *, for_reads: bool = False) -> dict[str, Address]:
+        """The engine of every broker group, by the group's name.
+
+        Args:
+            for_reads: take a slave that serves reads, where there is one.
+        """
+        choose = self.reading if for_reads else self.leading
         running = None if "engine" in self.addresses else read_running(self.data)
         if running and "replicas" in running:
             return {
-                name: self.leading([_place(running, broker) for broker in brokers])
+                name: choose([_place(running, broker) for broker in brokers])
                 for name, brokers in running["replicas"].items()
             }
         if running and "broker_groups" in running:
@@ -79,7 +84,7 @@ class Instance:
             with open_config(self) as store:
                 found = {group.name: group.addresses for group in broker_groups.list_groups(store)}
             if found:
-                return {name: self.leading(addresses) for name, addresses in found.items()}
+                return {name: choose(addresses) for name, addresses in found.items()}
         return {"main": self.address("engine")}
 
     def leading(self, brokers: Sequence[Address]) -> Address:
@@ -89,6 +94,14 @@ class Instance:
                 if link.hello.leads:
                     return address
         return brokers[0]
+
+    def reading(self, brokers: Sequence[Address]) -> Address:
+        """A broker of a group that serves reads as a slave, so that the master has no work; without one, the master."""
+        for address in brokers if len(brokers) > 1 else ():
+            with suppress(OSError, LinkError, AdminError), AdminClient(address, self.admin_key(), timeout_s=1) as link:
+                if not link.hello.leads and link.ask("status"):
+                    return address
+        return self.leading(brokers)
 
     def cluster_key(self) -> bytes:
         """The key of links that send and pull. Raises CommandError."""

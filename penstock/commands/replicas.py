@@ -1,5 +1,6 @@
 """Broker groups with replicas as commands see them: the record, the registered brokers, and one report of each."""
 
+import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
@@ -10,7 +11,7 @@ from common.address import host_and_port
 from common.cluster.coordination import Coordination, Registration, VersionedRecord
 from common.cluster.group_record import GroupRecord, Incarnation
 from common.cluster.opening import open_coordination
-from common.cluster.reports import BrokerReport, BrokerView
+from common.cluster.reports import BrokerReport, BrokerView, FollowerReport
 from engine.client.controller_link import ControllerLink, RefusedRecord
 from engine.link.errors import LinkError
 from penstock.commands.exits import NOT_FOUND, CommandError
@@ -137,10 +138,19 @@ def broker_rows(group: ReplicaGroup) -> list[dict[str, Any]]:
         rows.append({
             "broker": name, "role": group.role(name), "address": registered.address if registered else None,
             "log_epoch": report.log.epoch if report else None, "log_end": report.log.position if report else None,
-            "gap_bytes": follower.gap if follower else None,
+            "gap_bytes": follower.gap if follower else None, "lag_ms": lag_ms(follower),
+            "damaged": report.damaged if report else None,
+            "repaired_bytes": report.repaired_bytes if report else None,
             "answer": "yes" if report else group.faults.get(name, "not registered"),
         })  # fmt: skip
     return rows
+
+
+def lag_ms(follower: FollowerReport | None) -> int | None:
+    """Time since the first message was stored that a slave lacks; None: unknown, as it is away."""
+    if follower is None or (follower.gap and not follower.lacks_since_ms):
+        return None
+    return max(0, int(time.time() * 1000) - follower.lacks_since_ms) if follower.gap else 0
 
 
 def change_of(change: VersionedRecord) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-/* Preloaded into a process, this makes its calls on files fail as the record in the file $FAILING_DISK says; see failing_disk.py. */
+/* Preloaded into a process, this makes its calls on files fail, or take long, as the record in the file $FAILING_DISK says; see failing_disk.py. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -20,6 +20,7 @@ struct rule {
     uint32_t failed;     /* calls that have failed */
     uint32_t least;      /* reads from this offset of the file on */
     char part[64];       /* of the file's path */
+    uint32_t delay_ms;   /* not 0: the calls take so long, and do not fail */
 };
 
 static struct rule *rule;
@@ -41,6 +42,10 @@ static int fails_path(uint32_t call, const char *path)
     if (!rule || !(__atomic_load_n(&rule->calls, __ATOMIC_ACQUIRE) & call) || !path || !strstr(path, rule->part))
         return 0;
     __atomic_fetch_add(&rule->failed, 1, __ATOMIC_RELAXED);
+    if (rule->delay_ms) {
+        usleep(rule->delay_ms * 1000);
+        return 0;
+    }
     errno = rule->error;
     return 1;
 }

@@ -12,7 +12,7 @@ from tests.services import require
 
 SOURCE = Path(__file__).with_suffix(".c")
 READ, WRITE, SYNC, OPEN, ALLOCATE, RENAME, UNLINK = (1 << bit for bit in range(7))
-_RULE = struct.Struct("<IiII64s")
+_RULE = struct.Struct("<IiII64sI")
 _CALLS, _FAILED = struct.Struct("<I"), struct.Struct("<I")
 
 
@@ -34,7 +34,18 @@ class FailingDisk:
     @contextmanager
     def failing(self, calls: int, part: str, error: int = errno.EIO, least: int = 0) -> Iterator[None]:
         """Fail these calls on files whose path contains `part`; reads only where they pass the offset `least`."""
-        self._write(0, struct.pack("<iII64s", error, 0, least, part.encode()))
+        with self._ruled(calls, part, error, least, 0):
+            yield
+
+    @contextmanager
+    def slow(self, calls: int, part: str, delay_ms: int) -> Iterator[None]:
+        """Let each of these calls on files whose path contains `part` take so much longer."""
+        with self._ruled(calls, part, 0, 0, delay_ms):
+            yield
+
+    @contextmanager
+    def _ruled(self, calls: int, part: str, error: int, least: int, delay_ms: int) -> Iterator[None]:
+        self._write(0, struct.pack("<iII64sI", error, 0, least, part.encode(), delay_ms))
         self._write(None, _CALLS.pack(calls))
         try:
             yield
@@ -43,7 +54,7 @@ class FailingDisk:
 
     @property
     def failed(self) -> int:
-        """Calls that have failed since the last `failing`."""
+        """Calls that have failed, or took longer, since the last `failing` or `slow`."""
         return _FAILED.unpack_from(self._file.read_bytes(), 8)[0]
 
     def _write(self, calls: int | None, data: bytes) -> None:

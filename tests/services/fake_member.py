@@ -7,7 +7,11 @@ from gevent.event import Event
 from engine.link import layout
 from engine.link.append import RESEND_HEAD, encode_append, read_results
 from engine.link.batch import BATCH_HEADER, BATCH_HEADER_SIZE
+from engine.link.timer import parse
 from tests.services.fake_broker import FakeBroker
+
+TIMER = -1
+"""In place of a topic's id: the entry is a delayed message."""
 
 
 class FakeMember(FakeBroker):
@@ -20,12 +24,14 @@ class FakeMember(FakeBroker):
         self.answers = Event()  # cleared: everything is done, and not answered
         self.answers.set()
         self.resent: list[tuple[int, int]] = []  # (position, batches) of each RESEND
+        self.timers_again: list[int] = []  # position of each TIMER_ADD_AGAIN
         self.asked: list[tuple[int, bytes]] = []
         self.refuses = False  # answers NOT_MASTER although it says that it leads
 
     def copy(self, other: "FakeMember") -> None:
         """Have all that the other broker has."""
         self.log, self.stored, self.topics = list(other.log), deepcopy(other.stored), deepcopy(other.topics)
+        self.timers = list(other.timers)
         self.end_position, self.log_id = other.end_position, other.log_id
 
     def lead(self, term: int) -> None:
@@ -42,6 +48,8 @@ class FakeMember(FakeBroker):
             return layout.NOT_MASTER, b"another broker leads"
         if op == layout.RESEND:
             code, answer = self._resend(payload)
+        elif op == layout.TIMER_ADD_AGAIN:
+            code, answer = self._add_timers_again(payload)
         elif op in (layout.PULL, layout.READ, layout.LISTEN):
             code, answer = 0, layout.U32.pack(0) + layout.U32.pack(0)
         else:
@@ -58,6 +66,24 @@ class FakeMember(FakeBroker):
                 self.log.append((topic_id, queue, records, offset))
         self.end_position = len(self.log)
         return code, answer[: -layout.APPEND_END.size] + layout.APPEND_END.pack(self.end_position)
+
+    def _add_timers(self, payload: bytes) -> tuple[int, bytes]:
+        before = len(self.timers)
+        found = super()._add_timers(payload)
+        self.log += [(TIMER, 0, timer.identity, 0) for timer in self.timers[before:]]
+        self.end_position = len(self.log)
+        return found
+
+    def _add_timers_again(self, payload: bytes) -> tuple[int, bytes]:
+        """Of one timer."""
+        (position,) = RESEND_HEAD.unpack_from(payload)
+        self.timers_again.append(position)
+        add = payload[RESEND_HEAD.size :]
+        wanted = parse(add, layout.APPEND_HEAD.size)
+        assert wanted is not None
+        if (TIMER, 0, wanted.identity, 0) in self.log[position:]:
+            return 0, layout.APPEND_RESULT.pack(0, 0, 0)
+        return self._add_timers(add)
 
     def _resend(self, payload: bytes) -> tuple[int, bytes]:
         (position,) = RESEND_HEAD.unpack_from(payload)

@@ -27,6 +27,7 @@ class FakeReplica:
         linked: links that have asked for reports.
         is_silent: set: it sends nothing, as a process that hangs.
         refusal: what it answers to records; "": it adopts them.
+        handed_over: versions for which it was asked to hand over. leads_on: why it does not; "": it does.
 
     Args:
         greeting: the name in its HELLO; "": its own.
@@ -40,7 +41,8 @@ class FakeReplica:
         self.linked = 0
         self.offered: list[int] = []
         self.is_silent = threading.Event()
-        self.refusal = ""
+        self.refusal = self.leads_on = ""
+        self.handed_over: list[int] = []
         self._report = BrokerReport(
             incarnation, 0, "", LogPoint(0, 0), continues=frozenset((incarnation,)), is_settled=True
         )
@@ -126,6 +128,10 @@ class FakeReplica:
                     self._send(sock, op, request_id, json.dumps(self._report.to_value()).encode())
                     self._links.add(sock)
                     self.linked += 1
+                elif op == layout.HAND_OVER:
+                    self.handed_over.append(U64.unpack(payload)[0])
+                    code = layout.UNAVAILABLE if self.leads_on else 0
+                    self._send(sock, op, request_id, self.leads_on.encode(), code)
                 else:
                     assert op == layout.RECORD, op
                     self._send(sock, op, request_id, self.refusal.encode(), layout.UNAVAILABLE if self.refusal else 0)

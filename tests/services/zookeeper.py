@@ -8,6 +8,7 @@ import shutil
 import socket
 import subprocess
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 
@@ -27,7 +28,7 @@ initLimit=10
 syncLimit=5
 dataDir={directory}/data
 clientPort={port}
-clientPortAddress=127.0.0.1
+clientPortAddress={host}
 admin.enableServer=false
 4lw.commands.whitelist=*
 maxClientCnxns=0
@@ -35,9 +36,14 @@ maxClientCnxns=0
 
 
 class ZooKeeper:
-    """Keeps its data and its port over stop() and start()."""
+    """Keeps its data and its port over stop() and start().
 
-    def __init__(self, directory: Path):
+    Args:
+        host: its address.
+        inside: what its command is an argument of, such as `nsenter`.
+    """
+
+    def __init__(self, directory: Path, host: str = "127.0.0.1", inside: Sequence[str] = ()):
         self._java = shutil.which("java")
         self._jars = [JAR_FOLDER / f"{name}.jar" for name in JARS]
         missing = [jar.name for jar in self._jars if not jar.exists()]
@@ -47,17 +53,26 @@ class ZooKeeper:
         )
         self._directory = directory
         self._process: subprocess.Popen[bytes] | None = None
-        self.port = _free_port()
-        self.address = f"127.0.0.1:{self.port}"
+        self.port = free_port()
+        self._host, self._inside = host, inside
+        self.address = f"{host}:{self.port}"
 
     def start(self) -> None:
         """Start it and return when it serves."""
         (self._directory / "data").mkdir(parents=True, exist_ok=True)
         config = self._directory / "zoo.cfg"
-        config.write_text(CONFIG.format(directory=self._directory, port=self.port))
+        config.write_text(CONFIG.format(directory=self._directory, host=self._host, port=self.port))
         with open(self._directory / "zookeeper.log", "ab") as log:
             self._process = subprocess.Popen(
-                [str(self._java), *JAVA_OPTIONS, "-cp", ":".join(map(str, self._jars)), MAIN_CLASS, str(config)],
+                [
+                    *self._inside,
+                    str(self._java),
+                    *JAVA_OPTIONS,
+                    "-cp",
+                    ":".join(map(str, self._jars)),
+                    MAIN_CLASS,
+                    str(config),
+                ],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -73,11 +88,16 @@ class ZooKeeper:
     def _serves(self) -> bool:
         """Whether it serves requests: its port answers `ruok` earlier, and a session that begins then may hang."""
         try:
-            with socket.create_connection(("127.0.0.1", self.port), timeout=1) as connection:
+            with socket.create_connection((self._host, self.port), timeout=1) as connection:
                 connection.sendall(b"srvr")
                 return connection.recv(9) == b"Zookeeper"
         except OSError:
             return False
+
+    def kill(self, number: int) -> None:
+        """Send a signal to it, such as SIGSTOP."""
+        assert self._process is not None
+        self._process.send_signal(number)
 
     def stop(self) -> None:
         """Kill it with SIGKILL; what it acknowledged is on disk."""
@@ -104,7 +124,8 @@ def expire(client: KazooClient) -> None:
     thief.close()
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A port of the loopback address that no process has now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]

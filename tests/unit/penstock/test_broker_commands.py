@@ -30,7 +30,7 @@ class Group:
         )
         for each in (self.a, self.b, self.c):
             each.tell(version=1, log_id=LOG, log=LogPoint(3, 200))
-        self.a.follow(self.b, self.c, gap=7, has_all=False)
+        self.a.follow(self.b, self.c, gap=7, has_all=False, lacks_since_ms=1_000)
         until(lambda: len(self.coordination.brokers("g")) == 3, "the registrations")
 
     @property
@@ -103,6 +103,7 @@ def test_a_group_is_shown_with_what_its_brokers_report(run, group):
     assert shown["floor"] == "epoch 3, position 50" and shown["controller"] == "c1"
     rows = {row["broker"]: row for row in shown["brokers"]}
     assert (rows["b"]["gap_bytes"], rows["b"]["log_end"], rows["b"]["answer"]) == (7, 200, "yes")
+    assert rows["b"]["lag_ms"] >= 3_600_000 and rows["a"]["lag_ms"] is None
     assert rows["d"]["answer"] == "not registered" and rows["d"]["address"] is None
     assert "the test says so" in run("show", "g").stdout
 
@@ -137,6 +138,28 @@ def test_a_switch_makes_the_other_member_master_and_tells_every_broker(run, grou
     assert group.record.at_ms > SYNC.at_ms
     until(lambda: all(each.record == group.record for each in (group.a, group.b, group.c)), "all to have it")
     assert [each.version for each in group.coordination.history("g")] == [1, 2]
+
+
+def test_the_master_hands_over_before_the_record_is_written(run, group):
+    group.a.leads_on = "broker b does not get everything"
+    assert "broker a leads on: broker b does not get everything" in run("switch", "g", code=4).stderr
+    assert group.record == SYNC and group.a.handed_over == [1]
+    group.a.leads_on = ""
+    run("switch", "g")
+    assert group.record.master == "b" and group.a.handed_over == [1, 1] and group.b.handed_over == []
+
+
+def test_a_master_that_does_not_answer_is_replaced_as_it_is(run, group, monkeypatch):
+    monkeypatch.setattr("penstock.commands.broker.HAND_OVER_S_MAX", 0.2)
+    monkeypatch.setattr("penstock.commands.replicas.REACH_S", 0.2)
+    group.a.is_silent.set()
+    run("switch", "g")
+    assert group.record.master == "b"
+
+
+def test_a_forced_switch_asks_no_master_to_hand_over(run, group):
+    run("switch", "g", "--to", "c", "--force")
+    assert group.a.handed_over == []
 
 
 def test_a_switch_is_audited(tmp_path, run, group):
