@@ -75,7 +75,7 @@ def _options() -> argparse.Namespace:
 
 
 def _show_smallest(outcome: Outcome, tail: int) -> None:
-    smallest = shrink(outcome)
+    smallest = shrink(outcome, simulate)
     print(smallest.scenario.describe())
     print(f"  → {smallest.broken}")
     for line in [] if not tail else simulate(smallest.scenario, keep_lines=True).lines[-tail:]:

@@ -52,6 +52,20 @@ class Scenario:
             return replace(self, parts=tuple(each for each in self.parts if each is not what))
         return replace(self, faults=tuple(each for each in self.faults if each is not what))
 
+    def smaller(self) -> list["Scenario"]:
+        """Simpler scenarios, of which one may still fail."""
+        found = [self.without(fault) for fault in self.faults]
+        found += [self.without(part) for part in self.parts if len(self.parts) > 1]
+        latest = max((fault.at_ms + 200 for fault in self.faults), default=0)
+        for length_ms in (self.length_ms // 2, self.length_ms * 3 // 4):
+            if latest <= length_ms >= 300:
+                found.append(replace(self, length_ms=length_ms))
+        if self.staged:
+            found.append(replace(self, staged=False))
+        if self.threads:
+            found.append(replace(self, threads=False))
+        return found
+
     def describe(self) -> str:
         """A text for people."""
         how = f"staged={self.staged}, threads={self.threads}, log={self.log}, node={self.node}"

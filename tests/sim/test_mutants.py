@@ -6,24 +6,40 @@ from pathlib import Path
 
 import pytest
 
+from tests.sim.group.mutations import GROUP_MUTANTS, RARELY_CAUGHT
 from tests.sim.mutations import MUTANTS
 
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name.replace(" ", "-"))
+@pytest.mark.parametrize("mutant", (*MUTANTS, *GROUP_MUTANTS), ids=lambda mutant: mutant.name.replace(" ", "-"))
 def test_a_mutants_text_is_in_its_module(mutant):
     changed = mutant.applied(mutant.path(ROOT).read_text())
     compile(changed, mutant.module, "exec")
 
 
 def test_there_are_enough_of_them_and_their_names_differ():
-    assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS) >= 30
+    for table in (MUTANTS, GROUP_MUTANTS):
+        assert len({mutant.name for mutant in table}) == len(table) >= 30
 
 
-def test_a_seeded_bug_is_caught():
-    name = "an extension ends the lease"
+def test_at_least_thirty_of_the_groups_are_caught_as_a_rule():
+    names = {mutant.name for mutant in GROUP_MUTANTS}
+    assert names >= RARELY_CAUGHT and len(names - RARELY_CAUGHT) >= 30
+
+
+@pytest.mark.parametrize(
+    ("suite", "name"),
+    [
+        ("node", "an extension ends the lease"),
+        ("group", "confirms what only the master has"),
+        ("group", "a lane sends again as if for the first time"),
+        ("group", "a cut log is not cut"),
+    ],
+)
+def test_a_seeded_bug_is_caught(suite, name):
     done = subprocess.run(
-        [sys.executable, "-m", "tests.sim.mutants", name], cwd=ROOT, capture_output=True, text=True, timeout=300
-    )
+        [sys.executable, "-m", "tests.sim.mutants", "--suite", suite, name], cwd=ROOT, capture_output=True, text=True,
+        timeout=300,
+    )  # fmt: skip
     assert "1 of 1 caught" in done.stdout, done.stdout + done.stderr
