@@ -33,7 +33,7 @@ DROP_LOG, KEEP_LOG = 2, 1
 """Whether the journal's last entries are lost as well, or only data."""
 SIZES = {"ext4": 96 << 20, "xfs": 512 << 20}
 MAKE = {
-    "ext4": ("mkfs.ext4", "-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0", "-J", "size=4"),
+    "ext4": ("mkfs.ext4", "-q", "-F", "-m", "0", "-E", "lazy_itable_init=0,lazy_journal_init=0", "-J", "size=4"),
     "xfs": ("mkfs.xfs", "-q", "-f"),
 }
 CUTS_A_FILE_SYSTEM = 40
@@ -50,14 +50,15 @@ PR_SET_CHILD_SUBREAPER = 36
 class FileSystem:
     """A file system of that kind in a file, mounted or not."""
 
-    def __init__(self, kind: str, folder: Path) -> None:
+    def __init__(self, kind: str, folder: Path, size_bytes: int = 0) -> None:
+        self._size_bytes = size_bytes or SIZES[kind]
         self.kind, self._image, self.mount_point = kind, folder / f"{kind}.image", folder / "mounted"
         self.mount_point.mkdir()
 
     def make(self) -> None:
         """Empty again."""
         with self._image.open("wb") as file:
-            file.truncate(SIZES[self.kind])
+            file.truncate(self._size_bytes)
         command(*MAKE[self.kind], str(self._image))
 
     def mount(self) -> None:

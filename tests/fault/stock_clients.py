@@ -45,10 +45,16 @@ class _Client:
     def __init__(self, address: tuple[str, int], who: Application, transport: str = "framed"):
         self.who = who
         self._credential = credential(who)  # one for many calls, so that the proxy's verdict on it is remembered
+        self._minted_s = time.monotonic()
         wrap = {"framed": TCyFramedTransport, "buffered": TCyBufferedTransport}[transport]
         self._transport = wrap(TSocket(*address, socket_timeout=SOCKET_S_MAX * 1000))
         self._transport.open()
         self.stub = TClient(self.service, TCyBinaryProtocol(self._transport))
+
+    def renew(self, age_s_max: float) -> None:
+        """Take another credential if this one is older."""
+        if time.monotonic() - self._minted_s > age_s_max:
+            self._credential, self._minted_s = credential(self.who), time.monotonic()
 
     def close(self) -> None:
         self._transport.close()
