@@ -18,6 +18,17 @@ cdef class Histogram:
     def record(self, value_ns: int) -> None:
         record(&self.counts, value_ns)
 
+    def add(self, other: Histogram) -> None:
+        """Count the values of `other`, too."""
+        cdef int bucket
+        self.counts.total += other.counts.total
+        self.counts.sum_ns += other.counts.sum_ns
+        self.counts.under_1_ms += other.counts.under_1_ms
+        self.counts.under_100_ms += other.counts.under_100_ms
+        self.counts.max_ns = max(self.counts.max_ns, other.counts.max_ns)
+        for bucket in range(BUCKETS):
+            self.counts.buckets[bucket] += other.counts.buckets[bucket]
+
     def __len__(self) -> int:
         return self.counts.total
 

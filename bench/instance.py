@@ -168,15 +168,21 @@ def own(*more: str) -> Iterator[BenchInstance]:
 
     TMPDIR chooses the disk.
     """
-    with tempfile.TemporaryDirectory(prefix="penstock-bench-") as folder:
-        data, ready, log = Path(folder) / "data", Path(folder) / "ready.json", Path(folder) / "up.log"
-        line = [*PENSTOCK, "up", "--data", str(data), "--ports", "auto", "--ready-file", str(ready), *more]
-        with log.open("wb") as out:
-            process = subprocess.Popen(line, stdout=out, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
-        try:
-            yield BenchInstance(_wait_ready(process, ready, log), temporary=True)
-        finally:
-            _stop(process)
+    with tempfile.TemporaryDirectory(prefix="penstock-bench-") as folder, up_in(Path(folder), *more) as instance:
+        yield instance
+
+
+@contextmanager
+def up_in(folder: Path, *more: str) -> Iterator[BenchInstance]:
+    """Run `penstock up` with these options during the block. A later one in the same folder goes on with its data."""
+    data, ready, log = folder / "data", folder / "ready.json", folder / "up.log"
+    line = [*PENSTOCK, "up", "--data", str(data), "--ports", "auto", "--ready-file", str(ready), *more]
+    with log.open("wb") as out:
+        process = subprocess.Popen(line, stdout=out, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
+    try:
+        yield BenchInstance(_wait_ready(process, ready, log), temporary=True)
+    finally:
+        _stop(process)
 
 
 def _wait_ready(process: subprocess.Popen, ready: Path, log: Path) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from multiprocessing.sharedctypes import Synchronized
 from pathlib import Path
 
 from bench import instance
-from bench.alone.figures import Figure
+from bench.figures import Figure
 from bench.generator import LoadTarget, run_load
 from bench.measure import fill, on_one_core, settle
 from bench.outcome import Latency

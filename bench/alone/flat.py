@@ -10,8 +10,8 @@ from collections.abc import Callable
 from contextlib import ExitStack
 
 from bench import instance
-from bench.alone.figures import Figure
 from bench.alone.turns import in_turns
+from bench.figures import Figure
 from bench.measure import settle
 from bench.settings import LoadSettings
 

@@ -7,7 +7,7 @@ memory file system makes the figures worthless. Excluded: creating topics, conne
 from collections.abc import Callable
 
 from bench import instance
-from bench.alone.figures import Figure
+from bench.figures import Figure
 from bench.measure import measure
 from bench.settings import LoadSettings
 

@@ -11,10 +11,10 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from bench import instance
-from bench.alone.figures import Figure
 from bench.alone.restarting import seconds_to_first_send
 from bench.alone.turns import in_turns
 from bench.auto_creation import auto_create
+from bench.figures import Figure
 from bench.generator import run_load
 from bench.measure import on_one_core, settle
 from bench.settings import LoadSettings

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from bench import instance
-from bench.alone.figures import Figure
 from bench.alone.restarting import seconds_to_first_send
+from bench.figures import Figure
 from bench.measure import fill, settle
 from bench.settings import LoadSettings
 

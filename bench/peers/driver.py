@@ -12,7 +12,7 @@ from bench.errors import RunError
 from bench.peers.build import JAVA_DRIVER, go_program, java_driver_classpath
 from bench.peers.figures import DRIVER, Figures, from_driver
 from bench.peers.processes import last_lines, spawn, stop
-from bench.peers.workloads import QUEUES, SIZE, PeerWorkload, Shape, Terms
+from bench.peers.workloads import SIZE, PeerWorkload, Shape, Terms
 from bench.servers import Sampler
 
 OVERTIME_S = 90.0  # for creating topics, connecting, and settling; later the driver is killed
@@ -29,6 +29,8 @@ class Driven:
     servers: str  # addresses for its client library
     shapes: Mapping[str, Shape]  # by workload
     env: Mapping[str, str] = field(default_factory=dict)
+    patience_ms: int = 0  # of the library for one request; 0: its default
+    copies: int = 1  # of each message; with more than one, an answer means that all in-sync nodes have it
 
     def answers(self, workload: PeerWorkload) -> bool:
         """Whether this system supports the workload."""
@@ -76,8 +78,9 @@ def arguments(driven: Driven, workload: PeerWorkload, terms: Terms) -> list[str]
     clients = terms.clients if terms.clients and shape.loop == "sync" else shape.clients
     given = {
         "system": driven.kind, "servers": driven.servers, "loop": shape.loop, "threads": shape.threads, "clients": clients,
-        "prefix": workload.prefix, "topics": workload.topics, "queues": QUEUES, "size": SIZE, "batch": shape.batch,
-        "consumers": shape.consumers, "most": shape.most, "fill": shape.fill, "rate": workload.rate, "warmup": terms.warmup_s,
+        "prefix": workload.prefix, "topics": workload.topics, "queues": workload.queues, "size": SIZE, "batch": shape.batch,
+        "consumers": shape.consumers, "most": shape.most, "copies": driven.copies, "patience": driven.patience_ms, "fill": shape.fill,
+        "rate": workload.rate, "warmup": terms.warmup_s,
         "seconds": terms.seconds,
     }  # fmt: skip
     return [part for name, value in given.items() for part in (f"--{name}", str(value))]

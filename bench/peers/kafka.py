@@ -47,10 +47,22 @@ def running() -> Iterator[Driven]:
 
 def properties(data: Path, port: int, controller_port: int) -> str:
     """The documented configuration with our paths. A single node can have only one replica."""
+    return node_properties(data, 1, f"1@127.0.0.1:{controller_port}", port, controller_port, copies=1, in_sync=1)
+
+
+def node_properties(
+    data: Path, number: int, voters: str, port: int, controller_port: int, *, copies: int, in_sync: int
+) -> str:
+    """The configuration of one node, which is broker and controller.
+
+    Args:
+        voters: all controllers, as NUMBER@HOST:PORT with commas.
+        copies, in_sync: of the internal topics, and how many of them a write needs.
+    """
     return f"""\
 process.roles=broker,controller
-node.id=1
-controller.quorum.voters=1@127.0.0.1:{controller_port}
+node.id={number}
+controller.quorum.voters={voters}
 listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}
 advertised.listeners=PLAINTEXT://127.0.0.1:{port}
 inter.broker.listener.name=PLAINTEXT
@@ -60,11 +72,11 @@ num.network.threads=3
 num.io.threads=8
 socket.send.buffer.bytes=102400
 socket.receive.buffer.bytes=102400
-offsets.topic.replication.factor=1
-transaction.state.log.replication.factor=1
-transaction.state.log.min.isr=1
-share.coordinator.state.topic.replication.factor=1
-share.coordinator.state.topic.min.isr=1
+offsets.topic.replication.factor={copies}
+transaction.state.log.replication.factor={copies}
+transaction.state.log.min.isr={in_sync}
+share.coordinator.state.topic.replication.factor={copies}
+share.coordinator.state.topic.min.isr={in_sync}
 """
 
 
@@ -75,12 +87,18 @@ def _format(folder: Path, settings: Path) -> None:
     run_tool(line, folder)
 
 
-def _java(main_class: str, folder: Path) -> list[str]:
+def logging_settings(folder: Path) -> Path:
+    """Write a configuration that logs to standard output."""
     logging = folder / "log4j2.properties"
     logging.write_text(
         "appender.out.type=Console\nappender.out.name=out\nappender.out.layout.type=PatternLayout\n"
         "appender.out.layout.pattern=%d %p %c %m%n\nrootLogger.level=INFO\nrootLogger.appenderRef.out.ref=out\n"
     )
+    return logging
+
+
+def _java(main_class: str, folder: Path) -> list[str]:
+    logging = logging_settings(folder)
     return java_server(
         main_class, broker_classpath("kafka"), folder, HEAP, *PAUSES, f"-Dlog4j2.configurationFile={logging}"
     )

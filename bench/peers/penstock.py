@@ -11,7 +11,7 @@ from bench.generator import require_native
 from bench.measure import measure, settle
 from bench.peers.driver import Driven, java_driver
 from bench.peers.figures import Figures, from_outcome
-from bench.peers.workloads import BATCHED, OPEN, QUEUES, SINGLE, SIZE, THREADS, PeerWorkload, Shape, Terms
+from bench.peers.workloads import BATCHED, OPEN, SINGLE, SIZE, THREADS, PeerWorkload, Shape, Terms
 from bench.settings import LoadSettings
 
 NATIVE = "penstock"
@@ -68,7 +68,7 @@ def java() -> Iterator[Driven]:
 
 def settings_of(workload: PeerWorkload, terms: Terms) -> LoadSettings:
     settings = LoadSettings(
-        connections=THREADS, batch=BATCH if workload.batched else 1, size=SIZE, topics=workload.topics, queues=QUEUES,
+        connections=THREADS, batch=BATCH if workload.batched else 1, size=SIZE, topics=workload.topics, queues=workload.queues,
         topic_pattern=f"{workload.prefix}%d", rate=workload.rate, seconds=terms.seconds, warmup_s=terms.warmup_s,
     )  # fmt: skip
     if workload.drains:

@@ -19,6 +19,7 @@ class PeerWorkload:
     rate: float = 0.0  # calls per second, planned ahead; 0: closed loop
     batched: bool = False
     topics: int = TOPICS
+    queues: int = QUEUES  # of each topic
     # Prefix of topic names. Workloads that read whole topics, or need fresh ones, have their own topics.
     prefix: str = "bench-"
     consumers: bool = False  # all messages are also consumed and acknowledged

@@ -16,6 +16,9 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
+	if options.loop == "steady" {
+		runSteady(options, target)
+	}
 	tallies := run(options, target)
 	target.close()
 	total := newTally()

@@ -14,6 +14,8 @@ const (
 	inFlightMax  = 4000             // the library's default
 	stallMax     = 10 * time.Second // how long a full pipeline may take to move; the default of 200 ms fails on a busy machine
 	readyTimeout = 30 * time.Second
+	askTimeout   = time.Second
+	retryAfter   = 200 * time.Millisecond
 )
 
 type future = jetstream.PubAckFuture
@@ -23,6 +25,7 @@ type target struct {
 	options     options
 	connections []*nats.Conn
 	streams     []jetstream.JetStream
+	asked       int // which of them is asked who leads
 }
 
 func connect(options options) (*target, error) {
@@ -45,14 +48,43 @@ func (t *target) createStreams() error {
 	ctx, cancel := context.WithTimeout(context.Background(), readyTimeout)
 	defer cancel()
 	for i := range t.options.topics {
-		_, err := t.streams[0].CreateOrUpdateStream(ctx, jetstream.StreamConfig{
+		settings := jetstream.StreamConfig{
 			Name: t.options.topic(i), Subjects: []string{t.options.topic(i) + ".*"}, Storage: jetstream.FileStorage,
-		})
+			Replicas: t.options.copies,
+		}
+		_, err := t.streams[0].CreateOrUpdateStream(ctx, settings)
+		for err != nil && ctx.Err() == nil { // servers that have just started have not elected their leader yet
+			time.Sleep(retryAfter)
+			_, err = t.streams[0].CreateOrUpdateStream(ctx, settings)
+		}
 		if err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// The server that leads the first topic's stream, and how many servers are up to date in it. When a connection does not answer, the next
+// one is asked, then and later: its server may be stopped.
+func (t *target) leadership() (string, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), askTimeout)
+	defer cancel()
+	stream, err := t.streams[t.asked].Stream(ctx, t.options.topic(0))
+	if err != nil {
+		t.asked = (t.asked + 1) % len(t.streams)
+		return "", err
+	}
+	cluster := stream.CachedInfo().Cluster
+	if cluster == nil || cluster.Leader == "" {
+		return "", fmt.Errorf("no server leads %s", t.options.topic(0))
+	}
+	current := 1
+	for _, replica := range cluster.Replicas {
+		if replica.Current && !replica.Offline {
+			current++
+		}
+	}
+	return fmt.Sprintf("%s %d", cluster.Leader, current), nil
 }
 
 func (t *target) sender(thread int) *sender {

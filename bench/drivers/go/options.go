@@ -13,6 +13,7 @@ type options struct {
 	prefix            string
 	topics, queues    int
 	size              int
+	copies            int
 	rate              float64
 	warmupS, secondsS float64
 }
@@ -21,17 +22,18 @@ func parseOptions() options {
 	var o options
 	flag.String("system", "nats", "the only one there is here")
 	flag.Int("batch", 1, "a publish carries one message")
-	for _, name := range []string{"consumers", "most", "fill"} {
-		flag.Int(name, 0, "nothing is taken here")
+	for _, name := range []string{"consumers", "most", "fill", "patience"} {
+		flag.Int(name, 0, "not for this system")
 	}
 	flag.StringVar(&o.servers, "servers", "", "host:port")
-	flag.StringVar(&o.loop, "loop", "sync", "sync or pipelined")
+	flag.StringVar(&o.loop, "loop", "sync", "sync, pipelined or steady")
 	flag.IntVar(&o.threads, "threads", 16, "")
 	flag.IntVar(&o.clients, "clients", 16, "connections; threads share them evenly")
 	flag.StringVar(&o.prefix, "prefix", "bench-", "of the streams' names")
 	flag.IntVar(&o.topics, "topics", 16, "streams")
 	flag.IntVar(&o.queues, "queues", 8, "subjects of each stream")
 	flag.IntVar(&o.size, "size", 128, "bytes of a body")
+	flag.IntVar(&o.copies, "copies", 1, "of each message, on as many servers")
 	flag.Float64Var(&o.rate, "rate", 0, "calls a second, planned ahead; 0: closed loop")
 	flag.Float64Var(&o.warmupS, "warmup", 0, "")
 	flag.Float64Var(&o.secondsS, "seconds", 5, "")

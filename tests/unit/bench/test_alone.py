@@ -11,10 +11,10 @@ from types import SimpleNamespace
 import pytest
 from rich.console import Console
 
-from bench.alone import __main__ as program
+from bench import cases
 from bench.alone import cold, restarting, turns
-from bench.alone.figures import Figure, table
 from bench.errors import RunError
+from bench.figures import Figure, table
 from bench.settings import LoadSettings
 
 
@@ -35,12 +35,10 @@ def test_a_figure_is_held_against_its_bound_and_without_one_is_only_shown():
 
 
 def test_a_case_is_printed_as_a_line_of_json(monkeypatch, capsys):
-    monkeypatch.setattr(
-        program, "CASES", {"flat": lambda scale, seconds, say: [Figure("calls", scale * seconds, "", least=3)]}
-    )
-    monkeypatch.setattr(program, "require_native", lambda: None)
-    monkeypatch.setattr(program.signal, "signal", lambda *of: None)
-    assert program.main(["flat", "--scale", "0.5", "--seconds", "4", "-o", "json"]) == 0
+    flat = {"flat": lambda scale, seconds, say: [Figure("calls", scale * seconds, "", least=3)]}
+    monkeypatch.setattr(cases, "require_native", lambda: None)
+    monkeypatch.setattr(cases.signal, "signal", lambda *of: None)
+    assert cases.run_cases("p", "Cases.", flat, ["flat", "--scale", "0.5", "--seconds", "4", "-o", "json"]) == 0
     said = json.loads(capsys.readouterr().out)
     assert (said["case"], said["figures"][0]["value"], said["figures"][0]["met"]) == ("flat", 2.0, False)
 
@@ -49,10 +47,9 @@ def test_a_case_that_breaks_off_ends_with_one_line(monkeypatch, capsys):
     def broken(scale, seconds, say):
         raise RunError("the engine is gone")
 
-    monkeypatch.setattr(program, "CASES", {"cold": broken})
-    monkeypatch.setattr(program, "require_native", lambda: None)
-    monkeypatch.setattr(program.signal, "signal", lambda *of: None)
-    assert program.main(["cold"]) == 1
+    monkeypatch.setattr(cases, "require_native", lambda: None)
+    monkeypatch.setattr(cases.signal, "signal", lambda *of: None)
+    assert cases.run_cases("p", "Cases.", {"cold": broken}, ["cold"]) == 1
     assert capsys.readouterr().err == "bench: the engine is gone\n"
 
 

@@ -85,7 +85,7 @@ def test_a_driver_is_told_all_that_it_asks_for():
     assert dict(zip(given[::2], given[1::2], strict=True)) == {
         "--system": "kafka", "--servers": "127.0.0.1:1", "--loop": "pipelined", "--threads": "2", "--clients": "1",
         "--prefix": "bench-", "--topics": "16", "--queues": "8", "--size": "128", "--batch": "1", "--consumers": "0", "--most": "0",
-        "--fill": "0", "--rate": "0.0", "--warmup": "30", "--seconds": "5",
+        "--copies": "1", "--patience": "0", "--fill": "0", "--rate": "0.0", "--warmup": "30", "--seconds": "5",
     }  # fmt: skip
 
 

@@ -4,7 +4,7 @@ import java.util.concurrent.atomic.AtomicInteger;
 
 /** The loop of a thread from start to end; each fills its own tally. */
 final class Loops {
-    private static final long AFTER_FAULT_MS = 10; // avoids flooding a server that refuses all
+    static final long AFTER_FAULT_MS = 10; // avoids flooding a server that refuses all
     private static final long OVERTIME_NS = 10_000_000_000L; // then the rest of an open loop's plan counts as unsent
 
     private Loops() {}

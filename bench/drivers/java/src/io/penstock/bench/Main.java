@@ -15,6 +15,7 @@ final class Main {
         Options options = Options.parse(arguments);
         List<Tally> tallies;
         try (Target target = Target.of(options)) {
+            if (options.loop().equals("steady")) Steady.run(options, target);
             tallies = run(options, target);
         } // a pipelined library answers until it is closed, so nothing is added up before
         Tally total = new Tally();

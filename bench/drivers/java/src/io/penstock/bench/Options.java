@@ -7,7 +7,7 @@ import java.util.Map;
 record Options(
         String system,
         String servers, // host:port of what the client library is pointed at
-        String loop, // sync, pipelined
+        String loop, // sync, pipelined, steady
         int threads, // that send
         int clients, // objects of the client library, each with its own connections; threads share them evenly
         String prefix, // of the topics' names
@@ -17,6 +17,8 @@ record Options(
         int batch, // messages per call
         int consumers, // threads that take and acknowledge what is sent; 0: none
         int most, // messages per take
+        int copies, // of each message, on as many nodes; with more than one, a call is answered when all in-sync nodes have it
+        int patienceMs, // how long the library waits for the answer to one request before it asks again; 0: its own default
         int fill, // messages that are there before the clock starts, for the consumers alone; 0: senders and consumers run together
         double rate, // calls per second, planned ahead; 0: closed loop
         double warmupS,
@@ -28,7 +30,7 @@ record Options(
         return new Options(
                 given.get("system"), given.get("servers"), given.get("loop"),
                 whole(given, "threads"), whole(given, "clients"), required(given, "prefix"), whole(given, "topics"), whole(given, "queues"),
-                whole(given, "size"), whole(given, "batch"), whole(given, "consumers"), whole(given, "most"), whole(given, "fill"),
+                whole(given, "size"), whole(given, "batch"), whole(given, "consumers"), whole(given, "most"), whole(given, "copies"), whole(given, "patience"), whole(given, "fill"),
                 real(given, "rate"), real(given, "warmup"), real(given, "seconds"));
     }
 

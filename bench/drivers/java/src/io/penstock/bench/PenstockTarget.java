@@ -62,7 +62,7 @@ final class PenstockTarget implements Target {
             List<Message> messages = new ArrayList<>(options.batch());
             for (int i = 0; i < options.batch(); i++)
                 messages.add(new Message(options.topic(bodies.topic())).setBody(bodies.body));
-            SendRequest request = new SendRequest(credential, messages).setDurability(Durability.MEMORY);
+            SendRequest request = new SendRequest(credential, messages).setDurability(options.copies() > 1 ? Durability.REPLICATED : Durability.MEMORY);
             for (SendResult result : client.send(request).getResults())
                 if (result.getCode().getValue() > STORED_MAX) throw new IllegalStateException(result.getCode() + ": " + result.getError());
         }

@@ -8,8 +8,12 @@ import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.client.producer.SendResult;
 import org.apache.rocketmq.client.producer.SendStatus;
 import org.apache.rocketmq.common.message.Message;
+import org.apache.rocketmq.remoting.protocol.body.BrokerReplicasInfo;
 
-/** RocketMQ by its remoting client. A batch goes to one topic and one queue: that is all that its protocol can say. */
+/**
+ * RocketMQ by its remoting client. Options.servers is the name server, and behind a comma the controller of a group with replicas.
+ * A batch goes to one topic and one queue: that is all that its protocol can say.
+ */
 final class RocketmqTarget implements Target {
     private static final String TEMPLATE_TOPIC = "TBW102"; // new topics are made on the brokers that carry this one
     private static final long READY_TIMEOUT_NS = 60_000_000_000L;
@@ -21,7 +25,7 @@ final class RocketmqTarget implements Target {
         this.options = options;
         for (int i = 0; i < options.clients(); i++) {
             DefaultMQProducer producer = new DefaultMQProducer("bench-" + i);
-            producer.setNamesrvAddr(options.servers());
+            producer.setNamesrvAddr(options.servers().split(",")[0]);
             producer.setInstanceName("bench-" + i); // or all of them would share one connection
             producer.start();
             producers.add(producer);
@@ -65,6 +69,16 @@ final class RocketmqTarget implements Target {
         String broker = producers.get(0).fetchPublishMessageQueues(topic).get(0).getBrokerName();
         String address = client.findBrokerAddressInPublish(broker);
         return new RocketmqTaker(client.getMQClientAPIImpl(), broker, address, topic, options.most());
+    }
+
+    @Override
+    public String leadership() throws Exception {
+        MQClientInstance client = producers.get(0).getDefaultMQProducerImpl().getMqClientFactory();
+        String broker = producers.get(0).fetchPublishMessageQueues(options.topic(0)).get(0).getBrokerName();
+        String controller = options.servers().split(",")[1];
+        BrokerReplicasInfo.ReplicasInfo group =
+                client.getMQClientAPIImpl().getInSyncStateData(controller, List.of(broker)).getReplicasInfoTable().get(broker);
+        return group.getMasterAddress() == null ? "- 0" : group.getMasterAddress() + " " + group.getInSyncReplicas().size();
     }
 
     private static void require(SendResult result) {

@@ -11,6 +11,15 @@ interface Target extends AutoCloseable {
         throw new UnsupportedOperationException("this system has no consumers here");
     }
 
+    /**
+     * The node that leads the first topic's first queue and the number of nodes in its in-sync set, separated by a space. It may block.
+     *
+     * @throws Exception when the system does not tell, for example because no node leads.
+     */
+    default String leadership() throws Exception {
+        return "- 0";
+    }
+
     interface Sender {
         /**
          * Sends one call of Options.batch messages to topics chosen at random and waits for the answer.

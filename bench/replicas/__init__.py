@@ -1,0 +1,1 @@
+"""Cases that measure a broker group with replicas: `python -m bench.replicas`."""
