@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 SOURCES := $(shell find common engine producer_proxy consumer_proxy bench -name '*.p[yx][xdi]' -o -name '*.h')
 ARGS ?=
 
-.PHONY: help run test lint native clients bench bench-alone peers lock wheel without-compiler fuzz sanitize simulate mutants machines powercut flips flow outage bufferfaults clean
+.PHONY: help run test lint native clients bench bench-alone bench-replicas peers peers-replicated lock wheel without-compiler fuzz sanitize simulate simulate-group mutants machines powercut flips partitions nemesis flow outage bufferfaults switchover clean
 help:
 	@sed -n 's/^## //p' Makefile
 
@@ -41,9 +41,17 @@ bench: $(VENV)/.installed
 peers: $(VENV)/.installed
 	$(BIN)/python -m bench.peers $(ARGS)
 
+## make peers-replicated  switch-over and replicated calls beside RocketMQ's controller mode, Kafka and NATS with 2 and 3 nodes (45 minutes; ARGS="--times 3 --only kafka,penstock")
+peers-replicated: $(VENV)/.installed
+	$(BIN)/python -m bench.peers.replicated --out build/peers-replicated.json $(ARGS)
+
 ## make bench-alone       measure the engine alone: million topics, flatness, restarts with 10 GiB, cold readers, the disk (ARGS="million fsync"; 20 minutes, 12 GiB in TMPDIR)
 bench-alone: $(VENV)/.installed
 	$(BIN)/python -m bench.alone $(or $(ARGS),million flat restart cold fsync)
+
+## make bench-replicas    measure a broker group with replicas: calls and CPU beside a lone engine, latency, start, catch-up (ARGS="calls --seconds 20"; 5 minutes, 20 GiB in TMPDIR)
+bench-replicas: $(VENV)/.installed
+	$(BIN)/python -m bench.replicas $(or $(ARGS),calls paced ready catch_up behind)
 
 ## make fuzz              run mutated frames through both walkers (ARGS="--runs 100000 --seed 1")
 fuzz: $(VENV)/.installed-dev
@@ -53,7 +61,11 @@ fuzz: $(VENV)/.installed-dev
 simulate: $(VENV)/.installed-dev
 	$(BIN)/python -m tests.sim --seeds $(or $(SEEDS),0:2000) $(ARGS)
 
-## make mutants           put seeded bugs into the references, one at a time; the simulator has to notice each within five minutes (ARGS="'timers fire early'")
+## make simulate-group    run broker groups of two and three nodes, controllers and clients in virtual time under faults (SEEDS=0:2000 ARGS="--shrink --minutes 10")
+simulate-group: $(VENV)/.installed-dev
+	$(BIN)/python -m tests.sim.group --seeds $(or $(SEEDS),0:2000) $(ARGS)
+
+## make mutants           put seeded bugs into the code, one at a time; the simulators have to notice each (ARGS="--suite group 'output is not held'")
 mutants: $(VENV)/.installed-dev
 	$(BIN)/python -m tests.sim.mutants $(ARGS)
 
@@ -69,17 +81,29 @@ sanitize: $(VENV)/.installed-dev
 powercut: $(VENV)/.installed-dev
 	PENSTOCK_CUTS=$(or $(CUTS),1000) $(BIN)/python -m pytest -s tests/fault/test_power_cut.py $(ARGS)
 
+## make partitions        cut the links of a group with replicas under load, each on its own host; as root (TIMES=20; STALE_S=60)
+partitions: $(VENV)/.installed-dev
+	PENSTOCK_CUTS_EACH=$(or $(TIMES),20) PENSTOCK_STALE_S=$(or $(STALE_S),60) $(BIN)/python -m pytest -s tests/fault/test_partitions.py $(ARGS)
+
 ## make outage            stop the engine under a topic with a fallback buffer, and compare what is in the log (SECONDS=600 BUFFER=disk ARGS="--out run.json")
 outage: $(VENV)/.installed-dev
 	$(BIN)/python -m bench.fallback --seconds $(or $(SECONDS),600) --buffer $(or $(BUFFER),disk) $(ARGS)
 
-## make flips             flip one bit at a time in every kind of file of a data directory (FLIPS=5000)
+## make flips             flip one bit at a time in every kind of file of a data directory, and on one of two logs (FLIPS=5000 GROUP_FLIPS=1000)
 flips: $(VENV)/.installed-dev
-	PENSTOCK_FLIPS=$(or $(FLIPS),5000) $(BIN)/python -m pytest -s tests/fault/test_flipped_bits.py $(ARGS)
+	PENSTOCK_FLIPS=$(or $(FLIPS),5000) PENSTOCK_GROUP_FLIPS=$(or $(GROUP_FLIPS),1000) $(BIN)/python -m pytest -s tests/fault/test_flipped_bits.py tests/fault/test_flips_in_a_group.py $(ARGS)
 
 ## make bufferfaults      test the fallback buffer under every fault, also the slow ones: fail-overs, 50 kills each while it buffers and drains (KILLS=50)
 bufferfaults: $(VENV)/.installed-dev
 	PENSTOCK_BUFFER_KILLS=$(or $(KILLS),50) $(BIN)/python -m pytest -s tests/fault/test_buffer.py tests/fault/test_buffer_faults.py tests/fault/test_redis_store.py tests/fault/test_redis_failover.py $(ARGS)
+
+## make switchover        kill the master of a group with replicas, then switch it, so often each under load (KILLS=200; half an hour)
+switchover: $(VENV)/.installed-dev
+	PENSTOCK_SWITCHES=$(or $(KILLS),200) PENSTOCK_OUTAGE_S=60 $(BIN)/python -m pytest -s tests/fault/test_switch_over.py tests/fault/test_lost_coordination.py $(ARGS)
+
+## make nemesis           strike a running group with replicas with every kind of fault, under load; as root (MINUTES=30 REPLICAS=2 SEED=…)
+nemesis: $(VENV)/.installed-dev
+	unshare --mount --propagation private $(BIN)/python -m tests.fault.nemesis --minutes $(or $(MINUTES),30) --replicas $(or $(REPLICAS),2) --seed $(or $(SEED),$(shell date +%s)) $(ARGS)
 
 ## make flow              run large pulls of 350 consumers, then a crowd of slow readers, idle connections and strangers beside a live flow (SECONDS=600 CONSUMERS=350)
 flow: $(VENV)/.installed-dev
