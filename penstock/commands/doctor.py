@@ -6,9 +6,11 @@ from pathlib import Path
 
 import click
 
+from penstock.commands import replicas
 from penstock.commands.output import output_option
-from penstock.doctor import machine, software, storage
+from penstock.doctor import machine, replication, software, storage
 from penstock.doctor.finding import DoctorFinding
+from penstock.up.files import read_running
 
 MARKS = {"ok": click.style("ok     ", fg="green"), "note": click.style("note   ", fg="yellow")}
 MARKS["missing"] = click.style("MISSING", fg="red", bold=True)
@@ -24,6 +26,7 @@ def findings(data: Path, certificates: Iterable[Path] = ()) -> Iterator[DoctorFi
     yield from (machine.open_files(), machine.memory(), machine.dirty_pages(), machine.overcommit(), machine.clock())
     yield from (storage.room(data), storage.file_system(data), storage.sync_time(data))
     yield from map(software.certificate, certificates)
+    yield from replication.groups(replicas.states(read_running(data) or {}))
 
 
 @click.command("doctor")
@@ -34,7 +37,7 @@ def findings(data: Path, certificates: Iterable[Path] = ()) -> Iterator[DoctorFi
     show_envvar=True,
     type=click.Path(path_type=Path),
     metavar="DIR",
-    help="Check the disk of data directory DIR (default ./.penstock).",
+    help="Check the disk of data directory DIR, and the replicas of its `up` (default ./.penstock).",
 )
 @click.option(
     "--tls-cert",

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from common.address import host_and_port
@@ -12,6 +13,7 @@ from common.cluster.coordination import Coordination, Registration, VersionedRec
 from common.cluster.group_record import GroupRecord, Incarnation
 from common.cluster.opening import open_coordination
 from common.cluster.reports import BrokerReport, BrokerView, FollowerReport
+from common.config.errors import ConfigError
 from engine.client.controller_link import ControllerLink, RefusedRecord
 from engine.link.errors import LinkError
 from penstock.commands.exits import NOT_FOUND, CommandError
@@ -151,6 +153,51 @@ def lag_ms(follower: FollowerReport | None) -> int | None:
     if follower is None or (follower.gap and not follower.lacks_since_ms):
         return None
     return max(0, int(time.time() * 1000) - follower.lacks_since_ms) if follower.gap else 0
+
+
+def states(running: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """By group of a running `up`: the fields of its record, and a row per broker under `brokers`; or an `error`."""
+    names = running.get("replicas", {})
+    if not names:
+        return {}
+    try:
+        cluster_key = Path(running["cluster_key"]).read_bytes()
+        coordination = open_coordination(running["config"])
+    except (OSError, ConfigError) as error:
+        return {name: {"error": str(error)} for name in names}
+    try:
+        return {name: _state(coordination, name, cluster_key) for name in names}
+    finally:
+        coordination.close()
+
+
+def _state(coordination: Coordination, name: str, cluster_key: bytes) -> dict[str, Any]:
+    try:
+        with reached(coordination, name, cluster_key) as group:
+            return {**facts(group), "brokers": broker_rows(group)}
+    except (ConfigError, CommandError) as error:
+        return {"error": str(error)}
+
+
+def words(state: Mapping[str, Any]) -> str:
+    """One of `states()` in a line."""
+    if "error" in state:
+        return str(state["error"])
+    if state["state"] is None:
+        return "no broker leads yet"
+    brokers = ", ".join(f"{each['broker']} {_broker_words(each)}" for each in state["brokers"])
+    return f"{state['state']}, epoch {state['epoch']}: {brokers}"
+
+
+def _broker_words(row: Mapping[str, Any]) -> str:
+    said = [row["role"]]
+    if row["gap_bytes"]:
+        said.append(f"{row['gap_bytes']:,} bytes behind")
+    if row["damaged"]:
+        said.append(f"{row['damaged']} damaged segments")
+    if row["role"] != "away" and row["answer"] != "yes":
+        said.append(row["answer"])
+    return f"({', '.join(said)})"
 
 
 def change_of(change: VersionedRecord) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from penstock.commands import replicas
 from penstock.commands.exits import UNAVAILABLE, Command, CommandError
 from penstock.commands.output import output_option, show_rows
 from penstock.up.files import read_running
@@ -29,6 +30,8 @@ def command(data: Path, output: str) -> None:
     if facts is None:
         raise CommandError(f"{data}: no running Penstock: start one with `penstock up --data {data}`", UNAVAILABLE)
     state = gather(facts)
+    if "replicas" in facts:
+        state["replicas"] = replicas.states(facts)
     if output == "json":
         click.echo(json.dumps(state, indent=1))
     else:
@@ -49,6 +52,8 @@ def show(state: dict[str, Any]) -> None:
         if name:
             click.echo(f"\nbroker group {name}")
         show_engine(engine)
+    for name, group in state.get("replicas", {}).items():
+        click.echo(f"\nreplicas of {name}: {replicas.words(group)}")
     isolated = [
         f"{proxy}: {group} {value}"
         for proxy, groups in state["breakers"].items()

@@ -73,7 +73,9 @@ def test_the_other_broker_goes_on_with_everything_when_the_master_is_killed(pens
     penstock.wait_replaced(first, pid)
     wait_in_sync(penstock)
     assert rows(penstock)[first]["role"] == "in sync"
-    assert penstock.run("status")["engine"]["topics"] == 1
+    state = penstock.run("status")
+    assert state["engine"]["topics"] == 1 and state["replicas"]["main"]["state"] == SYNC
+    assert sorted(row["role"] for row in state["replicas"]["main"]["brokers"]) == ["in sync", "master"]
 
 
 def test_a_planned_switch_and_a_restart_of_all_keep_everything(penstock):

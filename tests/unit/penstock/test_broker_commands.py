@@ -10,6 +10,8 @@ from common.cluster.coordination import VersionedRecord
 from common.cluster.file_coordination import FileCoordination
 from common.cluster.group_record import GroupRecord, GroupState, LogPoint
 from penstock.__main__ import cli
+from penstock.commands import replicas
+from penstock.doctor import replication
 from tests.services.fake_replica import KEY, LOG, FakeReplica
 from tests.waiting import until
 
@@ -216,3 +218,48 @@ def test_a_key_file_may_be_named_and_is_checked(tmp_path, run):
     run("show", "g", "--cluster-key", str(tmp_path / "other.key"))
     (tmp_path / "other.key").chmod(0o644)
     assert "chmod 600" in run("show", "g", "--cluster-key", str(tmp_path / "other.key"), code=2).stderr
+
+
+# -- in `penstock status` and `penstock doctor`
+
+
+def states(tmp_path, **more):
+    facts = {"config": f"file://{tmp_path}/config", "cluster_key": str(tmp_path / "cluster.key")}
+    return replicas.states({**facts, "replicas": {"g": ["a", "b"]}, **more})
+
+
+def found(states_):
+    return [(each.subject, each.state, each.words) for each in replication.groups(states_)]
+
+
+def test_status_has_a_line_per_group_with_the_role_and_the_gap_of_each_broker(tmp_path, group):
+    line = replicas.words(states(tmp_path)["g"])
+    assert line.startswith("SYNC_REPLICATION, epoch 3: a (master), b (in sync, 7 bytes behind), c (following, 7 bytes")
+    assert line.endswith("d (away)")
+
+
+def test_the_doctor_notes_the_broker_that_is_away_a_group_without_a_slave_in_sync_and_damage(tmp_path, group):
+    assert found(states(tmp_path)) == [("replicas of g", "note", "SYNC_REPLICATION, epoch 3; away: d")]
+    group.coordination.write("g", replace(SYNC, before={}), 1)
+    assert found(states(tmp_path)) == [("replicas of g", "ok", "SYNC_REPLICATION, epoch 3")]
+    alone = replace(SYNC, state=GroupState.SINGLE_MASTER, in_sync={"a": 1}, before={})
+    group.coordination.write("g", alone, 2)
+    group.a.tell(damaged=2)
+    until(lambda: len(found(states(tmp_path))) == 2, "the report of the damage")
+    shown = found(states(tmp_path))
+    assert shown[0] == ("replicas of g", "note", "SINGLE_MASTER, epoch 3: no slave is in sync")
+    assert shown[1][:2] == ("damaged log", "note") and "broker a: 2 segments" in shown[1][2]
+
+
+def test_the_doctor_misses_a_master_that_does_not_answer(tmp_path, group):
+    group.a.stop()
+    until(lambda: "a" not in group.coordination.brokers("g"), "its registration has ended")
+    assert found(states(tmp_path)) == [("replicas of g", "missing", "no master serves")]
+
+
+def test_a_key_that_is_missing_and_a_store_that_is_gone_are_sentences(tmp_path, group):
+    for more in ({"cluster_key": str(tmp_path / "none")}, {"config": "zookeeper:nowhere"}):
+        state = states(tmp_path, **more)["g"]
+        assert replicas.words(state) == state["error"] != ""
+        assert found({"g": state})[0][1] == "missing"
+    assert replicas.states({"config": "", "cluster_key": ""}) == {}, "no replicas run"

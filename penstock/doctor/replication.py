@@ -1,0 +1,41 @@
+"""The broker groups with replicas of a running `up`."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from penstock.doctor.finding import DoctorFinding
+
+WHOLE = "SYNC_REPLICATION"
+
+
+def groups(states: Mapping[str, Mapping[str, Any]]) -> Iterator[DoctorFinding]:
+    """One finding per group, and one per broker with damage.
+
+    Args:
+        states: by group, as `penstock.commands.replicas.states` returns them.
+    """
+    for name, state in states.items():
+        yield _group(name, state)
+        for row in state.get("brokers", ()):
+            if row["damaged"]:
+                words = (
+                    f"broker {row['broker']}: {row['damaged']} segments have damage that no other broker has repaired"
+                )
+                yield DoctorFinding(
+                    "damaged log", "note", words, "start a broker that has the bytes: its log names them"
+                )
+
+
+def _group(name: str, state: Mapping[str, Any]) -> DoctorFinding:
+    subject, show = f"replicas of {name}", f"`penstock broker show {name}` says why"
+    if "error" in state:
+        return DoctorFinding(subject, "missing", str(state["error"]), "no master is replaced until it answers")
+    rows = state["brokers"]
+    master = next((row for row in rows if row["role"] == "master"), None)
+    if master is None or master["answer"] != "yes":
+        return DoctorFinding(subject, "missing", "no master serves", show)
+    away = [row["broker"] for row in rows if row["role"] == "away"]
+    words = f"{state['state']}, epoch {state['epoch']}" + (f"; away: {', '.join(away)}" if away else "")
+    if state["state"] != WHOLE:
+        return DoctorFinding(subject, "note", f"{words}: no slave is in sync", show)
+    return DoctorFinding(subject, "note" if away else "ok", words, "start the broker that is away" if away else "")
