@@ -13,7 +13,7 @@ from engine.delivery.receipt import ReceiptToken
 from engine.delivery.settings import DeliverySettings
 from engine.delivery.subscription import WakeList
 from engine.link.acknowledgement import DONE, EXTEND, REJECT, RELEASE, RETRY
-from engine.link.codes import INVALID, OK, STALE_RECEIPT
+from engine.link.codes import INVALID, OK, STALE_RECEIPT, UNAVAILABLE
 from engine.log.port import DeliveryLog
 
 
@@ -52,6 +52,8 @@ class Acknowledgements:
         cursor = group.find(token.topic_hash, token.queue)
         if cursor is not None and cursor.is_dead_letters and ack.verdict == REJECT:
             return INVALID  # a dead letter has no dead-letter topic
+        if cursor is None and group.policy.unread:
+            return UNAVAILABLE  # a killed process may have given this lease: it is known once the topic is loaded
         if cursor is None or not self._apply(cursor, token, ack, now_ms):
             self._counts.stale_receipts += 1
             return STALE_RECEIPT

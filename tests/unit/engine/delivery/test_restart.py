@@ -7,7 +7,7 @@ from engine.delivery.leases import LeaseClock
 from engine.delivery.policy import UNREAD
 from engine.errors import UnreadableError
 from engine.link.acknowledgement import EXTEND, REJECT, RELEASE, RETRY
-from engine.link.codes import OK, STALE_RECEIPT
+from engine.link.codes import OK, STALE_RECEIPT, UNAVAILABLE
 from tests.unit.engine.delivery._world import FORMS, WALL0, World
 
 
@@ -81,6 +81,18 @@ def test_a_process_that_is_killed_loses_no_lease_that_was_written(world):
     (piece,) = world.give()
     assert (list(piece.offsets), piece.attempt) == ([2, 3], 1)
     assert world.pull(acks=[old.ack()], most=0)[0] == [OK]
+
+
+def test_a_receipt_of_a_lease_that_a_kill_has_taken_counts_once_the_groups_definition_is_read(world):
+    """Until then no topic of the group is loaded. A client that heard "stale" would not acknowledge again."""
+    world.store(world.orders, 2)
+    (old,) = world.give(most=1)
+    boot(world, 1_000)
+    world.policies.set(unread="not read yet")
+    assert world.pull(acks=[old.ack()]) == ([UNAVAILABLE], [])
+    world.policies.set(unread="")
+    codes, (piece,) = world.pull(acks=[old.ack()])
+    assert (codes, list(piece.offsets)) == ([OK], [1])
 
 
 def test_a_short_delay_is_not_cut_by_two_quick_kills(world):
