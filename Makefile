@@ -15,9 +15,9 @@ help:
 run: $(VENV)/.installed
 	@exec $(BIN)/penstock up --demo $(ARGS)
 
-## make test              run all tests but the slow ones (ARGS="tests/unit -k name")
+## make test              run all tests but the slow ones, those that compute beside those of processes (ARGS="tests/unit -k name")
 test: $(VENV)/.installed-dev clients
-	$(BIN)/python -m pytest -m "not slow" $(ARGS)
+	@$(BIN)/python scripts/run-tests $(ARGS)
 
 ## make lint              check format, lint and types
 lint: $(VENV)/.installed-dev
