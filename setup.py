@@ -6,7 +6,8 @@ added to the found ones here: the contract's .thrift files, and the Python clien
 Every `_x.pyx` under the packages is an extension; so is every `x.py` with a `_x.pxd` whose first line is a directive of Cython, as module
 `_x` (docs/design/0016-twins.md). Without a C compiler, or with PENSTOCK_PURE=1, the package installs without them and runs on the
 references in pure Python. PENSTOCK_EXT=common.wire builds only the modules whose name contains that text, and PENSTOCK_CFLAGS
-adds options of the compiler (scripts/sanitize).
+adds options of the compiler (scripts/sanitize). Debug information takes two fifths of the compiler's time, so modules have none;
+PENSTOCK_CFLAGS=-g1 adds it.
 """
 
 import os
@@ -60,7 +61,7 @@ def extensions() -> list[Extension]:
         Extension(
             native_name(path),
             [str(path)],
-            extra_compile_args=["-O3", *os.environ.get("PENSTOCK_CFLAGS", "").split()],
+            extra_compile_args=["-O3", "-g0", *os.environ.get("PENSTOCK_CFLAGS", "").split()],
             include_dirs=["common/native"],
             depends=headers,
         )
