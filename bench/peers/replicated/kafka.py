@@ -4,25 +4,20 @@ Its documentation's configuration for this durability, and the client library's 
 nodes of the in-sync set have it in their page caches.
 """
 
-import base64
 import tempfile
-import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from bench.peers import kafka
-from bench.peers.build import broker_classpath, run_tool
 from bench.peers.driver import Driven, java_driver
-from bench.peers.java import java_server
+from bench.peers.kafka_node import UP, format_node, new_cluster_id, node_properties, server_line
 from bench.peers.processes import free_ports
 from bench.peers.replicated.nodes import Cluster, PeerNode, serving
 from bench.peers.replicated.workloads import SHAPES
 
 NODES = 3
 HEAP = "512m"
-UP = "Kafka Server started"
 QUICK, PATIENCE_MS = "kafka-3s", 3_000
 """A client that waits for 3 s instead of 30 for the answer to a request: a stopped leader closes no connection."""
 
@@ -33,7 +28,7 @@ def running() -> Iterator[Cluster]:
         folder = Path(name)
         numbers = range(1, NODES + 1)
         ports = free_ports(2 * NODES)
-        cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        cluster = new_cluster_id()
         nodes = {str(each): _node(folder / str(each), each, ports, cluster) for each in numbers}
         with serving([*nodes.values()]):
             servers = ",".join(f"127.0.0.1:{port}" for port in ports[:NODES])
@@ -47,10 +42,8 @@ def _node(folder: Path, number: int, ports: Sequence[int], cluster: str) -> Peer
     folder.mkdir()
     settings = folder / "server.properties"
     settings.write_text(properties(folder / "data", number, ports))
-    run_tool(
-        [*_java("kafka.tools.StorageTool", folder), "format", f"--cluster-id={cluster}", "-c", str(settings)], folder
-    )
-    return PeerNode(f"kafka-{number}", [*_java("kafka.Kafka", folder), str(settings)], folder, UP)
+    format_node(folder, settings, cluster, HEAP)
+    return PeerNode(f"kafka-{number}", server_line(folder, settings, HEAP), folder, UP)
 
 
 def properties(data: Path, number: int, ports: Sequence[int]) -> str:
@@ -60,12 +53,5 @@ def properties(data: Path, number: int, ports: Sequence[int]) -> str:
     """
     voters = ",".join(f"{each}@127.0.0.1:{ports[NODES + each - 1]}" for each in range(1, NODES + 1))
     port, controller_port = ports[number - 1], ports[NODES + number - 1]
-    common = kafka.node_properties(data, number, voters, port, controller_port, copies=NODES, in_sync=2)
+    common = node_properties(data, number, voters, port, controller_port, copies=NODES, in_sync=2)
     return f"{common}default.replication.factor={NODES}\nmin.insync.replicas=2\n"
-
-
-def _java(main_class: str, folder: Path) -> list[str]:
-    logging = kafka.logging_settings(folder)
-    return java_server(
-        main_class, broker_classpath("kafka"), folder, HEAP, *kafka.PAUSES, f"-Dlog4j2.configurationFile={logging}"
-    )

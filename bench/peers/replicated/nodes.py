@@ -46,6 +46,15 @@ class PeerNode:
         assert self._started is not None
         return self._started.process.pid
 
+    def wait_end(self, timeout_s: float) -> None:
+        """Raises subprocess.TimeoutExpired: it still runs."""
+        assert self._started is not None
+        self._started.process.wait(timeout_s)
+
+    @property
+    def is_running(self) -> bool:
+        return self._started is not None and self._started.process.poll() is None
+
     def strike(self, number: signal.Signals) -> None:
         assert self._started is not None
         self._started.process.send_signal(number)
